@@ -1,25 +1,39 @@
-"""Everything that can go wrong in a way a user should read about: the catalogue of broker, store and client.
+"""Everything that can go wrong in a way somebody should read about: the one catalogue, with each transport's status.
 
 ::
 
-    TiercelError                  code                gRPC status
-    ├── InvalidSpecError          invalid_spec        INVALID_ARGUMENT     a field of a request is wrong; names it
-    ├── NotFoundError             not_found           NOT_FOUND            the tenant has no such job, endpoint or node
-    ├── EndpointBusyError         endpoint_busy       FAILED_PRECONDITION  another job or tenant feeds the endpoint
-    ├── QuotaExceededError        quota_exceeded      RESOURCE_EXHAUSTED   as many active jobs as the tenant may have
-    ├── NotAuthenticatedError     not_authenticated   UNAUTHENTICATED      no token, or one that nobody has
-    ├── NodeTakenError            node_taken          ALREADY_EXISTS       another agent speaks for the node now
-    ├── ProtocolError             protocol            FAILED_PRECONDITION  the peer speaks another version
-    ├── LeaseLostError            lease_lost          ABORTED              a node's stream does not count any more
-    ├── OverloadedError           overloaded          UNAVAILABLE          a bounded queue is full; try again
-    ├── UnavailableError          unavailable         UNAVAILABLE          a part that is needed does not answer
-    │   └── CannotWriteError      cannot_write        RESOURCE_EXHAUSTED   the broker's disk takes nothing now
-    ├── StoreDamagedError         store_damaged       DATA_LOSS            the broker's database is damaged
-    ├── TierMissedError           tier_missed         (the client's own)   what was waited for does not come
-    └── IllegalTransitionError    illegal_transition  INTERNAL             a bug of ours: an event without an edge
+    TiercelError               code                gRPC status          HTTP
+    ├── InvalidRequestError    invalid_request     INVALID_ARGUMENT     400  a field is wrong; names it
+    │   └── InvalidSpecError   invalid_spec        INVALID_ARGUMENT     400  the same of a job or a call to the broker
+    ├── NotAuthenticatedError  not_authenticated   UNAUTHENTICATED      401  no token, or one that nobody has
+    ├── NotAllowedError        not_allowed         PERMISSION_DENIED    403  not for web pages, or for nobody here
+    ├── NotFoundError          not_found           NOT_FOUND            404  there is no such thing
+    ├── ConflictError          conflict            ALREADY_EXISTS       409  what is there must not be changed
+    ├── NodeTakenError         node_taken          ALREADY_EXISTS       -    another agent speaks for the node now
+    ├── EndpointBusyError      endpoint_busy       FAILED_PRECONDITION  -    another job or tenant feeds the endpoint
+    ├── ProtocolError          protocol            FAILED_PRECONDITION  -    the peer speaks another version
+    ├── ArtefactRefusedError   artefact_refused    FAILED_PRECONDITION  422  a model on disk is not fit to be served
+    ├── TooLargeError          too_large           RESOURCE_EXHAUSTED   413  over a limit in bytes
+    ├── QuotaExceededError     quota_exceeded      RESOURCE_EXHAUSTED   -    as many active jobs as the tenant may have
+    ├── CapacityExceededError  capacity_exceeded   RESOURCE_EXHAUSTED   503  no room for one more request; send fewer
+    ├── OverloadedError        overloaded          UNAVAILABLE          503  too much at once; may be repeated as it is
+    ├── UnavailableError       unavailable         UNAVAILABLE          503  a part that is needed does not answer yet
+    │   └── CannotWriteError   cannot_write        RESOURCE_EXHAUSTED   -    the broker's disk takes nothing now
+    ├── DeadlineExceededError  deadline_exceeded   DEADLINE_EXCEEDED    504  the answer would come too late
+    ├── LeaseLostError         lease_lost          ABORTED              -    a node's stream does not count any more
+    ├── StoreDamagedError      store_damaged       DATA_LOSS            -    the broker's database is damaged
+    ├── InferenceFailedError   inference_failed    INTERNAL             500  the model failed while it ran
+    ├── IllegalTransitionError illegal_transition  INTERNAL             -    a bug of ours: an event without an edge
+    ├── TierMissedError        tier_missed         (the client's own)   -    what was waited for does not come
+    └── SetupError             setup               (no call's)          -    a process cannot start like this
 
-``code`` is stable: programs may rely on it. It crosses the wire in the trailing metadata key :data:`CODE_KEY`, and the
-field that is wrong in :data:`FIELD_KEY`. A status is a name of ``grpc.StatusCode``: only the adapters know gRPC.
+The agent's and the training library's are below them in ``trainer_agent/errors.py``: they become the reason of a run or
+a delivery, and no call's status. What only HTTP can get wrong is ``HttpRefusedError`` in ``serving/rest/messages.py``.
+
+A message is a sentence or two for whoever called: it names the field that is wrong, and says what to do. ``code`` is
+stable: programs may rely on it. The broker sends it in the trailing metadata key :data:`CODE_KEY`, and the field in
+:data:`FIELD_KEY`. A status is a name of ``grpc.StatusCode``, since only the adapters know gRPC. They translate in one
+place each: ``broker/api/errors.py``, ``serving/grpc/adapter.py`` and ``serving/rest/messages.py``.
 """
 
 from __future__ import annotations
@@ -32,7 +46,7 @@ FIELD_KEY = "tiercel-error-field"
 
 
 class TiercelError(Exception):
-    """Base of all errors that carry a stable code and a message made for users.
+    """Base of all errors that carry a message made for people.
 
     Args:
         message: What is wrong and what to do about it, in a sentence or two.
@@ -41,6 +55,7 @@ class TiercelError(Exception):
 
     code: ClassVar[str] = "internal"
     grpc_status: ClassVar[str] = "INTERNAL"
+    http_status: int = 500
 
     def __init__(self, message: str, *, field: str = "") -> None:
         super().__init__(message)
@@ -48,32 +63,18 @@ class TiercelError(Exception):
         self.field = field
 
 
-class InvalidSpecError(TiercelError):
+class InvalidRequestError(TiercelError):
     """A field of a request is missing, malformed or impossible."""
 
-    code = "invalid_spec"
+    code = "invalid_request"
     grpc_status = "INVALID_ARGUMENT"
+    http_status = 400
 
 
-class NotFoundError(TiercelError):
-    """The tenant has no such job, endpoint or node."""
+class InvalidSpecError(InvalidRequestError):
+    """A field of a job, or of another call to the broker, is missing, malformed or impossible."""
 
-    code = "not_found"
-    grpc_status = "NOT_FOUND"
-
-
-class EndpointBusyError(TiercelError):
-    """The endpoint belongs to somebody else, or another active job feeds it."""
-
-    code = "endpoint_busy"
-    grpc_status = "FAILED_PRECONDITION"
-
-
-class QuotaExceededError(TiercelError):
-    """The tenant has as many active jobs as it may have."""
-
-    code = "quota_exceeded"
-    grpc_status = "RESOURCE_EXHAUSTED"
+    code = "invalid_spec"
 
 
 class NotAuthenticatedError(TiercelError):
@@ -81,6 +82,31 @@ class NotAuthenticatedError(TiercelError):
 
     code = "not_authenticated"
     grpc_status = "UNAUTHENTICATED"
+    http_status = 401
+
+
+class NotAllowedError(TiercelError):
+    """The caller may not do this."""
+
+    code = "not_allowed"
+    grpc_status = "PERMISSION_DENIED"
+    http_status = 403
+
+
+class NotFoundError(TiercelError):
+    """There is no such job, endpoint, node, model, version or address, or it is another tenant's."""
+
+    code = "not_found"
+    grpc_status = "NOT_FOUND"
+    http_status = 404
+
+
+class ConflictError(TiercelError):
+    """What is there already must not be changed."""
+
+    code = "conflict"
+    grpc_status = "ALREADY_EXISTS"
+    http_status = 409
 
 
 class NodeTakenError(TiercelError):
@@ -90,6 +116,13 @@ class NodeTakenError(TiercelError):
     grpc_status = "ALREADY_EXISTS"
 
 
+class EndpointBusyError(TiercelError):
+    """The endpoint belongs to somebody else, or another active job feeds it."""
+
+    code = "endpoint_busy"
+    grpc_status = "FAILED_PRECONDITION"
+
+
 class ProtocolError(TiercelError):
     """The peer speaks another version of the contract; the message says which side to upgrade."""
 
@@ -97,25 +130,52 @@ class ProtocolError(TiercelError):
     grpc_status = "FAILED_PRECONDITION"
 
 
-class LeaseLostError(TiercelError):
-    """A node's stream does not count any more: a newer one took over, or it was silent for too long."""
+class ArtefactRefusedError(TiercelError):
+    """A model on disk is not fit to be served; what was live stays live."""
 
-    code = "lease_lost"
-    grpc_status = "ABORTED"
+    code = "artefact_refused"
+    grpc_status = "FAILED_PRECONDITION"
+    http_status = 422
+
+
+class TooLargeError(TiercelError):
+    """The request, its answer, or what the model needs in between, is over a size limit."""
+
+    code = "too_large"
+    grpc_status = "RESOURCE_EXHAUSTED"
+    http_status = 413
+
+
+class QuotaExceededError(TiercelError):
+    """The tenant has as many active jobs as it may have."""
+
+    code = "quota_exceeded"
+    grpc_status = "RESOURCE_EXHAUSTED"
+
+
+class CapacityExceededError(TiercelError):
+    """The inference server has no room for one more request; nothing was done, fewer or later ones are welcome."""
+
+    code = "capacity_exceeded"
+    # Not UNAVAILABLE: libraries repeat such calls by themselves, which is more of what there is too much of.
+    grpc_status = "RESOURCE_EXHAUSTED"
+    http_status = 503
 
 
 class OverloadedError(TiercelError):
-    """A bounded queue is full; nothing was done, trying again later is safe."""
+    """The broker has too many calls or messages waiting; nothing was done, trying again later is safe."""
 
     code = "overloaded"
     grpc_status = "UNAVAILABLE"
+    http_status = 503
 
 
 class UnavailableError(TiercelError):
-    """A part that the call needs does not answer; trying again later is safe."""
+    """A part that the call needs is not there yet, or does not answer; trying again later is safe."""
 
     code = "unavailable"
     grpc_status = "UNAVAILABLE"
+    http_status = 503
 
 
 class CannotWriteError(UnavailableError):
@@ -129,6 +189,21 @@ class CannotWriteError(UnavailableError):
     grpc_status = "RESOURCE_EXHAUSTED"
 
 
+class DeadlineExceededError(TiercelError):
+    """The answer would come later than the caller or the server allows."""
+
+    code = "deadline_exceeded"
+    grpc_status = "DEADLINE_EXCEEDED"
+    http_status = 504
+
+
+class LeaseLostError(TiercelError):
+    """A node's stream does not count any more: a newer one took over, or it was silent for too long."""
+
+    code = "lease_lost"
+    grpc_status = "ABORTED"
+
+
 class StoreDamagedError(TiercelError):
     """The broker's database cannot be read as it is: trying again is of no use, a copy has to take its place."""
 
@@ -136,10 +211,22 @@ class StoreDamagedError(TiercelError):
     grpc_status = "DATA_LOSS"
 
 
+class InferenceFailedError(TiercelError):
+    """The model failed while it ran on well-formed inputs."""
+
+    code = "inference_failed"
+
+
 class TierMissedError(TiercelError):
     """The tier that was waited for will not be delivered any more."""
 
     code = "tier_missed"
+
+
+class SetupError(TiercelError):
+    """A process cannot start like this; the message says what to do."""
+
+    code = "setup"
 
 
 class IllegalTransitionError(TiercelError):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tiercel.serving.errors import InvalidRequestError
+from tiercel.core.errors import InvalidRequestError
 
 _MAX_SECONDS: Final = 24 * 3600.0
 _MAX_REQUESTS: Final = 10**12

@@ -9,13 +9,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tiercel import __version__
+from tiercel.core.errors import CapacityExceededError, InvalidRequestError, TiercelError
 from tiercel.serving.accounting.accounts import ModelShare
 from tiercel.serving.accounting.loop_lag import LoopLag
 from tiercel.serving.dispatch.call import Call, Outcome, RequestCall
 from tiercel.serving.dispatch.checks import checked
 from tiercel.serving.dispatch.classified_answers import as_classes
 from tiercel.serving.dispatch.dispatcher import Dispatcher
-from tiercel.serving.errors import InvalidRequestError, OverloadedError, ServingError
 from tiercel.serving.models.loaded_version import LoadedVersion
 from tiercel.serving.models.registry import Registry
 from tiercel.serving.requests import Answered, Checked, InferRequest, InferResult, OutputTensor, Template
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 # Templates that a version remembers to have checked.
 _REMEMBERED = 1024
-_REFUSAL = OverloadedError(
+_REFUSAL = CapacityExceededError(
     "more requests are waiting already than can be answered in time; try again in a moment or allow more time"
 )
 
@@ -85,7 +85,7 @@ class DataPlane:
             if loaded.account.waiting and request.priority != 1:  # those of priority 1 are not behind all that wait
                 self._check_wait(loaded, request.timeout)
             feeds, known = checked(request, session)
-        except ServingError as error:
+        except TiercelError as error:
             on_answer(error)
             return None
         if request.classes:
@@ -116,7 +116,7 @@ class DataPlane:
         known = live.checked.get(template)
         return None if known is None else (live, known)
 
-    def refusal(self, loaded: LoadedVersion, template: Template) -> OverloadedError | None:
+    def refusal(self, loaded: LoadedVersion, template: Template) -> CapacityExceededError | None:
         """Why a request of this template would be refused, before anything is spent on its contents; None if it is not.
 
         For recognised requests in place of :meth:`check_room`. It is counted as refused.
@@ -164,7 +164,7 @@ class DataPlane:
         call.arrived = arrived
         try:
             self._dispatcher.submit(call)
-        except ServingError as error:
+        except TiercelError as error:
             call.ended = True
             call.fail(error, call.begin)
             return None
@@ -180,7 +180,7 @@ class DataPlane:
         """Refuse what would be refused in the queue, before anything is spent on checking and describing it."""
         try:
             loaded.account.check_wait(self._allowed(loaded.session, timeout))
-        except OverloadedError as error:
+        except CapacityExceededError as error:
             _count_refusal(loaded, error)
             raise
 
@@ -188,7 +188,7 @@ class DataPlane:
         """Refuse early what would be refused later, before anything is spent on reading it.
 
         Raises:
-            OverloadedError: So much waits for this model already that another request would be refused.
+            CapacityExceededError: So much waits for this model already that another request would be refused.
         """
         record = self._registry.known(model)
         if record is None or record.live is None:
@@ -199,7 +199,7 @@ class DataPlane:
             return  # it hardly ever takes room, and what others wait for is not its fault
         try:
             self._dispatcher.check_room(record.account)
-        except OverloadedError as error:
+        except CapacityExceededError as error:
             _count_refusal(record.live, error)
             raise
 
@@ -207,12 +207,12 @@ class DataPlane:
         """Answer a request.
 
         Raises:
-            ServingError: It cannot be answered; see :mod:`tiercel.serving.errors`.
+            TiercelError: It cannot be answered; see :mod:`tiercel.core.errors`.
         """
         answer: asyncio.Future[InferResult] = asyncio.get_running_loop().create_future()
 
-        def on_answer(result: InferResult | ServingError) -> None:
-            if isinstance(result, ServingError):
+        def on_answer(result: InferResult | TiercelError) -> None:
+            if isinstance(result, TiercelError):
                 answer.set_exception(result)
             else:
                 answer.set_result(result)
@@ -253,7 +253,7 @@ class DataPlane:
         """Whether this model, and version if one is named, answers."""
         try:
             self.model_metadata(model, version)
-        except ServingError:
+        except TiercelError:
             return False
         return True
 
@@ -266,7 +266,7 @@ class DataPlane:
 
         Raises:
             NotFoundError: It is not loaded, or not in this version.
-            NotReadyError: It is being loaded for the first time.
+            UnavailableError: It is being loaded for the first time.
         """
         if self._endpoints is not None and self._endpoints.knows(model):
             return self._endpoints.metadata(model, version)
@@ -296,14 +296,14 @@ def _accurate_enough(request: InferRequest, chosen: LoadedVersion, registry: Reg
 
 
 def _answer_in_full(on_answer: Answered, loaded: LoadedVersion, names: tuple[str, ...], outcome: Outcome) -> None:
-    if isinstance(outcome, ServingError):
+    if isinstance(outcome, TiercelError):
         on_answer(outcome)
         return
     tensors = [OutputTensor(loaded.outputs[name], array) for name, array in zip(names, outcome, strict=True)]
     on_answer(InferResult(loaded.model, loaded.version_text, tensors, loaded.parameters))
 
 
-def _count_refusal(loaded: LoadedVersion, error: ServingError) -> None:
+def _count_refusal(loaded: LoadedVersion, error: TiercelError) -> None:
     now = time.perf_counter()
     loaded.account.requests += 1
     loaded.account.delays.failed(now)

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 import uvloop
 from pydantic import ValidationError
 
+from tiercel.core.errors import SetupError
 from tiercel.core.locks import Lock
 from tiercel.serving import memory
-from tiercel.serving.errors import StartupError
 from tiercel.serving.process import handover
 from tiercel.serving.process.handover import Predecessor
 from tiercel.serving.process.state import take_lock
@@ -39,7 +39,7 @@ def settings_from(arguments: Sequence[str] | None = None) -> Settings:
     """Settings from flags and environment.
 
     Raises:
-        StartupError: Something is missing or impossible.
+        SetupError: Something is missing or impossible.
     """
     parser = argparse.ArgumentParser(
         prog="tiercel.serving",
@@ -59,7 +59,7 @@ def settings_from(arguments: Sequence[str] | None = None) -> Settings:
         settings = Settings(**vars(parser.parse_args(arguments)))
     except ValidationError as error:
         problems = "; ".join(f"{_flag(problem['loc'])}: {problem['msg']}" for problem in error.errors())
-        raise StartupError(f"The settings are not right: {problems}.") from error
+        raise SetupError(f"The settings are not right: {problems}.") from error
     _check(settings)
     return settings
 
@@ -71,12 +71,12 @@ def _flag(location: tuple[int | str, ...]) -> str:
 
 def _check(settings: Settings) -> None:
     if not settings.is_loopback and not settings.allow_remote:
-        raise StartupError(
+        raise SetupError(
             f"{settings.host} can be reached from other machines, and the server has neither TLS nor logins. "
             "Put a proxy with both in front and give --allow-remote, or listen on 127.0.0.1."
         )
     if not settings.repository.is_dir():
-        raise StartupError(
+        raise SetupError(
             f"The repository {settings.repository} is not a folder. Make it, or give another --repository."
         )
 
@@ -95,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else:
             with Lock(predecessor.inheritance.lock) as lock:
                 _serve(settings, lock, predecessor)
-    except StartupError as error:
+    except SetupError as error:
         sys.stderr.write(f"{error}\n")
         return 2
     return 0

@@ -12,7 +12,7 @@ import os
 import stat
 from pathlib import Path
 
-from tiercel.serving.errors import NotAllowedError, StartupError, UnauthenticatedError
+from tiercel.core.errors import NotAllowedError, NotAuthenticatedError, SetupError
 
 _LEAST_CHARACTERS = 16
 _MAX_BYTES = 4096
@@ -38,14 +38,14 @@ class Operators:
             authorization: What the caller sent as REST's header or gRPC's metadata ``authorization``, or None.
 
         Raises:
-            UnauthenticatedError: There is a token, and the caller does not have it.
+            NotAuthenticatedError: There is a token, and the caller does not have it.
         """
         if self._token is None:
             return
         given = authorization or ""
         token = given[len(_SCHEME) :].strip() if given[: len(_SCHEME)].lower() == _SCHEME else ""
         if not hmac.compare_digest(token.encode(), self._token):
-            raise UnauthenticatedError(
+            raise NotAuthenticatedError(
                 "this is for operators: send 'authorization: Bearer TOKEN' with the token of the server's "
                 "operator token file"
             )
@@ -67,27 +67,27 @@ def read_operators(path: Path | None) -> Operators:
     """Operators by the token in a file; everybody where there is no file. Blocks.
 
     Raises:
-        StartupError: The file cannot be read, others than its owner can read it, or it holds no fit token.
+        SetupError: The file cannot be read, others than its owner can read it, or it holds no fit token.
     """
     if path is None:
         return Operators()
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
-        raise StartupError(
+        raise SetupError(
             f"The operator token file {path} cannot be read: {error.strerror}. Make it, or give another "
             "--operator-token-file."
         ) from error
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode) or status.st_mode & 0o077:
         os.close(descriptor)
-        raise StartupError(
+        raise SetupError(
             f"The operator token file {path} must be a plain file that only its owner can read: chmod 600."
         )
     with os.fdopen(descriptor, "rb") as file:
         token = file.read(_MAX_BYTES).decode("ascii", "replace").strip()
     if len(token) < _LEAST_CHARACTERS or not (token.isascii() and token.isprintable()) or " " in token:
-        raise StartupError(
+        raise SetupError(
             f"The operator token file {path} must hold one token of at least {_LEAST_CHARACTERS} letters and digits, "
             "such as 'openssl rand -hex 32' makes."
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeGuard
 
-from tiercel.serving.errors import InvalidRequestError
+from tiercel.core.errors import InvalidRequestError
 
 SEQUENCE = ("sequence_id", "sequence_start", "sequence_end")
 """Triton's parameters for models that remember."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from tiercel.serving.errors import ServingError
+from tiercel.core.errors import TiercelError
 from tiercel.serving.tensors import Array, DataType, TensorSpec
 
 ParameterValue = bool | int | float | str
@@ -89,7 +89,7 @@ class InferResult:
     parameters: Mapping[str, ParameterValue] | None = None
 
 
-Answered = Callable[[InferResult | ServingError], None]
+Answered = Callable[[InferResult | TiercelError], None]
 
 
 @dataclass(frozen=True, slots=True)

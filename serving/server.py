@@ -12,6 +12,7 @@ from functools import partial
 
 import onnxruntime as ort
 
+from tiercel.core.errors import SetupError
 from tiercel.core.locks import Lock
 from tiercel.serving import memory
 from tiercel.serving.canary_plan import CanaryPlan
@@ -20,7 +21,6 @@ from tiercel.serving.dataplane import DataPlane
 from tiercel.serving.descriptions import Descriptions
 from tiercel.serving.dispatch.dispatcher import Dispatcher
 from tiercel.serving.dispatch.variants.endpoints import Endpoints
-from tiercel.serving.errors import StartupError
 from tiercel.serving.grpc.adapter import GrpcServer, InferenceServicer, grpc_limits
 from tiercel.serving.loading import suspects
 from tiercel.serving.loading.lifecycle import Lifecycle
@@ -76,7 +76,7 @@ class Server:
         """Serve until SIGTERM or SIGINT.
 
         Raises:
-            StartupError: A port or a file is not to be had.
+            SetupError: A port or a file is not to be had.
         """
         settings = self._settings
         # A worker that comes back from a model waits this long for Python's lock while the event loop is busy: in
@@ -101,7 +101,7 @@ class Server:
             async with asyncio.TaskGroup() as group:
                 await self._serve(TaskOwner(group), verifier, dispatcher, workers)
         except BaseExceptionGroup as group:
-            startup = group.subgroup(StartupError)
+            startup = group.subgroup(SetupError)
             if startup is not None:
                 raise startup.exceptions[0] from None
             raise
@@ -188,7 +188,7 @@ class Server:
             except OSError as error:
                 for listener in listeners:
                     listener.close()
-                raise StartupError(
+                raise SetupError(
                     f"{what} cannot listen on {settings.host}:{port}: {error.strerror or error}. "
                     f"End what listens there, or give another --{flag}-port (0 is any free one)."
                 ) from error

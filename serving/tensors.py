@@ -18,7 +18,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from tiercel.serving.errors import InvalidRequestError
+from tiercel.core.errors import InvalidRequestError
 
 Array = npt.NDArray[Any]
 Buffer = bytes | bytearray | memoryview

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from testing import onnx_models
+from tiercel.core.errors import TiercelError
 from tiercel.serving.dispatch.call import Call
-from tiercel.serving.errors import ServingError
 from tiercel.serving.models.loaded_version import LoadedVersion
 from tiercel.serving.runtime.engine import Session
 from tiercel.serving.tensors import Array
@@ -19,14 +19,14 @@ from tiercel.serving.tensors import Array
 class NoteCall(Call):
     """Notes what becomes of it."""
 
-    outcome: list[Array] | ServingError | None = None
+    outcome: list[Array] | TiercelError | None = None
     answers = 0
 
     def answer(self, outputs: list[Array], now: float) -> None:
         self.outcome = outputs
         self.answers += 1
 
-    def fail(self, error: ServingError, now: float) -> None:
+    def fail(self, error: TiercelError, now: float) -> None:
         self.outcome = error
         self.answers += 1
 

@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from testing.serving_process import ServingProcess
+from tiercel.core.errors import TiercelError
 from tiercel.inference import open_inference_grpc_pb2 as pb
 from tiercel.inference import open_inference_grpc_pb2_grpc as pb_grpc
-from tiercel.serving.errors import ServingError
 from tiercel.serving.tensors import DATA_TYPES, DataType, decode_raw, encode_raw
 
 Array = npt.NDArray[Any]
@@ -37,7 +37,7 @@ class RefusedError(Exception):
         self.status = status
         self.message = message
 
-    def is_a(self, error: type[ServingError]) -> bool:
+    def is_a(self, error: type[TiercelError]) -> bool:
         return self.status in {error.http_status, error.grpc_status}
 
 

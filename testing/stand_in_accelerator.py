@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tiercel.serving.errors import ArtefactRefusedError, NotReadyError
+from tiercel.core.errors import ArtefactRefusedError, UnavailableError
 from tiercel.serving.runtime.cuda import Cuda, Library
 from tiercel.serving.runtime.providers import CudaOptions, Order, Provider, candidates
 from tiercel.serving.runtime.runners import Runner, SerialRunner
@@ -32,7 +32,7 @@ class StandInLibrary(Library):
         return self._problems.get(provider, "") if provider in self._offered else f"built without {provider.value}"
 
     def cuda(self, device: int) -> Cuda:
-        raise NotReadyError("there is no CUDA here")
+        raise UnavailableError("there is no CUDA here")
 
 
 class _FreeingRunner:

@@ -1,36 +1,32 @@
-"""What can go wrong in the agent in a way that somebody should read about.
+"""What can go wrong on a node: the agent's and the training library's part of the catalogue in ``core/errors.py``.
 
 ::
 
-    AgentError                        a sentence for people
-    ├── SetupError                    the agent cannot start like this; says what to do
-    ├── RunFailedError                a run cannot be started or goes no further; becomes the run's reason
-    ├── WarmStartError                a run is no fork of a template, and is started cold; becomes a line of its log
-    ├── DeliveryFailedError           a model cannot be delivered; becomes the delivery's reason
-    │   └── FallsShortError           it misses the target, which better weights may not
-    └── TransferError                 something did not come from the broker, or did not get there
-        ├── RefusedError              the broker does not give it or take it; says with which status
-        ├── DataGoneError             a data set is not on the node any more
-        └── CheckpointError           a checkpoint cannot go to another node; becomes the reason of a move that failed
+    TiercelError
+    ├── SetupError                    (core's) the agent cannot start like this; says what to do
+    ├── AgentError                    what the agent says of a run, a delivery or a transfer
+    │   ├── RunFailedError            a run cannot be started or goes no further; becomes the run's reason
+    │   ├── WarmStartError            a run is no fork of a template, and is started cold; becomes a line of its log
+    │   ├── DeliveryFailedError       a model cannot be delivered; becomes the delivery's reason
+    │   │   └── FallsShortError       it misses the target, which better weights may not
+    │   └── TransferError             something did not come from the broker, or did not get there
+    │       ├── RefusedError          the broker does not give it or take it; says with which status
+    │       └── DataGoneError         a data set is not on the node any more
+    └── TrainerError                  what a training script gets to read; public as tiercel.trainer
+        ├── AgentUnreachableError     no welcome from the node's agent
+        ├── MissingMetricError        a report lacks the metric that the job's tiers are about
+        └── CheckpointError           a checkpoint does not fit the model or the optimizer
+
+None is the status of a call.
 """
 
 from __future__ import annotations
 
-
-class AgentError(Exception):
-    """Base of the agent's errors.
-
-    Args:
-        message: What is wrong and what to do about it, in a sentence or two.
-    """
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.message = message
+from tiercel.core.errors import TiercelError
 
 
-class SetupError(AgentError):
-    """The agent cannot start like this."""
+class AgentError(TiercelError):
+    """Base of what the agent says of a run, a delivery or a transfer."""
 
 
 class RunFailedError(AgentError):
@@ -51,7 +47,7 @@ class WarmStartError(AgentError):
 
 
 class DeliveryFailedError(AgentError):
-    """A model cannot be delivered."""
+    """A model cannot be handed over or delivered; the message says why, for the tenant."""
 
 
 class FallsShortError(DeliveryFailedError):
@@ -80,5 +76,17 @@ class DataGoneError(TransferError):
     """A data set that a run needs is not on the node any more."""
 
 
-class CheckpointError(TransferError):
-    """A checkpoint cannot go to another node."""
+class TrainerError(TiercelError):
+    """Base of what the trainer library raises on purpose."""
+
+
+class AgentUnreachableError(TrainerError):
+    """The agent did not welcome the process in time."""
+
+
+class MissingMetricError(TrainerError):
+    """A report does not contain the metric that the job's tiers are about."""
+
+
+class CheckpointError(TrainerError):
+    """A checkpoint is whole but does not fit the script."""

@@ -17,6 +17,7 @@ from typing import Any
 import aiohttp
 from pydantic import ValidationError
 
+from tiercel.core.errors import SetupError
 from tiercel.core.locks import Lock, LockHeldError, take
 from tiercel.trainer_agent.accelerators import detect as accelerators
 from tiercel.trainer_agent.accelerators.serving_reserve import can_serve_on_accelerators, reserve
@@ -30,7 +31,6 @@ from tiercel.trainer_agent.disk.outputs import OutputLimits
 from tiercel.trainer_agent.disk.watch import DiskLimits
 from tiercel.trainer_agent.environments.environments import EnvironmentLimits
 from tiercel.trainer_agent.environments.index import PackageIndex
-from tiercel.trainer_agent.errors import SetupError
 from tiercel.trainer_agent.fence.keeper import AGENT_LOCK
 from tiercel.trainer_agent.inference_server.server import ServingPorts
 from tiercel.trainer_agent.limits import cpu, detect

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sized
 from dataclasses import dataclass, field
 from typing import Any
 
+from tiercel.core.errors import CapacityExceededError, InvalidRequestError
 from tiercel.serving.accounting.delays import Delays
 from tiercel.serving.accounting.room import Room
 from tiercel.serving.accounting.waiting import WaitingCalls
-from tiercel.serving.errors import InvalidRequestError, OverloadedError
 from tiercel.serving.runtime.profile import DrainRate
 
 # How much of its cap a model may save up while nobody asks it: as long as a period of the kernel's own caps.
@@ -133,12 +133,12 @@ class Account:
             rows: Its rows.
 
         Raises:
-            OverloadedError: What waits and runs takes too long, by how fast it has been going.
+            CapacityExceededError: What waits and runs takes too long, by how fast it has been going.
         """
         if self.waiting:
             wait = self.drain.wait(self.waiting.rows + self.running + rows)
             if wait > _OF_TIME_ALLOWED * allowed:
-                raise OverloadedError(
+                raise CapacityExceededError(
                     f"{len(self.waiting)} requests are waiting already, which takes about {wait:.2g} seconds; "
                     "try again in a moment or allow more time"
                 )

@@ -10,9 +10,16 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from tiercel.serving.errors import ServingError
+from tiercel.core.errors import CapacityExceededError, DeadlineExceededError, InferenceFailedError, TiercelError
 
 FAILURE_REASONS = ("REJECTED", "CANCELED", "BACKEND", "OTHER")
+"""The words of Triton's metrics for why an inference failed."""
+
+_REASONS: dict[type[TiercelError], str] = {
+    CapacityExceededError: "REJECTED",
+    DeadlineExceededError: "REJECTED",
+    InferenceFailedError: "BACKEND",
+}
 # Batches of more rows than this are counted together under this size: what is kept has to be bounded.
 _MOST_BATCH_SIZES = 512
 
@@ -118,9 +125,9 @@ class ModelStatistics:
         self.queue_seconds += max(0.0, total - requests * (compute_infer + compute_input + compute_output))
         self.last_ended = now
 
-    def failed(self, error: ServingError, now: float, total: float = 0.0) -> None:
+    def failed(self, error: TiercelError, now: float, total: float = 0.0) -> None:
         """Count a failed request that came ``total`` seconds before ``now``."""
-        self.failures[error.failure_reason] += 1
+        self.failures[_REASONS.get(type(error), "OTHER")] += 1
         self.fail_seconds += total
         self.last_ended = now
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tiercel.serving.errors import OverloadedError
+from tiercel.core.errors import CapacityExceededError
 
 
 @dataclass(slots=True)
@@ -25,7 +25,7 @@ class Room:
         """Let a call in.
 
         Raises:
-            OverloadedError: There is no room.
+            CapacityExceededError: There is no room.
         """
         self.check(size)
         self.calls += 1
@@ -35,10 +35,10 @@ class Room:
         """Raise if there is no room for a call of ``size`` bytes.
 
         Raises:
-            OverloadedError: There is none.
+            CapacityExceededError: There is none.
         """
         if not self.has_room(size):
-            raise OverloadedError(f"{self.calls} requests are waiting already; try again in a moment")
+            raise CapacityExceededError(f"{self.calls} requests are waiting already; try again in a moment")
 
     def has_room(self, size: int = 0) -> bool:
         """Whether a call of ``size`` bytes would be let in."""

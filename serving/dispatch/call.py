@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import onnxruntime as ort
 
-from tiercel.serving.errors import ServingError
+from tiercel.core.errors import TiercelError
 from tiercel.serving.tensors import Array
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tiercel.serving.models.loaded_version import LoadedVersion
     from tiercel.serving.runtime.engine import Session
 
-Outcome = list[Array] | ServingError
+Outcome = list[Array] | TiercelError
 """The outputs in the order in which they were wanted, or why there are none."""
 
 # A call goes ahead of those of the next priority that came up to this many seconds earlier, and no more: so priorities
@@ -129,7 +129,7 @@ class Call(abc.ABC):
         """
 
     @abc.abstractmethod
-    def fail(self, error: ServingError, now: float) -> None:
+    def fail(self, error: TiercelError, now: float) -> None:
         """It will not be answered; called at most once, on the event loop, and never after :meth:`answer`."""
 
 
@@ -152,7 +152,7 @@ class RequestCall(Call):
         now = time.perf_counter()
         self.account.delays.answered(now - self.arrived, now)
 
-    def fail(self, error: ServingError, now: float) -> None:
+    def fail(self, error: TiercelError, now: float) -> None:
         """See :meth:`Call.fail`."""
         self.loaded.statistics.failed(error, now, now - self.begin)
         self.account.delays.failed(now)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tiercel.serving.errors import InvalidRequestError
+from tiercel.core.errors import InvalidRequestError
 from tiercel.serving.requests import Checked
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tiercel.core.errors import TiercelError
 from tiercel.serving.dispatch.classification import classified
-from tiercel.serving.errors import ServingError
 from tiercel.serving.models.configuration import has_batch_axis
 from tiercel.serving.tensors import BY_NAME, TensorSpec
 
@@ -19,8 +19,8 @@ _STRINGS = BY_NAME["BYTES"]
 
 
 def as_classes(
-    on_answer: Callable[[InferResult | ServingError], None], wanted: Mapping[str, int], loaded: LoadedVersion
-) -> Callable[[InferResult | ServingError], None]:
+    on_answer: Callable[[InferResult | TiercelError], None], wanted: Mapping[str, int], loaded: LoadedVersion
+) -> Callable[[InferResult | TiercelError], None]:
     """``on_answer``, but given classes instead of tensors.
 
     Args:
@@ -31,8 +31,8 @@ def as_classes(
     session = loaded.session
     batched = has_batch_axis(session.inputs.values(), session.outputs.values())
 
-    def answer(result: InferResult | ServingError) -> None:
-        if not isinstance(result, ServingError):
+    def answer(result: InferResult | TiercelError) -> None:
+        if not isinstance(result, TiercelError):
             for position, output in enumerate(result.outputs):
                 count = wanted.get(output.spec.name)
                 if count is not None:

@@ -16,12 +16,12 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import groupby
 
+from tiercel.core.errors import DeadlineExceededError, TiercelError
 from tiercel.serving.accounting.accounts import Account
 from tiercel.serving.accounting.room import Room
 from tiercel.serving.dispatch.call import Call, Run
 from tiercel.serving.dispatch.fair_queue import FairQueue
 from tiercel.serving.dispatch.rows import Ran, ran_or_failed, run_calls, run_calls_measured
-from tiercel.serving.errors import DeadlineExceededError, ServingError
 from tiercel.serving.runtime.workers import Workers
 
 _logger = logging.getLogger(__name__)
@@ -78,8 +78,8 @@ class Dispatcher:
         """Run a call of a version soon; called on the event loop.
 
         Raises:
-            OverloadedError: Too much is waiting, or so much that its deadline would pass; the call will neither be
-                answered nor fail.
+            CapacityExceededError: Too much is waiting, or so much that its deadline would pass; the call will neither
+                be answered nor fail.
         """
         if call.elements <= call.session.inline_elements and not self._waits_for_company:
             self._arrived.append(call)
@@ -93,7 +93,7 @@ class Dispatcher:
         """As :meth:`submit`, for a call whose source says when its turn comes which version runs it.
 
         Raises:
-            OverloadedError: Too much is waiting.
+            CapacityExceededError: Too much is waiting.
         """
         self._enqueue(call)
         if not self._flushing:
@@ -107,7 +107,7 @@ class Dispatcher:
         """Say early that a call of this model would be refused, before anything is spent on reading it.
 
         Raises:
-            OverloadedError: Too much is waiting.
+            CapacityExceededError: Too much is waiting.
         """
         self._room_of(account).check()
 
@@ -124,7 +124,7 @@ class Dispatcher:
         """A call that waits or runs was cancelled."""
         self._leave(call)
 
-    def give_up(self, call: Call, error: ServingError, now: float) -> None:
+    def give_up(self, call: Call, error: TiercelError, now: float) -> None:
         """Answer with an error instead."""
         if call.ended:
             return
@@ -207,7 +207,7 @@ class Dispatcher:
                 continue
             try:
                 self._enqueue(call)
-            except ServingError as error:
+            except TiercelError as error:
                 call.let_go()
                 call.ended = True
                 call.fail(error, time.perf_counter())

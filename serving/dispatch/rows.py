@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from tiercel.core.errors import InferenceFailedError, TiercelError, TooLargeError
 from tiercel.serving.accounting.model_statistics import ModelStatistics
 from tiercel.serving.dispatch.call import Call, Outcome
-from tiercel.serving.errors import InferenceFailedError, ServingError, TooLargeError
 from tiercel.serving.runtime.engine import Session
 from tiercel.serving.tensors import Array
 
@@ -99,7 +99,7 @@ def run_calls(session: Session, calls: Sequence[Call], options: Any = None) -> R
         outcomes: Sequence[Outcome] = scattered(outputs, [call.rows for call in calls])
         if session.gives_strings or _bytes(outputs) > session.answer_bytes:
             outcomes = [_unless_too_large(session, each) for each in outcomes if isinstance(each, list)]
-    except (ServingError, ValueError, MemoryError) as error:  # NumPy raises these where arrays cannot be joined
+    except (TiercelError, ValueError, MemoryError) as error:  # NumPy raises these where arrays cannot be joined
         return _one_by_one(session, calls, options, error)
     return Ran(outcomes, rows, True, joined - begin, done - joined, clock() - done)
 
@@ -158,7 +158,7 @@ def _one_by_one(session: Session, calls: Sequence[Call], options: Any, error: Ex
 def _outcome(session: Session, call: Call, options: Any) -> Outcome:
     try:
         outputs = session.run(call.outputs, call.feeds, options)
-    except ServingError as error:
+    except TiercelError as error:
         return error
     if session.gives_strings or _bytes(outputs) > session.answer_bytes:
         return _unless_too_large(session, outputs)

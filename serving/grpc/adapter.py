@@ -14,10 +14,10 @@ from typing import Any
 
 from google.protobuf.message import Message
 
+from tiercel.core.errors import TiercelError
 from tiercel.inference import open_inference_grpc_pb2 as pb
 from tiercel.serving.dataplane import DataPlane
 from tiercel.serving.descriptions import Descriptions
-from tiercel.serving.errors import ServingError
 from tiercel.serving.grpc.server import health, reflection
 from tiercel.serving.grpc.server.calls import Call, Method
 from tiercel.serving.grpc.server.health import Health
@@ -102,7 +102,7 @@ class InferenceServicer:
     def _read(self, data: bytes) -> GrpcRequest:
         try:
             return self._reader.read(data)
-        except ServingError as error:
+        except TiercelError as error:
             raise CallError(Status[error.grpc_status], error.message) from error
 
     def _infer(self, received: GrpcRequest, call: Call) -> None:
@@ -112,10 +112,10 @@ class InferenceServicer:
         if remaining is not None:
             request.timeout = remaining if request.timeout is None else min(remaining, request.timeout)
 
-        def on_answer(result: InferResult | ServingError) -> None:
+        def on_answer(result: InferResult | TiercelError) -> None:
             if call.is_done:  # the caller went away
                 return
-            if isinstance(result, ServingError):
+            if isinstance(result, TiercelError):
                 _fail(call, result)
                 return
             try:
@@ -167,7 +167,7 @@ class InferenceServicer:
                 if name in _FOR_OPERATORS:
                     self._operators.check(str(call.head.metadata.get("authorization", "")))
                 answer = handler(request, call)
-            except ServingError as error:
+            except TiercelError as error:
                 _fail(call, error)
                 return
             if isinstance(answer, Message):
@@ -183,7 +183,7 @@ async def _finish(work: Awaitable[Message], call: Call) -> None:
     try:
         answer = await work
         call.answer(answer.SerializeToString())
-    except ServingError as error:
+    except TiercelError as error:
         _fail(call, error)
     except Exception:  # the border: one call's defect is logged and told, and never ends the server
         _logger.exception("A gRPC call failed")
@@ -192,7 +192,7 @@ async def _finish(work: Awaitable[Message], call: Call) -> None:
         call.finish(Status.UNAVAILABLE, "the server is leaving; ask the one that follows it")
 
 
-def _fail(call: Call, error: ServingError) -> None:
+def _fail(call: Call, error: TiercelError) -> None:
     call.finish(Status[error.grpc_status], error.message)
 
 

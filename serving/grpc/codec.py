@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import numpy as np
 
+from tiercel.core.errors import InvalidRequestError
 from tiercel.inference import open_inference_grpc_pb2 as pb
 from tiercel.serving import request_parameters as given
-from tiercel.serving.errors import InvalidRequestError
 from tiercel.serving.requests import InferRequest, InferResult, InputTensor, ParameterValue
 from tiercel.serving.tensors import (
     Array,

@@ -6,10 +6,10 @@ import logging
 from dataclasses import dataclass, field
 from functools import partial
 
+from tiercel.core.errors import TiercelError
 from tiercel.inference import open_inference_grpc_pb2 as pb
 from tiercel.serving.dataplane import DataPlane
 from tiercel.serving.dispatch import call as batching
-from tiercel.serving.errors import ServingError
 from tiercel.serving.grpc.server.calls import Call, Method
 from tiercel.serving.grpc.server.wire import Status
 from tiercel.serving.grpc.templates import GrpcRequest, RequestReader, write_answer
@@ -32,7 +32,7 @@ class _Stream:
 class _Refused:
     """A request that makes no sense, and its id."""
 
-    error: ServingError
+    error: TiercelError
     id: str
 
 
@@ -56,7 +56,7 @@ class StreamedInference:
     def _read(self, data: bytes) -> GrpcRequest | _Refused:
         try:
             return self._reader.read(data)
-        except ServingError as error:
+        except TiercelError as error:
             return _Refused(error, pb.ModelInferRequest.FromString(data).id)
 
     def _handle(self, received: GrpcRequest | _Refused, call: Call) -> None:
@@ -80,7 +80,7 @@ class StreamedInference:
         call.set_time_limit()
         return stream
 
-    def _answered(self, call: Call, number: int, received: GrpcRequest, result: InferResult | ServingError) -> None:
+    def _answered(self, call: Call, number: int, received: GrpcRequest, result: InferResult | TiercelError) -> None:
         stream = self._streams.get(call)
         if stream is None:
             return
@@ -111,14 +111,14 @@ class StreamedInference:
             pending.cancel()
 
 
-def _answer(result: InferResult | ServingError, received: GrpcRequest) -> bytes:
-    if isinstance(result, ServingError):
+def _answer(result: InferResult | TiercelError, received: GrpcRequest) -> bytes:
+    if isinstance(result, TiercelError):
         return _error(result, "" if received.message is None else received.message.id)
     answer = pb.ModelInferResponse.FromString(write_answer(result, received))
     return pb.ModelStreamInferResponse(infer_response=answer).SerializeToString()
 
 
-def _error(error: ServingError, request_id: str) -> bytes:
+def _error(error: TiercelError, request_id: str) -> bytes:
     response = pb.ModelStreamInferResponse(error_message=error.message)
     response.infer_response.id = request_id
     return response.SerializeToString()

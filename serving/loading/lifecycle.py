@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tiercel.core.errors import ArtefactRefusedError, NotFoundError, TiercelError, UnavailableError
 from tiercel.serving.canary_plan import AT_ONCE, CanaryPlan
 from tiercel.serving.dispatch.variants.configuration import ENDPOINT_VERSION
-from tiercel.serving.errors import ArtefactRefusedError, NotFoundError, NotReadyError, ServingError
 from tiercel.serving.loading import rolled_back as marks
 from tiercel.serving.loading import suspects
 from tiercel.serving.loading.load_parameters import LoadParameters
@@ -93,7 +93,7 @@ class Lifecycle:
             InvalidRequestError: The name is impossible.
             NotFoundError: There is no such version of it on disk.
             ArtefactRefusedError: The version is not fit, or was rolled back; what was live stays live.
-            NotReadyError: The server is about to hand over or to leave.
+            UnavailableError: The server is about to hand over or to leave.
         """
         self._refuse_if_paused()
         if self._endpoints is not None and await self._endpoints.load(name):
@@ -141,7 +141,7 @@ class Lifecycle:
 
         Raises:
             NotFoundError: The model was never loaded.
-            NotReadyError: The server is about to hand over.
+            UnavailableError: The server is about to hand over.
         """
         record = self._registry.known(repository.checked_name(name))
         if record is None:
@@ -191,7 +191,7 @@ class Lifecycle:
         """Let these versions answer, by model, and nothing else.
 
         Raises:
-            ServingError: One cannot; the others may be live or not.
+            TiercelError: One cannot; the others may be live or not.
         """
         loads = (self.load(name, LoadParameters(version, AT_ONCE)) for name, version in versions.items())
         for outcome in await asyncio.gather(*loads, return_exceptions=True):
@@ -214,7 +214,7 @@ class Lifecycle:
             async with self.lock_of(name):
                 try:
                     new = await self._bring_up(record, carried.version)
-                except ServingError as error:
+                except TiercelError as error:
                     _logger.warning("The trial of version %d of '%s' ends: %s", carried.version, name, error.message)
                     continue
                 self._trials.begin(record, new, carried.plan, carried.progress)
@@ -242,7 +242,7 @@ class Lifecycle:
 
     def _refuse_if_paused(self) -> None:
         if self._paused:
-            raise NotReadyError("the server is handing over to a fresh process; ask that one in a moment")
+            raise UnavailableError("the server is handing over to a fresh process; ask that one in a moment")
 
     async def load_all(self) -> None:
         """Load each model of the repository: the chosen version or the newest, else the next older one that passes."""
@@ -266,7 +266,7 @@ class Lifecycle:
                 try:
                     if self._endpoints is None or not await self._endpoints.load(name):
                         await self._load_newest_good(name)
-                except ServingError as error:
+                except TiercelError as error:
                     _logger.warning("'%s' could not be loaded: %s", name, error.message)
                 except Exception:  # the other models are not to blame
                     _logger.exception("Model '%s' could not be loaded", name)
@@ -280,7 +280,7 @@ class Lifecycle:
                 continue
             try:
                 self.flip(record, await self._bring_up(record, version))
-            except ServingError as error:
+            except TiercelError as error:
                 _logger.warning("%s", error.message)
             else:
                 return
@@ -320,7 +320,7 @@ class Lifecycle:
         live = record.live
         try:
             return await self._build(record, version, may_move=may_move)
-        except ServingError:
+        except TiercelError:
             if record.live is not live:
                 await self._relocation.back(record)
             raise

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tiercel.core.errors import InvalidRequestError
 from tiercel.serving import canary_plan as canary
 from tiercel.serving.canary_plan import CanaryPlan
-from tiercel.serving.errors import InvalidRequestError
 from tiercel.serving.models import repository
 
 

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
-from tiercel.serving.errors import NotReadyError, ServingError
+from tiercel.core.errors import TiercelError, UnavailableError
 from tiercel.serving.loading.loader import Loader
 from tiercel.serving.models import repository
 from tiercel.serving.models.loaded_version import LoadedVersion
@@ -38,7 +38,7 @@ class Relocation:
         """Let the live version answer from the CPU, and free what it had of the accelerator; its model is locked.
 
         Raises:
-            ServingError: It stays where it is, or its last requests take too long to wait for.
+            TiercelError: It stays where it is, or its last requests take too long to wait for.
         """
         live = record.live
         if live is None:
@@ -51,7 +51,7 @@ class Relocation:
                 await old.wait_drained()
             is_drained = True
         except TimeoutError as error:
-            raise NotReadyError(
+            raise UnavailableError(
                 f"requests to version {old.version} of model '{old.model}' have kept the accelerator for "
                 f"{_DRAIN_SECONDS:g} seconds; load it again"
             ) from error
@@ -67,7 +67,7 @@ class Relocation:
             return
         try:
             session = await self._loader.session(self._artefact(live))
-        except ServingError as error:
+        except TiercelError as error:
             _logger.warning("Version %d of model '%s' stays on the CPU: %s", live.version, live.model, error.message)
             return
         self._release(self._replace(record, live, session), record, "moved")

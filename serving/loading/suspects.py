@@ -12,7 +12,7 @@ import logging
 from collections.abc import Iterable
 from pathlib import Path
 
-from tiercel.serving.errors import ServingError
+from tiercel.core.errors import TiercelError
 from tiercel.serving.models import repository
 
 FILE = "ended-the-server.json"
@@ -68,7 +68,7 @@ def _artefact(root: Path, name: str) -> Path | None:
         if not repository.is_version(version):
             return None
         path = repository.artefact(root, repository.checked_name(model), int(version)).path
-    except ServingError:
+    except TiercelError:
         return None
     return path if path.exists() else None
 

@@ -10,8 +10,8 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tiercel.core.errors import ArtefactRefusedError, UnavailableError
 from tiercel.serving.canary_plan import CanaryPlan
-from tiercel.serving.errors import ArtefactRefusedError, NotReadyError
 from tiercel.serving.models.canary.judgement import Outcome
 from tiercel.serving.models.canary.trials import NO_PROGRESS, Progress, Trial
 from tiercel.serving.models.loaded_version import LoadedVersion
@@ -144,13 +144,13 @@ async def promotion_of(trial: Trial) -> None:
 
     Raises:
         ArtefactRefusedError: It was rolled back.
-        NotReadyError: This process leaves before that is decided.
+        UnavailableError: This process leaves before that is decided.
     """
     await trial.is_settled.wait()
     if trial.outcome is Outcome.ROLLED_BACK:
         raise was_rolled_back(trial.new.model, trial.new.version, trial.reason)
     if trial.outcome is Outcome.RUNNING:
-        raise NotReadyError("the server leaves while the version is on trial; load it again from the one that follows")
+        raise UnavailableError("the server leaves while the version is on trial; load it from the one that follows")
 
 
 def was_rolled_back(model: str, version: int, reason: str) -> ArtefactRefusedError:

@@ -22,7 +22,7 @@ from typing import Any
 
 import orjson
 
-from tiercel.serving.errors import ConflictError, InvalidRequestError, TooLargeError
+from tiercel.core.errors import ConflictError, InvalidRequestError, TooLargeError
 from tiercel.serving.loading.lifecycle import Lifecycle
 from tiercel.serving.loading.load_parameters import read_load_parameters
 from tiercel.serving.loading.loader import Loader
@@ -86,7 +86,7 @@ class Uploads:
             NotAllowedError: There is no operators' token, so that nobody may send files.
             TooLargeError: A file is over its limit.
             ConflictError: The version is on disk with other files, or a higher one is.
-            ServingError: What :meth:`.Lifecycle.load` raises; the version is gone again, unless it is on trial, which
+            TiercelError: What :meth:`.Lifecycle.load` raises; the version is gone again, unless it is on trial, which
                 the process that follows goes on with.
         """
         files = {name: value for name, value in parameters.items() if name.startswith(_PREFIX)}

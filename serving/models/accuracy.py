@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from tiercel.serving.errors import ArtefactRefusedError
+from tiercel.core.errors import ArtefactRefusedError
 
 FILE_NAME = "accuracy.json"
 _MAX_BYTES = 64 * 1024

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-from tiercel.serving.errors import ArtefactRefusedError
+from tiercel.core.errors import ArtefactRefusedError
 from tiercel.serving.models.accuracy import read_object
 
 FILE_NAME = "live.json"

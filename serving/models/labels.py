@@ -6,7 +6,7 @@ import os
 import stat
 from pathlib import Path
 
-from tiercel.serving.errors import ArtefactRefusedError
+from tiercel.core.errors import ArtefactRefusedError
 
 MAX_BYTES = 4 * 1024**2
 """Largest file, in bytes."""

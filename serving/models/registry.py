@@ -11,10 +11,10 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tiercel.core.errors import InvalidRequestError, NotFoundError, UnavailableError
 from tiercel.serving.accounting.accounts import UNLIMITED, Account, ModelShare
 from tiercel.serving.accounting.delays import WINDOWS, Delays, History
 from tiercel.serving.accounting.model_statistics import ModelStatistics
-from tiercel.serving.errors import InvalidRequestError, NotFoundError, NotReadyError
 from tiercel.serving.models.canary.trials import Trial
 from tiercel.serving.models.loaded_version import LoadedVersion
 from tiercel.serving.models.repository import is_version
@@ -196,7 +196,7 @@ class Registry:
 
         Raises:
             NotFoundError: There is no such model or it is not loaded, or another version is live.
-            NotReadyError: The first version is being loaded.
+            UnavailableError: The first version is being loaded.
             InvalidRequestError: ``version`` is no version number.
         """
         record = self._records.get(name)
@@ -216,7 +216,7 @@ class Registry:
             version: The only version of interest; empty for all of them.
 
         Raises:
-            ServingError: None does; what :meth:`live` raises.
+            TiercelError: None does; what :meth:`live` raises.
         """
         record = self._records.get(name)
         answering = record.answering if record is not None else []
@@ -227,7 +227,7 @@ class Registry:
 
     def _why_not(
         self, name: str, version: str, record: ModelRecord | None
-    ) -> NotFoundError | NotReadyError | InvalidRequestError:
+    ) -> NotFoundError | UnavailableError | InvalidRequestError:
         if version and not is_version(version):
             return InvalidRequestError(f"version {version[:40]!r} is not a number from 1")
         if record is not None and record.live is not None:
@@ -235,7 +235,7 @@ class Registry:
                 f"version {version} of model '{name}' is not loaded; version {record.live.version} is live"
             )
         if not self.ready or (record is not None and record.is_loading):
-            return NotReadyError(f"model '{name[:200]}' is not loaded yet; try again in a moment")
+            return UnavailableError(f"model '{name[:200]}' is not loaded yet; try again in a moment")
         return NotFoundError(f"model '{name[:200]}' is not loaded; POST /v2/repository/index lists what is there")
 
     def index(self, on_disk: list[str], only_ready: bool = False) -> list[IndexEntry]:

@@ -28,7 +28,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tiercel.serving.errors import NotReadyError, StartupError
+from tiercel.core.errors import SetupError, UnavailableError
 
 _logger = logging.getLogger(__name__)
 
@@ -146,13 +146,13 @@ class Successor:
         """Wait until it says that it got so far.
 
         Raises:
-            NotReadyError: It did not; the message says why.
+            UnavailableError: It did not; the message says why.
         """
         message = await self._conversation.receive()
         if message is not None and message.get("is") == what:
             return
         reason = "it ended or did not answer; see the server's log" if message is None else message.get("failed")
-        raise NotReadyError(f"the process that was to follow did not get {what}, and this one goes on: {reason}")
+        raise UnavailableError(f"the process that was to follow did not get {what}, and this one goes on: {reason}")
 
 
 @contextlib.asynccontextmanager
@@ -160,10 +160,10 @@ async def successor(inheritance: Inheritance) -> AsyncIterator[Successor]:
     """Start the process that follows; it is ended when the context ends with an error.
 
     Raises:
-        NotReadyError: It cannot be started from this process.
+        UnavailableError: It cannot be started from this process.
     """
     if os.getpid() == 1:
-        raise NotReadyError("a container ends with its process 1, so that one cannot hand over; start a new container")
+        raise UnavailableError("a container ends with its process 1, which cannot hand over; start a new container")
     ours, theirs = socket.socketpair()
     numbers = {
         "http": inheritance.http.fileno(),
@@ -183,7 +183,7 @@ async def successor(inheritance: Inheritance) -> AsyncIterator[Successor]:
             )
         except OSError as error:
             ours.close()
-            raise NotReadyError(f"no process can be started to follow this one, which goes on: {error}") from error
+            raise UnavailableError(f"no process can be started to follow this one, which goes on: {error}") from error
     _logger.info("Process %d is to take over", process.pid)
     try:
         async with _conversation(ours) as conversation:
@@ -194,6 +194,6 @@ async def successor(inheritance: Inheritance) -> AsyncIterator[Successor]:
         raise
 
 
-def gone(what: str) -> StartupError:
+def gone(what: str) -> SetupError:
     """What a successor says whose predecessor left in the middle of it."""
-    return StartupError(f"The server that was handing over is gone before {what}; nothing was taken over.")
+    return SetupError(f"The server that was handing over is gone before {what}; nothing was taken over.")

@@ -8,9 +8,9 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from tiercel.core.errors import SetupError, TiercelError, UnavailableError
 from tiercel.serving.accounting.accounts import read_shares
 from tiercel.serving.dataplane import DataPlane
-from tiercel.serving.errors import NotReadyError, ServingError, StartupError
 from tiercel.serving.loading.lifecycle import Lifecycle
 from tiercel.serving.models.registry import Registry
 from tiercel.serving.process import carried as carry
@@ -56,12 +56,12 @@ class Renewal:
             The other's process id.
 
         Raises:
-            NotReadyError: It did not get that far; this one goes on as before.
+            UnavailableError: It did not get that far; this one goes on as before.
         """
         if self._is_leaving:
-            raise NotReadyError("the server is leaving, and nobody is to follow it; start another one")
+            raise UnavailableError("the server is leaving, and nobody is to follow it; start another one")
         if self._is_under_way:
-            raise NotReadyError("the server is handing over already; the process that follows answers soon")
+            raise UnavailableError("the server is handing over already; the process that follows answers soon")
         self._is_under_way = True
         try:
             async with handover.successor(self._inheritance) as following:
@@ -93,7 +93,7 @@ class Renewal:
         """Hand over for somebody who cannot be answered."""
         try:
             await self.hand_over()
-        except NotReadyError as error:
+        except UnavailableError as error:
             _logger.error("%s", error.message)  # noqa: TRY400 - there is no defect to trace
 
     def _shares(self) -> dict[str, Any]:
@@ -117,7 +117,7 @@ async def take_over(
         begin: Accepts connections and says so to the world.
 
     Raises:
-        StartupError: It cannot be done; the other process goes on.
+        SetupError: It cannot be done; the other process goes on.
     """
     async with predecessor.conversation() as conversation:
         for step in ("loaded", "ready"):
@@ -127,9 +127,9 @@ async def take_over(
             try:
                 await lifecycle.load_exactly(wanted["versions"])
                 plane.declare_shares(read_shares(wanted["shares"]))
-            except ServingError as error:
+            except TiercelError as error:
                 await conversation.send({"failed": error.message})
-                raise StartupError(f"This process cannot take over: {error.message}.") from error
+                raise SetupError(f"This process cannot take over: {error.message}.") from error
             if step == "ready":
                 carried = carry.read(wanted.get("carried"), time.perf_counter())
                 await lifecycle.go_on_with(carried.trials)

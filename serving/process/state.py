@@ -6,25 +6,25 @@ import json
 import os
 from pathlib import Path
 
+from tiercel.core.errors import SetupError
 from tiercel.core.locks import Lock, LockHeldError, take
-from tiercel.serving.errors import StartupError
 
 
 def take_lock(path: Path) -> Lock:
     """Take the lock of a server.
 
     Raises:
-        StartupError: Another server holds it, or the file cannot be opened.
+        SetupError: Another server holds it, or the file cannot be opened.
     """
     try:
         return take(path)
     except LockHeldError as error:
-        raise StartupError(
+        raise SetupError(
             f"Another inference server{f' (pid {error.pid})' if error.pid else ''} holds {path}. "
             "Use that one, end it, or give another --lock-file."
         ) from None
     except OSError as error:
-        raise StartupError(
+        raise SetupError(
             f"The lock file {path} cannot be opened: {error.strerror}. Give another --lock-file."
         ) from error
 
@@ -33,7 +33,7 @@ def write_state(path: Path, http: str, grpc: str) -> None:
     """Write pid and addresses, at once or not at all.
 
     Raises:
-        StartupError: The file cannot be written.
+        SetupError: The file cannot be written.
     """
     content = json.dumps({"pid": os.getpid(), "http": http, "grpc": grpc})
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
@@ -41,6 +41,6 @@ def write_state(path: Path, http: str, grpc: str) -> None:
         temporary.write_text(content + "\n")
         temporary.replace(path)
     except OSError as error:
-        raise StartupError(
+        raise SetupError(
             f"The state file {path} cannot be written: {error.strerror}. Give another --state-file."
         ) from error

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import zlib
+from http import HTTPStatus
 
-from tiercel.serving.errors import InvalidRequestError, OverloadedError, TooLargeError, UnsupportedEncodingError
+from tiercel.core.errors import CapacityExceededError, InvalidRequestError, TooLargeError
 from tiercel.serving.rest.head import Head
-from tiercel.serving.rest.messages import ByteBudget, HttpRequest
+from tiercel.serving.rest.messages import ACCEPTED_ENCODINGS, ByteBudget, HttpRefusedError, HttpRequest
 
 _ZLIB_OR_GZIP = 32 + zlib.MAX_WBITS
 _BARE = -zlib.MAX_WBITS
@@ -31,18 +32,22 @@ class Inflater:
         """Replace a request's body with what is packed in it, and have the request account for its bytes.
 
         Raises:
-            UnsupportedEncodingError: It is packed in another way.
+            HttpRefusedError: It is packed in another way.
             InvalidRequestError: It is not what its header says.
             TooLargeError: It is over the limit once unpacked.
-            OverloadedError: All connections together hold as much as they may.
+            CapacityExceededError: All connections together hold as much as they may.
         """
         encoding = request.headers[b"content-encoding"].lower()
         if encoding not in {b"gzip", b"x-gzip", b"deflate"}:
-            raise UnsupportedEncodingError("bodies may be packed with gzip or deflate, one of them and once")
+            raise HttpRefusedError(
+                HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+                "bodies may be packed with gzip or deflate, one of them and once",
+                ACCEPTED_ENCODINGS,
+            )
         packed = bytes(request.body)
         room = min(self._max_bytes, len(packed) * _LARGEST_RATIO)
         if not self._budget.reserve(room):
-            raise OverloadedError("the server holds as many request bodies as it may; try again in a moment")
+            raise CapacityExceededError("the server holds as many request bodies as it may; try again in a moment")
         try:
             # Other requests come in between: this takes milliseconds per megabyte.
             body = await asyncio.to_thread(inflated, packed, encoding, self._max_bytes)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from functools import partial
+from http import HTTPStatus
 from typing import cast
 
+from tiercel.core.errors import CapacityExceededError, TiercelError
 from tiercel.serving.connections.crowding import Activity, Doing, peer_of
 from tiercel.serving.connections.listening import Connections
-from tiercel.serving.errors import OverloadedError, RequestTimeoutError, ServingError
 from tiercel.serving.rest.messages import (
     ByteBudget,
     Cancellable,
     Handler,
+    HttpRefusedError,
     HttpRequest,
     HttpResponse,
     closing,
@@ -69,7 +71,8 @@ class HttpConnection(asyncio.Protocol):
         has_room = self._connections.make_room(self._limits.connections, self._loop.time())
         self._connections.add(self)
         if not has_room:
-            self._receiver.refuse(OverloadedError("the server has as many connections as it may; try again later"))
+            message = "the server has as many connections as it may; try again later"
+            self._receiver.refuse(CapacityExceededError(message))
             self._advance()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -170,7 +173,7 @@ class HttpConnection(asyncio.Protocol):
         try:
             while arrived and self._current is None and self._writable and self._transport is not None:
                 item = arrived.popleft()
-                if isinstance(item, ServingError):
+                if isinstance(item, TiercelError):
                     self._write(error_response(item), None, keep_alive=False)
                     break
                 self._handle(item)
@@ -267,7 +270,9 @@ class HttpConnection(asyncio.Protocol):
             self._expect_within(self._limits.idle_timeout)
         elif self._receiver.receiving:
             seconds = self._limits.read_timeout
-            self._receiver.refuse(RequestTimeoutError(f"the request did not arrive within {seconds:g} seconds"))
+            self._receiver.refuse(
+                HttpRefusedError(HTTPStatus.REQUEST_TIMEOUT, f"the request did not arrive within {seconds:g} seconds")
+            )
             self._advance()
         else:
             self._transport.close()

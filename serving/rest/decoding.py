@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from tiercel.serving.errors import InvalidRequestError, TooLargeError
+from tiercel.core.errors import InvalidRequestError, TooLargeError
 from tiercel.serving.requests import InferRequest, InputTensor
 from tiercel.serving.rest.messages import HttpRequest
 from tiercel.serving.rest.recognition import (

@@ -10,8 +10,9 @@ from __future__ import annotations
 import ipaddress
 import socket
 from collections.abc import Mapping
+from http import HTTPStatus
 
-from tiercel.serving.errors import MisdirectedError
+from tiercel.serving.rest.messages import HttpRefusedError
 
 ANY = "*"
 _REMEMBERED = 256
@@ -34,16 +35,17 @@ class Hosts:
         """Refuse a request that is for somebody else; one that does not say whom it is for is no browser's.
 
         Raises:
-            MisdirectedError: Its ``Host`` is another name.
+            HttpRefusedError: Its ``Host`` is another name.
         """
         host = headers.get(b"host", b"")
         if host in self._known:
             return
         if host and not self._is_anybody and not self._is_ours(host.decode("latin-1")):
             said = host[:100].decode("latin-1")
-            raise MisdirectedError(
+            raise HttpRefusedError(
+                HTTPStatus.MISDIRECTED_REQUEST,
                 f"Host: this server is not {said!r}; address it by localhost or its address, or add the name to "
-                "--allowed-hosts"
+                "--allowed-hosts",
             )
         if len(self._known) >= _REMEMBERED:
             self._known.clear()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from tiercel.serving.errors import ServingError
+from tiercel.core.errors import TiercelError
 from tiercel.serving.requests import InferResult, OutputTensor
 from tiercel.serving.rest.encoding import before_binary, before_contents, encode_result
 from tiercel.serving.rest.messages import answer_to_defect, error_response, refusal_bytes
@@ -64,8 +64,8 @@ def infer_by_template(
     if contents is None:
         return NOT_TAKEN
 
-    def answered(outcome: list[Array] | ServingError) -> None:
-        if isinstance(outcome, ServingError):
+    def answered(outcome: list[Array] | TiercelError) -> None:
+        if isinstance(outcome, TiercelError):
             respond(error_response(outcome))
             return
         try:

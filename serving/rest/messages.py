@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Protocol
 
 import orjson
 
-from tiercel.serving.errors import (
-    MethodNotAllowedError,
-    NotReadyError,
-    OverloadedError,
-    ServingError,
-    UnauthenticatedError,
-    UnsupportedEncodingError,
+from tiercel.core.errors import (
+    CapacityExceededError,
+    NotAuthenticatedError,
+    TiercelError,
+    UnavailableError,
 )
 from tiercel.serving.rest.head import Head
 
@@ -28,11 +26,30 @@ _logger = logging.getLogger(__name__)
 
 JSON = b"application/json"
 BINARY = b"application/octet-stream"
+ACCEPTED_ENCODINGS = b"Accept-Encoding: gzip, deflate, identity\r\n"
 _STATUS_LINES = {
     status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode()
     for status in http.HTTPStatus
     if status.value >= 200
 }
+
+
+class HttpRefusedError(TiercelError):
+    """A request that is wrong as HTTP, which says nothing about inference.
+
+    Args:
+        status: HTTP's.
+        message: What is wrong and what to do about it.
+        headers: What the answer says beside it, in whole lines.
+    """
+
+    code = "http_refused"
+    grpc_status = "UNIMPLEMENTED"
+
+    def __init__(self, status: http.HTTPStatus, message: str, headers: bytes = b"") -> None:
+        super().__init__(message)
+        self.http_status = status.value
+        self.headers = headers
 
 
 @dataclass(slots=True)
@@ -128,7 +145,7 @@ def closing(answer: bytes) -> bytes:
 @lru_cache(64)
 def refusal_bytes(message: str) -> bytes:
     """The whole answer to a request that is refused for want of room; there are many at once."""
-    return error_response(OverloadedError(message)).encode(None, keep_alive=True)
+    return error_response(CapacityExceededError(message)).encode(None, keep_alive=True)
 
 
 def json_response(content: object, status: int = 200) -> HttpResponse:
@@ -136,24 +153,22 @@ def json_response(content: object, status: int = 200) -> HttpResponse:
     return HttpResponse(status, orjson.dumps(content))
 
 
-def error_response(error: ServingError) -> HttpResponse:
+def error_response(error: TiercelError) -> HttpResponse:
     """The answer to a request that failed."""
     headers = b""
-    if isinstance(error, OverloadedError | NotReadyError):
+    if isinstance(error, CapacityExceededError | UnavailableError):
         headers = b"Retry-After: 1\r\n"
-    elif isinstance(error, MethodNotAllowedError):
-        headers = b"Allow: %b\r\n" % error.allowed.encode()
-    elif isinstance(error, UnauthenticatedError):
+    elif isinstance(error, NotAuthenticatedError):
         headers = b"WWW-Authenticate: Bearer\r\n"
-    elif isinstance(error, UnsupportedEncodingError):
-        headers = b"Accept-Encoding: gzip, deflate, identity\r\n"
+    elif isinstance(error, HttpRefusedError):
+        headers = error.headers
     return HttpResponse(error.http_status, orjson.dumps({"error": error.message}), JSON, headers)
 
 
 def answer_to_defect(what: str, error: Exception) -> HttpResponse:
     """The answer when the fault is the server's, whose log says more: that ``what`` failed, and of what."""
     _logger.error("%s failed", what, exc_info=error)
-    return error_response(ServingError("the server failed; its log says more"))
+    return error_response(TiercelError("the server failed; its log says more"))
 
 
 @dataclass(slots=True)

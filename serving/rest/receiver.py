@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from http import HTTPStatus
 
 import httptools
 
-from tiercel.serving.errors import (
-    ExpectationFailedError,
-    HeadersTooLargeError,
+from tiercel.core.errors import (
+    CapacityExceededError,
     InvalidRequestError,
-    NotImplementedHereError,
-    OverloadedError,
-    ServingError,
+    TiercelError,
     TooLargeError,
 )
 from tiercel.serving.rest.head import Head
-from tiercel.serving.rest.messages import ByteBudget, HttpRequest
+from tiercel.serving.rest.messages import ByteBudget, HttpRefusedError, HttpRequest
 from tiercel.serving.rest.recent import Recent
 
 
@@ -64,7 +62,7 @@ class Receiver:
         self._budget = budget
         self._parser = httptools.HttpRequestParser(self)
         self._recent = Recent()
-        self.arrived: deque[HttpRequest | ServingError] = deque()
+        self.arrived: deque[HttpRequest | TiercelError] = deque()
         self.receiving = False
         self.continue_due = False
         self.deaf = False
@@ -100,12 +98,15 @@ class Receiver:
             self._fed += len(data)
             self._check_header_bytes()
 
-    def refuse(self, error: ServingError) -> None:
+    def refuse(self, error: TiercelError) -> None:
         """Answer with an error after what has arrived, and listen no more."""
         if not self.deaf:
             self.deaf = True
             self.arrived.append(error)
             self.forget()
+
+    def _refuse(self, status: HTTPStatus, message: str) -> None:
+        self.refuse(HttpRefusedError(status, message))
 
     def forget(self) -> None:
         """Give up the request that is arriving."""
@@ -147,14 +148,15 @@ class Receiver:
         self._header_bytes = 0  # counts trailers from here
         headers = self._headers
         if headers.get(b"transfer-encoding", b"chunked").lower() != b"chunked":
-            self.refuse(NotImplementedHereError("only the transfer coding 'chunked' is understood"))
+            self._refuse(HTTPStatus.NOT_IMPLEMENTED, "only the transfer coding 'chunked' is understood")
             return
         if head.length is not None and not self._grow(head.length):
             return
         expect = headers.get(b"expect")
         if expect is not None and not head.is_http_10:
             if expect.lower() != b"100-continue":
-                self.refuse(ExpectationFailedError("the only Expect header that is understood is '100-continue'"))
+                message = "the only Expect header that is understood is '100-continue'"
+                self._refuse(HTTPStatus.EXPECTATION_FAILED, message)
                 return
             self.continue_due = True
 
@@ -188,7 +190,8 @@ class Receiver:
 
     def _check_header_bytes(self) -> None:
         if max(self._header_bytes, self._fed) > self._limits.header_bytes:
-            self.refuse(HeadersTooLargeError(f"the request's headers are over {self._limits.header_bytes} bytes"))
+            message = f"the request's headers are over {self._limits.header_bytes} bytes"
+            self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, message)
 
     def _grow(self, size: int) -> bool:
         """Make sure that a body of ``size`` bytes is allowed."""
@@ -197,7 +200,8 @@ class Receiver:
             self.refuse(TooLargeError(f"the request's body is over {limits.body_bytes} bytes"))
             return False
         if not self._budget.reserve(size - self._reserved):
-            self.refuse(OverloadedError("the server holds as many request bodies as it may; try again in a moment"))
+            message = "the server holds as many request bodies as it may; try again in a moment"
+            self.refuse(CapacityExceededError(message))
             return False
         self._reserved = size
         return True

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import orjson
 
-from tiercel.serving.errors import ServingError
+from tiercel.core.errors import TiercelError
 from tiercel.serving.rest.json_numbers import read_numbers
 from tiercel.serving.rest.template import RequestTemplate, read_template
 from tiercel.serving.rest.template_bytes import (
@@ -89,7 +89,7 @@ def template_without_id(before: bytes, has_id: bool, after: bytes) -> RequestTem
     """What JSON says around an id, as :func:`at_id` has found it; None where it is malformed or that is not its id."""
     try:
         template = read_template(before + ID_HOLDER + after if has_id else before + after)
-    except ServingError:
+    except TiercelError:
         return None
     return template if not has_id or template.answer.id == ID_HOLDER.decode() else None
 

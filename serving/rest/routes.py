@@ -5,20 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine, Mapping
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qs
 
 import orjson
 
+from tiercel.core.errors import (
+    InvalidRequestError,
+    NotAllowedError,
+    TiercelError,
+)
 from tiercel.serving.accounting.accounts import read_shares
 from tiercel.serving.dataplane import DataPlane
-from tiercel.serving.errors import (
-    InvalidRequestError,
-    LengthRequiredError,
-    NotAllowedError,
-    ServingError,
-    UnsupportedEncodingError,
-)
 from tiercel.serving.loading.lifecycle import Lifecycle
 from tiercel.serving.loading.uploads import Uploads
 from tiercel.serving.operators import Operators
@@ -29,8 +28,10 @@ from tiercel.serving.rest.encoding import encode_result
 from tiercel.serving.rest.hosts import Hosts
 from tiercel.serving.rest.inference import infer_by_template
 from tiercel.serving.rest.messages import (
+    ACCEPTED_ENCODINGS,
     Cancellable,
     Handler,
+    HttpRefusedError,
     HttpRequest,
     HttpResponse,
     Respond,
@@ -143,7 +144,7 @@ class Routes:
                 respond = packed.respond
             work = found.handler(request, found.parameters, respond)
             return work if work is None or packed is None else packed.instead_of(work)
-        except ServingError as error:
+        except TiercelError as error:
             respond(error_response(error))
         except Exception as error:
             respond(answer_to_defect("A request", error))
@@ -151,7 +152,11 @@ class Routes:
 
     def _inflater_or_refusal(self) -> Inflater:
         if self._inflater is None:
-            raise UnsupportedEncodingError("compressed bodies are not read here; send the body as it is")
+            raise HttpRefusedError(
+                HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+                "compressed bodies are not read here; send the body as it is",
+                ACCEPTED_ENCODINGS,
+            )
         return self._inflater
 
     def _infer(self, request: HttpRequest, parameters: Parameters, respond: Respond) -> Cancellable | None:
@@ -166,9 +171,9 @@ class Routes:
             _refuse_without_body(request)
         decoded, wanted = decode_request(request, found, model, version, self._max_json_bytes)
 
-        def answered(result: InferResult | ServingError) -> None:
+        def answered(result: InferResult | TiercelError) -> None:
             try:
-                response = error_response(result) if isinstance(result, ServingError) else encode_result(result, wanted)
+                response = error_response(result) if isinstance(result, TiercelError) else encode_result(result, wanted)
             except Exception as error:
                 response = answer_to_defect("Encoding an answer", error)
             respond(response)
@@ -258,7 +263,7 @@ def body_object(request: HttpRequest) -> dict[str, Any]:
 async def _unpack(inflater: Inflater, request: HttpRequest, respond: Respond, handle: Handler) -> None:
     try:
         await inflater.inflate(request)
-    except ServingError as error:
+    except TiercelError as error:
         respond(error_response(error))
     except Exception as error:
         respond(answer_to_defect("Unpacking a body", error))
@@ -269,7 +274,7 @@ async def _unpack(inflater: Inflater, request: HttpRequest, respond: Respond, ha
 async def _answer_later(answer: Coroutine[Any, Any, HttpResponse], what: str, respond: Respond) -> None:
     try:
         response = await answer
-    except ServingError as error:
+    except TiercelError as error:
         response = error_response(error)
     except Exception as error:
         response = answer_to_defect(what, error)
@@ -282,4 +287,6 @@ def _is_packed(request: HttpRequest) -> bool:
 
 def _refuse_without_body(request: HttpRequest) -> None:
     if request.head.length is None and b"transfer-encoding" not in request.headers:
-        raise LengthRequiredError("the request has no body; send one, with its Content-Length or chunked")
+        raise HttpRefusedError(
+            HTTPStatus.LENGTH_REQUIRED, "the request has no body; send one, with its Content-Length or chunked"
+        )

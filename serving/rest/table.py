@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from http import HTTPStatus
 from typing import Generic, TypeVar
 from urllib.parse import unquote, urlsplit
 
-from tiercel.serving.errors import MethodNotAllowedError, NotFoundError
+from tiercel.core.errors import NotFoundError
+from tiercel.serving.rest.messages import HttpRefusedError
 
 H = TypeVar("H")
 
@@ -32,7 +34,8 @@ class RouteTable(Generic[H]):
     """Addresses and handlers. A fixed part of a path is preferred to ``{NAME}``, which stands for any one part.
 
     Attributes:
-        find: The handler for a method and a target. Raises :class:`.NotFoundError` or :class:`.MethodNotAllowedError`.
+        find: The handler for a method and a target. Raises :class:`.NotFoundError` or, where the method does not fit,
+            :class:`.HttpRefusedError`.
     """
 
     def __init__(self) -> None:
@@ -68,7 +71,11 @@ class RouteTable(Generic[H]):
         handler = methods.get(method)
         if handler is None:
             allowed = ", ".join(sorted(name.decode() for name in methods))
-            raise MethodNotAllowedError(f"use {allowed} here, not {method.decode('ascii', 'replace')}", allowed)
+            raise HttpRefusedError(
+                HTTPStatus.METHOD_NOT_ALLOWED,
+                f"use {allowed} here, not {method.decode('ascii', 'replace')}",
+                f"Allow: {allowed}\r\n".encode(),
+            )
         names = {name[1:-1]: part for name, part in zip(pattern, parts, strict=True) if name.startswith("{")}
         return Found(handler, names)
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import orjson
 
+from tiercel.core.errors import InvalidRequestError
 from tiercel.serving import request_parameters as given
-from tiercel.serving.errors import InvalidRequestError
 from tiercel.serving.tensors import Buffer, DataType, checked_shape, data_type_named
 
 

@@ -8,7 +8,7 @@ import os
 import stat
 from pathlib import Path
 
-from tiercel.serving.errors import ArtefactRefusedError, NotReadyError
+from tiercel.core.errors import ArtefactRefusedError, UnavailableError
 
 # linux/fcntl.h. Nobody has mapped it for writing when it is sealed, so this seals as much as F_SEAL_WRITE does, which
 # would wait until no part of the kernel looks at any of its pages, and fail with EBUSY on a busy machine.
@@ -88,7 +88,7 @@ def sealed_copy(path: Path, max_bytes: int) -> SealedFile:
 
     Raises:
         ArtefactRefusedError: It is missing, no plain file, empty, or over ``max_bytes``.
-        NotReadyError: There is no room for it, or too many files are open.
+        UnavailableError: There is no room for it, or too many files are open.
     """
     source, size = open_artefact(path, max_bytes)
     try:
@@ -98,7 +98,7 @@ def sealed_copy(path: Path, max_bytes: int) -> SealedFile:
             copied += more
         fcntl.fcntl(copy.descriptor, fcntl.F_ADD_SEALS, _SEALS)
     except OSError as error:
-        raise NotReadyError(f"{path.name} cannot be copied to memory: {error.strerror}; try again later") from error
+        raise UnavailableError(f"{path.name} cannot be copied to memory: {error.strerror}; try again later") from error
     finally:
         os.close(source)
     return copy

@@ -10,7 +10,7 @@ import numpy as np
 import onnxruntime as ort
 from onnx import TensorProto
 
-from tiercel.serving.errors import ArtefactRefusedError
+from tiercel.core.errors import ArtefactRefusedError
 from tiercel.serving.tensors import BF16, Array, TensorSpec
 
 _BITS = np.dtype(np.uint16)

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 import onnxruntime as ort
 
-from tiercel.serving.errors import NotReadyError
+from tiercel.core.errors import UnavailableError
 from tiercel.serving.runtime.providers import Provider
 from tiercel.serving.tensors import Array
 
@@ -42,7 +42,7 @@ class Library(Protocol):
         """CUDA's runtime on one of its devices.
 
         Raises:
-            NotReadyError: It cannot be used.
+            UnavailableError: It cannot be used.
         """
 
 
@@ -95,7 +95,7 @@ class InstalledLibrary:
         """See :meth:`Library.cuda`."""
         problem = self.problem(Provider.CUDA)
         if problem:
-            raise NotReadyError(problem)
+            raise UnavailableError(problem)
         return CudaRuntime(self._runtime, device)
 
     def _load(self) -> str:
@@ -170,7 +170,7 @@ class CudaRuntime:
 
     def _check(self, name: str, code: int) -> None:
         if code:
-            raise NotReadyError(f"{name} failed: {_message(self._runtime, code)}")
+            raise UnavailableError(f"{name} failed: {_message(self._runtime, code)}")
 
 
 def _message(runtime: Any, code: int) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
-from tiercel.serving.errors import ArtefactRefusedError, InferenceFailedError, InvalidRequestError, TooLargeError
+from tiercel.core.errors import ArtefactRefusedError, InferenceFailedError, InvalidRequestError, TooLargeError
 from tiercel.serving.runtime.admission import Holding
 from tiercel.serving.runtime.measure import Batching, is_borne_out, measured_batching
 from tiercel.serving.runtime.model_settings import NOTHING_SET, ModelSettings

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tiercel.serving.errors import ServingError, TooLargeError
+from tiercel.core.errors import TiercelError, TooLargeError
 from tiercel.serving.runtime.batching_trial import BatchTrial, Model
 from tiercel.serving.runtime.profile import HAND_OVER_SECONDS, LatencyProfile, pays_to_go_on
 
@@ -50,7 +50,7 @@ def measured_batching(session: Model, shapes: Mapping[str, Sequence[int]], max_r
     """The same as :func:`tried_batching`; a model that cannot be tried is run call by call."""
     try:
         return tried_batching(session, shapes, max_rows)
-    except ServingError as error:
+    except TiercelError as error:
         return Batching(None, f"it could not be tried: {error.message}")
 
 
@@ -103,7 +103,7 @@ def is_borne_out(session: Model, said: Batching, shapes: Mapping[str, Sequence[i
     try:
         batch = trial.batch(rows)
         return any(trial.seconds(batch) <= bound for _ in range(2))  # the first one makes room
-    except ServingError:
+    except TiercelError:
         return False
 
 

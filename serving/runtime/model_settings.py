@@ -27,9 +27,9 @@ from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 
+from tiercel.core.errors import ArtefactRefusedError, InvalidRequestError
 from tiercel.serving import canary_plan as plan
 from tiercel.serving.canary_plan import CanaryPlan
-from tiercel.serving.errors import ArtefactRefusedError, InvalidRequestError
 from tiercel.serving.runtime import artefact_file
 from tiercel.serving.runtime.providers import Provider
 

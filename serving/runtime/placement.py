@@ -7,14 +7,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from tiercel.serving.errors import ArtefactRefusedError
+from tiercel.core.errors import ArtefactRefusedError
 from tiercel.serving.runtime.admission import Admission, Holding, MemoryAccount, decide, estimate
 from tiercel.serving.runtime.cuda import InstalledLibrary
 from tiercel.serving.runtime.providers import CPU_ONLY, CudaOptions, Order
 from tiercel.serving.runtime.sessions import Devices
 
 MakeRoom = Callable[[], Awaitable[None]]
-"""Moves the version that is replaced off the accelerator; returns once its memory is free. Raises ServingError."""
+"""Moves the version that is replaced off the accelerator; returns once its memory is free. Raises TiercelError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class AcceleratorMemory:
 
         Raises:
             NoRoomError: There is no room.
-            ServingError: What ``make_room`` raises.
+            TiercelError: What ``make_room`` raises.
         """
         options = self._options
         async with self._turn:

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 import onnxruntime as ort
 
-from tiercel.serving.errors import NotReadyError
+from tiercel.core.errors import UnavailableError
 from tiercel.serving.runtime.bfloat16 import run_with_bfloat16
 from tiercel.serving.runtime.specs import first_line
 from tiercel.serving.tensors import BY_ONNX, Array
@@ -114,7 +114,7 @@ class BoundRunner:
             return self._plainly(outputs, feeds, options)
         try:
             return self._slot.run(feeds, shapes, options)
-        except (RuntimeError, NotReadyError) as error:
+        except (RuntimeError, UnavailableError) as error:
             # A bound run does not tell bad inputs from a model that failed; a plain one does. If that succeeds, the
             # model does not keep to the shapes that it declares, or there is no memory for the buffer.
             results = self._plainly(outputs, feeds, options)

@@ -12,7 +12,7 @@ from typing import Any
 import onnxruntime as ort
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_core
 
-from tiercel.serving.errors import ArtefactRefusedError, NotReadyError
+from tiercel.core.errors import ArtefactRefusedError, UnavailableError
 from tiercel.serving.runtime.bfloat16 import needs_bfloat16
 from tiercel.serving.runtime.cuda import Cuda, Library
 from tiercel.serving.runtime.providers import (
@@ -114,7 +114,7 @@ class Devices:
         """Bytes of the accelerator's memory that nobody has; 0 where that cannot be said."""
         try:
             return self._library.cuda(self._options.device).free_bytes()
-        except NotReadyError:
+        except UnavailableError:
             return 0
 
     def open(
@@ -144,7 +144,7 @@ class Devices:
         for provider in providers:
             try:
                 opened = self._open(provider, model, threads, memory_limit, arena_bytes)
-            except (ArtefactRefusedError, NotReadyError) as error:
+            except (ArtefactRefusedError, UnavailableError) as error:
                 failed.append(Skipped(provider, error.message))
                 continue
             for skipped in failed:  # only now is it known that the model is not to blame
@@ -184,7 +184,7 @@ def open_on_cuda(
 
     Raises:
         ArtefactRefusedError: It does not run there, such as for want of memory.
-        NotReadyError: CUDA fails.
+        UnavailableError: CUDA fails.
     """
     stream = cuda.stream() if options.has_priority else 0
     told = cuda_provider_options(options, memory_limit, stream)
@@ -245,7 +245,7 @@ def _end(cuda: Cuda, stream: int) -> None:
     if stream:
         try:
             cuda.end_stream(stream)
-        except NotReadyError as error:
+        except UnavailableError as error:
             _logger.warning("A CUDA stream could not be ended: %s", error.message)
 
 

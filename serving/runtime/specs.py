@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tiercel.serving.errors import ArtefactRefusedError
+from tiercel.core.errors import ArtefactRefusedError
 from tiercel.serving.tensors import BY_ONNX, TensorSpec
 
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 import onnx
 
+from tiercel.core.errors import ArtefactRefusedError, InferenceFailedError, InvalidRequestError, TooLargeError
 from tiercel.serving import memory
-from tiercel.serving.errors import ArtefactRefusedError, InferenceFailedError, InvalidRequestError, TooLargeError
 from tiercel.serving.runtime import artefact_file, engine
 from tiercel.serving.runtime.measure import MEASURE_WALL_SECONDS, Batching, tried_batching
 from tiercel.serving.runtime.specs import first_line

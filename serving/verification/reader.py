@@ -12,8 +12,8 @@ import signal
 from pathlib import Path
 from typing import Any, NoReturn
 
+from tiercel.core.errors import ArtefactRefusedError
 from tiercel.serving import memory
-from tiercel.serving.errors import ArtefactRefusedError
 from tiercel.serving.verification import checks
 from tiercel.serving.verification.verdict import read_batching
 

@@ -15,8 +15,8 @@ from asyncio.subprocess import DEVNULL, Process
 from dataclasses import dataclass, field
 from typing import Any
 
+from tiercel.core.errors import ArtefactRefusedError, UnavailableError
 from tiercel.serving import memory
-from tiercel.serving.errors import ArtefactRefusedError, NotReadyError
 from tiercel.serving.models.repository import Artefact
 from tiercel.serving.runtime.artefact_file import SealedFile
 from tiercel.serving.runtime.measure import Batching
@@ -129,7 +129,7 @@ class Verifier:
 
         Raises:
             ArtefactRefusedError: It failed a check, or the process died of it.
-            NotReadyError: The verifier cannot be started.
+            UnavailableError: The verifier cannot be started.
         """
         worker = await self._warm_worker()
         answer = await self._ask(worker, artefact, model, batch_rows, known)
@@ -171,7 +171,7 @@ class Verifier:
             ready = None
         if ready is None:
             await self._renew(worker)
-            raise NotReadyError("the process that verifies models does not start; see the server's log")
+            raise UnavailableError("the process that verifies models does not start; see the server's log")
         return worker
 
     async def _renew(self, dead: _Worker | None) -> _Worker:

@@ -6,12 +6,12 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from tiercel.core.errors import SetupError
 from tiercel.trainer_agent.accelerators import nvml
 from tiercel.trainer_agent.accelerators.contract import Accelerators, AcceleratorsUnavailableError
 from tiercel.trainer_agent.accelerators.none import NoAccelerators
 from tiercel.trainer_agent.accelerators.nvidia import NvidiaAccelerators
 from tiercel.trainer_agent.accelerators.nvml import Nvml
-from tiercel.trainer_agent.errors import SetupError
 
 _log = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from tiercel.core.errors import SetupError
 from tiercel.trainer_agent.accelerators.contract import Accelerator
-from tiercel.trainer_agent.errors import SetupError
 
 USUAL_PART: Final = 8
 """One part of so many of the first accelerator's memory is for serving where nobody has said how much."""

@@ -7,10 +7,10 @@ import contextlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from tiercel.core.errors import SetupError
 from tiercel.trainer_agent.data.cache import Asker, DataCache, DataLimits
 from tiercel.trainer_agent.data.mounts import DataMount
 from tiercel.trainer_agent.data.offered import OfferedData
-from tiercel.trainer_agent.errors import SetupError
 from tiercel.v1 import common_pb2
 
 

@@ -12,8 +12,8 @@ from typing import Final
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from tiercel.core.errors import SetupError
 from tiercel.trainer_agent.disk.files import write_atomically
-from tiercel.trainer_agent.errors import SetupError
 from tiercel.v1 import nodes_pb2
 
 _log = logging.getLogger(__name__)

@@ -25,7 +25,7 @@ from tiercel.trainer_agent.disk.files import (
     write_new,
 )
 from tiercel.trainer_agent.disk.names import is_plain
-from tiercel.trainer_agent.errors import CheckpointError, RunFailedError
+from tiercel.trainer_agent.errors import RunFailedError, TransferError
 
 SOCKET: Final = "agent.sock"
 TOKEN: Final = "token"  # noqa: S105 - a file's name
@@ -184,7 +184,7 @@ class JobFolder:
             limit_bytes: What all of them may have together.
 
         Raises:
-            CheckpointError: There is none, or they are too large; says what to do.
+            TransferError: There is none, or they are too large; says what to do.
         """
         copies: list[CopiedFile] = []
         try:
@@ -198,11 +198,11 @@ class JobFolder:
                     copies.append(CopiedFile(target / name, (target / name).stat().st_size, digest))
         except UntrustedFileError as error:
             message = f"its checkpoints have more than the {limit_bytes} bytes that can be transferred ({error})"
-            raise CheckpointError(message) from error
+            raise TransferError(message) from error
         except OSError as error:
-            raise CheckpointError(f"its checkpoint cannot be read ({error})") from error
+            raise TransferError(f"its checkpoint cannot be read ({error})") from error
         if not copies:
-            raise CheckpointError("it has saved no checkpoint")
+            raise TransferError("it has saved no checkpoint")
         return copies
 
     def put_checkpoint(self, files: Sequence[Path], owner: tuple[int, int] | None) -> None:

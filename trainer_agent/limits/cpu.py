@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 
-from tiercel.trainer_agent.errors import SetupError
+from tiercel.core.errors import SetupError
 
 _UNLIMITED_MEMORY = 1 << 60  # cgroup v1 says "no limit" with a number near 2**63
 

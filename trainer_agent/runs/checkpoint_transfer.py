@@ -20,7 +20,7 @@ from grpc import aio
 from tiercel.trainer_agent.connection.calls import BrokerCalls, Stub
 from tiercel.trainer_agent.disk.job_folder import CopiedFile, JobFolder
 from tiercel.trainer_agent.disk.names import is_plain
-from tiercel.trainer_agent.errors import CheckpointError, RunFailedError
+from tiercel.trainer_agent.errors import RunFailedError, TransferError
 from tiercel.v1 import nodes_pb2
 
 _log = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ class CheckpointTransfer:
         """Send the checkpoint of a run that has ended; the broker has it for good when this returns.
 
         Raises:
-            CheckpointError: It cannot be sent; says why.
+            TransferError: It cannot be sent; says why.
         """
         place = self._place(run_id)
         try:
@@ -75,7 +75,7 @@ class CheckpointTransfer:
             files = await asyncio.to_thread(job_folder.copy_checkpoint, place, self.limits.size_bytes)
             await self._retried(lambda stub: self._send(stub, run_id, files))
         except OSError as error:
-            raise CheckpointError(f"its checkpoint cannot be copied ({error})") from error
+            raise TransferError(f"its checkpoint cannot be copied ({error})") from error
         finally:
             await asyncio.to_thread(shutil.rmtree, place, ignore_errors=True)
         _log.info("run %s: its checkpoint, %d bytes, is with the broker", run_id, sum(f.size_bytes for f in files))
@@ -84,7 +84,7 @@ class CheckpointTransfer:
         """Put the checkpoint that a run goes on from into its job's folder.
 
         Raises:
-            CheckpointError: It did not come.
+            TransferError: It did not come.
             RunFailedError: It cannot be put there.
         """
         place = self._place(run_id)
@@ -93,7 +93,7 @@ class CheckpointTransfer:
             files = await self._retried(lambda stub: self._fetch(stub, run_id, place))
             await asyncio.to_thread(job_folder.put_checkpoint, files, owner)
         except OSError as error:
-            raise CheckpointError(f"its checkpoint cannot be written ({error})") from error
+            raise TransferError(f"its checkpoint cannot be written ({error})") from error
         finally:
             await asyncio.to_thread(shutil.rmtree, place, ignore_errors=True)
         _log.info("run %s goes on from a checkpoint of another node", run_id)
@@ -120,8 +120,8 @@ class CheckpointTransfer:
             other = JobFolder(job_folder.path.parent / source)
             copies = await asyncio.to_thread(other.copy_checkpoint, place, self.limits.size_bytes)
             await asyncio.to_thread(job_folder.put_checkpoint, [copy.path for copy in copies], owner)
-        except (OSError, CheckpointError) as error:
-            reason = error.message if isinstance(error, CheckpointError) else str(error)
+        except (OSError, TransferError) as error:
+            reason = error.message if isinstance(error, TransferError) else str(error)
             raise RunFailedError(
                 f"warm_start: the checkpoint of job {source} cannot be had on this node: {reason.rstrip('.')}. Submit "
                 "the job without warm_start, or with that of another job."
@@ -180,7 +180,7 @@ class CheckpointTransfer:
     def _check(self, files: Sequence[nodes_pb2.CheckpointFile]) -> None:
         names = {file.name for file in files if is_plain(file.name)}
         if len(names) < len(files) or sum(file.size_bytes for file in files) > self.limits.size_bytes:
-            raise CheckpointError("the broker offers files with bad names, or too much")
+            raise TransferError("the broker offers files with bad names, or too much")
 
 
 class _Content:
@@ -201,7 +201,7 @@ class _Content:
                 digest.update(piece)
                 await asyncio.to_thread(writer.write, piece)
         if digest.hexdigest() != file.sha256:
-            raise CheckpointError(f"{file.name} arrived damaged: its SHA-256 differs")
+            raise TransferError(f"{file.name} arrived damaged: its SHA-256 differs")
 
     async def _next(self) -> bytes:
         while not self._left:
@@ -221,7 +221,7 @@ async def _error_of(call: _FetchCall | _SendCall) -> Exception:
     """The call's error, which may pass, or that it ended too early."""
     code = await call.code()
     if code is grpc.StatusCode.OK:
-        return CheckpointError("the broker ended the call too early")
+        return TransferError("the broker ended the call too early")
     return aio.AioRpcError(code, await call.initial_metadata(), await call.trailing_metadata(), await call.details())
 
 

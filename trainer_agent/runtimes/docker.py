@@ -16,7 +16,8 @@ import aiohttp
 from aiodocker import Docker, DockerError
 from aiodocker.containers import DockerContainer
 
-from tiercel.trainer_agent.errors import RunFailedError, SetupError
+from tiercel.core.errors import SetupError
+from tiercel.trainer_agent.errors import RunFailedError
 from tiercel.trainer_agent.limits.container_counters import ContainerCounters, find_counters
 from tiercel.trainer_agent.limits.contract import CpuShare, Usage
 from tiercel.trainer_agent.limits.cpu_priority import KERNEL_DEFAULT, CpuPriority, RunPriority

@@ -12,7 +12,8 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from pathlib import Path
 from typing import Final
 
-from tiercel.trainer_agent.errors import RunFailedError, SetupError, WarmStartError
+from tiercel.core.errors import SetupError
+from tiercel.trainer_agent.errors import RunFailedError, WarmStartError
 from tiercel.trainer_agent.limits.contract import CpuShare, Limits, RunLimits, Usage
 from tiercel.trainer_agent.limits.cpu_priority import KERNEL_DEFAULT, CpuPriority, RunPriority
 from tiercel.trainer_agent.limits.entering import ENDED_FIRST, entering

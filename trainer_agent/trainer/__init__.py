@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from tiercel.trainer_agent.trainer.errors import (
+from tiercel.trainer_agent.errors import (
     AgentUnreachableError,
     CheckpointError,
-    ExportError,
     MissingMetricError,
     TrainerError,
 )
@@ -18,7 +17,6 @@ __all__ = [
     "CheckpointError",
     "Evaluate",
     "ExampleInput",
-    "ExportError",
     "Job",
     "MissingMetricError",
     "Predict",

@@ -15,11 +15,11 @@ from types import TracebackType
 
 from torch import nn
 
+from tiercel.trainer_agent.errors import MissingMetricError
 from tiercel.trainer_agent.reports.metric_names import MetricNames
 from tiercel.trainer_agent.trainer.accelerators import Accelerators
 from tiercel.trainer_agent.trainer.channel import Acknowledged, AgentChannel, Request, Terminated
 from tiercel.trainer_agent.trainer.deliveries import Deliveries
-from tiercel.trainer_agent.trainer.errors import MissingMetricError
 from tiercel.trainer_agent.trainer.job import Item, Job
 from tiercel.trainer_agent.trainer.pacing import Pacer
 from tiercel.trainer_agent.trainer.reporting import as_numbers, report_line

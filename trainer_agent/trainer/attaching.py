@@ -19,12 +19,12 @@ from types import FrameType
 import torch
 from torch import nn
 
+from tiercel.trainer_agent.errors import AgentUnreachableError
 from tiercel.trainer_agent.trainer.accelerators import Accelerators
 from tiercel.trainer_agent.trainer.attached import EXIT_WAIT_SECONDS, AttachedJob
 from tiercel.trainer_agent.trainer.channel import SOCKET_FILE, AgentChannel, Terminated
 from tiercel.trainer_agent.trainer.checkpoints import CheckpointStore
 from tiercel.trainer_agent.trainer.deliveries import Deliveries
-from tiercel.trainer_agent.trainer.errors import AgentUnreachableError
 from tiercel.trainer_agent.trainer.handover import Handover
 from tiercel.trainer_agent.trainer.imports import write_imports
 from tiercel.trainer_agent.trainer.restoring import RunKeeper, Stateful

@@ -18,7 +18,7 @@ import torch
 from torch import nn
 from torch.jit._trace import TracerWarning
 
-from tiercel.trainer_agent.trainer.errors import ExportError
+from tiercel.trainer_agent.errors import DeliveryFailedError
 from tiercel.trainer_agent.trainer.samples import Batch, Samples
 from tiercel.trainer_agent.trainer.signature import BATCH_AXIS, Signature
 from tiercel.trainer_agent.trainer.verification import Compared, OnnxModel, check_same_answers, first_line
@@ -80,7 +80,7 @@ def export_model(model: nn.Module, signature: Signature, samples: Samples, path:
         The file, and what it was compared on.
 
     Raises:
-        ExportError: If no exporter writes a file that agrees with the model; says why, for each of them.
+        DeliveryFailedError: If no exporter writes a file that agrees with the model; says why, for each of them.
     """
     reference = samples.reference()
     try:
@@ -88,19 +88,19 @@ def export_model(model: nn.Module, signature: Signature, samples: Samples, path:
             output_names = tuple(signature.apply(model, reference))
     except Exception as error:  # the script's own forward may raise anything
         message = f"the model does not answer a batch of {reference[0].shape[0]} rows: {first_line(error)}"
-        raise ExportError(message) from error
+        raise DeliveryFailedError(message) from error
     reasons = []
     for name, export in (("TorchScript exporter", _export_torchscript), ("dynamo exporter", _export_dynamo)):
         try:
             _run(export, _Flat(model, signature).eval(), reference, output_names, path)
             exported = OnnxModel(path, signature)
             compared = check_same_answers(model, exported, samples)
-        except ExportError as error:
+        except DeliveryFailedError as error:
             logger.info("%s: %s", name, error)
             reasons.append(f"{name}: {error}")
         else:
             return Exported(exported, compared)
-    raise ExportError("; ".join(reasons))
+    raise DeliveryFailedError("; ".join(reasons))
 
 
 def _run(export: _Exporter, model: _Flat, batch: Batch, output_names: tuple[str, ...], path: Path) -> None:
@@ -108,10 +108,10 @@ def _run(export: _Exporter, model: _Flat, batch: Batch, output_names: tuple[str,
     with _quiet(), _without_graphs():
         try:
             export(model, batch, output_names, path)
-        except ExportError:
+        except DeliveryFailedError:
             raise
         except Exception as error:  # exporters raise dozens of types
-            raise ExportError(first_line(_root_cause(error))) from error
+            raise DeliveryFailedError(first_line(_root_cause(error))) from error
 
 
 def _root_cause(error: BaseException) -> BaseException:
@@ -183,7 +183,7 @@ def _export_torchscript(model: _Flat, batch: Batch, output_names: tuple[str, ...
         if issubclass(warning.category, TracerWarning) and not own:
             where = f"{Path(warning.filename).name}:{warning.lineno}"
             message = f"the model may decide by the numbers it is given, and tracing keeps one way only ({where})"
-            raise ExportError(message)
+            raise DeliveryFailedError(message)
 
 
 def _export_dynamo(model: _Flat, batch: Batch, output_names: tuple[str, ...], path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from tiercel.trainer_agent.trainer.errors import ExportError, FallsShortError
+from tiercel.trainer_agent.errors import DeliveryFailedError, FallsShortError
 from tiercel.trainer_agent.trainer.exporting import export_model
 from tiercel.trainer_agent.trainer.models import Weights, copy_model, preserved_random_state
 from tiercel.trainer_agent.trainer.samples import Samples
@@ -80,7 +80,7 @@ class Handover:
             self._check_value(value, request.target, tiers)
             digest = _sha256(scratch / MODEL_FILE)
             self._put_in_place(scratch, request.delivery_id)
-        except ExportError as error:
+        except DeliveryFailedError as error:
             return _failure(request, str(error), falls_short=isinstance(error, FallsShortError))
         except OSError as error:
             return _failure(request, f"the files of the model could not be written: {error}")
@@ -99,7 +99,7 @@ class Handover:
             model = copy_model(self._model, weights)
         except Exception as error:  # the script's own classes may raise anything when copied
             message = f"the model cannot be copied, which handing it over begins with: {first_line(error)}"
-            raise ExportError(message) from error
+            raise DeliveryFailedError(message) from error
         compared_real_rows = self._samples.has_rows
         try:
             exported = export_model(model, self._signature, self._samples, folder / MODEL_FILE)
@@ -107,9 +107,9 @@ class Handover:
             value = self._measure(exported.model)
             if not compared_real_rows:  # a script that measures without job.predict shows its rows only now
                 compared = check_same_answers(model, exported.model, self._samples)
-        except ExportError as error:
+        except DeliveryFailedError as error:
             message = f"the model cannot be handed over as ONNX. {error}"
-            raise ExportError(message) from error
+            raise DeliveryFailedError(message) from error
         reference = self._samples.reference()
         inputs = {f"input_{n}": t.numpy() for n, t in zip(self._signature.input_names, reference, strict=True)}
         outputs = {f"output_{name}": array for name, array in answers_of(model, self._signature, reference).items()}
@@ -125,7 +125,7 @@ class Handover:
             return measure(self._evaluate, predict, self._metric)
         except Exception as error:  # evaluate is the script's and may raise anything
             message = f"evaluate() fails on the exported model: {first_line(error)}"
-            raise ExportError(message) from error
+            raise DeliveryFailedError(message) from error
 
     def _check_value(self, value: float, target: float, tiers: TierTracker) -> None:
         if not math.isfinite(value):
@@ -133,7 +133,7 @@ class Handover:
                 f"the exported model was measured again and has {self._metric}={value:g}; "
                 "evaluate() must return a finite number"
             )
-            raise ExportError(message)
+            raise DeliveryFailedError(message)
         if tiers.falls_short(value, target, relative_tolerance=METRIC_RELATIVE_TOLERANCE):
             message = (
                 f"the exported model was measured again and has {self._metric}={value:.6g}, which misses the target "

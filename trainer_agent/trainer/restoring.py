@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 from torch import nn
 
+from tiercel.trainer_agent.errors import CheckpointError
 from tiercel.trainer_agent.trainer.checkpoints import CheckpointStore
-from tiercel.trainer_agent.trainer.errors import CheckpointError
 from tiercel.trainer_agent.trainer.models import Weights, random_state, restore_random_state
 from tiercel.trainer_agent.trainer.verification import first_line
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from tiercel.trainer_agent.trainer.errors import ExportError
+from tiercel.trainer_agent.errors import DeliveryFailedError
 from tiercel.trainer_agent.trainer.models import to_array
 from tiercel.trainer_agent.trainer.samples import Batch, Samples
 from tiercel.trainer_agent.trainer.signature import Array, Prediction, Signature, unpack
@@ -55,7 +55,7 @@ class OnnxModel:
         signature: Inputs of the model it was made from.
 
     Raises:
-        ExportError: If the file is malformed or ONNX Runtime cannot load it.
+        DeliveryFailedError: If the file is malformed or ONNX Runtime cannot load it.
     """
 
     def __init__(self, path: Path, signature: Signature) -> None:
@@ -72,7 +72,7 @@ class OnnxModel:
             self._session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
         except Exception as error:  # both raise types of their own that are no public names
             message = f"the ONNX file is not valid: {first_line(error)}"
-            raise ExportError(message) from error
+            raise DeliveryFailedError(message) from error
         self._run_options = onnxruntime.RunOptions()
         self._run_options.log_severity_level = _ONLY_FATAL
         self.signature = signature
@@ -110,7 +110,7 @@ def check_same_answers(model: nn.Module, exported: OnnxModel, samples: Samples) 
         What was compared, and what could not be.
 
     Raises:
-        ExportError: If they differ by more than the tolerance; says where and by how much.
+        DeliveryFailedError: If they differ by more than the tolerance; says where and by how much.
     """
     rows, missed = 0, []
     for batch in samples.batches():
@@ -136,7 +136,7 @@ def _both(exported: OnnxModel, batch: Batch, expected: dict[str, Array]) -> list
         actual = exported.run(batch)
     except Exception as error:  # ONNX Runtime's exceptions share no public base
         message = f"ONNX Runtime fails on a batch of {batch[0].shape[0]}: {first_line(error)}"
-        raise ExportError(message) from error
+        raise DeliveryFailedError(message) from error
     return [(name, wanted, got) for (name, wanted), got in zip(expected.items(), actual, strict=True)]
 
 
@@ -148,7 +148,7 @@ def _check_alike(name: str, wanted: Array, got: Array, which: str) -> None:
         differs = float(np.mean(wanted != got)) if wanted.size else 0.0
         if differs > DRAWN_SHARE_DIFFERENT:
             message = f"ONNX Runtime and PyTorch disagree on {name} for {differs:.0%} of the rows {which}"
-            raise ExportError(message)
+            raise DeliveryFailedError(message)
         return
     finite = np.isfinite(wanted)
     largest = float(np.max(np.abs(wanted[finite]), initial=0.0))
@@ -159,13 +159,13 @@ def _check_alike(name: str, wanted: Array, got: Array, which: str) -> None:
             f"ONNX Runtime and PyTorch disagree on {name} by up to {difference:.3g} for rows {which} "
             f"(allowed: {allowed:.3g}); does the model decide by the numbers that it is given?"
         )
-        raise ExportError(message)
+        raise DeliveryFailedError(message)
 
 
 def _check_same_array(name: str, wanted: Array, got: Array) -> None:
     if wanted.shape != got.shape:
         message = f"ONNX Runtime returns the shape {got.shape} for {name} where PyTorch returns {wanted.shape}"
-        raise ExportError(message)
+        raise DeliveryFailedError(message)
     if np.allclose(got, wanted, rtol=RELATIVE_TOLERANCE, atol=ABSOLUTE_TOLERANCE, equal_nan=True):
         return
     difference = float(np.nanmax(np.abs(got.astype(np.float64) - wanted.astype(np.float64))))
@@ -173,7 +173,7 @@ def _check_same_array(name: str, wanted: Array, got: Array) -> None:
         f"ONNX Runtime and PyTorch disagree on {name} by up to {difference:.3g} for a batch of {wanted.shape[0]} "
         f"(allowed: {ABSOLUTE_TOLERANCE:g} + {RELATIVE_TOLERANCE:g} of the value)"
     )
-    raise ExportError(message)
+    raise DeliveryFailedError(message)
 
 
 def first_line(error: BaseException, *, limit: int = 300) -> str:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from tiercel.serving.errors import ArtefactRefusedError, InvalidRequestError
+from tiercel.core.errors import ArtefactRefusedError, InvalidRequestError
 from tiercel.serving.models import repository
 from tiercel.serving.models.accuracy import is_fraction, read_object
 from tiercel.serving.scheduling.interface import Scheduler

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from concurrent.futures import Executor
 from typing import Any
 
+from tiercel.core.errors import DeadlineExceededError, InvalidRequestError, UnavailableError
 from tiercel.serving.accounting.accounts import Account
 from tiercel.serving.accounting.room import Room
 from tiercel.serving.accounting.waiting import Source
@@ -16,7 +17,6 @@ from tiercel.serving.dispatch.dispatcher import Dispatcher
 from tiercel.serving.dispatch.variants.call import VariantCall
 from tiercel.serving.dispatch.variants.configuration import Configuration
 from tiercel.serving.dispatch.variants.live import Candidate, LiveVariants
-from tiercel.serving.errors import DeadlineExceededError, InvalidRequestError, NotReadyError
 from tiercel.serving.models.loaded_version import LoadedVersion
 from tiercel.serving.models.registry import Registry
 from tiercel.serving.requests import Answered, InferRequest
@@ -118,7 +118,7 @@ class Endpoint(Source):
         """The live versions of the variants, the most accurate first; all have the same inputs and outputs.
 
         Raises:
-            NotReadyError: None is live.
+            UnavailableError: None is live.
         """
         return [each.loaded for each in self._candidates()]
 
@@ -126,7 +126,7 @@ class Endpoint(Source):
         """The live variants, at least one."""
         candidates = self._variants.current()
         if not candidates:
-            raise NotReadyError(self._nobody())
+            raise UnavailableError(self._nobody())
         return candidates
 
     def _nobody(self) -> str:
@@ -150,7 +150,7 @@ class Endpoint(Source):
 
         Raises:
             InvalidRequestError: It does not fit the variants, or none is accurate enough.
-            NotReadyError: No variant is live.
+            UnavailableError: No variant is live.
         """
         if self.objective_wanted != self.objective:
             self._aim(self.objective_wanted)
@@ -263,7 +263,7 @@ class Endpoint(Source):
     def _fail_all(self, why: str) -> None:
         now = time.perf_counter()
         for call in self._waiting.clear():
-            self._dispatcher.give_up(call, NotReadyError(why), now)
+            self._dispatcher.give_up(call, UnavailableError(why), now)
 
     def _view(self, now: float, profiles: tuple[Profile, ...], idle: int, workers: int) -> View:
         rows, oldest, p90, median = self._waiting.ages(now)

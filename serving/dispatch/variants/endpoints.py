@@ -8,12 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from tiercel.core.errors import InvalidRequestError, NotFoundError, TiercelError
 from tiercel.serving.dispatch.call import Call, seconds_behind
 from tiercel.serving.dispatch.dispatcher import Dispatcher
 from tiercel.serving.dispatch.variants import configuration
 from tiercel.serving.dispatch.variants.configuration import ENDPOINT_VERSION, Configuration
 from tiercel.serving.dispatch.variants.endpoint import Endpoint
-from tiercel.serving.errors import InvalidRequestError, NotFoundError, ServingError
 from tiercel.serving.models import repository
 from tiercel.serving.models.configuration import ENDPOINT_PLATFORM
 from tiercel.serving.models.loaded_version import LoadedVersion
@@ -105,7 +105,7 @@ class Endpoints:
         """See :meth:`DataPlane.check_room`; it says nothing of what is no endpoint's name.
 
         Raises:
-            OverloadedError: Too much is waiting.
+            CapacityExceededError: Too much is waiting.
         """
         endpoint = self._endpoints.get(name)
         if endpoint is not None and not endpoint.room.has_room():
@@ -120,13 +120,13 @@ class Endpoints:
             _check_version(request.model, request.version)
             _check_priority(request)
             call = endpoint.checked(request, on_answer, time.perf_counter())
-        except ServingError as error:
+        except TiercelError as error:
             on_answer(error)
             return None
         endpoint.account.requests += 1
         try:
             self._dispatcher.queue(call)
-        except ServingError as error:
+        except TiercelError as error:
             call.ended = True
             call.fail(error, call.begin)
             return None
@@ -138,7 +138,7 @@ class Endpoints:
         Raises:
             InvalidRequestError: ``version`` is no version number.
             NotFoundError: The endpoint does not have this version.
-            NotReadyError: No variant is loaded.
+            UnavailableError: No variant is loaded.
         """
         endpoint = self._endpoints[name]
         _check_version(name, version)
@@ -164,7 +164,7 @@ class Endpoints:
         Raises:
             InvalidRequestError: ``version`` is no version number.
             NotFoundError: The endpoint does not have this version.
-            NotReadyError: No variant is loaded.
+            UnavailableError: No variant is loaded.
         """
         _check_version(name, version)
         return self._endpoints[name].answering()

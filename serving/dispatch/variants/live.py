@@ -6,9 +6,9 @@ import logging
 import time
 from typing import Any
 
+from tiercel.core.errors import ArtefactRefusedError
 from tiercel.serving.dispatch.variants.configuration import Variant
 from tiercel.serving.dispatch.variants.live_profile import LiveProfile
-from tiercel.serving.errors import ArtefactRefusedError
 from tiercel.serving.models.loaded_version import LoadedVersion
 from tiercel.serving.models.registry import Registry
 from tiercel.serving.runtime.engine import Session

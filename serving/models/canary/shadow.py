@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tiercel.serving.errors import ServingError
+from tiercel.core.errors import TiercelError
 from tiercel.serving.models.canary.judgement import Comparison, Split
 from tiercel.serving.runtime.engine import Session
 from tiercel.serving.tensors import BF16, Array
@@ -53,7 +53,7 @@ class Shadow:
     def _compare(self, outputs: list[str], feeds: dict[str, Array], expected: list[Array]) -> None:
         try:
             self.comparison = compared(self.comparison, expected, self._session.run(outputs, feeds))
-        except ServingError:
+        except TiercelError:
             self.comparison = compared(self.comparison, expected, None)
         except Exception:  # whatever it is, the old version could do it
             _logger.exception("The version on trial failed, or what it gave cannot be compared")

@@ -9,12 +9,12 @@ import pytest
 
 from testing.onnx_zoo import f32
 from testing.serving_callers import Array, Client, RefusedError
-from tiercel.serving.errors import (
+from tiercel.core.errors import (
     DeadlineExceededError,
     InferenceFailedError,
     InvalidRequestError,
     NotFoundError,
-    ServingError,
+    TiercelError,
 )
 
 
@@ -48,7 +48,7 @@ def test_the_same_errors_everywhere(
     model: str,
     inputs: dict[str, Array],
     more: dict[str, Any],
-    error: type[ServingError],
+    error: type[TiercelError],
     message: str,
 ) -> None:
     more = dict(more)

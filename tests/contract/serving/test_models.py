@@ -8,8 +8,8 @@ import pytest
 
 from testing.serving_callers import Client, RefusedError
 from testing.serving_process import ServingProcess
+from tiercel.core.errors import ArtefactRefusedError, InvalidRequestError, NotFoundError, TiercelError
 from tiercel.serving.dataplane import EXTENSIONS
-from tiercel.serving.errors import ArtefactRefusedError, InvalidRequestError, NotFoundError, ServingError
 
 
 def test_metadata(client: Client) -> None:
@@ -72,7 +72,7 @@ def test_unload_and_load(client: Client) -> None:
         ("bad", ArtefactRefusedError, "version 1 of model 'bad' was refused"),
     ],
 )
-def test_loads_that_cannot_be(client: Client, model: str, error: type[ServingError], message: str) -> None:
+def test_loads_that_cannot_be(client: Client, model: str, error: type[TiercelError], message: str) -> None:
     with pytest.raises(RefusedError) as caught:
         client.load(model)
     assert caught.value.is_a(error), caught.value

@@ -14,7 +14,7 @@ from onnx import helper
 
 from testing import onnx_models
 from testing.until import until
-from tiercel.serving.errors import ArtefactRefusedError
+from tiercel.core.errors import ArtefactRefusedError
 from tiercel.serving.models import repository
 from tiercel.serving.models.repository import Artefact
 from tiercel.serving.runtime.artefact_file import sealed_copy

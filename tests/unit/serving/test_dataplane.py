@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 
 from testing import onnx_models
+from tiercel.core.errors import (
+    CapacityExceededError,
+    DeadlineExceededError,
+    InferenceFailedError,
+    InvalidRequestError,
+    NotFoundError,
+)
 from tiercel.serving.accounting.accounts import ModelShare
 from tiercel.serving.canary_plan import CanaryPlan
 from tiercel.serving.dataplane import DataPlane
 from tiercel.serving.descriptions import Descriptions
 from tiercel.serving.dispatch.dispatcher import Dispatcher
-from tiercel.serving.errors import (
-    DeadlineExceededError,
-    InferenceFailedError,
-    InvalidRequestError,
-    NotFoundError,
-    OverloadedError,
-)
 from tiercel.serving.models.canary.trials import Trial
 from tiercel.serving.models.loaded_version import LoadedVersion
 from tiercel.serving.models.registry import Registry
@@ -178,7 +178,7 @@ async def test_the_shorter_of_two_timeouts_holds(plane: Plane) -> None:
 async def test_too_many_requests_are_refused_and_none_leaks(plane: Plane) -> None:
     waiting = [asyncio.ensure_future(plane.ask("loop", k=i64(LONG))) for _ in range(2)]
     await asyncio.sleep(0)
-    with pytest.raises(OverloadedError):
+    with pytest.raises(CapacityExceededError):
         await plane.ask("loop", k=i64(1))
     waiting[0].cancel()  # a caller that leaves
     results = await asyncio.gather(*waiting, return_exceptions=True)
@@ -221,7 +221,7 @@ async def test_what_times_out_or_is_refused_is_not_in_the_objective(plane: Plane
     await plane.ask("plus", x=f32(1, 4))
     line = line_of(plane, "loop")
     assert (line["requests"], line["answers"], line["failures"], line["on_time"]) == (9, 0, 9, 0)
-    assert OverloadedError in refused
+    assert CapacityExceededError in refused
     assert line["windows"][0]["in_objective"] == 0.0
     assert line_of(plane, "plus")["windows"][0]["in_objective"] == 1.0
 
@@ -249,7 +249,7 @@ async def test_a_request_behind_a_long_queue_is_refused_at_once_and_counted_once
         account.drain.drained(1, moment, backlog=True)
     ahead = asyncio.ensure_future(plane.ask("loop", k=i64(LONG), timeout=0.3))
     behind = asyncio.ensure_future(plane.ask("loop", k=i64(LONG), timeout=0.3))
-    with pytest.raises(OverloadedError, match="1 requests are waiting already"):
+    with pytest.raises(CapacityExceededError, match="1 requests are waiting already"):
         await behind
     line = line_of(plane, "loop")
     assert (line["requests"], line["failures"]) == (2, 1)
@@ -263,7 +263,7 @@ async def test_what_is_refused_early_is_refused_all_the_same(plane: Plane) -> No
     plane.plane.declare_shares({"loop": ModelShare(objective_seconds=1e6)})
     waiting = [asyncio.ensure_future(plane.ask("loop", k=i64(LONG), timeout=0.3)) for _ in range(2)]
     await asyncio.sleep(0)
-    with pytest.raises(OverloadedError):
+    with pytest.raises(CapacityExceededError):
         plane.plane.check_room("loop")
     assert (line_of(plane, "loop")["requests"], line_of(plane, "loop")["failures"]) == (3, 1)
     await asyncio.gather(*waiting, return_exceptions=True)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tiercel.serving.errors import StartupError
+from tiercel.core.errors import SetupError
 from tiercel.serving.main import main, settings_from
 from tiercel.serving.process.state import take_lock, write_state
 
@@ -48,7 +48,7 @@ def test_impossible_settings_are_refused_in_a_sentence(
 
 def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TIERCEL_SERVING_REPOSITORY", raising=False)
-    with pytest.raises(StartupError, match=r"--repository: .*--state-file: .*--lock-file"):
+    with pytest.raises(SetupError, match=r"--repository: .*--state-file: .*--lock-file"):
         settings_from([])
 
 
@@ -64,7 +64,7 @@ def test_remote_needs_a_flag(tmp_path: Path) -> None:
 def test_a_lock_is_held_once_and_free_again_afterwards(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     with take_lock(path):
-        with pytest.raises(StartupError, match=r"Another inference server \(pid \d+\) holds"), take_lock(path):
+        with pytest.raises(SetupError, match=r"Another inference server \(pid \d+\) holds"), take_lock(path):
             raise AssertionError("it was held")
         assert int(path.read_text()) > 0
     with take_lock(path):
@@ -72,7 +72,7 @@ def test_a_lock_is_held_once_and_free_again_afterwards(tmp_path: Path) -> None:
 
 
 def test_a_lock_that_cannot_be_made_says_so(tmp_path: Path) -> None:
-    with pytest.raises(StartupError, match="cannot be opened"), take_lock(tmp_path / "no" / "lock"):
+    with pytest.raises(SetupError, match="cannot be opened"), take_lock(tmp_path / "no" / "lock"):
         raise AssertionError("there is no such folder")
 
 
@@ -81,5 +81,5 @@ def test_the_state_file_is_whole(tmp_path: Path) -> None:
     state = json.loads((tmp_path / "s").read_text())
     assert (state["http"], state["grpc"]) == ("127.0.0.1:1", "127.0.0.1:2")
     assert [path.name for path in tmp_path.iterdir()] == ["s"]
-    with pytest.raises(StartupError, match="cannot be written"):
+    with pytest.raises(SetupError, match="cannot be written"):
         write_state(tmp_path / "no" / "s", "", "")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.serving.rest.test_routes import Site
-from tiercel.serving.errors import NotAllowedError, StartupError, UnauthenticatedError
+from tiercel.core.errors import NotAllowedError, NotAuthenticatedError, SetupError
 from tiercel.serving.operators import Operators, read_operators
 from tiercel.serving.rest.messages import json_response
 
@@ -14,7 +14,7 @@ TOKEN = "0123456789abcdef"
 
 @pytest.mark.parametrize("given", [None, "", TOKEN, f"Basic {TOKEN}", "Bearer", f"Bearer {TOKEN}x", "Bearer é"])
 def test_whoever_has_not_the_token_is_refused(given: str | None) -> None:
-    with pytest.raises(UnauthenticatedError, match="Bearer TOKEN"):
+    with pytest.raises(NotAuthenticatedError, match="Bearer TOKEN"):
         Operators(TOKEN).check(given)
 
 
@@ -33,7 +33,7 @@ def test_without_a_token_everybody_may_operate_but_nobody_send_files() -> None:
 def test_the_token_is_read_from_a_private_file(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text(f" {TOKEN}\n")
-    with pytest.raises(StartupError, match="chmod 600"):
+    with pytest.raises(SetupError, match="chmod 600"):
         read_operators(file)
     file.chmod(0o600)
     read_operators(file).check(f"Bearer {TOKEN}")
@@ -45,12 +45,12 @@ def test_files_without_a_fit_token_are_refused(tmp_path: Path, content: str) -> 
     file = tmp_path / "token"
     file.touch(0o600)
     file.write_text(content)
-    with pytest.raises(StartupError, match="one token"):
+    with pytest.raises(SetupError, match="one token"):
         read_operators(file)
     link = tmp_path / "link"
     link.symlink_to(file)
     for missing in (link, tmp_path / "none"):
-        with pytest.raises(StartupError, match="cannot be read"):
+        with pytest.raises(SetupError, match="cannot be read"):
             read_operators(missing)
 
 

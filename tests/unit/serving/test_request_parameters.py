@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
+from tiercel.core.errors import InvalidRequestError
 from tiercel.serving import request_parameters as given
-from tiercel.serving.errors import InvalidRequestError
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tiercel.serving.errors import InvalidRequestError
+from tiercel.core.errors import InvalidRequestError
 from tiercel.serving.tensors import (
     BY_NAME,
     checked_shape,

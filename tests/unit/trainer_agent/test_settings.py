@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tiercel.trainer_agent.errors import SetupError
+from tiercel.core.errors import SetupError
 from tiercel.trainer_agent.main import settings_from
 
 NEEDED = ["--broker", "localhost:1", "--token-file", "token", "--state-dir"]

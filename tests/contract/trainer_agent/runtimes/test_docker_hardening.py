@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from testing.docker import DockerEngine, docker_runtime
+from tiercel.core.errors import SetupError
 from tiercel.trainer_agent.disk.job_folder import JobFolder, ScriptFile
-from tiercel.trainer_agent.errors import RunFailedError, SetupError
+from tiercel.trainer_agent.errors import RunFailedError
 from tiercel.trainer_agent.runtimes.container_config import PIDS_LIMIT
 from tiercel.trainer_agent.runtimes.contract import Launch, Program
 from tiercel.trainer_agent.runtimes.docker import DockerRun, DockerRuntime

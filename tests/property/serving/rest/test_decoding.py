@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tiercel.serving.errors import ServingError
+from tiercel.core.errors import TiercelError
 from tiercel.serving.requests import InferRequest
 from tiercel.serving.rest import decoding
 from tiercel.serving.rest.head import Head
@@ -77,7 +77,7 @@ def as_comparable(question: InferRequest, form: AnswerFormat) -> Any:
 def outcome(function: Any, *arguments: Any) -> Any:
     try:
         return as_comparable(*function(*arguments))
-    except ServingError as error:
+    except TiercelError as error:
         return type(error), error.message
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 
-from tiercel.serving.errors import ServingError
+from tiercel.core.errors import TiercelError
 from tiercel.serving.rest.messages import ByteBudget, HttpRequest
 from tiercel.serving.rest.quick_receiver import QuickReceiver, read_head
 from tiercel.serving.rest.receiver import HttpLimits, Receiver
@@ -119,7 +119,7 @@ def test_the_shortcut_makes_no_difference(pieces: list[bytes], handled: bool, wh
                     budget.release(item.reserved if isinstance(item, HttpRequest) else 0)
     event(f"heads remembered: {read_head.cache_info().currsize > 0}")
     quick.forget()
-    left = [item for item in quick.arrived if not isinstance(item, ServingError)]
+    left = [item for item in quick.arrived if not isinstance(item, TiercelError)]
     assert budgets[0].used == sum(item.reserved for item in left)
 
 

@@ -5,7 +5,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tiercel.serving.errors import ServingError
+from tiercel.core.errors import TiercelError
 from tiercel.serving.rest.messages import ByteBudget, HttpRequest
 from tiercel.serving.rest.quick_receiver import QuickReceiver
 from tiercel.serving.rest.receiver import HttpLimits
@@ -53,7 +53,7 @@ def test_no_bytes_break_the_receiver(data: bytes, cuts: list[int]) -> None:
     receiver = QuickReceiver(LIMITS, budget)
     for part in split(data, cuts):
         receiver.feed(part)
-    errors = [each for each in receiver.arrived if isinstance(each, ServingError)]
+    errors = [each for each in receiver.arrived if isinstance(each, TiercelError)]
     assert len(errors) <= 1
     receiver.forget()
     assert budget.used == sum(each.reserved for each in receiver.arrived if isinstance(each, HttpRequest))

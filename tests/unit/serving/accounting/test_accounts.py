@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from testing.calls import call_of
+from tiercel.core.errors import CapacityExceededError, InvalidRequestError
 from tiercel.serving.accounting.accounts import Account, ModelShare, read_shares
 from tiercel.serving.accounting.room import Room
-from tiercel.serving.errors import InvalidRequestError, OverloadedError
 
 
 def test_an_account_without_a_cap_may_always_run() -> None:
@@ -60,12 +60,12 @@ def test_one_call_in_eight_is_measured_on_the_event_loop() -> None:
 def test_room_is_bounded_in_calls_and_bytes_and_comes_back() -> None:
     room = Room(2, 100)
     room.take(1000)  # one always fits
-    with pytest.raises(OverloadedError, match="1 requests are waiting already"):
+    with pytest.raises(CapacityExceededError, match="1 requests are waiting already"):
         room.take(1)
     room.give_back(1000)
     room.take(50)
     room.take(50)
-    with pytest.raises(OverloadedError):
+    with pytest.raises(CapacityExceededError):
         room.take(0)
 
 
@@ -77,10 +77,10 @@ def test_who_could_not_be_answered_in_half_of_its_time_is_not_let_in() -> None:
     account.waiting.add(call_of("m", rows=4))
     account.running = 3
     account.check_wait(allowed=1.61)  # 8 rows with its own: 0.8 s
-    with pytest.raises(OverloadedError, match=r"about 0\.8 seconds"):
+    with pytest.raises(CapacityExceededError, match=r"about 0\.8 seconds"):
         account.check_wait(allowed=1.59)
     account.check_wait(allowed=2.21, rows=4)
-    with pytest.raises(OverloadedError):
+    with pytest.raises(CapacityExceededError):
         account.check_wait(allowed=2.19, rows=4)
 
 

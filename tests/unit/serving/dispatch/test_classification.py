@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tiercel.core.errors import ArtefactRefusedError
 from tiercel.serving.dispatch.classification import classified
-from tiercel.serving.errors import ArtefactRefusedError
 from tiercel.serving.models.labels import MAX_BYTES, read_labels
 from tiercel.serving.tensors import BY_NAME, DATA_TYPES, DataType
 

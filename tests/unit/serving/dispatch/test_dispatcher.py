@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from testing import onnx_models
+from tiercel.core.errors import CapacityExceededError, DeadlineExceededError, InvalidRequestError, TiercelError
 from tiercel.serving.accounting.accounts import Account, ModelShare
 from tiercel.serving.dispatch.call import Call
 from tiercel.serving.dispatch.dispatcher import Dispatcher
-from tiercel.serving.errors import DeadlineExceededError, InvalidRequestError, OverloadedError, ServingError
 from tiercel.serving.models.loaded_version import LoadedVersion
 from tiercel.serving.runtime.engine import Session
 from tiercel.serving.runtime.measure import Batching
@@ -28,17 +28,17 @@ LONG = 500_000_000  # steps of a loop: minutes, so it only ends when it is broke
 class Outcome(Call):
     """A call that remembers what became of it."""
 
-    result: asyncio.Future[list[Array] | ServingError]
+    result: asyncio.Future[list[Array] | TiercelError]
 
     def answer(self, outputs: list[Array], now: float) -> None:
         assert now >= self.begin
         self.result.set_result(outputs)  # raises if it is called twice
 
-    def fail(self, error: ServingError, now: float) -> None:
+    def fail(self, error: TiercelError, now: float) -> None:
         assert now >= self.begin
         self.result.set_result(error)
 
-    async def wait(self) -> list[Array] | ServingError:
+    async def wait(self) -> list[Array] | TiercelError:
         async with asyncio.timeout(30):
             return await self.result
 
@@ -135,7 +135,7 @@ async def test_a_call_that_takes_too_long_is_answered_and_broken_off(session: Se
 async def test_more_calls_than_may_wait_are_refused_and_room_comes_back(session: Session) -> None:
     stage = Stage(2, 1000)
     outcomes = [stage.submit(session, LONG, timeout=0.2) for _ in range(2)]
-    with pytest.raises(OverloadedError, match="2 requests are waiting already"):
+    with pytest.raises(CapacityExceededError, match="2 requests are waiting already"):
         stage.submit(session, 1)
     for outcome in outcomes:
         await outcome.wait_ended()
@@ -145,7 +145,7 @@ async def test_more_calls_than_may_wait_are_refused_and_room_comes_back(session:
 async def test_more_bytes_than_may_wait_are_refused_but_one_call_always_fits(session: Session) -> None:
     stage = Stage(10, 100)
     large = stage.submit(session, LONG, timeout=0.2, size=1000)
-    with pytest.raises(OverloadedError):
+    with pytest.raises(CapacityExceededError):
         stage.submit(session, 1)
     await large.wait_ended()
 
@@ -243,7 +243,7 @@ async def test_a_model_with_a_cap_takes_no_room_from_others(session: Session) ->
     capped = limited("capped", cap=1e-3)
     capped.charge(10.0)
     waiting = [stage.submit(session, 1, account=capped) for _ in range(2)]
-    with pytest.raises(OverloadedError, match="2 requests"):
+    with pytest.raises(CapacityExceededError, match="2 requests"):
         stage.submit(session, 1, account=capped)
     free = [stage.submit(session, 1, account=limited("free")) for _ in range(8)]
     for outcome in free:
@@ -422,7 +422,7 @@ async def test_a_call_behind_a_queue_that_takes_too_long_is_refused_at_once(sess
     await asyncio.sleep(0)
     ahead = stage.submit(session, LONG)
     waiting = plus.ask(1)
-    with pytest.raises(OverloadedError, match="1 requests are waiting already"):
+    with pytest.raises(CapacityExceededError, match="1 requests are waiting already"):
         plus.ask(2)
     urgent = plus.ask(3, priority=1)  # does not stand behind the others
     for call in (busy, ahead):
@@ -460,7 +460,7 @@ async def test_a_cancelled_call_is_neither_run_nor_answered_and_gives_its_room_b
     busy, ahead = stage.submit(session, LONG), stage.submit(session, LONG)
     await asyncio.sleep(0)
     waiting = plus.ask(1)
-    with pytest.raises(OverloadedError):
+    with pytest.raises(CapacityExceededError):
         stage.dispatcher.check_room(plus.loaded.account)
     waiting.cancel()
     waiting.cancel()

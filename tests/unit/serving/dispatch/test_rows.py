@@ -6,8 +6,8 @@ from onnx import TensorProto
 
 from testing import onnx_models
 from testing.calls import NoteCall, call_of, session, version
+from tiercel.core.errors import InferenceFailedError, InvalidRequestError
 from tiercel.serving.dispatch.rows import run_calls, run_calls_measured, scattered
-from tiercel.serving.errors import InferenceFailedError, InvalidRequestError
 from tiercel.serving.runtime.engine import Session
 from tiercel.serving.runtime.measure import measured_batching
 

@@ -14,12 +14,12 @@ import pytest
 
 from testing import onnx_models
 from testing.until import until
+from tiercel.core.errors import CapacityExceededError, DeadlineExceededError, TiercelError, UnavailableError
 from tiercel.serving.accounting.accounts import Account, ModelShare
 from tiercel.serving.dataplane import DataPlane
 from tiercel.serving.dispatch.call import Call
 from tiercel.serving.dispatch.dispatcher import Dispatcher
 from tiercel.serving.dispatch.variants.endpoints import Endpoints
-from tiercel.serving.errors import DeadlineExceededError, NotReadyError, OverloadedError, ServingError
 from tiercel.serving.models.loaded_version import LoadedVersion
 from tiercel.serving.models.registry import Registry
 from tiercel.serving.requests import InferRequest, InferResult, InputTensor
@@ -41,9 +41,9 @@ class Asked:
 
     def __init__(self) -> None:
         self.call: Call | None = None
-        self.answers: list[InferResult | ServingError] = []
+        self.answers: list[InferResult | TiercelError] = []
 
-    async def answer(self) -> InferResult | ServingError:
+    async def answer(self) -> InferResult | TiercelError:
         await until(lambda: self.answers)
         (answer,) = self.answers
         return answer
@@ -60,7 +60,7 @@ class Asked:
         self.call.cancel()
 
 
-async def expect(kind: type[InferResult | ServingError], asked: Iterable[Asked]) -> None:
+async def expect(kind: type[InferResult | TiercelError], asked: Iterable[Asked]) -> None:
     """All of them are answered so."""
     for each in asked:
         answer = await each.answer()
@@ -216,8 +216,8 @@ async def test_more_than_may_wait_are_refused_and_room_comes_back(house: House, 
     await until(lambda: not house.workers.idle)
     rest = [house.ask(name) for _ in range(MOST - 1)]
     refused = house.ask(name)
-    assert isinstance(await refused.answer(), OverloadedError)
-    with pytest.raises(OverloadedError):  # before the body of another one is read
+    assert isinstance(await refused.answer(), CapacityExceededError)
+    with pytest.raises(CapacityExceededError):  # before the body of another one is read
         house.plane.check_room(name)
     assert house.account(name).delays.failures == 2
     first.cancel()
@@ -237,7 +237,7 @@ async def test_more_bytes_than_may_wait_are_refused_and_one_request_always_fits(
         return house.send(InferRequest(name, "", [tensor]))
 
     fits = ask(MOST_BYTES // 16 - 2)
-    assert isinstance(await ask(10).answer(), OverloadedError)
+    assert isinstance(await ask(10).answer(), CapacityExceededError)
     fits.cancel()
     if name == ENDPOINT:  # whose room is its own
         alone = ask(MOST_BYTES)
@@ -321,7 +321,7 @@ async def test_one_who_is_asked_too_much_takes_no_room_from_the_other(house: Hou
     fine = [house.ask(other) for _ in range(MOST)]
     first.cancel()
     await expect(InferResult, fine)
-    refused = [each for each in rest if isinstance(await each.answer(), OverloadedError)]
+    refused = [each for each in rest if isinstance(await each.answer(), CapacityExceededError)]
     assert len(refused) == MOST + 1
     await house.wait_empty()
 
@@ -335,7 +335,7 @@ async def test_a_request_that_leaves_while_its_batch_is_put_together_is_not_run(
     told: list[object] = []
     other = Asked()
 
-    def take_along(error: InferResult | ServingError) -> None:
+    def take_along(error: InferResult | TiercelError) -> None:
         """Like a connection that is closed on an error, and whose requests all leave."""
         told.append(error)
         other.cancel()
@@ -382,7 +382,7 @@ async def test_while_a_slow_variant_runs_the_quick_one_answers_the_others(tmp_pa
 
 async def test_in_overload_what_is_too_much_is_told_and_the_rest_is_answered(house: House) -> None:
     await house.configure(objective=0.02)
-    answers: list[InferResult | ServingError] = []
+    answers: list[InferResult | TiercelError] = []
     for _ in range(30):
         for _ in range(3):
             answers += (asked := house.ask(ENDPOINT, STEPS)).answers
@@ -391,7 +391,7 @@ async def test_in_overload_what_is_too_much_is_told_and_the_rest_is_answered(hou
         await asyncio.sleep(0.001)
     await until(house.is_empty)
     told = {type(answer) for answer in answers}
-    assert told <= {InferResult, OverloadedError, DeadlineExceededError}
+    assert told <= {InferResult, CapacityExceededError, DeadlineExceededError}
     assert isinstance(await house.ask(ENDPOINT).answer(), InferResult), "it is over"
     await house.wait_empty()
 
@@ -414,7 +414,7 @@ async def test_what_waits_hears_of_it_when_no_variant_is_left(house: House) -> N
     for name in ("small", "large"):
         house.registry.record(name).flip(None)
     house.endpoints.tell_of_unloaded()
-    await expect(NotReadyError, asked)
+    await expect(UnavailableError, asked)
     leave()
     await house.wait_empty()
 
@@ -425,7 +425,7 @@ async def test_what_waits_for_an_endpoint_that_goes_is_told_and_what_runs_is_ans
     await until(lambda: not house.workers.idle)
     waits = house.ask(ENDPOINT)
     assert house.endpoints.unload(ENDPOINT)
-    assert isinstance(await waits.answer(), NotReadyError)
+    assert isinstance(await waits.answer(), UnavailableError)
     assert await runs.variant() == "large"
     await house.wait_empty()
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from testing.http2_peers import HEADERS, parse
+from tiercel.core.errors import DeadlineExceededError, TiercelError
 from tiercel.inference import open_inference_grpc_pb2 as pb
 from tiercel.serving.dataplane import DataPlane
-from tiercel.serving.errors import DeadlineExceededError, ServingError
 from tiercel.serving.grpc.adapter import SERVICE, InferenceServicer
 from tiercel.serving.grpc.server.server import GrpcConnection, GrpcLimits, Listener
 from tiercel.serving.http2 import frames, hpack
@@ -40,10 +40,10 @@ class Pending:
 class Plane:
     """A data plane that lets requests wait."""
 
-    asked: list[tuple[InferRequest, Callable[[InferResult | ServingError], None]]] = field(default_factory=list)
+    asked: list[tuple[InferRequest, Callable[[InferResult | TiercelError], None]]] = field(default_factory=list)
     pending: Pending = field(default_factory=Pending)
 
-    def submit(self, request: InferRequest, on_answer: Callable[[InferResult | ServingError], None]) -> Pending:
+    def submit(self, request: InferRequest, on_answer: Callable[[InferResult | TiercelError], None]) -> Pending:
         self.asked.append((request, on_answer))
         return self.pending
 
@@ -93,7 +93,7 @@ def _no_tasks(work: Coroutine[Any, Any, None], name: str) -> object:
 
 
 @pytest.mark.parametrize("result", [ANSWER, DeadlineExceededError("late")])
-async def test_an_answer_is_written_when_it_comes(result: InferResult | ServingError) -> None:
+async def test_an_answer_is_written_when_it_comes(result: InferResult | TiercelError) -> None:
     asked = Asked()
     ((request, on_answer),) = asked.plane.asked
     assert (request.model, request.timeout, request.arrived) == ("m", None, 100.0)
@@ -102,7 +102,7 @@ async def test_an_answer_is_written_when_it_comes(result: InferResult | ServingE
     sent = asked.wire.take()
     assert sent[-1][1] & frames.END_STREAM
     status = dict(hpack.Decoder(4096).decode(sent[-1][3]).fields)[b"grpc-status"]
-    assert status == (b"4" if isinstance(result, ServingError) else b"0")
+    assert status == (b"4" if isinstance(result, TiercelError) else b"0")
     assert asked.plane.pending.cancelled == 0
 
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from tiercel.core.errors import InvalidRequestError
 from tiercel.inference import open_inference_grpc_pb2 as pb
-from tiercel.serving.errors import InvalidRequestError
 from tiercel.serving.grpc.codec import decode_request, encode_result
 from tiercel.serving.requests import InferResult, OutputTensor
 from tiercel.serving.tensors import BY_NAME, TensorSpec

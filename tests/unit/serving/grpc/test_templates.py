@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tiercel.core.errors import InvalidRequestError
 from tiercel.inference import open_inference_grpc_pb2 as pb
-from tiercel.serving.errors import InvalidRequestError
 from tiercel.serving.grpc.codec import decode_request, encode_result
 from tiercel.serving.grpc.templates import RequestReader, last_field_start, write_answer
 from tiercel.serving.requests import InferRequest, InferResult, OutputTensor

@@ -13,17 +13,17 @@ import pytest
 
 from testing import onnx_models
 from testing.until import until
-from tiercel.serving.canary_plan import plan_from
-from tiercel.serving.dataplane import DataPlane
-from tiercel.serving.descriptions import Descriptions
-from tiercel.serving.dispatch.dispatcher import Dispatcher
-from tiercel.serving.errors import (
+from tiercel.core.errors import (
     ArtefactRefusedError,
     InferenceFailedError,
     InvalidRequestError,
     NotFoundError,
-    NotReadyError,
+    UnavailableError,
 )
+from tiercel.serving.canary_plan import plan_from
+from tiercel.serving.dataplane import DataPlane
+from tiercel.serving.descriptions import Descriptions
+from tiercel.serving.dispatch.dispatcher import Dispatcher
 from tiercel.serving.loading.lifecycle import Lifecycle
 from tiercel.serving.loading.load_parameters import read_load_parameters
 from tiercel.serving.loading.loader import BuildOptions, Loader
@@ -365,7 +365,7 @@ async def test_a_server_that_hands_over_waits_for_loads_and_takes_none_that_stoo
         await paused
         assert bench.lifecycle.live_versions() == {"m": 1}
         assert await under_way == 1
-        with pytest.raises(NotReadyError, match="handing over"):
+        with pytest.raises(UnavailableError, match="handing over"):
             await in_line
     assert bench.verifier.asked == [1]
     bench.lifecycle.resume()
@@ -589,7 +589,7 @@ async def test_a_server_that_leaves_tells_those_who_wait_for_a_trial(bench: Benc
     load = asyncio.ensure_future(bench.load())
     await on_trial(bench, load)
     bench.lifecycle.leave()
-    with pytest.raises(NotReadyError, match="from the one that follows"):
+    with pytest.raises(UnavailableError, match="from the one that follows"):
         await load
     bench.registry.record("m").trial = None  # ends the task that watches it
 

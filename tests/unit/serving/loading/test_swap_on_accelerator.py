@@ -13,10 +13,10 @@ import pytest
 from testing import onnx_models
 from testing.stand_in_accelerator import StandInDevices
 from testing.until import until
+from tiercel.core.errors import ArtefactRefusedError, UnavailableError
 from tiercel.serving.dataplane import DataPlane
 from tiercel.serving.descriptions import Descriptions
 from tiercel.serving.dispatch.dispatcher import Dispatcher
-from tiercel.serving.errors import ArtefactRefusedError, NotReadyError
 from tiercel.serving.loading import relocation
 from tiercel.serving.loading.lifecycle import Lifecycle
 from tiercel.serving.loading.load_parameters import read_load_parameters
@@ -250,7 +250,7 @@ async def test_requests_that_do_not_end_are_not_waited_for_forever(make: Make, m
     await bench.load(1)
     first = bench.live
     first.acquire()
-    with pytest.raises(NotReadyError, match="have kept the accelerator for 0 seconds; load it again"):
+    with pytest.raises(UnavailableError, match="have kept the accelerator for 0 seconds; load it again"):
         await bench.load(2)
     assert bench.runs_on == (1, "cpu")
     assert await bench.answer() == 1.0

@@ -12,14 +12,14 @@ from typing import Any, cast
 
 import pytest
 
-from tiercel.serving.errors import (
+from tiercel.core.errors import (
     ArtefactRefusedError,
     ConflictError,
     InvalidRequestError,
     NotAllowedError,
-    NotReadyError,
-    ServingError,
+    TiercelError,
     TooLargeError,
+    UnavailableError,
 )
 from tiercel.serving.loading.load_parameters import LoadParameters
 from tiercel.serving.loading.uploads import Uploads, clean_up
@@ -35,7 +35,7 @@ class Loading:
         self.root = root
         self.asked: list[tuple[str, LoadParameters]] = []
         self.found: list[dict[str, bytes]] = []
-        self.failure: ServingError | None = None
+        self.failure: TiercelError | None = None
         self.hangs = False
         self.answering = False
         self.begun = asyncio.Event()
@@ -154,8 +154,8 @@ async def test_files_are_deleted_in_another_thread(uploads: Uploads, loading: Lo
 async def test_a_server_that_leaves_takes_them_out_of_sight_for_the_next_one_to_delete(
     uploads: Uploads, loading: Loading, files: Files
 ) -> None:
-    loading.failure, files.closed = NotReadyError("the server leaves"), True
-    with pytest.raises(NotReadyError, match="leaves"):
+    loading.failure, files.closed = UnavailableError("the server leaves"), True
+    with pytest.raises(UnavailableError, match="leaves"):
         await uploads.load("m", {"file:1/model.onnx": b"onnx"})
     assert list(on_disk(loading.root)) == [f".uploads/{os.getpid()}-1/model.onnx"]
 
@@ -182,7 +182,7 @@ async def test_a_server_that_leaves_takes_them_out_of_sight_for_the_next_one_to_
     ],
 )
 async def test_what_cannot_be_writes_nothing(
-    uploads: Uploads, loading: Loading, parameters: dict[str, Any], error: type[ServingError], message: str
+    uploads: Uploads, loading: Loading, parameters: dict[str, Any], error: type[TiercelError], message: str
 ) -> None:
     with pytest.raises(error, match=message):
         await uploads.load("m", parameters)
@@ -212,7 +212,7 @@ def test_what_killed_servers_left_is_removed_and_what_others_write_is_not(tmp_pa
 async def test_a_version_that_a_following_process_goes_on_trying_stays_on_disk(
     uploads: Uploads, loading: Loading
 ) -> None:
-    loading.failure, loading.answering = NotReadyError("the server leaves"), True
-    with pytest.raises(NotReadyError):
+    loading.failure, loading.answering = UnavailableError("the server leaves"), True
+    with pytest.raises(UnavailableError):
         await uploads.load("m", {"file:1/model.onnx": b"onnx"})
     assert on_disk(loading.root) == {"m/1/model.onnx": b"onnx"}

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from testing import onnx_models
-from tiercel.serving.errors import InvalidRequestError, NotFoundError, NotReadyError
+from tiercel.core.errors import InvalidRequestError, NotFoundError, UnavailableError
 from tiercel.serving.models.loaded_version import LoadedVersion
 from tiercel.serving.models.registry import Registry, VersionState
 from tiercel.serving.runtime.engine import Session
@@ -36,7 +36,7 @@ def test_unknown_models_are_not_found_and_those_on_their_way_not_ready(registry:
     with pytest.raises(NotFoundError, match="model 'm' is not loaded"):
         registry.live("m")
     registry.record("m").set_status(1, VersionState.LOADING)
-    with pytest.raises(NotReadyError):
+    with pytest.raises(UnavailableError):
         registry.live("m")
     registry.record("m").set_status(1, VersionState.UNAVAILABLE, "broken")
     with pytest.raises(NotFoundError):
@@ -44,7 +44,7 @@ def test_unknown_models_are_not_found_and_those_on_their_way_not_ready(registry:
 
 
 def test_until_all_models_were_tried_nothing_is_not_found() -> None:
-    with pytest.raises(NotReadyError):
+    with pytest.raises(UnavailableError):
         Registry().live("m")
 
 

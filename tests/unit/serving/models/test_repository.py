@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tiercel.serving.errors import InvalidRequestError
+from tiercel.core.errors import InvalidRequestError
 from tiercel.serving.models import repository
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tiercel.serving.errors import NotReadyError
+from tiercel.core.errors import UnavailableError
 from tiercel.serving.process.handover import Inheritance, successor
 
 
@@ -15,6 +15,6 @@ async def test_a_process_that_cannot_be_started_leaves_this_one_as_it_was(monkey
         raise OSError(12, "Cannot allocate memory")
 
     monkeypatch.setattr(subprocess, "Popen", no_memory)
-    with socket.socket() as http, socket.socket() as grpc, pytest.raises(NotReadyError, match="Cannot allocate memory"):
+    with socket.socket() as http, socket.socket() as grpc, pytest.raises(UnavailableError, match="Cannot allocate"):
         async with successor(Inheritance(http, grpc, http.fileno())):
             pass

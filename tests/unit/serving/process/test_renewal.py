@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from tiercel.serving.errors import NotReadyError
+from tiercel.core.errors import UnavailableError
 from tiercel.serving.models.registry import Registry
 from tiercel.serving.process import handover
 from tiercel.serving.process.renewal import Renewal
@@ -32,7 +32,7 @@ class Following:
 
     async def expect(self, what: str) -> None:
         await self.killed.wait()
-        raise NotReadyError(f"it did not get {what}")
+        raise UnavailableError(f"it did not get {what}")
 
 
 class Site:
@@ -69,7 +69,7 @@ async def test_a_server_whose_successor_fails_goes_on_as_before(site: Site) -> N
     under_way = asyncio.create_task(site.renewal.hand_over())
     await site.following.began.wait()
     site.following.kill()
-    with pytest.raises(NotReadyError, match="did not get loaded"):
+    with pytest.raises(UnavailableError, match="did not get loaded"):
         await under_way
     assert site.told == ["resume", "announce"]
 
@@ -78,8 +78,8 @@ async def test_one_that_leaves_meanwhile_takes_no_loads_again_and_starts_nobody_
     under_way = asyncio.create_task(site.renewal.hand_over())
     await site.following.began.wait()
     site.renewal.break_off()
-    with pytest.raises(NotReadyError, match="did not get loaded"):
+    with pytest.raises(UnavailableError, match="did not get loaded"):
         await under_way
-    with pytest.raises(NotReadyError, match="is leaving"):
+    with pytest.raises(UnavailableError, match="is leaving"):
         await site.renewal.hand_over()
     assert site.told == []

@@ -5,16 +5,15 @@ import zlib
 
 import pytest
 
-from tiercel.serving.errors import (
+from tiercel.core.errors import (
+    CapacityExceededError,
     InvalidRequestError,
-    OverloadedError,
-    ServingError,
+    TiercelError,
     TooLargeError,
-    UnsupportedEncodingError,
 )
 from tiercel.serving.rest.compression import Inflater
 from tiercel.serving.rest.head import Head
-from tiercel.serving.rest.messages import ByteBudget, HttpRequest
+from tiercel.serving.rest.messages import ByteBudget, HttpRefusedError, HttpRequest
 
 BODY = b"hello " * 100
 
@@ -56,8 +55,8 @@ async def test_what_is_unpacked_is_accounted_for(encoding: bytes, data: bytes) -
 @pytest.mark.parametrize(
     ("encoding", "data", "error"),
     [
-        (b"br", b"x", UnsupportedEncodingError),
-        (b"gzip, gzip", gz(gz(BODY)), UnsupportedEncodingError),
+        (b"br", b"x", HttpRefusedError),
+        (b"gzip, gzip", gz(gz(BODY)), HttpRefusedError),
         (b"gzip", b"", InvalidRequestError),
         (b"gzip", b"nonsense", InvalidRequestError),
         (b"deflate", b"", InvalidRequestError),
@@ -69,7 +68,7 @@ async def test_what_is_unpacked_is_accounted_for(encoding: bytes, data: bytes) -
         (b"deflate", bare(b"\0" * 10**7), TooLargeError),
     ],
 )
-async def test_what_cannot_be_unpacked_holds_nothing(encoding: bytes, data: bytes, error: type[ServingError]) -> None:
+async def test_what_cannot_be_unpacked_holds_nothing(encoding: bytes, data: bytes, error: type[TiercelError]) -> None:
     budget = ByteBudget(10**6)
     with pytest.raises(error):
         await Inflater(1000, budget).inflate(packed(encoding, data))
@@ -77,5 +76,5 @@ async def test_what_cannot_be_unpacked_holds_nothing(encoding: bytes, data: byte
 
 
 async def test_unpacking_waits_for_room() -> None:
-    with pytest.raises(OverloadedError):
+    with pytest.raises(CapacityExceededError):
         await Inflater(1000, ByteBudget(999)).inflate(packed(b"gzip", gz(BODY)))

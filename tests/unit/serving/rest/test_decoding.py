@@ -6,7 +6,7 @@ import numpy as np
 import orjson
 import pytest
 
-from tiercel.serving.errors import InvalidRequestError, TooLargeError
+from tiercel.core.errors import InvalidRequestError, TooLargeError
 from tiercel.serving.rest.decoding import decode_request
 from tiercel.serving.rest.head import Head
 from tiercel.serving.rest.messages import HttpRequest

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from tiercel.serving.errors import MisdirectedError
 from tiercel.serving.rest.hosts import Hosts
+from tiercel.serving.rest.messages import HttpRefusedError
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def test_addresses_and_own_names_are_fine_time_and_again(host: bytes) -> None:
 def test_a_web_page_that_made_a_name_for_this_machine_is_refused_time_and_again(host: bytes) -> None:
     hosts = Hosts()
     for _ in range(2):
-        with pytest.raises(MisdirectedError, match="allowed-hosts"):
+        with pytest.raises(HttpRefusedError, match="allowed-hosts"):
             hosts.check({b"host": host})
 
 

@@ -5,9 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 from prometheus_client.parser import text_string_to_metric_families
 
 from testing import onnx_models
+from tiercel.core.errors import CapacityExceededError, DeadlineExceededError, InferenceFailedError, InvalidRequestError
 from tiercel.serving.accounting.model_statistics import FAILURE_REASONS, ModelStatistics
 from tiercel.serving.canary_plan import CanaryPlan
-from tiercel.serving.errors import DeadlineExceededError, InferenceFailedError, InvalidRequestError, OverloadedError
 from tiercel.serving.models.canary.trials import Trial
 from tiercel.serving.models.loaded_version import LoadedVersion
 from tiercel.serving.models.registry import ModelRecord, Registry
@@ -62,7 +62,7 @@ def test_failures_are_counted_by_reason() -> None:
     registry = Registry()
     statistics = live(registry.record("m"), 1)
     for error in (
-        OverloadedError("full"),
+        CapacityExceededError("full"),
         DeadlineExceededError("late"),
         InferenceFailedError("no"),
         InvalidRequestError("x"),
@@ -129,7 +129,7 @@ def test_the_statistics_extension_has_batches_and_every_duration() -> None:
     statistics.executed(4, compute_infer=0.5)
     statistics.executed(1, compute_infer=0.1)
     statistics.succeeded(1.0, 1.0, 0.5, 4, 0.25, 0.125)
-    statistics.failed(OverloadedError("full"), 1.0, 2.0)
+    statistics.failed(CapacityExceededError("full"), 1.0, 2.0)
     found = statistics.as_json("m", "1")
     assert [batch["batch_size"] for batch in found["batch_stats"]] == [1, 4]
     assert found["batch_stats"][1]["compute_infer"] == {"count": 2, "ns": 1_000_000_000}

@@ -2,14 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from tiercel.serving.errors import (
-    ExpectationFailedError,
-    HeadersTooLargeError,
+from tiercel.core.errors import (
+    CapacityExceededError,
     InvalidRequestError,
-    NotImplementedHereError,
-    OverloadedError,
-    ServingError,
-    TooLargeError,
+    TiercelError,
 )
 from tiercel.serving.rest.messages import ByteBudget, HttpRequest
 from tiercel.serving.rest.quick_receiver import QuickReceiver
@@ -24,7 +20,7 @@ def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setitem(globals(), "Receiver", request.param)
 
 
-def received(*parts: bytes, budget: ByteBudget | None = None) -> list[HttpRequest | ServingError]:
+def received(*parts: bytes, budget: ByteBudget | None = None) -> list[HttpRequest | TiercelError]:
     receiver = Receiver(LIMITS, budget or ByteBudget(1000))
     for part in parts:
         receiver.feed(part)
@@ -75,36 +71,38 @@ def test_who_wants_the_connection_kept(head: bytes, keeps: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "error"),
+    ("data", "status"),
     [
-        (b"nonsense\r\n\r\n", InvalidRequestError),
-        (b"\x16\x03\x01\x02\x00", InvalidRequestError),
-        (b"POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n", InvalidRequestError),
-        (b"POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n", InvalidRequestError),
-        (b"POST / HTTP/1.1\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\n", InvalidRequestError),
-        (b"POST / HTTP/1.1\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n", InvalidRequestError),
-        (b"POST / HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", NotImplementedHereError),
-        (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", InvalidRequestError),
-        (b"POST / HTTP/1.1\r\nContent-Length: 101\r\n\r\n", TooLargeError),
-        (b"POST / HTTP/1.1\r\nContent-Length: 99999999999999999999\r\n\r\n", ServingError),
-        (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n65\r\n" + b"a" * 101, TooLargeError),
-        (b"POST / HTTP/1.1\r\nContent-Length: 1\r\nExpect: wonders\r\n\r\n", ExpectationFailedError),
-        (b"GET /" + b"a" * 300 + b" HTTP/1.1\r\n\r\n", HeadersTooLargeError),
-        (b"GET / HTTP/1.1\r\nA: " + b"a" * 300 + b"\r\n\r\n", HeadersTooLargeError),
-        (b"GET / HTTP/1.1\r\n" + b"A: aaaaaaaa\r\n" * 40 + b"\r\n", HeadersTooLargeError),
+        (b"nonsense\r\n\r\n", 400),
+        (b"\x16\x03\x01\x02\x00", 400),
+        (b"POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n", 400),
+        (b"POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n", 400),
+        (b"POST / HTTP/1.1\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\n", 400),
+        (b"POST / HTTP/1.1\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n", 400),
+        (b"POST / HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", 501),
+        (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400),
+        (b"POST / HTTP/1.1\r\nContent-Length: 101\r\n\r\n", 413),
+        (b"POST / HTTP/1.1\r\nContent-Length: 99999999999999999999\r\n\r\n", 400),
+        (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n65\r\n" + b"a" * 101, 413),
+        (b"POST / HTTP/1.1\r\nContent-Length: 1\r\nExpect: wonders\r\n\r\n", 417),
+        (b"GET /" + b"a" * 300 + b" HTTP/1.1\r\n\r\n", 431),
+        (b"GET / HTTP/1.1\r\nA: " + b"a" * 300 + b"\r\n\r\n", 431),
+        (b"GET / HTTP/1.1\r\n" + b"A: aaaaaaaa\r\n" * 40 + b"\r\n", 431),
     ],
 )
-def test_what_cannot_be_read_is_refused_once_and_ends_the_listening(data: bytes, error: type[ServingError]) -> None:
+def test_what_cannot_be_read_is_refused_once_and_ends_the_listening(data: bytes, status: int) -> None:
     budget = ByteBudget(1000)
     found = received(data, b"GET / HTTP/1.1\r\n\r\n", budget=budget)
     assert len(found) == 1
-    assert isinstance(found[0], error)
+    assert isinstance(found[0], TiercelError)
+    assert found[0].http_status == status
     assert budget.used == 0
 
 
 def test_headers_that_never_end_are_refused() -> None:
     found = received(b"GET / HTTP/1.1\r\nA: ", *[b"aaaaaaaaaa"] * 40)
-    assert isinstance(found[-1], HeadersTooLargeError)
+    assert isinstance(found[-1], TiercelError)
+    assert found[-1].http_status == 431
 
 
 def test_many_small_requests_in_one_read_are_not_taken_for_large_headers() -> None:
@@ -126,7 +124,7 @@ def test_bodies_share_a_budget() -> None:
     (first,) = received(head + b"a" * 100, budget=budget)
     assert isinstance(first, HttpRequest)
     assert first.reserved == budget.used == 100
-    assert isinstance(received(head, budget=budget)[0], OverloadedError)
+    assert isinstance(received(head, budget=budget)[0], CapacityExceededError)
     budget.release(first.reserved)
     assert isinstance(received(head + b"a" * 100, budget=budget)[0], HttpRequest)
 

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from tiercel.serving.errors import MethodNotAllowedError, NotFoundError
+from tiercel.core.errors import NotFoundError
+from tiercel.serving.rest.messages import HttpRefusedError
 from tiercel.serving.rest.table import RouteTable
 
 
@@ -52,9 +53,9 @@ def test_there_is_nothing_elsewhere(target: bytes) -> None:
     ],
 )
 def test_the_method_must_fit(method: bytes, target: bytes, allowed: str) -> None:
-    with pytest.raises(MethodNotAllowedError) as caught:
+    with pytest.raises(HttpRefusedError) as caught:
         table().find(method, target)
-    assert caught.value.allowed == allowed
+    assert (caught.value.http_status, caught.value.headers) == (405, f"Allow: {allowed}\r\n".encode())
 
 
 def test_an_address_has_one_handler_and_what_is_added_late_is_found() -> None:

@@ -8,7 +8,7 @@ from typing import Any, cast
 import orjson
 import pytest
 
-from tiercel.serving.errors import NotFoundError, OverloadedError
+from tiercel.core.errors import CapacityExceededError, NotFoundError
 from tiercel.serving.operators import Operators
 from tiercel.serving.rest.compression import Inflater
 from tiercel.serving.rest.head import Head
@@ -31,7 +31,7 @@ class Site:
 
     def check_room(self, _: str) -> None:
         if not self.room:
-            raise OverloadedError("no room")
+            raise CapacityExceededError("no room")
 
     def ask(self, method: bytes, target: bytes, body: bytes = b"", **headers: bytes) -> HttpResponse | None:
         answers: list[HttpResponse | bytes] = []

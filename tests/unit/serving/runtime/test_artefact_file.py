@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from testing import onnx_models
-from tiercel.serving.errors import ArtefactRefusedError, NotReadyError
+from tiercel.core.errors import ArtefactRefusedError, UnavailableError
 from tiercel.serving.runtime import engine
 from tiercel.serving.runtime.artefact_file import SealedFile, content_of, open_artefact, sealed_copy
 
@@ -78,7 +78,7 @@ def test_a_copy_for_which_there_is_no_room_can_be_tried_again(folder: Path) -> N
     # One more file can be opened, the source; the copy finds no number.
     resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1, limits[1]))
     try:
-        with pytest.raises(NotReadyError, match="file cannot be copied to memory: Too many open files"):
+        with pytest.raises(UnavailableError, match="file cannot be copied to memory: Too many open files"):
             sealed_copy(folder / "file", 5)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tiercel.serving.errors import NotReadyError
+from tiercel.core.errors import UnavailableError
 from tiercel.serving.runtime.cuda import CudaRuntime, device_problem
 from tiercel.serving.runtime.sessions import PinnedBuffers
 
@@ -102,7 +102,7 @@ def test_pinned_memory_is_an_array_and_goes_back() -> None:
 
 def test_what_fails_says_what_and_why() -> None:
     cuda = CudaRuntime(StandInRuntime(fails={"cudaHostAlloc": OUT_OF_MEMORY}), 0)
-    with pytest.raises(NotReadyError, match=r"cudaHostAlloc failed: out of memory \(error 2\)"):
+    with pytest.raises(UnavailableError, match=r"cudaHostAlloc failed: out of memory \(error 2\)"):
         cuda.allocate_host(10)
-    with pytest.raises(NotReadyError, match="cudaSetDevice failed: out of memory"):
+    with pytest.raises(UnavailableError, match="cudaSetDevice failed: out of memory"):
         CudaRuntime(StandInRuntime(fails={"cudaSetDevice": OUT_OF_MEMORY}), 9).free_bytes()

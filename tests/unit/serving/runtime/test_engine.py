@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from testing import onnx_models
-from tiercel.serving.errors import ArtefactRefusedError, InferenceFailedError, InvalidRequestError
+from tiercel.core.errors import ArtefactRefusedError, InferenceFailedError, InvalidRequestError
 from tiercel.serving.runtime import engine
 from tiercel.serving.runtime.measure import Batching
 from tiercel.serving.runtime.profile import LatencyProfile

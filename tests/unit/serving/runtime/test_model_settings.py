@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from testing import onnx_models
+from tiercel.core.errors import ArtefactRefusedError
 from tiercel.serving.canary_plan import CanaryPlan
-from tiercel.serving.errors import ArtefactRefusedError
 from tiercel.serving.runtime.engine import build_session
 from tiercel.serving.runtime.model_settings import MAX_BYTES, NOTHING_SET, ModelSettings, read_model_settings
 from tiercel.serving.runtime.providers import Provider

@@ -10,7 +10,7 @@ import pytest
 
 from testing import onnx_models
 from testing.stand_in_accelerator import StandInDevices, StandInLibrary
-from tiercel.serving.errors import ArtefactRefusedError, NotReadyError
+from tiercel.core.errors import ArtefactRefusedError, UnavailableError
 from tiercel.serving.runtime.cuda import InstalledLibrary
 from tiercel.serving.runtime.providers import AUTOMATIC, Provider, read_order
 from tiercel.serving.runtime.sessions import Devices, open_on_cpu
@@ -98,7 +98,7 @@ def test_a_package_that_lies_under_another_is_told_apart_from_one_that_is_not_th
 def test_the_installed_library_says_what_it_lacks() -> None:
     library = InstalledLibrary()
     assert "was built without CUDAExecutionProvider; install onnxruntime-gpu" in library.problem(CUDA)
-    with pytest.raises(NotReadyError, match="was built without"):
+    with pytest.raises(UnavailableError, match="was built without"):
         library.cuda(0)
     assert Devices(library).free_bytes() == 0
     assert Devices(library).usable(AUTOMATIC) == (CPU,)

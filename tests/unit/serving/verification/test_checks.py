@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from testing import onnx_models
-from tiercel.serving.errors import ArtefactRefusedError
+from tiercel.core.errors import ArtefactRefusedError
 from tiercel.serving.verification import checks
 from tiercel.serving.verification.checks import verify
 from tiercel.serving.verification.verdict import Verdict

@@ -6,10 +6,10 @@ import pytest
 
 from testing import fake_nvml
 from testing.fake_nvml import FakeNvml, a100, h100_in_slices, old_card
+from tiercel.core.errors import SetupError
 from tiercel.trainer_agent.accelerators import nvml
 from tiercel.trainer_agent.accelerators.contract import AcceleratorsUnavailableError
 from tiercel.trainer_agent.accelerators.detect import detect
-from tiercel.trainer_agent.errors import SetupError
 
 
 def test_all_there_are() -> None:

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from tiercel.core.errors import SetupError
 from tiercel.trainer_agent.accelerators.contract import Accelerator
 from tiercel.trainer_agent.accelerators.serving_reserve import ServingReserve, reserve
-from tiercel.trainer_agent.errors import SetupError
 
 GIB = 1024**3
 FIRST, SECOND = Accelerator("GPU-1", "card", 80 * GIB), Accelerator("GPU-2", "card", 40 * GIB)

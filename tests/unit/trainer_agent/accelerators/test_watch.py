@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
+from tiercel.core.errors import SetupError
 from tiercel.trainer_agent.accelerators import watch as watching
 from tiercel.trainer_agent.accelerators.contract import Accelerator, AcceleratorReading
 from tiercel.trainer_agent.accelerators.none import NoAccelerators
 from tiercel.trainer_agent.accelerators.watch import AcceleratorWatch
-from tiercel.trainer_agent.errors import SetupError
 
 ONE = Accelerator("GPU-1", "Made up", 1 << 30)
 SOON = 0.05

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from tiercel.core.errors import SetupError
 from tiercel.trainer_agent.deliveries.delivery_log import FAILED, STAGED, DeliveryLog, DeliveryLogEntry
-from tiercel.trainer_agent.errors import SetupError
 from tiercel.v1 import nodes_pb2
 
 ENTRY = DeliveryLogEntry("job-tier-1", STAGED, value=0.93, sha256="ab", exported_ns=1_500_000_000)

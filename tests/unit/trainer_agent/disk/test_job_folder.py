@@ -9,7 +9,7 @@ import pytest
 
 from testing.needs import need
 from tiercel.trainer_agent.disk.job_folder import JobFolder, ScriptFile
-from tiercel.trainer_agent.errors import CheckpointError, RunFailedError
+from tiercel.trainer_agent.errors import RunFailedError, TransferError
 
 SCRIPT = ScriptFile("train.py", b"print('hello')")
 
@@ -148,19 +148,19 @@ def test_a_folder_that_a_run_replaced_by_a_link_is_not_followed(
     elsewhere = tmp_path / "elsewhere"
     trained.rename(elsewhere)
     trained.symlink_to(elsewhere)
-    with pytest.raises(CheckpointError, match="cannot be read"):
+    with pytest.raises(TransferError, match="cannot be read"):
         folder.copy_checkpoint(tmp_path, 100)
 
 
 def test_checkpoints_that_are_too_large_are_a_clear_error(folder: JobFolder, trained: Path, tmp_path: Path) -> None:
     assert (trained / "latest.pt").exists()
-    with pytest.raises(CheckpointError, match="more than the 10 bytes that can be transferred"):
+    with pytest.raises(TransferError, match="more than the 10 bytes that can be transferred"):
         folder.copy_checkpoint(tmp_path, limit_bytes=10)
 
 
 def test_a_job_that_has_saved_nothing_says_so(folder: JobFolder, tmp_path: Path) -> None:
     folder.prepare(token="one", script=SCRIPT, owner=None)
-    with pytest.raises(CheckpointError, match="it has saved no checkpoint"):
+    with pytest.raises(TransferError, match="it has saved no checkpoint"):
         folder.copy_checkpoint(tmp_path, 100)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tiercel.trainer_agent.errors import SetupError
+from tiercel.core.errors import SetupError
 from tiercel.trainer_agent.limits.cpu import Capacity, detect, groups_of, stay_on
 
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from tiercel.trainer_agent.trainer.errors import ExportError
+from tiercel.trainer_agent.errors import DeliveryFailedError
 from tiercel.trainer_agent.trainer.exporting import export_model
 from tiercel.trainer_agent.trainer.models import with_free_lengths
 from tiercel.trainer_agent.trainer.samples import Samples
@@ -112,7 +112,7 @@ class DrawsLots(nn.Module):
 
 
 def test_a_model_that_answers_differently_each_time_is_refused_by_both(tmp_path: Path) -> None:
-    with pytest.raises(ExportError, match=r"TorchScript exporter: .* disagree on output .*; dynamo exporter: "):
+    with pytest.raises(DeliveryFailedError, match=r"TorchScript exporter: .* disagree on output .*; dynamo exporter: "):
         export(DrawsLots(), torch.ones(1, 3), tmp_path / "model.onnx")
 
 
@@ -121,7 +121,7 @@ def test_a_model_that_takes_one_row_only_is_refused(tmp_path: Path) -> None:
         def forward(self, rows: torch.Tensor) -> torch.Tensor:
             return rows.reshape(1, 3)
 
-    with pytest.raises(ExportError, match="does not answer a batch of 7 rows"):
+    with pytest.raises(DeliveryFailedError, match="does not answer a batch of 7 rows"):
         export(OneRow(), torch.ones(1, 3), tmp_path / "model.onnx")
 
 
@@ -139,7 +139,7 @@ class Decides(nn.Module):
 
 
 def test_a_model_that_decides_by_its_numbers_is_not_traced_to_one_of_its_ways(tmp_path: Path) -> None:
-    with pytest.raises(ExportError, match=r"decide by the numbers .* tracing keeps one way only \(test_exporting\.py"):
+    with pytest.raises(DeliveryFailedError, match=r"decide by the numbers .* one way only \(test_exporting\.py"):
         export(Decides(), torch.ones(1, 3), tmp_path / "model.onnx")
 
 
@@ -170,7 +170,7 @@ def test_rows_that_differ_in_sign_show_what_the_real_ones_do_not(tmp_path: Path)
     samples = Samples(signature)
     samples.remember([np.linspace(0.1, 1.0, 30, dtype=np.float32).reshape(10, 3)])
     exported = export_model(nn.ReLU().eval(), signature, samples, tmp_path / "model.onnx").model
-    with pytest.raises(ExportError, match=r"disagree on output by up to .* for rows of the other sign"):
+    with pytest.raises(DeliveryFailedError, match=r"disagree on output by up to .* for rows of the other sign"):
         check_same_answers(nn.Identity(), exported, samples)
 
 
@@ -242,7 +242,7 @@ def test_the_graph_of_a_failed_trace_stays_out_of_the_log(tmp_path: Path, capfd:
         def forward(self, rows: torch.Tensor) -> torch.Tensor:
             return torch.as_tensor(torch.special.bessel_j0(self.layers(rows)))
 
-    with pytest.raises(ExportError, match="bessel"):
+    with pytest.raises(DeliveryFailedError, match="bessel"):
         export(Bessel(), torch.ones(1, 8), tmp_path / "model.onnx")
     written = capfd.readouterr()
     assert "Torch IR graph" not in written.out

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from tiercel.core.errors import ArtefactRefusedError
 from tiercel.serving.dispatch.variants import configuration
-from tiercel.serving.errors import ArtefactRefusedError
 from tiercel.serving.scheduling.heuristic import HeuristicScheduler
 from tiercel.serving.scheduling.static import StaticScheduler
 from tiercel.serving.scheduling.utility import Utility

@@ -9,20 +9,20 @@ import pytest
 
 from testing import onnx_models
 from testing.until import until
+from tiercel.core.errors import (
+    CapacityExceededError,
+    InferenceFailedError,
+    InvalidRequestError,
+    NotFoundError,
+    TiercelError,
+    UnavailableError,
+)
 from tiercel.inference import open_inference_grpc_pb2 as pb
 from tiercel.serving.accounting.accounts import Account
 from tiercel.serving.dataplane import DataPlane
 from tiercel.serving.descriptions import Descriptions
 from tiercel.serving.dispatch.dispatcher import Dispatcher
 from tiercel.serving.dispatch.variants.endpoints import Endpoints
-from tiercel.serving.errors import (
-    InferenceFailedError,
-    InvalidRequestError,
-    NotFoundError,
-    NotReadyError,
-    OverloadedError,
-    ServingError,
-)
 from tiercel.serving.grpc.adapter import InferenceServicer
 from tiercel.serving.models.loaded_version import LoadedVersion
 from tiercel.serving.models.registry import Registry
@@ -53,7 +53,7 @@ class Site:
         workers = cast("Workers", BusyWorkers())
         self.dispatcher = Dispatcher(workers, 1, 10**6)
         self.endpoints = Endpoints(root, self.registry, self.dispatcher, 30.0)
-        self.answers: list[InferResult | ServingError] = []
+        self.answers: list[InferResult | TiercelError] = []
         (root / "e").mkdir()
         (root / "e" / "variants.json").write_text(
             '{"variants": [{"name": "small", "accuracy": 0.5}], "objective_seconds": 20}'
@@ -129,7 +129,7 @@ async def test_the_version_that_metadata_names_is_the_one_that_can_be_asked(site
 
 
 @pytest.mark.parametrize(("version", "error"), [("2", NotFoundError), ("one", InvalidRequestError)])
-async def test_an_endpoint_has_no_other_version(site: Site, version: str, error: type[ServingError]) -> None:
+async def test_an_endpoint_has_no_other_version(site: Site, version: str, error: type[TiercelError]) -> None:
     assert site.ask(version=version) is None
     assert isinstance(site.answers.pop(), error)
     with pytest.raises(error):
@@ -163,9 +163,9 @@ async def test_what_grpc_says_of_an_endpoint_is_what_it_has_a_place_for(site: Si
 
 async def test_where_no_variant_is_live_there_is_nothing_to_tell(site: Site) -> None:
     site.registry.record("small").flip(None)
-    with pytest.raises(NotReadyError, match="load one of small"):
+    with pytest.raises(UnavailableError, match="load one of small"):
         site.descriptions.statistics("e")
-    with pytest.raises(NotReadyError):
+    with pytest.raises(UnavailableError):
         site.descriptions.config("e")
 
 
@@ -185,7 +185,7 @@ async def test_the_priority_of_those_who_say_none_may_be_said(site: Site, priori
 async def test_one_for_whom_there_is_no_room_does(site: Site) -> None:
     site.ask()
     assert site.ask() is None
-    assert isinstance(site.answers.pop(), OverloadedError)
+    assert isinstance(site.answers.pop(), CapacityExceededError)
     assert (site.account.requests, site.account.delays.failures) == (2, 1)
 
 
@@ -193,5 +193,5 @@ async def test_an_endpoint_that_is_gone_fails_what_waits(site: Site) -> None:
     site.ask()
     assert site.account.as_json(0.0)["waiting"] == 1
     assert site.endpoints.unload("e")
-    assert isinstance(site.answers.pop(), NotReadyError)
+    assert isinstance(site.answers.pop(), UnavailableError)
     assert site.account.as_json(0.0)["waiting"] == 0

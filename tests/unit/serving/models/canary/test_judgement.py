@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from tiercel.core.errors import InvalidRequestError
 from tiercel.serving.canary_plan import AT_ONCE, CanaryPlan, plan_from
-from tiercel.serving.errors import InvalidRequestError
 from tiercel.serving.models.canary.judgement import Comparison, Counts, Outcome, Split, decide
 
 PLAN = CanaryPlan(0.1, seconds=60.0)

@@ -3,8 +3,8 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 from testing import onnx_models
+from tiercel.core.errors import CapacityExceededError, InferenceFailedError
 from tiercel.serving.canary_plan import CanaryPlan
-from tiercel.serving.errors import InferenceFailedError, OverloadedError
 from tiercel.serving.models.canary.judgement import Outcome
 from tiercel.serving.models.canary.trials import Trial
 from tiercel.serving.models.loaded_version import LoadedVersion
@@ -22,7 +22,7 @@ def test_callers_who_left_and_full_queues_are_no_fault_of_the_new_version() -> N
     statistics.succeeded(1.0, 0.01, 0.001, requests=10)
     for _ in range(50):
         statistics.canceled(1.0, 0.01)
-        statistics.failed(OverloadedError("full"), 1.0)
+        statistics.failed(CapacityExceededError("full"), 1.0)
     assert trial.as_json(1.0)["new"]["errors"] == 0
     assert trial.look(1.0)[0] is Outcome.PROMOTED
 
