@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from tiercel.core.data_sets import DataSet
 from tiercel.core.fields import NOT_STORED
 from tiercel.core.projects import Project
-from tiercel.core.runs import EarlierRuns, Move, Run, run_id_of
+from tiercel.core.runs import EarlierRuns, Move, Run, RunEnvironment, run_id_of
 from tiercel.core.shares import Share
 from tiercel.core.tiers import Tier, TierState, TierStatus
 
@@ -252,6 +252,7 @@ class Job:
         stop_outcome: The final state that a confirmed stop leads to, or None.
         stop_reason: Why it was asked to stop, or empty; decides the final state.
         data_sha256: Of what its newest run got from the URLs of its data sets, by their names.
+        environments: What its runs found around them, each where it changed, the oldest first; bounded.
         log_tail: Last lines of output of the run that failed last.
         retries: How many of the spec's retries it has used, since it was resumed if it was.
         retry_at: When its pause before the next try is over, by the clock of the broker's life; None while it has
@@ -285,6 +286,7 @@ class Job:
     stop_outcome: JobState | None = None
     stop_reason: str = ""
     data_sha256: Mapping[str, str] = field(default_factory=dict)
+    environments: tuple[RunEnvironment, ...] = ()
     log_tail: str = ""
     retries: int = 0
     retry_at: float | None = field(default=None, metadata=NOT_STORED)

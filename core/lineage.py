@@ -66,6 +66,8 @@ class Lineage(Jsonable):
         env: Variables that the spec gave it.
         data: Names of the data sets that it read; of those that URLs name with the URL and the SHA-256 of what came.
         requirements: Packages that it asked for.
+        environment: Key, by content, of the environment that its run had of them on its node, or empty.
+        image_id: Id of the image that its run was a container of, or empty.
         curve: Reports of the metric up to the delivery, the oldest first, thinned.
     """
 
@@ -101,4 +103,6 @@ class Lineage(Jsonable):
     env: Mapping[str, str] = field(default_factory=dict)
     data: tuple[str, ...] = ()
     requirements: tuple[str, ...] = ()
+    environment: str = ""
+    image_id: str = ""
     curve: tuple[CurvePoint, ...] = ()

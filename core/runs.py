@@ -52,6 +52,21 @@ class RunTime:
 
 
 @dataclass(frozen=True, slots=True)
+class RunEnvironment:
+    """What the runs of a job found around them, from one of them to the next entry's.
+
+    Attributes:
+        run: Number of the first of them.
+        key: Key, by content, of the environment with the packages that the job asks for; empty for none.
+        image_id: Id of the image of their container; empty where they are none.
+    """
+
+    run: int
+    key: str = ""
+    image_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
     """One process or container that works on a job, on one node.
 

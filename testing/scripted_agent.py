@@ -31,6 +31,7 @@ class ScriptedRun:
     exit_code: int | None = None
     lost: bool = False
     output: bytes = b""
+    environment: str = ""
 
     @property
     def ended(self) -> bool:
@@ -38,7 +39,8 @@ class ScriptedRun:
 
     def status(self) -> nodes_pb2.RunStatus:
         if not self.ended:
-            return nodes_pb2.RunStatus(run_id=self.run_id, state=nodes_pb2.RUN_STATE_RUNNING)
+            state = nodes_pb2.RUN_STATE_RUNNING
+            return nodes_pb2.RunStatus(run_id=self.run_id, state=state, environment=self.environment)
         status = nodes_pb2.RunStatus(run_id=self.run_id, state=nodes_pb2.RUN_STATE_EXITED, lost=self.lost)
         if self.exit_code is not None:
             status.exit_code = self.exit_code
@@ -55,6 +57,7 @@ class ScriptedAgent:
         serving: Where it says that its inference server answers, over HTTP and gRPC.
         starts_runs: Whether it starts what is wanted; else runs stay wanted.
         delivers: Whether it carries deliveries out; else they stay wanted.
+        environment: Key of the environment that its runs have.
 
     Attributes:
         first_message: What it says first instead of a proper hello, or None.
@@ -69,7 +72,9 @@ class ScriptedAgent:
         starts_runs: bool = True,
         delivers: bool = True,
         cpu_cores: float = 4.0,
+        environment: str = "",
     ) -> None:
+        self.environment = environment
         self.token = token
         self.node_id = node_id
         self.instance = secrets.token_hex(16)
@@ -220,7 +225,7 @@ class ScriptedAgent:
     def _make(self, wanted: nodes_pb2.WantedRun) -> None:
         known = self.runs.get(wanted.run_id)
         if known is None and self.starts_runs and not wanted.stop:
-            known = self.runs[wanted.run_id] = ScriptedRun(wanted.run_id, wanted)
+            known = self.runs[wanted.run_id] = ScriptedRun(wanted.run_id, wanted, environment=self.environment)
             self._tell(run=known.status())
         if known is not None:
             known.wanted = wanted

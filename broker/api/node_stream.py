@@ -160,7 +160,14 @@ class NodeStream:
 
     async def _on_run(self, run: nodes_pb2.RunStatus) -> None:
         if run.state == nodes_pb2.RUN_STATE_RUNNING:
-            await self._send_to_job(run.run_id, RunIsAlive(run.run_id, run.from_beginning, dict(run.data_sha256)))
+            alive = RunIsAlive(
+                run.run_id,
+                run.from_beginning,
+                dict(run.data_sha256),
+                environment=run.environment,
+                image_id=run.image_id,
+            )
+            await self._send_to_job(run.run_id, alive)
         elif run.state == nodes_pb2.RUN_STATE_EXITED:
             message = RunExited(
                 run_id=run.run_id,

@@ -81,6 +81,8 @@ def _lines(version: Lineage) -> list[str]:
         "env": ", ".join(f"{name}={value}" for name, value in sorted(version.env.items())),
         "data": ", ".join(version.data),
         "packages": ", ".join(version.requirements),
+        "environment": version.environment,
+        "image": version.image_id,
         "curve": (
             f"{len(curve)} reports, {number(curve[0].value)} to {number(curve[-1].value)} in {curve[-1].seconds:.1f} s "
             "(--json has them)"
@@ -88,7 +90,7 @@ def _lines(version: Lineage) -> list[str]:
             else ""
         ),
     }
-    return [f"{name:<10} {clean(text)}" for name, text in told.items() if text]
+    return [f"{name:<11} {clean(text)}" for name, text in told.items() if text]
 
 
 def _program(version: Lineage) -> str:

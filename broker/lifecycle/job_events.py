@@ -65,11 +65,15 @@ class RunIsAlive:
         run_id: The run.
         from_beginning: It had no checkpoint of an earlier run for it.
         data_sha256: Of what the node got from URLs for it, by the names of data sets.
+        environment: Key of the environment with its packages, or empty.
+        image_id: Id of its container's image, or empty.
     """
 
     run_id: str
     from_beginning: bool = False
     data_sha256: Mapping[str, str] = field(default_factory=dict)
+    environment: str = ""
+    image_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

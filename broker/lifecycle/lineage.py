@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
+from tiercel.broker.lifecycle.environment import environment_of
 from tiercel.broker.lifecycle.versions import kept
 from tiercel.core.data_sets import DataSet
 from tiercel.core.endpoints import Delivery, Endpoint, Version
@@ -68,6 +69,7 @@ def lineage_of(
 def _of_job(job: Job, before: Sequence[JobEvent]) -> dict[str, Any]:
     spec = job.spec
     runs = _runs_begun(before) or (1 if job.attempts == 1 else 0)
+    environment = environment_of(job, runs)
     return {
         "job_name": spec.name,
         "labels": spec.labels,
@@ -85,6 +87,8 @@ def _of_job(job: Job, before: Sequence[JobEvent]) -> dict[str, Any]:
         "env": spec.env,
         "data": tuple(_data_words(each, job.data_sha256.get(each.name, each.sha256)) for each in spec.data),
         "requirements": spec.requirements,
+        "environment": environment.key,
+        "image_id": environment.image_id,
     }
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tiercel.broker.lifecycle.delivery import reach_tiers, ship_best
 from tiercel.broker.lifecycle.duration import counted, finishing_words, over_words
+from tiercel.broker.lifecycle.environment import with_environment
 from tiercel.broker.lifecycle.job import fail_running, finish_when_settled, retry, settle, wait_again
 from tiercel.broker.lifecycle.job_events import (
     Announce,
@@ -74,7 +75,7 @@ def is_alive(job: Job, event: RunIsAlive, now: Moment) -> Step:
         return job, ()
     started_at = job.started_at if job.started_at is not None else now.at
     job = replace(
-        job,
+        with_environment(job, run, event),
         run=heard(counted(run, now), now.alive),
         started_at=started_at,
         data_sha256={**job.data_sha256, **data_hashes(job.spec, event.data_sha256)},

@@ -66,6 +66,11 @@ def python_of(folder: Path) -> Path:
     return folder / "venv" / "bin" / "python"
 
 
+def key_of(python: str) -> str:
+    """The key of the environment that an interpreter is of: the name of its folder."""
+    return Path(python).parents[2].name
+
+
 def size_of(folder: Path) -> int:
     """What an environment has on the disk, as was measured when it was built."""
     try:

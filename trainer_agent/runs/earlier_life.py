@@ -13,11 +13,9 @@ class EarlierLife:
     """What an earlier life of the agent has left of a run that goes on.
 
     Attributes:
-        token: Its secret.
         handle: The run itself.
         last_report: The newest report that was taken in, if any was.
     """
 
-    token: str
     handle: RunHandle
     last_report: nodes_pb2.Progress | None = None

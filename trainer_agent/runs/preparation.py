@@ -11,6 +11,7 @@ from tiercel.core.tasks import run_in_thread, run_until_one_ends
 from tiercel.trainer_agent.data.run_data import RunData
 from tiercel.trainer_agent.disk.job_folder import JobFolder, ScriptFile
 from tiercel.trainer_agent.disk.scratch import ScratchFolders
+from tiercel.trainer_agent.environments.building import key_of
 from tiercel.trainer_agent.environments.environments import Environments
 from tiercel.trainer_agent.runs.checkpoint_transfer import CheckpointTransfer
 from tiercel.trainer_agent.runs.order import RunOrder
@@ -91,7 +92,8 @@ class Preparation:
         launch = replace(order.launch(folder.path), data=data, scratch=scratch)
         if order.spec.requirements:
             ready = self.environments.ready(order.run_id, tuple(order.spec.requirements), say)
-            launch = replace(launch, python=await _while_wanted(ready, stopped, check))
+            python = await _while_wanted(ready, stopped, check)
+            launch = replace(launch, python=python, environment_key=key_of(python))
         if order.spec.secrets:  # last, so that they are here no longer than they have to be
             secrets = await _while_wanted(self.secrets.fetch(order.run_id), stopped, check)
             launch = replace(launch, secrets=secrets)

@@ -35,6 +35,8 @@ class RunRecord:
         carried: Whether the broker has its checkpoint.
         carry_error: Plain words when it should have that and has not.
         files_pending: Whether the broker is still to be sent the files that it left behind.
+        environment: Key of the environment with its packages, or empty.
+        image_id: Id of its container's image, or empty.
     """
 
     run_id: str
@@ -53,6 +55,8 @@ class RunRecord:
     carry_error: str = ""
     accelerator_seconds: float = 0.0
     files_pending: bool = False
+    environment: str = ""
+    image_id: str = ""
 
     def status(self) -> nodes_pb2.RunStatus:
         """What the broker is told of a run that has ended."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -52,6 +51,7 @@ class Run:
 
     Args:
         order: What to start, or what was started.
+        record: What is remembered of it. It has ended where an earlier life of the agent had not sent all of its files.
         folder: The job's folder.
         inner_socket: Folder for a socket that the job does not reach.
         log: Where its output goes.
@@ -62,12 +62,12 @@ class Run:
         preparation: Makes what it is given.
         hand_over: Gives the broker what is left of it.
         earlier: What there is of it already, or None for one to be started.
-        over: How it ended in an earlier life of the agent, which had not sent all of its files; else None.
     """
 
     def __init__(
         self,
         order: RunOrder,
+        record: RunRecord,
         *,
         folder: Path,
         inner_socket: Path,
@@ -79,7 +79,6 @@ class Run:
         preparation: Preparation,
         hand_over: HandOver,
         earlier: EarlierLife | None = None,
-        over: RunRecord | None = None,
     ) -> None:
         self.order = order
         self.share = order.share
@@ -93,12 +92,11 @@ class Run:
         self._events = events
         self._preparation = preparation
         self._hand_over = hand_over
-        self._over = over
-        self._token = secrets.token_urlsafe(32) if earlier is None else earlier.token
+        self._record = record
         self.gateway = TrainerGateway(
             order.welcome(),
             order.goal(),
-            self._token,
+            self._record.token,
             self._ingest,
             self._on_use,
             self._write_line,
@@ -115,7 +113,6 @@ class Run:
         self._expects_trainer = last is not None
         self._share_changed = asyncio.Event()
         self._stop = Stop(patience)
-        self._record = over or RunRecord(order.run_id, order.job_id, runtime.name, order.to_json(), self._token)
 
     @property
     def run_id(self) -> str:
@@ -147,6 +144,8 @@ class Run:
             accelerator_seconds=self.usage.accelerator_seconds,
             from_beginning=self._from_beginning,
             data_sha256=self._data_sha256,
+            environment=self._record.environment,
+            image_id=self._record.image_id,
         )
 
     def on_accelerator_readings(self, readings: Sequence[AcceleratorReading]) -> None:
@@ -205,9 +204,9 @@ class Run:
 
         Cancelling this lets go of it: it goes on, and the agent's next life takes it over.
         """
-        if self._over is not None:
+        if self._record.ended:
             await self._let_go()
-            record = await self._hand_over.of_files(self._over, self.order, self._folder, self._write_line)
+            record = await self._hand_over.of_files(self._record, self.order, self._folder, self._write_line)
         else:
             ended = await self._see_to_its_end()
             record = await self._hand_over.of_run(ended, self.order, self._folder, self._remember, self._write_line)
@@ -236,11 +235,11 @@ class Run:
         return record
 
     def _remember(self, record: RunRecord) -> None:
-        """Have it kept how the run ended; where the disk does not take it, the agent knows it in this life alone."""
+        """Have it kept what became of the run; where the disk does not take it, this life of the agent alone knows."""
         try:
             self._events.recorded(record)
         except OSError as error:
-            _log.error("the end of run %s cannot be written down: %s", self.run_id, error)
+            _log.error("what became of run %s cannot be written down: %s", self.run_id, error)
 
     async def _run(self) -> RunRecord:
         if self._handle is None:
@@ -265,6 +264,9 @@ class Run:
         await self._listen()
         launch = replace(prepared, share=self.share.cpu)
         handle = await self._runtime.start(launch)
+        self._record = replace(self._record, environment=prepared.environment_key, image_id=handle.image_id)
+        if self._record.environment or self._record.image_id:
+            self._remember(self._record)
         if handle.note:
             self._write_line(handle.note)
         if self.share.cpu != launch.share:
@@ -277,7 +279,7 @@ class Run:
             return await self._preparation.prepare(
                 self.order,
                 self._folder,
-                token=self._token,
+                token=self._record.token,
                 owner=owner,
                 check=self._check_wanted,
                 stopped=self._stop.wait_asked,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 import shutil
 import time
 from collections.abc import Mapping, Sequence
@@ -147,7 +148,7 @@ class RunTable:
         if runtime is None:
             return None
         if record.ended:
-            return self._run(order, runtime, over=record) if record.files_pending else None
+            return self._run(order, runtime, record) if record.files_pending else None
         try:
             handle = await runtime.adopt(order.launch(self._places.job(record.job_id)))
         except (RunFailedError, ValueError) as error:
@@ -157,14 +158,13 @@ class RunTable:
             return None
         self._preparation.data.hold(record.run_id, order.spec.data)
         reports = list(self._files.reports(record.run_id) or ())
-        return self._run(order, runtime, EarlierLife(record.token, handle, reports[-1] if reports else None))
+        return self._run(order, runtime, record, EarlierLife(handle, reports[-1] if reports else None))
 
-    def _run(
-        self, order: RunOrder, runtime: Runtime, earlier: EarlierLife | None = None, over: RunRecord | None = None
-    ) -> Run:
+    def _run(self, order: RunOrder, runtime: Runtime, record: RunRecord, earlier: EarlierLife | None = None) -> Run:
         log, mark = self._files.open_output(order.run_id)
         return Run(
             order,
+            record,
             folder=self._places.job(order.job_id),
             inner_socket=self._places.socket(order.run_id),
             log=log,
@@ -175,7 +175,6 @@ class RunTable:
             preparation=self._preparation,
             hand_over=self._hand_over,
             earlier=earlier,
-            over=over,
         )
 
     def actual(self) -> dict[str, ActualRun]:
@@ -247,7 +246,8 @@ class RunTable:
         try:
             self._ended_jobs.note_begun(order.job_id)
             self._files.open(order.run_id, order.goal())
-            run = self._run(order, runtime)
+            record = RunRecord(order.run_id, order.job_id, runtime.name, order.to_json(), secrets.token_urlsafe(32))
+            run = self._run(order, runtime, record)
         except OSError as error:
             reason = f"The files for what it writes and reports cannot be made: {error}."
             self._enter_ended(RunRecord(order.run_id, order.job_id, runtime.name, ended=True, reason=reason))

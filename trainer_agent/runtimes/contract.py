@@ -73,6 +73,7 @@ class Launch:
         variables: What its job adds to its environment.
         secrets: The same, which are kept nowhere and shown to nobody.
         python: The interpreter of its environment, by path; empty for the runtime's own.
+        environment_key: Key of that environment, by content, or empty.
         data: Its data sets, which it may read.
         scratch: Its scratch folder, or None.
         tenant: Who owns it; empty where that is not known.
@@ -91,6 +92,7 @@ class Launch:
     variables: Mapping[str, str] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     python: str = ""
+    environment_key: str = ""
     data: tuple[DataMount, ...] = ()
     scratch: Path | None = None
     tenant: str = ""
@@ -168,6 +170,10 @@ class RunHandle(Protocol):
     @property
     def note(self) -> str:
         """What its tenant should read about how it was started; empty for nothing."""
+
+    @property
+    def image_id(self) -> str:
+        """Id of the image that it is a container of; empty where it is none, or nobody knows."""
 
     def output(self, position: str = "") -> AsyncIterator[Output]:
         """Its standard output and error as they come, until it has ended. To be read once, and to be read always.

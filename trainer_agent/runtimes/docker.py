@@ -137,12 +137,12 @@ class DockerRuntime:
             with contextlib.suppress(*EngineError):  # what is left of it goes when the agent starts the next time
                 await _remove(container)
             raise RunFailedError(_why_not_started(launch, error)) from error
-        pid = await _find_pid(container)
+        pid, image_id = await _look_at(container)
         counters = find_counters(pid) if pid else None
         priority = RunPriority(self._priority, launch.cpu_cores)
         if counters is not None:  # it is a process of this machine
             priority.begin(pid, launch.share)
-        return DockerRun(self._docker, container, counters, priority)
+        return DockerRun(self._docker, container, counters, priority, image_id)
 
     async def _with_own_command(self, launch: Launch) -> Launch:
         """With the command of its image, which the engine adds only where nothing stands before it."""
@@ -155,12 +155,12 @@ class DockerRuntime:
         for container in await self._containers_of_earlier_lives(f"{LABEL_RUN}={launch.run_id}"):
             if container["State"] == _NEVER_STARTED:
                 continue
-            pid = await _find_pid(container)
+            pid, image_id = await _look_at(container)
             counters = find_counters(pid) if pid else None
             priority = RunPriority(self._priority, launch.cpu_cores)
             if counters is not None:
                 priority.resume(pid)
-            return DockerRun(self._docker, container, counters, priority)
+            return DockerRun(self._docker, container, counters, priority, image_id)
         return None
 
     async def images(self) -> Sequence[str]:
@@ -211,13 +211,20 @@ class DockerRun:
         container: The container, started.
         counters: The kernel's counters of its use, or None where only the engine can see them.
         priority: Its priority among runs.
+        image_id: Id of its image, or empty.
     """
 
     note = ""
 
     def __init__(
-        self, docker: Docker, container: DockerContainer, counters: ContainerCounters | None, priority: RunPriority
+        self,
+        docker: Docker,
+        container: DockerContainer,
+        counters: ContainerCounters | None,
+        priority: RunPriority,
+        image_id: str = "",
     ) -> None:
+        self.image_id = image_id
         self._docker = docker
         self._container = container
         self._counters = counters
@@ -353,13 +360,14 @@ def _why_not_started(launch: Launch, error: BaseException) -> str:
     return f"The container could not be started: {said}."
 
 
-async def _find_pid(container: DockerContainer) -> int:
-    """The container's first process as the engine's machine numbers it; 0 when it has ended."""
+async def _look_at(container: DockerContainer) -> tuple[int, str]:
+    """The container's first process as the engine's machine numbers it, 0 when it has ended; the id of its image."""
     try:
-        return int((await container.show())["State"]["Pid"])
+        shown = await container.show()
+        return int(shown["State"]["Pid"]), str(shown.get("Image") or "")
     except EngineError as error:
         _log.debug("no process of container %s: %s", container.id[:12], error)
-        return 0
+        return 0, ""
 
 
 async def _remove(container: DockerContainer) -> None:

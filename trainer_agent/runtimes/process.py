@@ -193,6 +193,8 @@ class ProcessRun:
         is_warm: Whether it was forked from a template.
     """
 
+    image_id = ""
+
     def __init__(
         self,
         run_id: str,

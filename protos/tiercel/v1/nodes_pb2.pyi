@@ -598,6 +598,8 @@ class RunStatus(_message.Message):
     ACCELERATOR_SECONDS_FIELD_NUMBER: _builtins.int
     FROM_BEGINNING_FIELD_NUMBER: _builtins.int
     DATA_SHA256_FIELD_NUMBER: _builtins.int
+    ENVIRONMENT_FIELD_NUMBER: _builtins.int
+    IMAGE_ID_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     state: Global___RunState.ValueType
     exit_code: _builtins.int
@@ -617,6 +619,12 @@ class RunStatus(_message.Message):
     """See RunUsage."""
     from_beginning: _builtins.bool
     """While it runs: its node had no checkpoint of an earlier run of its job when it began."""
+    environment: _builtins.str
+    """Once it runs: the key, by content, of the environment with the packages that it asked for, 8 to 64 of 0-9 and a-f; empty
+    where it asked for none.
+    """
+    image_id: _builtins.str
+    """Once it runs: the id of its container's image, "sha256:" and 64 of 0-9 and a-f; empty where it is no container."""
     @_builtins.property
     def data_sha256(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """While it runs: SHA-256 of the data sets that URLs name, hexadecimal, by their names; none where nobody knows any more."""
@@ -636,10 +644,12 @@ class RunStatus(_message.Message):
         accelerator_seconds: _builtins.float = ...,
         from_beginning: _builtins.bool = ...,
         data_sha256: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        environment: _builtins.str = ...,
+        image_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "exit_code", b"exit_code"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "accelerator_seconds", b"accelerator_seconds", "carried", b"carried", "carry_error", b"carry_error", "cpu_seconds", b"cpu_seconds", "data_sha256", b"data_sha256", "exit_code", b"exit_code", "from_beginning", b"from_beginning", "log_tail", b"log_tail", "lost", b"lost", "reason", b"reason", "run_id", b"run_id", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "accelerator_seconds", b"accelerator_seconds", "carried", b"carried", "carry_error", b"carry_error", "cpu_seconds", b"cpu_seconds", "data_sha256", b"data_sha256", "environment", b"environment", "exit_code", b"exit_code", "from_beginning", b"from_beginning", "image_id", b"image_id", "log_tail", b"log_tail", "lost", b"lost", "reason", b"reason", "run_id", b"run_id", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__exit_code: _TypeAlias = _typing.Literal["exit_code"]  # noqa: Y015
     _WhichOneofArgType__exit_code: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code"]  # noqa: Y015

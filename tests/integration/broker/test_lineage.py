@@ -19,7 +19,7 @@ async def test_versions_say_where_they_come_from_to_their_tenant_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     token = tenant_token(tmp_path)
-    agent = ScriptedAgent(node_token(tmp_path))
+    agent = ScriptedAgent(node_token(tmp_path), environment="ab" * 12)
     async with (
         running_broker(tmp_path) as broker,
         tenant_of(broker.broker_address, token) as alice,
@@ -41,6 +41,7 @@ async def test_versions_say_where_they_come_from_to_their_tenant_alone(
         assert (whole.labels, whole.value) == ({"sweep": "7"}, second.value)
         assert [point.value for point in whole.curve] == [0.5, 0.85, 0.95]
         assert whole.metrics["accuracy"] == 0.95
+        assert {each.environment for each in (whole, second, first)} == {"ab" * 12}
         with pytest.raises(NotFoundError, match=r"no version 7; there is 1, 2"):
             await client.lineage("digits", 7)
         async with Client(client.address, token=tenant_token(tmp_path, "bob")) as bob:
@@ -55,9 +56,10 @@ async def test_versions_say_where_they_come_from_to_their_tenant_alone(
         assert header.split()[:3] == ["VERSION", "VALUE", "RUN"]
         assert newest.split()[:1] == ["2"]
         told = (await tiercel("digits:2")).stdout
-        assert f"run        {job.id}-1" in told
-        assert "arguments  --lr 0.1" in told
-        assert "curve      3 reports, 0.5 to 0.95" in told
+        assert f"run         {job.id}-1" in told
+        assert "arguments   --lr 0.1" in told
+        assert "curve       3 reports, 0.5 to 0.95" in told
+        assert f"environment {'ab' * 12}" in told
         assert json.loads((await tiercel("digits:2", "--json")).stdout)["run_id"] == f"{job.id}-1"
         assert len(json.loads((await tiercel("digits", "--json")).stdout)) == 2
         assert "no version; give a number such as digits:2" in (await tiercel("digits:x")).stderr

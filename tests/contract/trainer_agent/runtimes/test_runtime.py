@@ -50,6 +50,12 @@ async def test_runs_an_installed_module(start: Start) -> None:
     assert (await finish(run))[0] == 0
 
 
+async def test_a_container_tells_the_id_of_its_image(start: Start, runtime: Runtime) -> None:
+    run = await start("")
+    assert run.image_id.startswith("sha256:") == (runtime.name == "docker")
+    await finish(run)
+
+
 async def test_tells_the_exit_code(start: Start) -> None:
     assert (await finish(await start("raise SystemExit(7)")))[0] == 7
 

@@ -97,6 +97,7 @@ async def test_has_what_was_asked_for_and_all_that_the_node_has(node: Node) -> N
     told = "import alpha, beta, yaml, grpc, tiercel.trainer, sys; print(alpha.VERSION, beta.VERSION, sys.prefix)"
     assert python(interpreter, told) == f"1.0 1.5 {Path(interpreter).parents[1]}"
     assert (Path(interpreter).parent / "say-alpha").exists()
+    assert building.key_of(interpreter) == node.built()[0].name
     packages = [entry[0] for entry in json.loads((node.built()[0] / building.COMPLETE).read_text())["packages"]]
     assert sorted(packages) == ["alpha", "beta"]  # nothing that the node has is installed again
     assert any("alpha" in line for line in node.said)

@@ -7,6 +7,7 @@ import errno
 import re
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -52,7 +53,7 @@ class FakeRun:
     """A run that ends when it is told to."""
 
     description = "nothing"
-    note = ""
+    note = image_id = ""
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()
@@ -155,6 +156,10 @@ def table_in(
 def order(run_id: str) -> RunOrder:
     spec = common_pb2.JobSpec(module="program", metric="accuracy", direction=common_pb2.DIRECTION_MAX)
     return RunOrder(run_id, run_id.rpartition("-")[0], spec, Share(CpuShare(1.0)))
+
+
+def is_running(table: RunTable) -> bool:
+    return table.statuses()[0].state == nodes_pb2.RUN_STATE_RUNNING
 
 
 def phase(table: RunTable, run_id: str) -> Phase:
@@ -382,6 +387,21 @@ async def test_a_trainer_that_has_not_dialled_again_yet_is_asked_to_stop_before_
         runtime.runs["job-1"].over.set()
         await until(lambda: phase(table, "job-1") is Phase.ENDED)
         tasks.cancel_all()
+
+
+async def test_what_a_run_found_around_it_outlives_the_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FakeRun, "image_id", "sha256:" + "1" * 64)
+    runtime = FakeRuntime()
+    for _ in range(2):
+        async with Supervisor() as tasks:
+            table = table_in(tmp_path, runtime, tasks)
+            if runtime.runs:
+                await table.take_over()
+            else:
+                table.start(order("job-1"))
+            await until(partial(is_running, table))
+            assert table.statuses()[0].image_id == "sha256:" + "1" * 64
+            tasks.cancel_all()
 
 
 @pytest.fixture

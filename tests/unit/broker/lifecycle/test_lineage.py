@@ -12,6 +12,7 @@ from tiercel.core.endpoints import Delivery, DeliveryState, Endpoint, Version
 from tiercel.core.events import JobChange, JobEvent, ProgressMade, StateChanged
 from tiercel.core.jobs import Direction, Job, JobState, Script
 from tiercel.core.projects import Project
+from tiercel.core.runs import RunEnvironment
 
 SPEC = replace(
     make_spec(),
@@ -75,6 +76,11 @@ def test_runs_are_told_apart_by_when_they_began() -> None:
     )
     assert lineage_of(ENDPOINT, VERSION, JOB, [DELIVERY], happened).run_id == "j-2"
     assert lineage_of(ENDPOINT, VERSION, JOB, [], happened).run_id == "j-3"
+    moved = replace(JOB, environments=(RunEnvironment(1, "aa" * 12), RunEnvironment(2, "bb" * 12, "sha256:1")))
+    found = lineage_of(ENDPOINT, VERSION, moved, [DELIVERY], happened[:3])
+    assert (found.run_id, found.environment, found.image_id) == ("j-1", "aa" * 12, "")
+    found = lineage_of(ENDPOINT, VERSION, moved, [DELIVERY], happened)
+    assert (found.run_id, found.environment, found.image_id) == ("j-2", "bb" * 12, "sha256:1")
 
 
 def test_what_is_not_known_any_more_is_empty() -> None:
