@@ -11,8 +11,6 @@ from testing.cpu import judge
 from testing.trainer_service import Recorded, StartScript, StartServer, TrainerServer
 from tiercel.v1 import common_pb2
 
-pytestmark = pytest.mark.alone
-
 WINDOW_SECONDS = 1.5
 
 
@@ -31,6 +29,7 @@ def assert_cores(process: psutil.Process, wanted: float) -> None:
     assert verdict, f"wanted {wanted} cores, measured {measured}"
 
 
+@pytest.mark.alone
 def test_cpu_use_follows_the_pace_while_it_changes(start_server: StartServer, start_script: StartScript) -> None:
     server = start_server()
     script = start_script("linear", "--epochs", "100000", "--step-cpu-seconds", "0.02")
@@ -80,6 +79,7 @@ def assert_share_of_step_time(server: TrainerServer, wanted: float) -> None:
     assert verdict, f"wanted {wanted} of the step time, measured {measured}"
 
 
+@pytest.mark.alone
 def test_step_time_follows_the_fraction_while_it_changes(start_server: StartServer, start_script: StartScript) -> None:
     """Without a device the time of the steps stands in for its time, however long the machine makes them."""
     server = start_server(accelerators=(common_pb2.AcceleratorShare(id="GPU-none", fraction=1.0),))
