@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
+from tiercel.trainer_agent.data.addresses import InternetOnly, elsewhere
 from tiercel.trainer_agent.data.stores import OpenedFolder, Store, found_of
 from tiercel.trainer_agent.data.transfer import FetchError, Found, Progress, Sink, hash_of_folder, tell
 
@@ -30,12 +31,16 @@ def main() -> int:
         return 1
     order = json.loads(line)
     progress = Progress(order["limit_bytes"], lambda size: tell(bytes=size))
+    guard = InternetOnly()
     try:
         if order["url"].startswith(("http://", "https://")):
             asyncio.run(_fetch_web(order, progress))
         else:
+            if not order["trusted"]:
+                guard.install()
             _fetch_files(order, progress)
-    except FetchError as error:
+    except FetchError as caught:
+        error = elsewhere(guard.refused) if guard.refused else caught
         tell(failed=error.message, again=error.again)
     except BrokenPipeError:
         return 1

@@ -22,6 +22,10 @@ _MAX_WORDS: Final = 500
 _MAX_LINE_BYTES: Final = 64 * 1024
 _INHERITED: Final = ("PATH", "LD_LIBRARY_PATH", "LANG", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR", "PYTHONPATH")
 """Variables that a fetch without the operator's trust gets: no credentials, and no way to any."""
+_SET: Final = {
+    "AWS_EC2_METADATA_DISABLED": "true",  # the cloud's metadata has credentials
+    "HF_HUB_DISABLE_XET": "1",  # connects by itself, past what holds a fetch to the internet
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +156,7 @@ async def fetching(
         start_new_session=True,
         limit=_MAX_LINE_BYTES,
         cwd=folder,
-        env=environment if is_trusted else environment | {"HOME": str(folder)},
+        env=environment if is_trusted else environment | {"HOME": str(folder), **_SET},
     )
     try:
         if process.stdin is not None and process.stdout is not None:  # as was asked for

@@ -5,6 +5,7 @@ fsspec lists and copies, no more: its own caches hand out files that are not com
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import stat
@@ -20,7 +21,21 @@ from tiercel.trainer_agent.data.transfer import PIECE_BYTES, FetchError, Found, 
 MAX_FILES: Final = 100_000
 _MAX_DEPTH: Final = 64
 _LIBRARIES: Final = {"s3": "s3fs", "gs": "gcsfs", "hf": "huggingface_hub"}
+# One connection a file, read piece by piece: it goes on where it broke off, and says all the time that it is alive.
+_OPTIONS: Final[dict[str, dict[str, Any]]] = {
+    "s3": {"max_concurrency": 1, "config_kwargs": {"retries": {"max_attempts": 1}}}  # who asked tries again as well
+}
 _ANONYMOUS: Final[dict[str, dict[str, Any]]] = {"s3": {"anon": True}, "gs": {"token": "anon"}, "hf": {"token": False}}
+_CLOSED: Final = frozenset({401, 403})
+_NO_CREDENTIALS: Final = frozenset(
+    {
+        "NoCredentialsError",
+        "PartialCredentialsError",
+        "CredentialRetrievalError",
+        "DefaultCredentialsError",
+        "RefreshError",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +73,7 @@ class Store:
     """
 
     def __init__(self, url: str, *, is_trusted: bool) -> None:
+        self._is_trusted = is_trusted
         self._files, self._path = _store_of(url, is_trusted=is_trusted)
 
     def listed(self) -> list[Listed]:
@@ -72,16 +88,10 @@ class Store:
             if info["type"] == "file":
                 return [self._entry("", info)]
             return list(self._walk(self._path))
-        except FileNotFoundError as error:
-            raise FetchError("there is no such file or folder") from error
-        except PermissionError as error:
-            raise FetchError(
-                "it is not open to everybody; the node's operator may let its own credentials be used (--data-sources)"
-            ) from error
         except FetchError:
             raise
         except Exception as error:  # of libraries of which nobody says what they raise
-            raise FetchError(f"its store answers {type(error).__name__}: {error}", again=True) from error
+            raise self._failure(error) from error
 
     def copy(self, file: Listed, target: Path, progress: Progress) -> str:
         """Copy a file; returns its SHA-256.
@@ -104,22 +114,41 @@ class Store:
             self._files.get_file(file.place, os.fspath(target), callback=Counted())
         except FetchError:
             raise
-        except OSError as error:
-            raise FetchError(f"it did not come: {error}", again=True) from error
         except Exception as error:
-            raise FetchError(f"its store answers {type(error).__name__}: {error}", again=True) from error
+            raise self._failure(error) from error
         return _hashed(target, file, progress, before)
 
     def _walk(self, path: str) -> Iterator[Listed]:
         count = 0
         for folder, _, files in self._files.walk(path, detail=True):
             for name, info in files.items():
+                if (
+                    not name and info["type"] == "file" and not info["size"]
+                ):  # "folder/" is an object too, where somebody made the folder before its files
+                    continue
                 count += 1
                 if count > MAX_FILES:
                     raise FetchError(f"it has more than {MAX_FILES} files; pack them")
                 yield self._entry(_inside(f"{folder}/{name}".removeprefix(path).lstrip("/")), info)
         if not count:
             raise FetchError("there is nothing in it")
+
+    def _failure(self, error: Exception) -> FetchError:
+        """What went wrong, in words for who asked."""
+        if isinstance(error, FileNotFoundError):
+            return FetchError("there is no such file or folder")
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            return FetchError("the disk of the node is full", again=True)
+        # botocore keeps a dictionary there, and raises PermissionError by way of s3fs
+        status = getattr(getattr(error, "response", None), "status_code", None)
+        if isinstance(error, PermissionError) or status in _CLOSED or type(error).__name__ in _NO_CREDENTIALS:
+            if self._is_trusted:
+                return FetchError("the node's credentials do not open it, or it has none; its operator can mend that")
+            return FetchError(
+                "it is not open to everybody; the node's operator may let its own credentials be used (--data-sources)"
+            )
+        words = str(error).strip().partition("\n")[0]
+        return FetchError(f"its store answers {type(error).__name__}: {words}", again=True)
 
     def _entry(self, path: str, info: dict[str, Any]) -> Listed:
         version = next((str(info[key]) for key in ("ETag", "etag", "blob_id", "sha256") if info.get(key)), "")
@@ -192,7 +221,7 @@ def _store_of(url: str, *, is_trusted: bool) -> tuple[Any, str]:
 
     scheme = urlsplit(url).scheme
     try:
-        files, path = url_to_fs(url, **({} if is_trusted else _ANONYMOUS[scheme]))
+        files, path = url_to_fs(url, **_OPTIONS.get(scheme, {}), **({} if is_trusted else _ANONYMOUS[scheme]))
     except ImportError as error:
         library = _LIBRARIES[scheme]
         raise FetchError(

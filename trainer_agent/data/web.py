@@ -6,7 +6,6 @@ Which address a connection goes to is checked where it is made: neither a name n
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import itertools
 import socket
 from collections.abc import AsyncIterator, Callable
@@ -16,27 +15,13 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
+from tiercel.trainer_agent.data.addresses import elsewhere, is_public
 from tiercel.trainer_agent.data.sources import file_name
 from tiercel.trainer_agent.data.transfer import PIECE_BYTES, FetchError, Found
 
 _CONNECT_SECONDS: Final = 30.0
 _MAX_REDIRECTIONS: Final = 5
 _TRY_AGAIN: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
-_EMBEDS_IPV4: Final = ipaddress.ip_network("64:ff9b::/96")
-
-
-def is_public(address: str) -> bool:
-    """Whether an address is one of the internet: not of this machine, its network, or who runs the machine."""
-    found = ipaddress.ip_address(address.partition("%")[0])
-    if isinstance(found, ipaddress.IPv6Address):
-        inner = found.ipv4_mapped or found.sixtofour
-        if found in _EMBEDS_IPV4:
-            inner = ipaddress.IPv4Address(int(found) & 0xFFFFFFFF)
-        if inner is not None:
-            return is_public(str(inner))
-        if found.teredo is not None:
-            return False
-    return found.is_global and not found.is_multicast
 
 
 class Guard:
@@ -105,10 +90,7 @@ class Web:
             raise FetchError(f"its server cannot be trusted: {error}") from error
         except (aiohttp.ClientError, TimeoutError) as error:
             if guard.refused:
-                raise FetchError(
-                    f"its host leads to {guard.refused}, which is no address of the internet; the node's operator may "
-                    "trust the host (--data-sources)"
-                ) from error
+                raise elsewhere(guard.refused) from error
             words = "its server says nothing" if isinstance(error, TimeoutError) else str(error)
             raise FetchError(words or type(error).__name__, again=True) from error
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import psutil
+import pytest
 
 from testing.data_servers import CONTENT, SHA256, data_server
 from testing.nodes_broker import DEADLINE, ScriptedBroker, agent_process, wanted_run
+from testing.s3_server import BUCKET, SECRET, s3_server
 from testing.until import until
 from tiercel.v1 import common_pb2, nodes_pb2
 
@@ -18,9 +20,9 @@ print(os.path.basename(path), hashlib.sha256(open(path, "rb").read()).hexdigest(
 """
 
 
-def reading(run_id: str, url: str, sha256: str = "") -> nodes_pb2.WantedRun:
+def reading(run_id: str, url: str, sha256: str = "", script: str = READER) -> nodes_pb2.WantedRun:
     """A run that reads what is there."""
-    run = wanted_run(run_id, READER)
+    run = wanted_run(run_id, script)
     run.spec.data.append(common_pb2.DataSet(name="digits", url=url, sha256=sha256))
     return run
 
@@ -81,3 +83,24 @@ async def test_an_agent_that_is_killed_while_it_fetches_leaves_nobody_fetching_a
             await until(lambda: broker.heard.exit("job-2"), seconds=DEADLINE)
             assert f"x.npz {SHA256}" in broker.heard.output("job-2").decode()
             await agent.leave()
+
+
+OPENED = """
+import os
+print([name for name in os.environ if name.startswith("AWS")])
+"""
+
+
+async def test_what_opens_a_store_is_told_to_no_run_and_no_log(
+    broker: ScriptedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with s3_server() as store:
+        for name, value in store.environment.items():
+            monkeypatch.setenv(name, value)
+        url = store.put("x.npz", CONTENT)
+        with agent_process(tmp_path / "state", broker.address, "--data-sources", f"s3://{BUCKET}/") as agent:
+            await broker.want(reading("job-1", url, script=READER + OPENED))
+            await until(lambda: broker.heard.exit("job-1"), seconds=DEADLINE)
+            await agent.leave()
+    assert broker.heard.output("job-1").decode().splitlines()[-2:] == [f"x.npz {SHA256}", "[]"]
+    assert SECRET not in agent.log.read_text()

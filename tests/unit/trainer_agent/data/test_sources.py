@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tiercel.trainer_agent.data.addresses import is_public
 from tiercel.trainer_agent.data.sources import AllowedSources, check_prefix, file_name, shown
-from tiercel.trainer_agent.data.web import is_public
 from tiercel.trainer_agent.errors import RunFailedError
 
 SOURCES = AllowedSources(("file:///mnt/shared/", "http://store:9000/data", "s3://team"))

@@ -9,7 +9,9 @@ from typing import Any
 
 import fsspec
 import pytest
+import s3fs
 
+from testing.s3_server import s3_server
 from tiercel.trainer_agent.data import stores
 from tiercel.trainer_agent.data.stores import Listed, Store, found_of
 from tiercel.trainer_agent.data.transfer import FetchError, Progress
@@ -90,3 +92,15 @@ def test_an_error_of_a_library_is_one_sentence(files: Any, monkeypatch: pytest.M
     monkeypatch.setattr(files, "info", fail)
     with pytest.raises(FetchError, match="its store answers RuntimeError: quota"):
         Store(URL, is_trusted=False).listed()
+
+
+def test_what_is_not_open_to_everybody_says_who_may_open_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    with s3_server() as server:
+        url = server.put("private", b"x")
+        monkeypatch.setenv("AWS_ENDPOINT_URL", server.environment["AWS_ENDPOINT_URL"])
+        store = Store(url, is_trusted=False)
+        with pytest.raises(FetchError, match=r"it is not open to everybody; .* \(--data-sources\)") as caught:
+            store.listed()
+        assert not caught.value.again
+        files = store._files
+        s3fs.S3FileSystem.close_session(files.loop, files._s3)
