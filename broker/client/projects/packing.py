@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import stat
 import unicodedata
@@ -12,6 +11,7 @@ from pathlib import Path
 
 from tiercel.broker.client.projects.git import git_state
 from tiercel.broker.client.projects.ignoring import IgnoreRules
+from tiercel.broker.client.projects.known_hashes import KnownHashes
 from tiercel.core.errors import InvalidSpecError
 from tiercel.core.projects import (
     MAX_DEPTH,
@@ -66,10 +66,12 @@ def pack(project: Project, limit_bytes: int) -> PackedProject:
         if not root.is_dir():
             raise refuse_project(f"{root} is not a folder; give the folder that the job runs from")
         root = root.resolve()
-        tree = _Tree(limit_bytes)
+        hashes = KnownHashes(root)
+        tree = _Tree(limit_bytes, hashes)
         tree.look(root, "", IgnoreRules.of(root))
         tree.check_size()
         sha256 = tree.listing("")
+        hashes.save()
     except OSError as error:
         raise refuse_project(f"{error.filename or root} cannot be read ({error.strerror}); leave it out by a "
                              ".tiercelignore, or make it readable") from error  # fmt: skip
@@ -83,6 +85,7 @@ class _Tree:
     """What was found: first all that there is, then the content of it."""
 
     limit_bytes: int
+    hashes: KnownHashes
     entries: dict[str, list[tuple[str, Kind, Path]]] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
@@ -146,9 +149,7 @@ class _Tree:
         if kind is Kind.FOLDER:
             sha256 = self.listing(f"{prefix}{name}/")
             return Entry(name, kind, sha256, len(self.folders[sha256]))
-        with path.open("rb") as file:
-            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-            size = file.tell()
+        sha256, size = self.hashes.hash_of(path)
         self.files[sha256] = (path, size)
         self.sizes[f"{prefix}{name}"] = size
         return Entry(name, kind, sha256, size)

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequen
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tiercel.broker.client.projects.known_hashes import KnownHashes
 from tiercel.core.errors import InvalidSpecError, OverloadedError, UnavailableError
 from tiercel.core.projects import OBJECTS_AT_A_TIME, PIECE_BYTES, Kind, decode_folder, refuse_project
 from tiercel.v1 import projects_pb2
@@ -71,6 +72,7 @@ async def send_project(
         except OSError as error:
             raise refuse_project(f"{error.filename} cannot be read ({error.strerror}); submit again") from error
         except InvalidSpecError as error:
+            await asyncio.to_thread(KnownHashes(Path(packed.project.folder).resolve()).forget)
             raise refuse_project(f"a file changed while it was being sent ({error.message}); submit again") from error
     return sent
 

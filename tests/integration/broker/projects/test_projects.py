@@ -20,7 +20,7 @@ from tiercel import Client, JobSpec
 from tiercel.broker.api.projects import UPLOADS_OF_A_TENANT
 from tiercel.broker.client.connection import Connection
 from tiercel.broker.client.options import ClientOptions
-from tiercel.broker.client.projects import sending
+from tiercel.broker.client.projects import known_hashes, sending
 from tiercel.broker.client.projects.packing import PackedProject, pack
 from tiercel.broker.server import Broker
 from tiercel.broker.store.projects import RESERVE_BYTES, ProjectStore
@@ -200,7 +200,11 @@ async def test_a_break_in_the_middle_costs_what_was_not_whole(broker: Broker, tm
     assert sent < 2 * packed.size_bytes - 120 * 30_000
 
 
-async def test_a_file_that_changes_while_it_is_sent_is_said(broker: Broker, tmp_path: Path) -> None:
+async def test_a_file_that_changes_while_it_is_sent_is_said(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(known_hashes, "RESTED_SECONDS", -3600.0)
     folder = make_project(tmp_path / "project")
     packed = pack(Project(folder=str(folder)), LIMIT)
     connection = connection_of(broker, tmp_path)
@@ -209,6 +213,7 @@ async def test_a_file_that_changes_while_it_is_sent_is_said(broker: Broker, tmp_
             (folder / "data.bin").write_bytes(content)
             with pytest.raises(InvalidSpecError, match="a file changed while it was being sent"):
                 await sending.send_project(connection, packed)
+            assert not list((tmp_path / "cache" / "tiercel" / "hashes").iterdir()), "the next submit reads all"
         (folder / "data.bin").unlink()
         with pytest.raises(InvalidSpecError, match=r"data\.bin cannot be read"):
             await sending.send_project(connection, packed)
