@@ -16,13 +16,13 @@ class AcceleratorShare:
     Attributes:
         id: The device, as :class:`.nodes.Accelerator` has it.
         fraction: Fraction of the device's time under contention, in (0, 1]. What it leaves unused flows to others.
-        memory_bytes: Memory that it may hold there.
+        memory_bytes: Memory that it may hold there; 0 for all there is.
         cap: Hard ceiling as a fraction of the device's time, or None. Keeps time free for answers beside it.
     """
 
     id: str
     fraction: float
-    memory_bytes: int
+    memory_bytes: int = 0
     cap: float | None = None
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from testing.data_servers import CONTENT
+from tiercel.core.data_sets import DataSet
 from tiercel.trainer_agent.data.cache import Asker, DataCache, DataLimits
 from tiercel.trainer_agent.data.fetching import FetchLimits
 from tiercel.trainer_agent.data.mounts import DataMount
 from tiercel.trainer_agent.data.sources import AllowedSources
 from tiercel.trainer_agent.errors import AgentError, RunFailedError
-from tiercel.v1 import common_pb2
 
 LIMITS = DataLimits(
     cache_bytes=10 * len(CONTENT),
@@ -50,7 +50,7 @@ class Node:
     async def get(self, url: str, sha256: str = "", run_id: str = "job-1") -> DataMount:
         """Have a data set there for a run."""
         asker = Asker(run_id, self.lines.append, self.check)
-        return await self.cache.provide(asker, common_pb2.DataSet(name="digits", url=url, sha256=sha256))
+        return await self.cache.provide(asker, DataSet("digits", url, sha256))
 
     async def refusal(self, url: str, sha256: str = "") -> AgentError:
         """Why a data set cannot be had."""

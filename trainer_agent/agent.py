@@ -270,10 +270,18 @@ class Agent:
         self._wanted_runs = frozenset(runs)
         self._served.want(wanted_versions(wanted), self._deliveries.arriving())
 
+    def _start(self, wanted: nodes_pb2.WantedRun) -> None:
+        try:
+            order = run_order(wanted, self._deliveries.is_delivered)
+        except ValueError as error:
+            self._runs.refuse(wanted.run_id, wanted.job_id, f"Its agent does not understand what is to run: {error}.")
+        else:
+            self._runs.start(order)
+
     def _apply_to_run(self, action: RunAction, wanted: Mapping[str, nodes_pb2.WantedRun]) -> None:
         match action:
             case StartRun(run_id):
-                self._runs.start(run_order(wanted[run_id], self._deliveries.is_delivered))
+                self._start(wanted[run_id])
             case StopRun(run_id, reason, transfer, is_wanted):
                 self._runs.stop(run_id, reason, moved=transfer, may_go_on=not is_wanted)
             case FinishRun(run_id):

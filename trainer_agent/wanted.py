@@ -7,9 +7,12 @@ from typing import TypeVar
 
 from google.protobuf.message import Message
 
+from tiercel.core.jobs import JobSpec
+from tiercel.core.shares import AcceleratorShare
+from tiercel.core.wire import from_proto
 from tiercel.trainer_agent.disk.names import is_place
 from tiercel.trainer_agent.inference_server.endpoint_shares import EndpointTerms, beside_training
-from tiercel.trainer_agent.limits.contract import AcceleratorShare, CpuShare, Share
+from tiercel.trainer_agent.limits.contract import CpuShare, Share
 from tiercel.trainer_agent.models.served import WantedVersions
 from tiercel.trainer_agent.models.variants import Place
 from tiercel.trainer_agent.runs.order import RunOrder
@@ -30,16 +33,20 @@ def run_order(wanted: nodes_pb2.WantedRun, is_delivered: Callable[[str], bool]) 
     Args:
         wanted: The run.
         is_delivered: Whether a delivery has arrived here, by its id.
+
+    Raises:
+        ValueError: Its spec says something that this version does not know.
     """
+    spec = from_proto(JobSpec, wanted.spec)
     open_tiers = tuple(
-        copied(tier)
-        for number, tier in enumerate(wanted.spec.tiers, start=1)
+        tier
+        for number, tier in enumerate(spec.tiers, start=1)
         if number not in wanted.delivered_tiers and not is_delivered(f"{wanted.job_id}-tier-{number}")
     )
     return RunOrder(
         wanted.run_id,
         wanted.job_id,
-        copied(wanted.spec),
+        spec,
         _share(wanted.share),
         open_tiers,
         transferred=bool(wanted.carried_run_id),

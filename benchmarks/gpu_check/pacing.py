@@ -13,9 +13,9 @@ from benchmarks.gpu_check.frame import Findings, Setting
 from benchmarks.gpu_check.processes import TrainerProcess
 from benchmarks.gpu_check.utilisation import accelerators, watching
 from benchmarks.gpu_check.workloads import training_on
+from tiercel.core.shares import AcceleratorShare
 from tiercel.trainer_agent.accelerators.contract import Accelerators
 from tiercel.trainer_agent.limits.accelerator_paces import AcceleratorPaces
-from tiercel.trainer_agent.limits.contract import AcceleratorShare
 
 SHARES = (1.0, 0.5, 0.25)
 CHANGE = (0.25, 0.5)

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from tiercel.core.data_sets import DataSet
 from tiercel.trainer_agent.data.cache_table import CacheTable, Entry
 from tiercel.trainer_agent.data.fetching import Fetch, Fetched, FetchLimits, fetching
 from tiercel.trainer_agent.data.mounts import DataMount
 from tiercel.trainer_agent.data.sources import AllowedSources, shown
 from tiercel.trainer_agent.data.transfer import FetchError, Found
 from tiercel.trainer_agent.errors import DataGoneError, RunFailedError
-from tiercel.v1 import common_pb2
 
 _AT_ONCE: Final = 4
 _TICK_SECONDS: Final = 0.5
@@ -82,7 +82,7 @@ class DataCache:
         self._turns: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
         self._room = asyncio.Semaphore(_AT_ONCE)
 
-    async def provide(self, asker: Asker, wanted: common_pb2.DataSet) -> DataMount:
+    async def provide(self, asker: Asker, wanted: DataSet) -> DataMount:
         """Have a data set here, for as long as the run lives.
 
         Raises:
@@ -97,7 +97,7 @@ class DataCache:
         asker.say(f"data set {wanted.name}: {_mib(entry.size)} of {shown(wanted.url)}, SHA-256 {entry.sha256}")
         return DataMount(wanted.name, entry.path, is_folder=not entry.name, sha256=entry.sha256)
 
-    async def _known(self, asker: Asker, wanted: common_pb2.DataSet, since: float) -> Entry | None:
+    async def _known(self, asker: Asker, wanted: DataSet, since: float) -> Entry | None:
         """What needs no asking: it is what the job says, or came while we waited for our turn."""
 
         def fits(entry: Entry) -> bool:
@@ -107,7 +107,7 @@ class DataCache:
 
         return await asyncio.to_thread(self.table.take, asker.run_id, fits)
 
-    async def _fetched(self, asker: Asker, wanted: common_pb2.DataSet, trusted: str) -> Entry:
+    async def _fetched(self, asker: Asker, wanted: DataSet, trusted: str) -> Entry:
         pauses = iter(self._limits.pauses)
         while True:
             try:
@@ -115,7 +115,7 @@ class DataCache:
             except FetchError as error:
                 await _bear(asker, wanted, error, next(pauses, None))
 
-    async def _fetch(self, asker: Asker, wanted: common_pb2.DataSet, trusted: str) -> Entry:
+    async def _fetch(self, asker: Asker, wanted: DataSet, trusted: str) -> Entry:
         async with _taken(self._room, asker), self._arriving() as (place, content):
             async with fetching(place, self._limits.fetch, asker.check, is_trusted=bool(trusted)) as fetch:
                 found = await fetch.order(
@@ -146,7 +146,7 @@ class DataCache:
             if place is not None:
                 await asyncio.to_thread(self.table.abandon, place)
 
-    async def _same(self, asker: Asker, wanted: common_pb2.DataSet, found: Found) -> Entry | None:
+    async def _same(self, asker: Asker, wanted: DataSet, found: Found) -> Entry | None:
         """What is here of the version that is there."""
         if not found.version:
             return None
@@ -157,7 +157,7 @@ class DataCache:
             _require(wanted, known.sha256)
         return known
 
-    async def _copy(self, asker: Asker, wanted: common_pb2.DataSet, fetch: Fetch, found: Found, place: Path) -> Fetched:
+    async def _copy(self, asker: Asker, wanted: DataSet, fetch: Fetch, found: Found, place: Path) -> Fetched:
         whole = f" of {_mib(found.size)}" if found.size >= 0 else ""
         asker.say(f"data set {wanted.name}: fetching {shown(wanted.url)}{whole.replace(' of', ',')}")
         said_at = time.monotonic()
@@ -189,7 +189,7 @@ async def _taken(turn: asyncio.Lock | asyncio.Semaphore, asker: Asker) -> AsyncI
         turn.release()
 
 
-async def _bear(asker: Asker, wanted: common_pb2.DataSet, error: FetchError, pause: float | None) -> None:
+async def _bear(asker: Asker, wanted: DataSet, error: FetchError, pause: float | None) -> None:
     """Wait for the next try, if one may go better."""
     words = f"The data set {wanted.name!r} cannot be had from {shown(wanted.url)}: {error.message}"
     if not error.again:
@@ -200,7 +200,7 @@ async def _bear(asker: Asker, wanted: common_pb2.DataSet, error: FetchError, pau
     await asker.wait(pause)
 
 
-def _require(wanted: common_pb2.DataSet, sha256: str) -> None:
+def _require(wanted: DataSet, sha256: str) -> None:
     if wanted.sha256 and wanted.sha256 != sha256:
         raise FetchError(f"it has the SHA-256 {sha256}, and the job asks for {wanted.sha256}")
 

@@ -7,11 +7,11 @@ import contextlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from tiercel.core.data_sets import DataSet
 from tiercel.core.errors import SetupError
 from tiercel.trainer_agent.data.cache import Asker, DataCache, DataLimits
 from tiercel.trainer_agent.data.mounts import DataMount
 from tiercel.trainer_agent.data.offered import OfferedData
-from tiercel.v1 import common_pb2
 
 
 class RunData:
@@ -42,7 +42,7 @@ class RunData:
     async def mounts(
         self,
         run_id: str,
-        wanted: Iterable[common_pb2.DataSet],
+        wanted: Iterable[DataSet],
         say: Callable[[str], None],
         check: Callable[[], None],
     ) -> tuple[DataMount, ...]:
@@ -64,7 +64,7 @@ class RunData:
         fetched = [await self._cache.provide(asker, each) for each in wanted if each.url]
         return (*offered, *fetched)
 
-    def hold(self, run_id: str, wanted: Iterable[common_pb2.DataSet]) -> None:
+    def hold(self, run_id: str, wanted: Iterable[DataSet]) -> None:
         """A run that an earlier life of the agent started uses this."""
         for each in wanted:
             if each.url:

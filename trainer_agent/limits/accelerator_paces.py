@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from tiercel.core.shares import AcceleratorShare
 from tiercel.trainer_agent.limits.accelerator_time import (
     WANTS_ALL,
     AcceleratorClaim,
@@ -14,7 +15,6 @@ from tiercel.trainer_agent.limits.accelerator_time import (
     demand_of,
     turns_of,
 )
-from tiercel.trainer_agent.limits.contract import AcceleratorShare
 
 _SHORTEST_WINDOW_SECONDS: Final = 1.8
 _LONGEST_WINDOW_SECONDS: Final = 6.0

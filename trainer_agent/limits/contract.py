@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from tiercel.core.shares import AcceleratorShare
+
 
 @dataclass(frozen=True, slots=True)
 class CpuShare:
@@ -19,23 +21,6 @@ class CpuShare:
 
     weight: float
     cap_cores: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class AcceleratorShare:
-    """What a run may use of one accelerator.
-
-    Attributes:
-        id: The accelerator, as its driver calls it for good: ``GPU-...`` or ``MIG-...``.
-        fraction: Of its time under contention, in (0, 1]; what is left unused flows to others. Changes live.
-        memory_bytes: What it may hold there, fixed while it runs; 0 for all there is.
-        cap: Of its time, also where nobody else wants it; in (0, 1], or None. Changes live.
-    """
-
-    id: str
-    fraction: float
-    memory_bytes: int = 0
-    cap: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tiercel.trainer_agent.limits.contract import AcceleratorShare
+from tiercel.core.shares import AcceleratorShare
 
 PIPE_DIRECTORY_VARIABLE: Final = "CUDA_MPS_PIPE_DIRECTORY"
 _DEFAULT_PIPE_DIRECTORY: Final = "/tmp/nvidia-mps"  # noqa: S108 - where NVIDIA's daemon puts it

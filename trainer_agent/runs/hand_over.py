@@ -66,7 +66,7 @@ class HandOver:
         """Give the files of a run that its record says are pending; returns the record without that."""
         if record.files_pending:
             working_folder = order.launch(folder.path).working_folder
-            for line in await self.files.send(record.run_id, folder.path, working_folder, list(order.spec.outputs)):
+            for line in await self.files.send(record.run_id, folder.path, working_folder, order.spec.outputs):
                 say(line)
         return replace(record, files_pending=False)
 

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from google.protobuf import json_format
+from google.protobuf.message import Message
 
 from tiercel.core.commands import python_program
+from tiercel.core.jobs import Direction, JobSpec, without_script_text
+from tiercel.core.shares import AcceleratorShare
+from tiercel.core.tiers import Tier
+from tiercel.core.wire import from_proto, to_proto
 from tiercel.trainer_agent.disk.job_folder import PROGRAM, WORK
-from tiercel.trainer_agent.limits.contract import AcceleratorShare, CpuShare, Share
+from tiercel.trainer_agent.limits.contract import CpuShare, Share
 from tiercel.trainer_agent.reports.sieve import Goal
 from tiercel.trainer_agent.runtimes.contract import Launch, Program
 from tiercel.v1 import common_pb2, trainer_pb2
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +42,9 @@ class RunOrder:
 
     run_id: str
     job_id: str
-    spec: common_pb2.JobSpec
+    spec: JobSpec
     share: Share
-    open_tiers: tuple[common_pb2.Tier, ...] = ()
+    open_tiers: tuple[Tier, ...] = ()
     transferred: bool = False
     retried: bool = False
     script_sha256: str = ""
@@ -46,14 +53,11 @@ class RunOrder:
 
     def to_json(self) -> dict[str, Any]:
         """What a later life of the agent needs of it: everything but the script, which lies in the job's folder."""
-        spec = common_pb2.JobSpec()
-        spec.CopyFrom(self.spec)
-        if spec.HasField("script"):
-            spec.script.ClearField("content")
+        spec = to_proto(without_script_text(self.spec), common_pb2.JobSpec)
         return {
             "spec": json_format.MessageToDict(spec),
             "share": asdict(self.share),
-            "open_tiers": [json_format.MessageToDict(tier) for tier in self.open_tiers],
+            "open_tiers": [json_format.MessageToDict(to_proto(tier, common_pb2.Tier)) for tier in self.open_tiers],
             "retried": self.retried,
         }
 
@@ -69,21 +73,23 @@ class RunOrder:
             return cls(
                 run_id,
                 job_id,
-                json_format.ParseDict(stored["spec"], common_pb2.JobSpec(), ignore_unknown_fields=True),
+                _parsed(JobSpec, stored["spec"], common_pb2.JobSpec()),
                 Share(CpuShare(**share["cpu"]), tuple(AcceleratorShare(**each) for each in share["accelerators"])),
-                tuple(
-                    json_format.ParseDict(tier, common_pb2.Tier(), ignore_unknown_fields=True)
-                    for tier in stored["open_tiers"]
-                ),
+                tuple(_parsed(Tier, tier, common_pb2.Tier()) for tier in stored["open_tiers"]),
                 retried=bool(stored.get("retried", False)),
             )
-        except (KeyError, TypeError, AttributeError, json_format.ParseError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, json_format.ParseError) as error:
             raise ValueError(f"this is no order of a run: {error!r}") from error
+
+    @property
+    def script_name(self) -> str:
+        """File name of its script; empty where it has none."""
+        return self.spec.script.name if self.spec.script is not None else ""
 
     @property
     def project_sha256(self) -> str:
         """Of the project that it runs from, hexadecimal; empty where it has none."""
-        return self.spec.project.sha256 if self.spec.HasField("project") else ""
+        return self.spec.project.sha256 if self.spec.project is not None else ""
 
     def launch(self, job_folder: Path) -> Launch:
         """What a runtime has to know of it.
@@ -104,41 +110,39 @@ class RunOrder:
             accelerators=self.share.accelerators,
             variables=dict(self.spec.env),
             tenant=self.tenant,
-            warm=self.spec.warm if self.spec.HasField("warm") else True,
+            warm=self.spec.warm,
         )
 
     def program(self) -> Program:
         """What to run."""
         spec = self.spec
-        arguments = tuple(spec.arguments)
         if not spec.command:
-            script = spec.script.name if spec.HasField("script") else ""
-            return Program(script=script, module=spec.module, arguments=arguments)
+            return Program(script=self.script_name, module=spec.module, arguments=spec.arguments)
         found = python_program(spec.command) if self.project_sha256 else None
         if found is None:
-            return Program(command_line=tuple(spec.command), arguments=arguments)
-        return Program(script=found.script, module=found.module, arguments=found.arguments + arguments)
+            return Program(command_line=spec.command, arguments=spec.arguments)
+        return Program(script=found.script, module=found.module, arguments=found.arguments + spec.arguments)
 
     def goal(self) -> Goal:
         """What its reports are about."""
         targets = tuple(tier.target for tier in self.spec.tiers)
-        return Goal(self.spec.metric, self.spec.direction == common_pb2.DIRECTION_MIN, targets)
+        return Goal(self.spec.metric, self.spec.direction is Direction.MIN, targets)
 
     def welcome(self) -> trainer_pb2.TrainerWelcome:
         """What the trainer is told."""
+        spec = to_proto(replace(self.spec, tiers=self.open_tiers), common_pb2.JobSpec)
         tiers = self.spec.tiers
         return trainer_pb2.TrainerWelcome(
             run_id=self.run_id,
-            metric=self.spec.metric,
-            direction=self.spec.direction,
-            tiers=self.open_tiers,
-            max_epochs=self.spec.max_epochs,
-            cpu_cores=self.spec.resources.cpu_cores,
-            accelerators=[
-                common_pb2.AcceleratorShare(
-                    id=held.id, fraction=held.fraction, memory_bytes=held.memory_bytes, cap=held.cap or 0.0
-                )
-                for held in self.share.accelerators
-            ],
+            metric=spec.metric,
+            direction=spec.direction,
+            tiers=spec.tiers,
+            max_epochs=spec.max_epochs,
+            cpu_cores=spec.resources.cpu_cores,
+            accelerators=[to_proto(held, common_pb2.AcceleratorShare) for held in self.share.accelerators],
             keep_from=None if self.spec.ship.only_tiers or not tiers else tiers[0].target,
         )
+
+
+def _parsed(kind: type[_T], stored: dict[str, Any], message: Message) -> _T:
+    return from_proto(kind, json_format.ParseDict(stored, message, ignore_unknown_fields=True))

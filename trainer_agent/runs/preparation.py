@@ -75,7 +75,7 @@ class Preparation:
         script = None
         if order.script_sha256:
             content = await _while_wanted(self.scripts.fetch(order.run_id, order.script_sha256), stopped, check)
-            script = ScriptFile(order.spec.script.name, content)
+            script = ScriptFile(order.script_name, content)
         check()
         await asyncio.to_thread(folder.prepare, token=token, script=script, owner=owner)
         if order.project_sha256:
@@ -91,7 +91,7 @@ class Preparation:
             scratch = await asyncio.to_thread(self.scratch.make, order.run_id, owner)
         launch = replace(order.launch(folder.path), data=data, scratch=scratch)
         if order.spec.requirements:
-            ready = self.environments.ready(order.run_id, tuple(order.spec.requirements), say)
+            ready = self.environments.ready(order.run_id, order.spec.requirements, say)
             python = await _while_wanted(ready, stopped, check)
             launch = replace(launch, python=python, environment_key=key_of(python))
         if order.spec.secrets:  # last, so that they are here no longer than they have to be

@@ -255,7 +255,7 @@ class Run:
 
     async def _start(self) -> RunHandle:
         order = self.order
-        check_run(order.run_id, order.job_id, order.spec.script.name)
+        check_run(order.run_id, order.job_id, order.script_name)
         self._check_wanted()  # it may have waited for long
         self._events.recorded(self._record)
         prepared = await self._prepare()

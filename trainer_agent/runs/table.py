@@ -240,8 +240,7 @@ class RunTable:
         try:
             runtime = self._choose(order.spec.runtime)
         except RunFailedError as error:
-            record = RunRecord(order.run_id, order.job_id, order.spec.runtime, ended=True, reason=error.message)
-            self._enter_ended(record)
+            self.refuse(order.run_id, order.job_id, error.message, order.spec.runtime)
             return
         try:
             self._ended_jobs.note_begun(order.job_id)
@@ -250,12 +249,16 @@ class RunTable:
             run = self._run(order, runtime, record)
         except OSError as error:
             reason = f"The files for what it writes and reports cannot be made: {error}."
-            self._enter_ended(RunRecord(order.run_id, order.job_id, runtime.name, ended=True, reason=reason))
+            self.refuse(order.run_id, order.job_id, reason, runtime.name)
             return
         self._live[order.run_id] = run
         self._reporter.run_changed(run.status())
         self.changed.fire()
         self._tasks.start(f"run {order.run_id}", self._supervise(run))
+
+    def refuse(self, run_id: str, job_id: str, reason: str, runtime: str = "") -> None:
+        """Report that a run cannot be started here."""
+        self._enter_ended(RunRecord(run_id, job_id, runtime, ended=True, reason=reason))
 
     def stop(self, run_id: str, reason: str, *, moved: bool = False, may_go_on: bool = False) -> None:
         """Begin to stop a run; ``moved``: its job goes on on another node; ``may_go_on``: nobody here can tell."""

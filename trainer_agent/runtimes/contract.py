@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from tiercel.core.commands import is_python
+from tiercel.core.shares import AcceleratorShare
 from tiercel.trainer_agent.data.mounts import DataMount, variables
 from tiercel.trainer_agent.disk.job_folder import WORK
-from tiercel.trainer_agent.limits.contract import AcceleratorShare, CpuShare, Usage
+from tiercel.trainer_agent.limits.contract import CpuShare, Usage
 
 READ_BYTES = 1 << 16
 

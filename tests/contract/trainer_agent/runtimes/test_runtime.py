@@ -17,8 +17,9 @@ from testing.docker import DockerEngine
 from testing.needs import need
 from testing.run_handles import Start, command_of, finish, finish_bytes, read, ready
 from testing.until import until
+from tiercel.core.shares import AcceleratorShare
 from tiercel.trainer_agent.errors import RunFailedError
-from tiercel.trainer_agent.limits.contract import AcceleratorShare, CpuShare, Limits
+from tiercel.trainer_agent.limits.contract import CpuShare, Limits
 from tiercel.trainer_agent.limits.entering import ENDED_FIRST
 from tiercel.trainer_agent.limits.thread_scheduling import may_take_back
 from tiercel.trainer_agent.runtimes.contract import Launch, Program, Runtime

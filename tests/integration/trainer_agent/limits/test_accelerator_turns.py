@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
+from tiercel.core.shares import AcceleratorShare
 from tiercel.trainer_agent.limits.accelerator_paces import AcceleratorPaces
-from tiercel.trainer_agent.limits.contract import AcceleratorShare
 from tiercel.trainer_agent.trainer.accelerator_clock import StepClock
 from tiercel.trainer_agent.trainer.accelerator_pacing import AcceleratorPacer
 

@@ -14,8 +14,12 @@ from typing import Any, cast
 import pytest
 from grpc import aio
 
+from testing.jobs import make_spec
 from testing.nodes_broker import scripted_broker
 from testing.until import until
+from tiercel.core.data_sets import DataSet
+from tiercel.core.jobs import Resources
+from tiercel.core.wire import to_proto
 from tiercel.trainer_agent.connection.calls import BrokerCalls
 from tiercel.trainer_agent.connection.outbox import Reporter
 from tiercel.trainer_agent.data.cache_table import CacheTable, Entry
@@ -153,9 +157,8 @@ def table_in(
     )
 
 
-def order(run_id: str) -> RunOrder:
-    spec = common_pb2.JobSpec(module="program", metric="accuracy", direction=common_pb2.DIRECTION_MAX)
-    return RunOrder(run_id, run_id.rpartition("-")[0], spec, Share(CpuShare(1.0)))
+def order(run_id: str, **spec: Any) -> RunOrder:
+    return RunOrder(run_id, run_id.rpartition("-")[0], make_spec(**spec), Share(CpuShare(1.0)))
 
 
 def is_running(table: RunTable) -> bool:
@@ -205,8 +208,7 @@ async def test_the_log_says_why_a_run_was_started_cold(tmp_path: Path, monkeypat
 
 async def test_its_folders_are_watched_with_their_limits(tmp_path: Path) -> None:
     runtime = FakeRuntime()
-    wanted = order("job-1")
-    wanted.spec.resources.scratch_bytes = 1 << 20
+    wanted = order("job-1", resources=Resources(scratch_bytes=1 << 20))
     async with Supervisor() as tasks:
         table = table_in(tmp_path, runtime, tasks)
         table.start(wanted)
@@ -244,8 +246,7 @@ async def test_a_run_that_is_stopped_while_its_environment_is_built_ends_with_th
     slow.write_text("#!/bin/sh\n[ $1 = --version ] && echo uv 0 || { echo pid $$; exec sleep 600; }\n")
     slow.chmod(0o755)
     monkeypatch.setattr(installers, "find_uv", lambda: str(slow))
-    wanted = order("job-1")
-    wanted.spec.requirements.append("alpha")
+    wanted = order("job-1", requirements=("alpha",))
     runtime = FakeRuntime()
     async with Supervisor() as tasks:
         table = table_in(tmp_path, runtime, tasks)
@@ -263,13 +264,13 @@ async def test_a_run_that_is_stopped_while_its_environment_is_built_ends_with_th
 
 
 async def test_what_is_remembered_of_a_run_has_its_secrets_names_and_no_value(tmp_path: Path) -> None:
-    wanted = order("job-1")
-    wanted.spec.secrets.append("A_KEY")
+    wanted = order("job-1", secrets=("A_KEY",))
+    spec = to_proto(wanted.spec, common_pb2.JobSpec)
     runtime = FakeRuntime()
     async with scripted_broker() as broker, Supervisor() as tasks:
         table = table_in(tmp_path, runtime, tasks, broker.address)
         broker.secrets["A_KEY"] = "hunter2"
-        await broker.want(nodes_pb2.WantedRun(run_id="job-1", job_id="job", spec=wanted.spec))
+        await broker.want(nodes_pb2.WantedRun(run_id="job-1", job_id="job", spec=spec))
         table.start(wanted)
         await until(lambda: "job-1" in runtime.runs)
         assert runtime.launches["job-1"].environment("/")["A_KEY"] == "hunter2"
@@ -281,7 +282,7 @@ async def test_what_is_remembered_of_a_run_has_its_secrets_names_and_no_value(tm
 
         del broker.secrets["A_KEY"]
         again = replace(wanted, run_id="job-2")
-        await broker.want(nodes_pb2.WantedRun(run_id="job-2", job_id="job", spec=wanted.spec))
+        await broker.want(nodes_pb2.WantedRun(run_id="job-2", job_id="job", spec=spec))
         table.start(again)
         await until(lambda: table.actual()["job-2"].phase is Phase.ENDED)
         (ended,) = (status for status in table.statuses() if status.run_id == "job-2")
@@ -332,8 +333,7 @@ async def test_data_that_a_run_uses_stays_across_lives_of_the_agent_until_the_ru
     place, content = cache.begin()
     (content / "x.npz").write_bytes(b"x")
     path = cache.finish("earlier-1", place, Entry(url, "1", sha256, 1, 1, "x.npz")).path
-    wanted = order("job-1")
-    wanted.spec.data.append(common_pb2.DataSet(name="digits", url=url, sha256=sha256))
+    wanted = order("job-1", data=(DataSet("digits", url, sha256),))
     runtime = FakeRuntime()
     async with Supervisor() as tasks:
         data = RunData(tmp_path)

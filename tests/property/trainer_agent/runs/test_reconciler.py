@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tiercel.trainer_agent.limits.contract import AcceleratorShare, CpuShare, Share
+from tiercel.core.shares import AcceleratorShare
+from tiercel.trainer_agent.limits.contract import CpuShare, Share
 from tiercel.trainer_agent.runs.reconciler import (
     ActualRun,
     ApplyShare,

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import pytest
 
+from tiercel.core.shares import AcceleratorShare
 from tiercel.trainer_agent.limits.accelerator_paces import AcceleratorPaces
 from tiercel.trainer_agent.limits.accelerator_time import turns_of
-from tiercel.trainer_agent.limits.contract import AcceleratorShare
 
 
 @dataclass

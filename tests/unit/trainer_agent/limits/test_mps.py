@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tiercel.trainer_agent.limits.contract import AcceleratorShare
+from tiercel.core.shares import AcceleratorShare
 from tiercel.trainer_agent.limits.mps import Mps, find_mps
 
 GIB = 1 << 30

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from tiercel.trainer_agent.limits.contract import AcceleratorShare, CpuShare, Share
+from tiercel.core.shares import AcceleratorShare
+from tiercel.trainer_agent.limits.contract import CpuShare, Share
 from tiercel.trainer_agent.runs.reconciler import (
     ActualRun,
     ApplyShare,
