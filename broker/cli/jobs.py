@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tiercel.broker.cli.completion import complete_active_job, complete_endpoint, complete_job
+from tiercel.broker.cli.details import endpoint_lines, job_lines
 from tiercel.broker.cli.output import (
     DECISION_COLUMNS,
     JOB_COLUMNS,
     clean,
     decision_row,
-    endpoint_lines,
-    job_lines,
     job_row,
     print_json,
     print_table,

@@ -15,8 +15,6 @@ from tiercel.core.jobs import JobState, TierState
 
 if TYPE_CHECKING:
     from tiercel.broker.client import DecisionInfo, EndpointInfo, JobInfo, NodeInfo, TierStatus, VariantInfo
-    from tiercel.core.endpoints import DelayWindow
-    from tiercel.core.jobs import Resources
     from tiercel.core.shares import Share
 
 # What a script prints or a job's reason says is not to move the cursor or rename the window.
@@ -159,10 +157,11 @@ def share_cell(job: JobInfo) -> str:
     """A job's share of its node, in percent."""
     if job.share is None or job.state.is_final:
         return "-"
-    return _share_text(job.share)
+    return share_text(job.share)
 
 
-def _share_text(share: Share) -> str:
+def share_text(share: Share) -> str:
+    """A share of the CPU and of accelerators."""
     cap = f" ≤{share.cpu_cap_cores:.2g}" if share.cpu_cap_cores else ""
     held = ", ".join(f"{each.fraction:.0%}" for each in share.accelerators)
     return f"{share.cpu_weight:.0%}{cap}" + (f" + GPU {held}" if held else "")
@@ -176,12 +175,13 @@ def delay_cell(endpoint: EndpointInfo) -> str:
     return f"{took} of {1000 * endpoint.objective_seconds:.4g} ms"
 
 
-def _milliseconds(seconds: float | None) -> str:
+def milliseconds(seconds: float | None) -> str:
+    """A delay."""
     return "-" if seconds is None else f"{1000 * seconds:.3g} ms"
 
 
-def _part(fraction: float | None) -> str:
-    # Never rounded up: 100 % is all of them.
+def part(fraction: float | None) -> str:
+    """A part of a whole; never rounded up, as 100 % is all of it."""
     return "-" if fraction is None else f"{int(1000 * fraction) / 10:g}%"
 
 
@@ -241,7 +241,7 @@ def endpoint_rows(endpoint: EndpointInfo) -> list[tuple[str, ...]]:
     return [_endpoint_row(endpoint), *(_variant_row(endpoint, variant) for variant in endpoint.variants)]
 
 
-def _live_cell(live: int | None, place: EndpointInfo | VariantInfo) -> str:
+def live_cell(live: int | None, place: EndpointInfo | VariantInfo) -> str:
     """The version that shall answer, whether it was chosen, and which one does answer where that is another."""
     notes = ["pinned"] if place.pinned else []
     if place.answering_version not in (None, live):
@@ -253,7 +253,7 @@ def _variant_row(endpoint: EndpointInfo, variant: VariantInfo) -> tuple[str, ...
     cells = (
         f"  {variant.name}",
         *_version_cells(endpoint, variant.live_version, variant),
-        _part(variant.answered_part),
+        part(variant.answered_part),
     )
     return (*cells, *["" for _ in ENDPOINT_COLUMNS[len(cells) :]])
 
@@ -265,7 +265,7 @@ def _version_cells(
     live = next((version for version in endpoint.versions if version.version == number_of_version), None)
     if live is None:
         return ("-", "-", "-", "-")
-    return (_live_cell(live.version, place), live.metric, number(live.value), live.job_id)
+    return (live_cell(live.version, place), live.metric, number(live.value), live.job_id)
 
 
 def _endpoint_row(endpoint: EndpointInfo) -> tuple[str, ...]:
@@ -276,9 +276,9 @@ def _endpoint_row(endpoint: EndpointInfo) -> tuple[str, ...]:
         *(words if count else _version_cells(endpoint, endpoint.live_version, endpoint)),
         "",
         delay_cell(endpoint),
-        _milliseconds(endpoint.windows[0].p95_seconds if endpoint.windows else None),
-        _part(endpoint.in_objective),
-        "-" if endpoint.share is None else _share_text(endpoint.share),
+        milliseconds(endpoint.windows[0].p95_seconds if endpoint.windows else None),
+        part(endpoint.in_objective),
+        "-" if endpoint.share is None else share_text(endpoint.share),
         endpoint.serving_http or "-",
     )
 
@@ -290,108 +290,6 @@ def decision_row(decision: DecisionInfo) -> tuple[str, ...]:
         decision.trigger,
         decision.policy,
         decision.node_id,
-        _share_text(decision.share),
+        share_text(decision.share),
         clean(decision.share.reason),
     )
-
-
-def endpoint_lines(endpoint: EndpointInfo) -> list[str]:
-    """What an endpoint may use and how it answers, a line for each thing that is known."""
-    share = endpoint.share
-    limit = "not limited" if share is None else f"{_share_text(share)}: {clean(share.reason)}"
-    lines = [
-        f"endpoint  {endpoint.name} of {endpoint.tenant}",
-        *_answering_lines(endpoint),
-        f"delay     {delay_cell(endpoint)}",
-        f"share     {limit}",
-    ]
-    if endpoint.requests_per_second is not None and endpoint.cpu_cores is not None:
-        lines.append(f"load      {endpoint.requests_per_second:.3g} requests/s, {endpoint.cpu_cores:.2g} cores")
-    lines += [_window_line(window) for window in endpoint.windows]
-    if endpoint.lag_seconds is not None:
-        lines.append(f"lag       {_milliseconds(endpoint.lag_seconds)} of its server's event loop, not in the delays")
-    return lines
-
-
-def _answering_lines(endpoint: EndpointInfo) -> list[str]:
-    node = endpoint.node_id or "-"
-    if not endpoint.variants:
-        answering = _live_cell(endpoint.live_version, endpoint)
-        problem = [f"problem   {clean(endpoint.problem)}"] if endpoint.problem else []
-        return [f"node      {node}, version {answering} answers", *problem, *_kept_lines(endpoint)]
-    problems = [f"problem   {each.name}: {clean(each.problem)}" for each in endpoint.variants if each.problem]
-    return [f"node      {node}", *map(_variant_line, endpoint.variants), *problems, *_kept_lines(endpoint)]
-
-
-def _kept_lines(endpoint: EndpointInfo) -> list[str]:
-    """Versions that do not answer and may."""
-    return [
-        f"kept      version {each.version} with {each.metric} {number(each.value)}"
-        + (f": {clean(each.held)}" if each.held else "")
-        for each in endpoint.versions
-        if each.kept and not each.live
-    ]
-
-
-def _variant_line(variant: VariantInfo) -> str:
-    line = f"variant   {variant.name}, version {variant.live_version} with accuracy {number(variant.accuracy)}"
-    part = variant.answered_part
-    return line if part is None else f"{line}, gave {_part(part)} of the answers lately"
-
-
-def _window_line(window: DelayWindow) -> str:
-    quantiles = (window.p50_seconds, window.p95_seconds, window.p99_seconds)
-    return (
-        f"last {window.seconds:3.0f} s  {window.answers} answers, {window.failures} failures, "
-        f"p50 / p95 / p99 {' / '.join(map(_milliseconds, quantiles))}, in time {_part(window.in_objective)}"
-    )
-
-
-def job_lines(job: JobInfo) -> list[str]:
-    """A job in full, a line for each thing that is known."""
-    spec = job.spec
-    program = spec.script.name if spec.script else spec.module or spec.image
-    lines = [
-        f"job       {job.id} ({clean(spec.name)}) of {job.tenant}",
-        f"state     {job.state.value}" + (f": {clean(job.reason)}" if job.reason else ""),
-        f"program   {' '.join([program, *map(clean, spec.arguments)])}",
-        f"endpoint  {spec.endpoint}" + (f", variant {spec.variant}" if spec.variant else ""),
-        f"progress  epoch {job.epoch} of {spec.max_epochs}",
-        f"metric    {spec.metric} {number(job.latest_value)} (best {number(job.best_value)}, {spec.direction.value})",
-        f"node      {job.node_id or '-'}, attempt {job.attempts}{_retried(job)}, {_used(job)}",
-        f"share     {share_cell(job)}"
-        + (f": {clean(job.share.reason)}" if job.share and not job.state.is_final else ""),
-        f"asked     {_asked(spec.resources)}",
-        *(_tier_line(tier) for tier in job.tiers),
-    ]
-    if job.log_tail:
-        lines += ["last output:", *(f"  {line}" for line in clean(job.log_tail).splitlines())]
-    return lines
-
-
-def _retried(job: JobInfo) -> str:
-    return f" (retry {job.retries} of {job.spec.retries})" if job.spec.retries else ""
-
-
-def _used(job: JobInfo) -> str:
-    words = f"{job.cpu_seconds:.1f} CPU seconds"
-    return f"{words}, {job.accelerator_seconds:.1f} GPU seconds" if job.accelerator_seconds else words
-
-
-def _asked(resources: Resources) -> str:
-    scratch = f", {memory(resources.scratch_bytes)} of scratch" if resources.scratch_bytes else ""
-    words = f"{resources.cpu_cores:g} cores, {memory(resources.memory_bytes)}{scratch}"
-    if not resources.accelerators:
-        return words
-    needed = resources.accelerator_memory_bytes
-    each = f"{memory(needed)} of it" if needed else "all of it"
-    return f"{words}, {resources.accelerators} GPU{'s' if resources.accelerators > 1 else ''} with {each}"
-
-
-def _tier_line(tier: TierStatus) -> str:
-    line = f"tier {tier.number}    {tier_cell(tier)}  {tier.state.value}"
-    if tier.reached_seconds is not None:
-        line += f", reached with {number(tier.reached_value)} after {tier.reached_seconds:.1f} s"
-    if tier.delivered_seconds is not None:
-        line += f", answers with {number(tier.delivered_value)} after {tier.delivered_seconds:.1f} s"
-    return line + (f": {clean(tier.reason)}" if tier.reason else "")

@@ -150,6 +150,8 @@ def _changed(flags: dict[str, Any], changes: Sequence[str]) -> dict[str, Any]:
     """The flags, and what ``--set`` says."""
     import yaml
 
+    from tiercel.broker.client.spec_yaml import read_yaml
+
     for change in changes:
         field, is_given, value = change.partition("=")
         *above, last = field.split(".")
@@ -161,7 +163,7 @@ def _changed(flags: dict[str, Any], changes: Sequence[str]) -> dict[str, Any]:
             if not isinstance(place, dict):
                 fail(f"--set {change!r}: {name} has no fields.", USAGE)
         try:
-            place[last] = yaml.safe_load(value)
+            place[last] = read_yaml(value)
         except yaml.YAMLError:
             place[last] = value
     return flags

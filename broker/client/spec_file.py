@@ -16,6 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ByteSize, ConfigDict, Field, Va
 from tiercel.broker.client.spec_environment import environment_of
 from tiercel.broker.client.spec_requirements import read_requirements
 from tiercel.broker.client.spec_times import Seconds, with_retries_as_mapping, with_retries_spread
+from tiercel.broker.client.spec_yaml import read_yaml
 from tiercel.core.data_sets import DataSet
 from tiercel.core.errors import InvalidSpecError
 from tiercel.core.jobs import Direction, JobSpec, Resources, Script, Shipping, Tier
@@ -24,6 +25,7 @@ from tiercel.core.projects import Project
 from tiercel.core.validation import MAX_SCRIPT_BYTES
 
 SPEC_FILES = ("tiercel.yaml", "tiercel.yml", "tiercel.toml")
+_MAX_SPEC_BYTES = 1024 * 1024
 _PROGRAMS = ("script", "module", "command")
 _SHELL = frozenset({"&&", "||", ";", "|", "&", ">", ">>", "<", "2>&1"})
 
@@ -189,12 +191,16 @@ def _usual_direction(metric: str) -> Direction:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        text = path.read_text(encoding="utf-8")
-        values = tomllib.loads(text) if path.suffix == ".toml" else yaml.safe_load(text)
+        with path.open("rb") as file:
+            content = file.read(_MAX_SPEC_BYTES + 1)
+        if len(content) > _MAX_SPEC_BYTES:
+            raise InvalidSpecError(f"{path} has more than {_MAX_SPEC_BYTES} bytes; no spec has.", field="file")
+        text = content.decode()
+        values = tomllib.loads(text) if path.suffix == ".toml" else read_yaml(text)
     except OSError as error:
         message = f"{path} cannot be read ({error.strerror}); give the path of a YAML or TOML file."
         raise InvalidSpecError(message, field="file") from None
-    except (tomllib.TOMLDecodeError, yaml.YAMLError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         kind = "TOML" if path.suffix == ".toml" else "YAML"
         raise InvalidSpecError(f"{path} is not {kind}: {error}", field="file") from None
     if not isinstance(values, dict):

@@ -194,6 +194,11 @@ def test_a_script_beyond_the_limit_is_refused(tmp_path: Path) -> None:
         ("job.toml", "tiers = [", "is not TOML"),
         ("job.yaml", "", "holds no fields"),
         ("job.yaml", "- a list", "holds no fields"),
+        ("job.yaml", "endpoint: a\nship: {on_tier: true, on_tier: false}", "line 2 gives 'on_tier' once more"),
+        ("job.yaml", "endpoint: a\nendpoint: b", "line 2 gives 'endpoint' once more"),
+        ("job.yaml", "a: " + "[" * 5000 + "]" * 5000, "nested more than 32 deep"),
+        ("job.toml", "a = " + "[" * 5000 + "]" * 5000, "is not TOML"),
+        ("job.yaml", "a: " + "b" * 2**20, "more than 1048576 bytes"),
     ],
 )
 def test_a_file_that_is_no_spec(tmp_path: Path, name: str, text: str, message: str) -> None:

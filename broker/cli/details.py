@@ -1,0 +1,132 @@
+"""A job or an endpoint in full: a line for each thing that is known."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tiercel.broker.cli.output import (
+    clean,
+    delay_cell,
+    live_cell,
+    memory,
+    milliseconds,
+    number,
+    part,
+    share_cell,
+    share_text,
+    tier_cell,
+)
+
+if TYPE_CHECKING:
+    from tiercel.broker.client import EndpointInfo, JobInfo, TierStatus, VariantInfo
+    from tiercel.core.endpoints import DelayWindow
+    from tiercel.core.jobs import JobSpec, Resources
+
+
+def endpoint_lines(endpoint: EndpointInfo) -> list[str]:
+    """What an endpoint may use and how it answers, a line for each thing that is known."""
+    share = endpoint.share
+    limit = "not limited" if share is None else f"{share_text(share)}: {clean(share.reason)}"
+    lines = [
+        f"endpoint  {endpoint.name} of {endpoint.tenant}",
+        *_answering_lines(endpoint),
+        f"delay     {delay_cell(endpoint)}",
+        f"share     {limit}",
+    ]
+    if endpoint.requests_per_second is not None and endpoint.cpu_cores is not None:
+        lines.append(f"load      {endpoint.requests_per_second:.3g} requests/s, {endpoint.cpu_cores:.2g} cores")
+    lines += [_window_line(window) for window in endpoint.windows]
+    if endpoint.lag_seconds is not None:
+        lines.append(f"lag       {milliseconds(endpoint.lag_seconds)} of its server's event loop, not in the delays")
+    return lines
+
+
+def _answering_lines(endpoint: EndpointInfo) -> list[str]:
+    node = endpoint.node_id or "-"
+    if not endpoint.variants:
+        answering = live_cell(endpoint.live_version, endpoint)
+        problem = [f"problem   {clean(endpoint.problem)}"] if endpoint.problem else []
+        return [f"node      {node}, version {answering} answers", *problem, *_kept_lines(endpoint)]
+    problems = [f"problem   {each.name}: {clean(each.problem)}" for each in endpoint.variants if each.problem]
+    return [f"node      {node}", *map(_variant_line, endpoint.variants), *problems, *_kept_lines(endpoint)]
+
+
+def _kept_lines(endpoint: EndpointInfo) -> list[str]:
+    """Versions that do not answer and may."""
+    return [
+        f"kept      version {each.version} with {each.metric} {number(each.value)}"
+        + (f": {clean(each.held)}" if each.held else "")
+        for each in endpoint.versions
+        if each.kept and not each.live
+    ]
+
+
+def _variant_line(variant: VariantInfo) -> str:
+    line = f"variant   {variant.name}, version {variant.live_version} with accuracy {number(variant.accuracy)}"
+    if variant.answered_part is None:
+        return line
+    return f"{line}, gave {part(variant.answered_part)} of the answers lately"
+
+
+def _window_line(window: DelayWindow) -> str:
+    quantiles = (window.p50_seconds, window.p95_seconds, window.p99_seconds)
+    return (
+        f"last {window.seconds:3.0f} s  {window.answers} answers, {window.failures} failures, "
+        f"p50 / p95 / p99 {' / '.join(map(milliseconds, quantiles))}, in time {part(window.in_objective)}"
+    )
+
+
+def job_lines(job: JobInfo) -> list[str]:
+    """A job in full, a line for each thing that is known."""
+    spec = job.spec
+    lines = [
+        f"job       {job.id} ({clean(spec.name)}) of {job.tenant}",
+        f"state     {job.state.value}" + (f": {clean(job.reason)}" if job.reason else ""),
+        f"program   {clean(_program(spec))}",
+        f"endpoint  {spec.endpoint}" + (f", variant {spec.variant}" if spec.variant else ""),
+        f"progress  epoch {job.epoch} of {spec.max_epochs}",
+        f"metric    {spec.metric} {number(job.latest_value)} (best {number(job.best_value)}, {spec.direction.value})",
+        f"node      {job.node_id or '-'}, attempt {job.attempts}{_retried(job)}, {_used(job)}",
+        f"share     {share_cell(job)}"
+        + (f": {clean(job.share.reason)}" if job.share and not job.state.is_final else ""),
+        f"asked     {_asked(spec.resources)}",
+        *(_tier_line(tier) for tier in job.tiers),
+    ]
+    if job.log_tail:
+        lines += ["last output:", *(f"  {line}" for line in clean(job.log_tail).splitlines())]
+    return lines
+
+
+def _program(spec: JobSpec) -> str:
+    """What a job starts, and from where."""
+    program = [spec.script.name] if spec.script else spec.command or [spec.module or f"image {spec.image}"]
+    words = " ".join([*program, *spec.arguments])
+    return f"{words} in project {spec.project.sha256[:12]}" if spec.project else words
+
+
+def _retried(job: JobInfo) -> str:
+    return f" (retry {job.retries} of {job.spec.retries})" if job.spec.retries else ""
+
+
+def _used(job: JobInfo) -> str:
+    words = f"{job.cpu_seconds:.1f} CPU seconds"
+    return f"{words}, {job.accelerator_seconds:.1f} GPU seconds" if job.accelerator_seconds else words
+
+
+def _asked(resources: Resources) -> str:
+    scratch = f", {memory(resources.scratch_bytes)} of scratch" if resources.scratch_bytes else ""
+    words = f"{resources.cpu_cores:g} cores, {memory(resources.memory_bytes)}{scratch}"
+    if not resources.accelerators:
+        return words
+    needed = resources.accelerator_memory_bytes
+    each = f"{memory(needed)} of it" if needed else "all of it"
+    return f"{words}, {resources.accelerators} GPU{'s' if resources.accelerators > 1 else ''} with {each}"
+
+
+def _tier_line(tier: TierStatus) -> str:
+    line = f"tier {tier.number}    {tier_cell(tier)}  {tier.state.value}"
+    if tier.reached_seconds is not None:
+        line += f", reached with {number(tier.reached_value)} after {tier.reached_seconds:.1f} s"
+    if tier.delivered_seconds is not None:
+        line += f", answers with {number(tier.delivered_value)} after {tier.delivered_seconds:.1f} s"
+    return line + (f": {clean(tier.reason)}" if tier.reason else "")
