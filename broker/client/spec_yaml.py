@@ -23,7 +23,7 @@ class _Loader(yaml.SafeLoader):
         finally:
             self._depth -= 1
 
-    def compose_mapping_node(self, anchor: str | None) -> yaml.MappingNode:
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         node = super().compose_mapping_node(anchor)
         names: set[str] = set()
         for key, _ in node.value:
