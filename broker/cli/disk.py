@@ -8,28 +8,50 @@ import typer
 
 from tiercel.broker.cli.files import size
 from tiercel.broker.cli.output import clean, print_json, print_table
-from tiercel.broker.cli.session import AsJson, BrokerAddress, StateDir, Target, TenantName, run
+from tiercel.broker.cli.session import (
+    AsJson,
+    BrokerAddress,
+    StateDir,
+    Target,
+    TenantName,
+    open_client,
+    run_to_the_end,
+)
 
 if TYPE_CHECKING:
-    from tiercel.broker.client import Client, Removal, RoomTaken
+    from tiercel.broker.client import Client, DiskUse, Removal, RoomTaken
 
 _USE_COLUMNS = ("WHERE", "WHAT", "SIZE", "NUMBER")
-_REMOVAL_COLUMNS = ("JOB", "WHAT", "NUMBER", "SIZE", "REASON")
+_REMOVAL_COLUMNS = ("TENANT", "JOB", "WHAT", "NUMBER", "SIZE", "REASON")
+
+AllTenants = Annotated[
+    bool,
+    typer.Option("--all-tenants", help="For the operator: of all whose tokens are in the state directory."),
+]
 
 
 def du(
     *,
+    all_tenants: AllTenants = False,
     as_json: AsJson = False,
     state_dir: StateDir = None,
     broker: BrokerAddress = "",
     tenant: TenantName = "default",
 ) -> None:
     """Say what takes room: the tenant's own things, the broker's folders, and nodes."""
-    use = run(Target(state_dir, broker, tenant), lambda client: client.disk_use())
+    uses = run_to_the_end(_uses(Target(state_dir, broker, tenant), all_tenants=all_tenants))
+    use = next(iter(uses.values()))
     if as_json:
-        print_json(use.to_json())
+        told = use.to_json()
+        if all_tenants:
+            told["tenants"] = {name: each.to_json()["own"] for name, each in uses.items()}
+            del told["own"]
+        print_json(told)
         return
-    rows = [_use_row("yours", part) for part in use.own] + [_use_row("broker", part) for part in use.broker]
+    rows = [
+        _use_row(f"tenant {name}" if all_tenants else "yours", part) for name, each in uses.items() for part in each.own
+    ]
+    rows += [_use_row("broker", part) for part in use.broker]
     for node in use.nodes:
         rows += [_use_row(f"node {node.node_id}", part) for part in node.parts]
         rows.append(
@@ -41,24 +63,53 @@ def du(
 def gc(
     *,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    all_tenants: AllTenants = False,
     as_json: AsJson = False,
     state_dir: StateDir = None,
     broker: BrokerAddress = "",
     tenant: TenantName = "default",
 ) -> None:
     """Remove what is kept no longer of the tenant's jobs that are over, which also happens by itself once a day."""
-
-    async def collect(client: Client) -> list[Removal]:
-        return [removal async for removal in client.collect_garbage(dry_run=dry_run)]
-
-    removals = run(Target(state_dir, broker, tenant), collect)
+    target = Target(state_dir, broker, tenant)
+    removals = run_to_the_end(_collected(target, dry_run=dry_run, all_tenants=all_tenants))
     if as_json:
         print_json([removal.to_json() for removal in removals])
         return
     if removals:
-        print_table(_REMOVAL_COLUMNS, [_removal_row(removal) for removal in removals])
+        first = 0 if all_tenants else 1
+        print_table(_REMOVAL_COLUMNS[first:], [_removal_row(removal)[first:] for removal in removals])
     total = sum(removal.size_bytes for removal in removals)
     typer.echo(f"About {size(total)} {'would go' if dry_run else 'went'}.", err=True)
+
+
+def _clients(target: Target, *, all_tenants: bool) -> dict[str, Client]:
+    """Who asks, by tenant."""
+    if not all_tenants:
+        return {target.tenant: open_client(target)}
+    from tiercel.broker.client import Client
+    from tiercel.broker.client.state_dir import default_state_dir, read_broker_address, read_tokens
+
+    folder = target.state_dir or default_state_dir()
+    tokens = read_tokens(folder)
+    address = target.broker or read_broker_address(folder)
+    return {name: Client(address, token=token) for name, token in sorted(tokens.items())}
+
+
+async def _uses(target: Target, *, all_tenants: bool) -> dict[str, DiskUse]:
+    """What takes room, by tenant."""
+    uses = {}
+    for name, client in _clients(target, all_tenants=all_tenants).items():
+        async with client:
+            uses[name] = await client.disk_use()
+    return uses
+
+
+async def _collected(target: Target, *, dry_run: bool, all_tenants: bool) -> list[Removal]:
+    removals: list[Removal] = []
+    for client in _clients(target, all_tenants=all_tenants).values():
+        async with client:
+            removals += [removal async for removal in client.collect_garbage(dry_run=dry_run)]
+    return removals
 
 
 def _use_row(where: str, part: RoomTaken) -> tuple[str, ...]:
@@ -66,4 +117,7 @@ def _use_row(where: str, part: RoomTaken) -> tuple[str, ...]:
 
 
 def _removal_row(removal: Removal) -> tuple[str, ...]:
-    return removal.job_id or "-", removal.what, str(removal.count), size(removal.size_bytes), clean(removal.reason)
+    return (
+        *(removal.tenant, removal.job_id or "-", removal.what, str(removal.count)),
+        *(size(removal.size_bytes), clean(removal.reason)),
+    )

@@ -49,24 +49,33 @@ def read_broker_address(state_dir: Path) -> str:
     return address
 
 
+def read_tokens(state_dir: Path) -> dict[str, str]:
+    """The tokens of all tenants, by name; who may read them operates the broker.
+
+    Raises:
+        NotAuthenticatedError: There are none, or they are not this user's to read.
+    """
+    path = state_dir / "tenants.toml"
+    try:
+        tenants = tomllib.loads(path.read_text()).get("tenants", {})
+    except FileNotFoundError:
+        message = f"There are no tokens of tenants in {state_dir}; set TIERCEL_TOKEN or give --state-dir."
+        raise NotAuthenticatedError(message) from None
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        message = f"{path} cannot be read ({error}); set TIERCEL_TOKEN to the tenant's token."
+        raise NotAuthenticatedError(message) from error
+    return {name: str(tenant.get("token", "")) for name, tenant in tenants.items()}
+
+
 def read_token(state_dir: Path, tenant: str) -> str:
     """The tenant's token.
 
     Raises:
         NotAuthenticatedError: There is none, or it is not this user's to read.
     """
-    path = state_dir / "tenants.toml"
-    try:
-        tenants = tomllib.loads(path.read_text()).get("tenants", {})
-    except FileNotFoundError:
-        message = f"There is no token for tenant '{tenant}' in {state_dir}; set TIERCEL_TOKEN or give --state-dir."
-        raise NotAuthenticatedError(message) from None
-    except (OSError, tomllib.TOMLDecodeError) as error:
-        message = f"{path} cannot be read ({error}); set TIERCEL_TOKEN to the tenant's token."
-        raise NotAuthenticatedError(message) from error
-    token = tenants.get(tenant, {}).get("token", "")
-    if not token:
-        known = ", ".join(sorted(tenants)) or "none"
+    tokens = read_tokens(state_dir)
+    if not tokens.get(tenant):
+        known = ", ".join(sorted(tokens)) or "none"
         message = f"There is no tenant '{tenant}' in {state_dir} (known: {known}); make it with 'tiercel up --tenant'."
         raise NotAuthenticatedError(message)
-    return str(token)
+    return tokens[tenant]

@@ -138,3 +138,31 @@ async def test_what_takes_room_is_told_by_kind_and_by_node(tmp_path: Path, monke
         assert told.stdout.splitlines()[0].split() == ["WHERE", "WHAT", "SIZE", "NUMBER"]
         assert "(free)" in told.stdout
         assert set(json.loads((await there.tiercel("du", "--json")).stdout)) == {"own", "broker", "nodes"}
+
+
+async def test_who_operates_the_broker_sees_and_collects_of_all_tenants(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIERCEL_TOKEN", tenant_token(tmp_path, "bob"))
+    async with a_broker(tmp_path, **NOTHING_IS_KEPT) as there:
+        jobs = {tenant: await there.finished(tenant, tenant, 0.1) for tenant in ("alice", "bob")}
+        operator = ("--all-tenants", "--state-dir", str(tmp_path))
+        told = json.loads((await there.tiercel("du", "--json", *operator)).stdout)
+        assert set(told) == {"tenants", "broker", "nodes"}
+        logs = {
+            name: part["size_bytes"] for name, own in told["tenants"].items() for part in own if part["name"] == "logs"
+        }
+        assert {name: logs[name] for name in jobs} == {"alice": 1_000, "bob": 1_000}
+        lines = (await there.tiercel("du", *operator)).stdout.splitlines()
+        assert {"alice", "bob"} <= {line.split()[1] for line in lines if line.startswith("tenant ")}
+        assert any(line.startswith("broker ") for line in lines)
+
+        lines = (await there.tiercel("gc", "--dry-run", *operator)).stdout.splitlines()
+        assert {tuple(line.split()[:2]) for line in lines[1:]} == {(name, job.id) for name, job in jobs.items()}
+        await there.tiercel("gc", *operator)
+        for tenant, job in jobs.items():
+            assert [piece async for piece in there.clients[tenant].logs(job.id)] == []
+
+        for command in ("du", "gc"):
+            refused = await there.tiercel(command, "--all-tenants", "--state-dir", str(tmp_path / "elsewhere"))
+            assert (refused.exit_code, "no tokens of tenants" in refused.stderr) == (1, True)
