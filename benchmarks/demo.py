@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import signal
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,12 +16,7 @@ from benchmarks.plot import draw
 from benchmarks.report import build_report, find_shortfalls
 from benchmarks.results import KEEP_HELP, RESULTS_HELP, folder_of, path_of, write_result
 from benchmarks.summary import print_summary
-from testing.application_process import ApplicationError
-from testing.product import ProductError
-from tiercel import TiercelError
-
-INTERRUPTED = 130
-EXPECTED_ERRORS = (ProductError, ApplicationError, TiercelError)
+from benchmarks.until_end import run_until_end
 
 
 class Runtime(StrEnum):
@@ -46,26 +39,12 @@ def main(
     console = Console()
     output.mkdir(parents=True, exist_ok=True)
     options = DemoOptions(output, runtime.value, policy, rate, seconds_limit)
-    try:
-        outcome = asyncio.run(_run(options, console))
-    except (KeyboardInterrupt, asyncio.CancelledError):
-        typer.echo("Stopped before the end; nothing is left running.", err=True)
-        raise typer.Exit(INTERRUPTED) from None
-    except Exception as error:
-        cause = _first_cause(error)
-        if not isinstance(cause, EXPECTED_ERRORS):
-            raise
-        typer.echo(f"Error: {cause}", err=True)
-        raise typer.Exit(1) from None
+    outcome = run_until_end(_run(options, console))
     report = _write(options, outcome, folder_of(results, keep=keep), console)
     _judge(options, outcome, report)
 
 
 async def _run(options: DemoOptions, console: Console) -> Outcome:
-    task = asyncio.current_task()
-    if task is not None:
-        # As Ctrl-C: tidy up, then end.
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     with view_for(console) as view:
         return await run_demo(options, view)
 
@@ -105,13 +84,6 @@ def _judge(options: DemoOptions, outcome: Outcome, report: dict[str, Any]) -> No
         logs = f"The logs are in {options.output}: up.log, application.log, and those of the jobs in state/logs."
         typer.echo("\n".join(["", "The demo fell short.", *shortfalls, logs]), err=True)
         raise typer.Exit(1)
-
-
-def _first_cause(error: BaseException) -> BaseException:
-    """The first error that is no group; task groups wrap what fails in them."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from benchmarks.demo_jobs import JOBS, TENANTS, DemoJob
 from benchmarks.demo_state import DemoState
 from benchmarks.live_view import View
 from benchmarks.subscriber import Subscriber
+from benchmarks.until_end import is_late
 from testing.application_process import ApplicationProcess
 from testing.load_record import SWAP_WINDOW_SECONDS, LoadRecord
 from testing.product import Product, ProductError, processes_of
@@ -128,7 +129,7 @@ async def _work(options: DemoOptions, product: Product, state: DemoState) -> tup
         await _submit(options, clients, state)
         over = asyncio.Event()
         tasks += [group.create_task(_follow_jobs(client, state, over)) for client in clients.values()]
-        timed_out = await _wait(over, options.seconds_limit)
+        timed_out = await is_late(over, options.seconds_limit)
         await asyncio.sleep(LINGER_SECONDS)
         await _refresh(clients, state)
         for task in tasks:
@@ -151,16 +152,6 @@ async def _follow_jobs(client: Client, state: DemoState, over: asyncio.Event) ->
             state.timeline.add(event)
             if state.timeline.is_over:
                 over.set()
-
-
-async def _wait(over: asyncio.Event, seconds: float) -> bool:
-    """Wait until nothing happens to any job any more; returns whether that takes too long."""
-    try:
-        async with asyncio.timeout(seconds):
-            await over.wait()
-    except TimeoutError:
-        return True
-    return False
 
 
 async def _refresh(clients: dict[str, Client], state: DemoState) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
+from benchmarks.averages import rounded
 from benchmarks.results import Bar
 from benchmarks.timeline import JobTrack, Timeline
 from testing.load_record import SWAP_WINDOW_SECONDS, LoadRecord, percentile_ms
@@ -123,13 +124,13 @@ def _requests(timeline: Timeline, record: LoadRecord) -> Json:
     return {
         "total": len(record.requests),
         "failed": record.failed,
-        "p50_ms": _rounded(percentile_ms(answered, 50)),
-        "p99_ms": _rounded(percentile_ms(answered, 99)),
-        "swap_window_p99_ms": _rounded(percentile_ms(near, 99)),
-        "rest_p99_ms": _rounded(percentile_ms(rest, 99)),
+        "p50_ms": rounded(percentile_ms(answered, 50), 3),
+        "p99_ms": rounded(percentile_ms(answered, 99), 3),
+        "swap_window_p99_ms": rounded(percentile_ms(near, 99), 3),
+        "rest_p99_ms": rounded(percentile_ms(rest, 99), 3),
         "swap_window_requests": len(near),
-        "application_late_p99_ms": _rounded(percentile_ms([request.late for request in record.requests], 99)),
-        "max_ms": _rounded(max(answered) * 1000 if answered else None),
+        "application_late_p99_ms": rounded(percentile_ms([request.late for request in record.requests], 99), 3),
+        "max_ms": rounded(max(answered) * 1000 if answered else None, 3),
         "per_second": round(record.rate(), 2),
         "slowest_second": record.slowest_second_rate(),
         "application_cpu_seconds": round(record.cpu_seconds, 3),
@@ -147,7 +148,3 @@ def _swap_seconds(track: JobTrack, tier: TierStatus, record: LoadRecord) -> floa
 def _ratio(requests: Json) -> float | None:
     near, rest = requests["swap_window_p99_ms"], requests["rest_p99_ms"]
     return None if near is None or not rest else round(near / rest, 3)
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 3)

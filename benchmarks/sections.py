@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from benchmarks.bars import shown_goal, shown_value
+from benchmarks.results import Bar
+
 
 def write_section(document: Path, name: str, text: str) -> None:
     """Put a text between the markers of a section, or at the document's end when there are none.
@@ -33,6 +36,12 @@ def write_section(document: Path, name: str, text: str) -> None:
 def markers(name: str) -> tuple[str, str]:
     """What begins and what ends a section."""
     return f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+
+
+def bars_table(what: str, bars: Iterable[Bar]) -> str:
+    """Bars as a Markdown table; ``what`` they are heads the first column."""
+    rows = [(bar.name, shown_value(bar), shown_goal(bar), "yes" if bar.holds else "**no**") for bar in bars]
+    return table((what, "value", "goal", "holds"), rows)
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

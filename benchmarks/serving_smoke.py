@@ -18,8 +18,10 @@ import numpy as np
 import psutil
 import uvloop
 
+from benchmarks.averages import percentiles_ms
 from benchmarks.bars import keep_result
 from benchmarks.results import Bar, Json
+from benchmarks.serving.open_loop import request_bytes
 from testing import onnx_models
 from testing.serving_process import ServingProcess, serving
 
@@ -110,7 +112,7 @@ def latency_ms(took: list[float]) -> Json:
     """p50, p99 and the longest, in milliseconds; empty when nothing was asked."""
     if not took:
         return {}
-    p50, p99, longest = (round(float(value) * 1e3, 3) for value in (*np.percentile(took, [50, 99]), max(took)))
+    p50, p99, longest = percentiles_ms(took)
     return {"p50_ms": p50, "p99_ms": p99, "max_ms": longest}
 
 
@@ -135,7 +137,7 @@ def mlp_request() -> bytes:
     """The one request that is asked all the time."""
     features = np.random.default_rng(0).random(64).round(4).tolist()
     body = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 64], "data": features}]}).encode()
-    return b"POST /v2/models/mlp/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+    return request_bytes("/v2/models/mlp/infer", body, {})
 
 
 async def measure_rates(server: ServingProcess, request: bytes) -> list[Json]:

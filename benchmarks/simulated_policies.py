@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
-import random
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from benchmarks.averages import bootstrap_interval
 from benchmarks.bars import keep_result, tell_bars
 from benchmarks.results import KEEP_HELP, Bar, judged
 from benchmarks.simulated_workloads import FAIR_SLICES, Kind, kinds, with_time_slices
@@ -154,11 +154,9 @@ def worst_firsts(runs: Runs, arm: str) -> list[float]:
 
 def summarise(values: Sequence[float]) -> Json:
     """Mean with its 95 % bootstrap interval, median and extremes."""
-    source = random.Random(len(values))
-    means = sorted(statistics.fmean(source.choices(values, k=len(values))) for _ in range(2000))
     return {
         "mean": statistics.fmean(values),
-        "interval": [means[50], means[-51]],
+        "interval": list(bootstrap_interval(values, samples=2000, seed=len(values))),
         "median": statistics.median(values),
         "least": min(values),
         "most": max(values),

@@ -11,9 +11,9 @@ from tiercel.broker.server import Broker
 
 
 async def main(state_dir: Path, port: int) -> None:
-    """Run a broker until something kills it; its first line says where tenants and where agents reach it."""
+    """Run a broker until something kills it; its first line says where tenants, agents and subscribers reach it."""
     async with Broker(make_settings(state_dir, broker_port=port)) as broker:
-        print(broker.broker_address, broker.nodes_address, flush=True)
+        print(broker.broker_address, broker.nodes_address, broker.mqtt_address, flush=True)
         await broker.wait_failed()
 
 

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import grpc
 
@@ -47,17 +47,30 @@ async def running_broker(state_dir: Path, **changes: Any) -> AsyncIterator[Broke
         yield broker
 
 
+class BrokerProcess(NamedTuple):
+    """A broker in a process of its own, and where it listens."""
+
+    process: asyncio.subprocess.Process
+    tenants: str
+    nodes: str
+    mqtt: str
+
+
 @contextlib.asynccontextmanager
-async def broker_process(
-    state_dir: Path, **settings: float
-) -> AsyncIterator[tuple[asyncio.subprocess.Process, str, str]]:
-    """A broker in a process of its own, where it listens for tenants and where for agents; killed at the end."""
+async def broker_process(state_dir: Path, port: int = 0, /, **settings: float) -> AsyncIterator[BrokerProcess]:
+    """A broker in a process of its own, which is killed at the end.
+
+    Args:
+        state_dir: Its state directory.
+        port: Where it listens for tenants; 0 for any that is free.
+        settings: Others of its settings.
+    """
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
         "testing.broker_process",
         str(state_dir),
-        "0",
+        str(port),
         stdout=asyncio.subprocess.PIPE,
         cwd=ROOT,
         env={**os.environ, **{f"TIERCEL_{name.upper()}": str(value) for name, value in settings.items()}},
@@ -65,8 +78,8 @@ async def broker_process(
     try:
         assert process.stdout is not None
         async with asyncio.timeout(60):
-            tenants, nodes = (await process.stdout.readline()).decode().split()
-        yield process, tenants, nodes
+            addresses = (await process.stdout.readline()).decode().split()
+        yield BrokerProcess(process, *addresses)
     finally:
         with contextlib.suppress(ProcessLookupError):
             process.kill()

@@ -10,10 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
-from benchmarks.bars import keep_result, shown_goal, shown_value
+from benchmarks.bars import keep_result
 from benchmarks.faults.bars import bars_of
 from benchmarks.results import KEEP_HELP, ROOT, Bar
-from benchmarks.sections import table, write_section
+from benchmarks.sections import bars_table, write_section
 
 ATTACKS = ("reconnect", "script-flood", "anonymous-flood", "full-disk")
 DEADLINE_SECONDS = 600.0
@@ -38,8 +38,7 @@ def main(
 
 def section_of(bars: Sequence[Bar]) -> str:
     """What documents show of the result."""
-    rows = [(bar.name, shown_value(bar), shown_goal(bar), "yes" if bar.holds else "**no**") for bar in bars]
-    return table(("attack", "value", "goal", "holds"), rows)
+    return bars_table("attack", bars)
 
 
 def _attack(name: str) -> Json | None:

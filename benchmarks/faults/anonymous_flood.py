@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +23,7 @@ import grpc
 import psutil
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from tiercel.broker.client.state_dir import read_token
-from tiercel.broker.server import Broker
-from tiercel.broker.settings import BrokerSettings
+from testing.brokers import BrokerProcess, broker_process, node_token, tenant_token
 from tiercel.v1 import PROTOCOL, jobs_pb2, jobs_pb2_grpc, nodes_pb2, nodes_pb2_grpc
 
 MIB = 1024 * 1024
@@ -36,40 +34,13 @@ MQTT_LARGE, MQTT_LARGE_BYTES = 40, 8 * MIB
 THROUGH_SECONDS = 20.0
 MOST_GROWTH_MIB = 100.0
 AGENT_INSTANCE = "5" * 32
-Addresses = dict[str, str]
-
-
-async def serve(state_dir: Path) -> None:
-    """Be the broker: say where it listens, and run until the process is ended."""
-    async with Broker(BrokerSettings(state_dir=state_dir)) as broker:
-        addresses = {"broker": broker.broker_address, "nodes": broker.nodes_address, "mqtt": broker.mqtt_address}
-        print(json.dumps(addresses), flush=True)
-        await broker.wait_failed()
-
-
-@contextlib.asynccontextmanager
-async def running_broker(state_dir: Path) -> AsyncIterator[tuple[psutil.Process, Addresses]]:
-    """A broker in a process of its own, and where it listens."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "benchmarks.faults.anonymous_flood", "--serve", str(state_dir)),
-        stdout=asyncio.subprocess.PIPE,
-    )
-    try:
-        assert process.stdout is not None
-        async with asyncio.timeout(60):
-            addresses = json.loads(await process.stdout.readline())
-        yield psutil.Process(process.pid), addresses
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
 
 
 def _channel(address: str) -> grpc.aio.Channel:
     return grpc.aio.insecure_channel(address, [("grpc.use_local_subchannel_pool", 1)])
 
 
-async def watch_health(addresses: Addresses, outcomes: Counter[str]) -> None:
+async def watch_health(broker: BrokerProcess, outcomes: Counter[str]) -> None:
     """A thousand streams over ten connections, each held for as long as it is let."""
 
     async def hold(stub: health_pb2_grpc.HealthStub) -> None:
@@ -80,19 +51,19 @@ async def watch_health(addresses: Addresses, outcomes: Counter[str]) -> None:
             outcomes[f"watch {error.code().name}"] += 1
 
     async with contextlib.AsyncExitStack() as stack:
-        channels = [await stack.enter_async_context(_channel(addresses["broker"])) for _ in range(10)]
+        channels = [await stack.enter_async_context(_channel(broker.tenants)) for _ in range(10)]
         stubs = [health_pb2_grpc.HealthStub(channel) for channel in channels]
         await asyncio.gather(*(hold(stubs[number % 10]) for number in range(WATCHES)))
         await asyncio.Event().wait()
 
 
-async def send_large(addresses: Addresses, outcomes: Counter[str]) -> None:
+async def send_large(broker: BrokerProcess, outcomes: Counter[str]) -> None:
     """Messages of 60 MiB to both listeners, one after the other, so that the flood itself stays small."""
     script = jobs_pb2.SubmitJobRequest()
     script.spec.script.content = bytes(LARGE_BYTES)
     checkpoint = nodes_pb2.SendCheckpointRequest(data=bytes(LARGE_BYTES))
     for number in range(LARGE_MESSAGES):
-        async with _channel(addresses["broker" if number % 2 else "nodes"]) as channel:
+        async with _channel(broker.tenants if number % 2 else broker.nodes) as channel:
             try:
                 if number % 2:
                     await jobs_pb2_grpc.JobsServiceStub(channel).SubmitJob(script, timeout=30)
@@ -106,9 +77,9 @@ async def send_large(addresses: Addresses, outcomes: Counter[str]) -> None:
                 outcomes["large cut off"] += 1
 
 
-async def crowd_mqtt(addresses: Addresses, outcomes: Counter[str]) -> None:
+async def crowd_mqtt(broker: BrokerProcess, outcomes: Counter[str]) -> None:
     """Connections that say nothing, and messages of 8 MiB from nobody."""
-    host, _, port = addresses["mqtt"].rpartition(":")
+    host, _, port = broker.mqtt.rpartition(":")
     async with contextlib.AsyncExitStack() as stack:
         for _ in range(MQTT_CONNECTIONS):
             _, writer = await asyncio.open_connection(host, int(port))
@@ -124,19 +95,19 @@ async def crowd_mqtt(addresses: Addresses, outcomes: Counter[str]) -> None:
         await asyncio.Event().wait()
 
 
-async def _ask_as_tenant(addresses: Addresses, state_dir: Path) -> None:
-    metadata = (("authorization", f"Bearer {read_token(state_dir, 'default')}"),)
-    async with _channel(addresses["broker"]) as channel:
+async def _ask_as_tenant(broker: BrokerProcess, state_dir: Path) -> None:
+    metadata = (("authorization", f"Bearer {tenant_token(state_dir)}"),)
+    async with _channel(broker.tenants) as channel:
         stub = jobs_pb2_grpc.JobsServiceStub(channel)
         await stub.ListJobs(jobs_pb2.ListJobsRequest(), metadata=metadata, timeout=THROUGH_SECONDS)
 
 
-async def _join_as_agent(addresses: Addresses, state_dir: Path) -> None:
-    metadata = (("authorization", f"Bearer {(state_dir / 'node.token').read_text().strip()}"),)
+async def _join_as_agent(broker: BrokerProcess, state_dir: Path) -> None:
+    metadata = (("authorization", f"Bearer {node_token(state_dir)}"),)
     hello = nodes_pb2.NodeHello(
         node_id="n1", cpu_cores=1.0, memory_bytes=1 << 30, protocol=PROTOCOL, instance=AGENT_INSTANCE
     )
-    async with _channel(addresses["nodes"]) as channel:
+    async with _channel(broker.nodes) as channel:
         call = nodes_pb2_grpc.NodesServiceStub(channel).Connect(metadata=metadata, timeout=THROUGH_SECONDS)
         await call.write(nodes_pb2.ConnectRequest(hello=hello))
         answer = await call.read()
@@ -145,28 +116,29 @@ async def _join_as_agent(addresses: Addresses, state_dir: Path) -> None:
         call.cancel()
 
 
-async def _read_news(addresses: Addresses, state_dir: Path) -> None:
-    host, _, port = addresses["mqtt"].rpartition(":")
-    token = read_token(state_dir, "default")
-    async with aiomqtt.Client(host, int(port), username="default", password=token, timeout=THROUGH_SECONDS) as client:
+async def _read_news(broker: BrokerProcess, state_dir: Path) -> None:
+    host, _, port = broker.mqtt.rpartition(":")
+    async with aiomqtt.Client(
+        host, int(port), username="alice", password=tenant_token(state_dir), timeout=THROUGH_SECONDS
+    ) as client:
         await client.subscribe("tiercel/#", qos=1)
         async for _ in client.messages:
             return
 
 
-WHO_MUST_GET_THROUGH: dict[str, Callable[[Addresses, Path], Awaitable[None]]] = {
+WHO_MUST_GET_THROUGH: dict[str, Callable[[BrokerProcess, Path], Awaitable[None]]] = {
     "tenant": _ask_as_tenant,
     "agent": _join_as_agent,
     "subscriber": _read_news,
 }
 
 
-async def _seconds_through(who: str, addresses: Addresses, state_dir: Path, outcomes: Counter[str]) -> float | None:
+async def _seconds_through(who: str, broker: BrokerProcess, state_dir: Path, outcomes: Counter[str]) -> float | None:
     """How long it took to get through; None if it did not, with the reason among the outcomes."""
     began = time.monotonic()
     try:
         async with asyncio.timeout(THROUGH_SECONDS):
-            await WHO_MUST_GET_THROUGH[who](addresses, state_dir)
+            await WHO_MUST_GET_THROUGH[who](broker, state_dir)
     except (grpc.aio.AioRpcError, aiomqtt.MqttError, OSError, TimeoutError, asyncio.InvalidStateError) as error:
         why = error.details() if isinstance(error, grpc.aio.AioRpcError) else str(error)
         outcomes[f"{who} kept out: {type(error).__name__}: {str(why)[:100]}"] += 1
@@ -180,15 +152,14 @@ async def measure(flood_seconds: float) -> dict[str, Any]:
     through: dict[str, list[float | None]] = {who: [] for who in WHO_MUST_GET_THROUGH}
     with tempfile.TemporaryDirectory() as folder:
         state_dir = Path(folder)
-        async with running_broker(state_dir) as (process, addresses):
+        async with broker_process(state_dir) as broker:
+            process = psutil.Process(broker.process.pid)
             before = peak = process.memory_info().rss
-            floods = [
-                asyncio.create_task(flood(addresses, outcomes)) for flood in (watch_health, send_large, crowd_mqtt)
-            ]
+            floods = [asyncio.create_task(flood(broker, outcomes)) for flood in (watch_health, send_large, crowd_mqtt)]
             end = time.monotonic() + flood_seconds
             while time.monotonic() < end or not all(through.values()):
                 for who, tries in through.items():
-                    tries.append(await _seconds_through(who, addresses, state_dir, outcomes))
+                    tries.append(await _seconds_through(who, broker, state_dir, outcomes))
                     peak = max(peak, process.memory_info().rss)
                 await asyncio.sleep(0.1)
             for flood in floods:
@@ -213,10 +184,7 @@ def holds(figures: dict[str, Any]) -> bool:
 
 
 def main(arguments: list[str]) -> int:
-    """Flood and tell; or, with ``--serve DIR``, be the broker that is flooded."""
-    if arguments[:1] == ["--serve"]:
-        asyncio.run(serve(Path(arguments[1])))
-        return 0
+    """Flood and tell."""
     figures = asyncio.run(measure(float(arguments[0]) if arguments else 20.0))
     print(json.dumps(figures, indent=2))
     return 0 if holds(figures) else 1

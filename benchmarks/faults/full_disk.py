@@ -15,14 +15,14 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import grpc
 import psutil
 
-from testing.brokers import Tenant, node_token, tenant_of, tenant_token
+from testing.brokers import Tenant, broker_process, node_token, tenant_of, tenant_token
 from testing.scripted_agent import ScriptedAgent
 from testing.small_disk import fill, small_disk
 from tiercel.core.jobs import Script
@@ -76,11 +76,12 @@ async def attack(full_seconds: float = FULL_SECONDS) -> Figures:
     with tempfile.TemporaryDirectory() as parent, small_disk(Path(parent) / "disk", DISK_BYTES) as state_dir:
         agent, token = ScriptedAgent(node_token(state_dir)), tenant_token(state_dir)
         async with (
-            _broker(state_dir) as (process, address, nodes),
+            broker_process(state_dir) as (running, address, nodes, _),
             tenant_of(address, token) as alice,
             asyncio.timeout(full_seconds + 90),
             asyncio.TaskGroup() as group,
         ):
+            process = psutil.Process(running.pid)
             stream = group.create_task(_keep_connected(agent, nodes, figures))
             job = await alice.submit()
             run_id = f"{job.id}-1"
@@ -98,25 +99,6 @@ async def attack(full_seconds: float = FULL_SECONDS) -> Figures:
             figures.broker_alive = process.is_running() and process.status() != psutil.STATUS_ZOMBIE
             stream.cancel()
     return figures
-
-
-@contextlib.asynccontextmanager
-async def _broker(state_dir: Path) -> AsyncIterator[tuple[psutil.Process, str, str]]:
-    """A broker in a process of its own; where tenants and where agents reach it."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "testing.broker_process", str(state_dir), "0"),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
-    try:
-        assert process.stdout is not None
-        async with asyncio.timeout(60):
-            address, nodes = (await process.stdout.readline()).decode().split()
-        yield psutil.Process(process.pid), address, nodes
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
 
 
 async def _keep_connected(agent: ScriptedAgent, address: str, figures: Figures) -> None:

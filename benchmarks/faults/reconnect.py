@@ -9,11 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import resource
-import signal
-import socket
-import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -21,7 +17,9 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 
-from testing.brokers import Tenant, node_token, tenant_of, tenant_token
+from testing.brokers import Tenant, broker_process, node_token, tenant_of, tenant_token
+from testing.free_ports import free_port
+from testing.until import until
 from tiercel.trainer_agent.connection.outbox import Reporter
 from tiercel.trainer_agent.connection.stream import BrokerConnection
 from tiercel.trainer_agent.reports.kept import MAX_REPORTS, KeptReports
@@ -30,9 +28,7 @@ from tiercel.trainer_agent.reports.sieve import Goal
 from tiercel.trainer_agent.supervision import Supervisor
 from tiercel.v1 import PROTOCOL, jobs_pb2, nodes_pb2
 
-ROOT = Path(__file__).parents[2]
 DEADLINE_SECONDS = 120.0
-LEAVE_SECONDS = 10.0
 POLL_SECONDS = 0.02
 NODES_ADDRESS = "nodes-address"
 GOAL = Goal("accuracy", smaller_is_better=False, targets=())
@@ -168,7 +164,7 @@ async def attack(
     Raises:
         TimeoutError: A step takes longer than ``DEADLINE_SECONDS``.
     """
-    port = _free_port()
+    port = free_port()
     reporter = Reporter()
     node = ReportingNode(reporter, most)
     connection = BrokerConnection(
@@ -184,19 +180,19 @@ async def attack(
         async with _broker(folder, port), _tenant(folder, port) as tenant:
             tasks.start("broker", connection.run())
             jobs = [await tenant.submit(f"e{number}", report_timeout_seconds=3600.0) for number in range(runs)]
-            await _until(lambda: len(node.kept) == runs)
+            await until(lambda: len(node.kept) == runs, seconds=DEADLINE_SECONDS)
             reporting = tasks.start("reports", _report(node, per_second))
             await asyncio.sleep(1 / per_second)
         for _ in range(kills):  # leaving the block has killed it
             await asyncio.sleep(away_seconds)
             async with _broker(folder, port), _tenant(folder, port) as tenant:
                 began, due, lives = time.monotonic(), dict(node.made), lives + 1
-                await _until(lambda: node.connections >= lives)  # noqa: B023 - waited for here
+                await until(lambda: node.connections >= lives, seconds=DEADLINE_SECONDS)  # noqa: B023 - waited for here
                 await _wait_told(tenant, due)
                 back.append(round(time.monotonic() - began, 2))
         await asyncio.sleep(away_seconds)
         async with _broker(folder, port), _tenant(folder, port) as tenant:
-            await _until(lambda: node.connections > lives)
+            await until(lambda: node.connections > lives, seconds=DEADLINE_SECONDS)
             began = time.monotonic()
             await _cancel(tenant, jobs[0].id)
             cancel_seconds = round(time.monotonic() - began, 2)
@@ -270,41 +266,12 @@ async def _wait_job(tenant: Tenant, job_id: str, condition: Callable[[jobs_pb2.J
             await asyncio.sleep(POLL_SECONDS)
 
 
-async def _until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(DEADLINE_SECONDS):
-        while not condition():  # noqa: ASYNC110 - nobody says so
-            await asyncio.sleep(POLL_SECONDS)
-
-
-def _free_port() -> int:
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        return int(bound.getsockname()[1])
-
-
 @contextlib.asynccontextmanager
 async def _broker(folder: Path, port: int) -> AsyncIterator[None]:
     """A broker in a process of its own, killed at the end; where agents reach it is in a file."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "testing.broker_process",
-        str(folder),
-        str(port),
-        stdout=asyncio.subprocess.PIPE,
-        cwd=ROOT,
-    )
-    try:
-        if process.stdout is not None:
-            async with asyncio.timeout(DEADLINE_SECONDS):
-                _, nodes = (await process.stdout.readline()).decode().split()
-            (folder / NODES_ADDRESS).write_text(nodes)
+    async with broker_process(folder, port) as broker:
+        (folder / NODES_ADDRESS).write_text(broker.nodes)
         yield
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(process.pid, signal.SIGKILL)
-        async with asyncio.timeout(LEAVE_SECONDS):
-            await process.wait()
 
 
 @contextlib.asynccontextmanager

@@ -10,9 +10,9 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benchmarks.bars import shown_goal, shown_value
 from benchmarks.plot import COLOURS, STYLE
 from benchmarks.results import Bar
+from benchmarks.sections import bars_table, table
 from tiercel.serving.scheduling.simulation.arrivals import SHAPES
 from tiercel.serving.scheduling.utility import FORMS
 
@@ -44,13 +44,9 @@ def make_section(result: Json, plot: str) -> str:
             f"seeds of arrivals at each point, the same for all schedulers. `{result['command']}`."
         ),
         "",
-        "| bar | value | goal | holds |",
-        "| --- | --- | --- | --- |",
+        bars_table("bar", map(Bar.from_json, result["bars"])),
     ]
-    for fields in result["bars"]:
-        bar = Bar.from_json(fields)
-        lines.append(f"| {bar.name} | {shown_value(bar)} | {shown_goal(bar)} | {'yes' if bar.holds else '**no**'} |")
-    lines += ["", "Mean utility of a request over all loads:", "", *_means(figures["points"]), ""]
+    lines += ["", "Mean utility of a request over all loads:", "", _means(figures["points"]), ""]
     lines += [
         "Part of what one who knows all arrivals can earn (one worker, small cases, ± 95 %): "
         + ", ".join(
@@ -64,15 +60,15 @@ def make_section(result: Json, plot: str) -> str:
     return "\n".join(lines)
 
 
-def _means(points: Sequence[Json]) -> list[str]:
+def _means(points: Sequence[Json]) -> str:
     names = list(points[0]["mean_utility"])
-    rows = [f"| utility | arrivals | {' | '.join(names)} |", f"| --- | --- |{' --- |' * len(names)}"]
+    rows = []
     for form in FORMS:
         for shape in SHAPES:
             chosen = [each["mean_utility"] for each in points if (each["utility"], each["arrivals"]) == (form, shape)]
-            cells = " | ".join(f"{sum(each[name] for each in chosen) / len(chosen):.4f}" for name in names)
-            rows.append(f"| {form} | {shape} | {cells} |")
-    return rows
+            cells = (f"{sum(each[name] for each in chosen) / len(chosen):.4f}" for name in names)
+            rows.append((form, shape, *cells))
+    return table(("utility", "arrivals", *names), rows)
 
 
 def draw(points: Sequence[Json], path: Path) -> None:

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import math
-import random
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from benchmarks.averages import bootstrap_interval, mean
 from benchmarks.scheduling.outcome import JobOutcome, RunOutcome
 from benchmarks.scheduling.recordings import Recordings
-
-BOOTSTRAP_SAMPLES = 4000
-BOOTSTRAP_SEED = 1
-INTERVAL = 0.95
 
 Measure = Callable[[RunOutcome], float | None]
 """From a run to a figure of which less is better, or None where there is none."""
@@ -62,27 +58,19 @@ def gain(outcomes: Sequence[RunOutcome], arm: str, baseline: str, measure: Measu
     return Gain(statistics.fmean(gains), low, high, len(gains), sum(each > 0 for each in gains))
 
 
-def bootstrap_interval(values: Sequence[float]) -> tuple[float, float]:
-    """Holds the mean of 95 % of samples drawn with replacement; always the same for the same values."""
-    generator = random.Random(BOOTSTRAP_SEED)
-    means = sorted(statistics.fmean(generator.choices(values, k=len(values))) for _ in range(BOOTSTRAP_SAMPLES))
-    tail = (1.0 - INTERVAL) / 2.0
-    return means[math.floor(tail * len(means))], means[math.ceil((1.0 - tail) * len(means)) - 1]
-
-
 def time_to_tier(number: int) -> Measure:
     """Mean over jobs of the seconds from submission to the report that reached tier ``number``."""
-    return lambda run: _mean(job.reached_seconds[number - 1] for job in run.jobs)
+    return lambda run: mean(job.reached_seconds[number - 1] for job in run.jobs)
 
 
 def time_to_delivery(number: int) -> Measure:
     """Mean over jobs of the seconds from submission to the first answer of tier ``number``'s version."""
-    return lambda run: _mean(job.delivered_seconds[number - 1] for job in run.jobs)
+    return lambda run: mean(job.delivered_seconds[number - 1] for job in run.jobs)
 
 
 def finish(run: RunOutcome) -> float | None:
     """Mean over jobs of the seconds from submission to the end of the budget."""
-    return _mean(job.finished_seconds for job in run.jobs)
+    return mean(job.finished_seconds for job in run.jobs)
 
 
 def makespan(run: RunOutcome) -> float | None:
@@ -150,8 +138,3 @@ def served_quality(runs: Mapping[str, RunOutcome]) -> dict[str, float]:
         last = statistics.fmean(whole[-3:])
         means[arm] = (math.fsum(whole) + last * (horizon - len(whole))) / (horizon * endpoints)
     return means
-
-
-def _mean(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return statistics.fmean(known) if known else None

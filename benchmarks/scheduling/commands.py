@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import signal
-from collections.abc import Coroutine
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import psutil
 import typer
 from rich.console import Console
 
-from benchmarks.bars import plain_line
+from benchmarks.bars import keep_result
 from benchmarks.results import (
     KEEP_HELP,
     KEPT,
     RESULTS_HELP,
-    Result,
     describe_machine,
     folder_of,
-    path_of,
-    write_result,
 )
 from benchmarks.scheduling.arms import ARMS, why_missing
 from benchmarks.scheduling.derive import derive
@@ -52,6 +46,7 @@ from benchmarks.scheduling.recordings import FOLDER, Recording, RecordingError, 
 from benchmarks.scheduling.schedules import SCHEDULES
 from benchmarks.scheduling.tables import SECTION, make_section
 from benchmarks.sections import write_section
+from benchmarks.until_end import run_until_end
 from testing.application_process import ApplicationError
 from testing.product import ProductError
 from tiercel import TiercelError
@@ -101,7 +96,7 @@ def run(
     for path in folder.glob("*.json") if fresh else ():
         path.unlink()
     recordings = Recordings.read()
-    outcomes = _until_end(_run_all(blocks, folder, recordings, runtime.value, minutes, console), console)
+    outcomes = run_until_end(_run_all(blocks, folder, recordings, runtime.value, minutes, console), RecordingError)
     if quick:
         _finish_quick(outcomes, sum(map(len, blocks)), missing, recordings, folder_of(results, keep=keep), console)
     else:
@@ -156,8 +151,7 @@ def _finish_quick(
 ) -> None:
     figures = make_figures(outcomes, recordings, psutil.cpu_count() or 1, missing, planned)
     name = "scheduling-quick"
-    result = write_result(name, command=_command(name), figures=figures, folder=results)
-    _tell_bars(result, results, console)
+    result = keep_result(name, command=_command(name), figures=figures, folder=results)
     if not all(bar.holds for bar in result.bars):
         raise typer.Exit(1)
 
@@ -173,12 +167,11 @@ def write_live(
     """Write the result file; for processes also the plots and the section of the document."""
     figures = make_figures(outcomes, recordings, psutil.cpu_count() or 1, missing, len(outcomes))
     command = _command(name)
-    result = write_result(name, command=command, figures=figures, folder=results)
+    result = keep_result(name, command=command, figures=figures, folder=results)
     if results == KEPT and name == name_of(Runtime.PROCESS):
         plots = [f"plots/{each.name}" for each in draw_all(outcomes, PLOTS)]
         section = make_section(figures, list(result.bars), command=command, machine=describe_machine(), plots=plots)
         write_section(DOCUMENT, SECTION, section)
-    _tell_bars(result, results, console)
 
 
 @app.command()
@@ -211,7 +204,7 @@ def record_command(
         name = f"{made.kind} seed {made.training_seed}"
         console.print(f"{name}: tiers after {works} of {made.cpu_seconds:.1f} CPU seconds", highlight=False)
 
-    _until_end(record(runs, BUILD / "record", psutil.cpu_count() or 1, tell), console)
+    run_until_end(record(runs, BUILD / "record", psutil.cpu_count() or 1, tell))
 
 
 @app.command("derive")
@@ -242,34 +235,3 @@ def _command(name: str) -> str:
         "scheduling-containers": "python -m benchmarks.scheduling run --runtime docker",
     }
     return commands.get(name, "make bench-scheduling")
-
-
-def _tell_bars(result: Result, folder: Path, console: Console) -> None:
-    for bar in result.bars:
-        console.print(plain_line(result.name, bar), markup=False, highlight=False, soft_wrap=True)
-    console.print(f"Result: {path_of(result, folder)}", markup=False, highlight=False, soft_wrap=True)
-
-
-def _until_end(work: Coroutine[Any, Any, Any], console: Console) -> Any:
-    """Run something that starts the product; an interrupt tidies up and ends with 130."""
-
-    async def guarded() -> Any:
-        task = asyncio.current_task()
-        if task is not None:
-            # As Ctrl-C: tidy up, then end.
-            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-        return await work
-
-    try:
-        return asyncio.run(guarded())
-    except (KeyboardInterrupt, asyncio.CancelledError):
-        typer.echo("Stopped before the end; nothing is left running, and finished runs are kept.", err=True)
-        raise typer.Exit(INTERRUPTED) from None
-    except Exception as error:
-        cause: BaseException = error
-        while isinstance(cause, BaseExceptionGroup):
-            cause = cause.exceptions[0]
-        if not isinstance(cause, EXPECTED_ERRORS):
-            raise
-        console.print(f"Error: {cause}", markup=False)
-        raise typer.Exit(1) from None

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from benchmarks.averages import mean, rounded
 from benchmarks.scheduling.analysis import (
     MEASURES,
     Gain,
@@ -84,13 +85,15 @@ def _arm_figures(arm: str, outcomes: Sequence[RunOutcome], recordings: Recording
         "about": ARMS[arm].about,
         "time_slice_seconds": ARMS[arm].time_slice_seconds,
         "runs": len(runs),
-        "seconds": {name: _mean([each for run in runs if (each := of_run(run))]) for name, of_run in MEASURES.items()},
+        "seconds": {
+            name: _rounded_mean([each for run in runs if (each := of_run(run))]) for name, of_run in MEASURES.items()
+        },
         "worst_finish": _max(ratios),
         "best_finish": _rounded(min(ratios)) if ratios else None,
         "median_finish": _rounded(statistics.median(ratios)) if ratios else None,
         "worst_tier_1": _max(tier_ratios),
-        "cpu_against_alone": _mean(against_alone),
-        "controller_cores": _mean([controller_cores(run) for run in runs]),
+        "cpu_against_alone": _rounded_mean(against_alone),
+        "controller_cores": _rounded_mean([controller_cores(run) for run in runs]),
         "foreign_cpu_seconds": _max([run.foreign_cpu_seconds or 0.0 for run in runs]),
     }
 
@@ -110,7 +113,7 @@ def _served(outcomes: Sequence[RunOutcome]) -> Json:
             quality.setdefault(arm, []).append(value)
     loaded = [run for run in outcomes if run.served is not None]
     return {
-        "quality": {arm: _mean(values) for arm, values in quality.items()},
+        "quality": {arm: _rounded_mean(values) for arm, values in quality.items()},
         "requests": sum(run.served.requests for run in loaded if run.served is not None),
         "failed": sum(run.served.failed for run in loaded if run.served is not None),
         "p99_ms": {f"{run.block} {run.arm}": _rounded(run.served.p99_ms) for run in loaded if run.served is not None},
@@ -164,16 +167,16 @@ def _gain_json(found: Gain | None) -> Json | None:
     return {name: _rounded(value) if isinstance(value, float) else value for name, value in asdict(found).items()}
 
 
-def _mean(values: Sequence[float]) -> float | None:
-    return _rounded(statistics.fmean(values)) if values else None
-
-
 def _max(values: Sequence[float]) -> float | None:
     return _rounded(max(values)) if values else None
 
 
+def _rounded_mean(values: Sequence[float]) -> float | None:
+    return rounded(mean(values), 4)
+
+
 def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 4)
+    return rounded(value, 4)
 
 
 def _hundredfold(value: float | None) -> float | None:

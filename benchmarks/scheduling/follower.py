@@ -6,6 +6,7 @@ import asyncio
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
+from benchmarks.averages import rounded
 from benchmarks.scheduling.outcome import JobOutcome, Point
 from benchmarks.scheduling.schedules import ScheduledJob
 from benchmarks.timeline import JobTrack, Timeline
@@ -93,14 +94,10 @@ def _outcome(scheduled: ScheduledJob, track: JobTrack, cpu: list[float], job: Jo
         state=job.state.value,
         reason=job.reason,
         targets=tuple(tier.target for tier in job.tiers),
-        reached_seconds=tuple(_rounded(tier.reached_seconds) for tier in job.tiers),
-        delivered_seconds=tuple(_rounded(tier.delivered_seconds) for tier in job.tiers),
-        finished_seconds=_rounded(job.finished_seconds),
+        reached_seconds=tuple(rounded(tier.reached_seconds, 3) for tier in job.tiers),
+        delivered_seconds=tuple(rounded(tier.delivered_seconds, 3) for tier in job.tiers),
+        finished_seconds=rounded(job.finished_seconds, 3),
         cpu_seconds=round(job.cpu_seconds, 3),
         points=tuple(Point(round(at - began_at, 3), value, round(used, 3)) for (at, value), used in points),
         shares=tuple((round(at - began_at, 3), weight) for at, weight in track.shares),
     )
-
-
-def _rounded(seconds: float | None) -> float | None:
-    return None if seconds is None else round(seconds, 3)

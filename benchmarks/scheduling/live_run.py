@@ -20,6 +20,7 @@ from benchmarks.scheduling.recordings import Recordings, remember
 from benchmarks.scheduling.schedules import Schedule
 from benchmarks.scheduling.second_node import SecondNode, processors, wait_nodes
 from benchmarks.scheduling.served import served_of
+from benchmarks.until_end import is_late
 from testing.application_process import ApplicationProcess
 from testing.load_record import LoadRecord
 from testing.product import Product, ProductError, processes_of
@@ -136,7 +137,7 @@ async def _work(schedule: Schedule, product: Product, settings: LiveSettings) ->
                 tasks.append(group.create_task(application.follow(lambda news: None)))
             before, began_at, began = meter.read(), time.time(), time.monotonic()
             submitting = group.create_task(_submit(schedule, client, follower, settings.runtime, began))
-            timed_out = await _wait(follower.over, settings.deadline_seconds)
+            timed_out = await is_late(follower.over, settings.deadline_seconds)
             used = meter.read().since(before)
             submitting.cancel()
             jobs = follower.outcomes(await follower.settle(client), began_at)
@@ -164,16 +165,6 @@ async def _submit(schedule: Schedule, client: Client, follower: Follower, runtim
         spec = KINDS[job.kind].spec(job.name, job.training_seed, runtime, objective_seconds=objective)
         handle = await client.submit(spec)
         follower.add(job, await handle.refresh())
-
-
-async def _wait(over: asyncio.Event, seconds: float) -> bool:
-    """Wait until nothing happens to any job any more; returns whether that takes too long."""
-    try:
-        async with asyncio.timeout(seconds):
-            await over.wait()
-    except TimeoutError:
-        return True
-    return False
 
 
 def _outcome(run: _Run, arm: Arm, schedule: Schedule) -> RunOutcome:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.bars import shown_goal, shown_value
 from benchmarks.results import Bar
 from benchmarks.scheduling.schedules import SCHEDULES
+from benchmarks.sections import bars_table, table
 
 Json = dict[str, Any]
 SECTION = "scheduling-live"
@@ -49,16 +49,13 @@ def make_section(figures: Json, bars: list[Bar], *, command: str, machine: Json,
 
 
 def _bars(bars: list[Bar]) -> list[str]:
-    rows = [
-        f"| {bar.name} | {shown_value(bar)} | {shown_goal(bar)} | {'yes' if bar.holds else '**no**'} |" for bar in bars
-    ]
-    return ["### Bars", "", "| measured | value | goal | holds |", "| --- | --- | --- | --- |", *rows]
+    return ["### Bars", "", bars_table("measured", bars)]
 
 
 def _gains(all_gains: Json, baseline: str, where: str) -> list[str]:
     gains = all_gains.get(baseline, {})
     rows = [
-        f"| {arm} | {found['tier 1']['blocks']} | {' | '.join(_gain(found[name]) for name in MEASURES)} |"
+        (arm, str(found["tier 1"]["blocks"]), *(_gain(found[name]) for name in MEASURES))
         for arm, found in gains.items()
         if found["tier 1"] is not None
     ]
@@ -69,9 +66,7 @@ def _gains(all_gains: Json, baseline: str, where: str) -> list[str]:
         "",
         "Mean over blocks of 1 - policy / baseline of a run's mean, with its 95 % bootstrap interval; more is better.",
         "",
-        f"| policy | blocks | {' | '.join(MEASURES)} |",
-        f"| --- | --- |{' --- |' * len(MEASURES)}",
-        *rows,
+        table(("policy", "blocks", *MEASURES), rows),
     ]
 
 
@@ -90,7 +85,7 @@ def _arms(figures: Json) -> list[str]:
         seconds = found["seconds"]
         cells = [*(_number(seconds[name], 1) for name in MEASURES), _number(found["worst_tier_1"], 2)]
         cells += [_number(found[name], 2) for name in ("best_finish", "worst_finish", "cpu_against_alone")]
-        rows.append(f"| {arm} | {found['runs']} | {' | '.join(cells)} | {_number(found['controller_cores'], 3)} |")
+        rows.append((arm, str(found["runs"]), *cells, _number(found["controller_cores"], 3)))
     columns = [
         *(f"{name}, s" for name in MEASURES),
         "worst tier 1",
@@ -107,9 +102,7 @@ def _arms(figures: Json) -> list[str]:
         "",
         note,
         "",
-        f"| policy | runs | {' | '.join(columns)} |",
-        f"| --- | --- |{' --- |' * len(columns)}",
-        *rows,
+        table(("policy", "runs", *columns), rows),
     ]
 
 
@@ -118,7 +111,7 @@ def _served(figures: Json) -> list[str]:
     if not served["quality"]:
         return []
     best_first = sorted(served["quality"].items(), key=lambda item: -item[1])
-    rows = [f"| {arm} | {quality:.4f} |" for arm, quality in best_first]
+    rows = [(arm, f"{quality:.4f}") for arm, quality in best_first]
     note = (
         f"{served['requests']} requests in all, {served['failed']} failed. Accuracy of the answers that came within "
         "50 ms, as a mean over time and endpoints; an endpoint without a version counts 0."
@@ -128,9 +121,7 @@ def _served(figures: Json) -> list[str]:
         "",
         note,
         "",
-        "| policy | quality |",
-        "| --- | --- |",
-        *rows,
+        table(("policy", "quality"), rows),
     ]
 
 
@@ -139,7 +130,7 @@ def _fidelity(figures: Json) -> list[str]:
     if not found["all"]["replayed"]["runs"]:
         return []
     rows = [
-        f"| {arm} | {each['replayed']['runs']} | {_error(each['replayed'])} | {_error(each['foretold'])} |"
+        (arm, str(each["replayed"]["runs"]), _error(each["replayed"]), _error(each["foretold"]))
         for arm, each in {**found["by_arm"], "all": found["all"]}.items()
     ]
     note = (
@@ -149,8 +140,8 @@ def _fidelity(figures: Json) -> list[str]:
         f"has the machine's own changes of speed in it. {found['left_out']} runs are left out: not complete, or other "
         "programs used more than 5 % of the machine."
     )
-    head = ["| policy | runs | replayed | foretold |", "| --- | --- | --- | --- |"]
-    return ["### The simulator against these runs", "", note, "", *head, *rows]
+    found_table = table(("policy", "runs", "replayed", "foretold"), rows)
+    return ["### The simulator against these runs", "", note, "", found_table]
 
 
 def _error(found: Json) -> str:

@@ -16,8 +16,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from benchmarks.bars import plain_line
-from benchmarks.results import KEEP_HELP, KEPT, RESULTS_HELP, Result, folder_of, path_of, write_result
+from benchmarks.bars import keep_result
+from benchmarks.results import KEEP_HELP, KEPT, RESULTS_HELP, Result, folder_of
 from benchmarks.sections import write_section
 from benchmarks.serving.colocation import Wanted, run_colocation
 from benchmarks.serving.comparison import FULL, QUICK, Comparison, Plan, seconds_of
@@ -66,13 +66,13 @@ def run(
     found = comparison.run(peers)
     if quick:
         figures = make_figures(found, len(peers))
-        result = _keep("serving-quick", "python -m benchmarks.serving run --quick", figures, folder, console)
+        result = _keep("serving-quick", "python -m benchmarks.serving run --quick", figures, folder)
         raise typer.Exit(0 if all(bar.holds for bar in result.bars) else 1)
     if peer or model or kind:  # a part must not take the place of the whole
-        _keep("serving-part", "python -m benchmarks.serving run", make_figures(found, len(peers)), folder, console)
+        _keep("serving-part", "python -m benchmarks.serving run", make_figures(found, len(peers)), folder)
         return
     found.write(BUILD / "samples.json")
-    _write_comparison(found, folder, console)
+    _write_comparison(found, folder)
 
 
 @app.command()
@@ -83,7 +83,7 @@ def report(results: ResultsOption = None, keep: KeepOption = False) -> None:
     except OSError:
         typer.echo("Error: there are no samples yet; 'python -m benchmarks.serving run' takes some.", err=True)
         raise typer.Exit(1) from None
-    _write_comparison(found, folder_of(results, keep=keep), Console())
+    _write_comparison(found, folder_of(results, keep=keep))
 
 
 @app.command()
@@ -100,7 +100,7 @@ def overload(
         wanted = exported(BUILD / "models", (model,))[model]
         rows = run_overload(wanted, BUILD / "overload", lambda line: _say(console, line), load or LOADS)
     folder = folder_of(results, keep=keep)
-    _keep("serving-overload", "python -m benchmarks.serving overload", {"overload": rows}, folder, console)
+    _keep("serving-overload", "python -m benchmarks.serving overload", {"overload": rows}, folder)
     if sane and not all(row["goodput"] and not row["other_errors"] and not row["broken"] for row in rows):
         typer.echo("Error: nothing was answered, or a connection broke.", err=True)
         raise typer.Exit(1)
@@ -119,7 +119,7 @@ def resnet(
         for wanted in exported(BUILD / "models", ("resnet", "resnet64")).values():
             rows += run_raw_limit(wanted, BUILD / "resnet", lambda line: _say(console, line), rounds)
     folder = folder_of(results, keep=keep)
-    _keep("serving-resnet", "python -m benchmarks.serving resnet", {"resnet": rows}, folder, console)
+    _keep("serving-resnet", "python -m benchmarks.serving resnet", {"resnet": rows}, folder)
 
 
 @app.command()
@@ -137,7 +137,7 @@ def colocation(
     with _errors_told():
         rows = asyncio.run(run_colocation(wanted, BUILD / "colocation", lambda line: _say(console, line)))
     command = "python -m benchmarks.serving colocation"
-    _keep("serving-colocation", command, {"colocation": rows}, folder_of(results, keep=keep), console)
+    _keep("serving-colocation", command, {"colocation": rows}, folder_of(results, keep=keep))
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
@@ -204,19 +204,16 @@ def _plan(plan: Plan, models: list[str] | None, kinds: list[str] | None, rounds:
     return replace(plan, connections=connections, kinds=kinds or plan.kinds, rounds=rounds or plan.rounds)
 
 
-def _write_comparison(found: Samples, folder: Path, console: Console) -> None:
+def _write_comparison(found: Samples, folder: Path) -> None:
     figures = make_figures(found, len(found.names()))
     behind, slower = rivals_ahead(figures)
     figures["ahead"] = {"higher rate": behind or [], "lower p99": slower or []}
-    _keep("serving", "make bench-serving", figures, folder, console)
+    _keep("serving", "make bench-serving", figures, folder)
 
 
-def _keep(name: str, command: str, figures: Json, folder: Path, console: Console) -> Result:
+def _keep(name: str, command: str, figures: Json, folder: Path) -> Result:
     """Write a result file, tell its bars, and bring the document up to date if it is kept."""
-    result = write_result(name, command=command, figures=figures, folder=folder)
-    for bar in result.bars:
-        _say(console, plain_line(name, bar))
-    _say(console, f"Result: {path_of(result, folder)}")
+    result = keep_result(name, command=command, figures=figures, folder=folder)
     if folder == KEPT and name in NAMES:
         files = [folder / f"{each}.json" for each in NAMES]
         contents = [json.loads(file.read_text(encoding="utf-8")) for file in files if file.exists()]

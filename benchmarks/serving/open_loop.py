@@ -26,6 +26,8 @@ import httptools
 import numpy as np
 import uvloop
 
+from benchmarks.averages import percentiles_ms
+
 TICK_SECONDS = 0.001
 REFUSALS = frozenset({429, 503, 504})
 """Also a deadline that passed tells the caller no, if late."""
@@ -224,8 +226,7 @@ def summary(tally: Tally, planned: int, seconds: float, deadline: float) -> dict
 def _percentiles(seconds: Sequence[float]) -> dict[str, float]:
     if not seconds:
         return {}
-    p50, p99, longest = np.percentile(seconds, [50, 99, 100]) * 1e3
-    return {"p50": round(float(p50), 3), "p99": round(float(p99), 3), "max": round(float(longest), 3)}
+    return dict(zip(("p50", "p99", "max"), percentiles_ms(seconds), strict=True))
 
 
 def main(arguments: Sequence[str]) -> None:

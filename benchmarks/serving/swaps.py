@@ -24,7 +24,10 @@ import numpy as np
 import numpy.typing as npt
 import psutil
 
-from benchmarks.results import KEEP_HELP, RESULTS_HELP, Bar, Json, folder_of, path_of, write_result
+from benchmarks.bars import keep_result
+from benchmarks.results import KEEP_HELP, RESULTS_HELP, Bar, Json
+from benchmarks.serving.bodies import HEADER_LENGTH
+from benchmarks.serving.open_loop import request_bytes
 from testing import onnx_models
 from testing.serving_process import ServingProcess, serving
 
@@ -57,29 +60,25 @@ class Seen:
     failures: list[str]
 
 
-def request_bytes(features: int) -> bytes:
+def row_request(features: int) -> bytes:
     """The one request that is asked all the time: a row, as binary data where JSON would be large."""
     row = np.random.default_rng(0).random(features).astype(np.float32)
     tensor: Json = {"name": "x", "datatype": "FP32", "shape": [1, features]}
     if features <= 64:
         body = json.dumps({"inputs": [{**tensor, "data": row.round(4).tolist()}]}).encode()
-        headers = b""
+        headers = {}
     else:
         head = json.dumps({"inputs": [{**tensor, "parameters": {"binary_data_size": row.nbytes}}]}).encode()
         body = head + row.tobytes()
-        headers = b"Inference-Header-Content-Length: %d\r\n" % len(head)
-    return b"POST /v2/models/m/infer HTTP/1.1\r\nHost: localhost\r\n%bContent-Length: %d\r\n\r\n%b" % (
-        headers,
-        len(body),
-        body,
-    )
+        headers = {HEADER_LENGTH: str(len(head))}
+    return request_bytes("/v2/models/m/infer", body, headers)
 
 
 @contextlib.contextmanager
 def load_process(server: ServingProcess, features: int, connections: int, folder: Path) -> Iterator[Path]:
     """Load while the context lasts; gives the path at which its notes will be."""
     request, notes = folder / "request", folder / "notes.npz"
-    request.write_bytes(request_bytes(features))
+    request.write_bytes(row_request(features))
     command = [sys.executable, "-m", "benchmarks.serving.swap_load", server.http, str(request), str(notes)]
     process = subprocess.Popen([*command, "--connections", str(connections)], stdin=subprocess.PIPE)
     try:
@@ -239,12 +238,8 @@ def main() -> None:
     figures = {name: measure(name, given.swaps, given.connections, given.seconds) for name in given.models}
     options = f"--swaps {given.swaps} --connections {given.connections} --seconds {given.seconds:g}"
     command = f"python -m benchmarks.serving.swaps {options}"
-    folder = folder_of(given.results, keep=given.keep)
-    result = write_result("serving-swaps", command=command, figures=figures, folder=folder)
     print(json.dumps(figures, indent=2))
-    for bar in result.bars:
-        print(f"{'ok  ' if bar.holds else 'MISS'} {bar.name}: {bar.value} {bar.unit} ({bar.goal})")
-    print(f"Result: {path_of(result, folder)}")
+    keep_result("serving-swaps", command=command, figures=figures, keep=given.keep, folder=given.results)
     if given.sane and any(found["failed"] or not found["swaps"] for found in figures.values()):
         sys.exit("Error: a request failed, or nothing was swapped.")
 

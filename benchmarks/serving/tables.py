@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from benchmarks.bars import shown_goal, shown_value
 from benchmarks.results import Bar
+from benchmarks.sections import bars_table, table
 from benchmarks.serving.figures import DIFFERING, SAME
 from benchmarks.serving.models import KINDS
 from benchmarks.serving.samples import Json
@@ -35,18 +35,12 @@ def make_section(results: Sequence[Json]) -> str:
 def _bars(result: Json) -> list[str]:
     machine = result["machine"]
     where = f"{machine['cores']} cores ({machine['cpu']}, Linux {machine['kernel']})"
-    rows = []
-    for fields in result["bars"]:
-        bar = Bar.from_json(fields)
-        rows.append(f"| {bar.name} | {shown_value(bar)} | {shown_goal(bar)} | {'yes' if bar.holds else '**no**'} |")
     return [
         f"### {result['name']}",
         "",
         f"`{result['command']}` on {where}, {result['made_at']}.",
         "",
-        "| measured | value | goal | holds |",
-        "| --- | --- | --- | --- |",
-        *rows,
+        bars_table("measured", map(Bar.from_json, result["bars"])),
     ]
 
 
@@ -97,8 +91,7 @@ def _table(figures: Json, model: str, kind: str) -> list[str]:
         crowd = own.get(_AT_32) or own[max(column for column in own if column[0] == 0)]
         version = figures["versions"].get(server, "")
         lines.append(
-            f"| {server} {version} ({crowd['form']}) | {' | '.join(cells)} | {crowd['cpu_us']:.0f} | "
-            f"{crowd['pss_mib']:.0f} |"
+            (f"{server} {version} ({crowd['form']})", *cells, f"{crowd['cpu_us']:.0f}", f"{crowd['pss_mib']:.0f}")
         )
     note = (
         "Answers a second (least to most of the rounds), p50 / p99 in ms, by connections; CPU microseconds of all "
@@ -109,9 +102,7 @@ def _table(figures: Json, model: str, kind: str) -> list[str]:
         "",
         note,
         "",
-        f"| server | {' | '.join(map(_head, numbers))} | CPU, us | PSS, MiB |",
-        f"| --- |{' --- |' * (len(numbers) + 2)}",
-        *lines,
+        table(("server", *map(_head, numbers), "CPU, us", "PSS, MiB"), lines),
     ]
 
 

@@ -75,7 +75,7 @@ async def test_large_messages_without_a_token_are_refused_before_they_are_read(t
                 await call.write(checkpoint)
         return await call.code()
 
-    async with broker_process(tmp_path) as (process, tenants, nodes), channels(tenants, 2) as opened:
+    async with broker_process(tmp_path) as (process, tenants, nodes, _), channels(tenants, 2) as opened:
         before = _peak_mib(process.pid)
         calls: list[grpc.aio.UnaryUnaryCall | grpc.aio.StreamStreamCall] = []  # type: ignore[type-arg]
         for channel in opened:

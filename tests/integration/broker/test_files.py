@@ -175,7 +175,7 @@ async def test_a_full_disk_refuses_files_in_a_sentence_and_goes_on(tmp_path: Pat
 async def test_a_broker_that_is_killed_in_the_middle_has_all_or_nothing(tmp_path: Path) -> None:
     token = tenant_token(tmp_path)
     async with contextlib.AsyncExitStack() as stack:
-        process, tenants, nodes = await stack.enter_async_context(broker_process(tmp_path))
+        process, tenants, nodes, _ = await stack.enter_async_context(broker_process(tmp_path))
         alice = await stack.enter_async_context(tenant_of(tenants, token))
         sender = await stack.enter_async_context(sender_of(tmp_path, nodes))
         job = await alice.submit(outputs=("**",))

@@ -52,7 +52,7 @@ async def killed(process: asyncio.subprocess.Process) -> None:
 async def test_a_broker_killed_in_mid_run_finishes_the_job_and_delivers_once(tmp_path: Path) -> None:
     agent = ScriptedAgent(node_token(tmp_path))
     token = tenant_token(tmp_path)
-    async with broker_process(tmp_path) as (process, address, nodes), tenant_of(address, token) as alice:
+    async with broker_process(tmp_path) as (process, address, nodes, _), tenant_of(address, token) as alice:
         job = await alice.submit(key="mine")
         run_id = f"{job.id}-1"
         async with agent.connected(nodes):
@@ -64,7 +64,7 @@ async def test_a_broker_killed_in_mid_run_finishes_the_job_and_delivers_once(tmp
             agent.delivers = False
             agent.report(run_id, 0.95)
             agent.exit(run_id, 0)
-    async with broker_process(tmp_path) as (process, address, nodes), tenant_of(address, token) as alice:
+    async with broker_process(tmp_path) as (process, address, nodes, _), tenant_of(address, token) as alice:
         assert (await alice.submit(key="mine")).id == job.id
         async with agent.connected(nodes):
             reached = await alice.wait(job.id, lambda job: job.tiers[1].state == jobs_pb2.TIER_STATE_REACHED)
@@ -72,7 +72,7 @@ async def test_a_broker_killed_in_mid_run_finishes_the_job_and_delivers_once(tmp
             await agent.until(lambda: agent.wanted is not None and agent.wanted.deliveries)
             await killed(process)
     agent.delivers = True
-    async with broker_process(tmp_path) as (process, address, nodes), tenant_of(address, token) as alice:
+    async with broker_process(tmp_path) as (process, address, nodes, _), tenant_of(address, token) as alice:
         async with agent.connected(nodes):
             done = await alice.wait_finished(job.id)
         assert done.state == jobs_pb2.JOB_STATE_COMPLETED
@@ -94,7 +94,7 @@ async def test_a_broker_killed_at_any_moment_loses_no_tier(tmp_path: Path, repor
     agent = ScriptedAgent(node_token(tmp_path))
     token = tenant_token(tmp_path)
     values = [0.75 + 0.01 * step for step in range(20)]
-    async with broker_process(tmp_path) as (process, address, nodes), tenant_of(address, token) as alice:
+    async with broker_process(tmp_path) as (process, address, nodes, _), tenant_of(address, token) as alice:
         job = await alice.submit()
         run_id = f"{job.id}-1"
         async with agent.connected(nodes):
@@ -103,7 +103,7 @@ async def test_a_broker_killed_at_any_moment_loses_no_tier(tmp_path: Path, repor
             await asyncio.sleep(0)
             await killed(process)
             agent.report(run_id, *values[reports:])
-    async with broker_process(tmp_path) as (_, address, nodes), tenant_of(address, token) as alice:
+    async with broker_process(tmp_path) as (_, address, nodes, _), tenant_of(address, token) as alice:
         async with agent.connected(nodes):
             done = await alice.wait_finished(job.id)
         assert (done.state, done.attempts) == (jobs_pb2.JOB_STATE_COMPLETED, 1)
@@ -119,7 +119,7 @@ async def test_a_broker_that_was_stopped_for_a_while_holds_nobody_for_silent(tmp
     agent = ScriptedAgent(node_token(tmp_path))
     patience = {"heartbeat_seconds": 1.0, "lease_seconds": 5.0, "gone_after_seconds": 5.0}
     async with (
-        broker_process(tmp_path, **patience) as (process, address, nodes),
+        broker_process(tmp_path, **patience) as (process, address, nodes, _),
         tenant_of(address, tenant_token(tmp_path)) as alice,
     ):
         job = await alice.submit(report_timeout_seconds=5.0)

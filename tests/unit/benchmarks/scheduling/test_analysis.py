@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks.averages import bootstrap_interval
 from benchmarks.scheduling.analysis import (
-    bootstrap_interval,
     controller_cores,
     cpu_against_alone,
     gain,
