@@ -27,7 +27,7 @@ from tiercel.broker.client.projects.packing import PackedProject, pack
 from tiercel.broker.client.projects.sending import project_limit, send_project
 from tiercel.broker.client.secrets import Secrets
 from tiercel.broker.client.spec_file import load_spec
-from tiercel.broker.client.state_dir import read_broker_address, read_token
+from tiercel.broker.client.state_dir import default_state_dir, read_broker_address, read_token
 from tiercel.core.errors import InvalidSpecError, TiercelError, UnavailableError
 from tiercel.core.jobs import JobSpec
 from tiercel.core.validation import validate_max_epochs, validate_spec
@@ -61,12 +61,12 @@ class Client(Keeping):
 
     @classmethod
     def from_state_dir(
-        cls, state_dir: str | Path, tenant: str = "default", *, options: ClientOptions | None = None
+        cls, state_dir: str | Path | None = None, tenant: str = "default", *, options: ClientOptions | None = None
     ) -> Self:
-        """A client of the broker that ``tiercel up --state-dir`` runs on this machine.
+        """A client of the broker that ``tiercel up`` runs on this machine.
 
         Args:
-            state_dir: The folder.
+            state_dir: Its ``--state-dir``; left out, the one that it has by default.
             tenant: Whose token to use; the environment's ``TIERCEL_TOKEN`` comes first.
             options: Deadlines and retries.
 
@@ -74,7 +74,7 @@ class Client(Keeping):
             UnavailableError: No broker was started there.
             NotAuthenticatedError: There is no such tenant.
         """
-        folder = Path(state_dir)
+        folder = default_state_dir() if state_dir is None else Path(state_dir).expanduser()
         address = read_broker_address(folder)
         token = os.environ.get("TIERCEL_TOKEN") or read_token(folder, tenant)
         return cls(address, token=token, options=options)

@@ -49,7 +49,7 @@ class SyncClient:
 
     @classmethod
     def from_state_dir(
-        cls, state_dir: str | Path, tenant: str = "default", *, options: ClientOptions | None = None
+        cls, state_dir: str | Path | None = None, tenant: str = "default", *, options: ClientOptions | None = None
     ) -> Self:
         """See :meth:`Client.from_state_dir`."""
         facade = cls("", token="")

@@ -230,6 +230,9 @@ async def test_a_client_from_a_state_directory(address: str, tmp_path: Path, mon
 
     async with Client.from_state_dir(tmp_path) as client:
         assert await client.list_jobs() == ()
+    monkeypatch.setenv("TIERCEL_STATE_DIR", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path.parent))
+    assert Client.from_state_dir().address == Client.from_state_dir(f"~/{tmp_path.name}").address == address
     monkeypatch.setenv("TIERCEL_TOKEN", "wrong")
     async with Client.from_state_dir(tmp_path) as client:
         with pytest.raises(NotAuthenticatedError):
