@@ -143,6 +143,8 @@ class JobSpec:
             shell.
         outputs: Which files that it leaves in its working directory are kept, as patterns such as ``reports/*.html``.
         warm: Whether its runs may be forked from a process of the tenant's that has imported what they import.
+        ranks: As how many processes, which train one model together, its program is started; None: as one for each
+            accelerator, where it is a Python program.
     """
 
     name: str
@@ -181,6 +183,7 @@ class JobSpec:
     queue: bool = False
     outputs: tuple[str, ...] = ()
     warm: bool = True
+    ranks: int | None = None
 
 
 def without_script_text(spec: JobSpec) -> JobSpec:

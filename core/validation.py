@@ -11,6 +11,7 @@ from tiercel.core.errors import InvalidSpecError
 from tiercel.core.jobs import Direction
 from tiercel.core.path_patterns import validate_outputs
 from tiercel.core.projects import validate_project
+from tiercel.core.ranks import validate_ranks
 from tiercel.core.requirements import validate_requirements
 from tiercel.core.secrets import validate_secrets
 from tiercel.core.validation_over_time import validate_over_time
@@ -56,6 +57,7 @@ def validate_spec(spec: JobSpec) -> None:
     _validate_tiers(spec)
     _validate_variant(spec)
     _validate_limits(spec)
+    validate_ranks(spec)
     _validate_shipping(spec.ship)
     validate_requirements(spec)
     validate_labels(spec.labels, "labels")

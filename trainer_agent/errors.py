@@ -14,6 +14,7 @@
     │       └── DataGoneError         a data set is not on the node any more
     └── TrainerError                  what a training script gets to read; public as tiercel.trainer
         ├── AgentUnreachableError     no welcome from the node's agent
+        ├── RanksError                another rank of the run is gone, or does not come
         ├── MissingMetricError        a report lacks the metric that the job's tiers are about
         └── CheckpointError           a checkpoint does not fit the model or the optimizer
 
@@ -82,6 +83,10 @@ class TrainerError(TiercelError):
 
 class AgentUnreachableError(TrainerError):
     """The agent did not welcome the process in time."""
+
+
+class RanksError(TrainerError):
+    """Another rank of the run is gone, or does not come; the message says which."""
 
 
 class MissingMetricError(TrainerError):

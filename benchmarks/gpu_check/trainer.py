@@ -86,7 +86,9 @@ class PacedTraining:
         now = time.monotonic()
         if now - self._told_at >= TELL_SECONDS:
             self._told_at = now
-            tell(asdict(self._timer.done()) | {"loss": self._loss, "counted_seconds": self._pacer.busy_seconds()})
+            tell(
+                asdict(self._timer.done()) | {"loss": self._loss, "counted_seconds": self._pacer.reading().busy_seconds}
+            )
 
 
 def tell(news: dict[str, Any]) -> None:

@@ -11,6 +11,7 @@ from google.protobuf.message import Message
 
 from tiercel.core.commands import python_program
 from tiercel.core.jobs import Direction, JobSpec, without_script_text
+from tiercel.core.ranks import ranks_of
 from tiercel.core.shares import AcceleratorShare
 from tiercel.core.tiers import Tier
 from tiercel.core.wire import from_proto, to_proto
@@ -111,6 +112,7 @@ class RunOrder:
             variables=dict(self.spec.env),
             tenant=self.tenant,
             warm=self.spec.warm,
+            ranks=ranks_of(self.spec),
         )
 
     def program(self) -> Program:

@@ -10,6 +10,7 @@ from tiercel.trainer_agent.data.mounts import DataMount
 from tiercel.trainer_agent.limits import mapping
 from tiercel.trainer_agent.limits.contract import CpuShare
 from tiercel.trainer_agent.limits.entering import ENDED_FIRST
+from tiercel.trainer_agent.runtimes import ranks
 from tiercel.trainer_agent.runtimes.container_secrets import command_with_secrets
 from tiercel.trainer_agent.runtimes.contract import CONTAINER_SCRATCH, Launch
 
@@ -22,6 +23,8 @@ PIDS_LIMIT: Final = 512
 _SCRATCH_BYTES: Final = 256 * 1024**2
 _LOG_FILE_BYTES: Final = 8 * 1024**2
 _OPEN_FILES: Final = 1024
+# What ranks hand each other by memory, which counts as the container's; an engine's own limit is 64 MB.
+_SHARED_BYTES: Final = 1024**3
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,7 @@ def container_config(launch: Launch, defaults: ContainerDefaults) -> dict[str, A
         "HostConfig": _host_config(launch, defaults),
     }
     if not program.is_images:
-        command = program.command("python", JOB_FOLDER)
+        command = launch.command("python", JOB_FOLDER, signals=ranks.PASSED_ON)
         config["Entrypoint"], *config["Cmd"] = command_with_secrets(command) if launch.secrets else command
         if launch.secrets:
             config |= {"OpenStdin": True, "StdinOnce": True}
@@ -115,7 +118,7 @@ def _host_config(launch: Launch, defaults: ContainerDefaults) -> dict[str, Any]:
         "ReadonlyRootfs": True,
         "CapDrop": ["ALL"],
         "SecurityOpt": ["no-new-privileges"],
-        "PidsLimit": PIDS_LIMIT,
+        "PidsLimit": PIDS_LIMIT * launch.ranks,
         "OomScoreAdj": ENDED_FIRST,
         "Init": True,  # forwards SIGTERM, which a first process ignores by default, and reaps orphans
         "Tmpfs": {"/tmp": f"rw,noexec,nosuid,nodev,mode=1777,size={_SCRATCH_BYTES}"},  # noqa: S108 - in the container
@@ -131,6 +134,8 @@ def _host_config(launch: Launch, defaults: ContainerDefaults) -> dict[str, Any]:
     }
     if launch.accelerators:
         config["DeviceRequests"] = [device_request([share.id for share in launch.accelerators])]
+    if launch.ranks > 1:
+        config["ShmSize"] = _SHARED_BYTES
     if launch.memory_bytes:
         config |= {"Memory": launch.memory_bytes, "MemorySwap": launch.memory_bytes}
     if defaults.cgroup_parent:

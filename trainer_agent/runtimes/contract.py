@@ -13,6 +13,7 @@ from tiercel.core.shares import AcceleratorShare
 from tiercel.trainer_agent.data.mounts import DataMount, variables
 from tiercel.trainer_agent.disk.job_folder import WORK
 from tiercel.trainer_agent.limits.contract import CpuShare, Usage
+from tiercel.trainer_agent.runtimes import ranks
 
 READ_BYTES = 1 << 16
 
@@ -79,6 +80,7 @@ class Launch:
         scratch: Its scratch folder, or None.
         tenant: Who owns it; empty where that is not known.
         warm: Whether it may be forked from a process that has imported what it imports.
+        ranks: As how many processes its program is started.
     """
 
     run_id: str
@@ -98,11 +100,23 @@ class Launch:
     scratch: Path | None = None
     tenant: str = ""
     warm: bool = True
+    ranks: int = 1
 
     @property
     def threads(self) -> int:
-        """Threads that compute."""
-        return max(1, math.ceil(self.cpu_cores))
+        """Threads that compute, in each of its processes."""
+        return max(1, math.ceil(self.cpu_cores) // self.ranks)
+
+    def command(self, python: str, job_folder: str, *, signals: str) -> list[str]:
+        """The command line, or only the arguments of an image's own command.
+
+        Args:
+            python: The interpreter's command.
+            job_folder: Where the job's folder is for the program.
+            signals: How its ranks hear of a signal to end: see :mod:`tiercel.trainer_agent.runtimes.ranks`.
+        """
+        command = self.program.command(python, job_folder)
+        return command if self.ranks == 1 else ranks.command_of(self.ranks, signals, python, command)
 
     def environment(self, job_folder: str) -> dict[str, str]:
         """The variables that every run gets, whatever runs it; nothing of the agent's own.

@@ -19,6 +19,7 @@ from tiercel.trainer_agent.limits.cpu_priority import KERNEL_DEFAULT, CpuPriorit
 from tiercel.trainer_agent.limits.entering import ENDED_FIRST, entering
 from tiercel.trainer_agent.limits.mps import Mps
 from tiercel.trainer_agent.limits.thread_scheduling import family
+from tiercel.trainer_agent.runtimes import ranks
 from tiercel.trainer_agent.runtimes.contract import Exit, Launch, Output
 from tiercel.trainer_agent.runtimes.import_records import Key
 from tiercel.trainer_agent.runtimes.minding import Minded, end_leftovers
@@ -135,7 +136,7 @@ class ProcessRuntime:
             raise RunFailedError(f"The limits of the training process could not be set: {error}.") from error
 
     async def _start_minded(self, launch: Launch, limits: RunLimits) -> Minded:
-        program = launch.program.command(_python_of(launch), str(launch.job_folder))
+        program = launch.command(_python_of(launch), str(launch.job_folder), signals=ranks.BY_GROUP)
         if launch.program.command_line and not program[0].startswith("/"):
             program = ["/usr/bin/env", *program]  # finds it by PATH, or from the working directory
         return await Minded.start(
@@ -150,6 +151,8 @@ class ProcessRuntime:
         is_python = bool(launch.program.script or launch.program.module)
         if self._templates is None or not (launch.warm and launch.tenant and is_python):
             return None, ""
+        if launch.ranks > 1:
+            return None, f"started cold: so is each of {launch.ranks} ranks"
         key = Key(launch.tenant, _python_of(launch))
         template = await self._templates.claim(key, launch.job_folder, _inherited(launch))
         if template is None:

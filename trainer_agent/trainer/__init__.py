@@ -6,6 +6,7 @@ from tiercel.trainer_agent.errors import (
     AgentUnreachableError,
     CheckpointError,
     MissingMetricError,
+    RanksError,
     TrainerError,
 )
 from tiercel.trainer_agent.trainer.job import Job
@@ -20,6 +21,7 @@ __all__ = [
     "Job",
     "MissingMetricError",
     "Predict",
+    "RanksError",
     "TrainerError",
     "connect",
 ]

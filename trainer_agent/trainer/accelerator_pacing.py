@@ -62,9 +62,10 @@ class AcceleratorPacer:
         delay = max((meter.delay_seconds() for meter in self._meters), default=0.0)
         return delay if delay >= _SHORTEST_REST_SECONDS else 0.0
 
-    def busy_seconds(self) -> float:
-        """Accelerator time of the busiest accelerator so far, as far as it is known."""
-        return max((meter.clock.read().busy_seconds for meter in self._meters), default=0.0)
+    def reading(self) -> ClockReading:
+        """What the clock of the busiest accelerator knows."""
+        readings = (meter.clock.read() for meter in self._meters)
+        return max(readings, key=lambda each: each.busy_seconds, default=ClockReading())
 
 
 class _Meter:

@@ -21,7 +21,9 @@ from tiercel.trainer_agent.trainer.accelerators import Accelerators
 from tiercel.trainer_agent.trainer.channel import Acknowledged, AgentChannel, Request, Terminated
 from tiercel.trainer_agent.trainer.deliveries import Deliveries
 from tiercel.trainer_agent.trainer.job import Item, Job
+from tiercel.trainer_agent.trainer.leading import Follower, Leader
 from tiercel.trainer_agent.trainer.pacing import Pacer
+from tiercel.trainer_agent.trainer.rank_link import END_OF_EPOCH, Decision, Place
 from tiercel.trainer_agent.trainer.reporting import as_numbers, report_line
 from tiercel.trainer_agent.trainer.restoring import Report, RunKeeper, RunState
 from tiercel.trainer_agent.trainer.samples import Samples
@@ -52,6 +54,7 @@ class AttachedJob(Job):
         deliveries: Hands models over.
         keeper: Saves and restores the run.
         accelerators: Those that the run holds.
+        leader: Tells the other ranks of the run what to do; None where there are none.
         resources: What is to be let go of when the job is closed.
         exit_wait_seconds: See :data:`EXIT_WAIT_SECONDS`.
         at_first_report: Called then.
@@ -71,14 +74,18 @@ class AttachedJob(Job):
         resources: contextlib.ExitStack,
         exit_wait_seconds: float = EXIT_WAIT_SECONDS,
         at_first_report: Callable[[], None] = lambda: None,
+        leader: Leader | None = None,
     ) -> None:
         super().__init__(model, signature, samples)
+        self._leader = leader
         self._channel, self._deliveries, self._keeper = channel, deliveries, keeper
         self._run_id, self._metric, self._max_epochs = welcome.run_id, welcome.metric, welcome.max_epochs
         self._resources, self._exit_wait_seconds = resources, exit_wait_seconds
         self._at_first_report: Callable[[], None] | None = at_first_report
-        self._pacer, self._accelerators = Pacer(), accelerators
-        self._finished_epochs = self._epoch = self._sequence = 0
+        self._pacer, self._accelerators = Pacer(cpu=self._cpu_seconds), accelerators
+        self._finished_epochs = self._epoch = self._step = self._sequence = 0
+        # What all ranks have been told, and the random states of the others at the place of the next checkpoint.
+        self._agreed, self._other_ranks = Decision.GO_ON, dict[int, bytes]()
         self._stopping = self._interrupted = self._crashed = self._gave_up = self._closed = False
         # Told to end the training as after its last epoch, which is unlike being stopped for all that comes then.
         self._finishing = False
@@ -92,8 +99,8 @@ class AttachedJob(Job):
 
     @property
     def is_stopping(self) -> bool:
-        """Whether the agent, or a signal, asked to stop."""
-        return self._stopping or self._finishing
+        """Whether the agent, or a signal, asked to stop; of several ranks, whether all know it."""
+        return self._decision() is not Decision.GO_ON if self._leader is None else self._agreed is not Decision.GO_ON
 
     def restore(self) -> None:
         """Go on from the newest checkpoint, if there is one.
@@ -118,12 +125,12 @@ class AttachedJob(Job):
     def epochs(self, count: int) -> Iterator[int]:
         """The epochs that are left, counted from 1; ends early when the run is asked to stop."""
         limit = min(count, self._max_epochs) if self._max_epochs else count
-        while self._finished_epochs < limit and not self.is_stopping:
-            self._epoch = self._finished_epochs + 1
+        while self._finished_epochs < limit and self._goes_on(self._finished_epochs + 1, 0):
+            self._epoch, self._step = self._finished_epochs + 1, 0
             self._interrupted = False
             with self._accelerators.counting():
                 yield self._epoch
-            self._end_epoch()
+            self._end_epoch(limit)
         self._save()
         self._settle()
         self._ship_best()
@@ -135,7 +142,8 @@ class AttachedJob(Job):
         with self._accelerators.not_counting():  # to fetch a batch, or to rest, is no work of an accelerator
             for batch in batches:
                 self._boundary()
-                if self.is_stopping:
+                self._step += 1
+                if not self._goes_on(self._epoch, self._step):
                     self._interrupted = True
                     self._save()
                     return
@@ -208,29 +216,58 @@ class AttachedJob(Job):
         # The last word of a training is as little to be lost as a tier.
         self._channel.send_report(message, reached=reached or ended)
 
-    def _end_epoch(self) -> None:
+    def _end_epoch(self, limit: int) -> None:
         self._take_requests()
         if not self._interrupted:
             self._finished_epochs = self._epoch
-        if self._keeper.is_due and not self._stopping:
+        is_due = self._keeper.is_due
+        self._goes_on(self._epoch, END_OF_EPOCH, saves=is_due or self._finished_epochs >= limit)
+        if is_due and not self._stopping:
             self._save()
         self._boundary()
+
+    def _goes_on(self, epoch: int, step: int, *, saves: bool = False) -> bool:
+        """Whether training goes on here, in all ranks; where it does not, a checkpoint follows, too."""
+        decision = self._decision()
+        if self._leader is not None and self._agreed is Decision.GO_ON:
+            saves = saves or decision is not Decision.GO_ON
+            self._other_ranks = self._leader.agree(Place(epoch, step), decision, saves=saves)
+            self._agreed = decision
+        return decision is Decision.GO_ON if self._leader is None else self._agreed is Decision.GO_ON
+
+    def _decision(self) -> Decision:
+        if self._stopping:
+            return Decision.STOP
+        return Decision.FINISH if self._finishing else Decision.GO_ON
 
     def _boundary(self) -> None:
         """Do what the agent asks for; then rest for as long as the paces demand, the longer one of them."""
         self._take_requests()
         self._send_use()
-        while not self.is_stopping and (delay := self._delay_seconds()) > 0:
+        while self._decision() is Decision.GO_ON and (delay := self._delay_seconds()) > 0:
             self._wait_request(delay)
 
     def _delay_seconds(self) -> float:
         return max(self._pacer.delay_seconds(), self._accelerators.delay_seconds())
 
     def _send_use(self, *, last: bool = False) -> None:
-        if (use := self._accelerators.use(last=last)) is not None:
+        held_elsewhere = max((follower.use.memory_bytes for follower in self._followers), default=0)
+        if (use := self._accelerators.use(last=last, held_elsewhere=held_elsewhere)) is not None:
             self._channel.send_use(use)
 
+    @property
+    def _followers(self) -> list[Follower]:
+        return [] if self._leader is None else self._leader.followers
+
+    def _cpu_seconds(self) -> float:
+        """Of all ranks, which are paced together."""
+        return time.process_time() + sum(follower.use.cpu_seconds for follower in self._followers)
+
     def _take_requests(self) -> None:
+        if self._leader is not None:
+            self._leader.listen()
+            if self._leader.was_terminated:
+                self._stop("one of its ranks was sent SIGTERM")
         while (request := self._channel.next_request_nowait()) is not None:
             self._handle(request)
         self._deliveries.serve()
@@ -258,7 +295,7 @@ class AttachedJob(Job):
                 logger.debug("the agent has every report")
 
     def _stop(self, reason: str, *, finish: bool = False) -> None:
-        if finish and not self.is_stopping:
+        if finish and self._decision() is Decision.GO_ON:
             self._finishing = True
             print(f"finishing: {reason}", flush=True)
         elif not (finish or self._stopping):
@@ -312,6 +349,6 @@ class AttachedJob(Job):
             shipped_value=self._deliveries.shipped_value,
         )
         try:
-            self._keeper.save(run)
+            self._keeper.save(run, self._other_ranks)
         except OSError as error:
             logger.warning("no checkpoint could be written: %s; training goes on", error)

@@ -9,12 +9,10 @@ import gc
 import importlib
 import math
 import os
-import signal
 import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 
 import torch
 from torch import nn
@@ -25,10 +23,14 @@ from tiercel.trainer_agent.trainer.attached import EXIT_WAIT_SECONDS, AttachedJo
 from tiercel.trainer_agent.trainer.channel import SOCKET_FILE, AgentChannel, Terminated
 from tiercel.trainer_agent.trainer.checkpoints import CheckpointStore
 from tiercel.trainer_agent.trainer.deliveries import Deliveries
+from tiercel.trainer_agent.trainer.following import FollowerJob, LeaderLink
 from tiercel.trainer_agent.trainer.handover import Handover
 from tiercel.trainer_agent.trainer.imports import write_imports
+from tiercel.trainer_agent.trainer.leading import Leader
+from tiercel.trainer_agent.trainer.rank import Rank
 from tiercel.trainer_agent.trainer.restoring import RunKeeper, Stateful
 from tiercel.trainer_agent.trainer.samples import Samples
+from tiercel.trainer_agent.trainer.signals import call_on_sigterm
 from tiercel.trainer_agent.trainer.signature import Evaluate, Signature
 from tiercel.trainer_agent.trainer.tiers import TierTracker
 from tiercel.v1 import common_pb2, trainer_pb2
@@ -57,33 +59,79 @@ class Training:
     checkpoint_seconds: float
 
 
-def attach(run_directory: Path, training: Training) -> AttachedJob:
-    """Dial the agent, restore the last checkpoint, and see to a clean end of the process.
+def attach(run_directory: Path, training: Training, rank: Rank) -> AttachedJob | FollowerJob:
+    """Dial the agent, or rank 0 from another rank, restore the last checkpoint, and see to a clean end of the process.
 
     Args:
         run_directory: Folder of the run.
         training: What is trained.
+        rank: This process.
 
     Raises:
         AgentUnreachableError: If the agent does not welcome the process.
         CheckpointError: If an earlier checkpoint does not fit.
+        RanksError: If another rank is gone, or does not come.
     """
+    return _follow(run_directory, training, rank) if rank.number else _lead(run_directory, training, rank)
+
+
+def _lead(run_directory: Path, training: Training, rank: Rank) -> AttachedJob:
     with contextlib.ExitStack() as stack:
+        leader = Leader(run_directory, rank) if rank.count > 1 else None
+        if leader is not None:
+            stack.callback(leader.close)
         channel = AgentChannel(run_directory)
         stack.callback(channel.close)
         channel.start()
         welcome = _wait_welcome(channel, run_directory)
-        if welcome.cpu_cores > 0:
-            torch.set_num_threads(math.ceil(welcome.cpu_cores))
+        if leader is not None:
+            leader.gather(welcome)
+        _use_threads(welcome.cpu_cores, rank)
         resources = contextlib.ExitStack()
-        job = _job(run_directory, training, channel, welcome, resources)
+        job = _job(run_directory, training, channel, welcome, resources, leader, rank)
         job.restore()
-        _stop_on_sigterm(channel, stack)
+        if leader is not None:
+            leader.wait_ready()
+        call_on_sigterm(lambda: channel.put_request(Terminated()), stack)
         _import_early(stack)
         _close_at_exit(job)
         # From here on the job owns what was opened.
         resources.push(stack.pop_all())
     return job
+
+
+def _follow(run_directory: Path, training: Training, rank: Rank) -> FollowerJob:
+    with contextlib.ExitStack() as stack:
+        leader = LeaderLink(run_directory, rank)
+        stack.callback(leader.close)
+        welcome = leader.welcome()
+        _use_threads(welcome.cpu_cores, rank)
+        resources = contextlib.ExitStack()
+        job = FollowerJob(
+            training.model,
+            training.signature,
+            Samples(training.signature),
+            leader=leader,
+            welcome=welcome,
+            keeper=_keeper(run_directory, training, rank),
+            accelerators=Accelerators.of(welcome.accelerators, rank),
+            resources=resources,
+        )
+        job.restore()
+        call_on_sigterm(job.terminate, stack)
+        _close_at_exit(job)
+        resources.push(stack.pop_all())
+    return job
+
+
+def _use_threads(cpu_cores: float, rank: Rank) -> None:
+    if cpu_cores > 0:
+        torch.set_num_threads(max(1, math.ceil(cpu_cores) // rank.count))
+
+
+def _keeper(run_directory: Path, training: Training, rank: Rank) -> RunKeeper:
+    store = CheckpointStore(run_directory / CHECKPOINTS_FOLDER, interval_seconds=training.checkpoint_seconds)
+    return RunKeeper(store, training.model, training.optimizer, training.scheduler, rank.number)
 
 
 def _wait_welcome(channel: AgentChannel, run_directory: Path) -> trainer_pb2.TrainerWelcome:
@@ -119,6 +167,8 @@ def _job(
     channel: AgentChannel,
     welcome: trainer_pb2.TrainerWelcome,
     resources: contextlib.ExitStack,
+    leader: Leader | None,
+    rank: Rank,
 ) -> AttachedJob:
     model, signature, samples = training.model, training.signature, Samples(training.signature)
     exports = run_directory / EXPORTS_FOLDER
@@ -128,7 +178,6 @@ def _job(
         targets=[tier.target for tier in welcome.tiers],
         keep_from=welcome.keep_from if welcome.HasField("keep_from") else None,
     )
-    store = CheckpointStore(run_directory / CHECKPOINTS_FOLDER, interval_seconds=training.checkpoint_seconds)
     return AttachedJob(
         model,
         signature,
@@ -136,38 +185,16 @@ def _job(
         channel=channel,
         welcome=welcome,
         deliveries=Deliveries(model, tiers, handover, channel, metric=welcome.metric),
-        keeper=RunKeeper(store, model, training.optimizer, training.scheduler),
-        accelerators=Accelerators.of(welcome.accelerators),
+        keeper=_keeper(run_directory, training, rank),
+        accelerators=Accelerators.of(welcome.accelerators, rank, [] if leader is None else leader.followers),
+        leader=leader,
         resources=resources,
         exit_wait_seconds=float(os.environ.get(EXIT_WAIT_VARIABLE, EXIT_WAIT_SECONDS)),
         at_first_report=functools.partial(write_imports, run_directory, time.process_time()),
     )
 
 
-def _stop_on_sigterm(channel: AgentChannel, resources: contextlib.ExitStack) -> None:
-    """Make SIGTERM a request to stop, beside what the script has arranged; only the main thread may."""
-    if threading.current_thread() is not threading.main_thread():
-        return
-    previous, owner = signal.getsignal(signal.SIGTERM), os.getpid()
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        if os.getpid() != owner:  # a forked data-loading worker inherits the handler and has to end
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            os.kill(os.getpid(), number)
-            return
-        channel.put_request(Terminated())
-        if callable(previous):
-            previous(number, frame)
-
-    def restore() -> None:
-        if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is stop:
-            signal.signal(signal.SIGTERM, previous)
-
-    signal.signal(signal.SIGTERM, stop)
-    resources.callback(restore)
-
-
-def _close_at_exit(job: AttachedJob) -> None:
+def _close_at_exit(job: AttachedJob | FollowerJob) -> None:
     owner = os.getpid()
 
     def close() -> None:

@@ -31,6 +31,27 @@ def evaluation_mode(model: nn.Module) -> Iterator[None]:
             module.training = training
 
 
+def without_wrapper(model: nn.Module) -> nn.Module:
+    """The model itself, of one that is wrapped to be trained by several ranks.
+
+    To ask the wrapper is a matter of all ranks at once, and the names that it gives to weights are not those that a
+    checkpoint from one process has.
+
+    Raises:
+        TypeError: Its weights are spread over the ranks.
+    """
+    inner: object = getattr(model, "_orig_mod", model)
+    model = inner.module if isinstance(inner, nn.parallel.DistributedDataParallel) else model
+    kinds = {type(each).__name__ for each in (*model.modules(), *model.parameters())}
+    if kinds & {"FullyShardedDataParallel", "DTensor"}:
+        message = (
+            "the weights of the model are spread over the ranks, so that no rank could save or hand them over; "
+            "wrap it in torch.nn.parallel.DistributedDataParallel"
+        )
+        raise TypeError(message)
+    return model
+
+
 def predict(model: nn.Module, signature: Signature, arrays: tuple[Any, ...]) -> Prediction:
     """Ask the model in evaluation mode, wherever it lives.
 

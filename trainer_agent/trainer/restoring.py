@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import io
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from types import MappingProxyType
 from typing import Any, Protocol
 
+import torch
 from torch import nn
 
 from tiercel.trainer_agent.errors import CheckpointError
@@ -70,12 +74,18 @@ class RunKeeper:
         model: The model in training.
         optimizer: Its optimizer, or None when the script goes without keeping it.
         scheduler: Its learning-rate scheduler, or None.
+        rank: Number of this process among those that train the model; the first one saves.
     """
 
     def __init__(
-        self, store: CheckpointStore, model: nn.Module, optimizer: Stateful | None, scheduler: Stateful | None
+        self,
+        store: CheckpointStore,
+        model: nn.Module,
+        optimizer: Stateful | None,
+        scheduler: Stateful | None,
+        rank: int = 0,
     ) -> None:
-        self._store, self._model = store, model
+        self._store, self._model, self._rank = store, model, rank
         self._others = {
             name: other for name, other in (("optimizer", optimizer), ("scheduler", scheduler)) if other is not None
         }
@@ -85,15 +95,19 @@ class RunKeeper:
         """Whether it is time for another checkpoint."""
         return self._store.is_due
 
-    def save(self, run: RunState) -> None:
+    def save(self, run: RunState, other_ranks: Mapping[int, bytes] = MappingProxyType({})) -> None:
         """Write a checkpoint.
+
+        Args:
+            run: Where the run is.
+            other_ranks: States of the random generators of other ranks, by their numbers.
 
         Raises:
             OSError: If the disk does not take it.
         """
         training = {name: other.state_dict() for name, other in self._others.items()}
         state = {"model": self._model.state_dict(), **training, "random": random_state(), "run": _plain(run)}
-        self._store.save(state)
+        self._store.save({**state, "ranks": {number: _as_tensor(each) for number, each in other_ranks.items()}})
 
     def restore(self, run_id: str) -> RunState | None:
         """Put everything back as the newest checkpoint has it; of another job's, the weights alone.
@@ -124,8 +138,14 @@ class RunKeeper:
                 f"({first_line(error)}); a changed model or optimizer needs a new job"
             )
             raise CheckpointError(message) from error
-        restore_random_state(state["random"])
+        self._restore_random_state(state)
         return _run_state(state["run"])
+
+    def _restore_random_state(self, state: dict[str, Any]) -> None:
+        if self._rank == 0:
+            restore_random_state(state["random"])
+        elif (own := state.get("ranks", {}).get(self._rank)) is not None:  # else it goes on as the script began
+            restore_random_state(torch.load(io.BytesIO(own.numpy().tobytes()), weights_only=True))
 
     def _start_warm(self, state: dict[str, Any], source: str) -> None:
         try:
@@ -136,7 +156,12 @@ class RunKeeper:
                 "the same model, or leave out warm_start"
             )
             raise CheckpointError(message) from error
-        print(f"starting with the weights of job {source}", flush=True)
+        if self._rank == 0:
+            print(f"starting with the weights of job {source}", flush=True)
+
+
+def _as_tensor(content: bytes) -> torch.Tensor:
+    return torch.frombuffer(bytearray(content), dtype=torch.uint8)
 
 
 def _plain(run: RunState) -> dict[str, Any]:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from torch import nn
 
 from tiercel.trainer_agent.trainer.job import Job
-from tiercel.trainer_agent.trainer.models import with_free_lengths
+from tiercel.trainer_agent.trainer.models import with_free_lengths, without_wrapper
+from tiercel.trainer_agent.trainer.rank import Rank
 from tiercel.trainer_agent.trainer.samples import Samples
 from tiercel.trainer_agent.trainer.signature import DynamicAxes, Evaluate, ExampleInput, Signature
 from tiercel.trainer_agent.trainer.standalone import StandaloneJob
@@ -54,9 +55,10 @@ def connect(
         The job. It is closed when the process ends, or by using it as a context manager.
 
     Raises:
-        TypeError: ``model`` is no PyTorch module.
+        TypeError: ``model`` is no PyTorch module, or its weights are spread over several ranks.
         ValueError: ``example_input`` or ``dynamic_axes`` does not fit the model.
         AgentUnreachableError: If the agent does not answer for a minute.
+        RanksError: If another rank of the run is gone, or does not call this as well.
         CheckpointError: If an earlier run's checkpoint does not fit the model or the optimizer.
     """
     given: object = model  # a script is seldom checked for types
@@ -64,6 +66,9 @@ def connect(
         kind = f"{type(given).__module__.partition('.')[0]}'s {type(given).__name__}"
         message = f"connect() takes a torch.nn.Module, and model is {kind}: it could not be handed over at a tier"
         raise TypeError(message)
+    rank = Rank.of_process()
+    if rank.count > 1:
+        model = without_wrapper(model)
     signature = Signature.from_example(example_input).fitted(model, dynamic_axes)
     if dynamic_axes is None:
         signature = with_free_lengths(signature, model)
@@ -74,4 +79,4 @@ def connect(
     from tiercel.trainer_agent.trainer.attaching import Training, attach
 
     training = Training(model, signature, evaluate, optimizer, scheduler, checkpoint_seconds)
-    return attach(Path(run_directory), training)
+    return attach(Path(run_directory), training, rank)

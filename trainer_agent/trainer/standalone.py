@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from tiercel.trainer_agent.trainer.job import Item, Job
+from tiercel.trainer_agent.trainer.rank import Rank
 from tiercel.trainer_agent.trainer.reporting import as_numbers, report_line
 
 
@@ -34,8 +35,10 @@ class StandaloneJob(Job):
         yield from batches
 
     def report(self, **metrics: float) -> None:
-        """Print the metrics as one line."""
-        print(report_line(self._epoch, as_numbers(metrics)), flush=True)
+        """Print the metrics as one line, in the first of several ranks."""
+        numbers = as_numbers(metrics)
+        if Rank.of_process().number == 0:
+            print(report_line(self._epoch, numbers), flush=True)
 
     def close(self) -> None:
         """There is nothing to deliver."""

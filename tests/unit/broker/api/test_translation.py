@@ -69,6 +69,7 @@ from tiercel.v1 import common_pb2, jobs_pb2, nodes_pb2
             retry_back_off_seconds=30.0,
             retry_exit_codes=(75, 137),
             warm=False,
+            ranks=2,
         ),
     ],
 )

@@ -42,6 +42,7 @@ data: [imagenet, {name: digits, url: "https://host/x.npz"}]
 outputs: ["reports/*.html"]
 env: {SEED: 7, RATE: 0.5, NAME: x}
 warm: false
+ranks: 1
 endpoint_objective_seconds: 0.05
 """
 TOML = """
@@ -61,6 +62,7 @@ data = ["imagenet", {name = "digits", url = "https://host/x.npz"}]
 outputs = ["reports/*.html"]
 env = {SEED = 7, RATE = 0.5, NAME = "x"}
 warm = false
+ranks = 1
 replace = true
 ship = {every = 0.01, best_every = 60}
 [resources]
@@ -91,6 +93,7 @@ SPEC = JobSpec(
     outputs=("reports/*.html",),
     env={"SEED": "7", "RATE": "0.5", "NAME": "x"},
     warm=False,
+    ranks=1,
     ship=Shipping(every=0.01, best_every_seconds=60.0),
 )
 VALUES: dict[str, Any] = {"endpoint": "digits", "module": "m", "metric": "loss", "direction": "min", "tiers": [0.5]}

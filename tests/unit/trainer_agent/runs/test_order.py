@@ -97,3 +97,9 @@ def test_a_spec_that_this_version_does_not_know_is_refused() -> None:
     strange.spec.direction = 7  # type: ignore[assignment]  # of a later version
     with pytest.raises(ValueError, match=r"no tiercel\.v1\.Direction that this version of Tiercel knows"):
         run_order(strange, nothing)
+
+
+def test_ranks_share_the_cores() -> None:
+    spec = make_spec(resources=Resources(cpu_cores=5.0, accelerators=2))
+    launch = run_order(wanted(spec), nothing).launch(Path("/job"))
+    assert (launch.ranks, launch.threads) == (2, 2)

@@ -58,6 +58,17 @@ def test_what_runs() -> None:
     assert (module["Entrypoint"], module["Cmd"]) == ("python", ["-m", "a.b"])
 
 
+def test_several_ranks_are_started_by_their_parent_and_have_room_for_each() -> None:
+    config = container_config(replace(LAUNCH, ranks=4), DEFAULTS)
+    start = ["-P", "-m", "tiercel.trainer_agent.runtimes.ranks", "4", "passed-on", "python"]
+    assert (config["Entrypoint"], config["Cmd"][:6]) == ("python", start)
+    assert config["Cmd"][6:] == ["/tiercel/program/train.py", "--x", "1"]
+    alone = container_config(LAUNCH, DEFAULTS)["HostConfig"]
+    assert config["HostConfig"]["PidsLimit"] == 4 * alone["PidsLimit"]
+    assert config["HostConfig"]["ShmSize"] >= 1 << 30
+    assert "ShmSize" not in alone
+
+
 def test_an_image_may_run_its_own_command() -> None:
     own = container_config(Launch("job-1", Path("/j"), Program(), image="their:1"), DEFAULTS)
     assert own["Image"] == "their:1"

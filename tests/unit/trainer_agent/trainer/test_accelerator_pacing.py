@@ -144,7 +144,7 @@ def test_the_busiest_accelerator_counts() -> None:
     busy.begin()
     now += 2.0
     busy.end()
-    assert pacer.busy_seconds() == pytest.approx(2.0)
+    assert pacer.reading().busy_seconds == pytest.approx(2.0)
     assert pacer.delay_seconds() == pytest.approx(2.0)
 
 
@@ -153,4 +153,4 @@ def test_nothing_to_measure_is_nothing_to_pace() -> None:
     pacer.limit(0.1)
     pacer.begin()
     pacer.end()
-    assert (pacer.delay_seconds(), pacer.busy_seconds()) == (0.0, 0.0)
+    assert (pacer.delay_seconds(), pacer.reading().busy_seconds) == (0.0, 0.0)

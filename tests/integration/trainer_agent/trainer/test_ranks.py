@@ -1,0 +1,190 @@
+"""Ranks that train one model: rank 0 alone talks to the agent, and all of them do the same at the same place."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from testing.free_ports import free_port
+from testing.trainer_service import StartScript, StartServer, TrainerServer, TrainingProcess
+from tiercel.v1 import common_pb2
+
+SLOW = ("--epochs", "200", "--step-sleep-seconds", "0.01")
+
+StartRanks = Callable[..., list[TrainingProcess]]
+
+
+@pytest.fixture
+def start_ranks(start_script: StartScript) -> StartRanks:
+    """Start ``testing/scripts/ranks.py`` as two ranks."""
+
+    def start(*arguments: str) -> list[TrainingProcess]:
+        port = str(free_port())
+        return [
+            start_script(
+                "ranks",
+                *arguments,
+                RANK=str(number),
+                LOCAL_RANK=str(number),
+                WORLD_SIZE="2",
+                MASTER_ADDR="127.0.0.1",
+                MASTER_PORT=port,
+            )
+            for number in range(2)
+        ]
+
+    return start
+
+
+def outputs(ranks: list[TrainingProcess], code: int = 0) -> list[str]:
+    """What each rank has printed, all of which must have ended with this code."""
+    ended = [rank.wait() for rank in ranks]
+    assert [each.returncode for each in ended] == [code] * len(ranks), ended
+    return [each.output for each in ended]
+
+
+def curve_of(server: TrainerServer) -> dict[int, float]:
+    """Losses by epoch."""
+    return {each.epoch: each.metrics["loss"] for each in server.recorded.reports}
+
+
+def test_rank_0_alone_reports_and_hands_the_unwrapped_model_over(
+    start_server: StartServer, start_ranks: StartRanks
+) -> None:
+    server = start_server(tiers=(0.8,), keep_from=0.8)
+    first, second = outputs(start_ranks("--epochs", "6"))
+    assert len(server.recorded.hellos) == 1, "the other rank has no connection of its own"
+    assert [each.epoch for each in server.recorded.reports if not each.ended] == [1, 2, 3, 4, 5, 6]
+    assert all(not done.error for done in server.recorded.export_done), server.recorded.export_done
+    assert "handed over job-tier-1" in first
+    assert "1 threads" in second
+    assert "epoch" not in second, "what it reports is printed by rank 0"
+    assert "rank 1 leaves, stopping: False" in second
+
+
+def test_a_run_that_is_suspended_goes_on_as_if_it_had_not_been(
+    run_directory: Path, start_server: StartServer, start_ranks: StartRanks
+) -> None:
+    server = start_server()
+    outputs(start_ranks("--epochs", "6"))
+    undisturbed = curve_of(server)
+    server.stop()
+    for file in (run_directory / "checkpoints").iterdir():
+        file.unlink()
+
+    before = start_server(run_id="job-2")
+    ranks = start_ranks("--epochs", "6", "--step-sleep-seconds", "0.02")
+    before.wait_until(lambda recorded: len(recorded.reports) >= 3)
+    for rank in ranks:
+        rank.kill()
+    before.stop()
+    after = start_server(run_id="job-3")
+    assert "going on after epoch" in outputs(start_ranks("--epochs", "6"))[0]
+    assert sorted(undisturbed) == list(range(1, 7))
+    # To the bit: dropout draws in each rank what it would have drawn.
+    assert curve_of(before).items() <= undisturbed.items()
+    assert curve_of(before) | curve_of(after) == undisturbed
+    assert curve_of(after).items() <= undisturbed.items()
+
+
+@pytest.mark.parametrize("finish", [False, True])
+def test_all_ranks_end_at_the_same_step(start_server: StartServer, start_ranks: StartRanks, *, finish: bool) -> None:
+    server = start_server(tiers=(0.7,), keep_from=0.7)
+    ranks = start_ranks(*SLOW)
+    server.wait_until(lambda recorded: len(recorded.reports) >= 3 and recorded.export_done)
+    server.request_stop("a test", finish=finish)
+    first, second = outputs(ranks)  # one that went on would wait for the other in a collective for ever
+    assert f"{'finishing' if finish else 'stopping'}: a test" in first
+    assert "rank 0 leaves, stopping: True" in first
+    assert "rank 1 leaves, stopping: True" in second
+
+
+@pytest.mark.parametrize("which", [[0], [1], [0, 1]])
+def test_a_signal_to_any_rank_ends_all_of_them(
+    run_directory: Path, start_server: StartServer, start_ranks: StartRanks, which: list[int]
+) -> None:
+    server = start_server()
+    ranks = start_ranks(*SLOW)
+    server.wait_until(lambda recorded: len(recorded.reports) >= 2)
+    for number in which:
+        ranks[number].process.send_signal(signal.SIGTERM)
+    assert "SIGTERM" in outputs(ranks)[0]
+    state = torch.load(run_directory / "checkpoints" / "latest.pt", weights_only=True)
+    assert state["run"]["finished_epochs"] >= 2
+    assert list(state["ranks"]) == [1], "with the random state of the other rank"
+
+
+def test_a_rank_may_report_nothing_and_be_slow(start_server: StartServer, start_ranks: StartRanks) -> None:
+    server = start_server(tiers=(0.8,))
+    outputs(start_ranks("--epochs", "2", "--others-report", "0", "--slow-rank", "1"))
+    assert [each.epoch for each in server.recorded.reports] == [1, 2]
+
+
+def test_a_rank_that_has_lost_rank_0_ends_with_a_sentence(start_server: StartServer, start_ranks: StartRanks) -> None:
+    server = start_server()
+    ranks = start_ranks(*SLOW, "--slow-rank", "0")  # the other one waits for it at a boundary
+    server.wait_until(lambda recorded: recorded.reports)
+    ranks[0].kill()
+    ended = ranks[1].wait()
+    assert ended.returncode == 1
+    assert "RanksError: rank 0 of this run is gone" in ended.output or "Connection closed by peer" in ended.output
+
+
+def test_a_rank_that_does_not_come_is_named(start_server: StartServer, start_script: StartScript) -> None:
+    start_server()
+    rank = start_script("linear", RANK="0", WORLD_SIZE="2", TIERCEL_RANK_WAIT_SECONDS="0.5")
+    ended = rank.wait()
+    assert ended.returncode == 1
+    assert "RanksError: rank 1 of this run has not called tiercel.trainer.connect() within" in ended.output
+
+
+def test_what_the_other_ranks_use_counts(start_server: StartServer, start_ranks: StartRanks) -> None:
+    shares = tuple(common_pb2.AcceleratorShare(id=f"GPU-{n}", fraction=0.5) for n in range(2))
+    server = start_server(accelerators=shares)
+    started = time.monotonic()
+    ranks = start_ranks("--epochs", "200", "--step-sleep-seconds", "0.02")
+    server.wait_until(lambda recorded: recorded.reports)
+    server.request_pace(0.0, accelerator_fraction=0.25)
+    server.wait_until(lambda recorded: len(recorded.use) >= 3)
+    server.request_stop()
+    outputs(ranks)
+    used = server.recorded.use[-1].accelerator_seconds
+    assert 0 < used < time.monotonic() - started, "the ranks' times lie side by side, and are not added up"
+
+
+def test_nobody_else_is_taken_for_a_rank(
+    run_directory: Path, start_server: StartServer, start_ranks: StartRanks
+) -> None:
+    """A process that knows the run's address but not its secret, or says nothing that makes sense."""
+    import socket
+
+    from tiercel.trainer_agent.trainer.rank_link import Kind, RankLink, address_of, pack_hello
+
+    server = start_server()
+    address, secret = address_of(run_directory)
+    ranks = start_ranks("--epochs", "1", "--slow-rank", "1")
+    intruders = []
+    deadline = time.monotonic() + 30
+    for hello in (pack_hello(1, b"x" * len(secret)), pack_hello(7, secret), b""):
+        while time.monotonic() < deadline:
+            intruder = socket.socket(socket.AF_UNIX)
+            try:
+                intruder.connect(address)
+            except ConnectionRefusedError:
+                intruder.close()
+                time.sleep(0.01)
+                continue
+            RankLink(intruder).send(Kind.HELLO, hello, seconds=5)
+            intruders.append(intruder)
+            break
+    outputs(ranks)
+    for intruder in intruders:
+        intruder.close()
+    assert len(server.recorded.reports) == 1
+    assert os.getpid()
