@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import typer
@@ -10,12 +11,14 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColum
 
 if TYPE_CHECKING:
     from tiercel.broker.client.projects.packing import PackedProject
+    from tiercel.core.jobs import JobSpec
 
 LEFT_OUT_SHOWN = 5
+_REQUIREMENTS = "requirements.txt"
 
 
-def show_project(packed: PackedProject) -> None:
-    """Say what belongs to a project, and what does not."""
+def show_project(packed: PackedProject, spec: JobSpec) -> None:
+    """Say what belongs to a project, what does not, and what in it is not used although many would expect it."""
     commit = f", commit {packed.project.commit[:12]}" if packed.project.commit else ""
     dirty = " with changes" if commit and packed.project.dirty else ""
     typer.echo(
@@ -26,6 +29,11 @@ def show_project(packed: PackedProject) -> None:
         typer.echo(f"  not sent: {path} ({why})")
     if (more := len(packed.left_out) - len(shown)) > 0:
         typer.echo(f"  not sent: {more} more")
+    if not (spec.requirements or spec.image) and (Path(packed.project.folder) / _REQUIREMENTS).is_file():
+        typer.echo(
+            f"  not installed: {_REQUIREMENTS}; if the job needs more than its node has, add to its spec: "
+            f"requirements: {_REQUIREMENTS}"
+        )
 
 
 class SendingProgress:

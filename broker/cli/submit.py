@@ -142,7 +142,7 @@ async def _packed(client: Client, spec: JobSpec, *, quiet: bool) -> PackedProjec
     """The project of a job, and what people are told of it."""
     packed = await client.pack(spec)
     if packed is not None and not quiet:
-        show_project(packed)
+        show_project(packed, spec)
     return packed
 
 

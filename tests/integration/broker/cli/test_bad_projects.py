@@ -74,3 +74,10 @@ async def test_each_mistake_is_one_sentence_before_anything_runs(
                 assert re.search(words, errors[0]), errors[0]
                 assert told.stderr.splitlines()[-1] == errors[0], "nothing comes after it, such as a traceback"
             assert json.loads((await tiercel("ls", "--json")).stdout) == []
+
+            (folder / "requirements.txt").write_text("einops\n")
+            told = await tiercel("submit", str(folder), "--set", "secrets=[]")
+            assert "not installed: requirements.txt; " in told.stdout
+            assert "add to its spec: requirements: requirements.txt" in told.stdout
+            asked = ("--set", "secrets=[]", "--set", "requirements=[einops]", "--endpoint", "other")
+            assert "not installed" not in (await tiercel("submit", str(folder), *asked)).stdout
