@@ -19,10 +19,12 @@ from tiercel.broker.actors.service import BrokerService
 from tiercel.broker.actors.supervisor import Supervisor
 from tiercel.broker.api import listeners
 from tiercel.broker.api.disk import DiskService
+from tiercel.broker.api.doors import Doors
 from tiercel.broker.api.files import FilesService
-from tiercel.broker.api.gate import NodesGate, TenantsGate
 from tiercel.broker.api.jobs import JobsService
 from tiercel.broker.api.lineage import LineageService
+from tiercel.broker.api.membership import CertificatesService, MembershipService
+from tiercel.broker.api.node_doors import LocalDoor, MembersDoor, NodeDoor
 from tiercel.broker.api.nodes import NodesService
 from tiercel.broker.api.projects import ProjectsService
 from tiercel.broker.api.secrets import SecretsService
@@ -36,16 +38,19 @@ from tiercel.broker.store.checkpoints import CheckpointStore
 from tiercel.broker.store.inventory import Inventory
 from tiercel.broker.store.kept_files import KeptFiles
 from tiercel.broker.store.logs import RunLogs
+from tiercel.broker.store.members import MemberStore
 from tiercel.broker.store.projects import ProjectStore
 from tiercel.broker.store.sealing import Sealer
 from tiercel.broker.store.sql import SqlStore, sqlite_url
 from tiercel.broker.tenancy import open_tenancy
+from tiercel.broker.trust.encryption import open_encryption
+from tiercel.broker.trust.membership import Membership
 from tiercel.core.blobs import BlobFolder
 from tiercel.core.errors import InvalidSpecError
-from tiercel.v1 import nodes_pb2_grpc
+from tiercel.v1 import membership_pb2_grpc, nodes_pb2_grpc
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from types import TracebackType
 
     from tiercel.broker.scheduling.registry import AnyPolicy
@@ -55,7 +60,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-STOP_GRACE_SECONDS = 1.0
 SERVING_POLL_SECONDS = 0.1
 
 
@@ -68,6 +72,12 @@ class Broker:
     Raises:
         InvalidSpecError: On entering: a setting is wrong; ``field`` names it.
         UnavailableError: On entering: the port is taken, or the store cannot be opened.
+
+    Attributes:
+        broker_address: Where tenants of this machine call, ``host:port``.
+        nodes_address: Where agents of this machine do.
+        mqtt_address: Where MQTT answers.
+        addresses: All of them by the keys of ``addresses.json``, those of encrypted doors among them.
     """
 
     def __init__(self, settings: BrokerSettings) -> None:
@@ -79,6 +89,7 @@ class Broker:
         self.broker_address = ""
         self.nodes_address = ""
         self.mqtt_address = ""
+        self.addresses: Mapping[str, str] = {}
 
     async def __aenter__(self) -> Self:
         async with contextlib.AsyncExitStack() as stack:
@@ -122,15 +133,18 @@ class Broker:
         stack.enter_context(broker_lock(settings.state_dir))
         tenancy = open_tenancy(settings.state_dir, settings.tenants)
         sealer = Sealer.open(settings.state_dir)
-        tenants = listeners.make_server(listeners.TENANTS, TenantsGate(tenancy))
-        nodes = listeners.make_server(listeners.NODES, NodesGate(tenancy))
-        servers = (tenants, nodes)
+        store = SqlStore(sqlite_url(settings.state_dir / "broker.sqlite"))
+        encryption = open_encryption(settings, self._clock.now)
+        membership = None
+        if encryption is not None:
+            membership = Membership(MemberStore(store), encryption.authority, self._clock, encryption.pin)
+        doors = Doors(settings, tenancy, encryption, membership)
         # Before anything changes: a port that is taken must leave the state as it is.
-        for server in servers:
-            stack.push_async_callback(server.stop, STOP_GRACE_SECONDS)
-        broker_address = listeners.bind(tenants, settings.host, settings.broker_port, "--broker-port")
-        nodes_address = listeners.bind(nodes, settings.host, settings.nodes_port, "--nodes-port")
-        store = await stack.enter_async_context(SqlStore(sqlite_url(settings.state_dir / "broker.sqlite")))
+        stack.push_async_callback(doors.stop)
+        doors.bind()
+        await stack.enter_async_context(store)
+        if membership is not None:
+            await membership.start()
         logs = RunLogs(settings.state_dir / "logs")
         carried = CheckpointStore(settings.state_dir / "checkpoints")
         projects = ProjectStore(settings.state_dir / "projects", settings.project_bytes, settings.tenant_projects_bytes)
@@ -151,22 +165,35 @@ class Broker:
         retention = Retention(service, inventory, self._clock, settings.retention)
         supervisor.start(retention.run(), name="retention")
         await listeners.add_tenants_services(
-            tenants,
+            doors.tenants,
             jobs_service,
             DiskService(service, inventory, retention, tenancy),
             FilesService(service, files, tenancy),
             LineageService(service, store, tenancy),
             ProjectsService(projects, tenancy),
             SecretsService(secrets, tenancy),
+            MembershipService(membership, doors.addresses.get("broker_tls", ""), doors.nodes_port, self._is_online),
         )
         agents = AgentService(journal, registry, self._clock)
-        nodes_service = NodesService(agents, logs, tenancy, settings, carried, files, secrets, projects)
-        nodes_pb2_grpc.add_NodesServiceServicer_to_server(nodes_service, nodes)
-        for server in servers:
-            # On the way out streams end first, before what they stand on.
-            stack.push_async_callback(server.stop, STOP_GRACE_SECONDS)
-            await server.start()
-        self.broker_address, self.nodes_address = broker_address, nodes_address
+
+        def nodes_service(door: NodeDoor) -> NodesService:
+            return NodesService(agents, logs, door, settings, carried, files, secrets, projects)
+
+        local = nodes_service(LocalDoor(tenancy, membership))
+        nodes_pb2_grpc.add_NodesServiceServicer_to_server(local, doors.nodes)
+        if doors.members is not None and membership is not None:
+            joined = nodes_service(MembersDoor(membership))
+            nodes_pb2_grpc.add_NodesServiceServicer_to_server(joined, doors.members)
+            certificates = CertificatesService(membership)
+            membership_pb2_grpc.add_CertificatesServiceServicer_to_server(certificates, doors.members)
+        # On the way out streams end first, before what they stand on.
+        stack.push_async_callback(doors.stop)
+        await doors.start()
+        self.broker_address, self.nodes_address = doors.addresses["broker"], doors.addresses["nodes"]
+        self.addresses = {**doors.addresses, "mqtt": self.mqtt_address}
+
+    def _is_online(self, node_id: str) -> bool:
+        return any(node.id == node_id and node.online for node in self._nodes())
 
     def _make_registry(
         self, policy: AnyPolicy, journal: Journal, tenancy: Tenancy, carried: CheckpointStore

@@ -20,7 +20,15 @@ class BrokerSettings(BaseSettings):
 
     Attributes:
         state_dir: Folder with everything that survives a restart.
-        host: Address to listen on; only loopback is allowed.
+        host: Address to listen on without encryption; only loopback is allowed.
+        listen: IPv4 address to listen on with encryption as well, ``0.0.0.0`` for all there are; empty for none.
+        listen_port: Port there for tenants, and for machines that join; 0 means any free one.
+        listen_nodes_port: Port there for agents that have joined; 0 means any free one.
+        listen_names: Names and addresses by which others call this machine, the one to tell them first; as JSON in the
+            environment.
+        tls_certificate: File with a certificate of the operator's for tenants; None for one of our own authority.
+        tls_key: File with its key.
+        tls_ca: File with the certificate of the authority that vouches for it.
         broker_port: Port of the gRPC services for tenants; 0 means any free one.
         nodes_port: Port of the gRPC service for agents; 0 means any free one.
         mqtt_port: Port of the embedded MQTT broker; 0 means any free one.
@@ -50,6 +58,13 @@ class BrokerSettings(BaseSettings):
 
     state_dir: Path
     host: str = "127.0.0.1"
+    listen: str = ""
+    listen_port: int = Field(default=0, ge=0, le=65535)
+    listen_nodes_port: int = Field(default=0, ge=0, le=65535)
+    listen_names: tuple[str, ...] = ()
+    tls_certificate: Path | None = None
+    tls_key: Path | None = None
+    tls_ca: Path | None = None
     broker_port: int = Field(default=0, ge=0, le=65535)
     nodes_port: int = Field(default=0, ge=0, le=65535)
     mqtt_port: int = Field(default=0, ge=0, le=65535)

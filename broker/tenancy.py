@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hmac
 import math
-import os
 import re
 import secrets
 import tomllib
@@ -12,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tiercel.core.errors import InvalidSpecError
+from tiercel.core.private_files import write_private
 from tiercel.core.tenants import DEFAULT_MAX_ACTIVE_JOBS, DEFAULT_WEIGHT, Tenant
 
 if TYPE_CHECKING:
@@ -32,11 +32,13 @@ class Tenancy:
 
     Attributes:
         tenants: By name.
-        node_token: Secret that agents carry.
+        node_token: Secret that agents on this machine carry.
+        operator_token: Secret of whoever may say which machines are nodes.
     """
 
     tenants: Mapping[str, Tenant]
     node_token: str = field(repr=False)
+    operator_token: str = field(default="", repr=False)
 
     def find_tenant(self, token: str) -> Tenant | None:
         """Whose token it is, in a time that does not depend on the token."""
@@ -50,9 +52,13 @@ class Tenancy:
         """Whether it is the token of agents."""
         return hmac.compare_digest(self.node_token.encode(), token.encode())
 
+    def is_operator(self, token: str) -> bool:
+        """Whether it is the operator's token."""
+        return bool(self.operator_token) and hmac.compare_digest(self.operator_token.encode(), token.encode())
+
 
 def open_tenancy(state_dir: Path, names: Iterable[str]) -> Tenancy:
-    """Read ``tenants.toml`` and ``node.token``, making whatever is missing.
+    """Read ``tenants.toml``, ``node.token`` and ``operator.token``, making whatever is missing.
 
     Args:
         state_dir: The broker's state directory; exists.
@@ -72,13 +78,17 @@ def open_tenancy(state_dir: Path, names: Iterable[str]) -> Tenancy:
         text += f'\n[tenants.{name}]\ntoken = "{tenant.token}"\nmax_active_jobs = {tenant.max_active_jobs}\n'
     if missing:
         _write_secret(path, text)
-    node_path = state_dir / "node.token"
-    if not node_path.exists():
-        _write_secret(node_path, secrets.token_urlsafe(32) + "\n")
-    node_token = _read_secret(node_path).strip()
-    if len(node_token) < MIN_TOKEN_CHARACTERS:
-        raise _refuse(f"{node_path} has no token of {MIN_TOKEN_CHARACTERS} characters or more; delete it to get one")
-    return Tenancy(tenants, node_token)
+    return Tenancy(tenants, _open_token(state_dir / "node.token"), _open_token(state_dir / "operator.token"))
+
+
+def _open_token(path: Path) -> str:
+    """The token of a file, which is made where it is missing."""
+    if not path.exists():
+        _write_secret(path, secrets.token_urlsafe(32) + "\n")
+    token = _read_secret(path).strip()
+    if len(token) < MIN_TOKEN_CHARACTERS:
+        raise _refuse(f"{path} has no token of {MIN_TOKEN_CHARACTERS} characters or more; delete it to get one")
+    return token
 
 
 def _parse(path: Path, text: str) -> dict[str, Tenant]:
@@ -136,15 +146,7 @@ def _read_secret(path: Path) -> str:
 
 
 def _write_secret(path: Path, text: str) -> None:
-    temporary = path.with_suffix(path.suffix + ".new")
     try:
-        # One that an earlier start left behind might be open to others: the mode counts only where a file is made.
-        temporary.unlink(missing_ok=True)
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(descriptor)
-        temporary.replace(path)
+        write_private(path, text.encode())
     except OSError as error:
         raise _refuse(f"{path} cannot be written ({error.strerror}); make room, or choose another folder") from error

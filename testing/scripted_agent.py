@@ -58,6 +58,7 @@ class ScriptedAgent:
         starts_runs: Whether it starts what is wanted; else runs stay wanted.
         delivers: Whether it carries deliveries out; else they stay wanted.
         environment: Key of the environment that its runs have.
+        open_channel: Dials the broker; in the clear when left out.
 
     Attributes:
         first_message: What it says first instead of a proper hello, or None.
@@ -73,8 +74,10 @@ class ScriptedAgent:
         delivers: bool = True,
         cpu_cores: float = 4.0,
         environment: str = "",
+        open_channel: Callable[[str], grpc.aio.Channel] | None = None,
     ) -> None:
         self.environment = environment
+        self._open_channel = open_channel or _open_plain
         self.token = token
         self.node_id = node_id
         self.instance = secrets.token_hex(16)
@@ -108,7 +111,7 @@ class ScriptedAgent:
         """One stream, to its end; ``ending`` then says how it ended."""
         self.welcome = self.wanted = self.ending = None
         self._outbox = asyncio.Queue(10_000)
-        async with grpc.aio.insecure_channel(address, [("grpc.use_local_subchannel_pool", 1)]) as channel:
+        async with self._open_channel(address) as channel:
             metadata = (("authorization", f"Bearer {self.token}"),) if self.token else ()
             call = nodes_pb2_grpc.NodesServiceStub(channel).Connect(metadata=metadata)
             try:
@@ -266,6 +269,10 @@ class ScriptedAgent:
         self._outbox.put_nowait(
             nodes_pb2.ConnectRequest(run=run, progress=progress, delivery=delivery, log=log, heartbeat=heartbeat)
         )
+
+
+def _open_plain(address: str) -> grpc.aio.Channel:
+    return grpc.aio.insecure_channel(address, [("grpc.use_local_subchannel_pool", 1)])
 
 
 def _progress(run: ScriptedRun, sequence: int) -> nodes_pb2.Progress:

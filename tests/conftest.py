@@ -14,6 +14,10 @@ from hypothesis import settings
 
 import tiercel  # noqa: F401 - before any test imports ONNX Runtime: it has that report nothing
 from testing import needs
+from tiercel.core.trust.versions import allow_only_tls13
+
+# Before any test imports gRPC.
+allow_only_tls13()
 
 # No test depends on speed: the machine may be busy with anything.
 settings.register_profile("tiercel", deadline=None)

@@ -97,7 +97,7 @@ class Agent:
         self._heartbeats = 0
         self._fence = Fence(parts.state_dir / FENCE_FILE)
         self._fence_keeper = fence_keeper.Starter(parts.state_dir, parts.engine)
-        calls = BrokerCalls(parts.node_id, self._instance, parts.broker_address, parts.token)
+        calls = BrokerCalls(parts.node_id, self._instance, parts.dialler)
         # The folder keeps its name, so that what an earlier version left in it is removed.
         transfer = CheckpointTransfer(calls, parts.state_dir / "carried")
         self._data = RunData(parts.state_dir, parts.data)
@@ -175,14 +175,14 @@ class Agent:
         self._tasks.start("room", self._room.run())
         self._tasks.start("accelerators", self._parts.accelerators.run(self._runs.on_accelerator_readings))
         connection = BrokerConnection(
-            address=self._parts.broker_address,
-            token=self._parts.token,
+            dialler=self._parts.dialler,
             node=self,
             reporter=self._reporter,
             facts=self._runs,
         )
         fence = self._tasks.start("fence", self._keep_fence())
         self._tasks.start("broker", connection.run())
+        self._tasks.start("certificate", self._parts.dialler.keep_fresh())
         await leave.wait()
         self._leaving = True
         _log.info("leaving: stopping runs and the inference server")
@@ -318,6 +318,8 @@ class Agent:
 
     def _serving_status(self) -> nodes_pb2.ServingStatus:
         status = self._serving.status()
+        if not self._parts.serving_reachable:  # its address would be another machine's own
+            status.http = status.grpc = ""
         problems = {
             place: f"Version {version} does not answer: {reason}."
             for place, version in self._served.answering.items()

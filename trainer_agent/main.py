@@ -12,6 +12,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -23,7 +24,8 @@ from tiercel.trainer_agent.accelerators import detect as accelerators
 from tiercel.trainer_agent.accelerators.serving_reserve import can_serve_on_accelerators, reserve
 from tiercel.trainer_agent.accelerators.watch import AcceleratorWatch
 from tiercel.trainer_agent.agent import Agent
-from tiercel.trainer_agent.connection.address import LocalBroker, token_from_file
+from tiercel.trainer_agent.connection.address import DialError, LocalBroker, token_from_file
+from tiercel.trainer_agent.connection.dialling import Dialler, JoinedDialler, LocalDialler
 from tiercel.trainer_agent.data.cache import DataLimits
 from tiercel.trainer_agent.data.sources import AllowedSources
 from tiercel.trainer_agent.disk.job_retention import Retention
@@ -54,7 +56,8 @@ _FLAGS = {
     "addresses-file": "JSON file whose key 'nodes' has that address; read again before every dial",
     "node-id": "name of this node (default: the host's name)",
     "state-dir": "where the agent keeps everything",
-    "token-file": "file whose first line is the node's token",
+    "token-file": "file whose first line is the agents' token, on the broker's own machine",
+    "identity-file": "file with the node's key and certificates, on a machine that joined by 'tiercel join'",
     "runtimes": "process, docker or both with a comma, the preferred first",
     "docker-host": "where the Docker engine listens (default: DOCKER_HOST, else unix:///var/run/docker.sock)",
     "docker-image": "image of jobs that name none (default: tiercel-trainer:latest)",
@@ -162,8 +165,8 @@ async def run_agent(settings: AgentSettings) -> None:
             capacity=capacity,
             limits=limits,
             runtimes=runtimes,
-            broker_address=_broker_address(settings, limits),
-            token=lambda: token_from_file(settings.token_file),
+            dialler=_dialler(settings, _broker_address(settings, limits)),
+            serving_reachable=settings.identity_file is None,
             ports=ServingPorts(settings.http_port, settings.grpc_port),
             retention=Retention(settings.keep_ended_jobs, settings.keep_ended_seconds),
             disk=DiskLimits(settings.job_disk_bytes, settings.disk_reserve_bytes),
@@ -286,6 +289,23 @@ def _broker_address(settings: AgentSettings, limits: Limits) -> Callable[[], str
     if settings.addresses_file is None:
         return lambda: settings.broker
     return LocalBroker(settings.addresses_file, limits.protect).address
+
+
+def _dialler(settings: AgentSettings, address: Callable[[], str]) -> Dialler:
+    token_file = settings.token_file
+    if token_file is not None:
+        return LocalDialler(address, lambda: token_from_file(token_file))
+    joined = JoinedDialler(address, settings.identity_file or Path())
+    try:
+        node_id = joined.node_id()
+    except DialError as error:
+        raise SetupError(error.message) from error
+    if node_id != settings.node_id:
+        raise SetupError(
+            f"--identity-file is that of node {node_id!r}, and --node-id says {settings.node_id!r}: give that name, or "
+            "join again with this one."
+        )
+    return joined
 
 
 def _flag(location: tuple[int | str, ...]) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tiercel.trainer_agent.accelerators.serving_reserve import ServingReserve
 from tiercel.trainer_agent.accelerators.watch import AcceleratorWatch
+from tiercel.trainer_agent.connection.dialling import Dialler
 from tiercel.trainer_agent.data.cache import DataLimits
 from tiercel.trainer_agent.deliveries.deliveries import EXPORT_SECONDS
 from tiercel.trainer_agent.disk.job_retention import Retention
@@ -33,8 +34,9 @@ class AgentParts:
         capacity: What jobs may use.
         limits: How shares are enforced.
         runtimes: By name, the preferred first.
-        broker_address: Where the broker listens; asked before every dial.
-        token: The node's token; asked before every dial.
+        dialler: Reaches the broker.
+        serving_reachable: Whether those who ask the broker can reach an inference server here, which listens on this
+            machine alone.
         ports: Of the inference server.
         patience: How long stopping a run may take.
         export_seconds: How long a script may take to hand over its model.
@@ -56,8 +58,8 @@ class AgentParts:
     capacity: Capacity
     limits: Limits
     runtimes: Mapping[str, Runtime]
-    broker_address: Callable[[], str]
-    token: Callable[[], str]
+    dialler: Dialler
+    serving_reachable: bool = True
     ports: ServingPorts = field(default_factory=ServingPorts)
     patience: StopPatience = field(default_factory=StopPatience)
     export_seconds: float = EXPORT_SECONDS

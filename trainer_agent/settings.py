@@ -33,7 +33,8 @@ class AgentSettings(BaseSettings):
         addresses_file: JSON file whose key ``nodes`` has that address, read again before every dial.
         node_id: Name of the node.
         state_dir: The agent's state directory.
-        token_file: File whose first line is the node's token.
+        token_file: File whose first line is the agents' token, on the broker's own machine.
+        identity_file: File with the node's key and certificates, on a machine that joined; one of the two is needed.
         runtimes: What to run jobs with, the preferred first; empty for processes, and containers if an engine answers.
         docker_host: Where the Docker engine listens.
         docker_image: Image of jobs that name none.
@@ -77,7 +78,8 @@ class AgentSettings(BaseSettings):
     addresses_file: Path | None = None
     node_id: str = Field(default_factory=socket.gethostname, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")
     state_dir: Path
-    token_file: Path
+    token_file: Path | None = None
+    identity_file: Path | None = None
     runtimes: Annotated[tuple[str, ...], NoDecode] = ()
     docker_host: str = Field(default_factory=lambda: os.environ.get("DOCKER_HOST") or _DEFAULT_DOCKER_HOST)
     docker_image: str = "tiercel-trainer:latest"
@@ -154,6 +156,8 @@ class AgentSettings(BaseSettings):
     def _one_address(self) -> Self:
         if bool(self.broker) == (self.addresses_file is not None):
             raise ValueError("give either --broker or --addresses-file")
+        if (self.token_file is None) == (self.identity_file is None):
+            raise ValueError("give --token-file on the broker's own machine, or --identity-file on one that joined")
         return self
 
     @property

@@ -20,6 +20,7 @@ from pathlib import Path
 from testing.brokers import Tenant, broker_process, node_token, tenant_of, tenant_token
 from testing.free_ports import free_port
 from testing.until import until
+from tiercel.trainer_agent.connection.dialling import LocalDialler
 from tiercel.trainer_agent.connection.outbox import Reporter
 from tiercel.trainer_agent.connection.stream import BrokerConnection
 from tiercel.trainer_agent.reports.kept import MAX_REPORTS, KeptReports
@@ -168,8 +169,7 @@ async def attack(
     reporter = Reporter()
     node = ReportingNode(reporter, most)
     connection = BrokerConnection(
-        address=(folder / NODES_ADDRESS).read_text,
-        token=lambda: node_token(folder),
+        dialler=LocalDialler((folder / NODES_ADDRESS).read_text, lambda: node_token(folder)),
         node=node,
         reporter=reporter,
         facts=node,

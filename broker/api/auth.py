@@ -68,6 +68,16 @@ def node_token_error(metadata: Metadata, tenancy: Tenancy) -> NotAuthenticatedEr
     return NotAuthenticatedError("the token is not the nodes'; use node.token in the broker's state directory")
 
 
+def operator_error(metadata: Metadata, tenancy: Tenancy) -> NotAuthenticatedError | None:
+    """Why a call with this metadata is not the operator's; None if it is."""
+    try:
+        if tenancy.is_operator(_token(metadata)):
+            return None
+    except NotAuthenticatedError as error:
+        return error
+    return NotAuthenticatedError("the token is not the operator's; use operator.token in the broker's state directory")
+
+
 def _check_protocol(metadata: Metadata) -> None:
     """Standard tools say nothing of a version, and are let through."""
     spoken = next((value for key, value in metadata or () if key == PROTOCOL_KEY), None)

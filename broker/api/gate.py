@@ -14,26 +14,38 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
-from tiercel.broker.api.auth import node_token_error, tenant_by_metadata
+from tiercel.broker.api.auth import node_token_error, operator_error, tenant_by_metadata
 from tiercel.broker.api.errors import translated_errors
+from tiercel.broker.api.node_doors import certificate_of
 from tiercel.core.errors import OverloadedError, TiercelError, UnavailableError
+from tiercel.v1 import membership_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
     from tiercel.broker.tenancy import Tenancy
+    from tiercel.broker.trust.membership import Membership
 
     Context = grpc.aio.ServicerContext[Any, Any]
     Handler = grpc.RpcMethodHandler[Any, Any]
 
 # Methods that anybody on this machine may call.
 PUBLIC = ("/grpc.health.v1.Health/", "/grpc.reflection.")
+# The operator's methods, and the one whose request is itself the proof.
+_MEMBERSHIP = membership_pb2.DESCRIPTOR.services_by_name["MembershipService"]
+OPERATORS = f"/{_MEMBERSHIP.full_name}/"
+JOIN = f"{OPERATORS}{_MEMBERSHIP.methods_by_name['Join'].name}"
 # Of all tenants together the listener takes more; one alone must not fill it.
 CALLS_OF_A_TENANT = 200
 # Of everybody without a token: unary checks, and streams; and of one connection.
 PUBLIC_CHECKS = 16
 PUBLIC_STREAMS = 16
 PUBLIC_CALLS_OF_A_CONNECTION = 8
+# Of machines that want to join.
+JOINS = 16
+JOINS_OF_A_CONNECTION = 2
+# Of the operator.
+OPERATOR_CALLS = 16
 # How long a stream without a token may last; whoever still watches opens another.
 PUBLIC_STREAM_SECONDS = 300.0
 # A request comes with its headers or soon after them.
@@ -89,6 +101,8 @@ class TenantsGate(grpc.aio.ServerInterceptor):
         self._tenants = Places("a tenant", CALLS_OF_A_TENANT)
         self._checks = Places("callers without a token", PUBLIC_CALLS_OF_A_CONNECTION, PUBLIC_CHECKS)
         self._streams = Places("callers without a token", PUBLIC_CALLS_OF_A_CONNECTION, PUBLIC_STREAMS)
+        self._joins = Places("machines that join", JOINS_OF_A_CONNECTION, JOINS)
+        self._operators = Places("the operator", OPERATOR_CALLS)
 
     async def intercept_service(
         self,
@@ -99,6 +113,8 @@ class TenantsGate(grpc.aio.ServerInterceptor):
         handler = await continuation(handler_call_details)
         if handler is None:
             return handler
+        if handler_call_details.method.startswith(OPERATORS):
+            return self._membership(handler, handler_call_details)
         try:
             tenant = tenant_by_metadata(handler_call_details.invocation_metadata, self._tenancy)
         except TiercelError as error:
@@ -108,6 +124,12 @@ class TenantsGate(grpc.aio.ServerInterceptor):
                 return _guarded(handler, self._streams, seconds=PUBLIC_STREAM_SECONDS)
             return _guarded(handler, self._checks)
         return _guarded(handler, self._tenants, caller=tenant.name)
+
+    def _membership(self, handler: Handler, details: grpc.HandlerCallDetails) -> Handler:
+        if details.method == JOIN:
+            return _guarded(handler, self._joins)
+        error = operator_error(details.invocation_metadata, self._tenancy)
+        return _refusing(error) if error is not None else _guarded(handler, self._operators, caller="operator")
 
 
 class NodesGate(grpc.aio.ServerInterceptor):
@@ -128,6 +150,36 @@ class NodesGate(grpc.aio.ServerInterceptor):
         """The method's handler, or one that refuses without reading."""
         error = node_token_error(handler_call_details.invocation_metadata, self._tenancy)
         return await continuation(handler_call_details) if error is None else _refusing(error)
+
+
+class MembersGate(grpc.aio.ServerInterceptor):
+    """Of the agents' encrypted listener: lets only members in, before what they ask is read.
+
+    Args:
+        membership: Who they are.
+    """
+
+    def __init__(self, membership: Membership) -> None:
+        self._membership = membership
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Handler | None:
+        """The method's handler behind a look at the caller's certificate."""
+        handler = await continuation(handler_call_details)
+        if handler is None or handler.request_streaming:
+            # A stream's own first message says which node it is about; a refusal that met it would be lost.
+            return handler
+        found = handler
+
+        async def enter(requests: object, context: Context) -> None:
+            async with translated_errors(context):
+                self._membership.node_of(certificate_of(context))
+                await _call(found, requests, context)
+
+        return _as_stream(found, enter)
 
 
 def _refusing(error: TiercelError) -> Handler:
@@ -155,6 +207,10 @@ def _guarded(handler: Handler, places: Places, *, caller: str = "", seconds: flo
                     message = f"without a token a stream lasts {seconds:g} s; open another, or send a tenant's token"
                     raise UnavailableError(message) from None
 
+    return _as_stream(handler, enter)
+
+
+def _as_stream(handler: Handler, enter: Callable[[Any, Context], Awaitable[None]]) -> Handler:
     return grpc.stream_stream_rpc_method_handler(
         enter,
         request_deserializer=handler.request_deserializer,

@@ -22,6 +22,8 @@ from tiercel.v1 import (
     jobs_pb2_grpc,
     lineage_pb2,
     lineage_pb2_grpc,
+    membership_pb2,
+    membership_pb2_grpc,
     nodes_pb2,
     projects_pb2,
     projects_pb2_grpc,
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from tiercel.broker.api.files import FilesService
     from tiercel.broker.api.jobs import JobsService
     from tiercel.broker.api.lineage import LineageService
+    from tiercel.broker.api.membership import MembershipService
     from tiercel.broker.api.projects import ProjectsService
     from tiercel.broker.api.secrets import SecretsService
 
@@ -45,6 +48,7 @@ _TENANTS_SERVICES = tuple(
         (files_pb2, "FilesService"),
         (jobs_pb2, "JobsService"),
         (lineage_pb2, "LineageService"),
+        (membership_pb2, "MembershipService"),
         (projects_pb2, "ProjectsService"),
         (secrets_pb2, "SecretsService"),
     )
@@ -102,23 +106,30 @@ def make_server(limits: ListenerLimits, gate: grpc.aio.ServerInterceptor) -> grp
     )
 
 
-def bind(server: grpc.aio.Server, host: str, port: int, flag: str) -> str:
-    """Take a port; returns the address, ``host:port``.
+def bind(
+    server: grpc.aio.Server, host: str, port: int, flag: str, credentials: grpc.ServerCredentials | None = None
+) -> int:
+    """Take a port and return it.
 
     Args:
         server: Who will listen.
         host: An address of this machine.
         port: 0 for any free one.
         flag: The option that chooses it, for the sentence.
+        credentials: For TLS; None for none, which is for loopback only.
 
     Raises:
         UnavailableError: The port is in use.
     """
+    address = f"{host}:{port}"
     try:
-        return f"{host}:{server.add_insecure_port(f'{host}:{port}')}"
+        return (
+            server.add_insecure_port(address) if credentials is None else server.add_secure_port(address, credentials)
+        )
     except RuntimeError as error:
         raise UnavailableError(
-            f"port {port} of {host} is in use; choose another with {flag}, or 0 for any that is free"
+            f"port {port} of {host} is in use, or no address of this machine; choose another with {flag}, or 0 for any "
+            "that is free"
         ) from error
 
 
@@ -130,6 +141,7 @@ async def add_tenants_services(
     lineage: LineageService,
     projects: ProjectsService,
     secrets: SecretsService,
+    membership: MembershipService,
 ) -> None:
     """What answers on the tenants' listener; health and reflection do too."""
     jobs_pb2_grpc.add_JobsServiceServicer_to_server(jobs, server)
@@ -138,6 +150,7 @@ async def add_tenants_services(
     lineage_pb2_grpc.add_LineageServiceServicer_to_server(lineage, server)
     projects_pb2_grpc.add_ProjectsServiceServicer_to_server(projects, server)
     secrets_pb2_grpc.add_SecretsServiceServicer_to_server(secrets, server)
+    membership_pb2_grpc.add_MembershipServiceServicer_to_server(membership, server)
     checks = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(checks, server)
     reflection.enable_server_reflection((*_TENANTS_SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME), server)

@@ -10,31 +10,36 @@ from typing import TYPE_CHECKING
 import grpc
 
 from tiercel.broker.api import accelerators, checkpoints, incoming_files, node_data
-from tiercel.broker.api.auth import require_node
 from tiercel.broker.api.errors import translated_errors
 from tiercel.broker.api.node_stream import NodeStream
 from tiercel.broker.api.projects import give_out
 from tiercel.broker.api.wanted import fence_to_proto
 from tiercel.core.errors import InvalidSpecError, LeaseLostError, ProtocolError
 from tiercel.core.nodes import Node
+from tiercel.core.tasks import run_until_one_ends
 from tiercel.core.validation import validate_labels
 from tiercel.v1 import nodes_pb2, nodes_pb2_grpc, protocol_mismatch
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from typing import Any
+    from typing import Any, Protocol
 
     from tiercel.broker.actors.agents import AgentService
     from tiercel.broker.actors.node import NodeActor
     from tiercel.broker.actors.secrets import SecretService
+    from tiercel.broker.api.node_doors import NodeDoor
     from tiercel.broker.settings import BrokerSettings
     from tiercel.broker.store.checkpoints import CheckpointStore
     from tiercel.broker.store.kept_files import KeptFiles
     from tiercel.broker.store.logs import RunLogs
     from tiercel.broker.store.projects import ProjectStore
-    from tiercel.broker.tenancy import Tenancy
 
     Context = grpc.aio.ServicerContext[Any, Any]
+
+    class _FromAgent(Protocol):
+        node_id: str
+        instance: str
+
 
 HELLO_SECONDS = 10.0
 SCRIPT_PIECE_BYTES = 256 * 1024
@@ -48,7 +53,7 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
     Args:
         agents: The actors.
         logs: Output of runs.
-        tenancy: Who may call.
+        door: Who may call.
         settings: Leases and heartbeats.
         carried: Checkpoints of jobs that are moved.
         files: What jobs left behind.
@@ -60,7 +65,7 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
         self,
         agents: AgentService,
         logs: RunLogs,
-        tenancy: Tenancy,
+        door: NodeDoor,
         settings: BrokerSettings,
         carried: CheckpointStore,
         files: KeptFiles,
@@ -69,12 +74,17 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
     ) -> None:
         self._agents = agents
         self._logs = logs
-        self._tenancy = tenancy
+        self._door = door
         self._settings = settings
         self._carried = carried
         self._files = files
         self._secrets = secrets
         self._projects = projects
+
+    def _check(self, context: Context, request: _FromAgent) -> None:
+        """Let only the agent through that speaks for the node which the request names."""
+        self._door.require(context, request.node_id)
+        self._agents.check_agent(request.node_id, request.instance)
 
     # A coroutine that writes, not a generator that yields: when the client vanishes the call's task is cancelled where
     # it waits, whereas a generator would be closed later and elsewhere, with its two directions still running.
@@ -85,7 +95,7 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
         async with translated_errors(context):
             # First, as a refusal that meets the hello on its way can end it on the agent's side with another status.
             hello = await _read_hello(request_iterator)
-            require_node(context, self._tenancy)
+            self._door.require(context, hello.node_id)
             _require_protocol(hello)
             known_runs = frozenset(run.run_id for run in hello.runs)
             node, instance = _node_from(hello), _instance_of(hello)
@@ -93,7 +103,10 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
             fenced = hello.fenced and self._agents.fence() is not None
             actor, epoch = await self._agents.connect_node(node, known_runs, instance, fenced=fenced)
             try:
-                await self._serve(hello, request_iterator, context, actor, epoch)
+                await run_until_one_ends(
+                    serve=self._serve(hello, request_iterator, context, actor, epoch),
+                    membership=self._door.until_refused(context),
+                )
             finally:
                 self._agents.end_stream(actor, epoch)
 
@@ -127,8 +140,7 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
         del request_iterator  # it would be left open, and complain, when the agent dies in the middle
         async with translated_errors(context):
             header = await checkpoints.read_header(context.read)
-            require_node(context, self._tenancy)
-            self._agents.check_agent(header.node_id, header.instance)
+            self._check(context, header)
 
             async def accept() -> None:
                 await context.write(nodes_pb2.SendCheckpointResponse())
@@ -141,8 +153,7 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
     ) -> None:
         """Give an agent the checkpoint that its run goes on from."""
         async with translated_errors(context):
-            require_node(context, self._tenancy)
-            self._agents.check_agent(request.node_id, request.instance)
+            self._check(context, request)
             checkpoint = await checkpoints.find_for(request, self._agents, self._carried)
             async for response in checkpoints.give_out(checkpoint, request.node_id, self._carried):
                 await context.write(response)
@@ -152,8 +163,7 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
     ) -> None:
         """Give an agent the script of a run that it is about to start."""
         async with translated_errors(context):
-            require_node(context, self._tenancy)
-            self._agents.check_agent(request.node_id, request.instance)
+            self._check(context, request)
             content = self._agents.script_of(request.node_id, request.run_id)
             for offset in range(0, len(content), SCRIPT_PIECE_BYTES):
                 await context.write(nodes_pb2.FetchScriptResponse(data=content[offset : offset + SCRIPT_PIECE_BYTES]))
@@ -163,8 +173,7 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
     ) -> nodes_pb2.FetchSecretsResponse:
         """Give an agent the secrets of a run that it is about to start."""
         async with translated_errors(context):
-            require_node(context, self._tenancy)
-            self._agents.check_agent(request.node_id, request.instance)
+            self._check(context, request)
             tenant, names = self._agents.secrets_of(request.node_id, request.run_id)
             return nodes_pb2.FetchSecretsResponse(values=await self._secrets.values(tenant, names))
 
@@ -173,8 +182,7 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
     ) -> None:
         """Give an agent objects of the project of a run that it is about to start."""
         async with translated_errors(context):
-            require_node(context, self._tenancy)
-            self._agents.check_agent(request.node_id, request.instance)
+            self._check(context, request)
             tenant = self._agents.project_owner(request.node_id, request.run_id)
             async for response in give_out(self._projects, tenant, request.sha256):
                 await context.write(response)
@@ -186,8 +194,7 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
         del request_iterator  # as of SendCheckpoint
         async with translated_errors(context):
             header = await incoming_files.read_header(context.read)
-            require_node(context, self._tenancy)
-            self._agents.check_agent(header.node_id, header.instance)
+            self._check(context, header)
             await incoming_files.ingest(header, context.read, context.write, self._agents, self._files)
             await context.write(nodes_pb2.SendFilesResponse())
 

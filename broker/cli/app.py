@@ -14,6 +14,7 @@ from tiercel.broker.cli.files import files
 from tiercel.broker.cli.jobs import cancel, explain, logs, ls, resume, show
 from tiercel.broker.cli.lineage import lineage
 from tiercel.broker.cli.local import down, up
+from tiercel.broker.cli.membership import join
 from tiercel.broker.cli.node_data import node
 from tiercel.broker.cli.secrets import secrets
 from tiercel.broker.cli.submit import submit
@@ -30,6 +31,7 @@ app = typer.Typer(
 for command in (
     up,
     down,
+    join,
     submit,
     ls,
     show,

@@ -87,12 +87,12 @@ def _clients(target: Target, *, all_tenants: bool) -> dict[str, Client]:
     if not all_tenants:
         return {target.tenant: open_client(target)}
     from tiercel.broker.client import Client
-    from tiercel.broker.client.state_dir import default_state_dir, read_broker_address, read_tokens
+    from tiercel.broker.client.state_dir import default_state_dir, read_broker, read_tokens
 
     folder = target.state_dir or default_state_dir()
     tokens = read_tokens(folder)
-    address = target.broker or read_broker_address(folder)
-    return {name: Client(address, token=token) for name, token in sorted(tokens.items())}
+    address, trust = (target.broker, None) if target.broker else read_broker(folder)
+    return {name: Client(address, token=token, trust=trust) for name, token in sorted(tokens.items())}
 
 
 async def _uses(target: Target, *, all_tenants: bool) -> dict[str, DiskUse]:

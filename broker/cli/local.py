@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -33,6 +34,19 @@ def up(
     accelerators: Annotated[
         str, typer.Option(help="auto for all there are (the default), none, or ids as nvidia-smi -L has them.")
     ] = "",
+    listen: Annotated[
+        str, typer.Option(help="Address of this machine where others reach the broker by TLS; 0.0.0.0 for all of them.")
+    ] = "",
+    listen_port: Annotated[int, typer.Option(help=f"Port there for tenants and joining machines; {_PORT}")] = 0,
+    listen_nodes_port: Annotated[int, typer.Option(help=f"Port there for agents; {_PORT}")] = 0,
+    listen_name: Annotated[
+        list[str] | None, typer.Option(help="A name or address by which others call this machine; repeatable.")
+    ] = None,
+    tls_certificate: Annotated[
+        Path | None, typer.Option(help="A certificate of your own for tenants, PEM; with --tls-key and --tls-ca.")
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="Its private key, PEM.")] = None,
+    tls_ca: Annotated[Path | None, typer.Option(help="The certificate of the authority behind it, PEM.")] = None,
     detach: Annotated[
         bool, typer.Option("--detach", "-d", help="Run in the background; return once all of it answers.")
     ] = False,
@@ -63,6 +77,13 @@ def up(
         node_id=node_id,
         cpu_cores=cpu_cores,
         accelerators=accelerators,
+        listen=listen,
+        listen_port=listen_port,
+        listen_nodes_port=listen_nodes_port,
+        listen_names=tuple(listen_name or ()),
+        tls_certificate=tls_certificate and tls_certificate.absolute(),
+        tls_key=tls_key and tls_key.absolute(),
+        tls_ca=tls_ca and tls_ca.absolute(),
     )
     if not detach:
         run_to_the_end(run_up(options))

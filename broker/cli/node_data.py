@@ -23,7 +23,7 @@ AgentDir = Annotated[
 ]
 Name = Annotated[str, typer.Argument(help="What jobs ask for: 1 to 63 of a-z, 0-9 and '-'.")]
 
-node = typer.Typer(no_args_is_help=True, help="What the operator of a node decides, on that machine.")
+node = typer.Typer(no_args_is_help=True, help="Which machines are nodes, and what they offer to jobs.")
 data = typer.Typer(no_args_is_help=True, help="Data sets that jobs find on this node.")
 node.add_typer(data, name="data")
 

@@ -104,9 +104,10 @@ def open_client(target: Target) -> Client:
     """
     # gRPC takes a third of a second to import; 'tiercel --help' does without.
     from tiercel.broker.client import Client
-    from tiercel.broker.client.state_dir import default_state_dir, read_broker_address, read_token
+    from tiercel.broker.client.state_dir import default_state_dir, read_broker, read_token
 
     folder = target.state_dir or default_state_dir()
-    address = target.broker or read_broker_address(folder)
+    # The environment says how a broker that is named is known.
+    address, trust = (target.broker, None) if target.broker else read_broker(folder)
     token = os.environ.get("TIERCEL_TOKEN") or read_token(folder, target.tenant)
-    return Client(address, token=token)
+    return Client(address, token=token, trust=trust)

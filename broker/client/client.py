@@ -27,9 +27,10 @@ from tiercel.broker.client.projects.packing import PackedProject, pack
 from tiercel.broker.client.projects.sending import project_limit, send_project
 from tiercel.broker.client.secrets import Secrets
 from tiercel.broker.client.spec_file import load_spec
-from tiercel.broker.client.state_dir import default_state_dir, read_broker_address, read_token
+from tiercel.broker.client.state_dir import default_state_dir, read_broker, read_token
 from tiercel.core.errors import InvalidSpecError, TiercelError, UnavailableError
 from tiercel.core.jobs import JobSpec
+from tiercel.core.trust.trust import Trust
 from tiercel.core.validation import validate_max_epochs, validate_spec
 from tiercel.core.views import EndpointExplanation, EndpointInfo, Explanation, JobEvent, JobInfo, NodeInfo
 from tiercel.core.wire import from_proto
@@ -50,10 +51,15 @@ class Client(Keeping):
         address: The broker's, ``host:port``.
         token: The tenant's secret.
         options: Deadlines and retries.
+        trust: How a broker on another machine is known; what ``TIERCEL_BROKER_PIN`` or ``TIERCEL_BROKER_CA`` say when
+            left out.
     """
 
-    def __init__(self, address: str, *, token: str, options: ClientOptions | None = None) -> None:
+    def __init__(
+        self, address: str, *, token: str, options: ClientOptions | None = None, trust: Trust | None = None
+    ) -> None:
         self.address = address
+        self._trust = Trust.from_environment(os.environ) if trust is None else trust
         self._token = token
         self._options = options or ClientOptions()
         self._open: Connection | None = None
@@ -75,13 +81,13 @@ class Client(Keeping):
             NotAuthenticatedError: There is no such tenant.
         """
         folder = default_state_dir() if state_dir is None else Path(state_dir).expanduser()
-        address = read_broker_address(folder)
+        address, trust = read_broker(folder)
         token = os.environ.get("TIERCEL_TOKEN") or read_token(folder, tenant)
-        return cls(address, token=token, options=options)
+        return cls(address, token=token, options=options, trust=trust)
 
     async def __aenter__(self) -> Self:
         """Get ready; connects with the first call."""
-        self._open = Connection(self.address, self._token, self._options)
+        self._open = await Connection.open(self.address, self._token, self._options, self._trust)
         return self
 
     async def __aexit__(

@@ -7,17 +7,21 @@ import contextlib
 import random
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import grpc
 
 from tiercel.broker.client.errors import from_rpc_error
 from tiercel.broker.client.options import ClientOptions, channel_options
-from tiercel.core.errors import OverloadedError, TiercelError, UnavailableError
+from tiercel.core.errors import InvalidSpecError, OverloadedError, TiercelError, UnavailableError
+from tiercel.core.trust.trust import AUTHORITY_VARIABLE, PIN_VARIABLE, Trust, is_loopback
 from tiercel.v1 import PROTOCOL, PROTOCOL_KEY
 from tiercel.v1.files_pb2_grpc import FilesServiceStub
 from tiercel.v1.jobs_pb2_grpc import JobsServiceStub
 from tiercel.v1.projects_pb2_grpc import ProjectsServiceStub
+
+if TYPE_CHECKING:
+    from tiercel.core.trust.pinning import Believed
 
 # What gRPC says of a call that ended while something was written to it, whatever its status was.
 _CUT_OFF = "Internal error from Core"
@@ -50,17 +54,33 @@ class Connection:
         address: ``host:port``.
         token: The tenant's secret; sent with each call, shown nowhere.
         options: Deadlines and retries.
+        believed: What TLS needs to know of the broker; None for a broker on this machine.
+
+    Raises:
+        InvalidSpecError: The broker is elsewhere, and nothing says how to know it.
     """
 
-    def __init__(self, address: str, token: str, options: ClientOptions) -> None:
+    def __init__(self, address: str, token: str, options: ClientOptions, believed: Believed | None = None) -> None:
         self.address = address
         self._metadata = (("authorization", f"Bearer {token}"), (PROTOCOL_KEY, str(PROTOCOL)))
         self._options = options
-        # Loopback needs no encryption; a broker further away is reached through a tunnel.
-        self.channel = grpc.aio.insecure_channel(address, options=channel_options(options))
+        self.channel = _channel(address, options, believed)
         self.stub = JobsServiceStub(self.channel)
         self.projects = ProjectsServiceStub(self.channel)
         self.files = FilesServiceStub(self.channel)
+
+    @classmethod
+    async def open(cls, address: str, token: str, options: ClientOptions, trust: Trust) -> Self:
+        """A channel to a broker that is known by what ``trust`` says, if it says anything.
+
+        Raises:
+            TiercelError: Whoever answers there is not the broker, or nobody answers; nothing was sent.
+        """
+        if not trust:
+            return cls(address, token, options)
+        from tiercel.core.trust.pinning import believe  # takes a while to import
+
+        return cls(address, token, options, await believe(address, trust))
 
     async def close(self) -> None:
         """End it; calls under way fail."""
@@ -150,3 +170,16 @@ class Connection:
     def _check_patience(self, error: TiercelError, seconds: float) -> None:
         if seconds >= self._options.retry.patience_seconds:
             raise error
+
+
+def _channel(address: str, options: ClientOptions, believed: Believed | None) -> grpc.aio.Channel:
+    if believed is not None:
+        credentials = grpc.ssl_channel_credentials(believed.roots)
+        return grpc.aio.secure_channel(address, credentials, [*channel_options(options), *believed.channel_options])
+    if address and not is_loopback(address):
+        raise InvalidSpecError(
+            f"address: {address} is another machine, to which no token is sent unencrypted; set {PIN_VARIABLE} to the "
+            f"pin that the broker's 'tiercel up --listen' prints, or {AUTHORITY_VARIABLE} to the file of its authority",
+            field="address",
+        )
+    return grpc.aio.insecure_channel(address, channel_options(options))

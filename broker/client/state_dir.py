@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 
 from tiercel.core.errors import NotAuthenticatedError, UnavailableError
+from tiercel.core.trust.trust import Trust
 
 
 def default_state_dir() -> Path:
@@ -19,7 +20,7 @@ def default_state_dir() -> Path:
 
 
 def read_addresses(state_dir: Path) -> dict[str, str]:
-    """Where things listen: ``broker``, ``nodes`` (for agents), ``mqtt``; and later ``serving_http``, ``serving_grpc``.
+    """Where things listen, by what they are; ``serving_http`` and ``serving_grpc`` come later than the others.
 
     Raises:
         UnavailableError: There is no such file, or it cannot be read.
@@ -36,17 +37,19 @@ def read_addresses(state_dir: Path) -> dict[str, str]:
     return {str(key): str(value) for key, value in addresses.items()} if isinstance(addresses, dict) else {}
 
 
-def read_broker_address(state_dir: Path) -> str:
-    """Where the broker listens, ``host:port``.
+def read_broker(state_dir: Path) -> tuple[str, Trust]:
+    """Where the broker listens, ``host:port``, and how it is known: on this machine, or as a node joined it from here.
 
     Raises:
         UnavailableError: It is not known.
     """
-    address = read_addresses(state_dir).get("broker", "")
-    if not address:
-        message = f"The broker in {state_dir} did not say where it listens; start 'tiercel up' again on {state_dir}."
-        raise UnavailableError(message)
-    return address
+    addresses = read_addresses(state_dir)
+    if address := addresses.get("broker", ""):
+        return address, Trust()
+    if address := addresses.get("broker_tls", ""):
+        return address, Trust(pin=addresses.get("pin", ""))
+    message = f"The broker in {state_dir} did not say where it listens; start 'tiercel up' again on {state_dir}."
+    raise UnavailableError(message)
 
 
 def read_tokens(state_dir: Path) -> dict[str, str]:

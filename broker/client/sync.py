@@ -19,6 +19,7 @@ from tiercel.core.file_views import FileInfo
 from tiercel.core.jobs import JobSpec, TierStatus
 from tiercel.core.lineage import Lineage
 from tiercel.core.secrets import Secret
+from tiercel.core.trust.trust import Trust
 from tiercel.core.views import (
     EndpointExplanation,
     EndpointInfo,
@@ -41,10 +42,13 @@ class SyncClient:
         address: The broker's, ``host:port``.
         token: The tenant's secret.
         options: Deadlines and retries.
+        trust: How a broker on another machine is known, see :class:`Client`.
     """
 
-    def __init__(self, address: str, *, token: str, options: ClientOptions | None = None) -> None:
-        self._client = Client(address, token=token, options=options)
+    def __init__(
+        self, address: str, *, token: str, options: ClientOptions | None = None, trust: Trust | None = None
+    ) -> None:
+        self._client = Client(address, token=token, options=options, trust=trust)
         self._loop: _LoopThread | None = None
 
     @classmethod

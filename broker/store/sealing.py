@@ -14,6 +14,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from tiercel.core.errors import InvalidSpecError, UnavailableError
+from tiercel.core.private_files import write_private
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,7 +47,7 @@ class Sealer:
         path = state_dir / KEY_FILE
         try:
             if not path.exists():
-                _write(path, os.urandom(_KEY_BYTES))
+                write_private(path, os.urandom(_KEY_BYTES))
             if path.stat().st_mode & 0o077:
                 path.chmod(0o600)
             key = path.read_bytes()
@@ -79,19 +80,3 @@ class Sealer:
 
 def _about(tenant: str, name: str) -> bytes:
     return json.dumps([tenant, name]).encode()
-
-
-def _write(path: Path, key: bytes) -> None:
-    temporary = path.with_suffix(".key.new")
-    temporary.unlink(missing_ok=True)
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(key)
-        file.flush()
-        os.fsync(descriptor)
-    temporary.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)  # a secret that is sealed with it may be durable in a moment
-    finally:
-        os.close(folder)

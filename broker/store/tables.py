@@ -121,3 +121,24 @@ files = Table(
     Index("files_by_tenant", "tenant"),
     Index("files_by_content", "sha256"),
 )
+
+# Tokens by which machines may join; what is kept of a secret does not tell it.
+join_tokens = Table(
+    "join_tokens",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("secret_sha256", Text, nullable=False),
+    Column("node", Text, nullable=False),  # the only name it is good for; empty for any
+    Column("expires_at", Double, nullable=False),
+    Column("used_at", Double),
+)
+
+# Certificates that count: what is not here is refused, however well it is signed.
+node_certificates = Table(
+    "node_certificates",
+    metadata,
+    Column("serial", Text, primary_key=True),  # hexadecimal
+    Column("node", Text, nullable=False),
+    Column("expires_at", Double, nullable=False),
+    Index("node_certificates_by_node", "node"),
+)

@@ -13,6 +13,7 @@ from grpc import aio
 
 from tiercel.core.backoff import Attempts, Backoff
 from tiercel.trainer_agent.connection.address import DialError
+from tiercel.trainer_agent.connection.dialling import Dialler
 from tiercel.trainer_agent.errors import RefusedError, TransferError
 from tiercel.v1 import nodes_pb2_grpc
 
@@ -36,18 +37,16 @@ class BrokerCalls:
     Attributes:
         node_id: Name of the node.
         instance: Which agent in which of its lives; see the hello.
-        address: Where the broker listens; asked before every call.
-        token: The node's token; asked before every call.
+        dialler: Reaches the broker.
     """
 
     node_id: str
     instance: str
-    address: Callable[[], str]
-    token: Callable[[], str]
+    dialler: Dialler
 
     def metadata(self) -> tuple[tuple[str, str], ...]:
         """What every call carries."""
-        return (("authorization", f"Bearer {self.token()}"),)
+        return self.dialler.metadata()
 
     async def retried(
         self,
@@ -72,7 +71,7 @@ class BrokerCalls:
             async with asyncio.timeout(patience_seconds):
                 while True:
                     try:
-                        async with aio.insecure_channel(self.address(), options=_OPTIONS) as channel:
+                        async with self.dialler.open(_OPTIONS) as channel:
                             return await call(nodes_pb2_grpc.NodesServiceStub(channel))
                     except aio.AioRpcError as error:
                         if error.code() not in may_pass:

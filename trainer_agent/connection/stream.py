@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 import grpc
@@ -13,6 +13,7 @@ from grpc import aio
 from tiercel.core.backoff import Attempts, Backoff
 from tiercel.core.tasks import run_until_one_ends
 from tiercel.trainer_agent.connection.address import DialError
+from tiercel.trainer_agent.connection.dialling import Dialler
 from tiercel.trainer_agent.connection.outbox import Outbox, Reporter, RunFacts
 from tiercel.trainer_agent.errors import AgentError
 from tiercel.v1 import nodes_pb2, nodes_pb2_grpc
@@ -61,8 +62,7 @@ class BrokerConnection:
     """Keeps a stream to the broker.
 
     Args:
-        address: Where the broker listens; asked before every attempt, since it may move.
-        token: The node's token; asked before every attempt.
+        dialler: Reaches the broker.
         node: Whom it is about.
         reporter: Gets the outbox of each stream.
         facts: What is kept of runs.
@@ -72,15 +72,13 @@ class BrokerConnection:
     def __init__(
         self,
         *,
-        address: Callable[[], str],
-        token: Callable[[], str],
+        dialler: Dialler,
         node: Node,
         reporter: Reporter,
         facts: RunFacts,
         backoff: Backoff = BACKOFF,
     ) -> None:
-        self._address = address
-        self._token = token
+        self._dialler = dialler
         self._node = node
         self._reporter = reporter
         self._facts = facts
@@ -97,10 +95,9 @@ class BrokerConnection:
             await asyncio.sleep(self._attempts.next_seconds())
 
     async def _stream(self) -> None:
-        address = self._address()
-        metadata = (("authorization", f"Bearer {self._token()}"),)
-        async with aio.insecure_channel(address, options=_OPTIONS) as channel:
-            call = nodes_pb2_grpc.NodesServiceStub(channel).Connect(metadata=metadata)
+        address = self._dialler.address()
+        async with self._dialler.open(_OPTIONS) as channel:
+            call = nodes_pb2_grpc.NodesServiceStub(channel).Connect(metadata=self._dialler.metadata())
             outbox = Outbox(self._facts, self._node.heartbeat)
             self._reporter.attach(outbox)
             try:
@@ -179,6 +176,6 @@ def _message_of(error: Exception) -> str:
         return f"The broker did not answer within {_WELCOME_SECONDS:g} s."
     if isinstance(error, aio.AioRpcError):
         if error.code() == grpc.StatusCode.UNAUTHENTICATED:
-            return "The broker does not know this node's token: put the right one into --token-file."
+            return f"The broker does not take this for the node ({error.details()})."
         return f"No stream to the broker ({error.code().name}: {error.details()})."
     return f"The stream to the broker broke: {error}"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from tiercel.broker.cli.up.addresses import read_earlier
-from tiercel.broker.cli.up.options import Places, UpOptions
+from tiercel.broker.cli.up.options import NodeOptions, Places
 from tiercel.broker.cli.up.ports import choose_port
 from tiercel.broker.cli.up.processes import find_holder, stop_holder, stop_process, wait_exit
 from tiercel.core.backoff import Backoff
@@ -56,7 +56,7 @@ class AgentKeeper:
 
     def __init__(
         self,
-        options: UpOptions,
+        options: NodeOptions,
         tell: Callable[[str], None],
         command: tuple[str, ...] = AGENT_COMMAND,
         patience: AgentPatience | None = None,
@@ -150,7 +150,7 @@ class AgentKeeper:
         arguments = [
             *("--addresses-file", str(places.addresses)),
             *("--state-dir", str(places.agent_dir)),
-            *("--token-file", str(places.node_token)),
+            *self._proof(),
             *("--node-id", options.node_id),
             *("--http-port", str(http_port)),
             *("--grpc-port", str(grpc_port)),
@@ -161,7 +161,16 @@ class AgentKeeper:
             arguments += ["--cpu-cores", f"{options.cpu_cores:g}"]
         if options.accelerators:
             arguments += ["--accelerators", options.accelerators]
+        for label in options.labels:
+            arguments += ["--label", label]
         return arguments
+
+    def _proof(self) -> tuple[str, str]:
+        """What the agent shows to its broker."""
+        places = self._places
+        if places.identity.exists():
+            return "--identity-file", str(places.identity)
+        return "--token-file", str(places.node_token)
 
     def _last_words(self) -> str:
         lines = self._places.agent_log.read_text(encoding="utf-8", errors="replace").splitlines()

@@ -12,17 +12,18 @@ from pathlib import Path
 import typer
 
 from tiercel.broker.cli.session import run_to_the_end
-from tiercel.broker.cli.up.options import Places, UpOptions
-from tiercel.broker.cli.up.run import UP_WORDS, run_up
+from tiercel.broker.cli.up.options import UP_WORDS, NodeOptions, Places, UpOptions
+from tiercel.broker.cli.up.run import run_up
 from tiercel.broker.state_folder import prepare_state_dir
 from tiercel.core.errors import UnavailableError
 
 _START_SECONDS = 120.0
 _LOOK_SECONDS = 0.1
+_FILES = ("tls_certificate", "tls_key", "tls_ca")
 _LOG_BYTES = 10 * 1024 * 1024
 
 
-async def start_detached(options: UpOptions, command: tuple[str, ...] = (), seconds: float = _START_SECONDS) -> str:
+async def start_detached(options: NodeOptions, command: tuple[str, ...] = (), seconds: float = _START_SECONDS) -> str:
     """Start ``up`` in the background and wait until all of it answers.
 
     Args:
@@ -85,7 +86,7 @@ async def _wait_up(process: subprocess.Popen[bytes], log: Path, before: int) -> 
         await asyncio.sleep(_LOOK_SECONDS)
 
 
-def _to_text(options: UpOptions) -> str:
+def _to_text(options: NodeOptions) -> str:
     return json.dumps(asdict(options), default=str)
 
 
@@ -98,6 +99,9 @@ def options_from(text: str) -> UpOptions:
             "state_dir": Path(values["state_dir"]),
             "tenants": tuple(values["tenants"]),
             "runtimes": tuple(values["runtimes"]),
+            "labels": tuple(values["labels"]),
+            "listen_names": tuple(values["listen_names"]),
+            **{name: Path(values[name]) for name in _FILES if values[name] is not None},
         }
     )
 

@@ -5,40 +5,68 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+UP_WORDS = "Tiercel is up: "
+"""How the line begins that says where everything answers."""
 
-@dataclass(frozen=True, slots=True)
-class UpOptions:
-    """What was asked for.
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeOptions:
+    """What was asked for of a node.
 
     Attributes:
         state_dir: Everything that survives a restart; absolute.
-        broker_port: Of the broker's gRPC services for tenants; 0 for any.
-        nodes_port: Of its gRPC service for agents; 0 for any.
+        node_id: Name of the node.
         http_port: Of the inference server over HTTP; 0 for any.
         grpc_port: Of the inference server over gRPC; 0 for any.
+        runtimes: What the node may run jobs with, the preferred first; empty for the agent's choice.
+        cpu_cores: Cores that jobs may use; None for all.
+        accelerators: Those that jobs may use: ``auto``, ``none``, or ids with commas; empty for the agent's choice.
+        labels: What its operator says of it, ``key=value`` each.
+    """
+
+    state_dir: Path
+    node_id: str
+    http_port: int = 0
+    grpc_port: int = 0
+    runtimes: tuple[str, ...] = ()
+    cpu_cores: float | None = None
+    accelerators: str = ""
+    labels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpOptions(NodeOptions):
+    """What was asked for of a broker, and of the node beside it.
+
+    Attributes:
+        broker_port: Of the broker's gRPC services for tenants; 0 for any.
+        nodes_port: Of its gRPC service for agents; 0 for any.
         mqtt_port: Of the embedded MQTT broker; 0 for any.
         mqtt_url: An MQTT broker to use instead, or empty.
         policy: Name of the scheduling policy, or empty for the default.
         tenants: Tenants to make if they are missing.
-        runtimes: What the node may run jobs with, the preferred first; empty for the agent's choice.
-        node_id: Name of the node.
-        cpu_cores: Cores that jobs may use; None for all.
-        accelerators: Those that jobs may use: ``auto``, ``none``, or ids with commas; empty for the agent's choice.
+        listen: Address where others reach the broker, encrypted; empty for nobody else.
+        listen_port: Port there for tenants and for machines that join; 0 for any.
+        listen_nodes_port: Port there for agents that have joined; 0 for any.
+        listen_names: Names and addresses by which others call this machine.
+        tls_certificate: File with a certificate of the operator's, or None.
+        tls_key: Its key.
+        tls_ca: Its authority's certificate.
     """
 
-    state_dir: Path
     broker_port: int
     nodes_port: int
-    http_port: int
-    grpc_port: int
     mqtt_port: int
     mqtt_url: str
     policy: str
     tenants: tuple[str, ...]
-    runtimes: tuple[str, ...]
-    node_id: str
-    cpu_cores: float | None
-    accelerators: str = ""
+    listen: str = ""
+    listen_port: int = 0
+    listen_nodes_port: int = 0
+    listen_names: tuple[str, ...] = ()
+    tls_certificate: Path | None = None
+    tls_key: Path | None = None
+    tls_ca: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +108,11 @@ class Places:
     def agent_dir(self) -> Path:
         """The agent's own state directory."""
         return self.state_dir / "agent"
+
+    @property
+    def identity(self) -> Path:
+        """Key and certificates of a machine that joined a broker elsewhere."""
+        return self.agent_dir / "identity.pem"
 
     @property
     def agent_lock(self) -> Path:

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import logging.handlers
 import os
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,10 @@ from pydantic import ValidationError
 
 from tiercel.broker.cli.up.addresses import read_earlier, write_addresses
 from tiercel.broker.cli.up.agent import AGENT_COMMAND, AgentKeeper
-from tiercel.broker.cli.up.options import Places, UpOptions
+from tiercel.broker.cli.up.options import UP_WORDS, Places, UpOptions
 from tiercel.broker.cli.up.packages import check_packages
 from tiercel.broker.cli.up.ports import choose_port
+from tiercel.broker.cli.up.signals import stop_on_signals
 from tiercel.broker.server import Broker
 from tiercel.broker.settings import BrokerSettings
 from tiercel.broker.state_folder import refuse_state_dir
@@ -28,8 +28,6 @@ from tiercel.core.locks import is_held
 _LOGGER = logging.getLogger(__name__)
 _LOG_BYTES = 10 * 1024 * 1024
 _LOOK_SECONDS = 2.0
-UP_WORDS = "Tiercel is up: "
-"""How the line begins that says where everything answers."""
 
 
 async def run_up(options: UpOptions, agent_command: tuple[str, ...] = AGENT_COMMAND, *, console: bool = True) -> None:
@@ -55,7 +53,7 @@ async def run_up(options: UpOptions, agent_command: tuple[str, ...] = AGENT_COMM
         _check_serving_ports(options, places)
         keeper = AgentKeeper(options, _tell, agent_command, earlier=earlier)
         stopping = asyncio.Event()
-        _stop_on_signals(stopping)
+        stop_on_signals(stopping)
         async with Broker(settings) as broker:
             # What the last run knew of the inference server stays out: the file is complete only once it answers.
             _write_first_addresses(places, _broker_addresses(broker))
@@ -103,9 +101,17 @@ async def _announce(broker: Broker, keeper: AgentKeeper, places: Places) -> None
                 typer.echo(
                     f"{UP_WORDS}broker {addresses['broker']}, for agents {addresses['nodes']}, "
                     f"serving {http} (HTTP) and {grpc} (gRPC), MQTT {addresses['mqtt']}; state in {places.state_dir}"
+                    f"{_encrypted_words(addresses)}"
                 )
             known = addresses
         await asyncio.sleep(_LOOK_SECONDS)
+
+
+def _encrypted_words(addresses: dict[str, str]) -> str:
+    if "broker_tls" not in addresses:
+        return ""
+    address, pin = addresses["broker_tls"], addresses["pin"]
+    return f"; for others {address} by TLS 1.3, pin {pin}: 'tiercel node token' lets a machine join"
 
 
 def _write_first_addresses(places: Places, addresses: dict[str, str]) -> None:
@@ -125,12 +131,7 @@ def _can_write(path: Path, addresses: dict[str, str]) -> bool:
 
 
 def _broker_addresses(broker: Broker) -> dict[str, str]:
-    return {
-        "broker": broker.broker_address,
-        "nodes": broker.nodes_address,
-        "mqtt": broker.mqtt_address,
-        "broker_pid": str(os.getpid()),
-    }
+    return {**broker.addresses, "broker_pid": str(os.getpid())}
 
 
 def _broker_settings(options: UpOptions, earlier: dict[str, str]) -> BrokerSettings:
@@ -139,6 +140,7 @@ def _broker_settings(options: UpOptions, earlier: dict[str, str]) -> BrokerSetti
         "broker_port": choose_port("--broker-port", options.broker_port, earlier.get("broker", "")),
         "nodes_port": choose_port("--nodes-port", options.nodes_port, earlier.get("nodes", "")),
         "tenants": options.tenants,
+        **_encrypted_settings(options, earlier),
     }
     if options.policy:
         values["policy"] = options.policy
@@ -155,24 +157,28 @@ def _broker_settings(options: UpOptions, earlier: dict[str, str]) -> BrokerSetti
         raise InvalidSpecError(message, field=field) from None
 
 
+def _encrypted_settings(options: UpOptions, earlier: dict[str, str]) -> dict[str, Any]:
+    """What is given comes first; what is not may stand in the environment."""
+    values: dict[str, Any] = {
+        "listen": options.listen,
+        "listen_names": options.listen_names,
+        "tls_certificate": options.tls_certificate,
+        "tls_key": options.tls_key,
+        "tls_ca": options.tls_ca,
+    }
+    if options.listen:
+        ports = (("listen_port", "broker_tls"), ("listen_nodes_port", "nodes_tls"))
+        for name, key in ports:
+            flag = f"--{name.replace('_', '-')}"
+            values[name] = choose_port(flag, getattr(options, name), earlier.get(key, ""), options.listen)
+    return {name: value for name, value in values.items() if value}
+
+
 def _check_serving_ports(options: UpOptions, places: Places) -> None:
     # A port that our own inference server holds from an earlier run is not in anybody's way.
     if not is_held(places.agent_lock) and not is_held(places.serving_lock):
         choose_port("--http-port", options.http_port, "")
         choose_port("--grpc-port", options.grpc_port, "")
-
-
-def _stop_on_signals(stopping: asyncio.Event) -> None:
-    loop = asyncio.get_running_loop()
-
-    def stop() -> None:
-        stopping.set()
-        # A second signal ends us at once, as if we had been killed.
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(number)
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop)
 
 
 def _configure_logging(places: Places, *, console: bool) -> None:

@@ -3,7 +3,8 @@
 isort:skip_file
 For node agents: one stream that the agent opens and keeps open.
 The broker declares what it wants, the agent reports what is; either side may send the same thing twice.
-The call carries the metadata key "authorization: Bearer NODE_TOKEN".
+On the broker's machine the call carries the metadata key "authorization: Bearer NODE_TOKEN"; from elsewhere the connection
+shows a certificate (membership.proto), and the node is whom that names.
 """
 
 from collections import abc as _abc

@@ -14,6 +14,7 @@ from testing.scripted_agent import ScriptedAgent
 from tiercel import Client, InvalidSpecError, NotFoundError, QuotaExceededError, SyncClient
 from tiercel.broker.actors import secrets
 from tiercel.trainer_agent.connection.calls import BrokerCalls
+from tiercel.trainer_agent.connection.dialling import LocalDialler
 from tiercel.trainer_agent.errors import RunFailedError, TransferError
 from tiercel.trainer_agent.runs.secrets import SecretFetcher
 
@@ -67,7 +68,7 @@ async def test_the_agent_of_a_run_is_given_its_secrets_until_one_is_removed(tmp_
             address = broker.nodes_address
 
             def calls(instance: str) -> BrokerCalls:
-                return BrokerCalls("n1", instance, lambda: address, lambda: node_token(tmp_path))
+                return BrokerCalls("n1", instance, LocalDialler(lambda: address, lambda: node_token(tmp_path)))
 
             assert await SecretFetcher(calls(agent.instance)).fetch(run.run_id) == {"KEY": VALUE}
             with pytest.raises(TransferError, match="another agent speaks for node n1"):

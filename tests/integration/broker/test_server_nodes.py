@@ -13,6 +13,7 @@ from testing.brokers import node_token, running_broker, tenant_of, tenant_token
 from testing.scripted_agent import ScriptedAgent, ScriptedRun
 from tiercel.core.jobs import Script
 from tiercel.trainer_agent.connection.calls import BrokerCalls
+from tiercel.trainer_agent.connection.dialling import LocalDialler
 from tiercel.trainer_agent.errors import TransferError
 from tiercel.trainer_agent.runs.scripts import ScriptFetcher
 from tiercel.v1 import PROTOCOL, PROTOCOL_KEY, jobs_pb2, nodes_pb2, nodes_pb2_grpc
@@ -138,11 +139,11 @@ async def test_a_script_is_fetched_by_the_agent_of_its_node_and_by_nobody_else(t
             run = await agent.wait_run(f"{job.id}-1")
             assert (run.wanted.spec.script.name, run.wanted.spec.script.content) == ("train.py", b"")
             address = broker.nodes_address
-            own = BrokerCalls("n1", agent.instance, lambda: address, lambda: node_token(tmp_path))
+            own = BrokerCalls("n1", agent.instance, LocalDialler(lambda: address, lambda: node_token(tmp_path)))
             fetched = await ScriptFetcher(own).fetch(run.run_id, run.wanted.script_sha256)
             assert hashlib.sha256(fetched).hexdigest() == run.wanted.script_sha256
             assert len(fetched) == 2**20
-            other = BrokerCalls("n1", "f" * 32, lambda: address, lambda: node_token(tmp_path))
+            other = BrokerCalls("n1", "f" * 32, LocalDialler(lambda: address, lambda: node_token(tmp_path)))
             with pytest.raises(TransferError, match="another agent speaks for node n1"):
                 await ScriptFetcher(other).fetch(run.run_id, run.wanted.script_sha256)
             with pytest.raises(TransferError, match="damaged"):

@@ -451,7 +451,7 @@ async def test_a_wrong_token_is_said_once_and_tried_again(broker: ScriptedBroker
     token.write_text(f"{NODE_TOKEN}\n")
     await until(lambda: len(broker.heard.hellos) == 2, seconds=DEADLINE)
     log = agent.log.read_text()
-    assert log.count("does not know this node's token") == 1
+    assert log.count("does not take this for the node") == 1
     assert NODE_TOKEN not in log
 
 

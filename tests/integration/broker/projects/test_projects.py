@@ -27,6 +27,7 @@ from tiercel.broker.store.projects import RESERVE_BYTES, ProjectStore
 from tiercel.core.errors import CannotWriteError, InvalidSpecError, NotFoundError, QuotaExceededError, UnavailableError
 from tiercel.core.projects import Kind, Project, sha256_of
 from tiercel.trainer_agent.connection.calls import BrokerCalls
+from tiercel.trainer_agent.connection.dialling import LocalDialler
 from tiercel.trainer_agent.errors import TransferError
 from tiercel.trainer_agent.runs.projects import ProjectFetcher
 from tiercel.v1 import projects_pb2, projects_pb2_grpc
@@ -298,7 +299,7 @@ async def _placed(broker: Broker, tmp_path: Path, agent: ScriptedAgent, folder: 
 
 def fetcher_of(broker: Broker, tmp_path: Path, agent: ScriptedAgent, **changes: Any) -> ProjectFetcher:
     token = node_token(tmp_path / "broker")
-    calls = BrokerCalls("n1", agent.instance, lambda: broker.nodes_address, lambda: token)
+    calls = BrokerCalls("n1", agent.instance, LocalDialler(lambda: broker.nodes_address, lambda: token))
     return ProjectFetcher(calls, tmp_path / "cache", **changes)
 
 
@@ -314,7 +315,7 @@ async def test_a_node_fetches_a_project_once_and_only_that_of_its_runs(broker: B
             assert project.path(found["pkg/model.py"]).read_text() == "WIDTH = 3"
             assert found["settings"].content == "config.json"
         # Several at the same time, and none of them asks again.
-        quiet = ProjectFetcher(BrokerCalls("n1", "", str, str), tmp_path / "cache", patience_seconds=0.1)
+        quiet = ProjectFetcher(BrokerCalls("n1", "", LocalDialler(str, str)), tmp_path / "cache", patience_seconds=0.1)
         async with asyncio.TaskGroup() as tasks:
             for _ in range(5):
                 tasks.create_task(_read(quiet, run_id, root))

@@ -31,6 +31,7 @@ from testing.nodes_broker import (
 )
 from testing.until import until
 from tiercel.trainer_agent.agent import Agent
+from tiercel.trainer_agent.connection.dialling import LocalDialler
 from tiercel.trainer_agent.disk.job_folder import JobFolder, ScriptFile
 from tiercel.trainer_agent.limits.contract import CpuShare, Limits
 from tiercel.trainer_agent.limits.cooperative import Cooperative
@@ -300,8 +301,7 @@ async def test_without_control_groups_a_trainer_paces_itself(
         capacity=Capacity(2.0, GIBIBYTE),
         limits=cooperative,
         runtimes={"process": ProcessRuntime(tmp_path / "minders", cooperative)},
-        broker_address=lambda: broker.address,
-        token=lambda: NODE_TOKEN,
+        dialler=LocalDialler(lambda: broker.address, lambda: NODE_TOKEN),
     )
     leave = asyncio.Event()
 

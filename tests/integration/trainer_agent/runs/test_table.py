@@ -21,6 +21,7 @@ from tiercel.core.data_sets import DataSet
 from tiercel.core.jobs import Resources
 from tiercel.core.wire import to_proto
 from tiercel.trainer_agent.connection.calls import BrokerCalls
+from tiercel.trainer_agent.connection.dialling import LocalDialler
 from tiercel.trainer_agent.connection.outbox import Reporter
 from tiercel.trainer_agent.data.cache_table import CacheTable, Entry
 from tiercel.trainer_agent.data.mounts import DataMount
@@ -133,7 +134,7 @@ def table_in(
     folder: Path, runtime: FakeRuntime, tasks: Supervisor, broker: str = "", data: RunData | None = None
 ) -> RunTable:
     places = RunPlaces(folder)
-    calls = BrokerCalls("n1", "instance", lambda: broker, str)
+    calls = BrokerCalls("n1", "instance", LocalDialler(lambda: broker, str))
     return RunTable(
         places,
         {"process": cast("Any", runtime)},

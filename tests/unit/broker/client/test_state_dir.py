@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tiercel import NotAuthenticatedError, UnavailableError
-from tiercel.broker.client.state_dir import default_state_dir, read_addresses, read_broker_address, read_token
+from tiercel.broker.client.state_dir import default_state_dir, read_addresses, read_broker, read_token
 
 
 def test_where_the_state_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,7 +28,7 @@ def test_addresses_that_cannot_be_used(tmp_path: Path) -> None:
         read_addresses(tmp_path)
     (tmp_path / "addresses.json").write_text('{"mqtt": "127.0.0.1:1"}')
     with pytest.raises(UnavailableError, match="did not say where"):
-        read_broker_address(tmp_path)
+        read_broker(tmp_path)
 
 
 def test_a_file_of_tokens_that_is_broken(tmp_path: Path) -> None:

@@ -1,0 +1,100 @@
+"""All the broker's listeners: for tenants, for agents here, and with encryption for those elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from tiercel.broker.api import listeners
+from tiercel.broker.api.gate import MembersGate, NodesGate, TenantsGate
+from tiercel.core.trust.versions import require_tls13_only
+
+if TYPE_CHECKING:
+    import grpc
+
+    from tiercel.broker.settings import BrokerSettings
+    from tiercel.broker.tenancy import Tenancy
+    from tiercel.broker.trust.encryption import Encryption
+    from tiercel.broker.trust.membership import Membership
+
+STOP_GRACE_SECONDS = 1.0
+
+
+class Doors:
+    """Listens, once it is told to.
+
+    Args:
+        settings: Where.
+        tenancy: Whose tokens count.
+        encryption: What the encrypted ones need; None for none of them.
+        membership: Whose certificates count; None without encryption.
+
+    Attributes:
+        tenants: For tenants, in the clear on this machine and encrypted elsewhere.
+        nodes: For agents on this machine.
+        members: For agents that have joined; None without encryption.
+        addresses: Where things listen, by the keys of ``addresses.json``.
+    """
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        tenancy: Tenancy,
+        encryption: Encryption | None,
+        membership: Membership | None,
+    ) -> None:
+        self._settings = settings
+        self._encryption = encryption
+        self.tenants = listeners.make_server(listeners.TENANTS, TenantsGate(tenancy))
+        self.nodes = listeners.make_server(listeners.NODES, NodesGate(tenancy))
+        self.members: grpc.aio.Server | None = None
+        if membership is not None:
+            self.members = listeners.make_server(listeners.NODES, MembersGate(membership))
+        self.addresses: dict[str, str] = {}
+        self._encrypted_ports: list[int] = []
+
+    @property
+    def nodes_port(self) -> int:
+        """Where agents that have joined connect; 0 for nowhere."""
+        return self._encrypted_ports[1] if self._encrypted_ports else 0
+
+    def bind(self) -> None:
+        """Take the ports.
+
+        Raises:
+            UnavailableError: One is in use.
+        """
+        settings, host = self._settings, self._settings.host
+        self.addresses = {
+            "broker": f"{host}:{listeners.bind(self.tenants, host, settings.broker_port, '--broker-port')}",
+            "nodes": f"{host}:{listeners.bind(self.nodes, host, settings.nodes_port, '--nodes-port')}",
+        }
+        if self._encryption is None or self.members is None:
+            return
+        wide, needs = settings.listen, self._encryption
+        self._encrypted_ports = [
+            listeners.bind(self.tenants, wide, settings.listen_port, "--listen-port", needs.tenants),
+            listeners.bind(self.members, wide, settings.listen_nodes_port, "--listen-nodes-port", needs.nodes),
+        ]
+        broker_tls, nodes_tls = (f"{needs.host}:{port}" for port in self._encrypted_ports)
+        self.addresses |= {"broker_tls": broker_tls, "nodes_tls": nodes_tls, "pin": needs.pin}
+
+    async def start(self) -> None:
+        """Listen.
+
+        Raises:
+            UnavailableError: An encrypted one would take TLS 1.2.
+        """
+        for server in self._servers():
+            await server.start()
+        reached = "127.0.0.1" if self._settings.listen == "0.0.0.0" else self._settings.listen  # noqa: S104 - compared
+        for port in self._encrypted_ports:
+            await asyncio.to_thread(require_tls13_only, reached, port)
+
+    async def stop(self) -> None:
+        """Listen no more; calls under way get a moment. May be called again."""
+        for server in reversed(self._servers()):
+            await server.stop(STOP_GRACE_SECONDS)
+
+    def _servers(self) -> list[grpc.aio.Server]:
+        return [server for server in (self.tenants, self.nodes, self.members) if server is not None]

@@ -1,0 +1,102 @@
+"""The services about which machines are nodes: for their operator, for who joins, and for nodes themselves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tiercel.broker.api.errors import translated_errors
+from tiercel.broker.api.node_doors import certificate_of
+from tiercel.broker.trust.membership import TOKEN_SECONDS
+from tiercel.core.errors import InvalidSpecError, NodeTakenError
+from tiercel.v1 import membership_pb2, membership_pb2_grpc
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    import grpc
+
+    from tiercel.broker.trust.membership import Membership
+
+    Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class MembershipService(membership_pb2_grpc.MembershipServiceServicer):
+    """Translates calls about membership; see ``protos/tiercel/v1/membership.proto``. The gate says who gets here.
+
+    Args:
+        membership: Decides; None where the broker listens on this machine alone.
+        address: Where to join, ``host:port``.
+        nodes_port: Where agents connect.
+        is_online: Whether an agent speaks for a node now.
+    """
+
+    def __init__(
+        self, membership: Membership | None, address: str, nodes_port: int, is_online: Callable[[str], bool]
+    ) -> None:
+        self._membership = membership
+        self._address = address
+        self._nodes_port = nodes_port
+        self._is_online = is_online
+
+    async def CreateJoinToken(  # noqa: N802 - the contract's name
+        self, request: membership_pb2.CreateJoinTokenRequest, context: Context
+    ) -> membership_pb2.CreateJoinTokenResponse:
+        """Make a join token."""
+        async with translated_errors(context):
+            token, expires_at = await self._open().make_token(request.node_id, request.seconds or TOKEN_SECONDS)
+            answer = membership_pb2.CreateJoinTokenResponse(token=token.to_text(), address=self._address)
+            answer.expires_at.FromNanoseconds(int(expires_at * 1e9))
+            return answer
+
+    async def RemoveNode(  # noqa: N802 - the contract's name
+        self, request: membership_pb2.RemoveNodeRequest, context: Context
+    ) -> membership_pb2.RemoveNodeResponse:
+        """Take a node off the list."""
+        async with translated_errors(context):
+            await self._open().remove(request.node_id)
+            return membership_pb2.RemoveNodeResponse()
+
+    async def Join(  # noqa: N802 - the contract's name
+        self, request: membership_pb2.JoinRequest, context: Context
+    ) -> membership_pb2.JoinResponse:
+        """Let a machine in."""
+        async with translated_errors(context):
+            membership = self._open()
+            if self._is_online(request.node_id) and not membership.is_member(request.node_id):
+                raise NodeTakenError(
+                    f"node_id: an agent on the broker's machine is {request.node_id!r}; choose another with --node-id",
+                    field="node_id",
+                )
+            certificates = await membership.join(
+                request.token_id, request.secret, request.node_id, request.certificate_request
+            )
+            return membership_pb2.JoinResponse(certificates=certificates, nodes_port=self._nodes_port)
+
+    def _open(self) -> Membership:
+        if self._membership is None:
+            raise InvalidSpecError(
+                "listen: this broker listens on its own machine alone, so that no other can join; start it again with "
+                "'tiercel up --listen ADDRESS'",
+                field="listen",
+            )
+        return self._membership
+
+
+class CertificatesService(membership_pb2_grpc.CertificatesServiceServicer):
+    """Gives nodes their next certificates.
+
+    Args:
+        membership: Decides.
+    """
+
+    def __init__(self, membership: Membership) -> None:
+        self._membership = membership
+
+    async def RenewCertificate(  # noqa: N802 - the contract's name
+        self, request: membership_pb2.RenewCertificateRequest, context: Context
+    ) -> membership_pb2.RenewCertificateResponse:
+        """Sign a node's next key."""
+        async with translated_errors(context):
+            certificates = await self._membership.renew(certificate_of(context), request.certificate_request)
+            return membership_pb2.RenewCertificateResponse(certificates=certificates)

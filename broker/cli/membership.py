@@ -1,0 +1,184 @@
+"""Commands about which machines are nodes: ``join``, ``node token``, ``node remove``."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tiercel.broker.cli.node_data import node
+from tiercel.broker.cli.output import print_json
+from tiercel.broker.cli.session import AsJson, BrokerAddress, StateDir, fail, run_to_the_end
+from tiercel.core.errors import InvalidSpecError, NotAuthenticatedError, TiercelError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from typing import TypeVar
+
+    from tiercel.broker.client.connection import Connection
+    from tiercel.core.trust.join_token import JoinToken
+
+    T = TypeVar("T")
+
+_OPERATOR_VARIABLE = "TIERCEL_OPERATOR_TOKEN"
+_TOKEN_VARIABLE = "TIERCEL_JOIN_TOKEN"  # noqa: S105 - a variable's name
+_TOKEN_BYTES = 4096
+
+
+@node.command(name="token")
+def token_(
+    *,
+    node_id: Annotated[str, typer.Option(help="The only name that the machine may take; any when left out.")] = "",
+    minutes: Annotated[float, typer.Option(help="How long the token is good for.")] = 15.0,
+    as_json: AsJson = False,
+    state_dir: StateDir = None,
+    broker: BrokerAddress = "",
+) -> None:
+    """Print the line that makes another machine a node of this broker; it works once."""
+    from tiercel.broker.client.membership import create_join_token
+
+    line = _as_operator(state_dir, broker, lambda connection: create_join_token(connection, node_id, minutes * 60))
+    expires_at = line.expires_at.isoformat(timespec="seconds")
+    if as_json:
+        print_json({"address": line.address, "token": line.token, "expires_at": expires_at})
+        return
+    named = f" --node-id {node_id}" if node_id else ""
+    typer.echo(f"tiercel join {line.address} --token {line.token}{named}")
+    typer.echo(
+        f"Good for one machine, until {expires_at}. Others there can read command lines: 'tiercel join {line.address} "
+        f"--token -' asks for the token instead.",
+        err=True,
+    )
+
+
+@node.command(name="remove")
+def remove_(
+    node_id: Annotated[str, typer.Argument(help="The node's name.")],
+    *,
+    state_dir: StateDir = None,
+    broker: BrokerAddress = "",
+) -> None:
+    """Take a machine that joined off the list: it is cut off within a second, and refused from then on."""
+    from tiercel.broker.client.membership import remove_node
+
+    _as_operator(state_dir, broker, lambda connection: remove_node(connection, node_id))
+    typer.echo(f"Node {node_id} is no node any more.")
+
+
+def join(
+    broker: Annotated[str, typer.Argument(metavar="BROKER", help="The broker, HOST:PORT, as in the line.")],
+    *,
+    token: Annotated[
+        str,
+        typer.Option(
+            help="From 'tiercel node token'; '-' asks for it, so that nobody else on this machine can read it.",
+            envvar=_TOKEN_VARIABLE,
+            show_envvar=True,
+        ),
+    ] = "",
+    token_file: Annotated[Path | None, typer.Option(help="File with the token, instead.")] = None,
+    node_id: Annotated[str, typer.Option(help="Name of this node.", show_default="this machine's name")] = "",
+    state_dir: StateDir = None,
+    runtime: Annotated[
+        list[str] | None,
+        typer.Option(help="process or docker, the preferred first; default: both, if an engine answers."),
+    ] = None,
+    cpu_cores: Annotated[float | None, typer.Option(help="Cores that jobs may use; all when left out.")] = None,
+    accelerators: Annotated[
+        str, typer.Option(help="auto for all there are (the default), none, or ids as nvidia-smi -L has them.")
+    ] = "",
+    label: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="What jobs may ask for by node_labels; repeatable.")
+    ] = None,
+    detach: Annotated[bool, typer.Option("--detach", "-d", help="Run in the background.")] = False,
+    start: Annotated[bool, typer.Option("--start/--no-start", help="Whether the agent is started as well.")] = True,
+) -> None:
+    """Make this machine a node of a broker on another one, and run its agent until Ctrl-C or 'tiercel down'.
+
+    The key is made here and never leaves. The same line once more starts the agent again.
+    """
+    if token and token_file:
+        fail("Give --token or --token-file, not both.", 2)
+    from tiercel.broker.cli.up.detached import start_detached
+    from tiercel.broker.cli.up.joined import background_command, joined_as, run_join, run_node
+    from tiercel.broker.cli.up.options import NodeOptions
+    from tiercel.broker.client.state_dir import default_state_dir
+
+    folder = (state_dir or default_state_dir()).absolute()
+    options = NodeOptions(
+        state_dir=folder,
+        node_id=node_id or joined_as(folder) or socket.gethostname(),
+        runtimes=tuple(runtime or ()),
+        cpu_cores=cpu_cores,
+        accelerators=accelerators,
+        labels=tuple(label or ()),
+    )
+    given = _read_token(token, token_file)
+    if given is not None:
+        if run_to_the_end(run_join(broker, given, options)):
+            typer.echo(f"This machine is node {options.node_id} of the broker at {broker}.")
+    elif not joined_as(folder):
+        fail(f"Give the token that 'tiercel node token' printed: --token -, --token-file, or {_TOKEN_VARIABLE}.", 2)
+    if start and detach:
+        typer.echo(run_to_the_end(start_detached(options, background_command(options))))
+    elif start:
+        run_to_the_end(run_node(options))
+
+
+def _read_token(token: str, file: Path | None) -> JoinToken | None:
+    from tiercel.core.trust.join_token import JoinToken
+
+    try:
+        if token == "-":  # noqa: S105 - stands for standard input
+            text = typer.prompt("Token", hide_input=True) if sys.stdin.isatty() else sys.stdin.read(_TOKEN_BYTES)
+        elif file is not None:
+            with file.open(encoding="utf-8") as opened:
+                text = opened.read(_TOKEN_BYTES)
+        else:
+            text = token
+        return JoinToken.parse(text) if text.strip() else None
+    except TiercelError as error:
+        fail(error.message)
+    except (OSError, UnicodeDecodeError) as error:
+        fail(f"The token cannot be read ({error}).")
+
+
+def _as_operator(state_dir: Path | None, address: str, action: Callable[[Connection], Awaitable[T]]) -> T:
+    from tiercel.broker.client.connection import Connection
+    from tiercel.broker.client.options import ClientOptions
+    from tiercel.broker.client.state_dir import default_state_dir, read_broker
+    from tiercel.core.trust.trust import Trust
+
+    folder = state_dir or default_state_dir()
+
+    async def call() -> T:
+        where, trust = (address, Trust.from_environment(os.environ)) if address else read_broker(folder)
+        connection = await Connection.open(where, _operator_token(folder), ClientOptions(), trust)
+        try:
+            return await action(connection)
+        finally:
+            await connection.close()
+
+    return run_to_the_end(call())
+
+
+def _operator_token(folder: Path) -> str:
+    if given := os.environ.get(_OPERATOR_VARIABLE):
+        return given
+    path = folder / "operator.token"
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except FileNotFoundError:
+        raise InvalidSpecError(
+            f"state_dir: there is no {path}; run this on the broker's machine with its --state-dir, or set "
+            f"{_OPERATOR_VARIABLE}",
+            field="state_dir",
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise NotAuthenticatedError(
+            f"{path} cannot be read ({error}); only the broker's operator may do this"
+        ) from error

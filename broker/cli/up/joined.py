@@ -1,0 +1,124 @@
+"""``tiercel join``: a machine that works for a broker on another one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from tiercel.broker.cli.session import run_to_the_end
+from tiercel.broker.cli.up.addresses import read_earlier, write_addresses
+from tiercel.broker.cli.up.agent import AGENT_COMMAND, AgentKeeper
+from tiercel.broker.cli.up.options import UP_WORDS, NodeOptions, Places
+from tiercel.broker.cli.up.signals import stop_on_signals
+from tiercel.broker.client.membership import join
+from tiercel.broker.state_folder import prepare_state_dir, refuse_state_dir
+from tiercel.broker.state_lock import up_lock
+from tiercel.core.errors import InvalidSpecError
+from tiercel.core.private_files import write_private
+
+if TYPE_CHECKING:
+    from tiercel.core.trust.join_token import JoinToken
+
+_JOINED_WITH = "joined_with"
+_NODE_ID = "node_id"
+
+
+def joined_as(state_dir: Path) -> str:
+    """The name by which this machine joined; empty if it did not."""
+    places = Places(state_dir)
+    return read_earlier(places.addresses).get(_NODE_ID, "") if places.identity.exists() else ""
+
+
+async def run_join(address: str, token: JoinToken, options: NodeOptions) -> bool:
+    """Make this machine a node; whether it was none with this very token before.
+
+    Args:
+        address: The broker's, ``host:port``.
+        token: What the broker's operator was given.
+        options: Its name, and where it keeps things.
+
+    Raises:
+        TiercelError: The broker refuses, or is not the one that the token is for; or the folder cannot be used.
+    """
+    places = Places(options.state_dir)
+    prepare_state_dir(places.state_dir)
+    if (places.state_dir / "broker.sqlite").exists():
+        raise refuse_state_dir(places.state_dir, "a broker of its own is in it")
+    # The same line once more, such as after a restart of the machine, is nothing new.
+    if read_earlier(places.addresses).get(_JOINED_WITH) == token.id and places.identity.exists():
+        return False
+    identity, nodes_port = await join(address, token, options.node_id)
+    try:
+        places.agent_dir.mkdir(mode=0o700, exist_ok=True)
+        write_private(places.identity, identity.to_file())
+        addresses = {
+            "nodes": f"{address.rpartition(':')[0]}:{nodes_port}",
+            "broker_tls": address,
+            "pin": token.pin,
+            _NODE_ID: options.node_id,
+            _JOINED_WITH: token.id,
+        }
+        write_addresses(places.addresses, addresses)
+    except OSError as error:
+        raise refuse_state_dir(places.state_dir, error.strerror or str(error)) from error
+    return True
+
+
+async def run_node(options: NodeOptions, agent_command: tuple[str, ...] = AGENT_COMMAND) -> None:
+    """See to the agent of a machine that joined until SIGINT or SIGTERM, then stop it.
+
+    Args:
+        options: What was asked for.
+        agent_command: How to start an agent.
+
+    Raises:
+        InvalidSpecError: This machine did not join from this folder.
+        UnavailableError: Another one runs there, or the agent cannot start.
+    """
+    places = Places(options.state_dir)
+    if joined_as(options.state_dir) != options.node_id:
+        raise InvalidSpecError(
+            f"state_dir: this machine did not join as {options.node_id!r} from {places.state_dir}; give the whole line "
+            "that 'tiercel node token' prints on the broker's machine",
+            field="state_dir",
+        )
+    broker = read_earlier(places.addresses).get("broker_tls", "")
+    with up_lock(places.up_lock):
+        keeper = AgentKeeper(options, _tell, agent_command)
+        stopping = asyncio.Event()
+        stop_on_signals(stopping)
+        typer.echo(f"{UP_WORDS}node {options.node_id} of the broker at {broker}; state in {places.state_dir}")
+        try:
+            async with asyncio.TaskGroup() as group:
+                keeping = group.create_task(keeper.keep(), name="agent keeper")
+                await stopping.wait()
+                keeping.cancel()
+        except* InvalidSpecError as failures:
+            raise failures.exceptions[0] from None
+        typer.echo("Stopping.", err=True)
+        await keeper.stop()
+
+
+def background_command(options: NodeOptions) -> tuple[str, ...]:
+    """Starts :func:`run_node` in a process of its own."""
+    return sys.executable, "-m", __name__, json.dumps(asdict(options), default=str)
+
+
+def _tell(sentence: str) -> None:
+    typer.echo(sentence, err=True)
+
+
+if __name__ == "__main__":
+    values = json.loads(sys.argv[1])
+    values |= {"state_dir": Path(values["state_dir"])}
+    values |= {name: tuple(values[name]) for name in ("runtimes", "labels")}
+    try:
+        run_to_the_end(run_node(NodeOptions(**values)))
+    except typer.Exit as end:  # it has said why
+        sys.exit(end.exit_code)

@@ -1,0 +1,91 @@
+"""What the operator says about which machines are nodes, and how a machine becomes one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from tiercel.broker.client.connection import Connection
+from tiercel.broker.client.options import ClientOptions
+from tiercel.core.errors import UnavailableError
+from tiercel.core.trust.certificates import CertificateError, Identity, key_to_pem, make_key, make_request, node_of
+from tiercel.core.trust.trust import Trust
+from tiercel.v1 import membership_pb2, membership_pb2_grpc
+
+if TYPE_CHECKING:
+    from tiercel.core.trust.join_token import JoinToken
+
+
+@dataclass(frozen=True, slots=True)
+class JoinLine:
+    """How a machine joins.
+
+    Attributes:
+        address: The broker's, ``host:port``.
+        token: Works once.
+        expires_at: When it does no more.
+    """
+
+    address: str
+    token: str
+    expires_at: datetime
+
+
+async def create_join_token(connection: Connection, node_id: str, seconds: float) -> JoinLine:
+    """Ask the broker for a token, on a connection with the operator's token.
+
+    Args:
+        connection: To the broker.
+        node_id: The only name that it shall be good for; empty for any.
+        seconds: How long it shall be good for.
+
+    Raises:
+        TiercelError: What the broker answered, or that it does not answer.
+    """
+    stub = membership_pb2_grpc.MembershipServiceStub(connection.channel)
+    request = membership_pb2.CreateJoinTokenRequest(node_id=node_id, seconds=seconds)
+    answer = await connection.call(stub.CreateJoinToken, request)
+    return JoinLine(answer.address, answer.token, answer.expires_at.ToDatetime(UTC))
+
+
+async def remove_node(connection: Connection, node_id: str) -> None:
+    """Have the broker take a node off its list, on a connection with the operator's token.
+
+    Raises:
+        NotFoundError: No machine joined by that name.
+        TiercelError: What the broker answered, or that it does not answer.
+    """
+    stub = membership_pb2_grpc.MembershipServiceStub(connection.channel)
+    await connection.call(stub.RemoveNode, membership_pb2.RemoveNodeRequest(node_id=node_id))
+
+
+async def join(address: str, token: JoinToken, node_id: str) -> tuple[Identity, int]:
+    """Make a key here and have the broker sign it; returns both, and the port where agents connect.
+
+    Args:
+        address: The broker's, ``host:port``.
+        token: Says whom to believe, and proves that this machine may join.
+        node_id: The name that this machine wants.
+
+    Raises:
+        TiercelError: The broker refuses, or whoever answers is not the broker: then the secret was not sent.
+    """
+    key = make_key()
+    connection = await Connection.open(address, "", ClientOptions(), Trust(pin=token.pin))
+    try:
+        stub = membership_pb2_grpc.MembershipServiceStub(connection.channel)
+        request = membership_pb2.JoinRequest(
+            token_id=token.id, secret=token.secret, node_id=node_id, certificate_request=make_request(key)
+        )
+        answer = await connection.call(stub.Join, request)
+    finally:
+        await connection.close()
+    identity = Identity(key_to_pem(key), answer.certificates)
+    try:
+        fits = identity.certificate.public_key() == key.public_key() and node_of(identity.certificate) == node_id
+    except CertificateError:
+        fits = False
+    if not fits:
+        raise UnavailableError(f"The broker at {address} answered with a certificate that is not this node's.")
+    return identity, answer.nodes_port

@@ -1,0 +1,125 @@
+"""Which machines joined, and the tokens by which others may: in the broker's database."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlalchemy import delete, func, insert, select, update
+
+from tiercel.broker.store import tables
+
+if TYPE_CHECKING:
+    from tiercel.broker.store.sql import SqlStore
+
+_TOKENS = tables.join_tokens.c
+_CERTIFICATES = tables.node_certificates.c
+# Why a token is refused can be said for so long after it ran out.
+_REMEMBERED_SECONDS = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class KeptToken:
+    """What is kept of a join token.
+
+    Attributes:
+        id: Names it.
+        secret_sha256: Enough to know its secret again.
+        node: The only name that it is good for; empty for any.
+        expires_at: Seconds since the Unix epoch.
+        used_at: When a machine joined with it, or None.
+    """
+
+    id: str
+    secret_sha256: str
+    node: str
+    expires_at: float
+    used_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A certificate that counts.
+
+    Attributes:
+        serial: Its number, hexadecimal.
+        node: Whose it is.
+        expires_at: Seconds since the Unix epoch.
+    """
+
+    serial: str
+    node: str
+    expires_at: float
+
+
+class MemberStore:
+    """Keeps join tokens and members.
+
+    Args:
+        store: The database.
+    """
+
+    def __init__(self, store: SqlStore) -> None:
+        self._store = store
+
+    async def load(self, now: float) -> list[Member]:
+        """The members, without those whose certificates have run out."""
+        table = tables.node_certificates
+        async with self._store.writing() as connection:
+            await connection.execute(delete(table).where(_CERTIFICATES.expires_at < now))
+            rows = (await connection.execute(select(table))).all()
+        return [Member(row.serial, row.node, row.expires_at) for row in rows]
+
+    async def find_token(self, token_id: str) -> KeptToken | None:
+        """A token, used or not; None if nobody knows it, or it ran out long ago."""
+        async with self._store.reading() as connection:
+            row = (await connection.execute(select(tables.join_tokens).where(_TOKENS.id == token_id))).one_or_none()
+        return None if row is None else KeptToken(row.id, row.secret_sha256, row.node, row.expires_at, row.used_at)
+
+    async def add_token(self, token: KeptToken, now: float, most: int) -> bool:
+        """Keep a token; whether there was room, with so many that still may be used at most."""
+        table = tables.join_tokens
+        usable = select(func.count()).where(_TOKENS.expires_at > now, _TOKENS.used_at.is_(None))
+        async with self._store.writing() as connection:
+            await connection.execute(delete(table).where(_TOKENS.expires_at < now - _REMEMBERED_SECONDS))
+            if (await connection.scalar(usable) or 0) >= most:
+                return False
+            await connection.execute(insert(table).values(_token_row(token)))
+        return True
+
+    async def admit(self, token_id: str, member: Member, now: float) -> bool:
+        """Use a token up for a member, both or neither; whether the token could still be used."""
+        unused = (_TOKENS.id == token_id, _TOKENS.used_at.is_(None), _TOKENS.expires_at > now)
+        async with self._store.writing() as connection:
+            used = await connection.execute(update(tables.join_tokens).where(*unused).values(used_at=now))
+            if used.rowcount != 1:
+                return False
+            await connection.execute(insert(tables.node_certificates).values(_member_row(member)))
+        return True
+
+    async def replace(self, kept_serial: str, member: Member) -> None:
+        """Add a member's next certificate; of its earlier ones only the one it used to ask for this still counts."""
+        others = (_CERTIFICATES.node == member.node, _CERTIFICATES.serial != kept_serial)
+        async with self._store.writing() as connection:
+            await connection.execute(delete(tables.node_certificates).where(*others))
+            await connection.execute(insert(tables.node_certificates).values(_member_row(member)))
+
+    async def remove(self, node: str) -> None:
+        """Forget all certificates of a node, and the tokens that are good for its name alone."""
+        async with self._store.writing() as connection:
+            await connection.execute(delete(tables.node_certificates).where(_CERTIFICATES.node == node))
+            await connection.execute(delete(tables.join_tokens).where(_TOKENS.node == node))
+
+
+def _token_row(token: KeptToken) -> dict[str, object]:
+    return {
+        "id": token.id,
+        "secret_sha256": token.secret_sha256,
+        "node": token.node,
+        "expires_at": token.expires_at,
+        "used_at": token.used_at,
+    }
+
+
+def _member_row(member: Member) -> dict[str, object]:
+    return {"serial": member.serial, "node": member.node, "expires_at": member.expires_at}

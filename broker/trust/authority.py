@@ -1,0 +1,154 @@
+"""The broker's own authority: what a certificate says, for whom, and for how long. No files, no clock."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from tiercel.core.trust.certificates import (
+    BROKER_NAME,
+    CertificateError,
+    Identity,
+    key_to_pem,
+    make_key,
+    node_uri,
+    pin_of,
+    read_chain,
+    to_pem,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+AUTHORITY_LIFE = timedelta(days=3650)
+CERTIFICATE_LIFE = timedelta(days=30)
+CLOCK_TOLERANCE = timedelta(minutes=5)
+"""How much the clock of another machine may be behind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Authority:
+    """A private key that vouches for one broker and its nodes.
+
+    Attributes:
+        key: Never leaves the broker's state directory.
+        certificate: What everybody may see.
+    """
+
+    key: ec.EllipticCurvePrivateKey
+    certificate: x509.Certificate
+
+    @classmethod
+    def create(cls, now: datetime) -> Authority:
+        """A fresh one."""
+        key = make_key()
+        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Tiercel authority")])
+        certificate = (
+            _builder(now, AUTHORITY_LIFE)
+            .subject_name(name)
+            .issuer_name(name)
+            .public_key(key.public_key())
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .add_extension(_usage(signs_certificates=True), critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+            .sign(key, hashes.SHA256())
+        )
+        return cls(key, certificate)
+
+    @classmethod
+    def from_pem(cls, key: bytes, certificate: bytes) -> Authority:
+        """One that was kept.
+
+        Raises:
+            CertificateError: They are no key and certificate, or do not belong together.
+        """
+        found = read_chain(certificate)[0]
+        try:
+            private = serialization.load_pem_private_key(key, None)
+        except (ValueError, TypeError) as error:
+            raise CertificateError(f"there is no private key in it ({error})") from error
+        if not isinstance(private, ec.EllipticCurvePrivateKey) or private.public_key() != found.public_key():
+            raise CertificateError("the key is not the certificate's")
+        return cls(private, found)
+
+    @property
+    def pin(self) -> str:
+        """Stands for the key."""
+        return pin_of(self.certificate)
+
+    def issue_to_broker(self, names: Iterable[str], now: datetime) -> Identity:
+        """A key and a certificate for the broker's own doors.
+
+        Args:
+            names: Addresses and names by which it is called, beside the one that it always has.
+            now: The time.
+        """
+        key = make_key()
+        given = [_general_name(name) for name in dict.fromkeys((BROKER_NAME, *names))]
+        certificate = self._issue(key.public_key(), given, ExtendedKeyUsageOID.SERVER_AUTH, now)
+        return Identity(key_to_pem(key), to_pem(certificate, self.certificate))
+
+    def issue_to_node(self, node_id: str, key: ec.EllipticCurvePublicKey, now: datetime) -> x509.Certificate:
+        """A certificate that says which node its bearer is.
+
+        Raises:
+            CertificateError: It is not a node's name.
+        """
+        name = x509.UniformResourceIdentifier(node_uri(node_id))
+        return self._issue(key, [name], ExtendedKeyUsageOID.CLIENT_AUTH, now)
+
+    def _issue(
+        self,
+        key: ec.EllipticCurvePublicKey,
+        names: list[x509.GeneralName],
+        purpose: x509.ObjectIdentifier,
+        now: datetime,
+    ) -> x509.Certificate:
+        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
+        return (
+            _builder(now, CERTIFICATE_LIFE)
+            .subject_name(x509.Name([]))
+            .issuer_name(self.certificate.subject)
+            .public_key(key)
+            # Critical, as there is no other name in it.
+            .add_extension(x509.SubjectAlternativeName(names), critical=True)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(_usage(signs_certificates=False), critical=True)
+            .add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+            .add_extension(issuer, critical=False)
+            .sign(self.key, hashes.SHA256())
+        )
+
+
+def _builder(now: datetime, life: timedelta) -> x509.CertificateBuilder:
+    builder = x509.CertificateBuilder().serial_number(x509.random_serial_number())
+    return builder.not_valid_before(now - CLOCK_TOLERANCE).not_valid_after(now + life)
+
+
+def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _general_name(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)

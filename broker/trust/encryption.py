@@ -1,0 +1,100 @@
+"""What it takes to listen wider than on this machine: put together from the settings."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import psutil
+
+from tiercel.broker.trust.doors import OperatorsIdentity, OwnIdentity, open_authority, server_credentials
+from tiercel.core.errors import InvalidSpecError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import grpc
+
+    from tiercel.broker.settings import BrokerSettings
+    from tiercel.broker.trust.authority import Authority
+
+
+@dataclass(frozen=True, slots=True)
+class Encryption:
+    """What the encrypted doors need.
+
+    Attributes:
+        authority: Vouches for the broker and its nodes.
+        tenants: What the tenants' door shows.
+        nodes: What the agents' door shows, and whom it lets through.
+        pin: Of the authority that vouches for the tenants' door.
+        host: How others call this machine.
+    """
+
+    authority: Authority
+    tenants: grpc.ServerCredentials
+    nodes: grpc.ServerCredentials
+    pin: str
+    host: str
+
+
+def open_encryption(settings: BrokerSettings, now: Callable[[], float]) -> Encryption | None:
+    """Make or read what is needed; None where the broker listens on this machine alone.
+
+    Args:
+        settings: The broker's; its state directory exists.
+        now: Seconds since the Unix epoch.
+
+    Raises:
+        InvalidSpecError: A setting is wrong, or files cannot be used; names the setting.
+    """
+    given = (settings.tls_certificate, settings.tls_key, settings.tls_ca)
+    if not settings.listen:
+        if any(given) or settings.listen_names:
+            raise InvalidSpecError(
+                "listen: certificates and names are for a broker that others reach; give --listen ADDRESS as well",
+                field="listen",
+            )
+        return None
+    _check_address(settings.listen)
+    authority = open_authority(settings.state_dir, datetime.fromtimestamp(now(), UTC))
+    names = _names(settings)
+    own = OwnIdentity(authority, names, now)
+    shown: OwnIdentity | OperatorsIdentity = own
+    pin = authority.pin
+    certificate, key, operators_authority = given
+    if certificate and key and operators_authority:
+        shown = OperatorsIdentity(certificate, key, operators_authority)
+        pin = shown.pin
+    elif any(given):
+        raise InvalidSpecError(
+            "tls_certificate: --tls-certificate, --tls-key and --tls-ca go together; give all three or none",
+            field="tls_certificate",
+        )
+    # Nodes always know the broker by its own authority, from which they have their certificates.
+    nodes = server_credentials(own, authority)
+    return Encryption(authority, server_credentials(shown), nodes, pin, names[0])
+
+
+def _check_address(text: str) -> None:
+    try:
+        ipaddress.IPv4Address(text)
+    except ValueError:
+        raise InvalidSpecError(
+            f"listen: {text!r} is not an IPv4 address of this machine; give one, or 0.0.0.0 for all", field="listen"
+        ) from None
+
+
+def _names(settings: BrokerSettings) -> list[str]:
+    """How this machine may be called, what to tell others first."""
+    here = [settings.listen] if settings.listen != "0.0.0.0" else _own_addresses()  # noqa: S104 - compared
+    return list(dict.fromkeys([*settings.listen_names, *here, socket.gethostname(), "localhost", "127.0.0.1"]))
+
+
+def _own_addresses() -> list[str]:
+    found = [each.address for card in psutil.net_if_addrs().values() for each in card if each.family is socket.AF_INET]
+    # Those that others can reach come first.
+    return sorted(found, key=lambda address: ipaddress.ip_address(address).is_loopback)

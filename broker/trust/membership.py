@@ -1,0 +1,218 @@
+"""Which machines are nodes: they join with a token, renew their certificates, and are removed.
+
+A certificate counts while it is on the list that the broker keeps, so that removing a node is taking it off the list.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NoReturn
+
+from tiercel.broker.store.members import KeptToken, Member
+from tiercel.core.errors import (
+    InvalidSpecError,
+    NodeTakenError,
+    NotAuthenticatedError,
+    NotFoundError,
+    QuotaExceededError,
+)
+from tiercel.core.trust.certificates import CertificateError, node_of, node_uri, read_request, to_pem
+from tiercel.core.trust.join_token import JoinToken, digest_of
+
+if TYPE_CHECKING:
+    from cryptography import x509
+
+    from tiercel.broker.actors.clock import Clock
+    from tiercel.broker.store.members import MemberStore
+    from tiercel.broker.trust.authority import Authority
+
+logger = logging.getLogger(__name__)
+
+TOKEN_SECONDS = 15 * 60.0
+"""How long a join token is good for, if nothing else is asked for."""
+LONGEST_TOKEN_SECONDS = 7 * 86_400.0
+MOST_TOKENS = 1_000
+"""Tokens that may be used at the same time."""
+_LOOK_SECONDS = 0.5
+
+
+class Membership:
+    """Decides who is a node.
+
+    Args:
+        store: What is kept.
+        authority: Signs certificates.
+        clock: The time.
+        pin: Of the authority that vouches for where machines join; that of ``authority`` when left out.
+    """
+
+    def __init__(self, store: MemberStore, authority: Authority, clock: Clock, pin: str = "") -> None:
+        self._pin = pin or authority.pin
+        self._store = store
+        self._authority = authority
+        self._clock = clock
+        # One change at a time, so that two machines never get one name.
+        self._changing = asyncio.Lock()
+        self._members: dict[str, Member] = {}
+
+    async def start(self) -> None:
+        """Read what is kept."""
+        self._members = {member.serial: member for member in await self._store.load(self._clock.now())}
+
+    def is_member(self, node: str) -> bool:
+        """Whether a machine joined by that name, and was not removed."""
+        now = self._clock.now()
+        return any(member.node == node and member.expires_at > now for member in self._members.values())
+
+    def node_of(self, certificate: x509.Certificate) -> str:
+        """The node that a certificate proves its bearer to be.
+
+        Raises:
+            NotAuthenticatedError: It does not count, or not any more.
+        """
+        node, member = node_of(certificate), self._members.get(_serial(certificate))
+        if member is None or not node or member.node != node:
+            raise NotAuthenticatedError(
+                f"the certificate of node {node!r} does not count: the node was removed, or the broker lost its list; "
+                "join again with a line that 'tiercel node token' prints"
+            )
+        if member.expires_at <= self._clock.now():
+            raise NotAuthenticatedError(f"the certificate of node {node} has run out; join again with a new token")
+        return node
+
+    async def until_refused(self, certificate: x509.Certificate) -> NoReturn:
+        """Wait for as long as a certificate counts.
+
+        Raises:
+            NotAuthenticatedError: It counts no more.
+        """
+        while True:
+            self.node_of(certificate)
+            await self._clock.sleep(_LOOK_SECONDS)
+
+    async def make_token(self, node: str = "", seconds: float = TOKEN_SECONDS) -> tuple[JoinToken, float]:
+        """A token by which one machine may join, and when it runs out, in seconds since the Unix epoch.
+
+        Args:
+            node: The only name that it is good for; empty for any.
+            seconds: How long it is good for.
+
+        Raises:
+            InvalidSpecError: That is no name, or no time.
+            QuotaExceededError: There are too many that nobody has used.
+        """
+        if node:
+            _check_name(node)
+        if not 1 <= seconds <= LONGEST_TOKEN_SECONDS:
+            raise InvalidSpecError("seconds: a token is good for 1 s to 7 days; 900 s is the default", field="seconds")
+        token = JoinToken.draw(self._pin)
+        now = self._clock.now()
+        kept = KeptToken(token.id, digest_of(token.secret), node, now + seconds)
+        if not await self._store.add_token(kept, now, MOST_TOKENS):
+            raise QuotaExceededError(
+                f"there are {MOST_TOKENS} join tokens that nobody has used; wait until some run out"
+            )
+        logger.info("join token %s was made, for %s, good for %g s", token.id, node or "any name", seconds)
+        return token, kept.expires_at
+
+    async def join(self, token_id: str, secret: str, node: str, request: bytes) -> bytes:
+        """Let a machine in: use the token up and sign its key; returns its certificates, PEM.
+
+        Args:
+            token_id: Of the token.
+            secret: Of the token.
+            node: The name that the machine wants.
+            request: For a certificate, PEM; what names stand in it does not matter.
+
+        Raises:
+            NotAuthenticatedError: The token is not good, or not any more, or not for this name.
+            NodeTakenError: Another machine joined by this name.
+            InvalidSpecError: The name or the request is wrong.
+        """
+        async with self._changing:
+            await self._check_token(token_id, secret, node)
+            certificate, member = self._issue(node, request)
+            if self.is_member(node):
+                raise NodeTakenError(
+                    f"node_id: a machine joined as {node!r} already; choose another with --node-id, or take that one "
+                    f"off the list with 'tiercel node remove {node}'",
+                    field="node_id",
+                )
+            if not await self._store.admit(token_id, member, self._clock.now()):
+                raise _refused(token_id, "was used or ran out just now")
+            self._members[member.serial] = member
+        logger.info("a machine joined as node %s with token %s", node, token_id)
+        return to_pem(certificate, self._authority.certificate)
+
+    async def renew(self, certificate: x509.Certificate, request: bytes) -> bytes:
+        """The next certificates of a node, PEM; the one it has counts until it runs out.
+
+        Raises:
+            NotAuthenticatedError: The one it has does not count.
+            InvalidSpecError: The request is wrong.
+        """
+        async with self._changing:
+            node, serial = self.node_of(certificate), _serial(certificate)
+            fresh, member = self._issue(node, request)
+            await self._store.replace(serial, member)
+            stay = {each.serial: each for each in self._members.values() if each.node != node or each.serial == serial}
+            self._members = {**stay, member.serial: member}
+        logger.info("node %s has a new certificate, good until %s", node, fresh.not_valid_after_utc)
+        return to_pem(fresh, self._authority.certificate)
+
+    async def remove(self, node: str) -> None:
+        """Take a node off the list: its certificates count no more.
+
+        Raises:
+            NotFoundError: No machine joined by that name.
+        """
+        async with self._changing:
+            if not any(member.node == node for member in self._members.values()):
+                raise NotFoundError(
+                    f"node_id: no machine joined as {node!r}; 'tiercel nodes' lists all", field="node_id"
+                )
+            await self._store.remove(node)
+            self._members = {serial: each for serial, each in self._members.items() if each.node != node}
+        logger.info("node %s was removed", node)
+
+    async def _check_token(self, token_id: str, secret: str, node: str) -> None:
+        token = await self._store.find_token(token_id)
+        # Unknown and wrong are one answer: whoever guesses learns nothing of what there is.
+        if token is None or not hmac.compare_digest(token.secret_sha256, digest_of(secret)):
+            raise _refused(token_id, "is not one of this broker's")
+        if token.used_at is not None:
+            raise _refused(token_id, "was used already; each is good for one machine")
+        if token.expires_at <= self._clock.now():
+            raise _refused(token_id, "has run out")
+        if token.node not in {"", node}:
+            raise _refused(token_id, f"is good for node {token.node} alone")
+
+    def _issue(self, node: str, request: bytes) -> tuple[x509.Certificate, Member]:
+        _check_name(node)
+        try:
+            key = read_request(request)
+        except CertificateError as error:
+            raise InvalidSpecError(f"certificate_request: {error}", field="certificate_request") from error
+        certificate = self._authority.issue_to_node(node, key, datetime.fromtimestamp(self._clock.now(), UTC))
+        expires_at = certificate.not_valid_after_utc.timestamp()
+        return certificate, Member(_serial(certificate), node, expires_at)
+
+
+def _serial(certificate: x509.Certificate) -> str:
+    return f"{certificate.serial_number:x}"
+
+
+def _check_name(node: str) -> None:
+    try:
+        node_uri(node)
+    except CertificateError as error:
+        raise InvalidSpecError(f"node_id: {error}", field="node_id") from error
+
+
+def _refused(token_id: str, why: str) -> NotAuthenticatedError:
+    shown = token_id if token_id.isalnum() and len(token_id) <= 32 else "?"
+    logger.warning("a machine was not let in: join token %s %s", shown, why)
+    return NotAuthenticatedError(f"the join token {why}; get a new line with 'tiercel node token'", field="token")

@@ -1,0 +1,183 @@
+"""Keys and certificates as both ends see them: how they are made, written, named and renewed.
+
+Elliptic curve P-256 throughout, since gRPC and browsers refuse others that are as good.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+BROKER_NAME = "broker.tiercel.internal"
+"""A name that every certificate of a broker by its own authority has, wherever the broker listens."""
+MOST_PEM_BYTES = 64 * 1024
+"""The largest certificate, request or chain that is looked at."""
+_NODE_URI = "spiffe://tiercel.internal/node/"
+_NODE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_RENEWED_AFTER = 2 / 3
+# All nodes that joined on the same day must not ask at the same moment.
+_SPREAD = 0.1
+
+
+class CertificateError(Exception):
+    """What was given is no certificate, request or key that can be used; says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A key and the certificates that say whose it is.
+
+    Attributes:
+        key: The private key, PEM.
+        chain: Its certificate and the authority's, PEM.
+    """
+
+    key: bytes
+    chain: bytes
+
+    @property
+    def certificate(self) -> x509.Certificate:
+        """Its own certificate, the first of the chain."""
+        return read_chain(self.chain)[0]
+
+    def to_file(self) -> bytes:
+        """Both in one text, so that one step puts both in place."""
+        return self.key + self.chain
+
+    @classmethod
+    def from_file(cls, content: bytes) -> Identity:
+        """What :meth:`to_file` wrote.
+
+        Raises:
+            CertificateError: It is something else.
+        """
+        key, end, chain = content.partition(b"-----END PRIVATE KEY-----\n")
+        read_chain(chain)
+        return cls(key + end, chain)
+
+
+def node_uri(node_id: str) -> str:
+    """How a node's certificate calls it.
+
+    Raises:
+        CertificateError: It is not a node's name.
+    """
+    if not _NODE_ID.fullmatch(node_id):
+        raise CertificateError(
+            f"{node_id!r} is not a node's name; use 1 to 63 of A-Z, a-z, 0-9, '.', '_' and '-', beginning with a "
+            "letter or digit"
+        )
+    return _NODE_URI + node_id
+
+
+def node_of(certificate: x509.Certificate) -> str:
+    """The node that a certificate speaks for; empty for none."""
+    names = _names(certificate)
+    uris = names.get_values_for_type(x509.UniformResourceIdentifier) if names is not None else []
+    found = [uri.removeprefix(_NODE_URI) for uri in uris if uri.startswith(_NODE_URI)]
+    return found[0] if len(found) == 1 and _NODE_ID.fullmatch(found[0]) else ""
+
+
+def speaks_for_broker(certificate: x509.Certificate) -> bool:
+    """Whether the certificate has the name that a broker's own authority gives its broker."""
+    names = _names(certificate)
+    return names is not None and BROKER_NAME in names.get_values_for_type(x509.DNSName)
+
+
+def _names(certificate: x509.Certificate) -> x509.SubjectAlternativeName | None:
+    try:
+        return certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (x509.ExtensionNotFound, ValueError):
+        return None
+
+
+def make_key() -> ec.EllipticCurvePrivateKey:
+    """A fresh private key."""
+    return ec.generate_private_key(ec.SECP256R1())
+
+
+def key_to_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    """A private key as text."""
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
+
+def make_request(key: ec.EllipticCurvePrivateKey) -> bytes:
+    """Asks for a certificate for this key, PEM; it names nobody, since whoever signs decides whose it is."""
+    request = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([])).sign(key, hashes.SHA256())
+    return request.public_bytes(serialization.Encoding.PEM)
+
+
+def read_request(pem: bytes) -> ec.EllipticCurvePublicKey:
+    """The public key that a certificate is asked for.
+
+    Raises:
+        CertificateError: It is no request, not signed by its own key, or its key is of another kind.
+    """
+    if len(pem) > MOST_PEM_BYTES:
+        raise CertificateError(f"a request for a certificate has at most {MOST_PEM_BYTES} bytes")
+    try:
+        request = x509.load_pem_x509_csr(pem)
+        key, is_signed = request.public_key(), request.is_signature_valid
+    except Exception as error:  # the library raises a dozen kinds, and the text is anybody's
+        raise CertificateError(f"this is no request for a certificate ({error})") from error
+    if not (isinstance(key, ec.EllipticCurvePublicKey) and isinstance(key.curve, ec.SECP256R1)):
+        raise CertificateError("the key is not of the curve P-256; make one of that kind")
+    if not is_signed:
+        raise CertificateError("the request is not signed by the key that it names")
+    return key
+
+
+def read_chain(pem: bytes) -> list[x509.Certificate]:
+    """The certificates of a text, one at least.
+
+    Raises:
+        CertificateError: There are none.
+    """
+    try:
+        if len(pem) > MOST_PEM_BYTES:
+            raise CertificateError(f"certificates have at most {MOST_PEM_BYTES} bytes")
+        return x509.load_pem_x509_certificates(pem)
+    except ValueError as error:
+        raise CertificateError(f"these are no certificates ({error})") from error
+
+
+def to_pem(*certificates: x509.Certificate) -> bytes:
+    """Certificates as text, in this order."""
+    return b"".join(each.public_bytes(serialization.Encoding.PEM) for each in certificates)
+
+
+def pin_of(certificate: x509.Certificate) -> str:
+    """43 characters that stand for the certificate's public key, however often it is issued anew."""
+    spki = certificate.public_key().public_bytes(
+        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+    return base64.urlsafe_b64encode(hashlib.sha256(spki).digest()).decode().rstrip("=")
+
+
+def renewal_time(certificate: x509.Certificate, jitter: float = 0.5) -> datetime:
+    """When a certificate is to be replaced: after two thirds of its life.
+
+    Args:
+        certificate: The one there is.
+        jitter: In [0, 1]; moves the moment by up to a tenth of the life.
+    """
+    begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    return begin + (end - begin) * (_RENEWED_AFTER + _SPREAD * (jitter - 0.5))
+
+
+def is_over(certificate: x509.Certificate, now: datetime, tolerance: timedelta = timedelta(0)) -> bool:
+    """Whether a certificate has run out."""
+    return now > certificate.not_valid_after_utc + tolerance

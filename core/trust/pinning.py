@@ -1,0 +1,135 @@
+"""Finds out whether whoever answers is to be believed.
+
+With a pin, the certificates of the other end are looked at first, before anything is said to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import socket
+import ssl
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cryptography.exceptions import InvalidSignature
+
+from tiercel.core.errors import InvalidSpecError, NotAuthenticatedError, UnavailableError
+from tiercel.core.trust.certificates import (
+    BROKER_NAME,
+    CertificateError,
+    pin_of,
+    read_chain,
+    speaks_for_broker,
+    to_pem,
+)
+from tiercel.core.trust.trust import AUTHORITY_VARIABLE, PIN_VARIABLE
+
+if TYPE_CHECKING:
+    from cryptography import x509
+
+    from tiercel.core.trust.trust import Trust
+
+_LOOK_SECONDS = 10.0
+_PIN_CHARACTERS = 43
+
+
+@dataclass(frozen=True, slots=True)
+class Believed:
+    """What TLS needs to know.
+
+    Attributes:
+        roots: Certificates of the authorities, PEM.
+        name: The name that the other end must have, in place of the one that was dialled; empty for that one.
+    """
+
+    roots: bytes
+    name: str = ""
+
+    @property
+    def channel_options(self) -> list[tuple[str, str | int]]:
+        """The same for a gRPC channel."""
+        return [("grpc.ssl_target_name_override", self.name)] if self.name else []
+
+
+async def believe(address: str, trust: Trust) -> Believed:
+    """Find out what TLS needs to know.
+
+    Args:
+        address: Whom to dial, ``host:port``.
+        trust: Whom to believe; one of the two at least.
+
+    Raises:
+        InvalidSpecError: The file or the pin is of no use.
+        UnavailableError: Nobody answers there, or nobody that speaks TLS 1.3.
+        NotAuthenticatedError: Whoever answers is not vouched for by the key of the pin.
+    """
+    if trust.authority is None:
+        return await asyncio.to_thread(_by_pin, address, trust.pin)
+    try:
+        roots = trust.authority.read_bytes()
+        read_chain(roots)
+    except (OSError, CertificateError) as error:
+        raise InvalidSpecError(
+            f"{AUTHORITY_VARIABLE}: {trust.authority} has no certificates ({error}); give the authority.pem of the "
+            "broker's state directory",
+            field="authority",
+        ) from error
+    return Believed(roots)
+
+
+def _by_pin(address: str, pin: str) -> Believed:
+    if len(pin) != _PIN_CHARACTERS:
+        raise InvalidSpecError(
+            f"{PIN_VARIABLE}: a pin has {_PIN_CHARACTERS} characters; 'pin' in the broker's addresses.json is it",
+            field="pin",
+        )
+    chain = shown_by(address)
+    authority = next((each for each in chain[1:] if pin_of(each) == pin), None)
+    try:
+        if authority is None:
+            raise InvalidSignature  # noqa: TRY301 - one sentence for all that does not fit
+        steps = chain[: chain.index(authority) + 1]
+        for issued, issuer in itertools.pairwise(steps):
+            issued.verify_directly_issued_by(issuer)
+    except (InvalidSignature, ValueError, TypeError) as error:
+        raise NotAuthenticatedError(
+            f"whoever answers at {address} is not the broker that the pin stands for: either the address is another "
+            "broker's, or somebody stands between; nothing was sent. Ask the broker's operator for address and pin",
+            field="pin",
+        ) from error
+    return Believed(to_pem(authority), BROKER_NAME if speaks_for_broker(chain[0]) else "")
+
+
+def shown_by(address: str) -> list[x509.Certificate]:
+    """The certificates that somebody shows, of whom nothing is believed yet; blocks.
+
+    Raises:
+        UnavailableError: Nobody answers there, or nobody that speaks TLS 1.3.
+    """
+    host, _, port = address.rpartition(":")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.set_alpn_protocols(["h2"])
+    try:
+        with (
+            socket.create_connection((host.strip("[]"), int(port)), timeout=_LOOK_SECONDS) as plain,
+            context.wrap_socket(plain, server_hostname=BROKER_NAME) as encrypted,
+        ):
+            # Python 3.13 has this in the open; before that the socket keeps it to itself.
+            inner = getattr(encrypted, "_sslobj", encrypted)
+            shown = encrypted if hasattr(encrypted, "get_unverified_chain") else inner
+            found = [_der(each) for each in shown.get_unverified_chain()]
+        return read_chain(b"".join(ssl.DER_cert_to_PEM_cert(each).encode() for each in found))
+    except (OSError, ValueError, CertificateError) as error:
+        raise UnavailableError(
+            f"nobody at {address} answers by TLS 1.3 ({error}); is that the broker's address?"
+        ) from error
+
+
+def _der(certificate: object) -> bytes:
+    import _ssl
+
+    return certificate if isinstance(certificate, bytes) else certificate.public_bytes(_ssl.ENCODING_DER)  # type: ignore[attr-defined]

@@ -1,0 +1,71 @@
+"""A machine joins by one line, trains for the broker on another one, and is sent away again."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import psutil
+import pytest
+
+from testing.membership import WIDE
+from testing.product_use import JOB_SECONDS, digits_job, running_product, tiercel
+from tiercel import Client
+from tiercel.broker.client.state_dir import read_addresses, read_token
+from tiercel.core.jobs import JobState
+from tiercel.core.trust.trust import Trust
+
+pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]
+
+
+async def test_a_machine_joins_trains_and_is_sent_away(tmp_path: Path) -> None:
+    node = tmp_path / "node"
+    async with running_product(tmp_path, "--listen", WIDE) as product:
+        state = product.state_dir
+        said = await tiercel("node", "token", "--node-id", "far", state_dir=state)
+        assert said.exit_code == 0, said.errors
+        line = said.output.split()
+        assert line[:2] == ["tiercel", "join"]
+        assert line[3] == "--token"
+        assert line[5:] == ["--node-id", "far"]
+        address, token = line[2], line[4]
+        assert address == read_addresses(state)["broker_tls"]
+
+        # Not on the command line, as the broker's operator is told to do.
+        options = ("--token", "-", "--node-id", "far", "--runtime", "process", "--cpu-cores", "1", "--detach")
+        joined = await tiercel("join", address, *options, "--label", "place=far", state_dir=node, text=token)
+        try:
+            assert joined.exit_code == 0, joined.errors
+            assert "Tiercel is up: node far" in joined.output
+            assert (node / "agent" / "identity.pem").stat().st_mode & 0o777 == 0o600
+            assert files_with(token.rpartition(".")[2], tmp_path) == []
+            await it_trains_there(state)
+
+            removed = await tiercel("node", "remove", "far", state_dir=state)
+            assert removed.exit_code == 0, removed.errors
+            async with asyncio.timeout(JOB_SECONDS):
+                while "the node was removed" not in (node / "agent.log").read_text():  # noqa: ASYNC110 - another process
+                    await asyncio.sleep(0.1)
+        finally:
+            stopped = await tiercel("down", state_dir=node)
+            assert stopped.exit_code == 0, stopped.errors
+    assert not [each for each in psutil.process_iter(["cmdline"]) if str(node) in " ".join(each.info["cmdline"] or ())]
+
+
+async def it_trains_there(state: Path) -> None:
+    """Asked for by a tenant elsewhere, who knows the broker by its pin."""
+    addresses, token = read_addresses(state), read_token(state, "alice")
+    async with Client(addresses["broker_tls"], token=token, trust=Trust(pin=addresses["pin"])) as client:
+        job = await client.submit(digits_job(targets=(0.5,), node_labels={"place": "far"}))
+        finished = await job.wait(JOB_SECONDS)
+        assert finished.state is JobState.COMPLETED, finished.reason
+        assert finished.node_id == "far"
+        nodes = {node.id: node for node in await client.list_nodes()}
+        # Its inference server listens on its own machine alone, where nobody else can ask it.
+        assert (nodes["far"].online, nodes["far"].serving_http) == (True, "")
+
+
+def files_with(secret: str, folder: Path) -> list[str]:
+    """Files in which the secret stands."""
+    found = (path for path in folder.rglob("*") if path.is_file())
+    return [str(path) for path in found if secret.encode() in path.read_bytes()]

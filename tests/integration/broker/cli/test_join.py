@@ -1,0 +1,52 @@
+"""``tiercel join`` up to where the agent would start."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from testing.brokers import running_broker
+from testing.membership import WIDE, operator_of
+from tiercel.broker.cli.up.joined import joined_as, run_join, run_node
+from tiercel.broker.cli.up.options import NodeOptions
+from tiercel.broker.client.membership import create_join_token
+from tiercel.broker.client.state_dir import read_broker
+from tiercel.core.errors import InvalidSpecError, NotAuthenticatedError
+from tiercel.core.trust.certificates import Identity, node_of
+from tiercel.core.trust.join_token import JoinToken
+from tiercel.core.trust.trust import Trust
+
+
+async def test_the_same_line_once_more_is_nothing_new_and_on_another_machine_refused(tmp_path: Path) -> None:
+    node, other = (NodeOptions(state_dir=tmp_path / name, node_id=name) for name in ("n2", "n3"))
+    async with running_broker(tmp_path / "b", listen=WIDE) as broker:
+        async with operator_of(broker, tmp_path / "b") as operator:
+            line = await create_join_token(operator, "", 60.0)
+        token = JoinToken.parse(line.token)
+        assert await run_join(line.address, token, node)
+        assert not await run_join(line.address, token, node)
+        with pytest.raises(NotAuthenticatedError, match="was used already"):
+            await run_join(line.address, token, other)
+        assert (joined_as(node.state_dir), joined_as(other.state_dir)) == ("n2", "")
+        identity = node.state_dir / "agent" / "identity.pem"
+        assert node_of(Identity.from_file(identity.read_bytes()).certificate) == "n2"
+        open_to_others = [
+            path for path in (node.state_dir, *node.state_dir.rglob("*")) if stat.S_IMODE(path.stat().st_mode) & 0o077
+        ]
+        assert [path.name for path in open_to_others] in ([], ["addresses.json"])
+        addresses = json.loads((node.state_dir / "addresses.json").read_text())
+        assert addresses["nodes"] == broker.addresses["nodes_tls"]
+        assert read_broker(node.state_dir) == (line.address, Trust(pin=broker.addresses["pin"]))
+        assert token.secret not in "".join(path.read_text() for path in tmp_path.glob("n2/*.json"))
+
+
+async def test_a_brokers_own_folder_joins_nobody_and_what_did_not_join_does_not_start(tmp_path: Path) -> None:
+    async with running_broker(tmp_path / "b", listen=WIDE) as broker:
+        token = JoinToken.draw(broker.addresses["pin"])
+        with pytest.raises(InvalidSpecError, match="a broker of its own is in it"):
+            await run_join(broker.addresses["broker_tls"], token, NodeOptions(state_dir=tmp_path / "b", node_id="n2"))
+    with pytest.raises(InvalidSpecError, match="did not join as 'n2'"):
+        await run_node(NodeOptions(state_dir=tmp_path / "n2", node_id="n2"))

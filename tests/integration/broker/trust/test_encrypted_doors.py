@@ -1,0 +1,285 @@
+"""The broker's doors for others: real TLS on an address of this machine, and everybody who must not get through."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from testing.brokers import node_token, running_broker, tenant_token
+from testing.membership import WIDE, joined, open_as, operator_of, removed
+from testing.scripted_agent import ScriptedAgent
+from tiercel import Client, SyncClient
+from tiercel.broker.client.membership import create_join_token, join
+from tiercel.broker.server import Broker
+from tiercel.broker.trust.authority import Authority
+from tiercel.core.errors import (
+    InvalidSpecError,
+    NodeTakenError,
+    NotAuthenticatedError,
+    UnavailableError,
+)
+from tiercel.core.trust.certificates import Identity, key_to_pem, make_key, read_chain, to_pem
+from tiercel.core.trust.join_token import JoinToken
+from tiercel.core.trust.trust import Trust
+from tiercel.v1 import membership_pb2, nodes_pb2
+
+UNAUTHENTICATED = grpc.StatusCode.UNAUTHENTICATED
+
+
+@pytest.fixture
+async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
+    async with running_broker(tmp_path, listen=WIDE) as broker:
+        yield broker
+
+
+def agent_of(identity: Identity, node_id: str) -> ScriptedAgent:
+    return ScriptedAgent("", node_id, open_channel=lambda address: open_as(address, identity))
+
+
+def handshake(address: str, version: ssl.TLSVersion) -> str:
+    """The version that is agreed on, or what went wrong."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.minimum_version = context.maximum_version = version
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host, int(port)), 10) as plain, context.wrap_socket(plain) as encrypted:
+            return encrypted.version() or ""
+    except OSError:
+        return "refused"
+
+
+async def test_nothing_older_than_tls_1_3_gets_in(broker: Broker) -> None:
+    for door in ("broker_tls", "nodes_tls"):
+        address = broker.addresses[door]
+        assert await asyncio.to_thread(handshake, address, ssl.TLSVersion.TLSv1_2) == "refused"
+        assert await asyncio.to_thread(handshake, address, ssl.TLSVersion.TLSv1_3) == "TLSv1.3"
+
+
+async def test_a_tenant_elsewhere_knows_the_broker_by_its_pin_or_by_its_authority(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address, token = broker.addresses["broker_tls"], tenant_token(tmp_path)
+    authority = tmp_path / "authority.pem"
+    for trust in (Trust(pin=broker.addresses["pin"]), Trust(authority=authority)):
+        async with Client(address, token=token, trust=trust) as client:
+            assert await client.list_jobs() == ()
+    monkeypatch.setenv("TIERCEL_BROKER_PIN", broker.addresses["pin"])
+
+    def blocking() -> int:
+        with SyncClient(address, token=token) as client:
+            return len(client.list_jobs())
+
+    assert await asyncio.to_thread(blocking) == 0
+
+
+async def test_a_tenant_says_nothing_to_whom_it_does_not_know(broker: Broker, tmp_path: Path) -> None:
+    address, token = broker.addresses["broker_tls"], tenant_token(tmp_path)
+    stranger = tmp_path / "stranger.pem"
+    stranger.write_bytes(to_pem(Authority.create(datetime.now(UTC)).certificate))
+    tried: tuple[tuple[str, Trust, type[Exception], str], ...] = (
+        (address, Trust(pin="p" * 43), NotAuthenticatedError, "not the broker that the pin stands for"),
+        (address, Trust(pin="short"), InvalidSpecError, "a pin has 43 characters"),
+        (address, Trust(authority=stranger), UnavailableError, "does not answer"),
+        (address, Trust(authority=tmp_path / "none.pem"), InvalidSpecError, "has no certificates"),
+        (broker.broker_address, Trust(pin=broker.addresses["pin"]), UnavailableError, "TLS 1.3"),
+        ("192.0.2.1:7000", Trust(), InvalidSpecError, "no token is sent unencrypted"),
+    )
+    for where, trust, error, words in tried:
+        with pytest.raises(error, match=words):
+            async with Client(where, token=token, trust=trust) as client:
+                await client.list_jobs()
+
+
+async def test_a_token_alone_opens_no_door_without_encryption(broker: Broker, tmp_path: Path) -> None:
+    """Neither the tenants' encrypted door nor the agents' takes a word in the clear."""
+    for door in ("broker_tls", "nodes_tls"):
+        agent = ScriptedAgent(node_token(tmp_path))
+        await agent.run(broker.addresses[door])
+        assert agent.ending is not None
+        assert agent.ending[0] is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_a_machine_joins_and_is_who_its_certificate_says(broker: Broker, tmp_path: Path) -> None:
+    identity = await joined(broker, tmp_path, "n2")
+    address = broker.addresses["nodes_tls"]
+    agent = agent_of(identity, "n2")
+    async with agent.connected(address):
+        assert agent.ending is None
+        for other in ("n3", "local"):
+            impostor = agent_of(identity, other)
+            await impostor.run(address)
+            assert impostor.ending is not None
+            assert impostor.ending[:2] == (
+                UNAUTHENTICATED,
+                f"the certificate is that of node n2, which cannot speak for '{other}'",
+            )
+        # Whoever has the agents' token on the broker's machine is not this node either.
+        local = ScriptedAgent(node_token(tmp_path), "n2")
+        await local.run(broker.nodes_address)
+        assert local.ending is not None
+        assert "joined from another machine" in local.ending[1]
+
+
+async def test_a_removed_node_is_cut_off_and_refused_by_every_method(broker: Broker, tmp_path: Path) -> None:
+    identity = await joined(broker, tmp_path, "n2")
+    address = broker.addresses["nodes_tls"]
+    agent = agent_of(identity, "n2")
+    async with agent.connected(address):
+        await removed(broker, tmp_path, "n2")
+        await agent.until(lambda: agent.ending is not None)
+    assert agent.ending is not None
+    assert agent.ending[0] is UNAUTHENTICATED
+    async with open_as(address, identity) as channel:
+        for method, request in every_method():
+            call: Any = channel.stream_stream(method, request_serializer=lambda sent: sent)()
+            await call.write(request)
+            assert (await call.code(), method) == (UNAUTHENTICATED, method)
+
+
+def every_method() -> list[tuple[str, bytes]]:
+    """What agents may call, and a request that is fit for it."""
+    hello = nodes_pb2.NodeHello(node_id="n2", cpu_cores=1.0, memory_bytes=1, protocol=1, instance="i" * 32)
+    header: dict[str, Any] = {"node_id": "n2", "instance": "i" * 32, "run_id": "j-1"}
+    requests: dict[str, Any] = {
+        "Connect": nodes_pb2.ConnectRequest(hello=hello),
+        "SendCheckpoint": nodes_pb2.SendCheckpointRequest(header=nodes_pb2.CheckpointHeader(**header)),
+        "SendFiles": nodes_pb2.SendFilesRequest(header=nodes_pb2.FilesHeader(**header)),
+    }
+    services = (
+        nodes_pb2.DESCRIPTOR.services_by_name["NodesService"],
+        membership_pb2.DESCRIPTOR.services_by_name["CertificatesService"],
+    )
+    return [
+        (f"/{service.full_name}/{method.name}", requests[method.name].SerializeToString())
+        if method.name in requests
+        else (f"/{service.full_name}/{method.name}", b"")
+        for service in services
+        for method in service.methods
+    ]
+
+
+async def test_a_certificate_by_anybody_else_does_not_get_through_the_handshake(broker: Broker, tmp_path: Path) -> None:
+    roots = (tmp_path / "authority.pem").read_bytes()
+    now, key = datetime.now(UTC), make_key()
+    strangers = Authority.create(now)
+    chain = to_pem(strangers.issue_to_node("n2", key.public_key(), now), strangers.certificate)
+    forged = ScriptedAgent(
+        "", "n2", open_channel=lambda address: open_as(address, Identity(key_to_pem(key), chain), roots)
+    )
+    await forged.run(broker.addresses["nodes_tls"])
+    assert forged.ending is not None
+    assert forged.ending[0] is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_one_that_the_authority_signed_and_the_broker_does_not_know_is_refused(
+    broker: Broker, tmp_path: Path
+) -> None:
+    kept = Identity.from_file((tmp_path / "authority.key").read_bytes())
+    authority, key = Authority.from_pem(kept.key, kept.chain), make_key()
+    chain = to_pem(authority.issue_to_node("n2", key.public_key(), datetime.now(UTC)), authority.certificate)
+    unknown = agent_of(Identity(key_to_pem(key), chain), "n2")
+    await unknown.run(broker.addresses["nodes_tls"])
+    assert unknown.ending is not None
+    assert unknown.ending[0] is UNAUTHENTICATED
+    assert "join again" in unknown.ending[1]
+
+
+async def test_a_join_line_is_good_for_the_broker_that_it_names_alone(broker: Broker, tmp_path: Path) -> None:
+    async with operator_of(broker, tmp_path) as operator:
+        line = await create_join_token(operator, "", 60.0)
+    token = JoinToken.parse(line.token)
+    with pytest.raises(NotAuthenticatedError, match="nothing was sent"):
+        await join(line.address, JoinToken("p" * 43, token.id, token.secret), "n2")
+    await join(line.address, token, "n2")
+    with pytest.raises(NotAuthenticatedError, match="was used already"):
+        await join(line.address, token, "n3")
+
+
+async def test_a_machine_cannot_take_the_name_of_an_agent_beside_the_broker(broker: Broker, tmp_path: Path) -> None:
+    local = ScriptedAgent(node_token(tmp_path), "n1")
+    async with local.connected(broker.nodes_address):
+        with pytest.raises(NodeTakenError, match="choose another"):
+            await joined(broker, tmp_path, "n1")
+
+
+async def test_only_the_operator_says_who_may_join(broker: Broker, tmp_path: Path) -> None:
+    stub_path = "/tiercel.v1.MembershipService/"
+    address = broker.broker_address
+    async with grpc.aio.insecure_channel(address) as channel:
+        for token in ("", tenant_token(tmp_path), node_token(tmp_path)):
+            metadata = (("authorization", f"Bearer {token}"),) if token else ()
+            for method in ("CreateJoinToken", "RemoveNode"):
+                call: Any = channel.unary_unary(stub_path + method, request_serializer=lambda sent: sent)
+                with pytest.raises(grpc.aio.AioRpcError) as refused:
+                    await call(b"", metadata=metadata, timeout=20)
+                assert refused.value.code() is UNAUTHENTICATED
+
+
+async def test_a_broker_that_others_cannot_reach_lets_nobody_join(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker, operator_of(broker, tmp_path) as operator:
+        assert "broker_tls" not in broker.addresses
+        with pytest.raises(InvalidSpecError, match="tiercel up --listen ADDRESS"):
+            await create_join_token(operator, "", 60.0)
+    assert not (tmp_path / "authority.key").exists()
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"host": "0.0.0.0"}, "calls are not encrypted"),
+        ({"listen": "lab.example"}, "not an IPv4 address"),
+        ({"listen_names": ("lab",)}, "give --listen ADDRESS"),
+        ({"listen": WIDE, "tls_key": Path("/nowhere")}, "go together"),
+        ({"listen": WIDE, **{f"tls_{name}": Path("/nowhere") for name in ("certificate", "key", "ca")}}, "of no use"),
+        ({"listen": "192.0.2.1"}, "no address of this machine"),
+    ],
+)
+async def test_what_is_half_a_door_is_refused(tmp_path: Path, settings: dict[str, Any], words: str) -> None:
+    with pytest.raises((InvalidSpecError, UnavailableError), match=words):
+        async with running_broker(tmp_path, **settings):
+            pass
+
+
+async def test_the_authority_outlives_the_broker(tmp_path: Path) -> None:
+    async with running_broker(tmp_path, listen=WIDE) as broker:
+        identity, pin = await joined(broker, tmp_path, "n2"), broker.addresses["pin"]
+    assert (tmp_path / "authority.key").stat().st_mode & 0o777 == 0o600
+    async with running_broker(tmp_path, listen=WIDE) as broker:
+        assert broker.addresses["pin"] == pin
+        agent = agent_of(identity, "n2")
+        async with agent.connected(broker.addresses["nodes_tls"]):
+            assert agent.ending is None
+    (tmp_path / "authority.key").write_bytes(b"damaged")
+    with pytest.raises(InvalidSpecError, match="cannot be used"):
+        async with running_broker(tmp_path, listen=WIDE):
+            pass
+
+
+async def test_the_operators_own_certificate_is_for_tenants_and_nodes_join_all_the_same(tmp_path: Path) -> None:
+    now = datetime.now(UTC)
+    company = Authority.create(now)
+    own = company.issue_to_broker([WIDE], now)
+    files = {name: tmp_path / f"{name}.pem" for name in ("certificate", "key", "ca")}
+    files["certificate"].write_bytes(to_pem(own.certificate))
+    files["key"].write_bytes(own.key)
+    files["ca"].write_bytes(to_pem(company.certificate))
+    state = tmp_path / "state"
+    async with running_broker(state, listen=WIDE, **{f"tls_{name}": file for name, file in files.items()}) as broker:
+        assert broker.addresses["pin"] == company.pin
+        identity = await joined(broker, state, "n2")
+        assert read_chain(identity.chain)[1] != company.certificate
+        agent = agent_of(identity, "n2")
+        async with agent.connected(broker.addresses["nodes_tls"]):
+            assert agent.ending is None
+        trust = Trust(authority=files["ca"])
+        async with Client(broker.addresses["broker_tls"], token=tenant_token(state), trust=trust) as client:
+            assert await client.list_jobs() == ()

@@ -1,0 +1,63 @@
+"""What the broker's own authority signs: checked by another implementation of the rules, at the times that matter."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from cryptography import x509
+from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
+
+from tiercel.broker.trust.authority import AUTHORITY_LIFE, CERTIFICATE_LIFE, CLOCK_TOLERANCE, Authority
+from tiercel.core.trust.certificates import BROKER_NAME, CertificateError, key_to_pem, make_key, read_chain, to_pem
+
+NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+
+
+def verify(authority: Authority, certificate: x509.Certificate, at: datetime, name: str = BROKER_NAME) -> None:
+    policy = PolicyBuilder().store(Store([authority.certificate])).time(at)
+    policy.build_server_verifier(x509.DNSName(name)).verify(certificate, [])
+
+
+def test_the_brokers_certificate_is_good_for_its_life_and_for_clocks_that_are_behind() -> None:
+    authority = Authority.create(NOW)
+    identity = authority.issue_to_broker([], NOW)
+    leaf, root = read_chain(identity.chain)
+    assert root == authority.certificate
+    for moment in (NOW - CLOCK_TOLERANCE, NOW, NOW + CERTIFICATE_LIFE):
+        verify(authority, leaf, moment)
+    for moment in (NOW - CLOCK_TOLERANCE - SECOND, NOW + CERTIFICATE_LIFE + SECOND):
+        with pytest.raises(VerificationError):
+            verify(authority, leaf, moment)
+    with pytest.raises(VerificationError):
+        verify(authority, leaf, NOW, "another.name")
+    with pytest.raises(VerificationError):
+        verify(Authority.create(NOW), leaf, NOW)
+
+
+def test_a_nodes_certificate_opens_no_door_as_the_broker() -> None:
+    authority = Authority.create(NOW)
+    node = authority.issue_to_node("n1", make_key().public_key(), NOW)
+    with pytest.raises(VerificationError):
+        verify(authority, node, NOW)
+    policy = PolicyBuilder().store(Store([authority.certificate])).time(NOW)
+    found = policy.build_client_verifier().verify(node, [])
+    assert [name.value for name in found.subjects or ()] == ["spiffe://tiercel.internal/node/n1"]
+
+
+def test_what_it_signs_signs_nothing_and_each_has_a_number_of_its_own() -> None:
+    authority = Authority.create(NOW)
+    issued = [authority.issue_to_node("n1", make_key().public_key(), NOW) for _ in range(20)]
+    assert len({certificate.serial_number for certificate in issued}) == 20
+    assert not issued[0].extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    assert authority.certificate.not_valid_after_utc == NOW + AUTHORITY_LIFE
+
+
+def test_it_comes_back_from_its_files_and_from_no_others() -> None:
+    authority, other = Authority.create(NOW), Authority.create(NOW)
+    key, certificate = key_to_pem(authority.key), to_pem(authority.certificate)
+    assert Authority.from_pem(key, certificate).pin == authority.pin
+    for wrong in ((key_to_pem(other.key), certificate), (b"", certificate), (key, b"")):
+        with pytest.raises(CertificateError):
+            Authority.from_pem(*wrong)
