@@ -1,4 +1,4 @@
-"""A process runtime with templates, and runs of a tenant in it, for tests and benchmarks."""
+"""A runtime that starts runs warm, processes or containers, and runs of a tenant in it, for tests and benchmarks."""
 
 from __future__ import annotations
 
@@ -10,38 +10,53 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar, cast
 
+from testing.docker import DockerEngine, docker_runtime
 from testing.run_handles import finish
 from testing.until import until
 from tiercel.trainer_agent.disk.job_folder import JobFolder, ScriptFile
 from tiercel.trainer_agent.limits.contract import Limits
-from tiercel.trainer_agent.runtimes.contract import Launch, Program
+from tiercel.trainer_agent.runtimes.container_run import DockerRun
+from tiercel.trainer_agent.runtimes.contract import Launch, Program, RunHandle, Runtime
+from tiercel.trainer_agent.runtimes.docker import DockerRuntime
 from tiercel.trainer_agent.runtimes.import_records import IMPORTS
 from tiercel.trainer_agent.runtimes.process import ProcessRun, ProcessRuntime
 from tiercel.trainer_agent.runtimes.templates import Templates, TemplateSettings
+from tiercel.trainer_agent.runtimes.waiting_containers import WaitingContainers
 
 _numbers = itertools.count(1)
 
 
-class WarmNode:
+class WarmRun(RunHandle, Protocol):
+    """A run that knows how it was started."""
+
+    is_warm: bool
+
+
+RuntimeT = TypeVar("RuntimeT", bound=Runtime)
+RunT = TypeVar("RunT", bound=WarmRun)
+
+
+class NodeOf(Generic[RuntimeT, RunT]):
     """Starts scripts of tenants as an agent does.
 
     Args:
         folder: For all that it keeps.
-        limits: Confine runs.
-        settings: Of its templates.
+        runtime: What runs them.
+        templates: What that starts them from.
     """
 
-    def __init__(self, folder: Path, limits: Limits, settings: TemplateSettings | None = None) -> None:
+    def __init__(self, folder: Path, runtime: RuntimeT, templates: Templates | WaitingContainers) -> None:
         self._folder = folder
-        self.templates = Templates(folder / "imports", limits, settings)
-        self.runtime = ProcessRuntime(folder / "minders", limits, templates=self.templates)
+        self.templates = templates
+        self.runtime = runtime
 
     def launch(self, script: str, tenant: str = "acme", **changes: object) -> Launch:
         """A job with a script, its folder prepared."""
         number = next(_numbers)
         folder = JobFolder(self._folder / "jobs" / f"job-{number}")
-        folder.prepare(token="t", script=ScriptFile("train.py", script.encode()), owner=None)
+        folder.prepare(token="t", script=ScriptFile("train.py", script.encode()), owner=self.runtime.owner)
         launch = Launch(
             run_id=f"job-{number}-1",
             job_folder=folder.path,
@@ -51,14 +66,23 @@ class WarmNode:
         )
         return replace(launch, **changes)  # type: ignore[arg-type]  # fields by name
 
-    async def start(self, script: str, tenant: str = "acme", **changes: object) -> ProcessRun:
+    async def start(self, script: str, tenant: str = "acme", **changes: object) -> RunT:
         """Start a script."""
-        return await self.runtime.start(self.launch(script, tenant, **changes))
+        return cast("RunT", await self.runtime.start(self.launch(script, tenant, **changes)))
 
-    async def warm_up(self, names: Sequence[str], tenant: str = "acme", **changes: object) -> int:
-        """Have a template that has imported modules, as if runs had; its process."""
+    async def warm_up(self, names: Sequence[str], tenant: str = "acme", **changes: object) -> Any:
+        """Have something that has imported modules, as if runs had; its process or container."""
         await self.record(names, tenant, **changes)
         await self.finish("", tenant, **changes)
+        await until(lambda: self.template(tenant), seconds=60)
+        return self.template(tenant)
+
+    async def order_two(self, names: Sequence[str], tenant: str = "acme", **changes: object) -> Any:
+        """The same, with nothing run; only of containers."""
+        for _ in range(2):
+            launch = self.launch("", tenant, **changes)
+            (launch.job_folder / IMPORTS).write_text(json.dumps({"names": list(names), "cpu_seconds": 9.0}))
+            assert await self.waiting.take(launch, launch.run_id) == (None, "")
         await until(lambda: self.template(tenant), seconds=60)
         return self.template(tenant)
 
@@ -81,19 +105,50 @@ class WarmNode:
         assert run.is_warm
         return await finish(run)
 
-    def template(self, tenant: str = "acme") -> int:
-        """The process of the tenant's template that runs can be forked from, or 0."""
-        return next((pid for key, pid in self.templates.ready().items() if key.tenant == tenant), 0)
+    @property
+    def waiting(self) -> WaitingContainers:
+        """Its containers that wait."""
+        assert isinstance(self.templates, WaitingContainers)
+        return self.templates
+
+    def template(self, tenant: str = "acme") -> Any:
+        """The process or container of the tenant that its next run can be started from, or 0."""
+        return next((each for key, each in self.templates.ready().items() if key.tenant == tenant), 0)
+
+
+WarmNode = NodeOf[ProcessRuntime, ProcessRun]
+ContainerNode = NodeOf[DockerRuntime, DockerRun]
+
+
+def process_node(folder: Path, limits: Limits, settings: TemplateSettings | None = None) -> WarmNode:
+    """A node whose runs are processes.
+
+    Args:
+        folder: For all that it keeps.
+        limits: Confine runs.
+        settings: Of its templates.
+    """
+    templates = Templates(folder / "imports", limits, settings)
+    return NodeOf(folder, ProcessRuntime(folder / "minders", limits, templates=templates), templates)
 
 
 @asynccontextmanager
 async def warm_node(folder: Path, limits: Limits, settings: TemplateSettings | None = None) -> AsyncIterator[WarmNode]:
-    """A node that ends its templates when it is left."""
-    node = WarmNode(folder, limits, settings)
+    """The same, which ends its templates when it is left."""
+    node = process_node(folder, limits, settings)
     try:
         yield node
     finally:
         await node.runtime.close()
+
+
+@asynccontextmanager
+async def container_node(
+    folder: Path, engine: DockerEngine, settings: TemplateSettings | None = None, name: str = "warm"
+) -> AsyncIterator[ContainerNode]:
+    """A node whose runs are containers; none is left when it is left."""
+    async with docker_runtime(engine, name) as runtime:
+        yield NodeOf(folder, runtime, runtime.start_warm(folder / "imports", settings or TemplateSettings()))
 
 
 def interpreter(folder: Path, packages: Mapping[str, str]) -> str:

@@ -268,13 +268,12 @@ def _process(settings: AgentSettings, limits: Limits, priority: CpuPriority) -> 
     state = settings.state_dir.resolve()
     templates = None
     if settings.warm_templates:
-        warm = TemplateSettings(settings.warm_templates, settings.warm_idle_seconds)
-        templates = Templates(state / "imports", limits, warm)
+        templates = Templates(state / "imports", limits, _warm(settings))
     return ProcessRuntime(state / "minders", limits, priority, mps, templates)
 
 
 async def _docker(settings: AgentSettings, limits: Limits, priority: CpuPriority) -> DockerRuntime:
-    return await DockerRuntime.connect(
+    runtime = await DockerRuntime.connect(
         settings.docker_host,
         node_id=settings.node_id,
         instance=settings.instance,
@@ -283,6 +282,13 @@ async def _docker(settings: AgentSettings, limits: Limits, priority: CpuPriority
         priority=priority,
         cpus=settings.cpus,
     )
+    if settings.warm_templates:
+        runtime.start_warm(settings.state_dir.resolve() / "imports", _warm(settings))
+    return runtime
+
+
+def _warm(settings: AgentSettings) -> TemplateSettings:
+    return TemplateSettings(settings.warm_templates, settings.warm_idle_seconds)
 
 
 def _broker_address(settings: AgentSettings, limits: Limits) -> Callable[[], str]:

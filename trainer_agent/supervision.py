@@ -50,6 +50,37 @@ class Supervisor:
             task.cancel()
 
 
+class Background:
+    """Owns tasks that something needs beside what it is asked for; an error in one is a defect, and ends that one."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self, name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Start a task.
+
+        Args:
+            name: Shown in debuggers and tracebacks.
+            work: What to do.
+        """
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._note_end)
+        return task
+
+    async def close(self) -> None:
+        """End all tasks and wait for that."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def _note_end(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("%s failed", task.get_name(), exc_info=error)
+
+
 class Signal:
     """Wakes all who wait for something to change. Check, then wait, with no other ``await`` in between."""
 

@@ -17,10 +17,15 @@ import aiohttp
 from aiodocker import Docker, DockerError
 
 from tiercel.trainer_agent.runtimes.contract import Output
+from tiercel.trainer_agent.runtimes.waiting import LEFT_OUT
+from tiercel.trainer_agent.runtimes.warm_script import ENTERED
 
 _log = logging.getLogger(__name__)
 
 _HEADER_BYTES: Final = 8
+_STANDARD_OUTPUT: Final = 1
+_STREAMS: Final = frozenset({1, 2})
+_BEGIN_SECONDS: Final = 10.0
 _RETRY_SECONDS: Final = 0.5
 _STREAM: Final = aiohttp.ClientTimeout(total=None, sock_connect=10)  # a silent script is no reason to hang up
 _TIMESTAMP: Final = re.compile(rb"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)\.(\d{9})Z ")
@@ -34,15 +39,23 @@ class ContainerLog:
         container_id: The container.
         is_running: Whether it still runs; the output of one that does not is read to its end once more.
         position: Of the last output that was had before; empty for none.
+        waited: Whether the container waited for its run, which has not written what comes first.
     """
 
     def __init__(
-        self, docker: Docker, container_id: str, is_running: Callable[[], Awaitable[bool]], position: str = ""
+        self,
+        docker: Docker,
+        container_id: str,
+        is_running: Callable[[], Awaitable[bool]],
+        position: str = "",
+        *,
+        waited: bool = False,
     ) -> None:
         self._docker = docker
         self._path = f"containers/{container_id}/logs"
         self._is_running = is_running
         self._since = position or "0"
+        self._unentered = set(_STREAMS) if waited and not position else set()
 
     async def chunks(self) -> AsyncIterator[Output]:
         """Standard output and error in the order in which they came, until the container has ended."""
@@ -51,8 +64,11 @@ class ContainerLog:
             running = await self._is_running()
             try:
                 async with contextlib.aclosing(self._frames(follow=running)) as frames:
-                    async for frame in frames:
-                        if data := self._without_timestamp(frame):
+                    async for stream, frame in frames:
+                        data = self._without_timestamp(frame)
+                        if stream in self._unentered:
+                            self._unentered -= {stream} if data == ENTERED else set()
+                        elif data:
                             yield Output(data, self._since)
             except (DockerError, aiohttp.ClientError, TimeoutError) as error:
                 if isinstance(error, DockerError) and error.status == 404:
@@ -60,7 +76,36 @@ class ContainerLog:
                 _log.info("the output of a container broke off and is taken up again: %s", error)
                 await asyncio.sleep(_RETRY_SECONDS)
 
-    async def _frames(self, *, follow: bool) -> AsyncGenerator[bytes]:
+    async def has_begun(self) -> bool:
+        """Whether a container that waited has become its run; while it may yet do so, that is waited for.
+
+        Raises:
+            DockerError: The engine does not say.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_BEGIN_SECONDS):
+                while True:
+                    running = await self._is_running()
+                    if await self._look_for_begin():
+                        return True
+                    if not running:
+                        return False
+                    await asyncio.sleep(_RETRY_SECONDS)
+        return False
+
+    async def _look_for_begin(self) -> bool:
+        async with contextlib.aclosing(self._frames(follow=False)) as frames:
+            async for stream, frame in frames:
+                data = self._without_timestamp(frame)
+                if data != ENTERED:
+                    # What it said while it waited comes first. Without that, it has written more than is kept.
+                    if stream != _STANDARD_OUTPUT or not data.startswith(LEFT_OUT):
+                        return True
+                elif stream == _STANDARD_OUTPUT:
+                    return True
+        return False
+
+    async def _frames(self, *, follow: bool) -> AsyncGenerator[tuple[int, bytes]]:
         params = {"stdout": "1", "stderr": "1", "follow": str(int(follow)), "timestamps": "1", "since": self._since}
         query = self._docker._query(self._path, params=params, timeout=_STREAM)  # noqa: SLF001 - see module
         async with query as response, response:  # the query's own context leaves the connection open
@@ -70,7 +115,7 @@ class ContainerLog:
                     frame = await response.content.readexactly(int.from_bytes(header[4:], "big"))
                 except asyncio.IncompleteReadError:
                     return
-                yield frame
+                yield header[0], frame
 
     def _without_timestamp(self, frame: bytes) -> bytes:
         match = _TIMESTAMP.match(frame)

@@ -27,20 +27,23 @@ _LONGEST_REASON: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """Whom a template is for.
+    """Whom something is for that has imported what runs import.
 
     Attributes:
-        tenant: The owner of the runs; nobody else's are forked from it.
+        tenant: The owner of the runs; nobody else's are started from it.
         python: The interpreter, by path.
+        container: What tells containers apart in which it is that interpreter; empty for a process of the machine.
     """
 
     tenant: str
     python: str
+    container: str = ""
 
     @property
     def file_name(self) -> str:
         """Fit for a file's name."""
-        return hashlib.sha256(f"{self.tenant}\0{self.python}".encode()).hexdigest()[:32] + ".json"
+        parts = (self.tenant, self.python, self.container) if self.container else (self.tenant, self.python)
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32] + ".json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,7 @@ class ImportRecord:
     def without(self, left_out: Mapping[str, str]) -> ImportRecord:
         """Without modules that a template could not import."""
         known = {
-            name: reason[:_LONGEST_REASON]
+            name: str(reason)[:_LONGEST_REASON]  # as hostile as the module
             for name, reason in left_out.items()
             if any(_is_within(each, name) for each in self.names)
         }

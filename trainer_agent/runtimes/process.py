@@ -157,6 +157,7 @@ class ProcessRuntime:
         template = await self._templates.claim(key, launch.job_folder, _inherited(launch))
         if template is None:
             return None, ""
+        working_directory = str(launch.job_folder / launch.working_folder)
         order = WarmOrder(
             folder=str(self._folder / launch.run_id),
             minder_entry=[str(file) for file in self._limits.beside_agent],
@@ -165,8 +166,9 @@ class ProcessRuntime:
             script=f"{launch.job_folder}/program/{launch.program.script}" if launch.program.script else "",
             module=launch.program.module,
             arguments=launch.program.arguments,
-            working_directory=str(launch.job_folder / launch.working_folder),
-            environment=self._environment(launch),
+            working_directory=working_directory,
+            # As the shell that starts a cold one says it.
+            environment=self._environment(launch) | {"PWD": working_directory},
             threads=launch.threads,
             umask=_umask(),
         )

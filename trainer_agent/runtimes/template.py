@@ -140,7 +140,8 @@ def _fork(
         reset_signals()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)  # whoever wants the end of the script ends the script
-        order = WarmOrder.read(file)
+        with os.fdopen(file, "rb") as given:
+            order = WarmOrder.from_bytes(given.read())
         reason = why_not_like_this(order.environment, variables, set_variables) or why_not_threads(order.threads)
         if reason := reason or why_not_in(order.imports_from, order.module, at_start):
             os.write(1, COLD + reason.encode())

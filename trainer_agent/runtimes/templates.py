@@ -15,9 +15,8 @@ import os
 import socket
 import subprocess
 import time
-from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -25,19 +24,15 @@ from tiercel.trainer_agent.errors import WarmStartError
 from tiercel.trainer_agent.limits.contract import Limits, RunLimits
 from tiercel.trainer_agent.limits.entering import entering
 from tiercel.trainer_agent.runtimes import template
-from tiercel.trainer_agent.runtimes.import_records import ImportRecords, Key, read_imports
+from tiercel.trainer_agent.runtimes.import_records import Key
 from tiercel.trainer_agent.runtimes.minding import in_memory
+from tiercel.trainer_agent.runtimes.warm_history import WarmHistory
 
 _log = logging.getLogger(__name__)
 
-_WORTH_CPU_SECONDS: Final = 0.2
-_ENOUGH_ORDERS: Final = 2
 _MOST_FORKS: Final = 1000
 # More tenants in turn than there may be templates would else end one another's, and pay for each import again.
 _IN_USE_SECONDS: Final = 60.0
-_MOST_FAILURES: Final = 3
-_MOST_FOLDERS: Final = 8
-_MOST_KEYS: Final = 1024
 _MOST_MESSAGE_BYTES: Final = 1 << 18
 _MOST_MESSAGES: Final = 16
 _END_SECONDS: Final = 5.0
@@ -66,15 +61,6 @@ class TemplateSettings:
 
     most: int = 2
     idle_seconds: float = 600.0
-
-
-@dataclass(slots=True)
-class _History:
-    """What is remembered of a key in this life of the agent."""
-
-    orders: int = 0
-    failures: int = 0
-    folders: deque[Path] = field(default_factory=lambda: deque(maxlen=_MOST_FOLDERS))
 
 
 class Template:
@@ -138,11 +124,10 @@ class Templates:
     """
 
     def __init__(self, folder: Path, limits: Limits, settings: TemplateSettings | None = None) -> None:
-        self._records = ImportRecords(folder)
+        self._history = WarmHistory(folder)
         self._limits = limits
         self._settings = settings or TemplateSettings()
         self._templates: dict[Key, Template] = {}
-        self._histories: defaultdict[Key, _History] = defaultdict(_History)
         self._confines: RunLimits | None = None
         self._starting = asyncio.Lock()
 
@@ -154,31 +139,24 @@ class Templates:
             job_folder: Of the run, which writes down there what it imports.
             inherited: Variables of the agent that every run has.
         """
-        history = self._histories[key]
-        history.orders += 1
         self._look()
-        for folder in history.folders:
-            self._learn(key, folder)
-        with contextlib.suppress(ValueError):
-            history.folders.remove(job_folder)
-        history.folders.append(job_folder)
-        self._forget_oldest(key)
+        self._history.note_order(key, job_folder)
         async with self._starting:  # several may be ordered at once
             found = self._templates.get(key)
             if found is None:
-                await self._start(key, history, inherited)
+                await self._start(key, inherited)
                 return None
         found.used_at = time.monotonic()
         return found if found.is_ready else None
 
     def note_fork(self, key: Key) -> None:
         """A run was forked from the template of a key."""
-        self._histories[key].failures = 0
+        self._history.note_start(key)
 
     async def note_failure(self, key: Key, error: WarmStartError) -> None:
         """No run came of an order; where the template is to blame, it has had its time."""
         if error.is_templates_fault:
-            self._histories[key].failures += 1
+            self._history.note_failure(key)
             if (found := self._templates.pop(key, None)) is not None:
                 await asyncio.to_thread(found.end)
 
@@ -201,40 +179,26 @@ class Templates:
         for key, each in list(self._templates.items()):
             lives = each.look()
             if each.left_out:
-                _log.info("the template of %s leaves out %s", key.tenant, each.left_out)
-                self._records.put(key, self._records.get(key).without(each.left_out))
+                self._history.note_left_out(key, each.left_out)
                 each.left_out = {}
             if not lives:
                 del self._templates[key]
                 if not each.is_ready:  # it did not even bear its imports
-                    self._histories[key].failures += 1
+                    self._history.note_failure(key)
                 each.end()
 
-    def _learn(self, key: Key, job_folder: Path) -> None:
-        found = read_imports(job_folder)
-        if found is not None:
-            self._records.put(key, self._records.get(key).with_imports(*found))
-
-    def _forget_oldest(self, key: Key) -> None:
-        while len(self._histories) > _MOST_KEYS:
-            oldest = next(each for each in self._histories if each != key)
-            del self._histories[oldest]
-
-    async def _start(self, key: Key, history: _History, inherited: Mapping[str, str]) -> None:
+    async def _start(self, key: Key, inherited: Mapping[str, str]) -> None:
         """Start a template in the background, if that is worth it."""
-        record = self._records.get(key)
-        worth_it = record.to_import and record.cpu_seconds >= _WORTH_CPU_SECONDS
-        if not worth_it or history.orders < _ENOUGH_ORDERS or history.failures >= _MOST_FAILURES:
-            return
-        if not await self._make_room():
+        names = self._history.to_import(key)
+        if not names or not await self._make_room():
             return
         try:
             if self._confines is None:
                 self._confines = self._limits.open_templates(_MEMORY_BYTES_EACH * self._settings.most)
-            self._templates[key] = await asyncio.to_thread(self._spawn, key, record.to_import, inherited)
+            self._templates[key] = await asyncio.to_thread(self._spawn, key, names, inherited)
         except OSError as error:
             _log.warning("no template can be started for %s: %s", key.tenant, error)
-            history.failures += 1
+            self._history.note_failure(key)
 
     async def _make_room(self) -> bool:
         """End the template that was used least recently, if need be; whether there is room now."""

@@ -1,6 +1,7 @@
-"""How a fork of a template becomes a script that knows nothing of it, and does as one that was started by itself.
+"""How what has imported modules becomes a script that knows nothing of it, and does as one that was started by itself.
 
-The fork has the template's modules and nothing else of it. Imports as little as it can: all of it is in the runs.
+It is a fork of a template, or the process of a container that waited. Imports as little as it can: all of it is in the
+runs.
 """
 
 from __future__ import annotations
@@ -24,53 +25,52 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 ENTERED: Final = b"entered\n"
-"""Said by a fork when the next thing to happen is the script's first line."""
+"""Said when the next thing to happen is the script's first line."""
 
 COLD: Final = b"cold: "
-"""How a fork begins to say that this very run is to be started cold; other reasons are about its template."""
+"""How it begins to say that this very run is to be started cold; other reasons are about what has imported modules."""
 
 _NO_SUCH_FILE: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
 class WarmOrder:
-    """What a template needs to know of a run.
+    """What is to become a run needs to know of it.
 
     Attributes:
-        folder: The minder's, there and empty.
-        minder_entry: Files that the minder writes its own pid to, in order to be where others are.
-        script_entry: Files that the script writes its own pid to, in order to enter its confines.
-        ended_first: How much earlier than others the kernel ends the script when memory runs out, up to 1000.
         script: The script's path, or empty.
         module: The module's name, or empty.
         arguments: Command-line arguments.
         working_directory: Of the script.
         environment: Of the script.
         threads: Threads that compute.
+        ended_first: How much earlier than others the kernel ends the script when memory runs out, up to 1000.
         umask: Permissions that the files of the script do not have.
+        folder: The minder's, there and empty; none where there is no minder.
+        minder_entry: Files that the minder writes its own pid to, in order to be where others are.
+        script_entry: Files that the script writes its own pid to, in order to enter its confines.
     """
 
-    folder: str
-    minder_entry: Sequence[str]
-    script_entry: Sequence[str]
-    ended_first: int
     script: str
     module: str
     arguments: Sequence[str]
     working_directory: str
     environment: Mapping[str, str]
     threads: int
-    umask: int
+    ended_first: int
+    umask: int = 0o022
+    folder: str = ""
+    minder_entry: Sequence[str] = ()
+    script_entry: Sequence[str] = ()
 
     def to_bytes(self) -> bytes:
-        """As :meth:`read` takes it."""
+        """As :meth:`from_bytes` takes it."""
         return json.dumps(asdict(self)).encode()
 
     @classmethod
-    def read(cls, descriptor: int) -> Self:
-        """From an open file, which is closed."""
-        with os.fdopen(descriptor, "rb") as file:
-            return cls(**json.loads(file.read()))
+    def from_bytes(cls, stored: bytes) -> Self:
+        """The inverse of :meth:`to_bytes`."""
+        return cls(**json.loads(stored))
 
     @property
     def imports_from(self) -> Path:
@@ -124,13 +124,13 @@ def become(order: WarmOrder, entered: int, set_variables: Mapping[str, str]) -> 
     os.environ.__class__ = os._Environ  # noqa: SLF001 - as it was before it was watched
     os.environ.clear()
     os.environ.update(set_variables)
-    os.environ.update(order.environment, PWD=order.working_directory)  # as the shell that starts a cold one says it
+    os.environ.update(order.environment)
     _forget()
     _use_threads(order.threads)
     _draw_anew()
     own = [order.script] if order.script else ["-m", order.module]
     sys.argv = [own[0], *order.arguments]
-    sys.orig_argv = [sys.executable, *own, *order.arguments]
+    sys.orig_argv = [sys.orig_argv[0], *own, *order.arguments]
     sys.path.insert(0, str(order.imports_from))
     importlib.invalidate_caches()
     os.write(entered, ENTERED)

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tiercel.trainer_agent.supervision import Signal, Supervisor
+from tiercel.trainer_agent.supervision import Background, Signal, Supervisor
 
 
 async def test_an_error_in_one_task_ends_all() -> None:
@@ -64,3 +64,28 @@ async def test_a_signal_wakes_everybody_once() -> None:
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0):
             await signal.wait()
+
+
+async def test_a_task_in_the_background_that_fails_ends_alone_and_closing_ends_the_rest(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    background = Background()
+    ended = []
+
+    async def fail() -> None:
+        raise ValueError("a defect")
+
+    async def wait() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(True)
+
+    failing = background.start("what fails", fail())
+    waiting = background.start("what waits", wait())
+    await asyncio.wait([failing])
+    assert not waiting.done()
+    assert "what fails failed" in caplog.text
+    await background.close()
+    assert (waiting.cancelled(), ended) == (True, [True])
+    await background.close()

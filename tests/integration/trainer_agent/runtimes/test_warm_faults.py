@@ -47,11 +47,11 @@ raise SystemExit(7)
 AGENT = """
 import asyncio, json, sys
 from pathlib import Path
-from testing.warm_node import WarmNode
+from testing.warm_node import process_node
 from tiercel.trainer_agent.limits.detect import detect
 
 async def main():
-    node = WarmNode(Path(sys.argv[1]), detect("warm-agent", 2.0))
+    node = process_node(Path(sys.argv[1]), detect("warm-agent", 2.0))
     template = await node.warm_up(["numpy"])
     launch = node.launch(sys.argv[2], run_id="outlives-1")
     run = await node.runtime.start(launch)

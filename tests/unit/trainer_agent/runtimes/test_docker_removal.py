@@ -9,8 +9,8 @@ import pytest
 from aiodocker import DockerError
 
 from tiercel.trainer_agent.limits.cpu_priority import KERNEL_DEFAULT, RunPriority
-from tiercel.trainer_agent.runtimes import docker
-from tiercel.trainer_agent.runtimes.docker import DockerRun
+from tiercel.trainer_agent.runtimes import container_run
+from tiercel.trainer_agent.runtimes.container_run import DockerRun
 
 
 class FakeContainer:
@@ -30,7 +30,7 @@ class FakeContainer:
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(docker, "_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(container_run, "_RETRY_SECONDS", 0.0)
 
 
 def run_of(container: FakeContainer) -> DockerRun:
