@@ -43,7 +43,7 @@ def say(line: str) -> None:
 
 
 def loiter() -> None:
-    time.sleep(0.3 if rank == arguments.slow_rank else 0.0)
+    time.sleep(0.15 if rank == arguments.slow_rank else 0.0)
 
 
 loiter()

@@ -20,6 +20,8 @@ from tiercel.trainer_agent.trainer.job import Item, Job
 from tiercel.trainer_agent.trainer.models import random_state
 from tiercel.trainer_agent.trainer.rank import Rank
 from tiercel.trainer_agent.trainer.rank_link import (
+    BEGIN_SECONDS,
+    BOUNDARY_SECONDS,
     END_OF_EPOCH,
     Decision,
     Kind,
@@ -51,7 +53,7 @@ class LeaderLink:
     """
 
     def __init__(self, run_directory: Path, rank: Rank) -> None:
-        self._patience = wait_seconds()
+        self._patience = wait_seconds(BEGIN_SECONDS)
         self._link = self._dial(*address_of(run_directory), rank)
         self._word = Word(Place(0, 0), Decision.GO_ON, saves=False)
         self._to_save: Place | None = None
@@ -70,6 +72,7 @@ class LeaderLink:
         kind, content = self._receive("did not begin")
         if kind is not Kind.WELCOME:
             raise RanksError("rank 0 of this run says something else than a welcome; is it of another version?")
+        self._patience = wait_seconds(BOUNDARY_SECONDS)
         return trainer_pb2.TrainerWelcome.FromString(content)
 
     def ready(self) -> None:

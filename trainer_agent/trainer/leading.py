@@ -14,6 +14,8 @@ from tiercel.trainer_agent.errors import RanksError
 from tiercel.trainer_agent.trainer.accelerator_clock import ClockReading
 from tiercel.trainer_agent.trainer.rank import Rank
 from tiercel.trainer_agent.trainer.rank_link import (
+    BEGIN_SECONDS,
+    BOUNDARY_SECONDS,
     Decision,
     Kind,
     Place,
@@ -97,7 +99,8 @@ class Leader:
 
     def __init__(self, run_directory: Path, rank: Rank) -> None:
         self._rank = rank
-        self._patience = wait_seconds()
+        self._patience = wait_seconds(BEGIN_SECONDS)
+        self._longest_silence = wait_seconds(BOUNDARY_SECONDS)
         self._followers: dict[int, Follower] = {}
         address, self._secret = address_of(run_directory)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -167,7 +170,7 @@ class Leader:
         """
         word = Word(at, decision, saves).pack()
         for follower in self.followers:
-            follower.tell(Kind.DECISION, word, self._patience)
+            follower.tell(Kind.DECISION, word, self._longest_silence)
         if not saves:
             return {}
         deadline, states = time.monotonic() + STATE_SECONDS, {}

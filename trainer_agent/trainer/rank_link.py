@@ -15,8 +15,10 @@ from typing import Final, NamedTuple
 from tiercel.trainer_agent.trainer.channel import TOKEN_FILE
 
 WAIT_VARIABLE: Final = "TIERCEL_RANK_WAIT_SECONDS"
-WAIT_SECONDS: Final = 1800.0
-"""How long a rank waits for another one, which may be at an export, or have little of the CPU."""
+BEGIN_SECONDS: Final = 1800.0
+"""How long a rank waits until another one begins, which may have little of the CPU."""
+BOUNDARY_SECONDS: Final = 86400.0
+"""How long it waits for one that lives and trains. One that hangs is the broker's to notice: nothing is reported."""
 
 END_OF_EPOCH: Final = 2**32 - 1
 """The step that stands for an epoch's end."""
@@ -195,6 +197,6 @@ def address_of(run_directory: Path) -> tuple[str, bytes]:
     return f"\0tiercel-ranks-{name[:40]}", hashlib.sha256(b"secret of ranks " + token).digest()
 
 
-def wait_seconds(environment: Mapping[str, str] = os.environ) -> float:
-    """How long a rank waits for another one."""
-    return float(environment.get(WAIT_VARIABLE, WAIT_SECONDS))
+def wait_seconds(otherwise: float, environment: Mapping[str, str] = os.environ) -> float:
+    """How long a rank waits for another one, where the environment does not say it."""
+    return float(environment.get(WAIT_VARIABLE, otherwise))

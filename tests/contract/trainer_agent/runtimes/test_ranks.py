@@ -15,6 +15,7 @@ from testing.until import until
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]  # the first session makes the image
 
+LAUNCHER = "tiercel.trainer_agent.runtimes.ranks"
 RANK = "import os, signal, sys, time\nrank = int(os.environ['RANK'])\n"
 # Rank 0 lets the others find it where it was told to, as torch does, whose sockets allow the same.
 MEET = """
@@ -73,7 +74,7 @@ def leave(*_):
     global count
     count += 1
 signal.signal(signal.SIGTERM, leave)
-os.write(1, b"ready" if rank == 1 else b"here!")
+os.write(1, b"ready\\n" if rank == 1 else b"here!\\n")
 while not count:
     time.sleep(0.01)
 time.sleep(1)
@@ -97,7 +98,7 @@ async def test_no_rank_is_left_when_their_parent_is_killed(start: Start, tmp_pat
     lines, reading = await ready(run)
     await until(lambda: b"".join(lines).count(b"ready") == 3)
     living = [psutil.Process(pid) for pid in run.pids()]  # the launcher, its ranks, and the engine's first process
-    [launcher] = [process for process in living if "tiercel.trainer_agent.runtimes.ranks" in process.cmdline()[-6:]]
+    [launcher] = [process for process in living if process.cmdline()[1:4] == ["-P", "-m", LAUNCHER]]
     ranks = launcher.children()
     assert len(ranks) == 3
     os.kill(launcher.pid, signal.SIGKILL)
