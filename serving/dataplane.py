@@ -14,7 +14,7 @@ from tiercel.serving.accounting.accounts import ModelShare
 from tiercel.serving.accounting.loop_lag import LoopLag
 from tiercel.serving.dispatch.call import Call, Outcome, RequestCall
 from tiercel.serving.dispatch.checks import checked
-from tiercel.serving.dispatch.classified_answers import as_classes
+from tiercel.serving.dispatch.classification import as_classes
 from tiercel.serving.dispatch.dispatcher import Dispatcher
 from tiercel.serving.models.loaded_version import LoadedVersion
 from tiercel.serving.models.registry import Registry

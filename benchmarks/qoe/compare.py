@@ -11,10 +11,10 @@ from typing import Any
 from scipy.stats import t as student_t
 
 from benchmarks.qoe.scenarios import JITTER
+from testing.pool.arrivals import SHAPES, Shape, arrivals
+from testing.pool.optimum import optimum
+from testing.pool.simulation import Pool, Score, simulate
 from tiercel.serving.scheduling.interface import Profile, Scheduler
-from tiercel.serving.scheduling.simulation.arrivals import SHAPES, Shape, arrivals
-from tiercel.serving.scheduling.simulation.optimum import optimum
-from tiercel.serving.scheduling.simulation.pool import Pool, Score, simulate
 from tiercel.serving.scheduling.utility import FORMS, Form, utility
 
 Make = Callable[[], Scheduler]

@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.qoe.scenarios import random_arrivals, random_pool
+from testing.pool.simulation import PoolSimulation, simulate
 from tiercel.serving.scheduling.heuristic import HeuristicScheduler
 from tiercel.serving.scheduling.interface import Profile, Scheduler, View
 from tiercel.serving.scheduling.observation import ACTIONS, FEATURES, Variants, decision_of
-from tiercel.serving.scheduling.simulation.pool import PoolSimulation, simulate
 
 Observation = npt.NDArray[np.float32]
 _REWARD_SCALE = 0.2

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
+from testing.pool.arrivals import SHAPES, arrivals
+from testing.pool.simulation import Pool
 from tiercel.serving.scheduling.interface import BATCHES, Profile
-from tiercel.serving.scheduling.simulation.arrivals import SHAPES, arrivals
-from tiercel.serving.scheduling.simulation.pool import Pool
 from tiercel.serving.scheduling.utility import FORMS, utility
 
 JITTER = 0.1

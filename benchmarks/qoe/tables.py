@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from benchmarks.plot import COLOURS, STYLE
 from benchmarks.results import Bar
 from benchmarks.sections import bars_table, table
-from tiercel.serving.scheduling.simulation.arrivals import SHAPES
+from testing.pool.arrivals import SHAPES
 from tiercel.serving.scheduling.utility import FORMS
 
 SECTION = "qoe"

@@ -167,11 +167,6 @@ class SchedulerActor(Actor[SchedulerMessage]):
         self._held_back: dict[str, str] = {}
 
     @property
-    def policy_name(self) -> str:
-        """Name of the policy."""
-        return self._policy.name
-
-    @property
     def endpoints(self) -> EndpointStates:
         """What is known of endpoints; only to be read."""
         return self._endpoints

@@ -6,43 +6,28 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from tiercel.broker.store.checkpoints import CheckpointFile
-from tiercel.core.errors import InvalidSpecError, NotFoundError, UnavailableError
+from tiercel.core.errors import NotFoundError
 from tiercel.v1 import nodes_pb2
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from tiercel.broker.actors.agents import AgentService
+    from tiercel.broker.api.incoming import Incoming
     from tiercel.broker.store.checkpoints import Checkpoint, CheckpointStore
 
-    Read = Callable[[], Awaitable[object]]
+    Messages = Incoming[nodes_pb2.SendCheckpointRequest]
     Accept = Callable[[], Awaitable[None]]
-
-# Of an agent that sends nothing more; it tries again.
-SILENCE_SECONDS = 30.0
-
-
-async def read_header(read: Read) -> nodes_pb2.CheckpointHeader:
-    """What an agent announces.
-
-    Raises:
-        InvalidSpecError: Its first message is something else.
-        UnavailableError: It did not come.
-    """
-    first = await _next(read)
-    if first is None or not first.HasField("header"):
-        raise InvalidSpecError("header: the first message must be one", field="header")
-    return first.header
 
 
 async def ingest(
-    header: nodes_pb2.CheckpointHeader, read: Read, accept: Accept, agents: AgentService, store: CheckpointStore
+    header: nodes_pb2.CheckpointHeader, messages: Messages, accept: Accept, agents: AgentService, store: CheckpointStore
 ) -> None:
     """Take in the checkpoint of a run that is being moved.
 
     Args:
         header: What is announced.
-        read: Waits for the agent's next message.
+        messages: What follows.
         accept: Tells the agent to go on.
         agents: Knows what is wanted.
         store: Where it goes.
@@ -57,7 +42,7 @@ async def ingest(
     files = [CheckpointFile(file.name, file.size_bytes, file.sha256) for file in header.files]
     with store.begin(header.run_id, files) as writer:
         await accept()
-        while (request := await _next(read)) is not None:
+        while (request := await messages.next()) is not None:
             writer.write(request.data)
         await asyncio.to_thread(writer.finish)
     if not agents.needs_checkpoint(header.run_id):  # its job ended meanwhile, and nobody would ever drop it
@@ -88,13 +73,3 @@ async def give_out(
     pieces = store.read(checkpoint.run_id)
     while piece := await asyncio.to_thread(next, pieces, b""):
         yield nodes_pb2.FetchCheckpointResponse(data=piece)
-
-
-async def _next(read: Read) -> nodes_pb2.SendCheckpointRequest | None:
-    """The next message, or None after the last."""
-    try:
-        async with asyncio.timeout(SILENCE_SECONDS):
-            message = await read()
-    except TimeoutError:
-        raise UnavailableError(f"nothing came for {SILENCE_SECONDS:g} s; send the checkpoint again") from None
-    return message if isinstance(message, nodes_pb2.SendCheckpointRequest) else None

@@ -10,7 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from tiercel.core.blobs import is_sha256
-from tiercel.core.errors import InvalidSpecError, UnavailableError
+from tiercel.core.errors import InvalidSpecError
 from tiercel.core.files import KeptFile
 from tiercel.core.path_patterns import PathPatterns, path_problem
 from tiercel.v1 import nodes_pb2
@@ -19,39 +19,25 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from tiercel.broker.actors.agents import AgentService
+    from tiercel.broker.api.incoming import Incoming
     from tiercel.broker.store.kept_files import KeptFiles
 
-    Read = Callable[[], Awaitable[object]]
+    Messages = Incoming[nodes_pb2.SendFilesRequest]
     Write = Callable[[nodes_pb2.SendFilesResponse], Awaitable[None]]
 
-# Of an agent that sends nothing more; it tries again.
-SILENCE_SECONDS = 30.0
 # In one call; more than an agent takes of a run.
 MAX_OFFERED = 2_000
 _MAX_BYTES = 2**50
 
 
-async def read_header(read: Read) -> nodes_pb2.FilesHeader:
-    """What an agent announces.
-
-    Raises:
-        InvalidSpecError: Its first message is something else.
-        UnavailableError: It did not come.
-    """
-    first = await _next(read)
-    if first is None or not first.HasField("header"):
-        raise InvalidSpecError("header: the first message must be one", field="header")
-    return first.header
-
-
 async def ingest(
-    header: nodes_pb2.FilesHeader, read: Read, write: Write, agents: AgentService, files: KeptFiles
+    header: nodes_pb2.FilesHeader, messages: Messages, write: Write, agents: AgentService, files: KeptFiles
 ) -> None:
     """Take in what a run left behind.
 
     Args:
         header: What is announced.
-        read: Waits for the agent's next message.
+        messages: What follows.
         write: Tells the agent what is wanted.
         agents: Knows whose the run is.
         files: Where it goes.
@@ -67,7 +53,7 @@ async def ingest(
     async with files.receiving(job.tenant, job.id, offered) as incoming:
         left_out = dict(incoming.admission.left_out)
         await write(nodes_pb2.SendFilesResponse(wanted=incoming.wanted, left_out=left_out))
-        while (request := await _next(read)) is not None:
+        while (request := await messages.next()) is not None:
             await asyncio.to_thread(incoming.write, request.data)
         await asyncio.to_thread(incoming.finish)
 
@@ -93,13 +79,3 @@ def _offered(header: nodes_pb2.FilesHeader, outputs: Sequence[str], now: float) 
 
 def _refuse(message: str) -> InvalidSpecError:
     return InvalidSpecError(f"header.files: {message}", field="header.files")
-
-
-async def _next(read: Read) -> nodes_pb2.SendFilesRequest | None:
-    """The next message, or None after the last."""
-    try:
-        async with asyncio.timeout(SILENCE_SECONDS):
-            message = await read()
-    except TimeoutError:
-        raise UnavailableError(f"nothing came for {SILENCE_SECONDS:g} s; send the files again") from None
-    return message if isinstance(message, nodes_pb2.SendFilesRequest) else None

@@ -11,6 +11,7 @@ import grpc
 
 from tiercel.broker.api import accelerators, checkpoints, incoming_files, node_data
 from tiercel.broker.api.errors import translated_errors
+from tiercel.broker.api.incoming import Incoming
 from tiercel.broker.api.node_stream import NodeStream
 from tiercel.broker.api.projects import give_out
 from tiercel.broker.api.wanted import fence_to_proto
@@ -139,13 +140,14 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
         """Take in the checkpoint of a run that is moved to another node."""
         del request_iterator  # it would be left open, and complain, when the agent dies in the middle
         async with translated_errors(context):
-            header = await checkpoints.read_header(context.read)
+            messages = Incoming(context.read, nodes_pb2.SendCheckpointRequest, "send the checkpoint")
+            header = await messages.header()
             self._check(context, header)
 
             async def accept() -> None:
                 await context.write(nodes_pb2.SendCheckpointResponse())
 
-            await checkpoints.ingest(header, context.read, accept, self._agents, self._carried)
+            await checkpoints.ingest(header, messages, accept, self._agents, self._carried)
             await context.write(nodes_pb2.SendCheckpointResponse())
 
     async def FetchCheckpoint(  # type: ignore[override]  # noqa: N802 - see Connect; the contract's name
@@ -193,9 +195,10 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
         """Take in what a run that is over has left behind."""
         del request_iterator  # as of SendCheckpoint
         async with translated_errors(context):
-            header = await incoming_files.read_header(context.read)
+            messages = Incoming(context.read, nodes_pb2.SendFilesRequest, "send the files")
+            header = await messages.header()
             self._check(context, header)
-            await incoming_files.ingest(header, context.read, context.write, self._agents, self._files)
+            await incoming_files.ingest(header, messages, context.write, self._agents, self._files)
             await context.write(nodes_pb2.SendFilesResponse())
 
 

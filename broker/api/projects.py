@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tiercel.broker.api.auth import tenant_of
 from tiercel.broker.api.errors import translated_errors
 from tiercel.broker.api.gate import Places
+from tiercel.broker.api.incoming import Incoming
 from tiercel.core.commands import check_command
 from tiercel.core.errors import InvalidSpecError, TiercelError, UnavailableError
 from tiercel.core.projects import OBJECTS_AT_A_TIME, PIECE_BYTES
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 
     Context = grpc.aio.ServicerContext[Any, Any]
 
-# Of a client that sends nothing more; it asks what is missing and goes on.
-SILENCE_SECONDS = 30.0
 # For how long a client that was refused may go on sending, to be told why.
 DROP_SECONDS = 5.0
 UPLOAD_SECONDS = 3600.0
@@ -79,8 +78,10 @@ class ProjectsService(projects_pb2_grpc.ProjectsServiceServicer):
             return projects_pb2.SendObjectsResponse()
 
     async def _receive(self, tenant: str, requests: AsyncIterator[projects_pb2.SendObjectsRequest]) -> None:
+        remedy = "ask what is missing and send that"
+        messages = Incoming(lambda: anext(aiter(requests), None), projects_pb2.SendObjectsRequest, remedy)
         with await asyncio.to_thread(self._projects.receive, tenant) as receiver:
-            while (request := await _next(requests)) is not None:
+            while (request := await messages.next()) is not None:
                 if sum(len(piece.data) for piece in request.pieces) > PIECE_BYTES:
                     raise InvalidSpecError(f"pieces: have more than {PIECE_BYTES} bytes together", field="pieces")
                 for piece in request.pieces:
@@ -136,11 +137,3 @@ def _packed(pieces: Iterator[tuple[str, int, bytes]]) -> Iterator[nodes_pb2.Fetc
 def _check_number(names: Sequence[str]) -> None:
     if len(names) > OBJECTS_AT_A_TIME:
         raise InvalidSpecError(f"sha256: are {len(names)}; ask for {OBJECTS_AT_A_TIME} at a time", field="sha256")
-
-
-async def _next(requests: AsyncIterator[projects_pb2.SendObjectsRequest]) -> projects_pb2.SendObjectsRequest | None:
-    try:
-        async with asyncio.timeout(SILENCE_SECONDS):
-            return await anext(aiter(requests), None)
-    except TimeoutError:
-        raise UnavailableError(f"nothing came for {SILENCE_SECONDS:g} s; ask what is missing and send that") from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tiercel.broker.simulation.running import Usage
@@ -235,19 +235,6 @@ class Result:
     def decision_seconds(self) -> tuple[float, ...]:
         """How long each pass of the policy took, sorted."""
         return tuple(sorted(decision.seconds for decision in self.decisions))
-
-    def finish_ratios(self, baseline: Result) -> tuple[float, ...]:
-        """Each job's completion time against that under another policy (finish-time ratio; 1.5: half as long again)."""
-        return self._ratios(baseline, lambda job: job.completion_seconds)
-
-    def tier_ratios(self, number: int, baseline: Result) -> tuple[float, ...]:
-        """Each job's time to a tier against that under another policy, where both reached it."""
-        return self._ratios(baseline, lambda job: job.time_to_tier(number))
-
-    def _ratios(self, baseline: Result, measure: Callable[[JobOutcome], float | None]) -> tuple[float, ...]:
-        others = {job.id: measure(job) for job in baseline.jobs}
-        pairs = ((measure(job), others.get(job.id)) for job in self.jobs)
-        return tuple(mine / other for mine, other in pairs if mine is not None and other is not None and other > 0)
 
 
 def mean(values: Iterable[float]) -> float:

@@ -41,11 +41,6 @@ class ModelShare:
     cpu_cap_cores: float | None = None
     objective_seconds: float | None = None
 
-    @property
-    def is_limited(self) -> bool:
-        """Whether it may use less than all."""
-        return self.cpu_weight < 1 or self.cpu_cap_cores is not None
-
 
 UNLIMITED = ModelShare()
 

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from tiercel.serving.dispatch.call import RequestCall
-from tiercel.serving.dispatch.classified_answers import as_classes
+from tiercel.serving.dispatch.classification import as_classes
 from tiercel.serving.requests import InferRequest, InferResult, OutputTensor, ParameterValue
 from tiercel.serving.tensors import Array
 

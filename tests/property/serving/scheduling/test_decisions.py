@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from testing.pool.arrivals import SHAPES, arrivals
+from testing.pool.simulation import Pool, PoolSimulation, simulate
 from tiercel.serving.scheduling.aimd import AimdScheduler
 from tiercel.serving.scheduling.heuristic import HeuristicScheduler
 from tiercel.serving.scheduling.interface import BATCHES, Profile, Scheduler
 from tiercel.serving.scheduling.learned import learned_or_heuristic
-from tiercel.serving.scheduling.simulation.arrivals import SHAPES, arrivals
-from tiercel.serving.scheduling.simulation.pool import Pool, PoolSimulation, simulate
 from tiercel.serving.scheduling.static import StaticScheduler
 from tiercel.serving.scheduling.utility import FORMS, utility
 

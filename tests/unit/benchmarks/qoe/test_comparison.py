@@ -12,7 +12,7 @@ from benchmarks.qoe import compare
 from benchmarks.qoe.bars import bars_of, behind_at
 from benchmarks.qoe.tables import draw, make_section
 from benchmarks.results import Bar
-from tiercel.serving.scheduling.simulation.arrivals import SHAPES, Shape
+from testing.pool.arrivals import SHAPES, Shape
 from tiercel.serving.scheduling.utility import FORMS, Form
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from tiercel.broker.api import checkpoints
+from tiercel.broker.api.incoming import Incoming
 from tiercel.broker.store.checkpoints import CheckpointStore
 from tiercel.v1 import nodes_pb2
 
@@ -49,7 +50,8 @@ async def send(store: CheckpointStore, agents: FakeAgents, messages: Sequence[ob
     async def accept() -> None:
         """Nobody waits for it."""
 
-    await checkpoints.ingest(HEADER, read, accept, cast("AgentService", cast("Any", agents)), store)
+    incoming = Incoming(read, nodes_pb2.SendCheckpointRequest, "send it again")
+    await checkpoints.ingest(HEADER, incoming, accept, cast("AgentService", cast("Any", agents)), store)
 
 
 @pytest.mark.parametrize("still_needed", [True, False])

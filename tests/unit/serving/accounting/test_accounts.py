@@ -87,9 +87,7 @@ def test_who_could_not_be_answered_in_half_of_its_time_is_not_let_in() -> None:
 def test_an_objective_is_read_and_limits_nothing() -> None:
     shares = read_shares({"models": {"a": {"objective_seconds": 0.02}, "b": {"cpu_weight": 0.5}}})
     assert shares["a"] == ModelShare(objective_seconds=0.02)
-    assert not shares["a"].is_limited
-    assert shares["b"].is_limited
-    assert ModelShare(cpu_cap_cores=2.0).is_limited
+    assert shares["b"] == ModelShare(cpu_weight=0.5)
 
 
 def test_delays_are_judged_by_the_share_that_was_declared_last() -> None:

@@ -8,10 +8,10 @@ import statistics
 
 import pytest
 
+from testing.pool.arrivals import arrivals
+from testing.pool.simulation import Pool, simulate
 from tiercel.serving.scheduling.heuristic import HeuristicScheduler
 from tiercel.serving.scheduling.interface import BATCHES, Profile, Scheduler
-from tiercel.serving.scheduling.simulation.arrivals import arrivals
-from tiercel.serving.scheduling.simulation.pool import Pool, simulate
 from tiercel.serving.scheduling.static import StaticScheduler
 from tiercel.serving.scheduling.utility import FORMS, Form, utility
 

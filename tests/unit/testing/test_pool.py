@@ -5,11 +5,11 @@ import random
 
 import pytest
 
+from testing.pool.arrivals import SHAPES, Shape, arrivals
+from testing.pool.optimum import optimum
+from testing.pool.simulation import Pool, simulate
 from tiercel.serving.scheduling.heuristic import HeuristicScheduler
 from tiercel.serving.scheduling.interface import BATCHES, Choice, Ended, Profile, View
-from tiercel.serving.scheduling.simulation.arrivals import SHAPES, Shape, arrivals
-from tiercel.serving.scheduling.simulation.optimum import optimum
-from tiercel.serving.scheduling.simulation.pool import Pool, simulate
 from tiercel.serving.scheduling.static import StaticScheduler
 from tiercel.serving.scheduling.utility import utility
 

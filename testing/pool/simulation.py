@@ -119,7 +119,7 @@ class PoolSimulation:
         self.now = 0.0
         self._arrivals = arrivals
         self._arrived = 0
-        self._rng = rng if rng is not None else random.Random(0)  # noqa: S311 - chance, not secrets
+        self._rng = rng if rng is not None else random.Random(0)
         self._waiting: Waiting[_Request] = Waiting(pool.objective)
         self._free_at = [0.0] * pool.workers
         self._running: list[tuple[float, Ended]] = []
@@ -132,14 +132,14 @@ class PoolSimulation:
     def branch(self, until: float) -> PoolSimulation:
         """The same run from here on, apart from this one, in which nobody comes after ``until``."""
         other = copy.copy(self)
-        other._arrivals = self._arrivals[: max(self._arrived, bisect.bisect_right(self._arrivals, until))]  # noqa: SLF001
+        other._arrivals = self._arrivals[: max(self._arrived, bisect.bisect_right(self._arrivals, until))]
         other.score = Score()
-        other._rng = copy.copy(self._rng)  # noqa: SLF001
-        other._waiting = self._waiting.copy()  # noqa: SLF001
-        other._free_at = self._free_at.copy()  # noqa: SLF001
-        other._running = self._running.copy()  # noqa: SLF001
-        other._rate = copy.copy(self._rate)  # noqa: SLF001
-        other._recent = copy.copy(self._recent)  # noqa: SLF001
+        other._rng = copy.copy(self._rng)
+        other._waiting = self._waiting.copy()
+        other._free_at = self._free_at.copy()
+        other._running = self._running.copy()
+        other._rate = copy.copy(self._rate)
+        other._recent = copy.copy(self._recent)
         return other
 
     def next_view(self) -> View | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tiercel.serving.scheduling.simulation.pool import Pool
+from testing.pool.simulation import Pool
 
 Pair = tuple[float, float]
 

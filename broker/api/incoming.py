@@ -1,0 +1,56 @@
+"""What agents send piece by piece: a header first, then what it announces."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from tiercel.core.errors import InvalidSpecError, UnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+# Of an agent that sends nothing more; it tries again.
+SILENCE_SECONDS = 30.0
+
+_M = TypeVar("_M")
+
+
+class Incoming(Generic[_M]):
+    """The messages of one call.
+
+    Args:
+        read: Waits for the agent's next message.
+        kind: What its messages are.
+        remedy: What to do where nothing comes.
+    """
+
+    def __init__(self, read: Callable[[], Awaitable[object]], kind: type[_M], remedy: str) -> None:
+        self._read = read
+        self._kind = kind
+        self._remedy = remedy
+
+    async def header(self) -> Any:
+        """The header that the first message is.
+
+        Raises:
+            InvalidSpecError: It is something else.
+            UnavailableError: It did not come.
+        """
+        first: Any = await self.next()
+        if first is None or not first.HasField("header"):
+            raise InvalidSpecError("header: the first message must be one", field="header")
+        return first.header
+
+    async def next(self) -> _M | None:
+        """The next message, or None after the last.
+
+        Raises:
+            UnavailableError: It did not come.
+        """
+        try:
+            async with asyncio.timeout(SILENCE_SECONDS):
+                message = await self._read()
+        except TimeoutError:
+            raise UnavailableError(f"nothing came for {SILENCE_SECONDS:g} s; {self._remedy} again") from None
+        return message if isinstance(message, self._kind) else None
