@@ -79,7 +79,14 @@ class HubServer:
         return list(entries.values())
 
     async def _tree(self, request: web.Request) -> web.Response:
-        entries = self._entries(request.match_info.get("path", ""))
+        folder = request.match_info.get("path", "")
+        entries = self._entries(folder)
+        if request.query.get("recursive", "").lower() == "true":
+            folders = [str(entry["path"]) for entry in entries if entry["type"] == "directory"]
+            while folders:
+                below = self._entries(folders.pop())
+                entries += below
+                folders += [str(entry["path"]) for entry in below if entry["type"] == "directory"]
         if not entries:
             return web.json_response({"error": "x"}, status=404, headers={"X-Error-Code": "EntryNotFound"})
         return web.json_response(entries)

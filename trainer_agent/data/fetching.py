@@ -24,7 +24,11 @@ _INHERITED: Final = ("PATH", "LD_LIBRARY_PATH", "LANG", "TZ", "SSL_CERT_FILE", "
 """Variables that a fetch without the operator's trust gets: no credentials, and no way to any."""
 _SET: Final = {
     "AWS_EC2_METADATA_DISABLED": "true",  # the cloud's metadata has credentials
-    "HF_HUB_DISABLE_XET": "1",  # connects by itself, past what holds a fetch to the internet
+    "NO_GCE_CHECK": "true",
+    # These two connect by themselves, past what holds a fetch to the internet; gcsfs then asks by gRPC what kind of
+    # bucket it is, and waits for a minute where nothing gets through but https.
+    "HF_HUB_DISABLE_XET": "1",
+    "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false",
 }
 
 
@@ -156,7 +160,7 @@ async def fetching(
         start_new_session=True,
         limit=_MAX_LINE_BYTES,
         cwd=folder,
-        env=environment if is_trusted else environment | {"HOME": str(folder), **_SET},
+        env={**_SET, **environment} if is_trusted else environment | {"HOME": str(folder), **_SET},
     )
     try:
         if process.stdin is not None and process.stdout is not None:  # as was asked for

@@ -87,7 +87,7 @@ class Store:
             info = self._files.info(self._path)
             if info["type"] == "file":
                 return [self._entry("", info)]
-            return list(self._walk(self._path))
+            return list(self._below(self._path))
         except FetchError:
             raise
         except Exception as error:  # of libraries of which nobody says what they raise
@@ -118,20 +118,19 @@ class Store:
             raise self._failure(error) from error
         return _hashed(target, file, progress, before)
 
-    def _walk(self, path: str) -> Iterator[Listed]:
-        count = 0
-        for folder, _, files in self._files.walk(path, detail=True):
-            for name, info in files.items():
-                if (
-                    not name and info["type"] == "file" and not info["size"]
-                ):  # "folder/" is an object too, where somebody made the folder before its files
-                    continue
-                count += 1
-                if count > MAX_FILES:
-                    raise FetchError(f"it has more than {MAX_FILES} files; pack them")
-                yield self._entry(_inside(f"{folder}/{name}".removeprefix(path).lstrip("/")), info)
-        if not count:
+    def _below(self, folder: str) -> Iterator[Listed]:
+        # An object "folder/" is no file: it is there where somebody made the folder before its files.
+        found = {
+            name: info
+            for name, info in self._files.find(folder, detail=True).items()
+            if info["size"] or not name.endswith("/")
+        }
+        if not found:
             raise FetchError("there is nothing in it")
+        if len(found) > MAX_FILES:
+            raise FetchError(f"it has more than {MAX_FILES} files; pack them")
+        for name, info in found.items():
+            yield self._entry(_inside(name, folder), info)
 
     def _failure(self, error: Exception) -> FetchError:
         """What went wrong, in words for who asked."""
@@ -139,8 +138,8 @@ class Store:
             return FetchError("there is no such file or folder")
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
             return FetchError("the disk of the node is full", again=True)
-        # botocore keeps a dictionary there, and raises PermissionError by way of s3fs
-        status = getattr(getattr(error, "response", None), "status_code", None)
+        # huggingface_hub's and gcsfs's; s3fs raises PermissionError
+        status = getattr(getattr(error, "response", None), "status_code", getattr(error, "code", None))
         if isinstance(error, PermissionError) or status in _CLOSED or type(error).__name__ in _NO_CREDENTIALS:
             if self._is_trusted:
                 return FetchError("the node's credentials do not open it, or it has none; its operator can mend that")
@@ -230,10 +229,12 @@ def _store_of(url: str, *, is_trusted: bool) -> tuple[Any, str]:
     return files, path
 
 
-def _inside(path: str) -> str:
+def _inside(name: str, folder: str) -> str:
     """The path of a file in a folder, if it stays in there."""
+    path = name.removeprefix(f"{folder}/")
     parts = path.split("/")
-    if len(parts) > _MAX_DEPTH or any(part in {"", ".", ".."} or "\0" in part or len(part) > 255 for part in parts):
+    is_below = name.startswith(f"{folder}/") and len(parts) <= _MAX_DEPTH
+    if not is_below or any(part in {"", ".", ".."} or "\0" in part or len(part) > 255 for part in parts):
         raise FetchError(f"it has a file whose path is none: {path[:100]!r}")
     return path
 

@@ -132,6 +132,7 @@ async def test_data_sets_of_a_hub(node: Node, hub: HubServer) -> None:
     assert f"SHA-256 {hashlib.sha256(lines_of(hub.files)).hexdigest()}" in node.lines[-1]
     assert (await node.get("hf://datasets/team/books", run_id="job-2")).path == mount.path
     hub.files["a.csv"] = b"new"
+    assert (await node.get("hf://datasets/team/books@main", run_id="job-3")).path != mount.path
     file = await node.get("hf://datasets/team/books/a.csv", run_id="job-3")
     assert (file.path.name, file.path.read_bytes(), set(hub.heard)) == ("a.csv", b"new", {""})
 

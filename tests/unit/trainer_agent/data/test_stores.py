@@ -82,7 +82,7 @@ def test_what_cannot_be_is_refused(files: Any, tmp_path: Path, monkeypatch: pyte
 @pytest.mark.parametrize("name", ["../x", "a//b", "./x", "a/../../x", "x" * 300, "/".join("a" * 70)])
 def test_no_name_in_a_store_leads_out_of_the_folder(name: str) -> None:
     with pytest.raises(FetchError, match="whose path is none"):
-        stores._inside(name)
+        stores._inside(f"bucket/set/{name}", "bucket/set")
 
 
 def test_an_error_of_a_library_is_one_sentence(files: Any, monkeypatch: pytest.MonkeyPatch) -> None:
