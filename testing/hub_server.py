@@ -24,6 +24,7 @@ class HubServer:
         is_private: Whether it takes a token.
         heard: Tokens that came, empty ones too.
         answers: Statuses to answer with first.
+        is_endless: Whether its list of files has no end.
     """
 
     port: int = 0
@@ -31,6 +32,7 @@ class HubServer:
     is_private: bool = False
     heard: list[str] = field(default_factory=list)
     answers: list[int] = field(default_factory=list)
+    is_endless: bool = False
 
     @property
     def url(self) -> str:
@@ -79,6 +81,15 @@ class HubServer:
         return list(entries.values())
 
     async def _tree(self, request: web.Request) -> web.Response:
+        if self.is_endless:
+            page = int(request.query.get("cursor", "0"))
+            entries = [
+                {"type": "file", "path": f"{page:06}-{number:06}{'x' * 200}", "oid": "0" * 40, "size": 1}
+                for number in range(5000)
+            ]
+            return web.json_response(
+                entries, headers={"Link": f'<{request.url.with_query(cursor=page + 1)}>; rel="next"'}
+            )
         folder = request.match_info.get("path", "")
         entries = self._entries(folder)
         if request.query.get("recursive", "").lower() == "true":

@@ -124,6 +124,7 @@ class DataCache:
                     trusted=trusted,
                     limit_bytes=self.table.quota_bytes,
                     silence_seconds=self._limits.fetch.silence_seconds,
+                    memory_bytes=self._limits.fetch.memory_bytes,
                 )
                 known = await self._same(asker, wanted, found)
                 if known is not None:

@@ -11,6 +11,7 @@ import contextlib
 import ctypes
 import json
 import os
+import resource
 import signal
 import sys
 from pathlib import Path
@@ -32,6 +33,7 @@ def main() -> int:
     order = json.loads(line)
     progress = Progress(order["limit_bytes"], lambda size: tell(bytes=size))
     guard = InternetOnly()
+    resource.setrlimit(resource.RLIMIT_DATA, (order["memory_bytes"], order["memory_bytes"]))
     try:
         if order["url"].startswith(("http://", "https://")):
             asyncio.run(_fetch_web(order, progress))

@@ -34,15 +34,17 @@ _SET: Final = {
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
-    """How long a fetch may take.
+    """What a fetch may take.
 
     Attributes:
         silence_seconds: Without any progress.
         deadline_seconds: In all.
+        memory_bytes: For itself; a listing takes most of it.
     """
 
     silence_seconds: float = 60.0
     deadline_seconds: float = 6 * 3600.0
+    memory_bytes: int = 1024**3
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,6 +136,8 @@ class Store:
         """What went wrong, in words for who asked."""
         if isinstance(error, FileNotFoundError):
             return FetchError("there is no such file or folder")
+        if isinstance(error, MemoryError):
+            return FetchError(f"its list of files is too long for the node; at most {MAX_FILES} are taken, pack them")
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
             return FetchError("the disk of the node is full", again=True)
         # huggingface_hub's and gcsfs's; s3fs raises PermissionError

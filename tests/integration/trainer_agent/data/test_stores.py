@@ -146,3 +146,12 @@ async def test_a_private_data_set_takes_the_node_s_token(
     monkeypatch.setenv("HF_TOKEN", TOKEN)
     assert (await node.get("hf://datasets/team/books/a.csv")).path.read_bytes() == b"a"
     assert "hf_operator" not in "".join(node.lines)
+
+
+async def test_a_list_of_files_without_an_end_takes_no_more_memory_than_it_may(node: Node, hub: HubServer) -> None:
+    hub.is_endless = True
+    node.limits = replace(node.limits, fetch=replace(node.limits.fetch, memory_bytes=256 * MIB))
+    node.restart()
+    error = await node.refusal("hf://datasets/team/books")
+    assert type(error) is RunFailedError
+    assert "its list of files is too long for the node; at most 100000 are taken" in error.message

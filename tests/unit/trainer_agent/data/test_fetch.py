@@ -25,6 +25,7 @@ def test_a_disk_that_is_full_is_said_and_may_pass(
         "folder": str(tmp_path / "content"),
         "limit_bytes": 10_000,
         "silence_seconds": 1.0,
+        "memory_bytes": -1,
     }
     monkeypatch.setattr("sys.stdin", io.StringIO(f"{json.dumps(order)}\n{fetch.GO}\n"))
 
