@@ -24,6 +24,11 @@ _FLAGS = {
     "http_port": "port of REST; 0 is any free one (8000)",
     "grpc_port": "port of gRPC; 0 is any free one (8001)",
     "allowed_hosts": "names by which REST may be addressed beside localhost and addresses: a,b or * (none)",
+    "tls_host": "address for other machines, by TLS 1.3 with a certificate of whoever asks (none)",
+    "tls_http_port": "port of REST there; 0 is any free one (0)",
+    "tls_grpc_port": "port of gRPC there; 0 is any free one (0)",
+    "tls_identity": "file with the server's private key and certificates; read again when it changes",
+    "tls_authority": "file with the certificate of the authority that vouches for those who ask",
     "state_file": "written once both listen: pid and addresses",
     "lock_file": "held while the server lives, so that there is one",
     "operator_token_file": "holds the token that whoever loads, unloads or declares shares has to send (none)",
@@ -72,8 +77,14 @@ def _flag(location: tuple[int | str, ...]) -> str:
 def _check(settings: Settings) -> None:
     if not settings.is_loopback and not settings.allow_remote:
         raise SetupError(
-            f"{settings.host} can be reached from other machines, and the server has neither TLS nor logins. "
-            "Put a proxy with both in front and give --allow-remote, or listen on 127.0.0.1."
+            f"{settings.host} can be reached from other machines, where --host has neither TLS nor logins. Listen on "
+            "127.0.0.1 and give --tls-host for others, or put a proxy with both in front and give --allow-remote."
+        )
+    needed = (settings.tls_identity, settings.tls_authority, settings.operator_token_file)
+    if bool(settings.tls_host) != any(needed[:2]) or (settings.tls_host and not all(needed)):
+        raise SetupError(
+            "For other machines give all of --tls-host, --tls-identity, --tls-authority and --operator-token-file: who "
+            "asks shows a certificate, and who loads models the token. Else give none of the first three."
         )
     if not settings.repository.is_dir():
         raise SetupError(

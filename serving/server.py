@@ -16,6 +16,7 @@ from tiercel.core.errors import SetupError
 from tiercel.core.locks import Lock
 from tiercel.serving import memory
 from tiercel.serving.canary_plan import CanaryPlan
+from tiercel.serving.connections.encryption import Encryption
 from tiercel.serving.connections.listening import open_listener, port_of
 from tiercel.serving.dataplane import DataPlane
 from tiercel.serving.descriptions import Descriptions
@@ -69,7 +70,8 @@ class Server:
         self._predecessor = predecessor
         self._leave = asyncio.Event()
         self._handed_over = False
-        self._addresses: tuple[str, ...] = ()
+        self._addresses: dict[str, str] = {}
+        self._encryption: Encryption | None = None
         self.owns_state_file = False
 
     async def run(self) -> None:
@@ -138,8 +140,10 @@ class Server:
         add_descriptions(routes, descriptions)
         servicer = InferenceServicer(plane, lifecycle, tasks.start, descriptions, uploads, operators)
         grpc = GrpcServer(servicer, grpc_limits(settings), budget)
+        if settings.tls_identity is not None and settings.tls_authority is not None:
+            self._encryption = Encryption(settings.tls_identity, settings.tls_authority)
         sockets = self._sockets()
-        self._addresses = tuple(f"{settings.host}:{port_of(each)}" for each in (sockets.http, sockets.grpc))
+        self._addresses = _addresses(settings, sockets)
         renewal = Renewal(sockets, lifecycle, registry, self._announce, self._on_handed_over)
         add_handover(routes, renewal)
         begin = partial(self._begin, sockets, http, grpc)
@@ -147,6 +151,8 @@ class Server:
         try:
             await verifier.start()  # first, so that it warms up meanwhile
             tasks.start(plane.loop_lag.watch(), "loop lag")
+            if self._encryption is not None:
+                tasks.start(self._encryption.watch(), "certificates")
             _hand_over_on_signal(tasks, renewal, serving)
             if self._predecessor is None:
                 await begin()
@@ -181,30 +187,33 @@ class Server:
         if self._predecessor is not None:
             return self._predecessor.inheritance
         settings = self._settings
-        listeners: list[socket.socket] = []
-        for what, flag, port in (("HTTP", "http", settings.http_port), ("gRPC", "grpc", settings.grpc_port)):
+        wanted = [("http", settings.host, settings.http_port), ("grpc", settings.host, settings.grpc_port)]
+        if settings.tls_host:
+            wanted += [("https", settings.tls_host, settings.tls_http_port)]
+            wanted += [("grpcs", settings.tls_host, settings.tls_grpc_port)]
+        listeners: dict[str, socket.socket] = {}
+        for name, host, port in wanted:
             try:
-                listeners.append(open_listener(settings.host, port))
+                listeners[name] = open_listener(host, port)
             except OSError as error:
-                for listener in listeners:
+                for listener in listeners.values():
                     listener.close()
-                raise SetupError(
-                    f"{what} cannot listen on {settings.host}:{port}: {error.strerror or error}. "
-                    f"End what listens there, or give another --{flag}-port (0 is any free one)."
-                ) from error
-        http, grpc = listeners
-        return Inheritance(http, grpc, self._lock.descriptor)
+                raise _cannot_listen(name, host, port, error) from error
+        return Inheritance(lock=self._lock.descriptor, **listeners)
 
     async def _begin(self, sockets: Inheritance, http: HttpServer, grpc: GrpcServer) -> None:
         """Accept connections, and say where."""
         await http.start(sockets.http)
         await grpc.start(sockets.grpc)
+        if self._encryption is not None and sockets.https is not None and sockets.grpcs is not None:
+            await http.start(sockets.https, self._encryption.http)
+            await grpc.start(sockets.grpcs, self._encryption.grpc)
         self._lock.sign()
         self._announce()
-        _logger.info("HTTP on %s, gRPC on %s", *self._addresses)
+        _logger.info("Listening: %s", ", ".join(f"{name} on {where}" for name, where in self._addresses.items()))
 
     def _announce(self) -> None:
-        write_state(self._settings.state_file, *self._addresses)
+        write_state(self._settings.state_file, self._addresses)
         self.owns_state_file = True
 
     def _on_handed_over(self) -> None:
@@ -221,6 +230,22 @@ class Server:
         memory.spare_what_stays()
         grpc.set_ready(ready=True)
         _logger.info("Ready")
+
+
+def _addresses(settings: Settings, sockets: Inheritance) -> dict[str, str]:
+    """Where what answers, by its name in the state file."""
+    found = {"http": f"{settings.host}:{port_of(sockets.http)}", "grpc": f"{settings.host}:{port_of(sockets.grpc)}"}
+    encrypted = {"https": sockets.https, "grpcs": sockets.grpcs}
+    return found | {name: f"{settings.tls_host}:{port_of(one)}" for name, one in encrypted.items() if one is not None}
+
+
+def _cannot_listen(name: str, host: str, port: int, error: OSError) -> SetupError:
+    what = "gRPC" if name.startswith("grpc") else "HTTP"
+    flag = f"--{'tls-' if name.endswith('s') else ''}{what.lower()}-port"
+    return SetupError(
+        f"{what} cannot listen on {host}:{port}: {error.strerror or error}. "
+        f"End what listens there, or give another {flag} (0 is any free one)."
+    )
 
 
 def _hand_over_on_signal(tasks: TaskOwner, renewal: Renewal, serving: asyncio.Event) -> None:

@@ -29,6 +29,11 @@ class Settings(BaseSettings):
         allowed_hosts: Names by which REST may be addressed, beside addresses, localhost and this machine's name;
             separated by commas, ``*`` for any. Others are refused, since web pages can make up names for this machine.
         allow_remote: Listen on an address that is not loopback.
+        tls_host: Address to listen on for other machines as well, by TLS 1.3 and for who shows a certificate; or empty.
+        tls_http_port: Port of REST there; 0 for any free one.
+        tls_grpc_port: Port of gRPC there; 0 for any free one.
+        tls_identity: File with the server's private key and certificates, PEM; read again when it changes.
+        tls_authority: File with the certificate of the authority that vouches for callers, PEM.
         inference_threads: Models that may run at the same time off the event loop; 0 for one on each core that the
             server may use. More than that would take the caches from each other.
         model_threads: Threads that one model may use.
@@ -84,6 +89,11 @@ class Settings(BaseSettings):
     operator_token_file: Path | None = None
     allowed_hosts: str = ""
     allow_remote: bool = False
+    tls_host: str = ""
+    tls_http_port: int = Field(default=0, ge=0, le=65535)
+    tls_grpc_port: int = Field(default=0, ge=0, le=65535)
+    tls_identity: Path | None = None
+    tls_authority: Path | None = None
     inference_threads: int = Field(default=0, ge=0, le=256)
     model_threads: int = Field(default=1, ge=1, le=256)
     max_pending: int = Field(default=256, ge=1)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import logging
 import socket
+import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -224,9 +225,9 @@ class GrpcServer:
         """How many are open."""
         return len(self._listener.connections)
 
-    async def start(self, listening: socket.socket) -> None:
-        """Accept connections on a socket that listens."""
-        await self._listener.start(listening)
+    async def start(self, listening: socket.socket, context: ssl.SSLContext | None = None) -> None:
+        """Accept connections on a socket that listens, encrypted where there is a context; may be called again."""
+        await self._listener.start(listening, context)
 
     def set_ready(self, *, ready: bool) -> None:
         """What the health service says."""

@@ -48,11 +48,20 @@ class Inheritance:
         http: Listens for REST.
         grpc: Listens for gRPC.
         lock: Descriptor of the lock file, locked.
+        https: Listens for REST from other machines, encrypted; None for nobody.
+        grpcs: The same for gRPC.
     """
 
     http: socket.socket
     grpc: socket.socket
     lock: int
+    https: socket.socket | None = None
+    grpcs: socket.socket | None = None
+
+    def descriptors(self) -> dict[str, int]:
+        """All that is there, by name."""
+        sockets = {"http": self.http, "grpc": self.grpc, "https": self.https, "grpcs": self.grpcs}
+        return {name: each.fileno() for name, each in sockets.items() if each is not None} | {"lock": self.lock}
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +127,10 @@ def predecessor() -> Predecessor | None:
     numbers: dict[str, int] = json.loads(inherited)
     for number in numbers.values():
         os.set_inheritable(number, False)
-    http, grpc, talk = (socket.socket(fileno=numbers[name]) for name in ("http", "grpc", "talk"))
-    return Predecessor(Inheritance(http, grpc, numbers["lock"]), talk)
+    lock = numbers.pop("lock")
+    sockets = {name: socket.socket(fileno=number) for name, number in numbers.items()}
+    talk = sockets.pop("talk")
+    return Predecessor(Inheritance(lock=lock, **sockets), talk)
 
 
 class Successor:
@@ -165,12 +176,7 @@ async def successor(inheritance: Inheritance) -> AsyncIterator[Successor]:
     if os.getpid() == 1:
         raise UnavailableError("a container ends with its process 1, which cannot hand over; start a new container")
     ours, theirs = socket.socketpair()
-    numbers = {
-        "http": inheritance.http.fileno(),
-        "grpc": inheritance.grpc.fileno(),
-        "lock": inheritance.lock,
-        "talk": theirs.fileno(),
-    }
+    numbers = inheritance.descriptors() | {"talk": theirs.fileno()}
     with theirs:
         # Not asyncio's: that would end the process together with this one's event loop.
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from tiercel.core.errors import SetupError
@@ -29,13 +30,17 @@ def take_lock(path: Path) -> Lock:
         ) from error
 
 
-def write_state(path: Path, http: str, grpc: str) -> None:
+def write_state(path: Path, addresses: Mapping[str, str]) -> None:
     """Write pid and addresses, at once or not at all.
+
+    Args:
+        path: The file.
+        addresses: Where what answers, ``host:port``: ``http``, ``grpc``, and of encrypted doors ``https``, ``grpcs``.
 
     Raises:
         SetupError: The file cannot be written.
     """
-    content = json.dumps({"pid": os.getpid(), "http": http, "grpc": grpc})
+    content = json.dumps({"pid": os.getpid(), **addresses})
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         temporary.write_text(content + "\n")

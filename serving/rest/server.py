@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from functools import partial
 
-from tiercel.serving.connections.listening import BACKLOG, Connections, read_what_is_there
+from tiercel.serving.connections.listening import Connections, accept, read_what_is_there
 from tiercel.serving.rest.connection import HttpConnection
 from tiercel.serving.rest.messages import ByteBudget
 from tiercel.serving.rest.receiver import HttpLimits
@@ -19,22 +20,20 @@ class HttpServer:
     def __init__(self, routes: Routes, limits: HttpLimits, budget: ByteBudget) -> None:
         self._connections: Connections[HttpConnection] = Connections()
         self._make = partial(HttpConnection, routes.handle, limits, budget, self._connections)
-        self._listener: asyncio.Server | None = None
+        self._listeners: list[asyncio.Server] = []
 
     @property
     def connections(self) -> int:
         """How many connections are open."""
         return len(self._connections)
 
-    async def start(self, listening: socket.socket) -> None:
-        """Accept connections on a socket that listens."""
-        self._listener = await asyncio.get_running_loop().create_server(self._make, sock=listening, backlog=BACKLOG)
+    async def start(self, listening: socket.socket, context: ssl.SSLContext | None = None) -> None:
+        """Accept connections on a socket that listens, encrypted where there is a context; may be called again."""
+        self._listeners.append(await accept(self._make, listening, context))
 
     async def hand_over(self, grace: float) -> None:
         """Take no new connections; each that is open is closed with its next answer, or after ``grace`` seconds."""
-        if self._listener is None:
-            return
-        self._listener.close()
+        self._close()
         for connection in tuple(self._connections):
             connection.close_with_next_answer()
         await self._connections.wait_at_most(grace)
@@ -45,12 +44,16 @@ class HttpServer:
         In flight is also what lies in the kernel by now: connections that wait to be accepted, and requests that wait
         to be read. To close on them would cut callers off who did nothing wrong.
         """
-        if self._listener is None:
+        if not self._listeners:
             return
         await read_what_is_there(self._connections)
-        self._listener.close()
+        self._close()
         for connection in tuple(self._connections):
             connection.drain()
         await self._connections.wait_at_most(grace)
         for connection in tuple(self._connections):
             connection.abort()
+
+    def _close(self) -> None:
+        for listener in self._listeners:
+            listener.close()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import ssl
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import cast
 
 from tiercel.serving.connections.crowding import Activity, Doing, peer_of
-from tiercel.serving.connections.listening import BACKLOG, Connections, read_what_is_there
+from tiercel.serving.connections.listening import Connections, accept, read_what_is_there
 from tiercel.serving.grpc.server import wire
 from tiercel.serving.grpc.server.calls import Call, CallHead, Method
 from tiercel.serving.grpc.server.wire import CallError, Status
@@ -72,21 +73,22 @@ class Listener:
         self.clock = clock
         self.connections: Connections[GrpcConnection] = Connections()
         self.calls = 0
-        self._listener: asyncio.Server | None = None
+        self._listeners: list[asyncio.Server] = []
         self._ticker: asyncio.TimerHandle | None = None
 
-    async def start(self, listening: socket.socket) -> None:
-        """Accept connections on a socket that listens."""
-        loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(self._connection, sock=listening, backlog=BACKLOG)
-        self._ticker = loop.call_later(_TICK, self._tick)
+    async def start(self, listening: socket.socket, context: ssl.SSLContext | None = None) -> None:
+        """Accept connections on a socket that listens, encrypted where there is a context; may be called again."""
+        self._listeners.append(await accept(self._connection, listening, context))
+        if self._ticker is None:
+            self._ticker = asyncio.get_running_loop().call_later(_TICK, self._tick)
 
     async def stop(self, grace: float) -> None:
         """Take no new calls; those in flight, in the kernel too, get ``grace`` seconds."""
-        if self._listener is None:
+        if not self._listeners:
             return
         await read_what_is_there(self.connections)
-        self._listener.close()
+        for listener in self._listeners:
+            listener.close()
         for connection in tuple(self.connections):
             connection.leave()
         await self.connections.wait_at_most(grace)
@@ -331,10 +333,12 @@ class GrpcConnection(asyncio.Protocol):
     def _close(self, transport: asyncio.Transport) -> None:
         """Close for writing, but read on for a moment: closing on unread bytes would reset what was just sent."""
         self._closing_since = self.clock()
-        if self._http2.broken or not transport.can_write_eof():
+        if self._http2.broken:
             transport.abort()
-        else:
+        elif transport.can_write_eof():
             transport.write_eof()
+        else:  # TLS, which has an end of its own
+            transport.close()
 
 
 class _Nobody:

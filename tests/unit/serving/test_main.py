@@ -77,9 +77,23 @@ def test_a_lock_that_cannot_be_made_says_so(tmp_path: Path) -> None:
 
 
 def test_the_state_file_is_whole(tmp_path: Path) -> None:
-    write_state(tmp_path / "s", "127.0.0.1:1", "127.0.0.1:2")
+    write_state(tmp_path / "s", {"http": "127.0.0.1:1", "grpc": "127.0.0.1:2"})
     state = json.loads((tmp_path / "s").read_text())
     assert (state["http"], state["grpc"]) == ("127.0.0.1:1", "127.0.0.1:2")
     assert [path.name for path in tmp_path.iterdir()] == ["s"]
     with pytest.raises(SetupError, match="cannot be written"):
-        write_state(tmp_path / "no" / "s", "", "")
+        write_state(tmp_path / "no" / "s", {})
+
+
+@pytest.mark.parametrize("left_out", ["tls_host", "tls_identity", "tls_authority", "operator_token_file"])
+def test_half_a_door_for_other_machines_is_refused(tmp_path: Path, left_out: str) -> None:
+    given = {"tls_host": "127.0.0.2", "tls_identity": "i", "tls_authority": "a", "operator_token_file": "t"}
+    needed = {"repository": str(tmp_path), "state_file": "s", "lock_file": "l"}
+    flags = [
+        word
+        for name, value in (needed | given).items()
+        if name != left_out
+        for word in (f"--{name.replace('_', '-')}", value)
+    ]
+    with pytest.raises(SetupError, match="all of --tls-host"):
+        settings_from(flags)
