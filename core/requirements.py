@@ -27,13 +27,13 @@ def validate_requirements(spec: JobSpec) -> None:
     """Check what a job asks for, as far as that can be known without looking for the packages.
 
     Raises:
-        InvalidSpecError: There is too much, a line is no requirement, or the job runs where none can be met.
+        InvalidSpecError: There is too much, a line is no requirement, or the job runs nothing that they could be for.
     """
     lines = spec.requirements
     if not lines:
         return
-    if spec.image or spec.runtime == "docker":
-        raise _refuse("are built for the runtime 'process'; for a container, install them in its image")
+    if not (spec.script or spec.module or spec.command):
+        raise _refuse("are for a Python program: say which by 'script', 'module' or 'command', or leave them out")
     if len(lines) > MAX_REQUIREMENTS:
         raise _refuse(f"has {len(lines)} lines; at most {MAX_REQUIREMENTS} are taken")
     size = sum(len(line.encode(errors="replace")) for line in lines)

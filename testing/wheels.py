@@ -16,6 +16,7 @@ def write_wheel(
     requires: Iterable[str] = (),
     files: Mapping[str, str] | None = None,
     scripts: Mapping[str, str] | None = None,
+    tag: str = "py3-none-any",
 ) -> Path:
     """Write a package into a folder.
 
@@ -26,19 +27,20 @@ def write_wheel(
         requires: What it needs.
         files: What it installs.
         scripts: Commands, as ``module:function``.
+        tag: For what Python and platform it is.
     """
     folder.mkdir(parents=True, exist_ok=True)
     info = f"{name}-{version}.dist-info"
     content = dict(files) if files is not None else {f"{name}.py": f"VERSION = {version!r}\n"}
     needs = "".join(f"Requires-Dist: {each}\n" for each in requires)
     content[f"{info}/METADATA"] = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{needs}"
-    content[f"{info}/WHEEL"] = "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    content[f"{info}/WHEEL"] = f"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: {tag}\n"
     if scripts:
         lines = "".join(f"{command} = {target}\n" for command, target in scripts.items())
         content[f"{info}/entry_points.txt"] = f"[console_scripts]\n{lines}"
     record = "".join(f"{path},{_digest(text)},{len(text.encode())}\n" for path, text in content.items())
     content[f"{info}/RECORD"] = f"{record}{info}/RECORD,,\n"
-    wheel = folder / f"{name}-{version}-py3-none-any.whl"
+    wheel = folder / f"{name}-{version}-{tag}.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
         for path, text in content.items():
             archive.writestr(path, text)

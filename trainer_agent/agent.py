@@ -32,6 +32,7 @@ from tiercel.trainer_agent.disk.room import RoomWatch
 from tiercel.trainer_agent.disk.scratch import ScratchFolders
 from tiercel.trainer_agent.disk.watch import DiskWatch
 from tiercel.trainer_agent.environments.environments import Environments
+from tiercel.trainer_agent.environments.image_layers import ImageLayers
 from tiercel.trainer_agent.fence import keeper as fence_keeper
 from tiercel.trainer_agent.fence.fence import FENCE_FILE, Fence
 from tiercel.trainer_agent.inference_server.client import ServingClient
@@ -61,6 +62,7 @@ from tiercel.trainer_agent.runs.reconciler import (
 from tiercel.trainer_agent.runs.scripts import ScriptFetcher
 from tiercel.trainer_agent.runs.secrets import SecretFetcher
 from tiercel.trainer_agent.runs.table import RunTable
+from tiercel.trainer_agent.runtimes.contract import CONTAINER_ENVIRONMENT
 from tiercel.trainer_agent.supervision import Supervisor
 from tiercel.trainer_agent.wanted import copied, endpoint_terms, run_order, wanted_run, wanted_versions
 from tiercel.v1 import PROTOCOL, nodes_pb2
@@ -151,6 +153,7 @@ class Agent:
             ScriptFetcher(calls),
             SecretFetcher(calls),
             self._environments,
+            ImageLayers(CONTAINER_ENVIRONMENT),
             ProjectFetcher(calls, state_dir / "projects", self._parts.project_cache_bytes),
             transfer,
             self._data,

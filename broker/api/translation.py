@@ -33,12 +33,7 @@ def spec_from_proto(message: common_pb2.JobSpec) -> JobSpec:
             field="direction",
         )
     spec = from_proto(JobSpec, message)
-    return replace(spec, name=spec.name or spec.endpoint, runtime=spec.runtime or _only_runtime(spec))
-
-
-def _only_runtime(spec: JobSpec) -> str:
-    """The one runtime that can do what the spec asks for; empty where any can."""
-    return "docker" if spec.image else "process" if spec.requirements else ""
+    return replace(spec, name=spec.name or spec.endpoint, runtime=spec.runtime or ("docker" if spec.image else ""))
 
 
 def job_to_proto(job: Job) -> jobs_pb2.Job:

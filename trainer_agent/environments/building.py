@@ -1,4 +1,4 @@
-"""Builds one environment: a folder that holds what the node lacks, and sees what the node has behind it."""
+"""Builds one environment: a folder that holds what a layer lacks, and sees what the layer has behind it."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tiercel.trainer_agent.environments import folders
+from tiercel.trainer_agent.environments import folders, venvs
 from tiercel.trainer_agent.environments.commands import CommandError, CommandLimits, LimitError, run
 from tiercel.trainer_agent.environments.index import PackageIndex
 from tiercel.trainer_agent.environments.installers import CACHE, Installer, pins_of
-from tiercel.trainer_agent.environments.node_layer import NodeLayer, canonical
+from tiercel.trainer_agent.environments.layers import Layer, Target, canonical, path_file
 
 COMPLETE: Final = "complete.json"
 # What says that packages do not fit each other, whenever it is tried; anything else may pass.
 _FOR_GOOD: Final = ("No solution found", "ResolutionImpossible", "No matching distribution found", "no wheels with")
+# Without what is installed around it: no code of a package runs for this, other than what follows in the command.
+_COMPILE: Final = "import compileall, sys; compileall.compile_dir(sys.argv[1], quiet=2)"
 _MAY_PASS: Final = ("network was disabled", "Failed to fetch", "error sending request", "No space left", "timed out")
 
 
@@ -44,14 +46,14 @@ class Build:
     Attributes:
         folder: Of the environment, where it stays: it cannot be moved.
         requirements: What was asked for.
-        layer: What the node has.
+        layer: What it is built over.
         index: Where packages come from.
         installer: What installs them.
     """
 
     folder: Path
     requirements: Sequence[str]
-    layer: NodeLayer
+    layer: Layer
     index: PackageIndex
     installer: Installer
 
@@ -60,15 +62,30 @@ class Build:
         """Its interpreter."""
         return python_of(self.folder)
 
+    @property
+    def venv(self) -> Path:
+        """What programs see of it."""
+        return self.folder / "venv"
+
 
 def python_of(folder: Path) -> Path:
     """The interpreter of an environment."""
-    return folder / "venv" / "bin" / "python"
+    return venvs.python_in(folder / "venv")
 
 
 def key_of(python: str) -> str:
     """The key of the environment that an interpreter is of: the name of its folder."""
     return Path(python).parents[2].name
+
+
+def made_of(python: str) -> str:
+    """Tells the environment that an interpreter is of from one of the same key that was removed before.
+
+    Raises:
+        OSError: There is none.
+    """
+    found = Path(python).parents[1].stat()
+    return f"{found.st_ino}-{found.st_ctime_ns}"
 
 
 def size_of(folder: Path) -> int:
@@ -92,23 +109,28 @@ async def build(wanted: Build, limits: CommandLimits, say: Callable[[str], None]
         BuildFailedError: It cannot be built.
         OSError: The disk does not take it.
     """
-    folder = wanted.folder
+    folder, layer, installer = wanted.folder, wanted.layer, wanted.installer
     await asyncio.to_thread(_begin, wanted)
 
     async def step(command: Sequence[str]) -> str:
         return await run(command, folder, limits, say, held=held)
 
     try:
-        plan = wanted.installer.plan(wanted.layer.python, folder, folder / "requirements.txt")
-        planned = wanted.installer.planned(await step(plan), folder)
-        _check_conflicts(planned, wanted.layer)
-        # By the interpreter of the node, so that the environment has the very same one below it.
-        await step([wanted.layer.python, "-I", "-m", "venv", "--without-pip", "--symlinks", str(folder / "venv")])
-        await asyncio.to_thread(_add_layer, wanted)
+        target = await asyncio.to_thread(layer.plan_target, folder)
+        plan = installer.plan(target, folder, folder / "requirements.txt")
+        planned = installer.planned(await step(plan), folder)
+        _check_conflicts(planned, layer)
+        target = await asyncio.to_thread(_make_venv, wanted)
         if planned:
             pins = folder / "pins.txt"
             pins.write_text(pins_of(planned, wanted.requirements))
-            await step(wanted.installer.install(wanted.python, folder, pins))
+            await step(installer.install(target, folder, pins))
+        await asyncio.to_thread(_put_over_layer, wanted)
+        if layer.is_compiled_here:
+            await step([sys.executable, "-I", "-S", "-c", _COMPILE, str(wanted.venv / "lib")])
+        else:
+            version = layer.interpreter.version
+            say(f"not compiled, as {layer.owner} has Python {version}: each run compiles what it imports")
     except CommandError as error:
         raise BuildFailedError(str(error), for_good=_is_for_good(str(error))) from None
     except LimitError as error:
@@ -123,28 +145,39 @@ def _begin(wanted: Build) -> None:
     wanted.installer.write_settings(wanted.folder, wanted.index)
 
 
-def _check_conflicts(planned: Sequence[tuple[str, str]], layer: NodeLayer) -> None:
+def _check_conflicts(planned: Sequence[tuple[str, str]], layer: Layer) -> None:
     for name, version in planned:
         present = layer.distributions.get(canonical(name))
         if present is not None:
             raise BuildFailedError(
-                f"it leads to {name} {version}, and the node has {present}, which what runs there needs; ask for "
-                "what goes with that version, or run the job in an image of its own",
+                f"it leads to {name} {version}, and {layer.owner} has {present}, which what runs there needs; "
+                f"{layer.advice}",
                 for_good=True,
             )
 
 
-def _add_layer(wanted: Build) -> None:
-    """Put the node's packages behind the environment's."""
-    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    packages = wanted.folder / "venv" / "lib" / version / "site-packages"
-    (packages / "tiercel-node.pth").write_text(wanted.layer.path_file())
+def _make_venv(wanted: Build) -> Target:
+    """Make an environment of the agent's Python, whatever Python it is for in the end: the installer runs with that."""
+    venvs.make(wanted.venv, venvs.THIS)
+    wanted.layer.limit_installer(wanted.venv)
+    return Target(str(wanted.python), wanted.layer.platform)
+
+
+def _put_over_layer(wanted: Build) -> None:
+    """Put what the layer has behind the environment's packages, and let its Python run them."""
+    layer = wanted.layer
+    packages = venvs.packages_in(wanted.venv, venvs.THIS)
+    (packages / "_manylinux.py").unlink(missing_ok=True)
+    (packages / "tiercel-layer.pth").write_text(path_file(layer.folders))
+    if layer.inside:
+        venvs.move_to(wanted.venv, layer.interpreter, layer.inside)
 
 
 def _finish(folder: Path, planned: Sequence[tuple[str, str]]) -> None:
     for name in ("uv.toml", "pip.conf"):
         (folder / name).unlink(missing_ok=True)
-    folders.remove(folder / CACHE)
+    for name in (CACHE, "layer"):
+        folders.remove(folder / name)
     folders.make_read_only(folder / "venv")
     told = {"packages": [list(each) for each in planned], "size_bytes": folders.disk_bytes(folder)}
     temporary = folder / f".{COMPLETE}"

@@ -122,6 +122,7 @@ def environment_of(folder: Path) -> dict[str, str]:
         "LANG": "C.UTF-8",
         "PIP_BREAK_SYSTEM_PACKAGES": "1",  # nothing is changed there; as an option, older ones would refuse it
         "PIP_CONFIG_FILE": str(folder / "pip.conf"),
+        "PYTHONDONTWRITEBYTECODE": "1",  # what is to stay is compiled when all is there
         "TMPDIR": own,
         "UV_NO_PROGRESS": "1",
     }

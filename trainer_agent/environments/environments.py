@@ -10,7 +10,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +21,7 @@ from tiercel.trainer_agent.environments.building import COMPLETE, Build, BuildFa
 from tiercel.trainer_agent.environments.commands import CommandLimits
 from tiercel.trainer_agent.environments.index import PackageIndex
 from tiercel.trainer_agent.environments.installers import find_installer
+from tiercel.trainer_agent.environments.layers import Layer
 from tiercel.trainer_agent.environments.node_layer import NodeLayer
 from tiercel.trainer_agent.errors import RunFailedError
 from tiercel.trainer_agent.limits.contract import CpuShare, Limits, RunLimits
@@ -29,7 +30,7 @@ from tiercel.trainer_agent.supervision import Supervisor
 _log = logging.getLogger(__name__)
 
 # Counts how environments are built: those of another count are built anew.
-_BUILDER: Final = 1
+_BUILDER: Final = 2
 _FAILURES_KEPT: Final = 100
 _LINES_KEPT: Final = 1000
 _AT_ONCE: Final = 2
@@ -106,19 +107,22 @@ class Environments:
         self._layer: NodeLayer | None = None
         self._room = asyncio.Semaphore(_AT_ONCE)
 
-    async def ready(self, run_id: str, requirements: Sequence[str], say: Callable[[str], None]) -> str:
+    async def ready(
+        self, run_id: str, requirements: Sequence[str], say: Callable[[str], None], image: Layer | None = None
+    ) -> str:
         """The interpreter of an environment that has what a run asks for; built if there is none.
 
         Args:
             run_id: The run; the environment stays for as long as it lives.
             requirements: What it asks for.
             say: Given each line that the build writes.
+            image: What the image of its container has, or None for a run that is a process of the node.
 
         Raises:
             RunFailedError: It cannot be built; says why.
         """
         try:
-            wanted = await asyncio.to_thread(self._wanted, requirements)
+            wanted = await asyncio.to_thread(self._wanted, requirements, image)
             while not await asyncio.to_thread(self._take, wanted.folder, run_id):
                 await self._wait_built(wanted, say)
         except OSError as error:
@@ -140,33 +144,42 @@ class Environments:
                     with lock:
                         folders.remove(folder)
 
-    def _wanted(self, requirements: Sequence[str]) -> Build:
+    def _wanted(self, requirements: Sequence[str], image: Layer | None) -> Build:
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         installer = find_installer()
         if installer is None:
             raise RunFailedError(
                 "This node cannot build environments: it has neither uv nor pip. Install tiercel[envs] there."
             )
-        layer = self._layer = NodeLayer.read(self._layer)
+        if image is None:
+            layer: Layer = self._node_layer()
+        elif reason := installer.cannot(image.platform):
+            raise RunFailedError(f"Its environment cannot be built for its image: {reason}.")
+        else:
+            layer = image
+        # What has to be built would be built for the Python here.
+        index = self._index if image is None else replace(self._index, sdists=False)
         content = [
             _BUILDER,
             sorted(set(requirements)),
-            layer.python,
-            layer.abi,
-            layer.folders,
-            dict(layer.distributions),
-            self._index.identity(),
+            "node" if image is None else "image",
+            *layer.identity(),
+            index.identity(),
             installer.identity,
         ]
         key = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:24]
-        return Build(self._folder / key, tuple(requirements), layer, self._index, installer)
+        return Build(self._folder / key, tuple(requirements), layer, index, installer)
+
+    def _node_layer(self) -> NodeLayer:
+        self._layer = NodeLayer.read(self._layer)
+        return self._layer
 
     async def _wait_built(self, wanted: Build, say: Callable[[str], None]) -> None:
         failure = self._failure_of(wanted.folder)
         if failure.exists():
             raise RunFailedError(
                 f"Its environment cannot be built, as was found before: {failure.read_text()}. It is tried again once "
-                "its requirements, or where the node has packages from, are different."
+                "its requirements, its image, or where the node has packages from, are different."
             )
         building = self._building.get(wanted.folder.name)
         if building is None:
@@ -327,4 +340,4 @@ def _end_build(confines: RunLimits, folder: Path) -> None:
 
 
 def _is_complete(folder: Path) -> bool:
-    return (folder / COMPLETE).is_file() and python_of(folder).exists()
+    return (folder / COMPLETE).is_file() and python_of(folder).is_symlink()  # whose target may be of an image

@@ -23,13 +23,17 @@ def disk_bytes(folder: Path) -> int:
 
 
 def make_read_only(folder: Path) -> None:
-    """Let nobody write into a folder any more, as far as modes of files go."""
+    """Let anybody who gets there read a folder and nobody write into it, as far as modes of files go.
+
+    The user of a container is another one than the agent's, whose umask may keep others out.
+    """
     for path, _, names in os.walk(folder, topdown=False):
         for name in names:
             file = Path(path, name)
             if not file.is_symlink():
-                file.chmod(file.stat().st_mode & ~0o222)
-        Path(path).chmod(Path(path).stat().st_mode & ~0o222)
+                mode = file.stat().st_mode
+                file.chmod((mode | (0o555 if mode & 0o100 else 0o444)) & ~0o222)
+        Path(path).chmod(0o555)
 
 
 def remove(folder: Path) -> None:

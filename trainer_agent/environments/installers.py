@@ -1,7 +1,7 @@
 """What finds and installs packages: uv where there is one, else pip. Each is asked for a plan first, then does it.
 
-The plan is made for the node's own interpreter, so that what is installed there counts: what is missing is planned, and
-so is a package of the node that would have to be another version, which nobody lets happen.
+The plan is made for an interpreter that sees what is there already: what is missing is planned, and so is a package
+that would have to be another version than is there, which nobody lets happen.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import importlib.metadata
 import json
 import re
 import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,10 +19,14 @@ from typing import Final, Protocol
 
 from tiercel.core.uv_program import find_uv
 from tiercel.trainer_agent.environments.index import PackageIndex
+from tiercel.trainer_agent.environments.layers import Platform, Target
 
 CACHE: Final = "cache"
 _PLANNED: Final = re.compile(r"^ [+~] (\S+)==(\S+)", re.MULTILINE)
 _VERSION_SECONDS: Final = 30.0
+# The versions of glibc, 2.x, and of musl that uv has names for.
+_UV_GLIBC: Final = (17, 28, *range(31, 41))
+_UV_MUSL: Final = (1, 2)
 
 
 class Installer(Protocol):
@@ -34,14 +39,17 @@ class Installer(Protocol):
     def write_settings(self, folder: Path, index: PackageIndex) -> None:
         """Write down where packages come from, in a folder of its own."""
 
-    def plan(self, python: str, folder: Path, requirements: Path) -> list[str]:
-        """The command that says what is missing beside an interpreter."""
+    def cannot(self, platform: Platform | None) -> str:
+        """Why it finds no packages for a platform, in a sentence without a full stop; empty where it does."""
+
+    def plan(self, target: Target, folder: Path, requirements: Path) -> list[str]:
+        """The command that says what is missing."""
 
     def planned(self, output: str, folder: Path) -> list[tuple[str, str]]:
         """Names and versions, once that command has ended well; ``output`` is what it wrote."""
 
-    def install(self, python: Path, folder: Path, pins: Path) -> list[str]:
-        """The command that installs exactly what a file lists, for the interpreter of an environment."""
+    def install(self, target: Target, folder: Path, pins: Path) -> list[str]:
+        """The command that installs exactly what a file lists, and compiles nothing of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,31 +68,41 @@ class Uv:
         """See :class:`Installer`."""
         _write_secret(folder / "uv.toml", index.uv_settings())
 
-    def plan(self, python: str, folder: Path, requirements: Path) -> list[str]:
+    def cannot(self, platform: Platform | None) -> str:
+        """See :class:`Installer`."""
+        if platform is None or _uv_platform(platform):
+            return ""
+        return f"uv has no packages for {platform.libc} {'.'.join(map(str, platform.libc_version))}"
+
+    def plan(self, target: Target, folder: Path, requirements: Path) -> list[str]:
         """See :class:`Installer`."""
         # It changes nothing, so that a distribution's mark on its Python does not matter.
-        options = ["--dry-run", "--break-system-packages", "--python", python, "--requirements", str(requirements)]
-        return self._command(folder, *options)
+        options = ["--dry-run", "--break-system-packages", "--requirements", str(requirements)]
+        return self._command(target, folder, *options)
 
     def planned(self, output: str, folder: Path) -> list[tuple[str, str]]:
         """See :class:`Installer`."""
         del folder
         return _PLANNED.findall(output)
 
-    def install(self, python: Path, folder: Path, pins: Path) -> list[str]:
+    def install(self, target: Target, folder: Path, pins: Path) -> list[str]:
         """See :class:`Installer`; files are copied, as a link would let one environment change another."""
-        options = ["--python", str(python), "--no-deps", "--link-mode", "copy", "--compile-bytecode"]
-        return self._command(folder, *options, "--requirements", str(pins))
+        return self._command(target, folder, "--no-deps", "--link-mode", "copy", "--requirements", str(pins))
 
-    def _command(self, folder: Path, *options: str) -> list[str]:
+    def _command(self, target: Target, folder: Path, *options: str) -> list[str]:
         # One of the build's own, which goes with it: uv bounds none, and none may vanish under another build.
         config = ["--config-file", str(folder / "uv.toml"), "--cache-dir", str(folder / CACHE), "--no-progress"]
-        return [self.path, "pip", "install", *config, "--color", "never", "--no-python-downloads", *options]
+        command = [self.path, "pip", "install", *config, "--color", "never", "--no-python-downloads", *options]
+        command += ["--python", target.python]
+        if target.platform is None:
+            return command
+        other = ["--python-version", target.platform.python, "--python-platform", _uv_platform(target.platform)]
+        return command + other
 
 
 @dataclass(frozen=True, slots=True)
 class Pip:
-    """pip, which sees the node's packages behind those of an environment.
+    """pip.
 
     Attributes:
         identity: See :class:`Installer`.
@@ -96,10 +114,20 @@ class Pip:
         """See :class:`Installer`."""
         _write_secret(folder / "pip.conf", index.pip_settings())
 
-    def plan(self, python: str, folder: Path, requirements: Path) -> list[str]:
+    def cannot(self, platform: Platform | None) -> str:
+        """See :class:`Installer`; it goes by the interpreter that it runs with, whatever it is told."""
+        own = ".".join(map(str, sys.version_info[:2]))
+        if platform is None or (platform.libc == "glibc" and platform.python.startswith(f"{own}.")):
+            return ""
+        return (
+            f"pip, which is all that the node has, finds packages for Python {own} with glibc alone, and not for "
+            f"{platform.python} with {platform.libc}; install tiercel[envs] on the node"
+        )
+
+    def plan(self, target: Target, folder: Path, requirements: Path) -> list[str]:
         """See :class:`Installer`."""
         options = ["--dry-run", "--report", str(folder / "plan.json")]
-        return self._command(python, *options, "--requirement", str(requirements))
+        return self._command(target, *options, "--requirement", str(requirements))
 
     def planned(self, output: str, folder: Path) -> list[tuple[str, str]]:
         """See :class:`Installer`."""
@@ -107,14 +135,22 @@ class Pip:
         found = json.loads((folder / "plan.json").read_bytes())["install"]
         return [(each["metadata"]["name"], each["metadata"]["version"]) for each in found]
 
-    def install(self, python: Path, folder: Path, pins: Path) -> list[str]:
+    def install(self, target: Target, folder: Path, pins: Path) -> list[str]:
         """See :class:`Installer`."""
         del folder
-        return self._command(str(python), "--no-deps", "--requirement", str(pins))
+        return self._command(target, "--no-deps", "--no-compile", "--requirement", str(pins))
 
-    def _command(self, python: str, *options: str) -> list[str]:
+    def _command(self, target: Target, *options: str) -> list[str]:
         quiet = ["--no-input", "--disable-pip-version-check", "--no-cache-dir", "--progress-bar", "off", "--no-color"]
-        return [python, "-m", "pip", "install", *quiet, *options]
+        return [sys.executable, "-m", "pip", "--python", target.python, "install", *quiet, *options]
+
+
+def _uv_platform(platform: Platform) -> str:
+    """What uv calls a platform, an older one where it has no name for that very one; empty where it has none."""
+    if platform.libc == "musl":
+        return f"{platform.machine}-unknown-linux-musl" if platform.libc_version >= _UV_MUSL else ""
+    known = [minor for minor in _UV_GLIBC if (2, minor) <= platform.libc_version]
+    return f"{platform.machine}-manylinux_2_{known[-1]}" if known else ""
 
 
 @functools.lru_cache(maxsize=4)

@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import importlib.metadata
-import re
 import site
 import sys
 import sysconfig
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Self
+from typing import ClassVar, Self
 
-_SEPARATORS: Final = re.compile(r"[-_.]+")
-
-
-def canonical(name: str) -> str:
-    """The name of a distribution as packages compare it."""
-    return _SEPARATORS.sub("-", name).lower()
+from tiercel.trainer_agent.environments.layers import Interpreter, Platform, Target, canonical
+from tiercel.trainer_agent.environments.venvs import THIS
 
 
 @dataclass(frozen=True, slots=True)
 class NodeLayer:
-    """What a node has itself.
+    """What a node has itself; see :class:`~tiercel.trainer_agent.environments.layers.Layer`.
 
     Attributes:
-        python: Its interpreter.
+        python: Its interpreter, perhaps that of an environment.
         abi: What packages for it are built for, with its version.
         folders: Where its packages are.
         distributions: Their versions, by canonical name.
@@ -37,6 +32,13 @@ class NodeLayer:
     folders: tuple[str, ...]
     distributions: Mapping[str, str]
     read_at: tuple[int, ...]
+
+    owner: ClassVar[str] = "the node"
+    advice: ClassVar[str] = "ask for what goes with that version, or run the job in an image of its own"
+    interpreter: ClassVar[Interpreter] = THIS
+    platform: ClassVar[Platform | None] = None
+    inside: ClassVar[str] = ""
+    is_compiled_here: ClassVar[bool] = True
 
     @classmethod
     def read(cls, known: Self | None = None) -> Self:
@@ -57,10 +59,14 @@ class NodeLayer:
         abi = f"{sys.version} {sysconfig.get_config_var('SOABI')} {sysconfig.get_platform()}"
         return cls(sys.executable, abi, tuple(folders), dict(sorted(versions.items())), changed_at)
 
-    def path_file(self) -> str:
-        """A ``.pth`` file that puts it behind the packages of an environment, with its own such files.
+    def identity(self) -> list[object]:
+        """See the class."""
+        return [self.python, self.abi, self.folders, dict(self.distributions)]
 
-        A line with a path alone would leave those out, and with them packages that are installed in place.
-        """
-        lines = (f"import site; site.addsitedir({folder!r})" for folder in self.folders)
-        return "".join(f"{line}\n" for line in lines)
+    def plan_target(self, folder: Path) -> Target:
+        """See the class."""
+        del folder
+        return Target(self.python)
+
+    def limit_installer(self, venv: Path) -> None:
+        """See the class."""

@@ -11,14 +11,15 @@ from tiercel.core.tasks import run_in_thread, run_until_one_ends
 from tiercel.trainer_agent.data.run_data import RunData
 from tiercel.trainer_agent.disk.job_folder import JobFolder, ScriptFile
 from tiercel.trainer_agent.disk.scratch import ScratchFolders
-from tiercel.trainer_agent.environments.building import key_of
+from tiercel.trainer_agent.environments.building import key_of, made_of
 from tiercel.trainer_agent.environments.environments import Environments
+from tiercel.trainer_agent.environments.image_layers import ImageLayers
 from tiercel.trainer_agent.runs.checkpoint_transfer import CheckpointTransfer
 from tiercel.trainer_agent.runs.order import RunOrder
 from tiercel.trainer_agent.runs.projects import ProjectFetcher
 from tiercel.trainer_agent.runs.scripts import ScriptFetcher
 from tiercel.trainer_agent.runs.secrets import SecretFetcher
-from tiercel.trainer_agent.runtimes.contract import Launch
+from tiercel.trainer_agent.runtimes.contract import Launch, Runtime
 
 _T = TypeVar("_T")
 
@@ -31,6 +32,7 @@ class Preparation:
         scripts: Fetches scripts.
         secrets: Fetches secrets.
         environments: Builds environments.
+        image_layers: Knows what images have.
         projects: Fetches projects.
         transfer: Transfers checkpoints.
         data: Has data sets at hand.
@@ -40,6 +42,7 @@ class Preparation:
     scripts: ScriptFetcher
     secrets: SecretFetcher
     environments: Environments
+    image_layers: ImageLayers
     projects: ProjectFetcher
     transfer: CheckpointTransfer
     data: RunData
@@ -51,7 +54,7 @@ class Preparation:
         folder: JobFolder,
         *,
         token: str,
-        owner: tuple[int, int] | None,
+        runtime: Runtime,
         check: Callable[[], None],
         stopped: Callable[[], Coroutine[Any, Any, None]],
         say: Callable[[str], None],
@@ -62,7 +65,7 @@ class Preparation:
             order: What is to start.
             folder: The job's.
             token: The run's secret.
-            owner: User and group id that the run has, or None if they are the agent's.
+            runtime: What starts it.
             check: Called after each fetch, which may have taken long; raises where the run is not to start any more.
             stopped: Waits until that is so.
             say: Given lines for its log.
@@ -71,6 +74,7 @@ class Preparation:
             TransferError: Something did not come from the broker, or a data set is gone.
             RunFailedError: The run cannot be prepared.
         """
+        owner = runtime.owner
         data = await self.data.mounts(order.run_id, order.spec.data, say, check)
         script = None
         if order.script_sha256:
@@ -91,13 +95,22 @@ class Preparation:
             scratch = await asyncio.to_thread(self.scratch.make, order.run_id, owner)
         launch = replace(order.launch(folder.path), data=data, scratch=scratch)
         if order.spec.requirements:
-            ready = self.environments.ready(order.run_id, order.spec.requirements, say)
-            python = await _while_wanted(ready, stopped, check)
-            launch = replace(launch, python=python, environment_key=key_of(python))
+            launch = await _while_wanted(self._with_packages(order, launch, runtime, say), stopped, check)
         if order.spec.secrets:  # last, so that they are here no longer than they have to be
             secrets = await _while_wanted(self.secrets.fetch(order.run_id), stopped, check)
             launch = replace(launch, secrets=secrets)
         return launch
+
+    async def _with_packages(
+        self, order: RunOrder, launch: Launch, runtime: Runtime, say: Callable[[str], None]
+    ) -> Launch:
+        """With an environment over what there is: of the node, or of the image, whose content is what it is then."""
+        layer = None
+        if runtime.image_python is not None:
+            launch = replace(launch, image=await runtime.image_python.identify(launch.image))
+            layer = await self.image_layers.of(launch.image, runtime.image_python.ask)
+        python = await self.environments.ready(order.run_id, order.spec.requirements, say, layer)
+        return replace(launch, python=python, environment_key=key_of(python), environment_made=made_of(python))
 
     async def _put_project(self, order: RunOrder, folder: JobFolder, owner: tuple[int, int] | None) -> None:
         async with self.projects.fetched(order.run_id, order.project_sha256) as project:

@@ -274,13 +274,12 @@ class Run:
         return handle
 
     async def _prepare(self) -> Launch:
-        owner = self._runtime.owner
         try:
             return await self._preparation.prepare(
                 self.order,
                 self._folder,
                 token=self._record.token,
-                owner=owner,
+                runtime=self._runtime,
                 check=self._check_wanted,
                 stopped=self._stop.wait_asked,
                 say=self._write_line,

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Final
 
-from tiercel.trainer_agent.data.mounts import DataMount
 from tiercel.trainer_agent.limits import mapping
 from tiercel.trainer_agent.limits.contract import CpuShare
 from tiercel.trainer_agent.limits.entering import ENDED_FIRST
 from tiercel.trainer_agent.runtimes import ranks
 from tiercel.trainer_agent.runtimes.container_secrets import command_with_secrets
-from tiercel.trainer_agent.runtimes.contract import CONTAINER_SCRATCH, Launch
+from tiercel.trainer_agent.runtimes.contract import CONTAINER_ENVIRONMENT, CONTAINER_SCRATCH, Launch, Program
 
 JOB_FOLDER: Final = "/tiercel"
+LABEL_ENVIRONMENT: Final = "tiercel.environment"
 LABEL_INSTANCE: Final = "tiercel.instance"
 LABEL_NODE: Final = "tiercel.node"
 LABEL_RUN: Final = "tiercel.run"
@@ -25,6 +26,11 @@ _LOG_FILE_BYTES: Final = 8 * 1024**2
 _OPEN_FILES: Final = 1024
 # What ranks hand each other by memory, which counts as the container's; an engine's own limit is 64 MB.
 _SHARED_BYTES: Final = 1024**3
+_ASKING_BYTES: Final = 256 * 1024**2
+_ASKING_PROCESSES: Final = 32
+_ASKING_WEIGHT: Final = 0.05
+# What engines give to programs of an image that says nothing.
+_ENGINES_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +66,49 @@ def container_config(launch: Launch, defaults: ContainerDefaults) -> dict[str, A
             LABEL_NODE: defaults.node_id,
             LABEL_INSTANCE: defaults.instance,
             LABEL_RUN: launch.run_id,
+            **({LABEL_ENVIRONMENT: f"{launch.environment_key}/{launch.environment_made}"} if launch.python else {}),
         },
         "NetworkDisabled": True,
         "HostConfig": _host_config(launch, defaults),
     }
     if not program.is_images:
-        command = launch.command("python", JOB_FOLDER, signals=ranks.PASSED_ON)
+        python = f"{CONTAINER_ENVIRONMENT}/bin/python" if launch.python else "python"
+        command = launch.command(python, JOB_FOLDER, signals=ranks.PASSED_ON)
         config["Entrypoint"], *config["Cmd"] = command_with_secrets(command) if launch.secrets else command
         if launch.secrets:
             config |= {"OpenStdin": True, "StdinOnce": True}
     elif program.arguments:
         config["Cmd"] = list(program.arguments)
     return config
+
+
+def asking_config(image_id: str, program: str, defaults: ContainerDefaults) -> dict[str, Any]:
+    """The same for a Python program that an image is asked by: it can compute for a moment, and write its answer."""
+    asking = Launch("", Path(), Program(), memory_bytes=_ASKING_BYTES, share=CpuShare(_ASKING_WEIGHT, 1.0))
+    host = _host_config(asking, defaults)
+    # Without our first process in it the engine says by itself that there is no such program.
+    host |= {"Mounts": [], "Init": False, "PidsLimit": _ASKING_PROCESSES, "LogConfig": {"Type": "none"}}
+    return {
+        "Image": image_id,
+        "User": f"{defaults.user[0]}:{defaults.user[1]}",
+        "WorkingDir": "/",
+        "Env": ["HOME=/tmp", "PYTHONNOUSERSITE=1", "NVIDIA_VISIBLE_DEVICES=void"],
+        "Labels": {LABEL_NODE: defaults.node_id, LABEL_INSTANCE: defaults.instance},
+        "NetworkDisabled": True,
+        "HostConfig": host,
+        "Entrypoint": ["python"],
+        "Cmd": ["-c", program],
+    }
+
+
+def search_path(image: Mapping[str, Any]) -> str:
+    """Where an image looks for programs.
+
+    Args:
+        image: What the engine says of it.
+    """
+    variables = dict(each.partition("=")[::2] for each in (image.get("Config") or {}).get("Env") or ())
+    return variables.get("PATH") or _ENGINES_PATH
 
 
 def share_config(share: CpuShare) -> dict[str, int]:
@@ -92,12 +129,12 @@ def device_request(ids: Sequence[str]) -> dict[str, Any]:
     return {"Driver": "", "DeviceIDs": list(ids), "Capabilities": [["gpu"]]}
 
 
-def _data_mount(mount: DataMount) -> dict[str, Any]:
-    """A data set as the container sees it: nothing can be written there, nor mounted from there to the machine."""
+def _read_only(path: Path, inside: str) -> dict[str, Any]:
+    """What a container sees and cannot change: nothing can be written there, nor mounted from there to the machine."""
     return {
         "Type": "bind",
-        "Source": str(mount.path),
-        "Target": mount.inside,
+        "Source": str(path),
+        "Target": inside,
         "ReadOnly": True,
         "BindOptions": {"Propagation": "rprivate"},
     }
@@ -106,6 +143,8 @@ def _data_mount(mount: DataMount) -> dict[str, Any]:
 def _environment(launch: Launch) -> dict[str, str]:
     known = replace(launch, secrets={})  # the engine keeps what it is told
     environment = known.environment(JOB_FOLDER) | launch.places(in_container=True)
+    if launch.python:  # first, so that what it starts by name is of the same environment
+        environment["PATH"] = f"{CONTAINER_ENVIRONMENT}/bin:{launch.search_path}"
     if launch.accelerators:  # the engine says which by its own request
         return environment
     # Where NVIDIA's runtime is the engine's default one, an image may ask for all devices; this takes that back.
@@ -124,7 +163,8 @@ def _host_config(launch: Launch, defaults: ContainerDefaults) -> dict[str, Any]:
         "Tmpfs": {"/tmp": f"rw,noexec,nosuid,nodev,mode=1777,size={_SCRATCH_BYTES}"},  # noqa: S108 - in the container
         "Mounts": [
             {"Type": "bind", "Source": str(launch.job_folder), "Target": JOB_FOLDER},
-            *map(_data_mount, launch.data),
+            *(_read_only(each.path, each.inside) for each in launch.data),
+            *([_read_only(Path(launch.python).parents[1], CONTAINER_ENVIRONMENT)] if launch.python else []),
             *([{"Type": "bind", "Source": str(launch.scratch), "Target": CONTAINER_SCRATCH}] if launch.scratch else []),
         ],
         "LogConfig": {"Type": "local", "Config": {"max-size": str(_LOG_FILE_BYTES), "max-file": "2"}},

@@ -20,6 +20,9 @@ READ_BYTES = 1 << 16
 CONTAINER_SCRATCH: Final = "/tiercel-scratch"
 """Where the scratch folder is in containers."""
 
+CONTAINER_ENVIRONMENT: Final = "/tiercel-environment"
+"""Where the environment is in containers."""
+
 
 @dataclass(frozen=True, slots=True)
 class Program:
@@ -74,8 +77,10 @@ class Launch:
         accelerators: What it may use of accelerators, in the order in which it shall number them; it sees no others.
         variables: What its job adds to its environment.
         secrets: The same, which are kept nowhere and shown to nobody.
-        python: The interpreter of its environment, by path; empty for the runtime's own.
+        python: The interpreter of its environment, by its path on this machine; empty for the runtime's own.
         environment_key: Key of that environment, by content, or empty.
+        environment_made: Tells it from one of the same key that was removed, or empty.
+        search_path: Where its image looks for programs, for a run with an environment; else empty.
         data: Its data sets, which it may read.
         scratch: Its scratch folder, or None.
         tenant: Who owns it; empty where that is not known.
@@ -96,6 +101,8 @@ class Launch:
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     python: str = ""
     environment_key: str = ""
+    environment_made: str = ""
+    search_path: str = ""
     data: tuple[DataMount, ...] = ()
     scratch: Path | None = None
     tenant: str = ""
@@ -223,6 +230,31 @@ class RunHandle(Protocol):
         """Give back all that it holds; ends it if need be. Doing it twice is harmless."""
 
 
+class ImagePython(Protocol):
+    """Asks the Python of images what it has, for environments to be built over it."""
+
+    async def identify(self, image: str) -> str:
+        """The id of an image, which no other content has.
+
+        Args:
+            image: Its name, or empty for the image of runs that name none.
+
+        Raises:
+            RunFailedError: It is not there, or not for this kind of machine; says what to do.
+        """
+
+    async def ask(self, image_id: str, program: str) -> bytes:
+        """Have a short program run by the Python of an image; returns what it wrote, which nobody vouches for.
+
+        Args:
+            image_id: The image.
+            program: Its text.
+
+        Raises:
+            RunFailedError: It does not run, fails, takes too long or writes too much; says what to do.
+        """
+
+
 class Runtime(Protocol):
     """A way of running training scripts."""
 
@@ -233,6 +265,10 @@ class Runtime(Protocol):
     @property
     def owner(self) -> tuple[int, int] | None:
         """User and group id that must own the job's folder, or None where it is the agent itself that runs things."""
+
+    @property
+    def image_python(self) -> ImagePython | None:
+        """Of the images that runs are containers of; None where runs have the agent's own Python."""
 
     async def start(self, launch: Launch) -> RunHandle:
         """Start a run.

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, Self
 
-from aiodocker import Docker, DockerError
+from aiodocker import Docker
 from aiodocker.containers import DockerContainer
 
 from tiercel.core.errors import SetupError
@@ -23,17 +23,19 @@ from tiercel.trainer_agent.runtimes.container_config import (
     LABEL_INSTANCE,
     ContainerDefaults,
     container_config,
+    search_path,
 )
 from tiercel.trainer_agent.runtimes.container_run import DockerRun
 from tiercel.trainer_agent.runtimes.container_secrets import hand_over, own_command
 from tiercel.trainer_agent.runtimes.contract import Launch
 from tiercel.trainer_agent.runtimes.engine_calls import (
     CALL,
-    NOT_FOUND,
     EngineError,
     message_of,
     remove,
+    why_not_created,
 )
+from tiercel.trainer_agent.runtimes.image_python import ImagePython
 from tiercel.trainer_agent.runtimes.templates import TemplateSettings
 from tiercel.trainer_agent.runtimes.waiting_config import LABEL_WAITING
 from tiercel.trainer_agent.runtimes.waiting_containers import WaitingContainers
@@ -69,6 +71,7 @@ class DockerRuntime:
         self._docker = docker
         self._defaults = defaults
         self._priority = priority
+        self.image_python = ImagePython(docker, defaults)
         self._waiting: WaitingContainers | None = None
 
     def start_warm(self, folder: Path, settings: TemplateSettings) -> WaitingContainers:
@@ -133,6 +136,8 @@ class DockerRuntime:
         """See :class:`~tiercel.trainer_agent.runtimes.contract.Runtime`."""
         name, note = self._name(launch.run_id), ""
         container = None
+        if launch.python:
+            launch = await self._with_search_path(launch)
         if self._waiting is not None:
             container, note = await self._waiting.take(launch, name)
         is_warm = container is not None
@@ -152,7 +157,7 @@ class DockerRuntime:
                 launch = await self._with_own_command(launch)
             container = await self._docker.containers.create(container_config(launch, self._defaults), name=name)
         except EngineError as error:
-            raise RunFailedError(self._why_not_created(launch, error)) from error
+            raise RunFailedError(why_not_created(launch.image, self._defaults.image, error)) from error
         try:
             await container.start()
             if launch.secrets:
@@ -168,6 +173,14 @@ class DockerRuntime:
         image = await self._docker.images.inspect(launch.image or self._defaults.image)
         command = own_command(image, launch.program.arguments)
         return replace(launch, program=replace(launch.program, command_line=command, arguments=()))
+
+    async def _with_search_path(self, launch: Launch) -> Launch:
+        """With where its image looks for programs, as those of its environment come before."""
+        try:
+            image = await self._docker.images.inspect(launch.image or self._defaults.image)
+        except EngineError as error:
+            raise RunFailedError(why_not_created(launch.image, self._defaults.image, error)) from error
+        return replace(launch, search_path=search_path(image))
 
     async def adopt(self, launch: Launch) -> DockerRun | None:
         """See :class:`~tiercel.trainer_agent.runtimes.contract.Runtime`."""
@@ -226,14 +239,6 @@ class DockerRuntime:
             return await self._docker.containers.list(all=True, filters=json.dumps({"label": wanted}))
         except EngineError as error:
             raise _leftovers_stay(error) from error
-
-    def _why_not_created(self, launch: Launch, error: BaseException) -> str:
-        image = launch.image or self._defaults.image
-        if isinstance(error, DockerError) and error.status == NOT_FOUND:
-            if image == self._defaults.image:
-                return f"The image {image} is not on this node: build it there with `make image`."
-            return f"The image {image} is not on this node: pull or build it there, or leave the image out of the job."
-        return f"The Docker engine did not create the container: {message_of(error)}."
 
 
 def _leftovers_stay(error: BaseException) -> SetupError:

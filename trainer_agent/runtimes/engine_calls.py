@@ -51,3 +51,18 @@ def message_of(error: BaseException) -> str:
     """What an error of a call says."""
     text = error.message if isinstance(error, DockerError) else str(error)
     return (str(text) or type(error).__name__).strip().rstrip(".")
+
+
+def why_not_created(image: str, default: str, error: BaseException) -> str:
+    """Why there is no container of an image, for people.
+
+    Args:
+        image: Its name, or empty for the default one.
+        default: The image of jobs that name none.
+        error: Of the call.
+    """
+    if isinstance(error, DockerError) and error.status == NOT_FOUND:
+        if (image or default) == default:
+            return f"The image {default} is not on this node: build it there with `make image`."
+        return f"The image {image} is not on this node: pull or build it there, or leave the image out of the job."
+    return f"The Docker engine did not create the container: {message_of(error)}."

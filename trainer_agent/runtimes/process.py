@@ -47,6 +47,7 @@ class ProcessRuntime:
 
     name = "process"
     owner = None
+    image_python = None
 
     def __init__(
         self,

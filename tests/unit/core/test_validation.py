@@ -68,6 +68,8 @@ def refusal_of(spec: JobSpec) -> InvalidSpecError | None:
             )
         },
         {"requirements": (f"a==1.0 --hash=sha256:{'0' * 64} --hash=sha256:{'1' * 64}",), "runtime": "process"},
+        {"requirements": ("a",), "runtime": "docker"},
+        {"requirements": ("a",), "image": "python:3.12", "runtime": "docker"},
         {"outputs": ("reports/*.html", "tokenizer/", "**")},
         {"env": {"PYTHONPATH": "lib", "_x1": "", "LANG": "de_DE.UTF-8"}},
         {"data": (DataSet("imagenet"), DataSet("imagenet-1k"))},
@@ -178,8 +180,7 @@ def test_accepts_what_makes_sense(changes: dict[str, Any]) -> None:
         ({"requirements": ("a @ https://nobody/a.whl",)}, "requirements"),
         ({"requirements": ("./a.whl",)}, "requirements"),
         ({"requirements": ("",)}, "requirements"),
-        ({"requirements": ("a",), "runtime": "docker"}, "requirements"),
-        ({"requirements": ("a",), "image": "python:3.12"}, "requirements"),
+        ({"requirements": ("a",), "image": "python:3.12", "module": ""}, "requirements"),
         ({"secrets": ("A B",)}, "secrets"),
         ({"secrets": ("LD_PRELOAD",)}, "secrets.LD_PRELOAD"),
         ({"secrets": ("A",), "env": {"A": "1"}}, "secrets"),

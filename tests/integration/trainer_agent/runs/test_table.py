@@ -32,6 +32,7 @@ from tiercel.trainer_agent.disk.scratch import ScratchFolders
 from tiercel.trainer_agent.disk.watch import JobFolders
 from tiercel.trainer_agent.environments import installers
 from tiercel.trainer_agent.environments.environments import EnvironmentLimits, Environments
+from tiercel.trainer_agent.environments.image_layers import ImageLayers
 from tiercel.trainer_agent.environments.index import PackageIndex
 from tiercel.trainer_agent.limits.contract import CpuShare, Limits, Share, Usage
 from tiercel.trainer_agent.limits.cooperative import Cooperative
@@ -100,6 +101,7 @@ class FakeRuntime:
 
     name = "process"
     owner = None
+    image_python = None
 
     def __init__(self) -> None:
         self.runs: dict[str, FakeRun] = {}
@@ -148,6 +150,7 @@ def table_in(
             Environments(
                 folder / "environments", PackageIndex(), EnvironmentLimits(), Cooperative(1.0), tasks, lambda _: True
             ),
+            ImageLayers("/environment"),
             ProjectFetcher(calls, folder / "projects"),
             CheckpointTransfer(calls, folder / "carried"),
             data or RunData(folder),

@@ -79,6 +79,16 @@ def test_a_spec_crosses_the_wire_unchanged(spec: JobSpec) -> None:
     )
 
 
+def test_an_image_says_the_runtime_and_packages_leave_it_open() -> None:
+    for spec, runtime in (
+        (make_spec(image="python:3.12"), "docker"),
+        (make_spec(image="python:3.12", requirements=("lightning",)), "docker"),
+        (make_spec(requirements=("lightning",)), ""),
+        (make_spec(requirements=("lightning",), runtime="process"), "process"),
+    ):
+        assert spec_from_proto(to_proto(spec, common_pb2.JobSpec)).runtime == runtime
+
+
 def test_what_is_left_out_gets_its_default() -> None:
     message = common_pb2.JobSpec(
         endpoint="digits", metric="accuracy", direction=common_pb2.DIRECTION_MAX, tiers=[common_pb2.Tier(target=0.9)]

@@ -105,7 +105,7 @@ def test_what_the_document_shows_is_taken_as_it_stands_there(tmp_path: Path, mon
         monkeypatch.setenv(name, "x")
     (tmp_path / "requirements.txt").write_text(TEXT)
     examples = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "environments.md").read_text(), re.DOTALL)
-    assert len(examples) == 5
+    assert len(examples) == 6
     for example in examples:
         (tmp_path / "job.yaml").write_text(SPEC.removesuffix("requirements: {}\n") + example)
         spec = load_spec(tmp_path / "job.yaml")

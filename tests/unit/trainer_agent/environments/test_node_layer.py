@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tiercel.trainer_agent.environments.node_layer import NodeLayer, canonical
+from tiercel.trainer_agent.environments.layers import canonical, path_file
+from tiercel.trainer_agent.environments.node_layer import NodeLayer
 
 
 def test_is_read_again_only_once_something_was_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -29,7 +30,7 @@ def test_is_read_again_only_once_something_was_installed(tmp_path: Path, monkeyp
 
 def test_a_path_with_quotes_stays_a_path() -> None:
     layer = NodeLayer("python", "", ("/a'b\\c",), {}, (0,))
-    assert layer.path_file() == 'import site; site.addsitedir("/a\'b\\\\c")\n'
+    assert path_file(layer.folders) == 'import site; site.addsitedir("/a\'b\\\\c")\n'
 
 
 @pytest.mark.parametrize("name", ["Py.YAML", "py_yaml", "PY--yaml"])

@@ -65,6 +65,25 @@ def test_it_is_the_same_for_all_runs_that_it_can_become_and_for_no_others() -> N
     assert digest(LAUNCH, replace(DEFAULTS, user=(1, 1))) != digest(LAUNCH)
 
 
+def test_it_has_the_environment_of_its_runs_and_none_that_was_there_before() -> None:
+    python = "/state/environments/k/venv/bin/python"
+    made = replace(LAUNCH, python=python, environment_key="k", environment_made="1", search_path="/opt/bin")
+    config, like = container_config(made, DEFAULTS), waiting_config(made, DEFAULTS, "sha256:1", ["alpha"])
+    assert why_unlike(config, like) == ""
+    assert {each["place"] for each in mounts_to_bring(config, like)} == {
+        "/tiercel",
+        "/tiercel-data",
+        "/tiercel-scratch",
+    }
+    assert like["Entrypoint"] == "/tiercel-environment/bin/python"
+    (mount,) = (each for each in like["HostConfig"]["Mounts"] if each["Target"] == "/tiercel-environment")
+    assert (mount["Source"], mount["ReadOnly"]) == ("/state/environments/k/venv", True)
+    order = order_of(made, config, {"Config": {"Env": ["PATH=/opt/bin"]}})
+    assert order.environment["PATH"] == "/tiercel-environment/bin:/opt/bin"
+    anew = waiting_config(replace(made, environment_made="2"), DEFAULTS, "sha256:1", ["alpha"])
+    assert len({config_digest(each) for each in (like, anew, LIKE)}) == 3
+
+
 def test_it_is_given_what_the_run_would_have_had() -> None:
     brought = mounts_to_bring(CONFIG, LIKE)
     assert brought == [
