@@ -15,12 +15,11 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 from testing.docker import DockerEngine, docker_runtime
 from testing.run_handles import finish
 from testing.until import until
-from tiercel.trainer_agent.disk.job_folder import JobFolder, ScriptFile
+from tiercel.trainer_agent.disk.job_folder import IMPORTS, JobFolder, ScriptFile
 from tiercel.trainer_agent.limits.contract import Limits
 from tiercel.trainer_agent.runtimes.container_run import DockerRun
 from tiercel.trainer_agent.runtimes.contract import Launch, Program, RunHandle, Runtime
 from tiercel.trainer_agent.runtimes.docker import DockerRuntime
-from tiercel.trainer_agent.runtimes.import_records import IMPORTS
 from tiercel.trainer_agent.runtimes.process import ProcessRun, ProcessRuntime
 from tiercel.trainer_agent.runtimes.templates import Templates, TemplateSettings
 from tiercel.trainer_agent.runtimes.waiting_containers import WaitingContainers

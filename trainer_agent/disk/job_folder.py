@@ -34,6 +34,8 @@ PROGRAM: Final = "program"
 WORK: Final = "work"
 
 CHECKPOINTS: Final = "checkpoints"
+IMPORTS: Final = "imports.json"
+"""Where a run's trainer writes what was imported by then."""
 
 _WRITABLE: Final = (EXPORTS, CHECKPOINTS, WORK)
 # Of a checkpoint that goes to another node.
@@ -100,6 +102,9 @@ class JobFolder:
                     _make_writable(name, folder, owner)
                 remove_anything(TOKEN, folder)
                 write_new(TOKEN, f"{token}\n".encode(), inside=folder, mode=0o600, owner=owner)
+                if owner is not None:  # who cannot make a file at the top
+                    with contextlib.suppress(FileExistsError):  # an earlier run's is as good
+                        write_new(IMPORTS, b"", inside=folder, mode=0o600, owner=owner)
                 _write_program(script, folder)
         except OSError as error:
             raise RunFailedError(f"The folder of the job cannot be prepared: {error}.") from error

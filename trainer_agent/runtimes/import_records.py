@@ -12,11 +12,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from tiercel.trainer_agent.disk.files import UntrustedFileError, open_folder, read_untrusted, write_atomically
+from tiercel.trainer_agent.disk.job_folder import IMPORTS
 
 _log = logging.getLogger(__name__)
-
-IMPORTS: Final = "imports.json"
-"""Of a job's folder, where a run's trainer writes what was imported by then."""
 
 _MOST_NAMES: Final = 512
 _MOST_BYTES: Final = 64 * 1024

@@ -25,6 +25,7 @@ from tiercel.trainer_agent.runtimes.waiting import LENGTH_BYTES, NO_LIBRARY, dig
 from tiercel.trainer_agent.runtimes.warm_script import COLD, ENTERED, WarmOrder
 
 _MOST_BYTES: Final = 1 << 18
+_LONGEST_REASON: Final = 200
 _MOUNT_SECONDS: Final = 10.0
 _ENDED: Final = "its waiting container has ended"
 
@@ -121,7 +122,7 @@ class WaitingContainer:
         if answer == ENTERED.strip():
             return
         of_run = answer.startswith(COLD)
-        why = answer.removeprefix(COLD).decode(errors="replace").strip()
+        why = answer.removeprefix(COLD)[:_LONGEST_REASON].decode(errors="replace").strip()
         raise WarmStartError(why or _ENDED, is_templates_fault=not of_run)
 
     async def remove(self) -> None:
@@ -170,5 +171,5 @@ def _mount(order: bytes) -> str:
             return ""
         case mounting.GONE:
             return _ENDED
-    why = done.stderr.decode(errors="replace").strip()[-200:] or f"exit code {done.returncode}"
+    why = done.stderr.decode(errors="replace").strip()[:_LONGEST_REASON] or f"exit code {done.returncode}"
     return f"the job's folder could not be brought into its container: {why}"

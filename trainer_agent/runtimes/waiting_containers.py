@@ -40,6 +40,7 @@ _log = logging.getLogger(__name__)
 
 _IMPORT_SECONDS: Final = 180.0
 _BECOME_SECONDS: Final = 20.0
+_REMOVE_SECONDS: Final = 10.0
 # As among templates: tenants in turn would else end one another's.
 _IN_USE_SECONDS: Final = 60.0
 
@@ -180,7 +181,8 @@ class WaitingContainers:
                 del self._kept[key]
             if waiting is not None and not waiting.taken.is_set():
                 with contextlib.suppress(*EngineError):  # what is left of it goes when the agent starts the next time
-                    await waiting.remove()
+                    async with asyncio.timeout(_REMOVE_SECONDS):
+                        await waiting.remove()
 
     def _note_failure(self, key: Key, error: BaseException) -> None:
         of_image = isinstance(error, WarmStartError) and not error.is_templates_fault

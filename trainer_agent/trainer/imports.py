@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from pathlib import Path
@@ -21,12 +22,9 @@ def write_imports(run_directory: Path, cpu_seconds: float) -> None:
         run_directory: Folder of the run.
         cpu_seconds: What the process had used when it began to train.
     """
-    temporary = run_directory / f".{_FILE}.new"
-    try:
-        temporary.write_text(json.dumps({"names": imported(), "cpu_seconds": cpu_seconds}))
-        temporary.rename(run_directory / _FILE)
-    except OSError:
-        return
+    with contextlib.suppress(OSError):
+        # In place: in a container nothing can be made there, and the file is the run's. Half of one is read as none.
+        (run_directory / _FILE).write_text(json.dumps({"names": imported(), "cpu_seconds": cpu_seconds}))
 
 
 def imported() -> list[str]:

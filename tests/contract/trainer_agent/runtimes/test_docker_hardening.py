@@ -128,7 +128,7 @@ async def test_it_sees_its_own_folder_and_nothing_else_of_the_host(start: Start,
         "except OSError as error: print(error.strerror)\n"
     )
     listing, exists, *renamed = (await says(await start(script))).splitlines()
-    assert listing == "['checkpoints', 'exports', 'program', 'token', 'work']"
+    assert listing == "['checkpoints', 'exports', 'imports.json', 'program', 'token', 'work']"
     assert exists == "False"
     if os.geteuid() == 0:  # else the container's user owns the folder, and the agent is careful with it
         assert renamed == ["Permission denied"]

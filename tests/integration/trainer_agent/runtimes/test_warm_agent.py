@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
+from pathlib import Path
 
-from testing.nodes_broker import AgentProcess, ScriptedBroker, wanted_run
+import pytest
+
+from testing.docker import DockerEngine
+from testing.nodes_broker import AgentProcess, ScriptedBroker, agent_process, wanted_run
 from testing.until import until
 
 SHORT = ("--metric", "score", "--steps", "2", "--epochs", "3")
@@ -24,9 +29,36 @@ async def test_the_runs_of_a_tenant_become_warm_and_learn_the_same(
             await asyncio.sleep(2.0)
 
 
-async def _run(broker: ScriptedBroker, run_id: str, script: str) -> tuple[float, bytes]:
+@pytest.mark.docker
+@pytest.mark.timeout(600)  # the first session makes the image
+async def test_so_do_runs_in_containers_and_none_is_left_when_the_agent_ends(
+    broker: ScriptedBroker, engine: DockerEngine, linear: str, tmp_path: Path
+) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root starts containers warm")
+    waiting = (
+        "ps",
+        "--all",
+        "--quiet",
+        "--filter",
+        "label=tiercel.waiting",
+        "--filter",
+        "label=tiercel.node=warm-agent",
+    )
+    flags = ("--docker-host", engine.host, "--docker-image", engine.image, "--node-id", "warm-agent")
+    with agent_process(tmp_path / "state", broker.address, *flags, runtimes="docker") as agent:
+        outputs = {(await _run(broker, f"cold{number}-1", linear, "docker"))[1] for number in range(2)}
+        await until(lambda: "waits for a run of tests" in agent.log.read_text(), seconds=60.0)
+        outputs.add((await _run(broker, "warm-1", linear, "docker"))[1])
+        assert "started warm" in agent.log.read_text()
+        assert len(outputs) == 1
+        await until(lambda: engine.command(*waiting).strip())  # the next one
+    assert not engine.command(*waiting).strip()
+
+
+async def _run(broker: ScriptedBroker, run_id: str, script: str, runtime: str = "process") -> tuple[float, bytes]:
     """The CPU seconds of a run, and its output."""
-    await broker.want(wanted_run(run_id, script, arguments=SHORT, target=2.0))
+    await broker.want(wanted_run(run_id, script, arguments=SHORT, target=2.0, runtime=runtime))
     await until(lambda: broker.heard.exit(run_id), seconds=60.0)
     status = broker.heard.exit(run_id)
     assert status is not None

@@ -150,7 +150,7 @@ print(sorted(os.listdir("/tiercel")))
             "a picture 1,2",
             "[(True, True, True), (True, True, True)]",
             "False",
-            "['checkpoints', 'exports', 'program', 'token', 'work']",
+            "['checkpoints', 'exports', 'imports.json', 'program', 'token', 'work']",
         ],
     )
     assert str(tmp_path) not in on_machine.replace(before, "")

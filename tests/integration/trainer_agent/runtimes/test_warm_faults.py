@@ -16,11 +16,11 @@ import pytest
 from testing.run_handles import finish, ready
 from testing.until import until
 from testing.warm_node import WarmNode, interpreter, warm_node
+from tiercel.trainer_agent.disk.job_folder import IMPORTS
 from tiercel.trainer_agent.limits.contract import Limits
 from tiercel.trainer_agent.limits.cooperative import Cooperative
 from tiercel.trainer_agent.runtimes import templates
 from tiercel.trainer_agent.runtimes.contract import Program
-from tiercel.trainer_agent.runtimes.import_records import IMPORTS
 from tiercel.trainer_agent.runtimes.template import START
 from tiercel.trainer_agent.runtimes.templates import TemplateSettings
 
