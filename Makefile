@@ -131,7 +131,7 @@ bench-faults: $(STAMP) ## Attack the product: a broker killed again and again, f
 	@$(BIN)/python -m benchmarks.faults $(BENCH_FLAGS)
 
 .PHONY: bench-starts
-bench-starts: $(STAMP) ## Measure the time from the order of a run to its first training step, warm and cold (a minute)
+bench-starts: $(STAMP) ## Measure the time from the order of a run to its first training step, warm and cold (three minutes)
 	@$(BIN)/python -m benchmarks.starts $(BENCH_FLAGS)
 
 .PHONY: bench-starts-live

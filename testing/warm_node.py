@@ -147,7 +147,13 @@ async def container_node(
 ) -> AsyncIterator[ContainerNode]:
     """A node whose runs are containers; none is left when it is left."""
     async with docker_runtime(engine, name) as runtime:
-        yield NodeOf(folder, runtime, runtime.start_warm(folder / "imports", settings or TemplateSettings()))
+        node: ContainerNode = NodeOf(
+            folder, runtime, runtime.start_warm(folder / "imports", settings or TemplateSettings())
+        )
+        try:
+            yield node
+        finally:
+            await node.waiting.close()
 
 
 def interpreter(folder: Path, packages: Mapping[str, str]) -> str:

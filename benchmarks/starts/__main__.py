@@ -1,4 +1,4 @@
-"""``make bench-starts``: runs are ordered from the process runtime in turn, warm and cold, and say when they step."""
+"""``make bench-starts``: runs are ordered in turn, warm and cold, as processes and in containers; when they step."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ from benchmarks.bars import keep_result, shown_goal, shown_value
 from benchmarks.results import KEEP_HELP, ROOT, Bar
 from benchmarks.sections import table, write_section
 from benchmarks.starts.bars import bars_of
-from testing.warm_node import WarmNode, warm_node
+from testing.docker import DockerEngine, docker_engine
+from testing.until import until
+from testing.warm_node import ContainerNode, WarmNode, WarmRun, container_node, warm_node
 from tiercel.trainer_agent.limits.contract import Limits
 from tiercel.trainer_agent.limits.detect import detect
 from tiercel.trainer_agent.runtimes.contract import Program
-from tiercel.trainer_agent.runtimes.process import ProcessRun
 
 Json = dict[str, Any]
 
@@ -32,6 +33,13 @@ DEADLINE_SECONDS = 120.0
 # The packages of a usual script, as its run would write them down.
 IMPORTS = ("numpy", "torch", "torch.utils")
 STOP_SECONDS = 30.0
+KINDS = {
+    "warm": "warm",
+    "cold": "cold",
+    "resumed": "resumed",
+    "container_warm": "container, warm",
+    "container_cold": "container, cold",
+}
 
 # A clock that all processes of a machine share tells when each thing happened.
 SCRIPT = """
@@ -62,10 +70,14 @@ while "--on" in sys.argv:
 
 def main(
     rounds: Annotated[int, typer.Option(min=1, help="How often warm and cold take turns.")] = 12,
+    containers: Annotated[bool, typer.Option(help="Containers too, for which the tests' engine is used.")] = True,
     keep: Annotated[bool, typer.Option("--keep", help=KEEP_HELP)] = False,
 ) -> None:
     """Order runs, tell, and write starts.json; exits with 1 where a bar does not hold."""
     figures = asyncio.run(measure(rounds))
+    if containers:
+        with docker_engine() as engine:
+            figures |= asyncio.run(measure_containers(engine, rounds))
     keep_result("starts", command="make bench-starts", figures=figures, keep=keep)
     bars = bars_of(figures)
     if keep:
@@ -98,7 +110,20 @@ async def _measure(folder: Path, limits: Limits, rounds: int) -> Json:
     return {"limits": limits.name, "imports": list(IMPORTS), "warm": warm, "cold": cold, "resumed": resumed}
 
 
-async def _start(node: WarmNode, *, warm: bool) -> Json:
+async def measure_containers(engine: DockerEngine, rounds: int) -> Json:
+    """The same of containers; each is ordered once one waits for the next run, so that none is made meanwhile."""
+    found: Json = {"container_warm": [], "container_cold": []}
+    with tempfile.TemporaryDirectory() as folder:
+        async with container_node(Path(folder), engine, name="bench-starts") as node:
+            await node.warm_up(IMPORTS)
+            for _ in range(rounds):
+                for kind, warm in (("container_warm", True), ("container_cold", False)):
+                    await until(node.template, seconds=DEADLINE_SECONDS)
+                    found[kind].append(await _start(node, warm=warm))
+    return found
+
+
+async def _start(node: WarmNode | ContainerNode, *, warm: bool) -> Json:
     ordered = time.clock_gettime(time.CLOCK_MONOTONIC)
     run = await node.start(SCRIPT, warm=warm)
     found = await _stepped(run, ordered, is_warm=warm)
@@ -123,7 +148,7 @@ async def _suspend(node: WarmNode) -> Json:
     return {"stop_seconds": gone - asked, **found}
 
 
-async def _stepped(run: ProcessRun, ordered: float, *, is_warm: bool) -> Json:
+async def _stepped(run: WarmRun, ordered: float, *, is_warm: bool) -> Json:
     """When a run began and made its first step, in seconds from its order."""
     if run.is_warm is not is_warm:
         raise RuntimeError(f"a run was to be {'warm' if is_warm else 'cold'}, and was not: {run.note or 'no template'}")
@@ -144,7 +169,7 @@ async def _stepped(run: ProcessRun, ordered: float, *, is_warm: bool) -> Json:
 
 def section_of(figures: Json, bars: Sequence[Bar]) -> str:
     """What documents show of the result."""
-    rows = [(kind, *_quantiles(figures[kind])) for kind in ("warm", "cold", "resumed")]
+    rows = [(name, *_quantiles(figures[kind])) for kind, name in KINDS.items() if kind in figures]
     runs = table(("run", "first line, median s", "first step, median s", "longest s", "CPU s, median"), rows)
     verdicts = [(bar.name, shown_value(bar), shown_goal(bar), "yes" if bar.holds else "**no**") for bar in bars]
     return f"{runs}\n\n{table(('bar', 'value', 'goal', 'holds'), verdicts)}"

@@ -11,6 +11,7 @@ from benchmarks.results import Bar
 Json = dict[str, Any]
 WARM_SECONDS = 0.15
 AGAIN_SECONDS = 0.3
+CONTAINER_SECONDS = 0.5
 
 
 def bars_of(figures: Json) -> list[Bar]:
@@ -19,11 +20,22 @@ def bars_of(figures: Json) -> list[Bar]:
     again = [each["stop_seconds"] + each["step_seconds"] for each in figures["resumed"]]
     times = _median(cold) / _median(warm) if warm and cold else None
     same = {each["loss"] for each in (*figures["warm"], *figures["cold"])}
-    return [
+    bars = [
         Bar("order to first step, warm, median", _median(warm), f"<= {WARM_SECONDS:g}", "s"),
         Bar("cold by warm, medians", times, "> 1"),
         Bar("suspended and at its next step again, warm, median", _median(again), f"<= {AGAIN_SECONDS:g}", "s"),
         Bar("different losses of the first step, warm and cold", len(same), "== 1"),
+    ]
+    return bars + (_of_containers(figures) if "container_warm" in figures else [])
+
+
+def _of_containers(figures: Json) -> list[Bar]:
+    warm, cold = figures["container_warm"], figures["container_cold"]
+    seconds = _median(_seconds(warm, "step_seconds"))
+    same = {each["loss"] for each in (*warm, *cold)}
+    return [
+        Bar("order to first step in a container, warm, median", seconds, f"<= {CONTAINER_SECONDS:g}", "s"),
+        Bar("different losses of the first step in containers, warm and cold", len(same), "== 1"),
     ]
 
 

@@ -29,3 +29,12 @@ def test_each_bar_can_be_missed() -> None:
     slow = FIGURES | {"resumed": [{**RUN, "stop_seconds": 1.0}]}
     assert [bar.holds for bar in bars_of(slow)] == [True, True, False, True]
     assert not bars_of({"warm": [], "cold": [], "resumed": []})[0].holds
+
+
+def test_containers_have_bars_of_their_own_where_they_were_measured() -> None:
+    figures = FIGURES | {"container_warm": [RUN], "container_cold": [RUN]}
+    assert all(bar.holds for bar in bars_of(figures))
+    assert "| container, warm | 0.040 | 0.050 | 0.050 | 0.010 |" in section_of(figures, bars_of(figures))
+    figures["container_warm"] = [{**RUN, "step_seconds": 0.6, "loss": "0x1p+2"}]
+    missed = [bar.name.split(",")[0] for bar in bars_of(figures) if not bar.holds]
+    assert missed == ["order to first step in a container", "different losses of the first step in containers"]
