@@ -53,7 +53,8 @@ def up(
 ) -> None:
     """Run a broker here, with an agent and an inference server beside it, until Ctrl-C or 'tiercel down'.
 
-    With --detach closing the terminal does not end it. If it is killed, agent, inference server and trainings go on,
+    With --detach closing the terminal does not end it.
+    If it is killed, agent, inference server and trainings go on,
     and the next 'up' takes them over.
     """
     if mqtt_url and mqtt_port:

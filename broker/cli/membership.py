@@ -99,7 +99,8 @@ def join(
 ) -> None:
     """Make this machine a node of a broker on another one, and run its agent until Ctrl-C or 'tiercel down'.
 
-    The key is made here and never leaves. The same line once more starts the agent again.
+    The key is made here and never leaves.
+    The same line once more starts the agent again.
     """
     if token and token_file:
         fail("Give --token or --token-file, not both.", 2)

@@ -37,8 +37,8 @@ def watch(
 ) -> None:
     """Follow jobs as they learn.
 
-    Ends when all the jobs named have finished (exit code 3 if one of them failed, 4 if one missed a tier), or
-    at Ctrl-C if none was named.
+    Ends when all the jobs named have finished, or at Ctrl-C if none was named.
+    Exit code 3: one of them failed; 4: one missed a tier.
     With --json each event is a line.
     """
     wanted = job_ids or []
