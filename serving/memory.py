@@ -16,6 +16,7 @@ import resource
 import sys
 from pathlib import Path
 
+_GROUPS = Path("/sys/fs/cgroup")
 _M_TRIM_THRESHOLD = -1  # glibc's malloc.h
 _M_MMAP_THRESHOLD = -3
 # Larger ones are mapped by themselves. glibc would raise this to 32 MiB by and by, and keep what sessions free.
@@ -62,10 +63,10 @@ def private_bytes() -> int:
     return pages * resource.getpagesize()
 
 
-def available_bytes(groups: Path = Path("/sys/fs/cgroup")) -> int:
+def available_bytes() -> int:
     """Bytes of memory that this process may use at most: the machine's, or what its control group is limited to."""
     most = os.sysconf("SC_PHYS_PAGES") * resource.getpagesize()
-    for limit in (groups / "memory.max", groups / "memory" / "memory.limit_in_bytes"):
+    for limit in (_GROUPS / "memory.max", _GROUPS / "memory" / "memory.limit_in_bytes"):
         with contextlib.suppress(OSError, ValueError):  # "max" is no limit
             most = min(most, int(limit.read_text("ascii")))
     return most

@@ -25,6 +25,8 @@ _LOGGER = logging.getLogger(__name__)
 _LIBRARY_LOGGER = _LOGGER.getChild("library")
 _LIBRARY_LOGGER.setLevel(logging.CRITICAL)
 _TIMEOUT_SECONDS = 5.0
+# After this silence the connection is probed; half as much again and it counts as broken.
+_KEEPALIVE_SECONDS = 15
 BACKOFF = Backoff(0.2, 10.0)
 _DEFAULT_PORTS = {"mqtt": 1883, "mqtts": 8883}
 
@@ -69,10 +71,8 @@ class MqttPublisher:
         url: ``mqtt://HOST[:PORT]`` or ``mqtts://HOST[:PORT]`` for TLS with the system's certificates.
         username: For the MQTT broker; empty for none.
         password: Its password.
-        client_id: Must be unique at the MQTT broker; a random one when left out.
         backoff: Pauses between attempts to connect.
         limits: Bounds of the buffer.
-        keepalive_seconds: After this silence the connection is probed; half as much again and it counts as broken.
         now: The clock, seconds since the Unix epoch.
 
     Raises:
@@ -85,18 +85,15 @@ class MqttPublisher:
         *,
         username: str = "",
         password: str = "",
-        client_id: str = "",
         backoff: Backoff = BACKOFF,
         limits: BufferLimits | None = None,
-        keepalive_seconds: int = 15,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._address = _parse(url)
         self._username = username
         self._password = password
-        self._client_id = client_id or f"tiercel-{secrets.token_hex(4)}"
+        self._client_id = f"tiercel-{secrets.token_hex(4)}"
         self._backoff = backoff
-        self._keepalive_seconds = keepalive_seconds
         self._now = now
         self._buffer = Buffer(limits)
         self._arrived = asyncio.Event()
@@ -163,7 +160,7 @@ class MqttPublisher:
             # The embedded broker speaks 3.1.1 only, and every other one speaks it too.
             protocol=aiomqtt.ProtocolVersion.V311,
             clean_session=True,
-            keepalive=self._keepalive_seconds,
+            keepalive=_KEEPALIVE_SECONDS,
             will=aiomqtt.Will(will.topic, will.payload, will.qos, will.retain),
             tls_context=ssl.create_default_context() if self._address.tls else None,
             timeout=_TIMEOUT_SECONDS,

@@ -24,6 +24,9 @@ from tiercel.core.jobs import Tier
 TIER_GAINS = (0.88, 0.985)
 _START, _PLATEAU = 0.1, 0.98
 _REPORTS = 16
+_HEAVY_TAILED = 24
+# Shape of the Pareto distribution; the smaller, the heavier the tail.
+_TAIL = 1.1
 
 
 def workload(
@@ -115,17 +118,11 @@ def measured_kinds(*, hopeless: int = 0, trains_on: bool = False) -> tuple[Workl
     return (*good, *bad)
 
 
-def heavy_tailed_kinds(count: int = 24, *, shape: float = 1.1, seed: int = 0) -> tuple[Workload, ...]:
-    """Kinds whose work to tier 1 is Pareto-distributed: a few hold most of the work, as in traces of real clusters.
-
-    Args:
-        count: How many.
-        shape: Of the Pareto distribution; the smaller, the heavier the tail.
-        seed: Draws them.
-    """
-    source = stream(seed, "heavy-tailed kinds")
+def heavy_tailed_kinds() -> tuple[Workload, ...]:
+    """Kinds whose work to tier 1 is Pareto-distributed: a few hold most of the work, as in traces of real clusters."""
+    source = stream(0, "heavy-tailed kinds")
     families = (Family.EXPONENTIAL, Family.HYPERBOLIC, Family.SIGMOID)
-    works = [min(source.paretovariate(shape), 100.0) for _ in range(count)]
+    works = [min(source.paretovariate(_TAIL), 100.0) for _ in range(_HEAVY_TAILED)]
     return tuple(workload(f"heavy{number}", families[number % 3], work) for number, work in enumerate(works))
 
 

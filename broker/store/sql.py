@@ -39,6 +39,8 @@ from tiercel.core.storage import from_json
 
 # Of another program that holds the lock; longer than any transaction of ours.
 LOCK_SECONDS = 2.0
+# After which an operation is given up.
+ANSWER_SECONDS = 30.0
 # Some upgrades rewrite every job: a hundred thousand took eleven seconds of CPU.
 UPGRADE_SECONDS = 600.0
 _T = TypeVar("_T")
@@ -58,15 +60,13 @@ class SqlStore(Store):
 
     Args:
         url: The database, e.g. from :func:`sqlite_url`. A file is made when missing, readable by its owner only.
-        timeout: Seconds after which an operation is given up.
     """
 
-    def __init__(self, url: URL | str, *, timeout: float = 30.0) -> None:
+    def __init__(self, url: URL | str) -> None:
         self._url = make_url(url)
         self._is_sqlite = self._url.get_backend_name() == "sqlite"
         self._file = Path(self._url.database) if self._is_sqlite and self._url.database else None
         self._where = str(self._file) if self._file else self._url.render_as_string(hide_password=True)
-        self._timeout = timeout
         self._engine: AsyncEngine | None = None
         # One writer at a time: SQLite allows no more, and waiting here is cheaper than retrying there.
         self._writing = asyncio.Lock()
@@ -75,7 +75,7 @@ class SqlStore(Store):
     def make_engine(self) -> AsyncEngine:
         """An engine of its own for the same database; whoever asks for it disposes of it."""
         # Shorter than our own deadline, so that the driver can say what it waited for.
-        connect_args = {"timeout": min(0.8 * self._timeout, LOCK_SECONDS)} if self._is_sqlite else {}
+        connect_args = {"timeout": LOCK_SECONDS} if self._is_sqlite else {}
         engine = create_async_engine(self._url, connect_args=connect_args)
         if self._is_sqlite:
             event.listen(engine.sync_engine, "connect", _set_up_sqlite)
@@ -91,7 +91,7 @@ class SqlStore(Store):
             if self._file is not None:
                 self._file.touch(mode=0o600)
                 await asyncio.to_thread(back_up_before_upgrade, self._file)
-            async with asyncio.timeout(self._timeout), engine.connect():
+            async with asyncio.timeout(ANSWER_SECONDS), engine.connect():
                 pass  # it answers
             async with asyncio.timeout(UPGRADE_SECONDS), engine.begin() as connection:
                 await connection.run_sync(upgrade_schema)
@@ -325,10 +325,10 @@ class SqlStore(Store):
         if self._engine is None:
             raise errors.not_open()
         try:
-            async with asyncio.timeout(self._timeout), self._engine.begin() as connection:
+            async with asyncio.timeout(ANSWER_SECONDS), self._engine.begin() as connection:
                 yield connection
         except TimeoutError as error:
-            raise errors.no_answer(self._where, f"no answer within {self._timeout:g} s") from error
+            raise errors.no_answer(self._where, f"no answer within {ANSWER_SECONDS:g} s") from error
         except (IntegrityError, DataError):  # about what is saved, not about the database
             raise
         except SQLAlchemyError as error:

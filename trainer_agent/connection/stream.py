@@ -66,7 +66,6 @@ class BrokerConnection:
         node: Whom it is about.
         reporter: Gets the outbox of each stream.
         facts: What is kept of runs.
-        backoff: Waits between attempts.
     """
 
     def __init__(
@@ -76,13 +75,12 @@ class BrokerConnection:
         node: Node,
         reporter: Reporter,
         facts: RunFacts,
-        backoff: Backoff = BACKOFF,
     ) -> None:
         self._dialler = dialler
         self._node = node
         self._reporter = reporter
         self._facts = facts
-        self._attempts = Attempts(backoff)
+        self._attempts = Attempts(BACKOFF)
         self._last_complaint = ""
 
     async def run(self) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -15,10 +14,10 @@ from tiercel.trainer_agent.errors import DeliveryFailedError
 from tiercel.trainer_agent.inference_server.endpoint_shares import EndpointTerms
 from tiercel.trainer_agent.inference_server.endpoint_usage import ServingUsage, usage_from_json
 
-_log = logging.getLogger(__name__)
-
 _READY: Final = aiohttp.ClientTimeout(total=2.0)
 _INDEX: Final = aiohttp.ClientTimeout(total=5.0)
+# For one load; verification included.
+_LOAD: Final = aiohttp.ClientTimeout(total=120.0)
 _RETRY_SECONDS: Final = 0.1
 _TRY_AGAIN: Final = frozenset({503, 504})
 _OK: Final = 200
@@ -61,7 +60,6 @@ class ServingClient:
     Args:
         session: Connections.
         address: Where it answers, ``host:port``, or empty while it does not.
-        load_seconds: How long one load may take; verification included.
         wait_seconds: How long a load waits for a server that is down.
         token: What operators of the server send, or empty where nobody has to send anything.
     """
@@ -71,14 +69,12 @@ class ServingClient:
         session: aiohttp.ClientSession,
         address: Callable[[], str],
         *,
-        load_seconds: float = 120.0,
         wait_seconds: float = 60.0,
         token: Callable[[], str] = str,
     ) -> None:
         self._token = token
         self._session = session
         self._address = address
-        self._load_timeout = aiohttp.ClientTimeout(total=load_seconds)
         self._wait_seconds = wait_seconds
 
     async def load(self, model: str, version: int | None = None) -> str:
@@ -200,13 +196,11 @@ class ServingClient:
             raise ServingUnreachableError("it is not running")
         url = f"http://{address}/v2/repository/models/{path}"
         try:
-            async with self._session.post(
-                url, json=content, headers=self._headers(), timeout=self._load_timeout
-            ) as response:
+            async with self._session.post(url, json=content, headers=self._headers(), timeout=_LOAD) as response:
                 body = await response.text()
         except TimeoutError as error:
             raise DeliveryFailedError(
-                f"The inference server did not load the model within {self._load_timeout.total:g} s."
+                f"The inference server did not load the model within {_LOAD.total:g} s."
             ) from error
         except aiohttp.ClientError as error:
             raise ServingUnreachableError(str(error) or type(error).__name__) from error

@@ -24,6 +24,8 @@ from tiercel.core.jobs import Direction
 
 # Works of jobs that reached their first tier under this policy: a prior for programs that never ran before.
 _SAMPLES_KEPT = 64
+# Programs whose earlier runs say what one needs that never ran before.
+_MOST_SAMPLES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,10 +143,10 @@ def _no_news(before: JobView, job: JobView) -> bool:
     )
 
 
-def _samples_of(history: Mapping[str, tuple[PastRun, ...]], limit: int = 32) -> tuple[float, ...]:
+def _samples_of(history: Mapping[str, tuple[PastRun, ...]]) -> tuple[float, ...]:
     """What programs needed to come nine tenths of their way: a prior for those that never ran before."""
     works: list[float] = []
-    for workload in sorted(history)[:limit]:
+    for workload in sorted(history)[:_MOST_SAMPLES]:
         run = history[workload][-1] if history[workload] else None
         if run is None or len(run.curve) < 2:
             continue
