@@ -40,6 +40,7 @@ CHECKS = (
     Check("see", "the devices, as the node's agent sees them", 15, MappingProxyType({})),
     Check("pacing", "a training held to shares of a device's time", 105, MappingProxyType(_TRAINING)),
     Check("memory", "a process that wants more memory than granted", 40, MappingProxyType(_TRAINING)),
+    Check("ranks", "one model trained on two devices", 15, MappingProxyType(_TRAINING | _PROTOCOL)),
     Check(
         "serving",
         "the inference server beside trainings",
@@ -49,7 +50,7 @@ CHECKS = (
     Check(
         "product",
         "two jobs and a served model together, under fair and utility",
-        190,
+        175,
         MappingProxyType(_TRAINING | _PROTOCOL | _SERVING | _PRODUCT),
     ),
 )

@@ -18,8 +18,8 @@ _SECONDS = 120.0
 
 
 def look() -> Json:
-    """Facts of this process: versions of ``torch``, ``cuda`` and ``driver``; ``device``, ``providers``."""
-    facts: Json = {"torch": "", "cuda": "", "driver": _driver(), "device": None, "providers": []}
+    """Facts of this process: ``torch``, ``cuda`` and ``driver``, ``device`` and how many ``devices``, ``providers``."""
+    facts: Json = {"torch": "", "cuda": "", "driver": _driver(), "device": None, "devices": 0, "providers": []}
     if importlib.util.find_spec("torch") is None:
         return facts
     import torch
@@ -29,6 +29,7 @@ def look() -> Json:
         about = torch.cuda.get_device_properties(0)
         uuid = getattr(about, "uuid", None)
         facts["cuda"] = torch.version.cuda or ""
+        facts["devices"] = torch.cuda.device_count()
         facts["device"] = {
             "name": about.name,
             "memory_bytes": about.total_memory,

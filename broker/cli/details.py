@@ -16,6 +16,7 @@ from tiercel.broker.cli.output import (
     share_text,
     tier_cell,
 )
+from tiercel.core.ranks import ranks_of
 
 if TYPE_CHECKING:
     from tiercel.broker.client import EndpointInfo, JobInfo, TierStatus, VariantInfo
@@ -89,7 +90,7 @@ def job_lines(job: JobInfo) -> list[str]:
         f"node      {job.node_id or '-'}, attempt {job.attempts}{_retried(job)}, {_used(job)}",
         f"share     {share_cell(job)}"
         + (f": {clean(job.share.reason)}" if job.share and not job.state.is_final else ""),
-        f"asked     {_asked(spec.resources)}",
+        f"asked     {_asked(spec.resources)}{_as_ranks(spec)}",
         *(_tier_line(tier) for tier in job.tiers),
     ]
     if job.log_tail:
@@ -121,6 +122,11 @@ def _asked(resources: Resources) -> str:
     needed = resources.accelerator_memory_bytes
     each = f"{memory(needed)} of it" if needed else "all of it"
     return f"{words}, {resources.accelerators} GPU{'s' if resources.accelerators > 1 else ''} with {each}"
+
+
+def _as_ranks(spec: JobSpec) -> str:
+    ranks = ranks_of(spec)
+    return f", as {ranks} ranks" if ranks > 1 else ""
 
 
 def _tier_line(tier: TierStatus) -> str:

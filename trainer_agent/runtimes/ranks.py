@@ -9,6 +9,8 @@ that. Ranks that failed are not started again here.
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import functools
 import os
 import resource
 import signal
@@ -25,6 +27,7 @@ PASSED_ON: Final = "passed-on"
 
 _HOST: Final = "127.0.0.1"
 _CANNOT_RUN: Final = 127
+_END_WITH_PARENT: Final = 1  # linux/prctl.h, PR_SET_PDEATHSIG; Python has no call for it
 
 
 def command_of(ranks: int, how: str, python: str, command: Sequence[str]) -> list[str]:
@@ -84,7 +87,11 @@ class Ranks:
 
     def _start(self, rank: int) -> None:
         try:
-            process = subprocess.Popen(self._command, env=os.environ | self._environment(rank))
+            process = subprocess.Popen(
+                self._command,
+                env=os.environ | self._environment(rank),
+                preexec_fn=functools.partial(_end_with, os.getpid()),
+            )
         except OSError as error:
             self._fail(f"rank {rank} cannot be started: {error}", _CANNOT_RUN)
         else:
@@ -136,6 +143,13 @@ class Ranks:
         for pid in self._living:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
+
+
+def _end_with(parent: int) -> None:
+    """Have the kernel end this process as soon as its parent has ended, however that came about."""
+    ctypes.CDLL(None).prctl(_END_WITH_PARENT, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(_CANNOT_RUN)
 
 
 def _reserved_port() -> socket.socket:

@@ -34,6 +34,7 @@ STATE_SECONDS: Final = 5.0
 _HELLO_SECONDS: Final = 5.0
 _SAY_SO_SECONDS: Final = 10.0
 _POLL_SECONDS: Final = 0.5
+_MOST_MESSAGES: Final = 100  # at a boundary; a rank says two, and one that says more does not keep rank 0 from training
 
 
 class Follower:
@@ -159,8 +160,9 @@ class Leader:
     def listen(self) -> None:
         """Take in what they have said."""
         for follower in self.followers:
-            while follower.hear():
-                pass
+            for _ in range(_MOST_MESSAGES):
+                if not follower.hear():
+                    break
 
     def agree(self, at: Place, decision: Decision, *, saves: bool) -> dict[int, bytes]:
         """Tell them what all do from a boundary on.

@@ -41,7 +41,7 @@ def rows_of(told: str) -> dict[str, Any]:
 
 async def test_on_a_cpu_training_is_paced_and_limited_for_real(tmp_path: Path) -> None:
     output = tmp_path / "gpu-check"
-    checks = ("see", "pacing", "memory")
+    checks = ("see", "pacing", "memory", "ranks")
     code, told, errors = await run(output, "--device", "cpu", "--quick", "--json", "--minutes", "8", "--only", *checks)
     rows = rows_of(told)
     assert {row["verdict"] for row in rows.values()} <= {"", "holds", "MISSED"}, told
@@ -51,6 +51,7 @@ async def test_on_a_cpu_training_is_paced_and_limited_for_real(tmp_path: Path) -
         assert rows[name]["value"] is not None
     assert 50 <= rows["memory held of its limit, asked for twice that"]["value"] <= 100
     assert "this job may hold 4,096 MiB" in rows["the error says what to do"]["note"]
+    assert rows["different weights of two ranks that trained one model"]["value"] == 1
     document = json.loads((output / "gpu-check.json").read_text())
     assert document["name"] == "gpu-check"
     assert {bar["name"] for bar in document["bars"]} == {name for name, row in rows.items() if row["goal"]}
@@ -68,7 +69,7 @@ async def test_without_an_accelerator_it_says_so_and_runs_nothing(
     code, told, _ = await run(output, *options)
     assert code == expected
     assert told.startswith("GPU check: no accelerator\n")
-    assert told.count("not run ") == 4
+    assert told.count("not run ") == 5
     assert not output.exists()
 
 

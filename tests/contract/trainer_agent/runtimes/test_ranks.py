@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from pathlib import Path
 
 import psutil
 import pytest
 
-from testing.run_handles import Start, finish, ready
+from testing.needs import need
+from testing.run_handles import Start, finish, read, ready
 from testing.until import until
+from tiercel.trainer_agent.limits.contract import Limits
+from tiercel.trainer_agent.runtimes.contract import Runtime
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]  # the first session makes the image
 
@@ -39,12 +41,12 @@ os.write(1, f"{rank} {told} {sys.argv[1:]}\\n".encode())  # at once, as the line
 """
 
 
-async def test_each_rank_knows_which_it_is_and_finds_the_first(start: Start) -> None:
-    run = await start(RANK + MEET, ranks=2, cpu_cores=5.0)
-    code, output = await finish(run)
-    assert code == 0, output
+async def test_each_rank_knows_which_it_is_and_finds_the_first_of_its_run(start: Start) -> None:
+    runs = [await start(RANK + MEET, ranks=2, cpu_cores=5.0) for _ in range(2)]  # side by side
     told = "'2', '2', '2'] []"
-    assert sorted(output.splitlines()) == [f"0 ['0', {told}", f"1 ['1', {told}", "met"]
+    for code, output in await asyncio.gather(*map(finish, runs)):
+        assert code == 0, output
+        assert sorted(output.splitlines()) == [f"0 ['0', {told}", f"1 ['1', {told}", "met"]
 
 
 async def test_the_first_rank_that_fails_ends_the_run_with_its_exit_code(start: Start) -> None:
@@ -93,7 +95,7 @@ os.write(1, b"rank %d leaves after %d\\n" % (rank, count))
     await run.close()
 
 
-async def test_no_rank_is_left_when_their_parent_is_killed(start: Start, tmp_path: Path) -> None:
+async def test_no_rank_is_left_when_their_parent_is_killed(start: Start) -> None:
     run = await start(RANK + "print('ready', os.getppid(), flush=True)\ntime.sleep(600)", ranks=3)
     lines, reading = await ready(run)
     await until(lambda: b"".join(lines).count(b"ready") == 3)
@@ -101,9 +103,22 @@ async def test_no_rank_is_left_when_their_parent_is_killed(start: Start, tmp_pat
     [launcher] = [process for process in living if process.cmdline()[1:4] == ["-P", "-m", LAUNCHER]]
     ranks = launcher.children()
     assert len(ranks) == 3
+    assert {rank.pid for rank in ranks} <= {process.pid for process in living}, "one group has all of them"
     os.kill(launcher.pid, signal.SIGKILL)
     async with asyncio.timeout(30):
         assert (await run.wait()).code == -9
         await reading
     await run.close()
     await until(lambda: not any(rank.is_running() and rank.status() != psutil.STATUS_ZOMBIE for rank in ranks))
+
+
+async def test_the_memory_of_all_ranks_together_is_limited(start: Start, runtime: Runtime, limits: Limits) -> None:
+    need(
+        runtime.name == "docker" or limits.name != "cooperative", "control groups that may be written, to limit memory"
+    )
+    run = await start(RANK + "x = b'x' * 70_000_000\ntime.sleep(600)", ranks=2, memory_bytes=120 * 1024**2)
+    async with asyncio.timeout(60):
+        _, how = await asyncio.gather(read(run), run.wait())
+    await run.close()
+    assert how.code == -9
+    assert how.reason == "The run used more memory than its limit and was ended by the kernel."
