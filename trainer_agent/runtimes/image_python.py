@@ -57,17 +57,14 @@ class ImagePython:
         name = f"tiercel-asking-{self._defaults.instance}-{secrets.token_hex(8)}"  # which is no run's
         config = asking_config(image_id, program, self._defaults)
         try:
-            async with asyncio.timeout(_SECONDS):
-                container = await self._docker.containers.create(config, name=name)
-                return await _answer_of(container)
-        except TimeoutError as error:
-            raise RunFailedError(
-                f"The Python of its image does not say within {_SECONDS:g} s what it has; {_ADVICE}."
-            ) from error
-        except EngineError as error:
+            container = await self._docker.containers.create(config, name=name)
+            return await _answer_in_time(container)
+        except (*EngineError, AssertionError) as error:
+            # The last is how aiodocker says that the engine hung up.
+            said = message_of(error) if not isinstance(error, AssertionError) else "nothing, it hung up"
             raise RunFailedError(
                 f"The Docker engine does not run the `python` of its image to see what it has; {_ADVICE}. The engine "
-                f"says: {message_of(error)}."
+                f"says: {said}."
             ) from error
         finally:
             await self._remove(name)
@@ -78,6 +75,18 @@ class ImagePython:
             await remove(self._docker.containers.container(name))
         except EngineError as error:
             _log.error("%s cannot be removed, the next start of the agent does it: %s", name, message_of(error))
+
+
+async def _answer_in_time(container: DockerContainer) -> bytes:
+    try:
+        async with asyncio.timeout(_SECONDS) as limit:
+            return await _answer_of(container)
+    except TimeoutError:
+        if not limit.expired():  # it is the engine's
+            raise
+        raise RunFailedError(
+            f"The Python of its image does not say within {_SECONDS:g} s what it has; {_ADVICE}."
+        ) from None
 
 
 async def _answer_of(container: DockerContainer) -> bytes:
