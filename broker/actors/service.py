@@ -98,6 +98,15 @@ class BrokerService:
         # A client that vanishes in the middle must not leave a job that is stored and that nobody looks after.
         return await self._supervisor.shield(self._admit(tenant, spec, idempotency_key), name="admission")
 
+    async def check(self, tenant: Tenant, spec: JobSpec) -> None:
+        """Check a spec as :meth:`submit` does, and create nothing.
+
+        Raises:
+            TiercelError: As there.
+        """
+        warm_node = warm_node_of(await self._warm_source(tenant, spec))
+        await self._check_place(tenant, spec, may_queue=spec.queue, warm_node=warm_node)
+
     async def _admit(self, tenant: Tenant, spec: JobSpec, idempotency_key: str) -> Job:
         async with self._admission:
             if idempotency_key:
@@ -230,6 +239,16 @@ class BrokerService:
         self, tenant: Tenant, spec: JobSpec, *, may_queue: bool = False, warm_node: str = ""
     ) -> tuple[Endpoint | None, QueuePlace | None]:
         """Check that one more job may go on; returns the endpoint to be made for it, and its place in a queue."""
+        actor, place = await self._check_place(tenant, spec, may_queue=may_queue, warm_node=warm_node)
+        self._journal.check_writable()
+        if place is not None:  # what it wants of the endpoint counts from its turn on
+            return None, place
+        return await self._open_endpoint(spec, tenant, actor), None
+
+    async def _check_place(
+        self, tenant: Tenant, spec: JobSpec, *, may_queue: bool, warm_node: str
+    ) -> tuple[EndpointActor | None, QueuePlace | None]:
+        """Check the same and change nothing; returns the endpoint that it feeds, if there is one, and its place."""
         jobs = self._open_jobs()
         actor = self._taken_endpoint(spec.endpoint)
         endpoint = actor.endpoint if actor is not None else None
@@ -238,10 +257,7 @@ class BrokerService:
         await check_secrets(self._store, tenant.name, spec.secrets)
         home = home_of(spec, endpoint, jobs, warm_node)
         check_feasible(spec, [node for node in self.nodes() if home in {"", node.id}])
-        self._journal.check_writable()
-        if place is not None:  # what it wants of the endpoint counts from its turn on
-            return None, place
-        return await self._open_endpoint(spec, tenant, actor), None
+        return actor, place
 
     def nodes(self) -> Sequence[Node]:
         """Every node that has ever connected, by id."""

@@ -83,7 +83,11 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
                 )
             spec = spec_from_proto(request.spec)
             validate_spec(spec)
-            await check_project(self._projects, tenant.name, spec)
+            try:
+                await check_project(self._projects, tenant.name, spec)
+            except InvalidSpecError:
+                await self._service.check(tenant, spec)  # what else is wrong is said before a project is sent
+                raise
             job = await self._service.submit(tenant, spec, request.idempotency_key)
             return jobs_pb2.SubmitJobResponse(job=job_to_proto(job))
 

@@ -28,6 +28,7 @@ from tiercel.broker.client.projects.sending import project_limit, send_project
 from tiercel.broker.client.secrets import Secrets
 from tiercel.broker.client.spec_file import load_spec
 from tiercel.broker.client.state_dir import default_state_dir, read_broker, read_token
+from tiercel.core.commands import check_command
 from tiercel.core.errors import InvalidSpecError, TiercelError, UnavailableError
 from tiercel.core.jobs import JobSpec
 from tiercel.core.trust.trust import Trust
@@ -138,20 +139,23 @@ class Client(Keeping):
             spec = await asyncio.to_thread(load_spec, spec)
         packed = packed or await self.pack(spec)
         if packed is not None:
-            await send_project(self._connection, packed, progress=progress)
             spec = replace(spec, project=packed.project)
         request = jobs_pb2.SubmitJobRequest(
             spec=spec_to_proto(spec), idempotency_key=idempotency_key or uuid.uuid4().hex
         )
-        try:
-            response = await self._connection.call(self._connection.stub.SubmitJob, request)
-        except InvalidSpecError as error:
-            if packed is None or error.field != "project":
-                raise
-            # The root was there, and something that it leads to was not: all of it is asked for, once.
-            await send_project(self._connection, packed, whole=True, progress=progress)
-            response = await self._connection.call(self._connection.stub.SubmitJob, request)
-        return self.job(response.job.id)
+        # First as if all of the project were there, so that nothing is sent of a job that is refused. Then what lacks,
+        # folder by folder; and once, in case that the root was there and something that it leads to was not, anything.
+        for whole in (False, True):
+            try:
+                return await self._create(request)
+            except InvalidSpecError as error:
+                if packed is None or error.field != "project":
+                    raise
+            await send_project(self._connection, packed, whole=whole, progress=progress)
+        return await self._create(request)
+
+    async def _create(self, request: jobs_pb2.SubmitJobRequest) -> JobHandle:
+        return self.job((await self._connection.call(self._connection.stub.SubmitJob, request)).job.id)
 
     async def pack(self, spec: JobSpec) -> PackedProject | None:
         """Read the folder that a job is to run from, and send nothing; None if it has none on this machine.
@@ -166,7 +170,9 @@ class Client(Keeping):
         if spec.project is None or not spec.project.folder:
             return None
         limit_bytes = await project_limit(self._connection)
-        return await asyncio.to_thread(pack, spec.project, limit_bytes)
+        packed = await asyncio.to_thread(pack, spec.project, limit_bytes)
+        check_command(spec.command, packed.entries())
+        return packed
 
     def job(self, job_id: str) -> JobHandle:
         """A handle on a job, without asking the broker about it."""

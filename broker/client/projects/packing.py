@@ -24,6 +24,7 @@ from tiercel.core.projects import (
     sha256_of,
     stays_inside,
     too_large,
+    walk,
 )
 
 LARGEST_SHOWN = 5
@@ -49,6 +50,10 @@ class PackedProject:
     paths: int
     size_bytes: int
     left_out: Mapping[str, str]
+
+    def entries(self) -> dict[str, Entry]:
+        """What is in it, by path."""
+        return dict(walk(self.project.sha256, self.folders.__getitem__, limit_bytes=self.size_bytes))
 
 
 def pack(project: Project, limit_bytes: int) -> PackedProject:

@@ -74,6 +74,7 @@ async def test_each_mistake_is_one_sentence_before_anything_runs(
                 assert re.search(words, errors[0]), errors[0]
                 assert told.stderr.splitlines()[-1] == errors[0], "nothing comes after it, such as a traceback"
             assert json.loads((await tiercel("ls", "--json")).stdout) == []
+            assert not [path for path in (state_dir / "projects").rglob("*") if path.is_file()], "nothing was sent"
 
             (folder / "requirements.txt").write_text("einops\n")
             told = await tiercel("submit", str(folder), "--set", "secrets=[]")

@@ -243,6 +243,17 @@ async def test_a_project_that_cannot_start_is_refused_before_anything_runs(
         assert await client.list_jobs() == ()
 
 
+async def test_the_broker_itself_refuses_a_command_that_starts_nothing(broker: Broker, tmp_path: Path) -> None:
+    folder = make_project(tmp_path / "project")
+    packed = pack(Project(folder=str(folder)), LIMIT)
+    connection = connection_of(broker, tmp_path)
+    await sending.send_project(connection, packed)
+    await connection.close()
+    async with client_of(broker, tmp_path) as client:
+        with pytest.raises(InvalidSpecError, match=r"there is no file 'trian\.py' in the project"):
+            await client.submit(spec_of(folder, ("python", "trian.py"), project=Project(packed.project.sha256)))
+
+
 async def test_a_project_over_the_brokers_limit_is_refused_with_its_largest_files(tmp_path: Path) -> None:
     folder = make_project(tmp_path / "project")
     async with running_broker(tmp_path / "broker", project_bytes=2_000_000) as broker:
