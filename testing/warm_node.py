@@ -81,6 +81,8 @@ class NodeOf(Generic[RuntimeT, RunT]):
         for _ in range(2):
             launch = self.launch("", tenant, **changes)
             (launch.job_folder / IMPORTS).write_text(json.dumps({"names": list(names), "cpu_seconds": 9.0}))
+            if launch.python:
+                launch = await cast("DockerRuntime", self.runtime)._with_search_path(launch)
             assert await self.waiting.take(launch, launch.run_id) == (None, "")
         await until(lambda: self.template(tenant), seconds=60)
         return self.template(tenant)

@@ -122,10 +122,12 @@ class ContainerLog:
         if match is None:
             return frame
         *date, nanoseconds = (int(group) for group in match.groups())
-        self._since = _next_nanosecond(calendar.timegm((*date, 0, 0, 0)), nanoseconds)
+        behind = calendar.timegm((*date, 0, 0, 0)) * 10**9 + nanoseconds + 1
+        # Output and errors are logged apart from each other: what is logged later may be from before.
+        self._since = max(self._since, f"{behind // 10**9}.{behind % 10**9:09d}", key=_nanoseconds)
         return frame[match.end() :]
 
 
-def _next_nanosecond(seconds: int, nanoseconds: int) -> str:
-    total = seconds * 10**9 + nanoseconds + 1
-    return f"{total // 10**9}.{total % 10**9:09d}"
+def _nanoseconds(position: str) -> int:
+    seconds, _, rest = position.partition(".")
+    return int(seconds) * 10**9 + int(rest or 0)

@@ -194,8 +194,13 @@ class DockerRuntime:
             if counters is not None:
                 priority.resume(pid)
             run = DockerRun(self._docker, container, counters, priority, image_id, is_warm=is_warm)
-            if await run.has_begun():
-                return run
+            try:
+                if await run.has_begun():
+                    return run
+            except EngineError as error:
+                raise RunFailedError(
+                    f"The engine does not say what {run.description} does: {message_of(error)}."
+                ) from error
         return None
 
     async def images(self) -> Sequence[str]:

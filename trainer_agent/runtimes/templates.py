@@ -52,10 +52,10 @@ _CONSTANT: Final = {
 
 @dataclass(frozen=True, slots=True)
 class TemplateSettings:
-    """What an operator says about templates.
+    """What an operator says about templates, and about containers that wait.
 
     Attributes:
-        most: How many there are at a time; the one that was used least recently makes room. 0: no warm starts.
+        most: How many there are of each at a time; the one that was used least recently makes room. 0: no warm starts.
         idle_seconds: How long one waits for an order.
     """
 

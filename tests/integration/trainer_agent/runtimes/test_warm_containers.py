@@ -182,3 +182,26 @@ print(os.path.exists({str(tmp_path)!r}), os.listdir("/tmp"), sorted(n for n in o
     assert output.splitlines()[4] == "4"
     assert output.splitlines()[5].startswith("False [] ['1', '")
     assert node.template("other") == of_other
+
+
+async def test_it_has_the_environment_of_its_runs_and_no_others(
+    node: ContainerNode, engine: DockerEngine, tmp_path: Path
+) -> None:
+    told = "import sys; print(sys.base_prefix, f'python{sys.version_info[0]}.{sys.version_info[1]}', sys.path[-1])"
+    base, version, packages = engine.command("run", "--rm", "--network=none", engine.image, "-c", told).split()
+    pythons = []
+    for number in range(2):
+        venv = tmp_path / f"env-{number}" / "venv"
+        own = venv / "lib" / version / "site-packages"
+        own.mkdir(parents=True)
+        (venv / "bin").mkdir()
+        (venv / "bin" / "python").symlink_to(f"{base}/bin/python3")
+        (venv / "pyvenv.cfg").write_text(f"home = {base}/bin\n")
+        (own / "layer.pth").write_text(f"import site; site.addsitedir({packages!r})\n")
+        (own / "alpha.py").write_text(f"VERSION = {number}")
+        pythons.append(str(venv / "bin" / "python"))
+    waiting = await node.order_two(["numpy", "alpha"], python=pythons[0])
+    script = "import sys\nprint('alpha' in sys.modules)\nimport alpha\nprint(alpha.VERSION, sys.executable)"
+    assert await node.finish(script, python=pythons[1]) == (0, "False\n1 /tiercel-environment/bin/python\n")
+    assert node.template() == waiting
+    assert await node.finish_warm(script, python=pythons[0]) == (0, "True\n0 /tiercel-environment/bin/python\n")
