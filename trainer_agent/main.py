@@ -76,7 +76,7 @@ _FLAGS = {
     "output-bytes": "bytes that those files of a run may have together (default 1 GiB)",
     "data-cache-bytes": "bytes that data which jobs name by URL may take on the disk (default 50 GiB)",
     "data-sources": "URLs with commas that jobs may use with all below them: file:///FOLDER/, hosts here, buckets",
-    "warm-templates": "processes that runs are forked from, at most, and containers that wait; 0 for neither (default 2)",
+    "warm-templates": "processes that runs are forked from, and containers that wait, at most; 0: neither (default 2)",
     "warm-idle-seconds": "how long such a process waits for another run (default 600)",
     "keep-ended-seconds": "how long to keep each of them at most (default a week)",
     "package-index": "address of the index that environments have packages from (default: PyPI)",

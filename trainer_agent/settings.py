@@ -60,8 +60,8 @@ class AgentSettings(BaseSettings):
         data_cache_bytes: What data that jobs name by URL may take on the disk, in bytes.
         data_sources: URLs that jobs may use with all that is below them, beyond what anybody on the internet may read:
             folders of the node (``file:``), hosts of its own network, buckets that its credentials open.
-        warm_templates: Processes that runs are forked from, at most, each of one tenant, and as many containers that wait
-            for runs; 0 for no warm starts.
+        warm_templates: Processes that runs are forked from, at most, each of one tenant, and as many containers that
+            wait for runs; 0 for no warm starts.
         warm_idle_seconds: How long such a process or container waits for another run.
         keep_ended_jobs: Folders of jobs that are over, at most, and never those of others.
         keep_ended_seconds: How long each of them is kept at most.
