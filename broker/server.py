@@ -46,7 +46,7 @@ from tiercel.broker.tenancy import open_tenancy
 from tiercel.broker.trust.encryption import open_encryption
 from tiercel.broker.trust.membership import Membership
 from tiercel.core.blobs import BlobFolder
-from tiercel.core.errors import InvalidSpecError
+from tiercel.core.errors import wrong_field
 from tiercel.v1 import membership_pb2_grpc, nodes_pb2_grpc
 
 if TYPE_CHECKING:
@@ -230,7 +230,6 @@ def _require_loopback(host: str) -> None:
     except ValueError:
         loopback = False
     if not loopback:
-        raise InvalidSpecError(
-            f"host: {host!r} is not an address of this machine alone, and calls are not encrypted; use 127.0.0.1",
-            field="host",
+        raise wrong_field(
+            "host", f"{host!r} is not an address of this machine alone, and calls are not encrypted; use 127.0.0.1"
         )

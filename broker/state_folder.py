@@ -7,7 +7,7 @@ import pwd
 import stat
 from typing import TYPE_CHECKING
 
-from tiercel.core.errors import InvalidSpecError
+from tiercel.core.errors import InvalidSpecError, wrong_field
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,9 +43,8 @@ def prepare_state_dir(path: Path) -> None:
 
 def refuse_state_dir(path: Path, cause: str) -> InvalidSpecError:
     """What is said of a folder that is of no use, with the cause."""
-    return InvalidSpecError(
-        f"state_dir: {path} cannot be used ({cause}); choose a folder of your own that you may write to",
-        field="state_dir",
+    return wrong_field(
+        "state_dir", f"{path} cannot be used ({cause}); choose a folder of your own that you may write to"
     )
 
 

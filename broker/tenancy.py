@@ -10,7 +10,7 @@ import tomllib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tiercel.core.errors import InvalidSpecError
+from tiercel.core.errors import wrong_field
 from tiercel.core.private_files import write_private
 from tiercel.core.tenants import DEFAULT_MAX_ACTIVE_JOBS, DEFAULT_WEIGHT, Tenant
 
@@ -87,7 +87,9 @@ def _open_token(path: Path) -> str:
         _write_secret(path, secrets.token_urlsafe(32) + "\n")
     token = _read_secret(path).strip()
     if len(token) < MIN_TOKEN_CHARACTERS:
-        raise _refuse(f"{path} has no token of {MIN_TOKEN_CHARACTERS} characters or more; delete it to get one")
+        raise wrong_field(
+            "tenants", f"{path} has no token of {MIN_TOKEN_CHARACTERS} characters or more; delete it to get one"
+        )
     return token
 
 
@@ -104,36 +106,39 @@ def _parse(path: Path, text: str) -> dict[str, Tenant]:
             for name, table in tables.items()
         }
     except (tomllib.TOMLDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
-        raise _refuse(
+        raise wrong_field(
+            "tenants",
             f"{path} cannot be understood ({type(error).__name__}: {error}); each tenant is a table like\n"
-            '[tenants.alice]\ntoken = "a long secret"\nmax_active_jobs = 20'
+            '[tenants.alice]\ntoken = "a long secret"\nmax_active_jobs = 20',
         ) from error
     for tenant in tenants.values():
         _check(path, tenant)
     if len({tenant.token for tenant in tenants.values()}) < len(tenants):
-        raise _refuse(f"{path} gives the same token to two tenants; give each its own")
+        raise wrong_field("tenants", f"{path} gives the same token to two tenants; give each its own")
     return tenants
 
 
 def _check_name(name: str, where: str = "") -> None:
     if not _NAME.fullmatch(name):
-        raise _refuse(f"{name!r}{where} is not a tenant's name; {_NAME_WORDS}")
+        raise wrong_field("tenants", f"{name!r}{where} is not a tenant's name; {_NAME_WORDS}")
     if name in _RESERVED:
-        raise _refuse(f"{name!r}{where} is a name that Tiercel keeps for itself; choose another")
+        raise wrong_field("tenants", f"{name!r}{where} is a name that Tiercel keeps for itself; choose another")
 
 
 def _check(path: Path, tenant: Tenant) -> None:
     _check_name(tenant.name, f" in {path}")
     if len(tenant.token) < MIN_TOKEN_CHARACTERS:
-        raise _refuse(f"{path} gives {tenant.name} no token of {MIN_TOKEN_CHARACTERS} characters or more")
+        raise wrong_field(
+            "tenants", f"{path} gives {tenant.name} no token of {MIN_TOKEN_CHARACTERS} characters or more"
+        )
     if tenant.max_active_jobs < 0:
-        raise _refuse(f"{path} allows {tenant.name} {tenant.max_active_jobs} active jobs; give 0 or more")
+        raise wrong_field(
+            "tenants", f"{path} allows {tenant.name} {tenant.max_active_jobs} active jobs; give 0 or more"
+        )
     if not (tenant.weight > 0 and math.isfinite(tenant.weight)):
-        raise _refuse(f"{path} gives {tenant.name} a weight of {tenant.weight:g}; give more than 0, 1 is the default")
-
-
-def _refuse(message: str) -> InvalidSpecError:
-    return InvalidSpecError(f"tenants: {message}", field="tenants")
+        raise wrong_field(
+            "tenants", f"{path} gives {tenant.name} a weight of {tenant.weight:g}; give more than 0, 1 is the default"
+        )
 
 
 def _read_secret(path: Path) -> str:
@@ -142,11 +147,13 @@ def _read_secret(path: Path) -> str:
             path.chmod(0o600)
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise _refuse(f"{path} cannot be read ({error})") from error
+        raise wrong_field("tenants", f"{path} cannot be read ({error})") from error
 
 
 def _write_secret(path: Path, text: str) -> None:
     try:
         write_private(path, text.encode())
     except OSError as error:
-        raise _refuse(f"{path} cannot be written ({error.strerror}); make room, or choose another folder") from error
+        raise wrong_field(
+            "tenants", f"{path} cannot be written ({error.strerror}); make room, or choose another folder"
+        ) from error

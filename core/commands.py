@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tiercel.core.errors import InvalidSpecError
+from tiercel.core.errors import wrong_field
 from tiercel.core.projects import Entry, Kind
 
 _PYTHON = frozenset({"python", "python3"})
@@ -65,11 +65,7 @@ def _require(path: str, project: Mapping[str, Entry], kinds: Sequence[Kind]) -> 
     if entry is None:
         near = difflib.get_close_matches(path, project, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else "; give a path relative to the project's folder"
-        raise _refuse(f"there is no file {path!r} in the project{hint} (what is ignored is not in it)")
+        raise wrong_field("command", f"there is no file {path!r} in the project{hint} (what is ignored is not in it)")
     if entry.kind not in kinds:
         what = "is a folder" if entry.kind is Kind.FOLDER else "may not be executed; make it so by 'chmod +x'"
-        raise _refuse(f"{path!r} in the project {what}")
-
-
-def _refuse(message: str) -> InvalidSpecError:
-    return InvalidSpecError(f"command: {message}", field="command")
+        raise wrong_field("command", f"{path!r} in the project {what}")

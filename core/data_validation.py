@@ -14,7 +14,7 @@ from tiercel.core.data_sets import (
     DataSet,
     is_data_name,
 )
-from tiercel.core.errors import InvalidSpecError
+from tiercel.core.errors import wrong_field
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,17 +31,17 @@ def validate_data(data: tuple[DataSet, ...]) -> None:
         InvalidSpecError: There are too many, or one cannot be; ``field`` names it.
     """
     if len(data) > MAX_OF_A_JOB:
-        raise _refuse("data", f"has {len(data)} entries; at most {MAX_OF_A_JOB} are taken")
+        raise wrong_field("data", f"has {len(data)} entries; at most {MAX_OF_A_JOB} are taken")
     names = [each.name for each in data]
     for index, name in enumerate(names):
         if not is_data_name(name):
-            raise _refuse(
+            raise wrong_field(
                 f"data[{index}].name",
                 f"{name!r} is not a data set's name; use 1 to {MAX_NAME_CHARACTERS} of a-z, 0-9 and '-', beginning "
                 "with a letter or digit",
             )
         if name in names[:index]:
-            raise _refuse(f"data[{index}].name", f"{name!r} is there twice; ask for it once")
+            raise wrong_field(f"data[{index}].name", f"{name!r} is there twice; ask for it once")
         _validate_source(f"data[{index}]", data[index])
 
 
@@ -53,28 +53,26 @@ def data_hashes(spec: JobSpec, told: Mapping[str, str]) -> dict[str, str]:
 
 def _validate_source(field: str, data: DataSet) -> None:
     if data.sha256 and not data.url:
-        raise _refuse(f"{field}.sha256", "is given without a url; what a node offers is its operator's")
+        raise wrong_field(f"{field}.sha256", "is given without a url; what a node offers is its operator's")
     if data.sha256 and not _SHA256.fullmatch(data.sha256):
-        raise _refuse(f"{field}.sha256", "is not 64 of 0-9 and a-f")
+        raise wrong_field(f"{field}.sha256", "is not 64 of 0-9 and a-f")
     if not data.url:
         return
     if len(data.url) > MAX_URL_CHARACTERS or not data.url.isascii() or not data.url.isprintable() or " " in data.url:
-        raise _refuse(f"{field}.url", f"has more than {MAX_URL_CHARACTERS} characters, or some that a URL has to quote")
+        raise wrong_field(
+            f"{field}.url", f"has more than {MAX_URL_CHARACTERS} characters, or some that a URL has to quote"
+        )
     try:
         parts = urlsplit(data.url)
         is_complete = bool(parts.path.strip("/")) and (parts.scheme == "file") != bool(parts.hostname)
         has_user, _ = "@" in parts.netloc, parts.port
     except ValueError:
-        raise _refuse(f"{field}.url", "is not a URL") from None
+        raise wrong_field(f"{field}.url", "is not a URL") from None
     if parts.scheme not in URL_SCHEMES or "::" in data.url:
-        raise _refuse(f"{field}.url", f"begins with none of {', '.join(f'{each}://' for each in URL_SCHEMES)}")
+        raise wrong_field(f"{field}.url", f"begins with none of {', '.join(f'{each}://' for each in URL_SCHEMES)}")
     if not is_complete:
-        raise _refuse(
+        raise wrong_field(
             f"{field}.url", "names no file or folder of a host; give all of it, like https://host/path/file.npz"
         )
     if has_user:
-        raise _refuse(f"{field}.url", "has a user or a password in it, which everybody who sees the job would read")
-
-
-def _refuse(field: str, message: str) -> InvalidSpecError:
-    return InvalidSpecError(f"{field}: {message}", field=field)
+        raise wrong_field(f"{field}.url", "has a user or a password in it, which everybody who sees the job would read")

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tiercel.core.data_sets import MAX_NAME_CHARACTERS, MAX_OF_A_NODE, NodeData, is_data_name
-from tiercel.core.errors import InvalidSpecError, UnavailableError
+from tiercel.core.errors import InvalidSpecError, UnavailableError, wrong_field
 from tiercel.core.locks import LockHeldError, take
 
 if TYPE_CHECKING:
@@ -104,19 +104,18 @@ class DataDeclarations:
             UnavailableError: What was declared before cannot be read or written.
         """
         if not is_data_name(name):
-            raise InvalidSpecError(
-                f"name: {name!r} is not a data set's name; use 1 to {MAX_NAME_CHARACTERS} of a-z, 0-9 and '-', "
+            raise wrong_field(
+                "name",
+                f"{name!r} is not a data set's name; use 1 to {MAX_NAME_CHARACTERS} of a-z, 0-9 and '-', "
                 "beginning with a letter or digit",
-                field="name",
             )
         resolved = self._resolved(path)
         added = DeclaredData(name, resolved, _size_of(resolved))
         with self._locked():
             known = self.read()
             if name not in known and len(known) >= MAX_OF_A_NODE:
-                raise InvalidSpecError(
-                    f"name: this node offers {len(known)} data sets, and more are not taken; remove one first",
-                    field="name",
+                raise wrong_field(
+                    "name", f"this node offers {len(known)} data sets, and more are not taken; remove one first"
                 )
             self._write({**known, name: added})
         return added
@@ -132,7 +131,7 @@ class DataDeclarations:
             known = self.read()
             if name not in known:
                 there = f"there are {', '.join(known)}" if known else "there is none"
-                raise InvalidSpecError(f"name: this node offers no data set {name!r}; {there}", field="name")
+                raise wrong_field("name", f"this node offers no data set {name!r}; {there}")
             del known[name]
             self._write(known)
 
@@ -200,7 +199,7 @@ def _declared(name: str, written: Mapping[str, object]) -> DeclaredData:
 
 
 def _refuse_path(path: Path, what: str) -> InvalidSpecError:
-    return InvalidSpecError(f"path: {path} {what}; give a file or folder that jobs may read", field="path")
+    return wrong_field("path", f"{path} {what}; give a file or folder that jobs may read")
 
 
 def _size_of(path: Path) -> int | None:

@@ -30,10 +30,11 @@
 The agent's and the training library's are below them in ``trainer_agent/errors.py``: they become the reason of a run or
 a delivery, and no call's status. What only HTTP can get wrong is ``HttpRefusedError`` in ``serving/rest/messages.py``.
 
-A message is a sentence or two for whoever called: it names the field that is wrong, and says what to do. ``code`` is
-stable: programs may rely on it. The broker sends it in the trailing metadata key :data:`CODE_KEY`, and the field in
-:data:`FIELD_KEY`. A status is a name of ``grpc.StatusCode``, since only the adapters know gRPC. They translate in one
-place each: ``broker/api/errors.py``, ``serving/grpc/adapter.py`` and ``serving/rest/messages.py``.
+A message is a sentence or two for whoever called: it names the field that is wrong (:func:`wrong_field`), and says
+what to do. ``code`` is stable: programs may rely on it. The broker sends it in the trailing metadata key
+:data:`CODE_KEY`, and the field in :data:`FIELD_KEY`. A status is a name of ``grpc.StatusCode``, since only the adapters
+know gRPC. They translate in one place each: ``broker/api/errors.py``, ``serving/grpc/adapter.py`` and
+``serving/rest/messages.py``.
 """
 
 from __future__ import annotations
@@ -75,6 +76,16 @@ class InvalidSpecError(InvalidRequestError):
     """A field of a job, or of another call to the broker, is missing, malformed or impossible."""
 
     code = "invalid_spec"
+
+
+def wrong_field(field: str, message: str) -> InvalidSpecError:
+    """The error about one field, whose sentence begins with its name.
+
+    Args:
+        field: The field, e.g. ``tiers[1].target``.
+        message: What is wrong with it and what to do, e.g. ``is missing; give a number``.
+    """
+    return InvalidSpecError(f"{field}: {message}", field=field)
 
 
 class NotAuthenticatedError(TiercelError):

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from tiercel.core.commands import python_program
-from tiercel.core.errors import InvalidSpecError
+from tiercel.core.errors import wrong_field
 
 if TYPE_CHECKING:
     from tiercel.core.jobs import JobSpec
@@ -43,23 +43,32 @@ def validate_ranks(spec: JobSpec) -> None:
     if spec.ranks is None:
         return
     if not 1 <= spec.ranks <= MAX_RANKS:
-        raise _refuse(f"{spec.ranks} is not a number of processes from 1 to {MAX_RANKS}; leave it out, or give one")
+        raise wrong_field(
+            "ranks", f"{spec.ranks} is not a number of processes from 1 to {MAX_RANKS}; leave it out, or give one"
+        )
     if spec.ranks == 1:
         return
     script, module = _python_of(spec)
     if module in _LAUNCHERS:
-        raise _refuse(f"is given, but 'python -m {module}' starts ranks itself; leave it out, or name the script alone")
+        raise wrong_field(
+            "ranks", f"is given, but 'python -m {module}' starts ranks itself; leave it out, or name the script alone"
+        )
     if not (script or module):
         what = f"the command {spec.command[0]!r}" if spec.command else "an image's own command"
-        raise _refuse(
+        raise wrong_field(
+            "ranks",
             f"{what} starts its processes itself; leave it out, or give a script, a module, or in a project a command "
-            "such as 'python train.py'"
+            "such as 'python train.py'",
         )
     accelerators, cores = spec.resources.accelerators, math.ceil(spec.resources.cpu_cores)
     if accelerators and spec.ranks > accelerators:
-        raise _refuse(f"{spec.ranks} are more than its {accelerators} accelerators; each rank needs one of its own")
+        raise wrong_field(
+            "ranks", f"{spec.ranks} are more than its {accelerators} accelerators; each rank needs one of its own"
+        )
     if not accelerators and spec.ranks > cores:
-        raise _refuse(f"{spec.ranks} are more than its {cores} cores; raise resources.cpu_cores, or ask for fewer")
+        raise wrong_field(
+            "ranks", f"{spec.ranks} are more than its {cores} cores; raise resources.cpu_cores, or ask for fewer"
+        )
 
 
 def _python_of(spec: JobSpec) -> tuple[str, str]:
@@ -68,7 +77,3 @@ def _python_of(spec: JobSpec) -> tuple[str, str]:
     if found is not None:
         return found.script, found.module
     return (spec.script.name if spec.script is not None else ""), spec.module
-
-
-def _refuse(message: str) -> InvalidSpecError:
-    return InvalidSpecError(f"ranks: {message}", field="ranks")

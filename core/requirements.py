@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tiercel.core.errors import InvalidSpecError
+from tiercel.core.errors import wrong_field
 
 if TYPE_CHECKING:
     from tiercel.core.jobs import JobSpec
@@ -33,12 +33,17 @@ def validate_requirements(spec: JobSpec) -> None:
     if not lines:
         return
     if not (spec.script or spec.module or spec.command):
-        raise _refuse("are for a Python program: say which by 'script', 'module' or 'command', or leave them out")
+        raise wrong_field(
+            "requirements", "are for a Python program: say which by 'script', 'module' or 'command', or leave them out"
+        )
     if len(lines) > MAX_REQUIREMENTS:
-        raise _refuse(f"has {len(lines)} lines; at most {MAX_REQUIREMENTS} are taken")
+        raise wrong_field("requirements", f"has {len(lines)} lines; at most {MAX_REQUIREMENTS} are taken")
     size = sum(len(line.encode(errors="replace")) for line in lines)
     if size > MAX_REQUIREMENTS_BYTES:
-        raise _refuse(f"has {size} bytes; at most {MAX_REQUIREMENTS_BYTES} are taken, so leave out comments and hashes")
+        raise wrong_field(
+            "requirements",
+            f"has {size} bytes; at most {MAX_REQUIREMENTS_BYTES} are taken, so leave out comments and hashes",
+        )
     for line in lines:
         validate_line(line)
 
@@ -50,11 +55,8 @@ def validate_line(line: str) -> None:
         InvalidSpecError: It is no requirement of a package by its name.
     """
     if not line.isprintable() or not _LINE.fullmatch(line):
-        raise _refuse(
+        raise wrong_field(
+            "requirements",
             f"{line[:100]!r} is not a package with its version, such as 'lightning>=2.5'; paths, addresses and options "
-            "are not taken, as the operator of a node says where packages come from"
+            "are not taken, as the operator of a node says where packages come from",
         )
-
-
-def _refuse(message: str) -> InvalidSpecError:
-    return InvalidSpecError(f"requirements: {message}", field="requirements")

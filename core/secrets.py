@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tiercel.core.errors import InvalidSpecError
+from tiercel.core.errors import wrong_field
 from tiercel.core.variables import validate_name
 
 if TYPE_CHECKING:
@@ -55,11 +55,11 @@ def validate_secret(name: str, value: str) -> None:
     validate_name("name", name)
     size = len(value.encode(errors="replace"))
     if not value:
-        raise _refuse("value", f"of {name} is empty; give the secret itself")
+        raise wrong_field("value", f"of {name} is empty; give the secret itself")
     if size > MAX_VALUE_BYTES:
-        raise _refuse("value", f"of {name} has {size} bytes; at most {MAX_VALUE_BYTES} are taken")
+        raise wrong_field("value", f"of {name} has {size} bytes; at most {MAX_VALUE_BYTES} are taken")
     if "\0" in value:
-        raise _refuse("value", f"of {name} contains a NUL character, which no environment can carry")
+        raise wrong_field("value", f"of {name} contains a NUL character, which no environment can carry")
 
 
 def validate_secrets(names: tuple[str, ...], env: Mapping[str, str]) -> None:
@@ -69,14 +69,10 @@ def validate_secrets(names: tuple[str, ...], env: Mapping[str, str]) -> None:
         InvalidSpecError: There are too many, or one is not a variable's name, comes twice, or is in ``env`` too.
     """
     if len(names) > MAX_SECRETS_OF_A_JOB:
-        raise _refuse("secrets", f"has {len(names)} entries; at most {MAX_SECRETS_OF_A_JOB} are taken")
+        raise wrong_field("secrets", f"has {len(names)} entries; at most {MAX_SECRETS_OF_A_JOB} are taken")
     for name in names:
         validate_name("secrets", name)
         if names.count(name) > 1:
-            raise _refuse("secrets", f"{name} comes twice; name it once")
+            raise wrong_field("secrets", f"{name} comes twice; name it once")
         if name in env:
-            raise _refuse("secrets", f"{name} is in env as well; take it out of there, where everybody may read it")
-
-
-def _refuse(field_name: str, message: str) -> InvalidSpecError:
-    return InvalidSpecError(f"{field_name}: {message}", field=field_name)
+            raise wrong_field("secrets", f"{name} is in env as well; take it out of there, where everybody may read it")

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from tiercel.core.data_validation import validate_data
-from tiercel.core.errors import InvalidSpecError
+from tiercel.core.errors import wrong_field
 from tiercel.core.jobs import Direction
 from tiercel.core.path_patterns import validate_outputs
 from tiercel.core.projects import validate_project
@@ -69,20 +69,18 @@ def validate_spec(spec: JobSpec) -> None:
     validate_outputs(spec.outputs)
 
 
-def _refuse(field: str, message: str) -> InvalidSpecError:
-    return InvalidSpecError(f"{field}: {message}", field=field)
-
-
 def _validate_shipping(ship: Shipping) -> None:
     for field, number in (("ship.every", ship.every), ("ship.best_every", ship.best_every_seconds)):
         if number is None:
             continue
         if not (math.isfinite(number) and number > 0):
-            raise _refuse(field, f"{number} is not a number above 0; leave it out to deliver the best at the end only")
+            raise wrong_field(
+                field, f"{number} is not a number above 0; leave it out to deliver the best at the end only"
+            )
         if ship.only_tiers:
-            raise _refuse(field, "is given beside only_tiers, which delivers nothing else; give one of the two")
+            raise wrong_field(field, "is given beside only_tiers, which delivers nothing else; give one of the two")
     if ship.best_every_seconds is not None and ship.best_every_seconds < MIN_BEST_EVERY_SECONDS:
-        raise _refuse(
+        raise wrong_field(
             "ship.best_every", f"is below {MIN_BEST_EVERY_SECONDS:g} s, and each delivery costs CPU; give more"
         )
 
@@ -94,53 +92,55 @@ def validate_labels(labels: Mapping[str, str], field: str) -> None:
         InvalidSpecError: There are too many, or one is malformed; names it below ``field``.
     """
     if len(labels) > MAX_LABELS:
-        raise _refuse(field, f"has {len(labels)} entries; at most {MAX_LABELS} are taken")
+        raise wrong_field(field, f"has {len(labels)} entries; at most {MAX_LABELS} are taken")
     for name, value in labels.items():
         if not _LABEL.fullmatch(name):
-            raise _refuse(
+            raise wrong_field(
                 field,
                 f"{name!r} is not a label's name; use 1 to 63 of letters, digits, '.', '_', '/' and '-', "
                 "beginning with a letter or digit",
             )
         if len(value) > 128 or not value.isprintable():
-            raise _refuse(f"{field}.{name}", "is longer than 128 characters, or has some that cannot be printed")
+            raise wrong_field(f"{field}.{name}", "is longer than 128 characters, or has some that cannot be printed")
 
 
 def _validate_names(spec: JobSpec) -> None:
     if not _ENDPOINT.fullmatch(spec.endpoint):
-        raise _refuse(
+        raise wrong_field(
             "endpoint",
             f"{spec.endpoint!r} is not an endpoint's name; use 1 to 63 of a-z, 0-9, '.', '_' and '-', "
             "beginning with a letter or digit",
         )
     if not _METRIC.fullmatch(spec.metric):
-        raise _refuse(
+        raise wrong_field(
             "metric",
             f"{spec.metric!r} is not a metric's name; give the name that the script reports, such as 'accuracy'",
         )
     if len(spec.name) > 128:
-        raise _refuse("name", "is longer than 128 characters; shorten it")
+        raise wrong_field("name", "is longer than 128 characters; shorten it")
     if not spec.name.isprintable():
-        raise _refuse("name", f"{spec.name!r} has characters that cannot be printed; leave them out")
+        raise wrong_field("name", f"{spec.name!r} has characters that cannot be printed; leave them out")
 
 
 def _validate_program(spec: JobSpec) -> None:
     given = [name for name in ("script", "module", "command") if getattr(spec, name)]
     if len(given) > 1:
-        raise _refuse(given[1], f"is given beside a {given[0]}; give one of the two")
+        raise wrong_field(given[1], f"is given beside a {given[0]}; give one of the two")
     if not given and not spec.image:
-        raise _refuse("script", "is missing; give a training script, a module to run, or an image with a command")
+        raise wrong_field("script", "is missing; give a training script, a module to run, or an image with a command")
     _validate_project(spec)
     if spec.script is not None:
         _validate_script(spec.script)
     if spec.module and not (_MODULE.fullmatch(spec.module) and len(spec.module) <= 255):
-        raise _refuse("module", f"{spec.module!r} is not a Python module's name, such as 'package.train'")
+        raise wrong_field("module", f"{spec.module!r} is not a Python module's name, such as 'package.train'")
     if spec.runtime and spec.runtime not in RUNTIMES:
-        raise _refuse("runtime", f"{spec.runtime!r} is unknown; choose one of {', '.join(RUNTIMES)} or leave it out")
+        raise wrong_field(
+            "runtime", f"{spec.runtime!r} is unknown; choose one of {', '.join(RUNTIMES)} or leave it out"
+        )
     if spec.image and spec.runtime == "process":
-        raise _refuse("image", "needs the runtime 'docker'; leave out the image or change the runtime")
+        raise wrong_field("image", "needs the runtime 'docker'; leave out the image or change the runtime")
     if spec.image and not _IMAGE.fullmatch(spec.image):
-        raise _refuse("image", f"{spec.image!r} is not a container image's name, such as 'python:3.12-slim'")
+        raise wrong_field("image", f"{spec.image!r} is not a container image's name, such as 'python:3.12-slim'")
     _validate_arguments("command", spec.command)
     _validate_arguments("arguments", spec.arguments)
 
@@ -149,54 +149,56 @@ def _validate_project(spec: JobSpec) -> None:
     if spec.project is not None:
         validate_project(spec.project)
         if spec.script is not None:
-            raise _refuse("script", "is given beside a project; name a file of the project by 'command'")
+            raise wrong_field("script", "is given beside a project; name a file of the project by 'command'")
     elif spec.command and not spec.image:
-        raise _refuse("command", "needs a project or an image to be found in; give one, such as 'project: .'")
+        raise wrong_field("command", "needs a project or an image to be found in; give one, such as 'project: .'")
 
 
 def _validate_script(script: Script) -> None:
     if not _SCRIPT_NAME.fullmatch(script.name):
-        raise _refuse("script.name", f"{script.name!r} is not the name of a Python file, such as 'train.py'")
+        raise wrong_field("script.name", f"{script.name!r} is not the name of a Python file, such as 'train.py'")
     if not script.content:
-        raise _refuse("script.content", "is empty; send the script's text")
+        raise wrong_field("script.content", "is empty; send the script's text")
     if len(script.content) > MAX_SCRIPT_BYTES:
-        raise _refuse("script.content", f"has {len(script.content)} bytes; at most {MAX_SCRIPT_BYTES} are taken")
+        raise wrong_field("script.content", f"has {len(script.content)} bytes; at most {MAX_SCRIPT_BYTES} are taken")
     try:
         script.content.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise _refuse("script.content", f"is not text in UTF-8 ({error.reason} at byte {error.start})") from error
+        raise wrong_field("script.content", f"is not text in UTF-8 ({error.reason} at byte {error.start})") from error
 
 
 def _validate_arguments(field: str, arguments: tuple[str, ...]) -> None:
     if len(arguments) > MAX_ARGUMENTS:
-        raise _refuse(field, f"has {len(arguments)} entries; at most {MAX_ARGUMENTS} are taken")
+        raise wrong_field(field, f"has {len(arguments)} entries; at most {MAX_ARGUMENTS} are taken")
     if sum(len(argument) for argument in arguments) > MAX_ARGUMENTS_CHARACTERS:
-        raise _refuse(field, f"are longer than {MAX_ARGUMENTS_CHARACTERS} characters together; use a file")
+        raise wrong_field(field, f"are longer than {MAX_ARGUMENTS_CHARACTERS} characters together; use a file")
     for index, argument in enumerate(arguments):
         if "\0" in argument:
-            raise _refuse(f"{field}[{index}]", "contains a NUL character, which no command line can carry")
+            raise wrong_field(f"{field}[{index}]", "contains a NUL character, which no command line can carry")
 
 
 def _validate_tiers(spec: JobSpec) -> None:
     if not spec.tiers:
-        raise _refuse("tiers", "is empty; give at least one target of the metric")
+        raise wrong_field("tiers", "is empty; give at least one target of the metric")
     if len(spec.tiers) > MAX_TIERS:
-        raise _refuse("tiers", f"has {len(spec.tiers)} entries; at most {MAX_TIERS} are taken")
+        raise wrong_field("tiers", f"has {len(spec.tiers)} entries; at most {MAX_TIERS} are taken")
     for index, tier in enumerate(spec.tiers):
         where = f"tiers[{index}]"
         if not math.isfinite(tier.target):
-            raise _refuse(f"{where}.target", f"{tier.target} is not a finite number")
+            raise wrong_field(f"{where}.target", f"{tier.target} is not a finite number")
         if not (math.isfinite(tier.value) and tier.value > 0):
-            raise _refuse(f"{where}.value", f"{tier.value} is not a positive number")
+            raise wrong_field(f"{where}.value", f"{tier.value} is not a positive number")
         if tier.deadline_seconds is not None and not (
             math.isfinite(tier.deadline_seconds) and tier.deadline_seconds > 0
         ):
-            raise _refuse(f"{where}.deadline_seconds", f"{tier.deadline_seconds} is not a positive number of seconds")
+            raise wrong_field(
+                f"{where}.deadline_seconds", f"{tier.deadline_seconds} is not a positive number of seconds"
+            )
     rising = spec.direction is Direction.MAX
     for index in range(1, len(spec.tiers)):
         before, after = spec.tiers[index - 1].target, spec.tiers[index].target
         if after <= before if rising else after >= before:
-            raise _refuse(
+            raise wrong_field(
                 f"tiers[{index}].target",
                 f"{after} does not come after {before}; list tiers from the easiest to the hardest: for direction "
                 f"'{spec.direction.value}' that means {'rising' if rising else 'falling'} targets",
@@ -208,13 +210,13 @@ def _validate_variant(spec: JobSpec) -> None:
     if not spec.variant:
         return
     if not _VARIANT.fullmatch(spec.variant):
-        raise _refuse(
+        raise wrong_field(
             "variant",
             f"{spec.variant!r} is not a variant's name; use 1 to 32 of a-z, 0-9, '_' and '-', beginning with a letter "
             "or digit",
         )
     if spec.direction is not Direction.MAX or not all(0 < tier.target <= 1 for tier in spec.tiers):
-        raise _refuse(
+        raise wrong_field(
             "variant",
             f"{spec.variant!r} would be chosen by its accuracy, which {spec.metric!r} is not; use a metric that is a "
             "fraction and to grow, with tiers from 0 to 1, or leave out the variant",
@@ -224,26 +226,28 @@ def _validate_variant(spec: JobSpec) -> None:
 def _validate_limits(spec: JobSpec) -> None:
     cores, memory = spec.resources.cpu_cores, spec.resources.memory_bytes
     if not (math.isfinite(cores) and cores > 0):
-        raise _refuse("resources.cpu_cores", f"{cores} is not a positive number of cores")
+        raise wrong_field("resources.cpu_cores", f"{cores} is not a positive number of cores")
     if memory < MIN_MEMORY_BYTES:
-        raise _refuse(
+        raise wrong_field(
             "resources.memory_bytes", f"{memory} bytes are too few for training; give {MIN_MEMORY_BYTES} or more"
         )
     if memory > MAX_MEMORY_BYTES:
-        raise _refuse("resources.memory_bytes", f"{memory} bytes are more than any machine has")
+        raise wrong_field("resources.memory_bytes", f"{memory} bytes are more than any machine has")
     _validate_accelerators(spec.resources)
     if not (spec.resources.scratch_bytes == 0 or MIN_SCRATCH_BYTES <= spec.resources.scratch_bytes <= MAX_MEMORY_BYTES):
-        raise _refuse(
+        raise wrong_field(
             "resources.scratch_bytes",
             f"{spec.resources.scratch_bytes} bytes are no room to work in; give {MIN_SCRATCH_BYTES} or more, "
             "or leave it out",
         )
     validate_max_epochs(spec.max_epochs)
     if not (math.isfinite(spec.report_timeout_seconds) and spec.report_timeout_seconds > 0):
-        raise _refuse("report_timeout_seconds", f"{spec.report_timeout_seconds} is not a positive number of seconds")
+        raise wrong_field(
+            "report_timeout_seconds", f"{spec.report_timeout_seconds} is not a positive number of seconds"
+        )
     objective = spec.endpoint_objective_seconds
     if objective is not None and not 0 < objective <= MAX_OBJECTIVE_SECONDS:
-        raise _refuse(
+        raise wrong_field(
             "endpoint_objective_seconds",
             f"{objective} is not a delay that an endpoint can aim at; give seconds above 0 and up to "
             f"{MAX_OBJECTIVE_SECONDS:g}, such as 0.05, or leave it out",
@@ -257,17 +261,17 @@ def validate_max_epochs(max_epochs: int) -> None:
         InvalidSpecError: It is not a number of epochs.
     """
     if not 1 <= max_epochs <= MAX_EPOCHS:
-        raise _refuse("max_epochs", f"{max_epochs} is not a number of epochs from 1 to {MAX_EPOCHS}")
+        raise wrong_field("max_epochs", f"{max_epochs} is not a number of epochs from 1 to {MAX_EPOCHS}")
 
 
 def _validate_accelerators(resources: Resources) -> None:
     count, memory = resources.accelerators, resources.accelerator_memory_bytes
     if not 0 <= count <= MAX_ACCELERATORS:
-        raise _refuse("resources.accelerators", f"{count} is not a number of devices from 0 to {MAX_ACCELERATORS}")
+        raise wrong_field("resources.accelerators", f"{count} is not a number of devices from 0 to {MAX_ACCELERATORS}")
     if not 0 <= memory <= MAX_MEMORY_BYTES:
-        raise _refuse("resources.accelerator_memory_bytes", f"{memory} bytes are not what a device can have")
+        raise wrong_field("resources.accelerator_memory_bytes", f"{memory} bytes are not what a device can have")
     if memory and not count:
-        raise _refuse(
+        raise wrong_field(
             "resources.accelerator_memory_bytes",
             "says what the job needs on each accelerator, but it asks for none; add resources.accelerators",
         )

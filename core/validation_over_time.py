@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from tiercel.core.durations import in_words
-from tiercel.core.errors import InvalidSpecError
+from tiercel.core.errors import wrong_field
 
 if TYPE_CHECKING:
     from tiercel.core.jobs import JobSpec
@@ -32,9 +32,9 @@ def validate_over_time(spec: JobSpec) -> None:
     """
     _check_retries(spec)
     if abs(spec.priority) > MAX_PRIORITY:
-        raise _refuse("priority", f"{spec.priority} is not a number from -{MAX_PRIORITY} to {MAX_PRIORITY}")
+        raise wrong_field("priority", f"{spec.priority} is not a number from -{MAX_PRIORITY} to {MAX_PRIORITY}")
     if spec.warm_start and not _JOB_ID.fullmatch(spec.warm_start):
-        raise _refuse("warm_start", f"{spec.warm_start[:64]!r} is not the id of a job; 'tiercel ls' lists yours")
+        raise wrong_field("warm_start", f"{spec.warm_start[:64]!r} is not the id of a job; 'tiercel ls' lists yours")
     if spec.every_seconds is not None:
         _check_seconds("every", spec.every_seconds, MIN_EVERY_SECONDS, MAX_EVERY_SECONDS)
     if spec.max_duration_seconds is not None:
@@ -43,29 +43,25 @@ def validate_over_time(spec: JobSpec) -> None:
 
 def _check_retries(spec: JobSpec) -> None:
     if not 0 <= spec.retries <= MAX_RETRIES:
-        raise _refuse("retries", f"{spec.retries} is not a number of retries from 0 to {MAX_RETRIES}")
+        raise wrong_field("retries", f"{spec.retries} is not a number of retries from 0 to {MAX_RETRIES}")
     if spec.retry_back_off_seconds is not None:
         _check_seconds("retries.back_off", spec.retry_back_off_seconds, MIN_BACK_OFF_SECONDS, MAX_BACK_OFF_SECONDS)
     codes = spec.retry_exit_codes
     wrong = [code for code in codes if not 1 <= code <= MAX_EXIT_CODE]
     if wrong:
-        raise _refuse(
+        raise wrong_field(
             "retries.exit_codes",
             f"{wrong[0]} is not an exit code from 1 to {MAX_EXIT_CODE}; give 128 + N for signal N, such as 137",
         )
     if len(codes) > MAX_EXIT_CODE:
-        raise _refuse("retries.exit_codes", f"has {len(codes)} entries; at most {MAX_EXIT_CODE} are taken")
+        raise wrong_field("retries.exit_codes", f"has {len(codes)} entries; at most {MAX_EXIT_CODE} are taken")
     if not spec.retries and (codes or spec.retry_back_off_seconds is not None):
-        raise _refuse("retries.count", "is 0, so that nothing else about retries means anything; give 1 or more")
+        raise wrong_field("retries.count", "is 0, so that nothing else about retries means anything; give 1 or more")
 
 
 def _check_seconds(field: str, seconds: float, least: float, most: float) -> None:
     if not (math.isfinite(seconds) and least <= seconds <= most):
-        raise _refuse(
+        raise wrong_field(
             field,
             f"{seconds:g} s is not a time from {in_words(least)} to {in_words(most)}; give one such as 90m, or none",
         )
-
-
-def _refuse(field: str, message: str) -> InvalidSpecError:
-    return InvalidSpecError(f"{field}: {message}", field=field)

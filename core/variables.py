@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tiercel.core.errors import InvalidSpecError
+from tiercel.core.errors import wrong_field
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,14 +44,14 @@ def validate_name(field: str, name: str) -> None:
         InvalidSpecError: It is not a variable's name, or one that Tiercel sets itself.
     """
     if not _NAME.fullmatch(name) or len(name) > MAX_NAME_CHARACTERS:
-        raise _refuse(
+        raise wrong_field(
             field,
             f"{name[:MAX_NAME_CHARACTERS]!r} is not a variable's name; use 1 to {MAX_NAME_CHARACTERS} letters, digits "
             "and '_', not beginning with a digit",
         )
     reserved = _SET_BY_US.get(name) or next((why for head, why in _RESERVED.items() if name.startswith(head)), "")
     if reserved:
-        raise _refuse(f"{field}.{name}", f"cannot be set by a job: {reserved}")
+        raise wrong_field(f"{field}.{name}", f"cannot be set by a job: {reserved}")
 
 
 def validate_env(env: Mapping[str, str]) -> None:
@@ -61,17 +61,13 @@ def validate_env(env: Mapping[str, str]) -> None:
         InvalidSpecError: There are too many, a name is wrong, or a value is none.
     """
     if len(env) > MAX_VARIABLES:
-        raise _refuse("env", f"has {len(env)} entries; at most {MAX_VARIABLES} are taken")
+        raise wrong_field("env", f"has {len(env)} entries; at most {MAX_VARIABLES} are taken")
     for name, value in env.items():
         validate_name("env", name)
         if "\0" in value:
-            raise _refuse(f"env.{name}", "contains a NUL character, which no environment can carry")
+            raise wrong_field(f"env.{name}", "contains a NUL character, which no environment can carry")
         if any("\ud800" <= character <= "\udfff" for character in value):
-            raise _refuse(f"env.{name}", "is not text in UTF-8")
+            raise wrong_field(f"env.{name}", "is not text in UTF-8")
     size = sum(len(name) + len(value.encode()) for name, value in env.items())
     if size > MAX_ENV_BYTES:
-        raise _refuse("env", f"has {size} bytes together; at most {MAX_ENV_BYTES} are taken, put more into a file")
-
-
-def _refuse(field: str, message: str) -> InvalidSpecError:
-    return InvalidSpecError(f"{field}: {message}", field=field)
+        raise wrong_field("env", f"has {size} bytes together; at most {MAX_ENV_BYTES} are taken, put more into a file")

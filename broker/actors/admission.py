@@ -11,7 +11,7 @@ from tiercel.broker.lifecycle.series import series_of
 from tiercel.broker.scheduling.feasible import Need, first_unmet
 from tiercel.broker.scheduling.interface import JobView
 from tiercel.broker.scheduling.views import needed_data, needed_labels, node_view
-from tiercel.core.errors import EndpointBusyError, InvalidSpecError, QuotaExceededError
+from tiercel.core.errors import EndpointBusyError, InvalidSpecError, QuotaExceededError, wrong_field
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -50,9 +50,8 @@ def check_series(job: Job, jobs: Iterable[Job]) -> None:
     series = series_of(job)
     other = next((each for each in jobs if series and series_of(each) == series and not each.state.is_final), None)
     if other is not None:
-        raise InvalidSpecError(
-            f"job_id: job {other.id!r} of the same series (every) is {other.state.value}; cancel it first",
-            field="job_id",
+        raise wrong_field(
+            "job_id", f"job {other.id!r} of the same series (every) is {other.state.value}; cancel it first"
         )
 
 
@@ -177,16 +176,14 @@ def warm_node_of(source: Job | None) -> str:
     if source is None:
         return ""
     if not source.state.is_final:
-        raise InvalidSpecError(
-            f"warm_start: job {source.id!r} is {source.state.value}, and its weights still change; wait for it or "
-            "cancel it first",
-            field="warm_start",
+        raise wrong_field(
+            "warm_start",
+            f"job {source.id!r} is {source.state.value}, and its weights still change; wait for it or cancel it first",
         )
     node_id = source.node_id or source.checkpoint_node
     if not node_id:
-        raise InvalidSpecError(
-            f"warm_start: job {source.id!r} has no checkpoint, as it has never run; leave out warm_start",
-            field="warm_start",
+        raise wrong_field(
+            "warm_start", f"job {source.id!r} has no checkpoint, as it has never run; leave out warm_start"
         )
     return node_id
 
@@ -205,10 +202,10 @@ def home_of(spec: JobSpec, endpoint: Endpoint | None, jobs: Iterable[Job], warm_
     """
     home = _home_of_variant(spec, endpoint, jobs)
     if home and warm_node and home != warm_node:
-        raise InvalidSpecError(
-            f"warm_start: the checkpoint of job {spec.warm_start!r} is on node {warm_node}, and the variants of "
+        raise wrong_field(
+            "warm_start",
+            f"the checkpoint of job {spec.warm_start!r} is on node {warm_node}, and the variants of "
             f"endpoint {spec.endpoint!r} are on node {home}; leave out warm_start, or feed another endpoint",
-            field="warm_start",
         )
     return home or warm_node
 
@@ -264,7 +261,7 @@ def _asked(spec: JobSpec, nodes: Sequence[Node]) -> Sequence[Node]:
         return online
     having = [node for node in nodes if wanted <= {each.name for each in node.data}]
     if not having:
-        raise InvalidSpecError(f"data: {_lacks_data(wanted, nodes)}", field="data")
+        raise wrong_field("data", f"{_lacks_data(wanted, nodes)}")
     return online if any(node.online for node in having) else having
 
 

@@ -36,7 +36,7 @@ from tiercel.broker.lifecycle.job_events import (
     ResumeRequested,
 )
 from tiercel.core.endpoints import Endpoint
-from tiercel.core.errors import InvalidSpecError, NotFoundError
+from tiercel.core.errors import NotFoundError, wrong_field
 from tiercel.core.jobs import Job, JobState
 from tiercel.core.nodes import Node
 from tiercel.core.validation import validate_spec
@@ -213,10 +213,10 @@ class BrokerService:
             if not job.state.is_final:
                 return job
             if job.state is JobState.COMPLETED:
-                raise InvalidSpecError(
-                    f"job_id: every tier of job {job_id!r} is delivered, so that there is nothing to resume; submit a "
+                raise wrong_field(
+                    "job_id",
+                    f"every tier of job {job_id!r} is delivered, so that there is nothing to resume; submit a "
                     "job with further tiers",
-                    field="job_id",
                 )
             check_series(job, self._open_jobs())
             opened, _ = await self._check_room(tenant, job.spec, warm_node=job.warm_node if job.starts_warm else "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tiercel.broker.actors.node import AcceleratorStatus
-from tiercel.core.errors import InvalidSpecError
+from tiercel.core.errors import wrong_field
 from tiercel.core.nodes import Accelerator
 from tiercel.core.wire import from_proto
 from tiercel.v1 import nodes_pb2
@@ -18,13 +18,15 @@ def accelerators_of(hello: nodes_pb2.NodeHello) -> tuple[Accelerator, ...]:
         InvalidSpecError: They cannot be told apart, or say too little; ``field`` names which.
     """
     if len(hello.accelerators) > MAX_PER_NODE:
-        raise _refuse("hello.accelerators", f"are {len(hello.accelerators)}; a node has {MAX_PER_NODE} at most")
+        raise wrong_field("hello.accelerators", f"are {len(hello.accelerators)}; a node has {MAX_PER_NODE} at most")
     found: dict[str, Accelerator] = {}
     for index, told in enumerate(hello.accelerators):
         if not told.id or told.id in found:
-            raise _refuse(f"hello.accelerators[{index}].id", f"{told.id!r} is missing or was there before")
+            raise wrong_field(f"hello.accelerators[{index}].id", f"{told.id!r} is missing or was there before")
         if told.memory_bytes <= 0:
-            raise _refuse(f"hello.accelerators[{index}].memory_bytes", "is missing; say how much memory jobs may use")
+            raise wrong_field(
+                f"hello.accelerators[{index}].memory_bytes", "is missing; say how much memory jobs may use"
+            )
         found[told.id] = from_proto(Accelerator, told)
     return tuple(found.values())
 
@@ -40,7 +42,3 @@ def accelerator_statuses(beat: nodes_pb2.Heartbeat) -> tuple[AcceleratorStatus, 
         )
         for told in beat.accelerators
     )
-
-
-def _refuse(field: str, message: str) -> InvalidSpecError:
-    return InvalidSpecError(f"{field}: {message}", field=field)

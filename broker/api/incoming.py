@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from tiercel.core.errors import InvalidSpecError, UnavailableError
+from tiercel.core.errors import UnavailableError, wrong_field
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -39,7 +39,7 @@ class Incoming(Generic[_M]):
         """
         first: Any = await self.next()
         if first is None or not first.HasField("header"):
-            raise InvalidSpecError("header: the first message must be one", field="header")
+            raise wrong_field("header", "the first message must be one")
         return first.header
 
     async def next(self) -> _M | None:

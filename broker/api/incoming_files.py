@@ -10,7 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from tiercel.core.blobs import is_sha256
-from tiercel.core.errors import InvalidSpecError
+from tiercel.core.errors import wrong_field
 from tiercel.core.files import KeptFile
 from tiercel.core.path_patterns import PathPatterns, path_problem
 from tiercel.v1 import nodes_pb2
@@ -61,21 +61,19 @@ async def ingest(
 def _offered(header: nodes_pb2.FilesHeader, outputs: Sequence[str], now: float) -> list[KeptFile]:
     """What is offered, checked."""
     if len(header.files) > MAX_OFFERED:
-        raise _refuse(f"{len(header.files)} files are offered; at most {MAX_OFFERED} are taken")
+        raise wrong_field("header.files", f"{len(header.files)} files are offered; at most {MAX_OFFERED} are taken")
     patterns, sizes = PathPatterns(outputs), dict[str, int]()
     for file in header.files:
         if problem := path_problem(file.path):
-            raise _refuse(f"the path {file.path[:80]!r} {problem}")
+            raise wrong_field("header.files", f"the path {file.path[:80]!r} {problem}")
         if not patterns.matches(file.path):
-            raise _refuse(f"{file.path[:80]!r} is none of the job's outputs")
+            raise wrong_field("header.files", f"{file.path[:80]!r} is none of the job's outputs")
         if not is_sha256(file.sha256) or sizes.setdefault(file.sha256, file.size_bytes) != file.size_bytes:
-            raise _refuse(f"{file.path[:80]!r} has no SHA-256, or one that another file of another size has")
+            raise wrong_field(
+                "header.files", f"{file.path[:80]!r} has no SHA-256, or one that another file of another size has"
+            )
         if file.size_bytes > _MAX_BYTES:
-            raise _refuse(f"{file.path[:80]!r} cannot have {file.size_bytes} bytes")
+            raise wrong_field("header.files", f"{file.path[:80]!r} cannot have {file.size_bytes} bytes")
     if len({file.path for file in header.files}) < len(header.files):
-        raise _refuse("two files have the same path")
+        raise wrong_field("header.files", "two files have the same path")
     return [KeptFile(file.path, file.size_bytes, file.sha256, header.run_id, now) for file in header.files]
-
-
-def _refuse(message: str) -> InvalidSpecError:
-    return InvalidSpecError(f"header.files: {message}", field="header.files")

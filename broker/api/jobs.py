@@ -11,7 +11,7 @@ from tiercel.broker.api.endpoints import endpoint_to_proto
 from tiercel.broker.api.errors import translated_errors
 from tiercel.broker.api.projects import check_project
 from tiercel.broker.api.translation import job_to_proto, node_to_proto, spec_from_proto
-from tiercel.core.errors import InvalidSpecError
+from tiercel.core.errors import InvalidSpecError, wrong_field
 from tiercel.core.events import StateChanged, subject_of_endpoint
 from tiercel.core.validation import validate_spec
 from tiercel.core.wire import to_proto
@@ -77,10 +77,7 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
         async with translated_errors(context):
             tenant = tenant_of(context, self._tenancy)
             if len(request.idempotency_key) > MAX_KEY_CHARACTERS:
-                raise InvalidSpecError(
-                    f"idempotency_key: is longer than {MAX_KEY_CHARACTERS} characters; shorten it",
-                    field="idempotency_key",
-                )
+                raise wrong_field("idempotency_key", f"is longer than {MAX_KEY_CHARACTERS} characters; shorten it")
             spec = spec_from_proto(request.spec)
             validate_spec(spec)
             try:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tiercel.broker.api.errors import translated_errors
 from tiercel.broker.api.node_doors import certificate_of
 from tiercel.broker.trust.membership import TOKEN_SECONDS
-from tiercel.core.errors import InvalidSpecError, NodeTakenError
+from tiercel.core.errors import NodeTakenError, wrong_field
 from tiercel.v1 import membership_pb2, membership_pb2_grpc
 
 if TYPE_CHECKING:
@@ -75,10 +75,10 @@ class MembershipService(membership_pb2_grpc.MembershipServiceServicer):
 
     def _open(self) -> Membership:
         if self._membership is None:
-            raise InvalidSpecError(
-                "listen: this broker listens on its own machine alone, so that no other can join; start it again with "
+            raise wrong_field(
+                "listen",
+                "this broker listens on its own machine alone, so that no other can join; start it again with "
                 "'tiercel up --listen ADDRESS'",
-                field="listen",
             )
         return self._membership
 

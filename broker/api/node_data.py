@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tiercel.core.data_sets import MAX_OF_A_NODE, NodeData, is_data_name
-from tiercel.core.errors import InvalidSpecError
+from tiercel.core.errors import wrong_field
 from tiercel.core.wire import from_proto
 
 if TYPE_CHECKING:
@@ -21,10 +21,10 @@ def data_of(hello: nodes_pb2.NodeHello) -> tuple[NodeData, ...]:
         InvalidSpecError: There are too many, or jobs could not ask for one.
     """
     if len(hello.data) > MAX_OF_A_NODE:
-        raise _refuse("hello.data", f"are {len(hello.data)} data sets; a node has {MAX_OF_A_NODE} at most")
+        raise wrong_field("hello.data", f"are {len(hello.data)} data sets; a node has {MAX_OF_A_NODE} at most")
     for index, told in enumerate(hello.data):
         if not is_data_name(told.name):
-            raise _refuse(f"hello.data[{index}].name", f"{told.name!r} is not a data set's name")
+            raise wrong_field(f"hello.data[{index}].name", f"{told.name!r} is not a data set's name")
     return _by_name(hello.data)
 
 
@@ -36,7 +36,3 @@ def data_now(beat: nodes_pb2.Heartbeat) -> tuple[NodeData, ...]:
 def _by_name(told: Iterable[common_pb2.NodeData]) -> tuple[NodeData, ...]:
     found = {each.name: from_proto(NodeData, each) for each in told}
     return tuple(each for _, each in sorted(found.items()))
-
-
-def _refuse(field: str, message: str) -> InvalidSpecError:
-    return InvalidSpecError(f"{field}: {message}", field=field)

@@ -15,7 +15,7 @@ from tiercel.broker.api.incoming import Incoming
 from tiercel.broker.api.node_stream import NodeStream
 from tiercel.broker.api.projects import give_out
 from tiercel.broker.api.wanted import fence_to_proto
-from tiercel.core.errors import InvalidSpecError, LeaseLostError, ProtocolError
+from tiercel.core.errors import LeaseLostError, ProtocolError, wrong_field
 from tiercel.core.nodes import Node
 from tiercel.core.tasks import run_until_one_ends
 from tiercel.core.validation import validate_labels
@@ -207,23 +207,23 @@ async def _read_hello(requests: AsyncIterator[nodes_pb2.ConnectRequest]) -> node
         async with asyncio.timeout(HELLO_SECONDS):
             first = await anext(aiter(requests), None)
     except TimeoutError:
-        raise _refuse("hello", f"did not come within {HELLO_SECONDS:g} s of opening the stream") from None
+        raise wrong_field("hello", f"did not come within {HELLO_SECONDS:g} s of opening the stream") from None
     if first is None or not first.HasField("hello"):
-        raise _refuse("hello", "the first message of a stream must be a hello")
+        raise wrong_field("hello", "the first message of a stream must be a hello")
     return first.hello
 
 
 def _node_from(hello: nodes_pb2.NodeHello) -> Node:
     if not _NODE_ID.fullmatch(hello.node_id):
-        raise _refuse(
+        raise wrong_field(
             "hello.node_id",
             f"{hello.node_id!r} is not a node's name; use 1 to 63 of A-Z, a-z, 0-9, '.', '_' and '-', "
             "beginning with a letter or digit",
         )
     if not (math.isfinite(hello.cpu_cores) and hello.cpu_cores > 0):
-        raise _refuse("hello.cpu_cores", f"{hello.cpu_cores} is not a positive number of cores")
+        raise wrong_field("hello.cpu_cores", f"{hello.cpu_cores} is not a positive number of cores")
     if hello.memory_bytes <= 0:
-        raise _refuse("hello.memory_bytes", "is missing; say how much memory jobs may use")
+        raise wrong_field("hello.memory_bytes", "is missing; say how much memory jobs may use")
     return Node(
         id=hello.node_id,
         cpu_cores=hello.cpu_cores,
@@ -253,9 +253,5 @@ def _require_protocol(hello: nodes_pb2.NodeHello) -> None:
 
 def _instance_of(hello: nodes_pb2.NodeHello) -> str:
     if not _INSTANCE.fullmatch(hello.instance):
-        raise _refuse("hello.instance", "is not 16 to 64 of A-Z, a-z, 0-9, '-' and '_', drawn at random")
+        raise wrong_field("hello.instance", "is not 16 to 64 of A-Z, a-z, 0-9, '-' and '_', drawn at random")
     return hello.instance
-
-
-def _refuse(field: str, message: str) -> InvalidSpecError:
-    return InvalidSpecError(f"{field}: {message}", field=field)

@@ -7,7 +7,7 @@ import binascii
 import json
 import math
 
-from tiercel.core.errors import InvalidSpecError
+from tiercel.core.errors import wrong_field
 
 MAX_TOKEN_CHARACTERS = 256
 
@@ -31,8 +31,5 @@ def place_of(token: str) -> tuple[float, str] | None:
     except (ValueError, TypeError, binascii.Error, RecursionError):
         place = (math.nan, "")
     if len(token) > MAX_TOKEN_CHARACTERS or not math.isfinite(place[0]):
-        raise InvalidSpecError(
-            "page_token: is not one that this broker gave; leave it out to begin with the first page",
-            field="page_token",
-        )
+        raise wrong_field("page_token", "is not one that this broker gave; leave it out to begin with the first page")
     return place

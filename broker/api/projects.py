@@ -11,7 +11,7 @@ from tiercel.broker.api.errors import translated_errors
 from tiercel.broker.api.gate import Places
 from tiercel.broker.api.incoming import Incoming
 from tiercel.core.commands import check_command
-from tiercel.core.errors import InvalidSpecError, TiercelError, UnavailableError
+from tiercel.core.errors import TiercelError, UnavailableError, wrong_field
 from tiercel.core.projects import OBJECTS_AT_A_TIME, PIECE_BYTES
 from tiercel.core.tasks import run_in_thread
 from tiercel.v1 import nodes_pb2, projects_pb2, projects_pb2_grpc
@@ -83,7 +83,7 @@ class ProjectsService(projects_pb2_grpc.ProjectsServiceServicer):
         with await asyncio.to_thread(self._projects.receive, tenant) as receiver:
             while (request := await messages.next()) is not None:
                 if sum(len(piece.data) for piece in request.pieces) > PIECE_BYTES:
-                    raise InvalidSpecError(f"pieces: have more than {PIECE_BYTES} bytes together", field="pieces")
+                    raise wrong_field("pieces", f"have more than {PIECE_BYTES} bytes together")
                 for piece in request.pieces:
                     await run_in_thread(receiver.write, piece.sha256, piece.size_bytes, piece.data)
             await run_in_thread(receiver.finish)
@@ -136,4 +136,4 @@ def _packed(pieces: Iterator[tuple[str, int, bytes]]) -> Iterator[nodes_pb2.Fetc
 
 def _check_number(names: Sequence[str]) -> None:
     if len(names) > OBJECTS_AT_A_TIME:
-        raise InvalidSpecError(f"sha256: are {len(names)}; ask for {OBJECTS_AT_A_TIME} at a time", field="sha256")
+        raise wrong_field("sha256", f"are {len(names)}; ask for {OBJECTS_AT_A_TIME} at a time")

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from tiercel.broker.actors.node import AcceleratorStatus
-from tiercel.core.errors import InvalidSpecError
+from tiercel.core.errors import wrong_field
 from tiercel.core.jobs import JobSpec, without_script_text
 from tiercel.core.views import AcceleratorInfo, JobInfo, NodeInfo
 from tiercel.core.wire import from_proto, to_proto
@@ -28,9 +28,8 @@ def spec_from_proto(message: common_pb2.JobSpec) -> JobSpec:
         InvalidSpecError: The direction is missing or unknown.
     """
     if message.direction not in {common_pb2.DIRECTION_MAX, common_pb2.DIRECTION_MIN}:
-        raise InvalidSpecError(
-            "direction: is missing; say 'max' when a larger metric is better and 'min' when a smaller one is",
-            field="direction",
+        raise wrong_field(
+            "direction", "is missing; say 'max' when a larger metric is better and 'min' when a smaller one is"
         )
     spec = from_proto(JobSpec, message)
     return replace(spec, name=spec.name or spec.endpoint, runtime=spec.runtime or ("docker" if spec.image else ""))

@@ -13,7 +13,7 @@ import typer
 from tiercel.broker.cli.node_data import node
 from tiercel.broker.cli.output import print_json
 from tiercel.broker.cli.session import AsJson, BrokerAddress, StateDir, fail, run_to_the_end
-from tiercel.core.errors import InvalidSpecError, NotAuthenticatedError, TiercelError
+from tiercel.core.errors import NotAuthenticatedError, TiercelError, wrong_field
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -174,10 +174,9 @@ def _operator_token(folder: Path) -> str:
     try:
         return path.read_text(encoding="utf-8").strip()
     except FileNotFoundError:
-        raise InvalidSpecError(
-            f"state_dir: there is no {path}; run this on the broker's machine with its --state-dir, or set "
-            f"{_OPERATOR_VARIABLE}",
-            field="state_dir",
+        raise wrong_field(
+            "state_dir",
+            f"there is no {path}; run this on the broker's machine with its --state-dir, or set {_OPERATOR_VARIABLE}",
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise NotAuthenticatedError(

@@ -29,7 +29,7 @@ from tiercel.broker.client.secrets import Secrets
 from tiercel.broker.client.spec_file import load_spec
 from tiercel.broker.client.state_dir import default_state_dir, read_broker, read_token
 from tiercel.core.commands import check_command
-from tiercel.core.errors import InvalidSpecError, TiercelError, UnavailableError
+from tiercel.core.errors import InvalidSpecError, TiercelError, UnavailableError, wrong_field
 from tiercel.core.jobs import JobSpec
 from tiercel.core.trust.trust import Trust
 from tiercel.core.validation import validate_max_epochs, validate_spec
@@ -192,7 +192,7 @@ class Client(Keeping):
             limit: Only so many, the newest; None for all.
         """
         if limit is not None and limit < 1:
-            raise InvalidSpecError(f"limit: {limit} is not a number of jobs; give 1 or more, or none", field="limit")
+            raise wrong_field("limit", f"{limit} is not a number of jobs; give 1 or more, or none")
         newest_first = limit is not None
         jobs: list[JobInfo] = []
         token = ""

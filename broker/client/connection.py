@@ -13,7 +13,7 @@ import grpc
 
 from tiercel.broker.client.errors import from_rpc_error
 from tiercel.broker.client.options import ClientOptions, channel_options
-from tiercel.core.errors import InvalidSpecError, OverloadedError, TiercelError, UnavailableError
+from tiercel.core.errors import OverloadedError, TiercelError, UnavailableError, wrong_field
 from tiercel.core.trust.trust import AUTHORITY_VARIABLE, PIN_VARIABLE, Trust, is_loopback
 from tiercel.v1 import PROTOCOL, PROTOCOL_KEY
 from tiercel.v1.files_pb2_grpc import FilesServiceStub
@@ -177,9 +177,9 @@ def _channel(address: str, options: ClientOptions, believed: Believed | None) ->
         credentials = grpc.ssl_channel_credentials(believed.roots)
         return grpc.aio.secure_channel(address, credentials, [*channel_options(options), *believed.channel_options])
     if address and not is_loopback(address):
-        raise InvalidSpecError(
-            f"address: {address} is another machine, to which no token is sent unencrypted; set {PIN_VARIABLE} to the "
+        raise wrong_field(
+            "address",
+            f"{address} is another machine, to which no token is sent unencrypted; set {PIN_VARIABLE} to the "
             f"pin that the broker's 'tiercel up --listen' prints, or {AUTHORITY_VARIABLE} to the file of its authority",
-            field="address",
         )
     return grpc.aio.insecure_channel(address, channel_options(options))

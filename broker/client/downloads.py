@@ -11,7 +11,7 @@ from contextlib import aclosing
 from pathlib import Path
 
 from tiercel.broker.client.connection import Connection
-from tiercel.core.errors import InvalidSpecError, NotFoundError, TiercelError, UnavailableError
+from tiercel.core.errors import InvalidSpecError, NotFoundError, TiercelError, UnavailableError, wrong_field
 from tiercel.core.file_views import FileInfo
 from tiercel.core.path_patterns import PathPatterns, path_problem, pattern_problem
 from tiercel.core.wire import from_proto
@@ -50,7 +50,7 @@ async def download_files(
         TiercelError: They did not come, or arrived damaged.
     """
     if problem := pattern_problem(pattern):
-        raise InvalidSpecError(f"pattern: {pattern[:64]!r} {problem}", field="pattern")
+        raise wrong_field("pattern", f"{pattern[:64]!r} {problem}")
     patterns = PathPatterns([pattern])
     files = [file for file in await list_files(connection, job_id) if patterns.matches(file.path)]
     if not files:
@@ -79,7 +79,7 @@ def place_in(folder: Path, path: str) -> Path:
         OSError: The folders cannot be made.
     """
     if problem := path_problem(path):
-        raise InvalidSpecError(f"path: {path[:80]!r} {problem}", field="path")
+        raise wrong_field("path", f"{path[:80]!r} {problem}")
     folder.mkdir(parents=True, exist_ok=True)
     inside, place = folder.resolve(), folder
     *folders, name = path.split("/")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from tiercel.core.errors import InvalidSpecError
+from tiercel.core.errors import wrong_field
 
 
 def environment_of(written: object) -> object:
@@ -18,21 +18,19 @@ def environment_of(written: object) -> object:
         return {str(name): _text(str(name), value) for name, value in written.items()}
     if isinstance(written, list | tuple):
         return {str(name): _taken(str(name)) for name in written}
-    raise _refuse("env", "is neither names with values, such as {SEED: 7}, nor a list of names to take from here")
+    raise wrong_field("env", "is neither names with values, such as {SEED: 7}, nor a list of names to take from here")
 
 
 def _text(name: str, value: object) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise _refuse(f"env.{name}", f"{value!r} is no text; write it in quotation marks")
+        raise wrong_field(f"env.{name}", f"{value!r} is no text; write it in quotation marks")
     return str(value)
 
 
 def _taken(name: str) -> str:
     value = os.environ.get(name)
     if value is None:
-        raise _refuse("env", f"{name} is not set here; set it before you submit, or write its value: {{{name}: value}}")
+        raise wrong_field(
+            "env", f"{name} is not set here; set it before you submit, or write its value: {{{name}: value}}"
+        )
     return value
-
-
-def _refuse(field: str, message: str) -> InvalidSpecError:
-    return InvalidSpecError(f"{field}: {message}", field=field)

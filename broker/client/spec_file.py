@@ -18,7 +18,7 @@ from tiercel.broker.client.spec_requirements import read_requirements
 from tiercel.broker.client.spec_times import Seconds, with_retries_as_mapping, with_retries_spread
 from tiercel.broker.client.spec_yaml import read_yaml
 from tiercel.core.data_sets import DataSet
-from tiercel.core.errors import InvalidSpecError
+from tiercel.core.errors import InvalidSpecError, wrong_field
 from tiercel.core.jobs import Direction, JobSpec, Resources, Script, Shipping, Tier
 from tiercel.core.metric_names import usual_direction
 from tiercel.core.projects import Project
@@ -156,7 +156,7 @@ def _with_command(written: dict[str, Any]) -> dict[str, Any]:
     if not written["script"]:
         return written
     if written["command"]:
-        raise InvalidSpecError("script: is given beside a command; give one of the two", field="script")
+        raise wrong_field("script", "is given beside a command; give one of the two")
     return {**written, "script": "", "command": ["python", written["script"]]}
 
 
@@ -167,7 +167,7 @@ def _words(command: str | list[str]) -> tuple[str, ...]:
     try:
         words = tuple(shlex.split(command))
     except ValueError as error:
-        raise InvalidSpecError(f"command: cannot be split into words ({error})", field="command") from None
+        raise wrong_field("command", f"cannot be split into words ({error})") from None
     if of_a_shell := next((word for word in words if word in _SHELL), ""):
         message = f"command: no shell reads it, so that {of_a_shell!r} has no meaning; write: bash -c '...'"
         raise InvalidSpecError(message, field="command")

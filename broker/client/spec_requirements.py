@@ -7,7 +7,7 @@ import subprocess
 import tomllib
 from pathlib import Path
 
-from tiercel.core.errors import InvalidSpecError
+from tiercel.core.errors import wrong_field
 from tiercel.core.requirements import validate_line
 from tiercel.core.uv_program import find_uv
 
@@ -35,7 +35,7 @@ def read_requirements(path: Path) -> tuple[str, ...]:
     for line in lines:
         validate_line(line)
     if not lines:
-        raise _refuse(f"{path} asks for no package; leave it out")
+        raise wrong_field("requirements", f"{path} asks for no package; leave it out")
     return tuple(lines)
 
 
@@ -44,13 +44,15 @@ def _text(path: Path) -> str:
         with path.open("rb") as file:
             content = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
-        raise _refuse(f"{path} cannot be read ({error.strerror}); give the path of a requirements file") from None
+        raise wrong_field(
+            "requirements", f"{path} cannot be read ({error.strerror}); give the path of a requirements file"
+        ) from None
     if len(content) > MAX_FILE_BYTES:
-        raise _refuse(f"{path} has more than {MAX_FILE_BYTES} bytes; leave out comments and hashes")
+        raise wrong_field("requirements", f"{path} has more than {MAX_FILE_BYTES} bytes; leave out comments and hashes")
     try:
         return content.decode()
     except UnicodeDecodeError:
-        raise _refuse(f"{path} is not text in UTF-8") from None
+        raise wrong_field("requirements", f"{path} is not text in UTF-8") from None
 
 
 def _lines(text: str) -> list[str]:
@@ -64,10 +66,12 @@ def _dependencies(path: Path, text: str) -> list[str]:
     try:
         project = tomllib.loads(text).get("project", {})
     except tomllib.TOMLDecodeError as error:
-        raise _refuse(f"{path} is not TOML: {error}") from None
+        raise wrong_field("requirements", f"{path} is not TOML: {error}") from None
     lines = project.get("dependencies") if isinstance(project, dict) else None
     if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
-        raise _refuse(f"{path} has no list of dependencies in [project]; add it, or name a requirements file")
+        raise wrong_field(
+            "requirements", f"{path} has no list of dependencies in [project]; add it, or name a requirements file"
+        )
     return [" ".join(line.split()) for line in lines]
 
 
@@ -75,20 +79,17 @@ def _exported(path: Path) -> str:
     """What a lock pins, with markers, in uv's own words: it alone knows what a lock means."""
     uv = find_uv()
     if uv is None:
-        raise _refuse(
+        raise wrong_field(
+            "requirements",
             f"{path} is read by uv, which is not here; install tiercel[envs], or write the file with 'uv export "
-            "--no-emit-project --output-file requirements.txt' and name that"
+            "--no-emit-project --output-file requirements.txt' and name that",
         )
     options = "--frozen --offline --no-dev --no-emit-project --no-hashes --no-header --no-annotate"
     command = [uv, "export", *options.split(), "--project", str(path.parent)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_EXPORT_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise _refuse(f"{path} cannot be read by uv: {error}") from None
+        raise wrong_field("requirements", f"{path} cannot be read by uv: {error}") from None
     if done.returncode != 0:
-        raise _refuse(f"{path} cannot be read by uv: {' '.join(done.stderr.split())[-500:]}")
+        raise wrong_field("requirements", f"{path} cannot be read by uv: {' '.join(done.stderr.split())[-500:]}")
     return done.stdout
-
-
-def _refuse(message: str) -> InvalidSpecError:
-    return InvalidSpecError(f"requirements: {message}", field="requirements")

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
 
 from tiercel.core.durations import seconds_in
-from tiercel.core.errors import InvalidSpecError
+from tiercel.core.errors import wrong_field
 
 
 def _seconds(value: object) -> object:
@@ -44,9 +44,8 @@ def with_retries_spread(values: Mapping[str, Any]) -> Mapping[str, Any]:
     if not isinstance(retries, Mapping):
         return values
     if "count" not in retries:
-        raise InvalidSpecError(
-            "retries.count: is missing; give how often a script that fails is started again, such as {count: 3}",
-            field="retries.count",
+        raise wrong_field(
+            "retries.count", "is missing; give how often a script that fails is started again, such as {count: 3}"
         )
     spread = {f"retries.{name}": value for name, value in retries.items() if name != "count"}
     return {**values, "retries": retries["count"], **spread}

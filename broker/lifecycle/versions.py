@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tiercel.core.endpoints import Endpoint
-from tiercel.core.errors import InvalidSpecError, NotFoundError
+from tiercel.core.errors import NotFoundError, wrong_field
 from tiercel.core.jobs import Direction
 
 if TYPE_CHECKING:
@@ -202,20 +202,19 @@ def rolled_back(endpoint: Endpoint, number: int | None) -> Endpoint:
 
 def _check_one_answers(endpoint: Endpoint) -> None:
     if len(endpoint.live) > 1:
-        raise InvalidSpecError(
-            f"version: endpoint {endpoint.name!r} has variants, each with a version that answers; say which version is "
-            "meant",
-            field="version",
+        raise wrong_field(
+            "version",
+            f"endpoint {endpoint.name!r} has variants, each with a version that answers; say which version is meant",
         )
 
 
 def _chosen(endpoint: Endpoint, chosen: Version) -> Endpoint:
     node_id = endpoint.node_of(chosen)
     if chosen.variant and node_id != endpoint.node_id:
-        raise InvalidSpecError(
-            f"version: the files of version {chosen.version} are on node {node_id}, and the variants of endpoint "
+        raise wrong_field(
+            "version",
+            f"the files of version {chosen.version} are on node {node_id}, and the variants of endpoint "
             f"{endpoint.name!r} answer on node {endpoint.node_id}; choose another version",
-            field="version",
         )
     newest = max(each.version for each in endpoint.versions if each.variant == chosen.variant)
     pinned = endpoint.pinned - {chosen.variant} if chosen.version == newest else endpoint.pinned | {chosen.variant}

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, BinaryIO, Self
 
 from tiercel.broker.store.errors import no_space
-from tiercel.core.errors import InvalidSpecError, NotFoundError
+from tiercel.core.errors import NotFoundError, wrong_field
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -84,7 +84,7 @@ class CheckpointStore:
         """
         match = _RUN_ID.fullmatch(run_id)
         if match is None:
-            raise _refuse("header.run_id", f"{run_id!r} is not the id of a run")
+            raise wrong_field("header.run_id", f"{run_id!r} is not the id of a run")
         _check_files(files, self._limit_bytes)
         return CheckpointWriter(self._folder, match[1], Checkpoint(run_id, tuple(files)))
 
@@ -178,7 +178,7 @@ class CheckpointWriter:
             self._file.write(data)
         while data:
             if not self._left:
-                raise _refuse("data", "there is more of it than was announced")
+                raise wrong_field("data", "there is more of it than was announced")
             part, data = data[: self._missing], data[self._missing :]
             self._digest.update(part)
             self._missing -= len(part)
@@ -192,7 +192,7 @@ class CheckpointWriter:
             CannotWriteError: The disk is full.
         """
         if self._left:
-            raise _refuse("data", f"{self._left[0].name} ends {self._missing} bytes too early")
+            raise wrong_field("data", f"{self._left[0].name} ends {self._missing} bytes too early")
         with _room_on(self._target.parent):
             self._file.flush()
             os.fsync(self._file.fileno())
@@ -212,7 +212,7 @@ class CheckpointWriter:
         if self._left and not self._missing:
             file = self._left.pop(0)
             if self._digest.hexdigest() != file.sha256:
-                raise _refuse("data", f"{file.name} is not what was announced: its SHA-256 differs")
+                raise wrong_field("data", f"{file.name} is not what was announced: its SHA-256 differs")
             self._next_file()
 
 
@@ -230,19 +230,15 @@ def _room_on(folder: Path) -> Iterator[None]:
 def _check_files(files: Sequence[CheckpointFile], limit_bytes: int) -> None:
     names = {file.name for file in files}
     if not files or len(files) > MAX_FILES or len(names) < len(files):
-        raise _refuse("header.files", f"a checkpoint has 1 to {MAX_FILES} files, each with a name of its own")
+        raise wrong_field("header.files", f"a checkpoint has 1 to {MAX_FILES} files, each with a name of its own")
     for file in files:
         if not _FILE_NAME.fullmatch(file.name) or not _SHA256.fullmatch(file.sha256):
-            raise _refuse("header.files", f"{file.name[:128]!r} needs a plain file name and a SHA-256")
+            raise wrong_field("header.files", f"{file.name[:128]!r} needs a plain file name and a SHA-256")
     total = sum(file.size_bytes for file in files)
     if total > limit_bytes:
-        raise _refuse("header.files", f"the checkpoint has {total} bytes; at most {limit_bytes} are carried")
+        raise wrong_field("header.files", f"the checkpoint has {total} bytes; at most {limit_bytes} are carried")
 
 
 def _read_manifest(file: BinaryIO) -> Checkpoint:
     manifest = json.loads(file.readline(_MAX_MANIFEST_BYTES))
     return Checkpoint(manifest["run_id"], tuple(CheckpointFile(**entry) for entry in manifest["files"]))
-
-
-def _refuse(field: str, message: str) -> InvalidSpecError:
-    return InvalidSpecError(f"{field}: {message}", field=field)

@@ -15,7 +15,7 @@ from tiercel.broker.store import tables
 from tiercel.broker.store.errors import no_space
 from tiercel.broker.store.sql import put
 from tiercel.core.blobs import BlobError
-from tiercel.core.errors import InvalidSpecError, NotFoundError, UnavailableError
+from tiercel.core.errors import NotFoundError, UnavailableError, wrong_field
 from tiercel.core.files import Admission, FileLimits, KeptFile, admit
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ def _translated() -> Iterator[None]:
     try:
         yield
     except BlobError as error:
-        raise InvalidSpecError(f"data: {error}", field="data") from error
+        raise wrong_field("data", f"{error}") from error
     except OSError as error:
         if error.errno in {errno.ENOSPC, errno.EDQUOT}:
             raise no_space("the folder of files") from error

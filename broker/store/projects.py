@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Self
 
 from tiercel.broker.store.errors import no_space
 from tiercel.core.blobs import BlobError, BlobFolder, is_sha256
-from tiercel.core.errors import InvalidSpecError, NotFoundError, QuotaExceededError
+from tiercel.core.errors import InvalidSpecError, NotFoundError, QuotaExceededError, wrong_field
 from tiercel.core.projects import (
     DEFAULT_PROJECT_BYTES,
     MAX_FOLDER_BYTES,
@@ -66,7 +66,7 @@ class ProjectStore:
         """
         for name in names:
             if not is_sha256(name):
-                raise _refuse(f"{name[:80]!r} is not a SHA-256 in hexadecimal")
+                raise wrong_field("objects", f"{name[:80]!r} is not a SHA-256 in hexadecimal")
         return self._blobs(tenant).missing(names)
 
     def receive(self, tenant: str) -> ProjectReceiver:
@@ -208,12 +208,8 @@ class ProjectReceiver:
         try:
             yield
         except BlobError as error:
-            raise _refuse(str(error)) from error
+            raise wrong_field("objects", str(error)) from error
         except OSError as error:
             if error.errno in {errno.ENOSPC, errno.EDQUOT}:
                 raise no_space(str(self._place)) from error
             raise
-
-
-def _refuse(message: str) -> InvalidSpecError:
-    return InvalidSpecError(f"objects: {message}", field="objects")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import grpc
 
 from tiercel.broker.trust.authority import Authority
-from tiercel.core.errors import InvalidSpecError
+from tiercel.core.errors import InvalidSpecError, wrong_field
 from tiercel.core.private_files import write_private
 from tiercel.core.trust.certificates import (
     CertificateError,
@@ -66,10 +66,10 @@ def open_authority(state_dir: Path, now: datetime) -> Authority:
         write_private(certificate, kept.chain)
         return Authority.from_pem(kept.key, kept.chain)
     except (OSError, CertificateError) as error:
-        raise InvalidSpecError(
-            f"listen: the broker's authority in {key} cannot be used ({error}); put it back from a copy, or remove it, "
+        raise wrong_field(
+            "listen",
+            f"the broker's authority in {key} cannot be used ({error}); put it back from a copy, or remove it, "
             "and all nodes have to join again",
-            field="listen",
         ) from error
 
 
@@ -148,10 +148,10 @@ class OperatorsIdentity:
             identity = Identity(key.read_bytes(), to_pem(*chain))
             _check_pair(identity)
         except (OSError, CertificateError) as error:
-            raise InvalidSpecError(
-                f"tls_certificate: {certificate}, {key} and {authority} are of no use ({error}); give a certificate, "
+            raise wrong_field(
+                "tls_certificate",
+                f"{certificate}, {key} and {authority} are of no use ({error}); give a certificate, "
                 "its key and its authority's certificate, PEM",
-                field="tls_certificate",
             ) from error
         return identity
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 from tiercel.broker.trust.doors import OperatorsIdentity, OwnIdentity, open_authority, server_credentials
-from tiercel.core.errors import InvalidSpecError
+from tiercel.core.errors import wrong_field
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,9 +54,8 @@ def open_encryption(settings: BrokerSettings, now: Callable[[], float]) -> Encry
     given = (settings.tls_certificate, settings.tls_key, settings.tls_ca)
     if not settings.listen:
         if any(given) or settings.listen_names:
-            raise InvalidSpecError(
-                "listen: certificates and names are for a broker that others reach; give --listen ADDRESS as well",
-                field="listen",
+            raise wrong_field(
+                "listen", "certificates and names are for a broker that others reach; give --listen ADDRESS as well"
             )
         return None
     _check_address(settings.listen)
@@ -70,9 +69,8 @@ def open_encryption(settings: BrokerSettings, now: Callable[[], float]) -> Encry
         shown = OperatorsIdentity(certificate, key, operators_authority)
         pin = shown.pin
     elif any(given):
-        raise InvalidSpecError(
-            "tls_certificate: --tls-certificate, --tls-key and --tls-ca go together; give all three or none",
-            field="tls_certificate",
+        raise wrong_field(
+            "tls_certificate", "--tls-certificate, --tls-key and --tls-ca go together; give all three or none"
         )
     # Nodes always know the broker by its own authority, from which they have their certificates.
     nodes = server_credentials(own, authority)
@@ -83,8 +81,8 @@ def _check_address(text: str) -> None:
     try:
         ipaddress.IPv4Address(text)
     except ValueError:
-        raise InvalidSpecError(
-            f"listen: {text!r} is not an IPv4 address of this machine; give one, or 0.0.0.0 for all", field="listen"
+        raise wrong_field(
+            "listen", f"{text!r} is not an IPv4 address of this machine; give one, or 0.0.0.0 for all"
         ) from None
 
 

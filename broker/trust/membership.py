@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, NoReturn
 
 from tiercel.broker.store.members import KeptToken, Member
 from tiercel.core.errors import (
-    InvalidSpecError,
     NodeTakenError,
     NotAuthenticatedError,
     NotFoundError,
     QuotaExceededError,
+    wrong_field,
 )
 from tiercel.core.trust.certificates import CertificateError, node_of, node_uri, read_request, to_pem
 from tiercel.core.trust.join_token import JoinToken, digest_of
@@ -107,7 +107,7 @@ class Membership:
         if node:
             _check_name(node)
         if not 1 <= seconds <= LONGEST_TOKEN_SECONDS:
-            raise InvalidSpecError("seconds: a token is good for 1 s to 7 days; 900 s is the default", field="seconds")
+            raise wrong_field("seconds", "a token is good for 1 s to 7 days; 900 s is the default")
         token = JoinToken.draw(self._pin)
         now = self._clock.now()
         kept = KeptToken(token.id, digest_of(token.secret), node, now + seconds)
@@ -195,7 +195,7 @@ class Membership:
         try:
             key = read_request(request)
         except CertificateError as error:
-            raise InvalidSpecError(f"certificate_request: {error}", field="certificate_request") from error
+            raise wrong_field("certificate_request", f"{error}") from error
         certificate = self._authority.issue_to_node(node, key, datetime.fromtimestamp(self._clock.now(), UTC))
         expires_at = certificate.not_valid_after_utc.timestamp()
         return certificate, Member(_serial(certificate), node, expires_at)
@@ -209,7 +209,7 @@ def _check_name(node: str) -> None:
     try:
         node_uri(node)
     except CertificateError as error:
-        raise InvalidSpecError(f"node_id: {error}", field="node_id") from error
+        raise wrong_field("node_id", f"{error}") from error
 
 
 def _refused(token_id: str, why: str) -> NotAuthenticatedError:

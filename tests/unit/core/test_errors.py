@@ -27,3 +27,8 @@ def test_an_error_has_the_statuses_that_are_drawn(name: str, code: str, grpc_sta
     if http_status != "-":
         error: TiercelError = ERRORS[code]("what is wrong")
         assert error_response(error).status == int(http_status)
+
+
+def test_the_error_about_a_field_begins_with_its_name() -> None:
+    error = errors.wrong_field("tiers[1].target", "is missing; give a number")
+    assert (error.field, error.message) == ("tiers[1].target", "tiers[1].target: is missing; give a number")
