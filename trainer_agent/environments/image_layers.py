@@ -29,12 +29,13 @@ class ImageLayers:
         self._known: dict[str, ImageLayer | RunFailedError] = {}
         self._asking: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
 
-    async def of(self, image_id: str, ask: Ask) -> ImageLayer:
+    async def of(self, image_id: str, ask: Ask, say: Callable[[str], None]) -> ImageLayer:
         """What an image has.
 
         Args:
             image_id: The image, by its content.
             ask: Asks it.
+            say: Told when that is done.
 
         Raises:
             RunFailedError: It cannot be asked, or no environment can be built for it; says why.
@@ -42,6 +43,7 @@ class ImageLayers:
         lock = self._asking.setdefault(image_id, asyncio.Lock())
         async with lock:
             if image_id not in self._known:
+                say("environment: its image is asked what it has")
                 said = await ask(image_id, PROGRAM)  # where this fails it may pass, so it is not remembered
                 try:
                     found: ImageLayer | RunFailedError = await asyncio.to_thread(layer_of, said, self._inside)

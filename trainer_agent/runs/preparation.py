@@ -108,7 +108,7 @@ class Preparation:
         layer = None
         if runtime.image_python is not None:
             launch = replace(launch, image=await runtime.image_python.identify(launch.image))
-            layer = await self.image_layers.of(launch.image, runtime.image_python.ask)
+            layer = await self.image_layers.of(launch.image, runtime.image_python.ask, say)
         python = await self.environments.ready(order.run_id, order.spec.requirements, say, layer)
         return replace(launch, python=python, environment_key=key_of(python), environment_made=made_of(python))
 

@@ -73,7 +73,7 @@ for change in (lambda: open(sys.prefix + "/x", "w"), lambda: os.remove(alpha.__f
         engine.command("tag", engine.image, name)
         try:
             image_id = await runtime.image_python.identify(name)
-            layer = await layers.of(image_id, runtime.image_python.ask)
+            layer = await layers.of(image_id, runtime.image_python.ask, node.said.append)
             interpreter = await node.ready("alpha", image=layer)
         finally:
             engine.command("rmi", name)  # as if another one had the name by now

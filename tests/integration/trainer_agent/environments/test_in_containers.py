@@ -58,7 +58,7 @@ async def test_a_container_keeps_its_packages_over_a_restart_and_past_the_bound(
         await broker.want(first)
         await until(lambda: b"has 1.0" in broker.heard.output("first-1"), seconds=DEADLINE)
         said = broker.heard.output("first-1").decode()
-        assert "[tiercel: environment: uv" in said
+        assert said.startswith("[tiercel: environment: its image is asked what it has]\n[tiercel: environment: uv")
         assert "+ alpha==1.0" in said
         running = broker.heard.runs("first-1")[-1]
         assert running.image_id.startswith("sha256:")
@@ -93,7 +93,7 @@ async def test_a_container_that_waits_has_its_runs_packages_and_not_those_that_w
     async with container_node(tmp_path, engine, name="packages") as containers:
         ask = containers.runtime.image_python
         image_id = await ask.identify("")
-        layer = await ImageLayers(CONTAINER_ENVIRONMENT).of(image_id, ask.ask)
+        layer = await ImageLayers(CONTAINER_ENVIRONMENT).of(image_id, ask.ask, node.said.append)
 
         async def with_packages() -> dict[str, Any]:
             python = await node.ready("alpha", image=layer)
