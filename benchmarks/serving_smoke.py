@@ -23,6 +23,7 @@ from benchmarks.bars import keep_result
 from benchmarks.results import Bar, Json
 from benchmarks.serving.open_loop import request_bytes
 from testing import onnx_models
+from testing.cpu import cpu_seconds
 from testing.serving_process import ServingProcess, serving
 
 SECONDS = 1.5
@@ -100,12 +101,6 @@ async def ask(server: ServingProcess, connections: int, seconds: float, request:
         caller.running = False
     await asyncio.sleep(0.05)
     return samples
-
-
-def cpu_seconds(process: psutil.Process) -> float:
-    """CPU time that the server used so far; the only figure that other work on the machine leaves alone."""
-    times = process.cpu_times()
-    return float(times.user + times.system)
 
 
 def latency_ms(took: list[float]) -> Json:

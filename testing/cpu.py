@@ -6,8 +6,16 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+import psutil
+
 WINDOW_SECONDS = 1.0
 WINDOWS = 5
+
+
+def cpu_seconds(process: psutil.Process) -> float:
+    """CPU time, in user and system mode, that a process has used; raises psutil's errors when it is gone."""
+    times = process.cpu_times()
+    return float(times.user + times.system)
 
 
 async def cores_used(usage: Callable[[], Awaitable[float]], seconds: float = WINDOW_SECONDS) -> float:

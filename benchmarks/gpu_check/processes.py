@@ -17,6 +17,7 @@ from benchmarks.gpu_check.done import Done
 from benchmarks.gpu_check.figures import Got, got_between
 from benchmarks.gpu_check.frame import CheckError
 from benchmarks.gpu_check.workloads import Workload
+from benchmarks.serving.processes import last_words
 
 READY_SECONDS = 90.0
 END_SECONDS = 10.0
@@ -179,9 +180,3 @@ async def end(process: asyncio.subprocess.Process) -> None:
         with contextlib.suppress(ProcessLookupError):
             process.kill()
         await process.wait()
-
-
-def last_words(log: Path) -> str:
-    """The end of a log as one line."""
-    lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []
-    return " / ".join(line.strip() for line in lines[-3:] if line.strip())[-300:] or "it said nothing"

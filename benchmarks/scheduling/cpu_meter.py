@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import psutil
 
+from testing.cpu import cpu_seconds
 from testing.product import Product
 
 _IDLE = {"idle", "iowait", "steal", "guest", "guest_nice"}
@@ -56,11 +58,8 @@ class CpuMeter:
         """What was used by now; a process that has ended is left out."""
         used = dict.fromkeys(("broker", "agent", "serving"), 0.0)
         for name, process in self._processes:
-            try:
-                times = process.cpu_times()
-            except psutil.Error:
-                continue
-            used[name] += times.user + times.system
+            with contextlib.suppress(psutil.Error):
+                used[name] += cpu_seconds(process)
         machine = psutil.cpu_times()._asdict()
         busy = sum(seconds for name, seconds in machine.items() if name not in _IDLE)
         return CpuReading(used, busy, machine.get("steal", 0.0), time.process_time())

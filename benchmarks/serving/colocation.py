@@ -21,6 +21,7 @@ from benchmarks.serving.bodies import OCTETS, Body
 from benchmarks.serving.environments import UnavailableError
 from benchmarks.serving.overload import OpenLoop, generator_command, summary_in
 from benchmarks.serving.samples import Json
+from testing.cpu import cpu_seconds
 from testing.product import Product, processes_of
 from tiercel import Client, JobSpec
 
@@ -182,8 +183,7 @@ def _training_cpu(product: Product) -> float:
     for process in processes_of(product.state_dir):
         try:
             if any(KINDS[KIND].workload in word for word in process.cmdline()):
-                times = process.cpu_times()
-                total += times.user + times.system
+                total += cpu_seconds(process)
         except psutil.Error:
             continue
     return total

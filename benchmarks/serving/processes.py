@@ -17,6 +17,7 @@ from pathlib import Path
 import psutil
 
 from benchmarks.serving.environments import UnavailableError
+from testing.cpu import cpu_seconds
 
 MARK = "TIERCEL_BENCHMARK_SERVER"
 """Environment variable by which all processes of a server are known, also those that left their parent."""
@@ -75,8 +76,7 @@ class ServerProcesses:
         total = 0.0
         for process in self.processes():
             with contextlib.suppress(psutil.Error):
-                times = process.cpu_times()
-                total += times.user + times.system
+                total += cpu_seconds(process)
         return total
 
     def pss_bytes(self) -> int:
@@ -99,8 +99,7 @@ class ServerProcesses:
 
     def last_words(self) -> str:
         """The last lines of its log as one."""
-        lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
-        return " / ".join(line.strip() for line in lines[-3:] if line.strip())[:400] or "it wrote nothing"
+        return last_words(self.log)
 
     def stop(self) -> None:
         """End all of it: first as its users would, then by force."""
@@ -161,6 +160,12 @@ def running(launch: Launch, log: Path) -> Iterator[ServerProcesses]:
         yield server
     finally:
         server.stop()
+
+
+def last_words(log: Path) -> str:
+    """The end of a log as one line."""
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []
+    return " / ".join(line.strip() for line in lines[-3:] if line.strip())[-400:] or "it said nothing"
 
 
 def free_ports(count: int) -> list[int]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from benchmarks.serving.bodies import Form
 from benchmarks.serving.peers.contract import BATCH, Peer, Setting
 from benchmarks.serving.processes import Launch, free_ports
@@ -31,13 +29,11 @@ class Service:
 def _start(setting: Setting) -> Launch:
     (port,) = free_ports(1)
     setting.write({"service.py": _SERVICE})
-    environment = {
-        "SHAPES": json.dumps(setting.shapes()),
-        "BATCH": str(BATCH),
-        "BENTOML_HOME": str(setting.folder / "home"),
-        "BENTOML_DO_NOT_TRACK": "true",
-        "PATH": f"{setting.python.parent}:/usr/bin:/bin",
-    }
+    environment = setting.variables(
+        BENTOML_HOME=str(setting.folder / "home"),
+        BENTOML_DO_NOT_TRACK="true",
+        PATH=f"{setting.python.parent}:/usr/bin:/bin",
+    )
     command = [setting.program("bentoml"), "serve", "service:Service", "--host", "127.0.0.1", "--port", str(port)]
     return Launch(command, setting.folder, port, environment=environment, ready_path="/readyz")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -46,9 +47,10 @@ class Setting:
         for model in self.models:
             shutil.copyfile(model.path, self.folder / f"{model.name}.onnx")
 
-    def shapes(self) -> dict[str, list[int]]:
-        """The shape of one row of each model, without the batch axis."""
-        return {model.name: list(model.kind.shape) for model in self.models}
+    def variables(self, **more: str) -> dict[str, str]:
+        """Variables of the server's program: the shape of one row of each model, largest batch, window, and more."""
+        shapes = {model.name: list(model.kind.shape) for model in self.models}
+        return {"SHAPES": json.dumps(shapes), "BATCH": str(BATCH), "WINDOW_MS": str(WINDOW_MS), **more}
 
     def put_repository(self) -> Path:
         """A repository in Triton's layout with version 1 of each model; returns its folder."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from benchmarks.serving.bodies import Form
 from benchmarks.serving.peers.contract import V2_PATH, Peer, Setting
 from benchmarks.serving.processes import Launch, free_ports
@@ -55,8 +53,7 @@ def _start(setting: Setting) -> Launch:
         str(setting.python), "-m", "uvicorn", "server:app", "--host", "127.0.0.1", "--port", str(port),
         "--no-access-log",
     ]  # fmt: skip
-    environment = {"SHAPES": json.dumps(setting.shapes())}
-    return Launch(command, setting.folder, port, environment=environment, ready_path="/ready")
+    return Launch(command, setting.folder, port, environment=setting.variables(), ready_path="/ready")
 
 
 PEER = Peer(

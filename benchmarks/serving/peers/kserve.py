@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from benchmarks.serving.bodies import Form
 from benchmarks.serving.peers.contract import V2_PATH, Peer, Setting
 from benchmarks.serving.processes import Launch, free_ports
@@ -40,9 +38,7 @@ if __name__ == "__main__":
 def _start(setting: Setting) -> Launch:
     http_port, grpc_port = free_ports(2)
     setting.write({"server.py": _SERVER})
-    environment = {
-        "SHAPES": json.dumps(setting.shapes()), "HTTP_PORT": str(http_port), "GRPC_PORT": str(grpc_port),
-    }  # fmt: skip
+    environment = setting.variables(HTTP_PORT=str(http_port), GRPC_PORT=str(grpc_port))
     command = [str(setting.python), "server.py", "--enable_docs_url", "false"]
     ready = f"/v2/models/{setting.models[0].name}/ready"
     return Launch(command, setting.folder, http_port, grpc_port, environment=environment, ready_path=ready)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from benchmarks.serving.bodies import Form
 from benchmarks.serving.peers.contract import BATCH, WINDOW_MS, Peer, Setting
 from benchmarks.serving.processes import Launch, free_ports
@@ -46,11 +44,8 @@ if __name__ == "__main__":
 def _start(setting: Setting) -> Launch:
     (port,) = free_ports(1)
     setting.write({"server.py": _SERVER})
-    environment = {
-        "SHAPES": json.dumps(setting.shapes()), "PORT": str(port), "BATCH": str(BATCH), "WINDOW_MS": str(WINDOW_MS),
-    }  # fmt: skip
     command = [str(setting.python), "server.py"]
-    return Launch(command, setting.folder, port, environment=environment, ready_path="/health")
+    return Launch(command, setting.folder, port, environment=setting.variables(PORT=str(port)), ready_path="/health")
 
 
 PEER = Peer(

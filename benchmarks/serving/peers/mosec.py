@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from benchmarks.serving.bodies import Form
 from benchmarks.serving.peers.contract import BATCH, WINDOW_MS, Peer, Setting
 from benchmarks.serving.processes import Launch, free_ports
@@ -60,8 +58,7 @@ def _start(setting: Setting) -> Launch:
     (port,) = free_ports(1)
     setting.write({"server.py": _SERVER})
     command = [str(setting.python), "server.py", "--address", "127.0.0.1", "--port", str(port)]
-    environment = {"SHAPES": json.dumps(setting.shapes()), "BATCH": str(BATCH), "WINDOW_MS": str(WINDOW_MS)}
-    return Launch(command, setting.folder, port, environment=environment, ready_path="/metrics")
+    return Launch(command, setting.folder, port, environment=setting.variables(), ready_path="/metrics")
 
 
 PEER = Peer(

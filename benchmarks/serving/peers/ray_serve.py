@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from benchmarks.serving.bodies import Form
 from benchmarks.serving.peers.contract import BATCH, WINDOW_MS, Peer, Setting
 from benchmarks.serving.processes import Launch, free_ports
@@ -52,15 +50,12 @@ if __name__ == "__main__":
 def _start(setting: Setting) -> Launch:
     (port,) = free_ports(1)
     setting.write({"server.py": _SERVER})
-    environment = {
-        "SHAPES": json.dumps(setting.shapes()),
-        "PORT": str(port),
-        "BATCH": str(BATCH),
-        "WINDOW_MS": str(WINDOW_MS),
-        "RAY_USAGE_STATS_ENABLED": "0",
-        "RAY_AUTH_MODE": "disabled",
-        "PATH": f"{setting.python.parent}:/usr/bin:/bin",
-    }
+    environment = setting.variables(
+        PORT=str(port),
+        RAY_USAGE_STATS_ENABLED="0",
+        RAY_AUTH_MODE="disabled",
+        PATH=f"{setting.python.parent}:/usr/bin:/bin",
+    )
     command = [str(setting.python), "server.py"]
     return Launch(
         command,

@@ -79,13 +79,12 @@ def _start(setting: Setting) -> Launch:
         "--ts-config", "config.properties", "--model-store", "store",
         "--models", *(f"{model.name}.mar" for model in setting.models),
     ]  # fmt: skip
-    environment = {
-        "SHAPES": json.dumps(setting.shapes()),
-        "PATH": f"{setting.python.parent}:{os.environ.get('PATH', os.defpath)}",
-        "TEMP": str(setting.folder),
-        "LOG_LOCATION": str(setting.folder / "logs"),
-        "METRICS_LOCATION": str(setting.folder / "logs"),
-    }
+    environment = setting.variables(
+        PATH=f"{setting.python.parent}:{os.environ.get('PATH', os.defpath)}",
+        TEMP=str(setting.folder),
+        LOG_LOCATION=str(setting.folder / "logs"),
+        METRICS_LOCATION=str(setting.folder / "logs"),
+    )
     return Launch(
         command, setting.folder, ports["http"], environment=environment, ready_path="/ping", ready_seconds=120.0
     )
