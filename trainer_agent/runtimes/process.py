@@ -153,7 +153,7 @@ class ProcessRuntime:
         if self._templates is None or not (launch.warm and launch.tenant and is_python):
             return None, ""
         if launch.ranks > 1:
-            return None, "started cold: several ranks are not forked from a template"
+            return None, f"started cold: so is each of {launch.ranks} ranks"
         key = Key(launch.tenant, _python_of(launch))
         template = await self._templates.claim(key, launch.job_folder, _inherited(launch))
         if template is None:

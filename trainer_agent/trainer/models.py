@@ -36,12 +36,17 @@ def without_wrapper(model: nn.Module) -> nn.Module:
 
     To ask the wrapper is a matter of all ranks at once, and the names that it gives to weights are not those that a
     checkpoint from one process has.
+    """
+    inner: object = getattr(model, "_orig_mod", model)
+    return inner.module if isinstance(inner, nn.parallel.DistributedDataParallel) else model
+
+
+def check_is_whole(model: nn.Module) -> None:
+    """Check that each rank has all of the model.
 
     Raises:
         TypeError: Its weights are spread over the ranks.
     """
-    inner: object = getattr(model, "_orig_mod", model)
-    model = inner.module if isinstance(inner, nn.parallel.DistributedDataParallel) else model
     kinds = {type(each).__name__ for each in (*model.modules(), *model.parameters())}
     if kinds & {"FullyShardedDataParallel", "DTensor"}:
         message = (
@@ -49,7 +54,6 @@ def without_wrapper(model: nn.Module) -> nn.Module:
             "wrap it in torch.nn.parallel.DistributedDataParallel"
         )
         raise TypeError(message)
-    return model
 
 
 def predict(model: nn.Module, signature: Signature, arrays: tuple[Any, ...]) -> Prediction:

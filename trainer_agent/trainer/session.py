@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from torch import nn
 
 from tiercel.trainer_agent.trainer.job import Job
-from tiercel.trainer_agent.trainer.models import with_free_lengths, without_wrapper
+from tiercel.trainer_agent.trainer.models import check_is_whole, with_free_lengths, without_wrapper
 from tiercel.trainer_agent.trainer.rank import Rank
 from tiercel.trainer_agent.trainer.samples import Samples
 from tiercel.trainer_agent.trainer.signature import DynamicAxes, Evaluate, ExampleInput, Signature
@@ -66,9 +66,9 @@ def connect(
         kind = f"{type(given).__module__.partition('.')[0]}'s {type(given).__name__}"
         message = f"connect() takes a torch.nn.Module, and model is {kind}: it could not be handed over at a tier"
         raise TypeError(message)
-    rank = Rank.of_process()
+    rank, model = Rank.of_process(), without_wrapper(model)
     if rank.count > 1:
-        model = without_wrapper(model)
+        check_is_whole(model)
     signature = Signature.from_example(example_input).fitted(model, dynamic_axes)
     if dynamic_axes is None:
         signature = with_free_lengths(signature, model)

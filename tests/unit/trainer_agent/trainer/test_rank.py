@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from torch import nn
 
-from tiercel.trainer_agent.trainer.models import without_wrapper
+from tiercel.trainer_agent.trainer.models import check_is_whole, without_wrapper
 from tiercel.trainer_agent.trainer.rank import Rank
 
 
@@ -43,6 +43,7 @@ def test_a_model_whose_weights_are_spread_over_the_ranks_is_refused() -> None:
         pass
 
     with pytest.raises(TypeError, match=r"wrap it in torch\.nn\.parallel\.DistributedDataParallel"):
-        without_wrapper(nn.Sequential(FullyShardedDataParallel(1, 1)))
+        check_is_whole(nn.Sequential(FullyShardedDataParallel(1, 1)))
     plain = nn.Sequential(nn.Linear(1, 1))
+    check_is_whole(plain)
     assert without_wrapper(plain) is plain
