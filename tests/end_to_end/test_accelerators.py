@@ -19,6 +19,12 @@ pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]
 
 GIB = 1024 * MIB
 SLEEPER = Script("sleeper.py", b"import time\ntime.sleep(600)\n")
+SEEN = Script(
+    "seen.py",
+    b"import os\n"
+    b"seen = [os.environ[name] for name in ('RANK', 'LOCAL_RANK', 'WORLD_SIZE', 'CUDA_VISIBLE_DEVICES')]\n"
+    b"os.write(1, (' '.join(seen) + '\\n').encode())\n",
+)
 
 
 async def devices(product: Product) -> list[dict[str, Any]]:
@@ -79,6 +85,18 @@ async def test_gpus_are_seen_held_by_jobs_and_not_given_while_they_are_ill(
         gpus.answer(library)
         await devices_once(product, problem="", jobs=1)
         await handle.cancel()
+
+        both = Resources(1.0, GIB, accelerators=2, accelerator_memory_bytes=GIB)
+        handle = await alice.submit(digits_job("both", module="", script=SEEN, arguments=(), resources=both))
+        assert (await handle.wait(JOB_SECONDS)).state is JobState.FAILED, "it has reported nothing"
+        shown = await tiercel("show", handle.id, state_dir=product.state_dir, tenant="alice")
+        assert "2 GPUs with 1.0GiB of it, as 2 ranks" in shown.output
+        log = await tiercel("logs", handle.id, state_dir=product.state_dir, tenant="alice")
+        lines = [line.split() for line in log.output.splitlines() if "[tiercel" not in line]
+        assert sorted(line[:3] for line in lines) == [["0", "0", "2"], ["1", "1", "2"]]
+        ids = {line[3] for line in lines}
+        assert len(ids) == 1, "each sees both, in the same order, and takes the one of its number"
+        assert set(ids.pop().split(",")) == {large["id"], small["id"]}
 
 
 async def test_gpus_that_are_not_to_be_used_are_not_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ import torch
 from tiercel.trainer_agent.trainer.accelerator_clock import StepClock
 from tiercel.trainer_agent.trainer.accelerator_memory import CONTEXT_BYTES, MemoryLimits
 from tiercel.trainer_agent.trainer.accelerators import USE_SECONDS, Accelerators
+from tiercel.trainer_agent.trainer.rank import Rank
 from tiercel.v1 import common_pb2
 
 GIB = 1 << 30
@@ -55,6 +56,13 @@ def test_a_part_of_the_memory_is_a_limit_and_all_of_it_is_none() -> None:
     memory = FakeMemory((0, 0, 0, 0))
     MemoryLimits([20 * GIB + CONTEXT_BYTES, 80 * GIB, 0, 79 * GIB], memory)
     assert memory.limits == {0: 0.25}
+
+
+def test_a_rank_limits_and_so_opens_its_own_accelerator_alone() -> None:
+    memory = FakeMemory((0, 0))
+    shares = [share(20 * GIB + CONTEXT_BYTES)] * 2
+    Accelerators(shares, memory=memory, clocks=[StepClock()], own=Rank(1, 2, 1).devices(2))
+    assert memory.limits == {1: 0.25}
 
 
 def test_the_context_comes_out_of_what_was_granted() -> None:
