@@ -6,7 +6,6 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from tiercel.broker.api.auth import tenant_of
-from tiercel.broker.api.errors import translated_errors
 from tiercel.core.disk_use import MAX_NAME_CHARACTERS, MAX_PARTS, DiskUse, NodeDisk, RoomTaken
 from tiercel.core.wire import to_proto
 from tiercel.v1 import disk_pb2, disk_pb2_grpc
@@ -48,24 +47,22 @@ class DiskService(disk_pb2_grpc.DiskServiceServicer):
         self, request: disk_pb2.GetDiskUseRequest, context: Context
     ) -> disk_pb2.GetDiskUseResponse:
         """Say what takes room."""
-        async with translated_errors(context):
-            tenant = tenant_of(context, self._tenancy)
-            own, broker = await self._inventory.of_tenant(tenant.name), await self._inventory.of_broker()
-            return to_proto(DiskUse(own, broker, self._service.node_disks()), disk_pb2.GetDiskUseResponse)
+        tenant = tenant_of(context, self._tenancy)
+        own, broker = await self._inventory.of_tenant(tenant.name), await self._inventory.of_broker()
+        return to_proto(DiskUse(own, broker, self._service.node_disks()), disk_pb2.GetDiskUseResponse)
 
     async def CollectGarbage(  # noqa: N802 - the contract's name
         self, request: disk_pb2.CollectGarbageRequest, context: Context
     ) -> AsyncIterator[disk_pb2.CollectGarbageResponse]:
         """Remove what is kept no longer of the tenant's jobs, or say what would go."""
-        async with translated_errors(context):
-            tenant = tenant_of(context, self._tenancy)
-            if request.dry_run:
-                for removal in await self._retention.planned(tenant.name):
-                    yield disk_pb2.CollectGarbageResponse(removal=to_proto(removal, disk_pb2.Removal))
-                return
-            async with aclosing(self._retention.carry_out(tenant.name)) as removals:
-                async for removal in removals:
-                    yield disk_pb2.CollectGarbageResponse(removal=to_proto(removal, disk_pb2.Removal))
+        tenant = tenant_of(context, self._tenancy)
+        if request.dry_run:
+            for removal in await self._retention.planned(tenant.name):
+                yield disk_pb2.CollectGarbageResponse(removal=to_proto(removal, disk_pb2.Removal))
+            return
+        async with aclosing(self._retention.carry_out(tenant.name)) as removals:
+            async for removal in removals:
+                yield disk_pb2.CollectGarbageResponse(removal=to_proto(removal, disk_pb2.Removal))
 
 
 def disk_of(node_id: str, beat: nodes_pb2.Heartbeat) -> NodeDisk | None:

@@ -1,4 +1,4 @@
-"""The one place where errors become gRPC statuses."""
+"""The one place where errors become gRPC statuses; the gate uses it for tenants, ``nodes.py`` for calls of agents."""
 
 from __future__ import annotations
 

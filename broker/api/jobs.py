@@ -8,7 +8,6 @@ from tiercel.broker.actors.job_pages import JOBS_AT_A_TIME
 from tiercel.broker.api import pages
 from tiercel.broker.api.auth import tenant_of
 from tiercel.broker.api.endpoints import endpoint_to_proto
-from tiercel.broker.api.errors import translated_errors
 from tiercel.broker.api.projects import check_project
 from tiercel.broker.api.translation import job_to_proto, node_to_proto, spec_from_proto
 from tiercel.core.errors import InvalidSpecError, wrong_field
@@ -74,191 +73,173 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
         self, request: jobs_pb2.SubmitJobRequest, context: Context
     ) -> jobs_pb2.SubmitJobResponse:
         """Create a job."""
-        async with translated_errors(context):
-            tenant = tenant_of(context, self._tenancy)
-            if len(request.idempotency_key) > MAX_KEY_CHARACTERS:
-                raise wrong_field("idempotency_key", f"is longer than {MAX_KEY_CHARACTERS} characters; shorten it")
-            spec = spec_from_proto(request.spec)
-            validate_spec(spec)
-            try:
-                await check_project(self._projects, tenant.name, spec)
-            except InvalidSpecError:
-                await self._service.check(tenant, spec)  # what else is wrong is said before a project is sent
-                raise
-            job = await self._service.submit(tenant, spec, request.idempotency_key)
-            return jobs_pb2.SubmitJobResponse(job=job_to_proto(job))
+        tenant = tenant_of(context, self._tenancy)
+        if len(request.idempotency_key) > MAX_KEY_CHARACTERS:
+            raise wrong_field("idempotency_key", f"is longer than {MAX_KEY_CHARACTERS} characters; shorten it")
+        spec = spec_from_proto(request.spec)
+        validate_spec(spec)
+        try:
+            await check_project(self._projects, tenant.name, spec)
+        except InvalidSpecError:
+            await self._service.check(tenant, spec)  # what else is wrong is said before a project is sent
+            raise
+        job = await self._service.submit(tenant, spec, request.idempotency_key)
+        return jobs_pb2.SubmitJobResponse(job=job_to_proto(job))
 
     async def GetJob(  # noqa: N802 - the contract's name
         self, request: jobs_pb2.GetJobRequest, context: Context
     ) -> jobs_pb2.GetJobResponse:
         """Show a job."""
-        async with translated_errors(context):
-            tenant = tenant_of(context, self._tenancy)
-            job = self._service.explained(await self._service.find_job(tenant.name, request.job_id))
-            return jobs_pb2.GetJobResponse(job=job_to_proto(job))
+        tenant = tenant_of(context, self._tenancy)
+        job = self._service.explained(await self._service.find_job(tenant.name, request.job_id))
+        return jobs_pb2.GetJobResponse(job=job_to_proto(job))
 
     async def ListJobs(  # noqa: N802 - the contract's name
         self, request: jobs_pb2.ListJobsRequest, context: Context
     ) -> jobs_pb2.ListJobsResponse:
         """List a page of the tenant's jobs."""
-        async with translated_errors(context):
-            tenant = tenant_of(context, self._tenancy)
-            limit = min(request.page_size or JOBS_AT_A_TIME, JOBS_AT_A_TIME)
-            jobs = await self._service.jobs_of(
-                tenant.name,
-                active_only=request.active_only,
-                after=pages.place_of(request.page_token),
-                newest_first=request.newest_first,
-                limit=limit,
-            )
-            token = pages.token_of(jobs[-1].submitted_at, jobs[-1].id) if len(jobs) == limit else ""
-            shown = [job_to_proto(self._service.explained(job)) for job in jobs]
-            return jobs_pb2.ListJobsResponse(jobs=shown, next_page_token=token)
+        tenant = tenant_of(context, self._tenancy)
+        limit = min(request.page_size or JOBS_AT_A_TIME, JOBS_AT_A_TIME)
+        jobs = await self._service.jobs_of(
+            tenant.name,
+            active_only=request.active_only,
+            after=pages.place_of(request.page_token),
+            newest_first=request.newest_first,
+            limit=limit,
+        )
+        token = pages.token_of(jobs[-1].submitted_at, jobs[-1].id) if len(jobs) == limit else ""
+        shown = [job_to_proto(self._service.explained(job)) for job in jobs]
+        return jobs_pb2.ListJobsResponse(jobs=shown, next_page_token=token)
 
     async def CancelJob(  # noqa: N802 - the contract's name
         self, request: jobs_pb2.CancelJobRequest, context: Context
     ) -> jobs_pb2.CancelJobResponse:
         """Ask a job to stop."""
-        async with translated_errors(context):
-            tenant = tenant_of(context, self._tenancy)
-            return jobs_pb2.CancelJobResponse(job=job_to_proto(await self._service.cancel(tenant.name, request.job_id)))
+        tenant = tenant_of(context, self._tenancy)
+        return jobs_pb2.CancelJobResponse(job=job_to_proto(await self._service.cancel(tenant.name, request.job_id)))
 
     async def ResumeJob(  # noqa: N802 - the contract's name
         self, request: jobs_pb2.ResumeJobRequest, context: Context
     ) -> jobs_pb2.ResumeJobResponse:
         """Let a job that has ended go on."""
-        async with translated_errors(context):
-            tenant = tenant_of(context, self._tenancy)
-            ended = await self._service.find_job(tenant.name, request.job_id)
-            await check_project(self._projects, tenant.name, ended.spec)  # it may be gone by now
-            job = await self._service.resume(tenant, request.job_id, request.max_epochs)
-            return jobs_pb2.ResumeJobResponse(job=job_to_proto(job))
+        tenant = tenant_of(context, self._tenancy)
+        ended = await self._service.find_job(tenant.name, request.job_id)
+        await check_project(self._projects, tenant.name, ended.spec)  # it may be gone by now
+        job = await self._service.resume(tenant, request.job_id, request.max_epochs)
+        return jobs_pb2.ResumeJobResponse(job=job_to_proto(job))
 
     async def WatchJobs(  # noqa: N802 - the contract's name
         self, request: jobs_pb2.WatchJobsRequest, context: Context
     ) -> AsyncIterator[jobs_pb2.WatchJobsResponse]:
         """Stream events after a cursor."""
-        async with translated_errors(context):
-            tenant = tenant_of(context, self._tenancy)
-            job_id = request.job_id or None
-            if job_id is not None:
-                await self._service.find_job(tenant.name, job_id)
-            cursor = min(request.after_sequence, MAX_SEQUENCE)
-            while True:
-                newest = self._journal.sequence
-                # Asked before the events are read: once a job is final, all there is to tell is stored.
-                over = job_id is not None and (await self._service.find_job(tenant.name, job_id)).state.is_final
-                events = await self._store.events_after(
-                    cursor, job_id=job_id, tenant=tenant.name, limit=EVENTS_AT_A_TIME
-                )
-                for event in events:
-                    yield jobs_pb2.WatchJobsResponse(event=to_proto(event, jobs_pb2.JobEvent))
-                    cursor = event.sequence
-                    if job_id is not None and isinstance(event.change, StateChanged):
-                        over = event.change.state.is_final  # unless it was resumed afterwards
-                if len(events) == EVENTS_AT_A_TIME:
-                    continue
-                if over:
-                    return
-                await self._journal.wait_grown(newest)
+        tenant = tenant_of(context, self._tenancy)
+        job_id = request.job_id or None
+        if job_id is not None:
+            await self._service.find_job(tenant.name, job_id)
+        cursor = min(request.after_sequence, MAX_SEQUENCE)
+        while True:
+            newest = self._journal.sequence
+            # Asked before the events are read: once a job is final, all there is to tell is stored.
+            over = job_id is not None and (await self._service.find_job(tenant.name, job_id)).state.is_final
+            events = await self._store.events_after(cursor, job_id=job_id, tenant=tenant.name, limit=EVENTS_AT_A_TIME)
+            for event in events:
+                yield jobs_pb2.WatchJobsResponse(event=to_proto(event, jobs_pb2.JobEvent))
+                cursor = event.sequence
+                if job_id is not None and isinstance(event.change, StateChanged):
+                    over = event.change.state.is_final  # unless it was resumed afterwards
+            if len(events) == EVENTS_AT_A_TIME:
+                continue
+            if over:
+                return
+            await self._journal.wait_grown(newest)
 
     async def StreamLogs(  # noqa: N802 - the contract's name
         self, request: jobs_pb2.StreamLogsRequest, context: Context
     ) -> AsyncIterator[jobs_pb2.StreamLogsResponse]:
         """Stream the output of the job's newest run."""
-        async with translated_errors(context):
-            tenant = tenant_of(context, self._tenancy)
-            run_id, offset = "", request.offset_bytes
-            while True:
-                job = await self._service.find_job(tenant.name, request.job_id)
-                if run_id and job.run_id != run_id:  # it was started again; that run's output is a new one
-                    offset = 0
-                run_id = job.run_id
-                begin, data = self._logs.read(run_id, offset) if run_id else (offset, b"")
-                if data:
-                    yield jobs_pb2.StreamLogsResponse(offset_bytes=begin, data=data)
-                    offset = begin + len(data)
-                elif not request.follow or job.state.is_final:
-                    return
-                else:
-                    await self._logs.wait_grown(run_id, offset, LOG_POLL_SECONDS)
+        tenant = tenant_of(context, self._tenancy)
+        run_id, offset = "", request.offset_bytes
+        while True:
+            job = await self._service.find_job(tenant.name, request.job_id)
+            if run_id and job.run_id != run_id:  # it was started again; that run's output is a new one
+                offset = 0
+            run_id = job.run_id
+            begin, data = self._logs.read(run_id, offset) if run_id else (offset, b"")
+            if data:
+                yield jobs_pb2.StreamLogsResponse(offset_bytes=begin, data=data)
+                offset = begin + len(data)
+            elif not request.follow or job.state.is_final:
+                return
+            else:
+                await self._logs.wait_grown(run_id, offset, LOG_POLL_SECONDS)
 
     async def ExplainJob(  # noqa: N802 - the contract's name
         self, request: jobs_pb2.ExplainJobRequest, context: Context
     ) -> jobs_pb2.ExplainJobResponse:
         """Say why a job has its share."""
-        async with translated_errors(context):
-            tenant = tenant_of(context, self._tenancy)
-            job = self._service.explained(await self._service.find_job(tenant.name, request.job_id))
-            decisions = await self._store.decisions_of(job.id, limit=DECISIONS_SHOWN)
-            return jobs_pb2.ExplainJobResponse(
-                job=job_to_proto(job), decisions=[to_proto(decision, jobs_pb2.Decision) for decision in decisions]
-            )
+        tenant = tenant_of(context, self._tenancy)
+        job = self._service.explained(await self._service.find_job(tenant.name, request.job_id))
+        decisions = await self._store.decisions_of(job.id, limit=DECISIONS_SHOWN)
+        return jobs_pb2.ExplainJobResponse(
+            job=job_to_proto(job), decisions=[to_proto(decision, jobs_pb2.Decision) for decision in decisions]
+        )
 
     async def ExplainEndpoint(  # noqa: N802 - the contract's name
         self, request: jobs_pb2.ExplainEndpointRequest, context: Context
     ) -> jobs_pb2.ExplainEndpointResponse:
         """Say why an endpoint has its share."""
-        async with translated_errors(context):
-            tenant = tenant_of(context, self._tenancy)
-            endpoint = self._service.find_endpoint(tenant.name, request.endpoint)
-            decisions = await self._store.decisions_of(subject_of_endpoint(endpoint.name), limit=DECISIONS_SHOWN)
-            nodes = {node.id: node for node in self._service.nodes()}
-            return jobs_pb2.ExplainEndpointResponse(
-                endpoint=self._endpoint_to_proto(endpoint, nodes),
-                decisions=[to_proto(decision, jobs_pb2.Decision) for decision in decisions],
-            )
+        tenant = tenant_of(context, self._tenancy)
+        endpoint = self._service.find_endpoint(tenant.name, request.endpoint)
+        decisions = await self._store.decisions_of(subject_of_endpoint(endpoint.name), limit=DECISIONS_SHOWN)
+        nodes = {node.id: node for node in self._service.nodes()}
+        return jobs_pb2.ExplainEndpointResponse(
+            endpoint=self._endpoint_to_proto(endpoint, nodes),
+            decisions=[to_proto(decision, jobs_pb2.Decision) for decision in decisions],
+        )
 
     async def ListNodes(  # noqa: N802 - the contract's name
         self, request: jobs_pb2.ListNodesRequest, context: Context
     ) -> jobs_pb2.ListNodesResponse:
         """List the nodes."""
-        async with translated_errors(context):
-            tenant_of(context, self._tenancy)
-            return jobs_pb2.ListNodesResponse(
-                nodes=[
-                    node_to_proto(node, self._service.jobs_on(node.id), self._service.accelerators_of(node.id))
-                    for node in self._service.nodes()
-                ]
-            )
+        tenant_of(context, self._tenancy)
+        return jobs_pb2.ListNodesResponse(
+            nodes=[
+                node_to_proto(node, self._service.jobs_on(node.id), self._service.accelerators_of(node.id))
+                for node in self._service.nodes()
+            ]
+        )
 
     async def ListEndpoints(  # noqa: N802 - the contract's name
         self, request: jobs_pb2.ListEndpointsRequest, context: Context
     ) -> jobs_pb2.ListEndpointsResponse:
         """List the tenant's endpoints."""
-        async with translated_errors(context):
-            tenant = tenant_of(context, self._tenancy)
-            nodes = {node.id: node for node in self._service.nodes()}
-            return jobs_pb2.ListEndpointsResponse(
-                endpoints=[
-                    self._endpoint_to_proto(endpoint, nodes) for endpoint in self._service.endpoints_of(tenant.name)
-                ]
-            )
+        tenant = tenant_of(context, self._tenancy)
+        nodes = {node.id: node for node in self._service.nodes()}
+        return jobs_pb2.ListEndpointsResponse(
+            endpoints=[self._endpoint_to_proto(endpoint, nodes) for endpoint in self._service.endpoints_of(tenant.name)]
+        )
 
     async def DeleteEndpoint(  # noqa: N802 - the contract's name
         self, request: jobs_pb2.DeleteEndpointRequest, context: Context
     ) -> jobs_pb2.DeleteEndpointResponse:
         """Forget an endpoint."""
-        async with translated_errors(context):
-            tenant = tenant_of(context, self._tenancy)
-            await self._service.delete_endpoint(tenant.name, request.endpoint)
-            return jobs_pb2.DeleteEndpointResponse()
+        tenant = tenant_of(context, self._tenancy)
+        await self._service.delete_endpoint(tenant.name, request.endpoint)
+        return jobs_pb2.DeleteEndpointResponse()
 
     async def PromoteVersion(  # noqa: N802 - the contract's name
         self, request: jobs_pb2.PromoteVersionRequest, context: Context
     ) -> jobs_pb2.PromoteVersionResponse:
         """Let a version of an endpoint answer."""
-        async with translated_errors(context):
-            endpoint = await self._choose_version(request, context, back=False)
-            return jobs_pb2.PromoteVersionResponse(endpoint=endpoint)
+        endpoint = await self._choose_version(request, context, back=False)
+        return jobs_pb2.PromoteVersionResponse(endpoint=endpoint)
 
     async def RollBackVersion(  # noqa: N802 - the contract's name
         self, request: jobs_pb2.RollBackVersionRequest, context: Context
     ) -> jobs_pb2.RollBackVersionResponse:
         """Let an earlier version of an endpoint answer again."""
-        async with translated_errors(context):
-            endpoint = await self._choose_version(request, context, back=True)
-            return jobs_pb2.RollBackVersionResponse(endpoint=endpoint)
+        endpoint = await self._choose_version(request, context, back=True)
+        return jobs_pb2.RollBackVersionResponse(endpoint=endpoint)
 
     async def _choose_version(
         self, request: jobs_pb2.PromoteVersionRequest | jobs_pb2.RollBackVersionRequest, context: Context, *, back: bool

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tiercel.broker.api.auth import tenant_of
-from tiercel.broker.api.errors import translated_errors
 from tiercel.broker.lifecycle.lineage import lineage_of
 from tiercel.core.errors import NotFoundError
 from tiercel.core.wire import to_proto
@@ -49,16 +48,15 @@ class LineageService(lineage_pb2_grpc.LineageServiceServicer):
         self, request: lineage_pb2.GetLineageRequest, context: Context
     ) -> lineage_pb2.GetLineageResponse:
         """Say where versions come from."""
-        async with translated_errors(context):
-            tenant = tenant_of(context, self._tenancy)
-            endpoint = self._service.find_endpoint(tenant.name, request.endpoint)
-            if request.version:
-                found = [await self._lineage(endpoint, _find(endpoint, request.version), {})]
-            else:
-                known: dict[str, _Known] = {}
-                newest_first = reversed(endpoint.versions)
-                found = [replace(await self._lineage(endpoint, each, known), curve=()) for each in newest_first]
-            return lineage_pb2.GetLineageResponse(versions=[to_proto(each, lineage_pb2.Lineage) for each in found])
+        tenant = tenant_of(context, self._tenancy)
+        endpoint = self._service.find_endpoint(tenant.name, request.endpoint)
+        if request.version:
+            found = [await self._lineage(endpoint, _find(endpoint, request.version), {})]
+        else:
+            known: dict[str, _Known] = {}
+            newest_first = reversed(endpoint.versions)
+            found = [replace(await self._lineage(endpoint, each, known), curve=()) for each in newest_first]
+        return lineage_pb2.GetLineageResponse(versions=[to_proto(each, lineage_pb2.Lineage) for each in found])
 
     async def _lineage(self, endpoint: Endpoint, version: Version, known: dict[str, _Known]) -> Lineage:
         if version.job_id not in known:

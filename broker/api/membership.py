@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tiercel.broker.api.errors import translated_errors
 from tiercel.broker.api.node_doors import certificate_of
 from tiercel.broker.trust.membership import TOKEN_SECONDS
 from tiercel.core.errors import NodeTakenError, wrong_field
@@ -43,35 +42,32 @@ class MembershipService(membership_pb2_grpc.MembershipServiceServicer):
         self, request: membership_pb2.CreateJoinTokenRequest, context: Context
     ) -> membership_pb2.CreateJoinTokenResponse:
         """Make a join token."""
-        async with translated_errors(context):
-            token, expires_at = await self._open().make_token(request.node_id, request.seconds or TOKEN_SECONDS)
-            answer = membership_pb2.CreateJoinTokenResponse(token=token.to_text(), address=self._address)
-            answer.expires_at.FromNanoseconds(int(expires_at * 1e9))
-            return answer
+        token, expires_at = await self._open().make_token(request.node_id, request.seconds or TOKEN_SECONDS)
+        answer = membership_pb2.CreateJoinTokenResponse(token=token.to_text(), address=self._address)
+        answer.expires_at.FromNanoseconds(int(expires_at * 1e9))
+        return answer
 
     async def RemoveNode(  # noqa: N802 - the contract's name
         self, request: membership_pb2.RemoveNodeRequest, context: Context
     ) -> membership_pb2.RemoveNodeResponse:
         """Take a node off the list."""
-        async with translated_errors(context):
-            await self._open().remove(request.node_id)
-            return membership_pb2.RemoveNodeResponse()
+        await self._open().remove(request.node_id)
+        return membership_pb2.RemoveNodeResponse()
 
     async def Join(  # noqa: N802 - the contract's name
         self, request: membership_pb2.JoinRequest, context: Context
     ) -> membership_pb2.JoinResponse:
         """Let a machine in."""
-        async with translated_errors(context):
-            membership = self._open()
-            if self._is_online(request.node_id) and not membership.is_member(request.node_id):
-                raise NodeTakenError(
-                    f"node_id: an agent on the broker's machine is {request.node_id!r}; choose another with --node-id",
-                    field="node_id",
-                )
-            certificates = await membership.join(
-                request.token_id, request.secret, request.node_id, request.certificate_request
+        membership = self._open()
+        if self._is_online(request.node_id) and not membership.is_member(request.node_id):
+            raise NodeTakenError(
+                f"node_id: an agent on the broker's machine is {request.node_id!r}; choose another with --node-id",
+                field="node_id",
             )
-            return membership_pb2.JoinResponse(certificates=certificates, nodes_port=self._nodes_port)
+        certificates = await membership.join(
+            request.token_id, request.secret, request.node_id, request.certificate_request
+        )
+        return membership_pb2.JoinResponse(certificates=certificates, nodes_port=self._nodes_port)
 
     def _open(self) -> Membership:
         if self._membership is None:
@@ -97,6 +93,5 @@ class CertificatesService(membership_pb2_grpc.CertificatesServiceServicer):
         self, request: membership_pb2.RenewCertificateRequest, context: Context
     ) -> membership_pb2.RenewCertificateResponse:
         """Sign a node's next key."""
-        async with translated_errors(context):
-            certificates = await self._membership.renew(certificate_of(context), request.certificate_request)
-            return membership_pb2.RenewCertificateResponse(certificates=certificates)
+        certificates = await self._membership.renew(certificate_of(context), request.certificate_request)
+        return membership_pb2.RenewCertificateResponse(certificates=certificates)

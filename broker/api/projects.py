@@ -7,7 +7,6 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from tiercel.broker.api.auth import tenant_of
-from tiercel.broker.api.errors import translated_errors
 from tiercel.broker.api.gate import Places
 from tiercel.broker.api.incoming import Incoming
 from tiercel.core.commands import check_command
@@ -51,31 +50,27 @@ class ProjectsService(projects_pb2_grpc.ProjectsServiceServicer):
         self, request: projects_pb2.FindMissingObjectsRequest, context: Context
     ) -> projects_pb2.FindMissingObjectsResponse:
         """Say what the tenant has not sent yet."""
-        async with translated_errors(context):
-            tenant = tenant_of(context, self._tenancy)
-            _check_number(request.sha256)
-            missing = await asyncio.to_thread(self._projects.missing, tenant.name, request.sha256)
-            return projects_pb2.FindMissingObjectsResponse(
-                sha256=missing, project_limit_bytes=self._projects.project_bytes
-            )
+        tenant = tenant_of(context, self._tenancy)
+        _check_number(request.sha256)
+        missing = await asyncio.to_thread(self._projects.missing, tenant.name, request.sha256)
+        return projects_pb2.FindMissingObjectsResponse(sha256=missing, project_limit_bytes=self._projects.project_bytes)
 
     async def SendObjects(  # noqa: N802 - the contract's name
         self, request_iterator: AsyncIterator[projects_pb2.SendObjectsRequest], context: Context
     ) -> projects_pb2.SendObjectsResponse:
         """Take in objects."""
-        async with translated_errors(context):
-            tenant = tenant_of(context, self._tenancy)
-            with self._uploads.taken(tenant.name):
-                try:
-                    async with asyncio.timeout(UPLOAD_SECONDS):
-                        await self._receive(tenant.name, request_iterator)
-                except TimeoutError:
-                    message = f"took more than {UPLOAD_SECONDS:g} s; ask what is missing and send that"
-                    raise UnavailableError(message) from None
-                except TiercelError:
-                    await _drop(request_iterator)
-                    raise
-            return projects_pb2.SendObjectsResponse()
+        tenant = tenant_of(context, self._tenancy)
+        with self._uploads.taken(tenant.name):
+            try:
+                async with asyncio.timeout(UPLOAD_SECONDS):
+                    await self._receive(tenant.name, request_iterator)
+            except TimeoutError:
+                message = f"took more than {UPLOAD_SECONDS:g} s; ask what is missing and send that"
+                raise UnavailableError(message) from None
+            except TiercelError:
+                await _drop(request_iterator)
+                raise
+        return projects_pb2.SendObjectsResponse()
 
     async def _receive(self, tenant: str, requests: AsyncIterator[projects_pb2.SendObjectsRequest]) -> None:
         remedy = "ask what is missing and send that"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tiercel.broker.api.auth import tenant_of
-from tiercel.broker.api.errors import translated_errors
 from tiercel.core.wire import to_proto
 from tiercel.v1 import secrets_pb2, secrets_pb2_grpc
 
@@ -36,25 +35,22 @@ class SecretsService(secrets_pb2_grpc.SecretsServiceServicer):
         self, request: secrets_pb2.SetSecretRequest, context: Context
     ) -> secrets_pb2.SetSecretResponse:
         """Keep a value."""
-        async with translated_errors(context):
-            tenant = tenant_of(context, self._tenancy)
-            secret = await self._secrets.set(tenant.name, request.name, request.value)
-            return secrets_pb2.SetSecretResponse(secret=to_proto(secret, secrets_pb2.Secret))
+        tenant = tenant_of(context, self._tenancy)
+        secret = await self._secrets.set(tenant.name, request.name, request.value)
+        return secrets_pb2.SetSecretResponse(secret=to_proto(secret, secrets_pb2.Secret))
 
     async def ListSecrets(  # noqa: N802 - the contract's name
         self, request: secrets_pb2.ListSecretsRequest, context: Context
     ) -> secrets_pb2.ListSecretsResponse:
         """List names."""
-        async with translated_errors(context):
-            tenant = tenant_of(context, self._tenancy)
-            found = await self._secrets.list(tenant.name)
-            return secrets_pb2.ListSecretsResponse(secrets=[to_proto(secret, secrets_pb2.Secret) for secret in found])
+        tenant = tenant_of(context, self._tenancy)
+        found = await self._secrets.list(tenant.name)
+        return secrets_pb2.ListSecretsResponse(secrets=[to_proto(secret, secrets_pb2.Secret) for secret in found])
 
     async def RemoveSecret(  # noqa: N802 - the contract's name
         self, request: secrets_pb2.RemoveSecretRequest, context: Context
     ) -> secrets_pb2.RemoveSecretResponse:
         """Forget one."""
-        async with translated_errors(context):
-            tenant = tenant_of(context, self._tenancy)
-            await self._secrets.remove(tenant.name, request.name)
-            return secrets_pb2.RemoveSecretResponse()
+        tenant = tenant_of(context, self._tenancy)
+        await self._secrets.remove(tenant.name, request.name)
+        return secrets_pb2.RemoveSecretResponse()
