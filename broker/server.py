@@ -18,6 +18,7 @@ from tiercel.broker.actors.secrets import SecretService
 from tiercel.broker.actors.service import BrokerService
 from tiercel.broker.actors.supervisor import Supervisor
 from tiercel.broker.api import listeners
+from tiercel.broker.api.access import AccessService
 from tiercel.broker.api.disk import DiskService
 from tiercel.broker.api.doors import Doors
 from tiercel.broker.api.files import FilesService
@@ -173,6 +174,7 @@ class Broker:
             ProjectsService(projects, tenancy),
             SecretsService(secrets, tenancy),
             MembershipService(membership, doors.addresses.get("broker_tls", ""), doors.nodes_port, self._is_online),
+            AccessService(membership, tenancy),
         )
         agents = AgentService(journal, registry, self._clock)
 

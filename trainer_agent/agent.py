@@ -133,7 +133,8 @@ class Agent:
             client,
             confines=lambda: parts.limits.serving_entry(round(_SERVING_MEMORY * cpu.detect().memory_bytes)),
             changed=self._serving_changed,
-            environment=parts.serving_reserve.environment(),
+            environment={**parts.serving_reserve.environment(), **parts.serving_door},
+            is_joined=parts.is_joined,
         )
         repository = ModelRepository(serving_places.repository)
         self._served = ServedModels(repository, client, tasks, self._serving_changed)
@@ -321,8 +322,6 @@ class Agent:
 
     def _serving_status(self) -> nodes_pb2.ServingStatus:
         status = self._serving.status()
-        if not self._parts.serving_reachable:  # its address would be another machine's own
-            status.http = status.grpc = ""
         problems = {
             place: f"Version {version} does not answer: {reason}."
             for place, version in self._served.answering.items()

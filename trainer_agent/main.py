@@ -58,6 +58,7 @@ _FLAGS = {
     "state-dir": "where the agent keeps everything",
     "token-file": "file whose first line is the agents' token, on the broker's own machine",
     "identity-file": "file with the node's key and certificates, on a machine that joined by 'tiercel join'",
+    "advertise": "address of this machine at which others may ask its models, with --identity-file (default: none)",
     "runtimes": "process, docker or both with a comma, the preferred first",
     "docker-host": "where the Docker engine listens (default: DOCKER_HOST, else unix:///var/run/docker.sock)",
     "docker-image": "image of jobs that name none (default: tiercel-trainer:latest)",
@@ -166,7 +167,8 @@ async def run_agent(settings: AgentSettings) -> None:
             limits=limits,
             runtimes=runtimes,
             dialler=_dialler(settings, _broker_address(settings, limits)),
-            serving_reachable=settings.identity_file is None,
+            is_joined=settings.identity_file is not None,
+            serving_door=_serving_door(settings),
             ports=ServingPorts(settings.http_port, settings.grpc_port),
             retention=Retention(settings.keep_ended_jobs, settings.keep_ended_seconds),
             disk=DiskLimits(settings.job_disk_bytes, settings.disk_reserve_bytes),
@@ -312,6 +314,16 @@ def _dialler(settings: AgentSettings, address: Callable[[], str]) -> Dialler:
             "join again with this one."
         )
     return joined
+
+
+def _serving_door(settings: AgentSettings) -> dict[str, str]:
+    if settings.identity_file is None or not settings.advertise:
+        return {}
+    return {
+        "TIERCEL_SERVING_TLS_HOST": settings.advertise,
+        "TIERCEL_SERVING_TLS_IDENTITY": str(settings.identity_file.resolve()),
+        "TIERCEL_SERVING_TLS_AUTHORITY": str(settings.identity_file.with_name("authority.pem").resolve()),
+    }
 
 
 def _flag(location: tuple[int | str, ...]) -> str:

@@ -35,8 +35,8 @@ class AgentParts:
         limits: How shares are enforced.
         runtimes: By name, the preferred first.
         dialler: Reaches the broker.
-        serving_reachable: Whether those who ask the broker can reach an inference server here, which listens on this
-            machine alone.
+        is_joined: Whether the broker is on another machine.
+        serving_door: Settings of the inference server's doors for other machines, as variables; empty for none.
         ports: Of the inference server.
         patience: How long stopping a run may take.
         export_seconds: How long a script may take to hand over its model.
@@ -59,7 +59,8 @@ class AgentParts:
     limits: Limits
     runtimes: Mapping[str, Runtime]
     dialler: Dialler
-    serving_reachable: bool = True
+    is_joined: bool = False
+    serving_door: Mapping[str, str] = field(default_factory=dict)
     ports: ServingPorts = field(default_factory=ServingPorts)
     patience: StopPatience = field(default_factory=StopPatience)
     export_seconds: float = EXPORT_SECONDS

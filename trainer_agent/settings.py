@@ -35,6 +35,7 @@ class AgentSettings(BaseSettings):
         state_dir: The agent's state directory.
         token_file: File whose first line is the agents' token, on the broker's own machine.
         identity_file: File with the node's key and certificates, on a machine that joined; one of the two is needed.
+        advertise: Address of this machine at which others may ask its models, where it joined; empty for none.
         runtimes: What to run jobs with, the preferred first; empty for processes, and containers if an engine answers.
         docker_host: Where the Docker engine listens.
         docker_image: Image of jobs that name none.
@@ -81,6 +82,7 @@ class AgentSettings(BaseSettings):
     state_dir: Path
     token_file: Path | None = None
     identity_file: Path | None = None
+    advertise: str = ""
     runtimes: Annotated[tuple[str, ...], NoDecode] = ()
     docker_host: str = Field(default_factory=lambda: os.environ.get("DOCKER_HOST") or _DEFAULT_DOCKER_HOST)
     docker_image: str = "tiercel-trainer:latest"

@@ -14,6 +14,8 @@ from grpc_reflection.v1alpha import reflection
 
 from tiercel.core.errors import UnavailableError
 from tiercel.v1 import (
+    access_pb2,
+    access_pb2_grpc,
     disk_pb2,
     disk_pb2_grpc,
     files_pb2,
@@ -32,6 +34,7 @@ from tiercel.v1 import (
 )
 
 if TYPE_CHECKING:
+    from tiercel.broker.api.access import AccessService
     from tiercel.broker.api.disk import DiskService
     from tiercel.broker.api.files import FilesService
     from tiercel.broker.api.jobs import JobsService
@@ -44,6 +47,7 @@ MIB = 1024 * 1024
 _TENANTS_SERVICES = tuple(
     module.DESCRIPTOR.services_by_name[name].full_name
     for module, name in (
+        (access_pb2, "AccessService"),
         (disk_pb2, "DiskService"),
         (files_pb2, "FilesService"),
         (jobs_pb2, "JobsService"),
@@ -142,6 +146,7 @@ async def add_tenants_services(
     projects: ProjectsService,
     secrets: SecretsService,
     membership: MembershipService,
+    access: AccessService,
 ) -> None:
     """What answers on the tenants' listener; health and reflection do too."""
     jobs_pb2_grpc.add_JobsServiceServicer_to_server(jobs, server)
@@ -151,6 +156,7 @@ async def add_tenants_services(
     projects_pb2_grpc.add_ProjectsServiceServicer_to_server(projects, server)
     secrets_pb2_grpc.add_SecretsServiceServicer_to_server(secrets, server)
     membership_pb2_grpc.add_MembershipServiceServicer_to_server(membership, server)
+    access_pb2_grpc.add_AccessServiceServicer_to_server(access, server)
     checks = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(checks, server)
     reflection.enable_server_reflection((*_TENANTS_SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME), server)

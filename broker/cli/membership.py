@@ -94,6 +94,13 @@ def join(
     label: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="What jobs may ask for by node_labels; repeatable.")
     ] = None,
+    advertise: Annotated[
+        str,
+        typer.Option(
+            help="Address of this machine at which others may ask its models; none for nobody.",
+            show_default="the one from which it reaches the broker",
+        ),
+    ] = "",
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Run in the background.")] = False,
     start: Annotated[bool, typer.Option("--start/--no-start", help="Whether the agent is started as well.")] = True,
 ) -> None:
@@ -105,7 +112,7 @@ def join(
     if token and token_file:
         fail("Give --token or --token-file, not both.", 2)
     from tiercel.broker.cli.up.detached import start_detached
-    from tiercel.broker.cli.up.joined import background_command, joined_as, run_join, run_node
+    from tiercel.broker.cli.up.joined import address_towards, background_command, joined_as, run_join, run_node
     from tiercel.broker.cli.up.options import NodeOptions
     from tiercel.broker.client.state_dir import default_state_dir
 
@@ -117,6 +124,7 @@ def join(
         cpu_cores=cpu_cores,
         accelerators=accelerators,
         labels=tuple(label or ()),
+        advertise="" if advertise == "none" else advertise or address_towards(broker),
     )
     given = _read_token(token, token_file)
     if given is not None:

@@ -378,7 +378,8 @@ class Client(Keeping):
             # Most programs submit and watch only: aiohttp is not imported for them.
             from tiercel.broker.client.inference import InferenceClient
 
-            self._inference = InferenceClient(self._options.infer_deadline_seconds)
+            seconds = self._options.infer_deadline_seconds
+            self._inference = InferenceClient(seconds, self._connection, is_elsewhere=bool(self._trust))
         return await self._inference.infer(endpoint, inputs, self.list_endpoints, minimum_accuracy)
 
     async def _check_finished(self, job_id: str) -> None:

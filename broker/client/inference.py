@@ -6,12 +6,16 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import aiohttp
 
 from tiercel.core.errors import InvalidSpecError, NotFoundError, TiercelError, UnavailableError
 from tiercel.core.views import EndpointInfo, Json
+
+if TYPE_CHECKING:
+    from tiercel.broker.client.access import Access
+    from tiercel.broker.client.connection import Connection
 
 
 class _Array(Protocol):
@@ -89,16 +93,29 @@ class InferenceResult:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where an endpoint answers: its address, and the node's name where that is another machine."""
+
+    url: str
+    node: str = ""
+
+
 class InferenceClient:
     """Sends requests to endpoints and remembers where they answer.
 
     Args:
         deadline_seconds: For each request.
+        connection: To the broker, which says who is to be believed.
+        is_elsewhere: Whether the broker is on another machine.
     """
 
-    def __init__(self, deadline_seconds: float) -> None:
+    def __init__(self, deadline_seconds: float, connection: Connection, *, is_elsewhere: bool = False) -> None:
+        self._connection = connection
+        self._is_elsewhere = is_elsewhere
+        self._access: Access | None = None
         self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=deadline_seconds))
-        self._addresses: dict[str, str] = {}
+        self._places: dict[str, _Place] = {}
         self._datatypes: dict[str, dict[str, str]] = {}
 
     async def close(self) -> None:
@@ -121,30 +138,47 @@ class InferenceClient:
             minimum_accuracy: Variants below it do not answer; None for any.
         """
         hints = {} if minimum_accuracy is None else {"parameters": {"minimum_accuracy": minimum_accuracy}}
-        if endpoint in self._addresses:
+        if endpoint in self._places:
             try:
                 return await self._infer(endpoint, inputs, hints)
             except UnavailableError:
                 # It may have moved: look again, once.
                 self._forget(endpoint)
-        self._addresses[endpoint] = await _find(endpoint, list_endpoints)
+        self._places[endpoint] = self._checked(endpoint, await _find(endpoint, list_endpoints))
         return await self._infer(endpoint, inputs, hints)
 
     def _forget(self, endpoint: str) -> None:
-        self._addresses.pop(endpoint, None)
+        self._places.pop(endpoint, None)
         self._datatypes.pop(endpoint, None)
 
     async def _infer(self, endpoint: str, inputs: Mapping[str, ArrayLike], hints: Json) -> InferenceResult:
-        url = f"http://{self._addresses[endpoint]}/v2/models/{endpoint}"
+        place = self._places[endpoint]
+        url = f"{place.url}/v2/models/{endpoint}"
         if endpoint not in self._datatypes:
-            metadata = await self._request("GET", url)
+            metadata = await self._request("GET", url, place)
             self._datatypes[endpoint] = {tensor["name"]: tensor["datatype"] for tensor in metadata["inputs"]}
         tensors = _tensors(inputs, self._datatypes[endpoint])
-        return _result(endpoint, await self._request("POST", f"{url}/infer", {"inputs": tensors, **hints}))
+        return _result(endpoint, await self._request("POST", f"{url}/infer", place, {"inputs": tensors, **hints}))
 
-    async def _request(self, method: str, url: str, body: Json | None = None) -> Any:
+    def _checked(self, endpoint: str, place: _Place) -> _Place:
+        if self._is_elsewhere and not place.node:
+            raise UnavailableError(f"Endpoint '{endpoint}' answers on the broker's own machine alone; ask it there.")
+        return place
+
+    async def _encryption(self, place: _Place) -> dict[str, Any]:
+        """What a request needs that goes to another machine."""
+        if not place.node:
+            return {}
+        from tiercel.broker.client.access import Access
+        from tiercel.core.trust.certificates import node_name
+
+        self._access = self._access or Access(self._connection)
+        return {"ssl": await self._access.context(), "server_hostname": node_name(place.node)}
+
+    async def _request(self, method: str, url: str, place: _Place, body: Json | None = None) -> Any:
+        encryption = await self._encryption(place)
         try:
-            async with self._session.request(method, url, json=body) as response:
+            async with self._session.request(method, url, json=body, **encryption) as response:
                 answer = await response.json(content_type=None)
         except (aiohttp.ClientError, TimeoutError, asyncio.IncompleteReadError, ValueError) as error:
             message = f"The inference server does not answer at {url} ({str(error) or 'it took too long'}); try again."
@@ -163,7 +197,7 @@ def _refusal(status: int, why: str) -> TiercelError:
     return UnavailableError(why)
 
 
-async def _find(endpoint: str, list_endpoints: ListEndpoints) -> str:
+async def _find(endpoint: str, list_endpoints: ListEndpoints) -> _Place:
     known = {info.name: info for info in await list_endpoints()}
     info = known.get(endpoint)
     if info is None:
@@ -175,7 +209,9 @@ async def _find(endpoint: str, list_endpoints: ListEndpoints) -> str:
         )
     if not info.serving_http:
         raise UnavailableError(f"The inference server of endpoint '{endpoint}' does not answer; try again.")
-    return info.serving_http
+    if info.serving_http.startswith("https://"):
+        return _Place(info.serving_http, info.node_id)
+    return _Place(f"http://{info.serving_http}")
 
 
 def _tensors(inputs: Mapping[str, ArrayLike], datatypes: Mapping[str, str]) -> list[Json]:

@@ -18,17 +18,20 @@ from tiercel.core.trust.certificates import (
     Identity,
     key_to_pem,
     make_key,
+    node_name,
     node_uri,
     pin_of,
     read_chain,
+    tenant_uri,
     to_pem,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 AUTHORITY_LIFE = timedelta(days=3650)
 CERTIFICATE_LIFE = timedelta(days=30)
+TENANT_LIFE = timedelta(days=1)
 CLOCK_TOLERANCE = timedelta(minutes=5)
 """How much the clock of another machine may be behind."""
 
@@ -92,28 +95,34 @@ class Authority:
         """
         key = make_key()
         given = [_general_name(name) for name in dict.fromkeys((BROKER_NAME, *names))]
-        certificate = self._issue(key.public_key(), given, ExtendedKeyUsageOID.SERVER_AUTH, now)
+        certificate = self._issue(key.public_key(), given, [ExtendedKeyUsageOID.SERVER_AUTH], now)
         return Identity(key_to_pem(key), to_pem(certificate, self.certificate))
 
     def issue_to_node(self, node_id: str, key: ec.EllipticCurvePublicKey, now: datetime) -> x509.Certificate:
-        """A certificate that says which node its bearer is.
+        """A certificate that says which node its bearer is, to the broker and to those who ask its models.
 
         Raises:
             CertificateError: It is not a node's name.
         """
-        name = x509.UniformResourceIdentifier(node_uri(node_id))
-        return self._issue(key, [name], ExtendedKeyUsageOID.CLIENT_AUTH, now)
+        names = [x509.UniformResourceIdentifier(node_uri(node_id)), x509.DNSName(node_name(node_id))]
+        return self._issue(key, names, [ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH], now)
+
+    def issue_to_tenant(self, tenant: str, key: ec.EllipticCurvePublicKey, now: datetime) -> x509.Certificate:
+        """A certificate that says which tenant its bearer is; good for a day, since nobody takes it back."""
+        name = x509.UniformResourceIdentifier(tenant_uri(tenant))
+        return self._issue(key, [name], [ExtendedKeyUsageOID.CLIENT_AUTH], now, TENANT_LIFE)
 
     def _issue(
         self,
         key: ec.EllipticCurvePublicKey,
-        names: list[x509.GeneralName],
-        purpose: x509.ObjectIdentifier,
+        names: Sequence[x509.GeneralName],
+        purposes: Sequence[x509.ObjectIdentifier],
         now: datetime,
+        life: timedelta = CERTIFICATE_LIFE,
     ) -> x509.Certificate:
         issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
         return (
-            _builder(now, CERTIFICATE_LIFE)
+            _builder(now, life)
             .subject_name(x509.Name([]))
             .issuer_name(self.certificate.subject)
             .public_key(key)
@@ -121,7 +130,7 @@ class Authority:
             .add_extension(x509.SubjectAlternativeName(names), critical=True)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_usage(signs_certificates=False), critical=True)
-            .add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
+            .add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
             .add_extension(issuer, critical=False)
             .sign(self.key, hashes.SHA256())

@@ -24,6 +24,7 @@ from tiercel.core.trust.join_token import JoinToken, digest_of
 
 if TYPE_CHECKING:
     from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric import ec
 
     from tiercel.broker.actors.clock import Clock
     from tiercel.broker.store.members import MemberStore
@@ -63,9 +64,9 @@ class Membership:
         self._members = {member.serial: member for member in await self._store.load(self._clock.now())}
 
     def is_member(self, node: str) -> bool:
-        """Whether a machine joined by that name, and was not removed."""
-        now = self._clock.now()
-        return any(member.node == node and member.expires_at > now for member in self._members.values())
+        """Whether a machine joined by that name, however it is spelt, and was not removed."""
+        now, name = self._clock.now(), node.lower()
+        return any(member.node.lower() == name and member.expires_at > now for member in self._members.values())
 
     def node_of(self, certificate: x509.Certificate) -> str:
         """The node that a certificate proves its bearer to be.
@@ -178,6 +179,16 @@ class Membership:
             self._members = {serial: each for serial, each in self._members.items() if each.node != node}
         logger.info("node %s was removed", node)
 
+    def certify_tenant(self, tenant: str, request: bytes) -> bytes:
+        """Certificates that say who a tenant is, PEM.
+
+        Raises:
+            InvalidSpecError: The request is wrong.
+        """
+        now = datetime.fromtimestamp(self._clock.now(), UTC)
+        certificate = self._authority.issue_to_tenant(tenant, _key_of(request), now)
+        return to_pem(certificate, self._authority.certificate)
+
     async def _check_token(self, token_id: str, secret: str, node: str) -> None:
         token = await self._store.find_token(token_id)
         # Unknown and wrong are one answer: whoever guesses learns nothing of what there is.
@@ -192,13 +203,17 @@ class Membership:
 
     def _issue(self, node: str, request: bytes) -> tuple[x509.Certificate, Member]:
         _check_name(node)
-        try:
-            key = read_request(request)
-        except CertificateError as error:
-            raise wrong_field("certificate_request", f"{error}") from error
-        certificate = self._authority.issue_to_node(node, key, datetime.fromtimestamp(self._clock.now(), UTC))
+        now = datetime.fromtimestamp(self._clock.now(), UTC)
+        certificate = self._authority.issue_to_node(node, _key_of(request), now)
         expires_at = certificate.not_valid_after_utc.timestamp()
         return certificate, Member(_serial(certificate), node, expires_at)
+
+
+def _key_of(request: bytes) -> ec.EllipticCurvePublicKey:
+    try:
+        return read_request(request)
+    except CertificateError as error:
+        raise wrong_field("certificate_request", f"{error}") from error
 
 
 def _serial(certificate: x509.Certificate) -> str:

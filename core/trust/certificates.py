@@ -24,6 +24,7 @@ BROKER_NAME = "broker.tiercel.internal"
 MOST_PEM_BYTES = 64 * 1024
 """The largest certificate, request or chain that is looked at."""
 _NODE_URI = "spiffe://tiercel.internal/node/"
+_TENANT_URI = "spiffe://tiercel.internal/tenant/"
 _NODE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _RENEWED_AFTER = 2 / 3
 # All nodes that joined on the same day must not ask at the same moment.
@@ -79,6 +80,16 @@ def node_uri(node_id: str) -> str:
             "letter or digit"
         )
     return _NODE_URI + node_id
+
+
+def node_name(node_id: str) -> str:
+    """The name that a node's certificate has for those who ask it, wherever it is."""
+    return f"{node_id.lower()}.node.tiercel.internal"
+
+
+def tenant_uri(tenant: str) -> str:
+    """How a tenant's certificate calls it."""
+    return _TENANT_URI + tenant
 
 
 def node_of(certificate: x509.Certificate) -> str:

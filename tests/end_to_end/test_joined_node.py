@@ -1,4 +1,4 @@
-"""A machine joins by one line, trains for the broker on another one, and is sent away again."""
+"""A machine joins by one line, trains for the broker on another one, answers tenants, and is sent away again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tiercel.core.trust.trust import Trust
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]
 
 
-async def test_a_machine_joins_trains_and_is_sent_away(tmp_path: Path) -> None:
+async def test_a_machine_joins_trains_answers_and_is_sent_away(tmp_path: Path) -> None:
     node = tmp_path / "node"
     async with running_product(tmp_path, "--listen", WIDE) as product:
         state = product.state_dir
@@ -33,7 +33,9 @@ async def test_a_machine_joins_trains_and_is_sent_away(tmp_path: Path) -> None:
 
         # Not on the command line, as the broker's operator is told to do.
         options = ("--token", "-", "--node-id", "far", "--runtime", "process", "--cpu-cores", "1", "--detach")
-        joined = await tiercel("join", address, *options, "--label", "place=far", state_dir=node, text=token)
+        joined = await tiercel(
+            "join", address, *options, "--label", "place=far", "--advertise", WIDE, state_dir=node, text=token
+        )
         try:
             assert joined.exit_code == 0, joined.errors
             assert "Tiercel is up: node far" in joined.output
@@ -61,8 +63,9 @@ async def it_trains_there(state: Path) -> None:
         assert finished.state is JobState.COMPLETED, finished.reason
         assert finished.node_id == "far"
         nodes = {node.id: node for node in await client.list_nodes()}
-        # Its inference server listens on its own machine alone, where nobody else can ask it.
-        assert (nodes["far"].online, nodes["far"].serving_http) == (True, "")
+        assert nodes["far"].serving_http.startswith(f"https://{WIDE}:")
+        answer = await client.infer("digits", {"input": [[[0.0] * 8] * 8]})
+        assert (answer.version, len(answer.outputs)) == (1, 1)
 
 
 def files_with(secret: str, folder: Path) -> list[str]:

@@ -77,11 +77,15 @@ class ServingState:
         pid: Its process.
         http: Where REST answers, ``host:port``.
         grpc: Where gRPC answers, ``host:port``.
+        https: Where REST answers other machines, or empty.
+        grpcs: Where gRPC does.
     """
 
     pid: int
     http: str
     grpc: str
+    https: str = ""
+    grpcs: str = ""
 
     @property
     def ports(self) -> tuple[int, int]:
@@ -176,7 +180,8 @@ async def wait_gone(places: ServingPlaces) -> None:
 def _read_state(places: ServingPlaces) -> ServingState | None:
     try:
         content = json.loads(places.state_file.read_bytes())
-        return ServingState(int(content["pid"]), str(content["http"]), str(content["grpc"]))
+        encrypted = (str(content.get(name, "")) for name in ("https", "grpcs"))
+        return ServingState(int(content["pid"]), str(content["http"]), str(content["grpc"]), *encrypted)
     except FileNotFoundError:
         return None
     except (ValueError, TypeError, KeyError) as error:

@@ -57,6 +57,7 @@ class InferenceServer:
         confines: Makes those of the server and returns the files that it writes its pid to in order to enter.
         changed: Told when the status is another one; may not block.
         environment: Variables that a server which is started gets beside the agent's own.
+        is_joined: Whether those who ask the broker are on other machines: they are told of the encrypted doors alone.
     """
 
     def __init__(
@@ -68,7 +69,9 @@ class InferenceServer:
         confines: Callable[[], tuple[Path, ...]],
         changed: Callable[[], None],
         environment: Mapping[str, str] = MappingProxyType({}),
+        is_joined: bool = False,
     ) -> None:
+        self._is_joined = is_joined
         self._places = places
         self._environment = environment
         self._wanted_ports = (ports.http, ports.grpc)
@@ -95,7 +98,11 @@ class InferenceServer:
         if self._state is None:
             return nodes_pb2.ServingStatus()
         versions = _versions([one for one in self._served if not one.why_not])
-        return nodes_pb2.ServingStatus(http=self._state.http, grpc=self._state.grpc, versions=versions)
+        http, grpc = self._state.http, self._state.grpc
+        if self._is_joined:
+            http = f"https://{self._state.https}" if self._state.https else ""
+            grpc = f"grpcs://{self._state.grpcs}" if self._state.grpcs else ""
+        return nodes_pb2.ServingStatus(http=http, grpc=grpc, versions=versions)
 
     def why_not(self, model: str, version: int) -> str:
         """Why a version does not answer, in the server's words; empty where it does, or the server does not say."""

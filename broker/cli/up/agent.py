@@ -161,6 +161,8 @@ class AgentKeeper:
             arguments += ["--cpu-cores", f"{options.cpu_cores:g}"]
         if options.accelerators:
             arguments += ["--accelerators", options.accelerators]
+        if options.advertise:
+            arguments += ["--advertise", options.advertise]
         for label in options.labels:
             arguments += ["--label", label]
         return arguments

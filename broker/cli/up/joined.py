@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -21,6 +22,7 @@ from tiercel.broker.state_folder import prepare_state_dir, refuse_state_dir
 from tiercel.broker.state_lock import up_lock
 from tiercel.core.errors import InvalidSpecError
 from tiercel.core.private_files import write_private
+from tiercel.core.trust.certificates import read_chain, to_pem
 
 if TYPE_CHECKING:
     from tiercel.core.trust.join_token import JoinToken
@@ -56,6 +58,7 @@ async def run_join(address: str, token: JoinToken, options: NodeOptions) -> bool
     identity, nodes_port = await join(address, token, options.node_id)
     try:
         places.agent_dir.mkdir(mode=0o700, exist_ok=True)
+        write_private(places.authority, to_pem(*read_chain(identity.chain)[1:]))
         write_private(places.identity, identity.to_file())
         addresses = {
             "nodes": f"{address.rpartition(':')[0]}:{nodes_port}",
@@ -103,6 +106,17 @@ async def run_node(options: NodeOptions, agent_command: tuple[str, ...] = AGENT_
             raise failures.exceptions[0] from None
         typer.echo("Stopping.", err=True)
         await keeper.stop()
+
+
+def address_towards(broker: str) -> str:
+    """The address of this machine from which it reaches the broker; empty if that is not known."""
+    host, _, port = broker.rpartition(":")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((host.strip("[]"), int(port)))  # sends nothing
+        except (OSError, ValueError):
+            return ""
+        return str(probe.getsockname()[0])
 
 
 def background_command(options: NodeOptions) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ class NodeOptions:
         cpu_cores: Cores that jobs may use; None for all.
         accelerators: Those that jobs may use: ``auto``, ``none``, or ids with commas; empty for the agent's choice.
         labels: What its operator says of it, ``key=value`` each.
+        advertise: Address at which others may ask its models, where it joined a broker elsewhere; empty for none.
     """
 
     state_dir: Path
@@ -32,6 +33,7 @@ class NodeOptions:
     cpu_cores: float | None = None
     accelerators: str = ""
     labels: tuple[str, ...] = ()
+    advertise: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +115,11 @@ class Places:
     def identity(self) -> Path:
         """Key and certificates of a machine that joined a broker elsewhere."""
         return self.agent_dir / "identity.pem"
+
+    @property
+    def authority(self) -> Path:
+        """The certificate of the authority that vouches for the broker, its nodes and those who ask."""
+        return self.agent_dir / "authority.pem"
 
     @property
     def agent_lock(self) -> Path:

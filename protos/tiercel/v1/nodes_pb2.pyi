@@ -869,7 +869,9 @@ class ServingStatus(_message.Message):
     VERSIONS_FIELD_NUMBER: _builtins.int
     PROBLEMS_FIELD_NUMBER: _builtins.int
     http: _builtins.str
-    """Where the node's inference server answers, host:port; empty while it does not."""
+    """Where the node's inference server answers, host:port; empty while it does not. Of a node that joined, https://host:port
+    and grpcs://host:port: by TLS, for those who show a certificate (access.proto).
+    """
     grpc: _builtins.str
     @_builtins.property
     def versions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ServedVersion]: ...

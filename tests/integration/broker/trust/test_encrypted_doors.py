@@ -14,6 +14,7 @@ import grpc
 import pytest
 
 from testing.brokers import node_token, running_broker, tenant_token
+from testing.jobs import make_spec
 from testing.membership import WIDE, joined, open_as, operator_of, removed
 from testing.scripted_agent import ScriptedAgent
 from tiercel import Client, SyncClient
@@ -26,10 +27,10 @@ from tiercel.core.errors import (
     NotAuthenticatedError,
     UnavailableError,
 )
-from tiercel.core.trust.certificates import Identity, key_to_pem, make_key, read_chain, to_pem
+from tiercel.core.trust.certificates import Identity, key_to_pem, make_key, make_request, read_chain, to_pem
 from tiercel.core.trust.join_token import JoinToken
 from tiercel.core.trust.trust import Trust
-from tiercel.v1 import membership_pb2, nodes_pb2
+from tiercel.v1 import access_pb2, access_pb2_grpc, membership_pb2, nodes_pb2
 
 UNAUTHENTICATED = grpc.StatusCode.UNAUTHENTICATED
 
@@ -283,3 +284,42 @@ async def test_the_operators_own_certificate_is_for_tenants_and_nodes_join_all_t
         trust = Trust(authority=files["ca"])
         async with Client(broker.addresses["broker_tls"], token=tenant_token(state), trust=trust) as client:
             assert await client.list_jobs() == ()
+
+
+async def test_a_tenants_certificate_is_the_tenants_and_opens_no_door_for_agents(
+    broker: Broker, tmp_path: Path
+) -> None:
+    key = make_key()
+    request = access_pb2.IssueCertificateRequest(certificate_request=make_request(key))
+    async with grpc.aio.insecure_channel(broker.broker_address) as channel:
+        stub = access_pb2_grpc.AccessServiceStub(channel)
+        for token, code in (("", UNAUTHENTICATED), (node_token(tmp_path), UNAUTHENTICATED)):
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await stub.IssueCertificate(request, metadata=(("authorization", f"Bearer {token}"),), timeout=20)
+            assert refused.value.code() is code
+        alice = (("authorization", f"Bearer {tenant_token(tmp_path)}"),)
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await stub.IssueCertificate(access_pb2.IssueCertificateRequest(), metadata=alice, timeout=20)
+        assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        answer = await stub.IssueCertificate(request, metadata=alice, timeout=20)
+    agent = agent_of(Identity(key_to_pem(key), answer.certificates), "n2")
+    await agent.run(broker.addresses["nodes_tls"])
+    assert agent.ending is not None
+    assert agent.ending[0] is UNAUTHENTICATED
+
+
+async def test_a_client_elsewhere_asks_nothing_of_its_own_machine_in_the_brokers_place(
+    broker: Broker, tmp_path: Path
+) -> None:
+    """An endpoint on the broker's machine has an address that is the client's own, where anybody may listen."""
+    agent = ScriptedAgent(node_token(tmp_path), "n1", serving=("127.0.0.1:9", "127.0.0.1:9"))
+    token = tenant_token(tmp_path)
+    async with agent.connected(broker.nodes_address), Client(broker.broker_address, token=token) as here:
+        job = await here.submit(make_spec())
+        await agent.until(lambda: bool(agent.runs))
+        agent.report(f"{job.id}-1", 0.99)
+        await job.wait_for_tier(1, timeout=60)
+        trust = Trust(pin=broker.addresses["pin"])
+        async with Client(broker.addresses["broker_tls"], token=token, trust=trust) as elsewhere:
+            with pytest.raises(UnavailableError, match="answers on the broker's own machine alone"):
+                await elsewhere.infer("digits", {"input": [[0.0]]})

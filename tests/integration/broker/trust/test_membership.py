@@ -98,6 +98,7 @@ async def test_a_name_belongs_to_one_machine_and_a_wrong_request_uses_no_token_u
         token, _ = await membership.make_token()
         wrong: tuple[tuple[str, bytes, type[TiercelError]], ...] = (
             ("n1", make_request(make_key()), NodeTakenError),
+            ("N1", make_request(make_key()), NodeTakenError),  # names of hosts do not tell the two apart
             ("n2", b"nothing", InvalidSpecError),
             ("n/2", make_request(make_key()), InvalidSpecError),
         )

@@ -101,6 +101,7 @@ async def test_a_node_renews_its_certificate_while_it_works(tmp_path: Path) -> N
         # Both count until they run out: an agent that was killed on the way has the earlier one.
         for identity in (first, fresh):
             again = ScriptedAgent("", "n2", open_channel=partial(open_as, identity=identity))
+            again.instance = agent.instance  # the broker may not know yet that the stream before is gone
             async with again.connected(address):
                 assert again.ending is None
 

@@ -8,8 +8,16 @@ import pytest
 from cryptography import x509
 from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
 
-from tiercel.broker.trust.authority import AUTHORITY_LIFE, CERTIFICATE_LIFE, CLOCK_TOLERANCE, Authority
-from tiercel.core.trust.certificates import BROKER_NAME, CertificateError, key_to_pem, make_key, read_chain, to_pem
+from tiercel.broker.trust.authority import AUTHORITY_LIFE, CERTIFICATE_LIFE, CLOCK_TOLERANCE, TENANT_LIFE, Authority
+from tiercel.core.trust.certificates import (
+    BROKER_NAME,
+    CertificateError,
+    key_to_pem,
+    make_key,
+    node_name,
+    read_chain,
+    to_pem,
+)
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -41,9 +49,24 @@ def test_a_nodes_certificate_opens_no_door_as_the_broker() -> None:
     node = authority.issue_to_node("n1", make_key().public_key(), NOW)
     with pytest.raises(VerificationError):
         verify(authority, node, NOW)
+    verify(authority, node, NOW, node_name("n1"))  # to those who ask its models it is the node
+    with pytest.raises(VerificationError):
+        verify(authority, node, NOW, node_name("n2"))
     policy = PolicyBuilder().store(Store([authority.certificate])).time(NOW)
     found = policy.build_client_verifier().verify(node, [])
-    assert [name.value for name in found.subjects or ()] == ["spiffe://tiercel.internal/node/n1"]
+    assert [name.value for name in found.subjects or ()] == ["spiffe://tiercel.internal/node/n1", node_name("n1")]
+
+
+def test_a_tenants_certificate_is_for_asking_and_for_a_day() -> None:
+    authority = Authority.create(NOW)
+    tenant = authority.issue_to_tenant("alice", make_key().public_key(), NOW)
+    assert tenant.not_valid_after_utc == NOW + TENANT_LIFE
+    policy = PolicyBuilder().store(Store([authority.certificate])).time(NOW)
+    found = policy.build_client_verifier().verify(tenant, [])
+    assert [name.value for name in found.subjects or ()] == ["spiffe://tiercel.internal/tenant/alice"]
+    for name in (BROKER_NAME, node_name("alice")):
+        with pytest.raises(VerificationError):
+            verify(authority, tenant, NOW, name)
 
 
 def test_what_it_signs_signs_nothing_and_each_has_a_number_of_its_own() -> None:

@@ -88,6 +88,8 @@ def test_certificates_say_who_they_are_for_and_nothing_else() -> None:
     node = authority.issue_to_node("n1", make_key().public_key(), NOW)
     broker = authority.issue_to_broker(["10.0.0.5", "lab.example"], NOW).certificate
     assert (node_of(node), speaks_for_broker(node)) == ("n1", False)
+    tenant = authority.issue_to_tenant("alice", make_key().public_key(), NOW)
+    assert (node_of(tenant), speaks_for_broker(tenant)) == ("", False)
     assert (node_of(broker), speaks_for_broker(broker)) == ("", True)
     assert (node_of(authority.certificate), speaks_for_broker(authority.certificate)) == ("", False)
     names = broker.extensions.get_extension_for_class(x509.SubjectAlternativeName)

@@ -1,0 +1,73 @@
+"""How the client shows who it is to models that answer on machines which joined."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import tempfile
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from tiercel.core.errors import UnavailableError
+from tiercel.core.trust.certificates import (
+    CertificateError,
+    Identity,
+    key_to_pem,
+    make_key,
+    make_request,
+    read_chain,
+    renewal_time,
+    to_pem,
+)
+from tiercel.v1 import access_pb2, access_pb2_grpc
+
+if TYPE_CHECKING:
+    from tiercel.broker.client.connection import Connection
+
+
+class Access:
+    """Keeps the tenant's certificate, with a key that is made here and kept nowhere.
+
+    Args:
+        connection: To the broker.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._asking = asyncio.Lock()
+        self._context: ssl.SSLContext | None = None
+        self._fresh_until = datetime.min.replace(tzinfo=UTC)
+
+    async def context(self) -> ssl.SSLContext:
+        """What TLS needs to ask a model; whoever answers must be vouched for by the broker's authority.
+
+        Raises:
+            TiercelError: The broker gives no certificate.
+        """
+        async with self._asking:
+            if self._context is None or datetime.now(UTC) >= self._fresh_until:
+                self._context = await self._ask()
+            return self._context
+
+    async def _ask(self) -> ssl.SSLContext:
+        key = make_key()
+        stub = access_pb2_grpc.AccessServiceStub(self._connection.channel)
+        request = access_pb2.IssueCertificateRequest(certificate_request=make_request(key))
+        answer = await self._connection.call(stub.IssueCertificate, request)
+        try:
+            own, *authorities = read_chain(answer.certificates)
+            context = ssl.create_default_context(cadata=to_pem(*authorities).decode())
+            context.minimum_version = ssl.TLSVersion.TLSv1_3
+            await asyncio.to_thread(_load, context, Identity(key_to_pem(key), answer.certificates))
+        except (CertificateError, ValueError, OSError) as error:
+            raise UnavailableError(f"The broker's certificate is of no use ({error}); try again.") from error
+        self._fresh_until = renewal_time(own)
+        return context
+
+
+def _load(context: ssl.SSLContext, identity: Identity) -> None:
+    # OpenSSL takes keys from files alone; nobody else can open this one, and it is gone at once.
+    with tempfile.NamedTemporaryFile(prefix="tiercel-") as file:
+        file.write(identity.to_file())
+        file.flush()
+        context.load_cert_chain(file.name)
