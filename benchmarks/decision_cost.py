@@ -71,7 +71,9 @@ class Cluster:
         """What a policy sees at present."""
         jobs = tuple(self._jobs.values())
         true_work = dict.fromkeys(self._jobs, TRUE_WORK)
-        return OracleSnapshot(self.now, Trigger.INTERVAL, jobs, self._nodes, self._endpoints, self._history, true_work)
+        return OracleSnapshot(
+            self.now, Trigger.INTERVAL, jobs, self._nodes, self._endpoints, self._history, true_work=true_work
+        )
 
     def carry_out(self, plan: Plan) -> None:
         """Place jobs and give them and the endpoints their shares."""

@@ -11,6 +11,7 @@ from tiercel.core.fields import NOT_STORED
 from tiercel.core.projects import Project
 from tiercel.core.runs import EarlierRuns, Move, Run, RunEnvironment, run_id_of
 from tiercel.core.shares import Share
+from tiercel.core.starts import STARTS_KEPT, Start
 from tiercel.core.tiers import Tier, TierState, TierStatus
 
 __all__ = [
@@ -331,6 +332,12 @@ class Job:
     def share(self) -> Share | None:
         """What it may use there, or None."""
         return self.run.share if self.run is not None else None
+
+    @property
+    def starts(self) -> tuple[Start, ...]:
+        """What its latest runs took to get to work, the oldest first, as far as that was measured."""
+        start = self.run.start if self.run is not None else None
+        return self.earlier.starts if start is None else (*self.earlier.starts, start)[-STARTS_KEPT:]
 
     @property
     def last_sequence(self) -> int:

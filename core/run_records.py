@@ -8,6 +8,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tiercel.core.starts import Start
+
 if TYPE_CHECKING:
     from tiercel.core.jobs import JobSpec
 
@@ -30,12 +32,14 @@ class RunRecord:
         recorded_at: When the record was made, seconds since the Unix epoch.
         curve: Pairs of CPU seconds since the job's start, start-up included, and the best metric reported by then;
             both in the order of the reports, thinned. The last pair is the last report.
+        starts: What its latest runs took to get to work, the oldest first.
     """
 
     job_id: str
     workload: str
     recorded_at: float
     curve: tuple[tuple[float, float], ...]
+    starts: tuple[Start, ...] = ()
 
 
 def workload_of(tenant: str, spec: JobSpec) -> str:

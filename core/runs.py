@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from tiercel.core.fields import NOT_STORED
 from tiercel.core.shares import Share
+from tiercel.core.starts import STARTS_KEPT, Start
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,10 @@ class Run:
         time: For how long it has existed.
         finishing_from: For how long it had existed when it was told to end its training, as the job's time was over;
             None while it may train.
+        ordered_at: When its start was ordered, or its stop for a move, by the clock of the broker's life; None once
+            that is measured, or cannot be. Not stored.
+        stop_seconds: How long it took to stop the run before it, if its job has moved; None where nobody knows.
+        start: What it took to get to work; None before that, and where it was not measured.
     """
 
     job_id: str
@@ -105,6 +110,9 @@ class Run:
     fenced: bool = False
     time: RunTime = RunTime()
     finishing_from: float | None = None
+    ordered_at: float | None = field(default=None, metadata=NOT_STORED)
+    stop_seconds: float | None = None
+    start: Start | None = None
 
     @property
     def id(self) -> str:
@@ -133,6 +141,7 @@ class EarlierRuns:
         migrations: How often one went on, as the next one, on another node.
         migrated_at: When that was last, or None.
         seconds: For how long they existed, added up; since the job was resumed if it was.
+        starts: What the latest of them took to get to work, the oldest first, as far as that was measured.
     """
 
     count: int = 0
@@ -143,6 +152,7 @@ class EarlierRuns:
     migrations: int = 0
     migrated_at: float | None = None
     seconds: float = 0.0
+    starts: tuple[Start, ...] = ()
 
     def including(self, run: Run) -> EarlierRuns:
         """These and the one that was the present one until now."""
@@ -152,6 +162,7 @@ class EarlierRuns:
             cpu_seconds=self.cpu_seconds + run.cpu_seconds,
             accelerator_seconds=self.accelerator_seconds + run.accelerator_seconds,
             seconds=self.seconds + run.time.seconds,
+            starts=self.starts if run.start is None else (*self.starts, run.start)[-STARTS_KEPT:],
         )
 
 

@@ -18,6 +18,7 @@ from tiercel.core.endpoints import DelayWindow
 from tiercel.core.fields import TOLD_OTHERWISE
 from tiercel.core.jobs import JobSpec, JobState, TierStatus
 from tiercel.core.shares import Share
+from tiercel.core.starts import Start
 
 Json = dict[str, Any]
 
@@ -57,6 +58,8 @@ class JobInfo(Jsonable):
         log_tail: Last lines of its output, if it failed.
         accelerator_seconds: Seconds that it kept an accelerator busy; of several, the busiest counts.
         retries: How many of the spec's retries were used.
+        starts: What its latest runs took to get to work, the oldest first, as far as that was measured: what moving it
+            costs.
     """
 
     id: str
@@ -78,6 +81,7 @@ class JobInfo(Jsonable):
     log_tail: str
     accelerator_seconds: float = 0.0
     retries: int = 0
+    starts: tuple[Start, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from tiercel.core.jobs import Direction, Job, JobSpec, JobState, Script, Tier, T
 from tiercel.core.run_records import RunRecord
 from tiercel.core.runs import Run
 from tiercel.core.shares import Share
+from tiercel.core.starts import Start
 
 
 def stored_job(
@@ -68,4 +69,5 @@ def stored_decision(job_id: str, weight: float) -> ShareDecision:
 
 def stored_run_record(job_id: str, workload: str = "w", *, recorded_at: float = 1.0) -> RunRecord:
     """What is remembered of a run."""
-    return RunRecord(job_id, workload, recorded_at, ((2.0, 0.5), (3.0, 0.75)))
+    starts = (Start("n1", 2.5, 1.5), Start("n2", 0.1, 0.02, warm=True, stop_seconds=0.5))
+    return RunRecord(job_id, workload, recorded_at, ((2.0, 0.5), (3.0, 0.75)), starts)

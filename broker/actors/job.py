@@ -133,6 +133,7 @@ class JobActor(Actor[JobInput]):
         """
         before = self._job
         await self.take_step(*machine.after_restart(before), refusable=True)
+        self._peers.remember_starts(self._workload, self._job)
         self._history.add(self._clock.now(), "the broker was started again", before.state, self._job.state)
 
     async def begin(self, job: Job, effects: Sequence[JobEffect], endpoint: Endpoint | None) -> None:
@@ -167,12 +168,14 @@ class JobActor(Actor[JobInput]):
         if job is not self._job or changes:
             write = self._journal.commit_or_refuse if refusable else self._journal.commit
             await write(Commit(job, changes, endpoint, successor=successor, run_record=record))
-        self._job = job
+        before, self._job = self._job, job
         if observation is not None:
             self._observations.append(observation)
             self._curve.add(observation)
         if record is not None:
             self._peers.remember_run(record)
+        if job.starts != before.starts:
+            self._peers.remember_starts(self._workload, job)
         # The scheduler must see the job as it is after this step before it is asked to look.
         self._observe()
         for effect in effects:
@@ -201,7 +204,7 @@ class JobActor(Actor[JobInput]):
         if not ended and (_is_topped(before) or not _is_topped(job)):
             return None
         points = self._curve.after(observation).points()
-        return RunRecord(job.id, self._workload, self._clock.now(), points) if points else None
+        return RunRecord(job.id, self._workload, self._clock.now(), points, job.starts) if points else None
 
     def _carry_out(self, effect: JobEffect) -> None:
         match effect:

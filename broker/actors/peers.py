@@ -142,6 +142,10 @@ class Peers(Protocol):
         """Show the scheduler what became of a job, for the next one that trains the same thing."""
         ...
 
+    def remember_starts(self, workload: str, job: Job) -> None:
+        """Show the scheduler what the job's runs took to get to work."""
+        ...
+
     def begin_job(self, job: Job) -> None:
         """Look after a job that was made with the end of another one, and is durable."""
         ...

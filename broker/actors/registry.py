@@ -23,6 +23,7 @@ from tiercel.broker.actors.scheduler import (
     RunsRemembered,
     SchedulerActor,
     SomethingHappened,
+    StartsMeasured,
 )
 from tiercel.broker.lifecycle.job_events import Deferred, TurnCame
 from tiercel.broker.lifecycle.node import fence_of
@@ -215,6 +216,10 @@ class ActorRegistry:
     def remember_run(self, record: RunRecord) -> None:
         """Show the scheduler what became of a job, for the next one that trains the same thing."""
         send(self.scheduler, RunsRemembered((record,)))
+
+    def remember_starts(self, workload: str, job: Job) -> None:
+        """Show the scheduler what the job's runs took to get to work."""
+        send(self.scheduler, StartsMeasured(workload, job.id, job.starts))
 
     def begin_job(self, job: Job) -> None:
         """Look after a job that was made with the end of another one, and is durable."""

@@ -24,6 +24,7 @@ from tiercel.broker.scheduling.history import History
 from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Plan, Policy, Snapshot, Trigger
 from tiercel.broker.scheduling.loop import LoopSettings
 from tiercel.broker.scheduling.own_priority import with_own_priorities
+from tiercel.broker.scheduling.restarts import Restarts
 from tiercel.broker.scheduling.validation import check_plan
 from tiercel.broker.scheduling.views import Leaving, nodes_without
 from tiercel.core.errors import CannotWriteError
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from tiercel.broker.actors.journal import Journal
     from tiercel.broker.lifecycle.job_events import JobInput
     from tiercel.core.run_records import RunRecord
+    from tiercel.core.starts import Start
 
 logger = logging.getLogger(__name__)
 
@@ -73,6 +75,15 @@ class RunsRemembered:
 
 
 @dataclass(frozen=True, slots=True)
+class StartsMeasured:
+    """What the latest runs of a job took to get to work."""
+
+    workload: str
+    job_id: str
+    starts: tuple[Start, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class MoveRefused:
     """A job cannot be moved now."""
 
@@ -92,7 +103,14 @@ class SchedulerTicked:
 
 
 SchedulerMessage = (
-    JobObserved | NodeObserved | EndpointNews | RunsRemembered | MoveRefused | SomethingHappened | SchedulerTicked
+    JobObserved
+    | NodeObserved
+    | EndpointNews
+    | RunsRemembered
+    | StartsMeasured
+    | MoveRefused
+    | SomethingHappened
+    | SchedulerTicked
 )
 
 
@@ -161,6 +179,7 @@ class SchedulerActor(Actor[SchedulerMessage]):
         self._endpoints = EndpointStates(declare_endpoint_shares)
         self._reserved: dict[str, _Reservation] = {}
         self._history = History()
+        self._restarts = Restarts()
         # Why jobs have what they have, as of the latest plan; a share whose limits stay is not decided anew.
         self._reasons: dict[str, tuple[str, str]] = {}
         # Why jobs were not shown to the policy when it was asked last.
@@ -185,8 +204,8 @@ class SchedulerActor(Actor[SchedulerMessage]):
                 self._observe_node(message)
             case EndpointObserved() | EndpointsMeasured():
                 self._endpoints.on_news(message)
-            case RunsRemembered(records):
-                self._history.add(*records)
+            case RunsRemembered() | StartsMeasured():
+                self._remember(message)
             case MoveRefused(job_id):
                 self._free_move(job_id)
             case SomethingHappened(trigger):
@@ -212,6 +231,14 @@ class SchedulerActor(Actor[SchedulerMessage]):
             self._nodes.pop(message.node_id, None)
         else:
             self._nodes[message.node_id] = message.view
+
+    def _remember(self, message: RunsRemembered | StartsMeasured) -> None:
+        if isinstance(message, StartsMeasured):
+            self._restarts.put(message.workload, message.job_id, message.starts)
+            return
+        self._history.add(*message.records)
+        for record in message.records:
+            self._restarts.put(record.workload, record.job_id, record.starts)
 
     def _free_move(self, job_id: str) -> None:
         if job_id in self._reserved and self._reserved[job_id].moves:
@@ -297,6 +324,7 @@ class SchedulerActor(Actor[SchedulerMessage]):
             nodes_without((node for _, node in sorted(self._nodes.items())), held),
             self._endpoints.views(self._nodes),
             self._history.by_workload(),
+            self._restarts.by_workload(),
         )
 
     async def _carry_out(self, assignments: Sequence[Assignment], trigger: Trigger) -> None:

@@ -166,6 +166,8 @@ class NodeStream:
                 dict(run.data_sha256),
                 environment=run.environment,
                 image_id=run.image_id,
+                warm=run.warm,
+                begun_cpu_seconds=run.begun_cpu_seconds if run.HasField("begun_cpu_seconds") else None,
             )
             await self._send_to_job(run.run_id, alive)
         elif run.state == nodes_pb2.RUN_STATE_EXITED:

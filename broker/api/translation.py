@@ -61,6 +61,7 @@ def job_to_proto(job: Job) -> jobs_pb2.Job:
         attempts=job.attempts,
         log_tail=job.log_tail,
         retries=job.retries,
+        starts=job.starts,
     )
     return to_proto(info, jobs_pb2.Job)
 

@@ -79,14 +79,14 @@ def create(
 # --- It waits and is placed -------------------------------------------------------------------------------------------
 
 
-def assigned(job: Job, event: Assigned) -> Step:
+def assigned(job: Job, event: Assigned, alive: float) -> Step:
     """The scheduler placed it: its next run begins."""
     if event.attempt <= job.attempts or job.state.is_final:  # repeated, or it finished while the plan was being made
         return job, ()
     if job.state is not JobState.PENDING:
         raise IllegalTransitionError(f"job {job.id}", job.state.value, event)
     words = f"starting on node {event.node_id}{_from_what(job, event.node_id)}"
-    run = Run(job.id, event.attempt, event.node_id, event.share)
+    run = Run(job.id, event.attempt, event.node_id, event.share, ordered_at=alive)
     job, effects = enter(replace(job, run=run, checkpoint_node="", queued=0, starts_at=None), JobState.STARTING, words)
     share = Announce(ShareChanged(event.node_id, event.share))
     # What an earlier run reached and could not hand over is delivered from this one.

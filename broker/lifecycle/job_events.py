@@ -67,6 +67,8 @@ class RunIsAlive:
         data_sha256: Of what the node got from URLs for it, by the names of data sets.
         environment: Key of the environment with its packages, or empty.
         image_id: Id of its container's image, or empty.
+        warm: It was forked from a process that had imported what it imports.
+        begun_cpu_seconds: CPU seconds that it had used when it began to train; None before that.
     """
 
     run_id: str
@@ -74,6 +76,8 @@ class RunIsAlive:
     data_sha256: Mapping[str, str] = field(default_factory=dict)
     environment: str = ""
     image_id: str = ""
+    warm: bool = False
+    begun_cpu_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,7 +62,7 @@ def handle(job: Job, event: JobInput, now: Moment) -> Step:  # noqa: C901 - one 
     """
     match event:
         case Assigned():
-            return job_machine.assigned(job, event)
+            return job_machine.assigned(job, event, now.alive)
         case Deferred(reason):
             return job_machine.deferred(job, reason)
         case TurnCame():
@@ -74,7 +74,7 @@ def handle(job: Job, event: JobInput, now: Moment) -> Step:  # noqa: C901 - one 
         case ShareUpdated(run_id, share):
             return run.share_updated(job, run_id, share, now.alive)
         case MoveOrdered():
-            return move.move_ordered(job, event)
+            return move.move_ordered(job, event, now.alive)
         case RunIsAlive():
             return run.is_alive(job, event, now)
         case RunUnknown(run_id):

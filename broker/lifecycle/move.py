@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tiercel.broker.lifecycle.job_events import Announce, DeclareRun, RefuseMove, Reschedule
+from tiercel.broker.lifecycle.start import stop_seconds
 from tiercel.broker.lifecycle.steps import Step, delivering, enter, request_deliveries
 from tiercel.core.events import ShareChanged
 from tiercel.core.jobs import Job, JobState
@@ -17,6 +18,7 @@ from tiercel.core.runs import Move, Run
 
 if TYPE_CHECKING:
     from tiercel.broker.lifecycle.job_events import MoveOrdered, RunExited
+    from tiercel.core.moments import Moment
 
 
 def may_move(job: Job) -> bool:
@@ -30,7 +32,7 @@ def may_move(job: Job) -> bool:
     return trains and is_free and run is not None and run.finishing_from is None
 
 
-def move_ordered(job: Job, event: MoveOrdered) -> Step:
+def move_ordered(job: Job, event: MoveOrdered, alive: float) -> Step:
     """The scheduler wants it elsewhere."""
     if event.attempt <= job.attempts or job.state.is_final:  # repeated, or it finished while the plan was being made
         return job, ()
@@ -39,7 +41,7 @@ def move_ordered(job: Job, event: MoveOrdered) -> Step:
         return replace(job, run=replace(job.run, move=move)), ()
     if job.run is None or event.attempt != job.attempts + 1 or event.node_id == job.node_id or not may_move(job):
         return job, (RefuseMove(),)
-    job = replace(job, run=replace(job.run, move=move))
+    job = replace(job, run=replace(job.run, move=move, ordered_at=alive))
     job, effects = enter(job, job.state, moving_words(job))
     return job, (*effects, DeclareRun())
 
@@ -58,19 +60,26 @@ def was_stopped_to_move(event: RunExited) -> bool:
     return event.lost or event.carried or not (done or failed)
 
 
-def go_on_elsewhere(job: Job, left: Run, move: Move, now: float) -> Step:
+def go_on_elsewhere(job: Job, left: Run, move: Move, now: Moment) -> Step:
     """Its run is gone and the broker has the checkpoint: the next run begins on the other node.
 
     Args:
         job: The job.
         left: Its run that is over.
         move: Where it goes.
-        now: Seconds since the Unix epoch.
+        now: The time.
     """
     job = replace(
         job,
-        run=Run(job.id, left.number + 1, move.node_id, move.share),
-        earlier=replace(job.earlier.including(left), migrations=job.earlier.migrations + 1, migrated_at=now),
+        run=Run(
+            job.id,
+            left.number + 1,
+            move.node_id,
+            move.share,
+            ordered_at=now.alive,
+            stop_seconds=stop_seconds(left, now),
+        ),
+        earlier=replace(job.earlier.including(left), migrations=job.earlier.migrations + 1, migrated_at=now.at),
         carried_run=left.id,
     )
     words = f"starting on node {move.node_id} from the checkpoint that came from node {left.node_id}"

@@ -27,6 +27,7 @@ from tiercel.broker.lifecycle.job_events import (
 from tiercel.broker.lifecycle.move import failed_words, go_on_elsewhere, moving_words, was_stopped_to_move
 from tiercel.broker.lifecycle.report_bounds import carried_metrics
 from tiercel.broker.lifecycle.silence import heard, silent_seconds, with_share
+from tiercel.broker.lifecycle.start import unmeasured, with_start
 from tiercel.broker.lifecycle.steps import Step, abandon_deliveries, delivering, enter, with_run_over
 from tiercel.core.data_validation import data_hashes
 from tiercel.core.events import ProgressMade, ShareChanged
@@ -71,11 +72,18 @@ def share_updated(job: Job, run_id: str, share: Share, alive: float) -> Step:
 def is_alive(job: Job, event: RunIsAlive, now: Moment) -> Step:
     """The node says that it exists."""
     run = _present(job, event.run_id)
-    if run is None or job.state not in {JobState.STARTING, JobState.DISCONNECTED}:
+    if run is None:
+        return job, ()
+    job = with_environment(job, run, event)
+    begun = with_start(job, run, event, now)
+    if begun is not run:
+        run = begun
+        job = replace(job, run=run)
+    if job.state not in {JobState.STARTING, JobState.DISCONNECTED}:
         return job, ()
     started_at = job.started_at if job.started_at is not None else now.at
     job = replace(
-        with_environment(job, run, event),
+        job,
         run=heard(counted(run, now), now.alive),
         started_at=started_at,
         data_sha256={**job.data_sha256, **data_hashes(job.spec, event.data_sha256)},
@@ -172,7 +180,8 @@ def node_silent(job: Job, node_id: str) -> Step:
     """Its node does not answer; it may well go on there."""
     if job.node_id != node_id or job.state not in {JobState.STARTING, JobState.RUNNING}:
         return job, ()
-    return enter(job, JobState.DISCONNECTED, f"node {job.node_id} does not answer; the run may well go on there")
+    words = f"node {job.node_id} does not answer; the run may well go on there"
+    return enter(unmeasured(job), JobState.DISCONNECTED, words)
 
 
 def node_fenced(job: Job, node_id: str, *, fenced: bool) -> Step:
@@ -217,7 +226,7 @@ def unknown(job: Job, run_id: str, now: Moment) -> Step:
     if run is None:
         return job, ()
     if not run.heard and job.stop_outcome is None:  # it was never told to start it; now it is
-        return enter(job, JobState.STARTING, f"starting on node {run.node_id}")
+        return enter(unmeasured(job), JobState.STARTING, f"starting on node {run.node_id}")
     words = f"node {run.node_id} came back without it"
     return exited(job, RunExited(run_id, exit_code=None, reason=words, lost=True), now)
 
@@ -253,7 +262,7 @@ def _may_help_against(exit_code: int | None, job: Job) -> bool:
 
 def _left_to_move(job: Job, run: Run, move: Move, event: RunExited, now: Moment) -> Step:
     if event.carried:
-        return go_on_elsewhere(job, run, move, now.at)
+        return go_on_elsewhere(job, run, move, now)
     words = f"{failed_words(move, event)}; {_FROM_CHECKPOINT}"
     return wait_again(job, words, checkpoint_node=run.node_id)
 

@@ -7,6 +7,7 @@ import types
 from collections.abc import Iterable, Mapping
 
 from tiercel.broker.scheduling.interface import CurvePoint, PastRun
+from tiercel.broker.scheduling.latest import LatestJobs
 from tiercel.core.jobs import Direction, Observation
 from tiercel.core.run_records import RUNS_KEPT_PER_WORKLOAD, WORKLOADS_KEPT, RunRecord
 
@@ -83,33 +84,21 @@ class History:
         runs: int = RUNS_KEPT_PER_WORKLOAD,
         workloads: int = WORKLOADS_KEPT,
     ) -> None:
-        self._most_runs = runs
-        self._most_workloads = workloads
-        # Workloads in the order of their latest run; of each, its runs by job in the order they were recorded.
-        self._runs = {
-            workload: {f"before {number}": run for number, run in enumerate(past)} for workload, past in known.items()
-        }
+        self._runs: LatestJobs[PastRun] = LatestJobs(runs, workloads)
+        for workload, past in known.items():
+            for number, run in enumerate(past):
+                self._runs.put(workload, f"before {number}", run)
         self._shown: Mapping[str, tuple[PastRun, ...]] | None = None
 
     def add(self, *records: RunRecord) -> None:
         """Remember runs, the latest last; each replaces what was remembered of the same job."""
         for record in records:
-            self._add(record)
+            curve = tuple(CurvePoint(spent, value) for spent, value in record.curve)
+            self._runs.put(record.workload, record.job_id, PastRun(curve))
         self._shown = None
-
-    def _add(self, record: RunRecord) -> None:
-        runs = self._runs.pop(record.workload, {})
-        runs.pop(record.job_id, None)
-        runs[record.job_id] = PastRun(tuple(CurvePoint(spent, value) for spent, value in record.curve))
-        while len(runs) > self._most_runs:
-            del runs[next(iter(runs))]
-        self._runs[record.workload] = runs
-        while len(self._runs) > self._most_workloads:
-            del self._runs[next(iter(self._runs))]
 
     def by_workload(self) -> Mapping[str, tuple[PastRun, ...]]:
         """Runs by workload, the latest last; the same object until a run is added."""
         if self._shown is None:
-            shown = {workload: tuple(runs.values()) for workload, runs in self._runs.items()}
-            self._shown = types.MappingProxyType(shown)
+            self._shown = types.MappingProxyType({workload: self._runs.of(workload) for workload in self._runs})
         return self._shown

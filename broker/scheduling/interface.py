@@ -154,6 +154,29 @@ class PastRun:
     curve: tuple[CurvePoint, ...]
 
 
+PRIOR_STOP_SECONDS = 2.0
+PRIOR_START_SECONDS = 3.0
+"""What stopping a run, and starting one, is held for until it was measured: to import torch takes 2 to 4 s."""
+
+
+@dataclass(frozen=True, slots=True)
+class RestartCost:
+    """What the latest starts of a program took, as the broker measured it (:mod:`.restarts`).
+
+    Attributes:
+        stop_seconds: To stop a run so that its job moves, with its checkpoint; None while nobody knows.
+        cold_seconds: To start one where the program has not run yet; None while nobody knows.
+        start_seconds: To start one on a node where it has, by node.
+    """
+
+    stop_seconds: float | None = None
+    cold_seconds: float | None = None
+    start_seconds: Mapping[str, float] = field(default_factory=lambda: types.MappingProxyType({}))
+
+
+_NOTHING_MEASURED = RestartCost()
+
+
 @dataclass(frozen=True, slots=True)
 class NodeView:
     """A node as a policy sees it.
@@ -190,6 +213,7 @@ class Snapshot:
         nodes: Every node that is online.
         endpoints: Every endpoint that has a live version on one of these nodes.
         history: Earlier runs by ``JobView.workload``, the latest last; bounded.
+        restarts: What restarts were measured to cost, by ``JobView.workload``; bounded. See :meth:`restart_seconds`.
     """
 
     now: float
@@ -198,6 +222,22 @@ class Snapshot:
     nodes: tuple[NodeView, ...]
     endpoints: tuple[EndpointView, ...] = ()
     history: Mapping[str, tuple[PastRun, ...]] = field(default_factory=lambda: types.MappingProxyType({}))
+    restarts: Mapping[str, RestartCost] = field(default_factory=lambda: types.MappingProxyType({}))
+
+    def restart_seconds(self, job: JobView, node_id: str, prior: float | None = None) -> float:
+        """For how long a job that runs would not train if it were stopped and went on on a node.
+
+        Args:
+            job: The job.
+            node_id: Where it would go on; it may be the node that runs it.
+            prior: What is held of that until both its stop and its start were measured; by default each is held for
+                what it takes most programs until it was measured itself.
+        """
+        cost = self.restarts.get(job.workload, _NOTHING_MEASURED)
+        stop, start = cost.stop_seconds, cost.start_seconds.get(node_id, cost.cold_seconds)
+        if prior is not None and (stop is None or start is None):
+            return prior
+        return (PRIOR_STOP_SECONDS if stop is None else stop) + (PRIOR_START_SECONDS if start is None else start)
 
 
 @dataclass(frozen=True, slots=True)

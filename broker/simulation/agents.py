@@ -137,7 +137,10 @@ class SimulatedAgents:
             self._foretell(node)
 
     def _run_is_due(self, sim: SimulatedJob) -> None:
-        if sim.exports:
+        if not sim.begun:
+            sim.begin_training(self._events.now)
+            self._post(sim, RunIsAlive(sim.job.run_id, begun_cpu_seconds=sim.run_cpu))
+        elif sim.exports:
             number = sim.end_export(self._events.now)
             answers = partial(self._answers, sim, number, sim.job.attempts)
             self._events.at(self._events.now + self._machines.delivery_seconds, answers)

@@ -53,6 +53,7 @@ class SimulatedJob:
         cores: CPU seconds per second that its run gets.
         efficiency: Work done per CPU second.
         startup_left: CPU seconds of start-up left of the present run.
+        begun: Whether the present run trains, its start-up over.
         trained: CPU seconds of training done, as if alone.
         run_cpu: CPU seconds of the present run.
         accelerator_seconds: Seconds that all its runs kept each of their accelerators busy.
@@ -63,7 +64,7 @@ class SimulatedJob:
         export_left: CPU seconds left of the first of them.
         exported: Models that the present run has exported.
         exported_cpu: CPU seconds of work that all its exports took.
-        due_at: When the next report comes, or the export under way is done, if nothing changes.
+        due_at: When its start-up is over, the next report comes, or the export under way is done, if nothing changes.
         halted: Whether the run trains no more: it stops, or is checkpointed.
         nodes: Where it ran, in order.
         true_work: CPU seconds from the start at which each tier will be reached, as of the latest view.
@@ -79,6 +80,7 @@ class SimulatedJob:
     cores: float = 0.0
     efficiency: float = 1.0
     startup_left: float = 0.0
+    begun: bool = False
     trained: float = 0.0
     run_cpu: float = 0.0
     accelerator_seconds: float = 0.0
@@ -131,6 +133,7 @@ class SimulatedJob:
     def begin_run(self, now: float) -> None:
         """A new run starts up; it goes on where the last one was."""
         self.startup_left = self.planned.workload.startup_cpu_seconds
+        self.begun = False
         self.run_cpu = 0.0
         self.told = self.exported = 0
         self.synced_at = now
@@ -184,9 +187,14 @@ class SimulatedJob:
         workload = self.planned.workload
         return workload.export_cpu_seconds if self.exported else workload.first_export_cpu_seconds
 
+    def begin_training(self, now: float) -> None:
+        """Its start-up is over."""
+        self.advance(now)
+        self.startup_left, self.begun = 0.0, True
+        self.find_due()
+
     def arrive_at_report(self) -> None:
         """The run is exactly where it reports; sums of many small steps are not."""
-        self.startup_left = 0.0
         self.trained = self.trajectory.work[self.next_report]
 
     def plan_report(self) -> None:
@@ -205,7 +213,10 @@ class SimulatedJob:
         if speed <= 0:
             self.due_at = math.inf
             return
-        left = self.startup_left + (self.export_left if self.exports else self._work_until_due() - self.trained)
+        if not self.begun:
+            left = self.startup_left
+        else:
+            left = self.export_left if self.exports else self._work_until_due() - self.trained
         self.due_at = self.synced_at + max(left, 0.0) / speed
 
     @property

@@ -32,6 +32,7 @@ from tiercel.broker.scheduling.history import History, RunCurve
 from tiercel.broker.scheduling.interface import Assignment, Snapshot, Trigger
 from tiercel.broker.scheduling.options import Options
 from tiercel.broker.scheduling.registry import AnyPolicy, create_policy
+from tiercel.broker.scheduling.restarts import Restarts
 from tiercel.broker.scheduling.srpt_oracle import OracleSnapshot
 from tiercel.broker.scheduling.views import leaving_of, nodes_without
 from tiercel.broker.simulation.agents import SimulatedAgents
@@ -99,6 +100,7 @@ class Simulation:
         self._leaving: dict[str, SimulatedJob] = {}
         self._outcomes: list[JobOutcome] = []
         self._history = History(scenario.history)
+        self._restarts = Restarts()
         self._serving = Serving(scenario, nodes, seed)
         self._agents = SimulatedAgents(scenario, nodes, self._events, self._serving, self._post)
         self._scheduler = SimulatedScheduler(policy, scenario.loop, check_plans=scenario.check_plans)
@@ -179,6 +181,8 @@ class Simulation:
         if job is before and not effects:
             return
         sim.job, sim.view = job, None
+        if job.starts != before.starts:
+            self._restarts.put(sim.planned.workload.name, job.id, job.starts)
         if job.is_moving:
             self._leaving[job.id] = sim
         else:
@@ -232,7 +236,8 @@ class Simulation:
             leaving = (leaving_of(sim.job) for sim in self._leaving.values())
             nodes = nodes_without(nodes, (each for each in leaving if each is not None))
         true_work = {view.id: self._active[view.id].true_work for view in jobs}
-        return OracleSnapshot(now, trigger, jobs, nodes, endpoints, self._history.by_workload(), true_work)
+        history, restarts = self._history.by_workload(), self._restarts.by_workload()
+        return OracleSnapshot(now, trigger, jobs, nodes, endpoints, history, restarts, true_work)
 
     def _carry_out(self, decided: Decided) -> None:
         for assignment in decided.changed:

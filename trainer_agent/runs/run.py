@@ -37,7 +37,6 @@ from tiercel.v1 import nodes_pb2, trainer_pb2
 _log = logging.getLogger(__name__)
 
 _USAGE_SECONDS: Final = 1.0
-_FRESH_USAGE_SECONDS: Final = 0.02
 _LAST_OUTPUT_SECONDS: Final = 10.0
 _LAST_REPORTS_SECONDS: Final = 2.0
 # A script that prints without end is read no faster. Its minder has it wait for us; of a container's output the engine
@@ -83,7 +82,7 @@ class Run:
         self.order = order
         self.share = order.share
         last = None if earlier is None else earlier.last_report
-        self.usage = RunUsage(order.run_id, last)
+        self.usage = RunUsage(order.run_id, last, is_earlier=earlier is not None)
         self.log = log
         self._mark = mark
         self._folder = JobFolder(folder)
@@ -98,15 +97,15 @@ class Run:
             order.goal(),
             self._record.token,
             self._ingest,
+            self._on_begun,
             self._on_use,
             self._write_line,
             last_sequence=0 if last is None else last.sequence,
         )
         self._handle = None if earlier is None else earlier.handle
-        self._from_beginning = False
         self._data_sha256: dict[str, str] = {}
         self._exit_code: int | None = None
-        self._gone = self._finishing = False
+        self._from_beginning = self._gone = self._finishing = False
         # What its limits were set to last, an earlier life of the agent knew.
         self._share_holds = earlier is None
         # A trainer that an earlier life of the agent knew dials again within moments.
@@ -144,6 +143,8 @@ class Run:
             accelerator_seconds=self.usage.accelerator_seconds,
             from_beginning=self._from_beginning,
             data_sha256=self._data_sha256,
+            warm=self._handle is not None and self._handle.is_warm,
+            begun_cpu_seconds=self.usage.begun_cpu_seconds,
             environment=self._record.environment,
             image_id=self._record.image_id,
         )
@@ -369,11 +370,13 @@ class Run:
             await self._stop.wait_for_trainer(moved=self._record.moved)  # cut short by the end of the run
         await self._stop.end(self.run_id, handle)
 
+    async def _on_begun(self) -> None:
+        if await self.usage.begin(self._handle):
+            self._events.changed(self.status())
+
     async def _ingest(self, report: trainer_pb2.TrainerReport) -> None:
-        if self._handle is not None:
-            with contextlib.suppress(TimeoutError):  # news of a tier must not wait for a slow engine
-                async with asyncio.timeout(_FRESH_USAGE_SECONDS):
-                    await self.usage.measure(self._handle)
+        await self._on_begun()
+        await self.usage.measure_soon(self._handle)
         progress = nodes_pb2.Progress(
             run_id=self.run_id,
             sequence=report.sequence,

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
 
 from tiercel.trainer_agent.accelerators.contract import AcceleratorReading
 from tiercel.trainer_agent.accelerators.use import AcceleratorMeter
@@ -14,6 +17,8 @@ from tiercel.v1 import nodes_pb2, trainer_pb2
 
 _log = logging.getLogger(__name__)
 
+_SOON_SECONDS: Final = 0.02
+
 
 class RunUsage:
     """The usage of one run. What is counted never falls, also where the counters are gone with its processes.
@@ -21,9 +26,15 @@ class RunUsage:
     Args:
         run_id: The run.
         last: The newest report that an earlier life of the agent took in, if any.
+        is_earlier: Whether such a life started it: only that one knew when it began to train.
+
+    Attributes:
+        begun_cpu_seconds: CPU seconds that it had used when it began to train; None before that, or where nobody knows.
     """
 
-    def __init__(self, run_id: str, last: nodes_pb2.Progress | None) -> None:
+    def __init__(self, run_id: str, last: nodes_pb2.Progress | None, *, is_earlier: bool = False) -> None:
+        self.begun_cpu_seconds: float | None = None
+        self._has_begun = is_earlier
         self._run_id = run_id
         self._cpu = Usage() if last is None else Usage(last.cpu_seconds)
         self._accelerators = AcceleratorMeter(0.0 if last is None else last.accelerator_seconds)
@@ -42,6 +53,22 @@ class RunUsage:
         """Ask its runtime."""
         now = await handle.usage()
         self._cpu = replace(now, cpu_seconds=max(now.cpu_seconds, self._cpu.cpu_seconds))
+
+    async def measure_soon(self, handle: RunHandle | None) -> None:
+        """The same, as far as it answers at once: news of a tier must not wait for a slow engine."""
+        if handle is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_SOON_SECONDS):
+                    await self.measure(handle)
+
+    async def begin(self, handle: RunHandle | None) -> bool:
+        """Its trainer says that it trains; False where that is known, or was in an earlier life of the agent."""
+        if self._has_begun:
+            return False
+        self._has_begun = True
+        await self.measure_soon(handle)
+        self.begun_cpu_seconds = self.cpu_seconds
+        return True
 
     def on_report(self, use: trainer_pb2.AcceleratorUse) -> None:
         """Its trainer said what it has used of accelerators."""

@@ -194,6 +194,10 @@ class RunHandle(Protocol):
         """What its tenant should read about how it was started; empty for nothing."""
 
     @property
+    def is_warm(self) -> bool:
+        """Whether it was forked from a process that had imported what it imports."""
+
+    @property
     def image_id(self) -> str:
         """Id of the image that it is a container of; empty where it is none, or nobody knows."""
 

@@ -89,7 +89,7 @@ class AttachedJob(Job):
         self._stopping = self._interrupted = self._crashed = self._gave_up = self._closed = False
         # Told to end the training as after its last epoch, which is unlike being stopped for all that comes then.
         self._finishing = False
-        self._unsettled_in_checkpoint = self._offers_best = False
+        self._unsettled_in_checkpoint = self._offers_best = self._begun = False
         self._names, self._said = MetricNames(welcome.metric), set[str]()
 
     @property
@@ -141,6 +141,7 @@ class AttachedJob(Job):
         """The batches; ends early when the run is asked to stop."""
         with self._accelerators.not_counting():  # to fetch a batch, or to rest, is no work of an accelerator
             for batch in batches:
+                self._begin()
                 self._boundary()
                 self._step += 1
                 if not self._goes_on(self._epoch, self._step):
@@ -159,6 +160,7 @@ class AttachedJob(Job):
                 "it under that name, or submit the job with one of the reported metrics"
             )
             raise MissingMetricError(message)
+        self._begin()
         print(report_line(self._epoch, numbers), flush=True)
         report = Report(self._epoch, self._accepted(numbers))
         reached = self._deliveries.observe(report)
@@ -198,6 +200,12 @@ class AttachedJob(Job):
     ) -> None:
         self._crashed = error is not None
         self.close()
+
+    def _begin(self) -> None:
+        """Say, once, that the training begins."""
+        if not self._begun:
+            self._begun = True
+            self._channel.send_begun()
 
     def _accepted(self, numbers: dict[str, float]) -> dict[str, float]:
         """The metrics that the agent takes; says once why the others are left out."""

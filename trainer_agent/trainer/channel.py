@@ -103,6 +103,10 @@ class AgentChannel:
         """
         self._buffer.add_report(report, reached=reached)
 
+    def send_begun(self) -> None:
+        """Say that the training begins; each new stream says it again."""
+        self._buffer.set_begun()
+
     def send_use(self, use: trainer_pb2.AcceleratorUse) -> None:
         """Hand what was used to the connection; only the newest is sent, and each new stream begins with it."""
         self._buffer.set_use(use)

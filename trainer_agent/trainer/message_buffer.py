@@ -25,6 +25,7 @@ class StreamCursor:
         self.last_report = 0
         self.exports_sent: dict[str, trainer_pb2.ExportDone] = {}
         self.use_sent: trainer_pb2.AcceleratorUse | None = None
+        self.begun_sent = False
         self.welcomed = False
         self.over = False
 
@@ -44,6 +45,7 @@ class MessageBuffer:
         self._reports: OrderedDict[int, trainer_pb2.TrainerReport] = OrderedDict()
         self._exports: OrderedDict[str, trainer_pb2.ExportDone] = OrderedDict()
         self._use: trainer_pb2.AcceleratorUse | None = None
+        self._begun = False
         self._reached: set[int] = set()
         self._report_limit = report_limit
         self._complained = False
@@ -64,6 +66,12 @@ class MessageBuffer:
         if not self._complained:
             self._complained = True
             logger.warning("more than %d reports wait for the agent: older ones are dropped", self._report_limit)
+
+    def set_begun(self) -> None:
+        """Say that the training begins, once on every stream."""
+        with self._changed:
+            self._begun = True
+            self._changed.notify_all()
 
     def set_use(self, use: trainer_pb2.AcceleratorUse) -> None:
         """Send what was used of accelerators, in place of what was to be sent of it before."""
@@ -144,6 +152,9 @@ class MessageBuffer:
         return None
 
     def _next_nowait(self, cursor: StreamCursor) -> trainer_pb2.AttachRequest | None:
+        if self._begun and not cursor.begun_sent:
+            cursor.begun_sent = True
+            return trainer_pb2.AttachRequest(begun=trainer_pb2.TrainerBegun())
         if self._use is not cursor.use_sent:
             cursor.use_sent = self._use
             return trainer_pb2.AttachRequest(use=self._use)

@@ -9,12 +9,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Final
 
 from tiercel.core.tasks import run_until_one_ends
+from tiercel.trainer_agent.disk.job_folder import SOCKET
 from tiercel.trainer_agent.reports.token_bucket import TokenBucket
 from tiercel.trainer_agent.supervision import Supervisor
 
@@ -24,6 +27,7 @@ _BYTES_PER_SECOND: Final = 1024.0 * 1024
 _BYTES_AT_ONCE: Final = 4.0 * 1024 * 1024
 _CHUNK_BYTES: Final = 64 * 1024
 _LAST_BYTES_SECONDS: Final = 2.0
+_LONGEST_SOCKET_PATH: Final = 100  # the kernel takes 107 bytes
 
 
 class TrainerDoor:
@@ -115,3 +119,24 @@ async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, b
 
 async def _wait_room(bucket: TokenBucket) -> None:
     await asyncio.sleep(bucket.seconds_until_room(time.monotonic()))
+
+
+@contextlib.contextmanager
+def socket_path(folder: Path) -> Iterator[str]:
+    """The path of the socket in a folder, as the kernel takes it.
+
+    One that is too long goes through a descriptor of the folder, and holds only as long as the block lasts.
+    """
+    if fits(folder):
+        yield os.fspath(folder.absolute() / SOCKET)
+        return
+    descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{descriptor}/{SOCKET}"
+    finally:
+        os.close(descriptor)
+
+
+def fits(folder: Path) -> bool:
+    """Whether the kernel takes the path of the socket in a folder."""
+    return len(os.fsencode(folder.absolute() / SOCKET)) <= _LONGEST_SOCKET_PATH

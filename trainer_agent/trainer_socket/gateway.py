@@ -7,7 +7,6 @@ attaches again is told all of it again.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hmac
 import math
 import os
@@ -15,7 +14,7 @@ import shutil
 import tempfile
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,7 +28,7 @@ from tiercel.trainer_agent.reports.metric_names import MetricNames
 from tiercel.trainer_agent.reports.sieve import REPORTS_PER_SECOND, Goal, ReportSieve
 from tiercel.trainer_agent.reports.token_bucket import TokenBucket
 from tiercel.trainer_agent.supervision import Signal
-from tiercel.trainer_agent.trainer_socket.door import CONNECTIONS, TrainerDoor
+from tiercel.trainer_agent.trainer_socket.door import CONNECTIONS, TrainerDoor, fits, socket_path
 from tiercel.trainer_agent.trainer_socket.refusals import Refusals
 from tiercel.v1 import protocol_mismatch, trainer_pb2, trainer_pb2_grpc
 
@@ -42,7 +41,6 @@ _MESSAGES_AT_ONCE: Final = 400.0
 _STREAMS: Final = 4
 _MAX_ERROR_CHARACTERS: Final = 4000
 _MAX_SHA256_CHARACTERS: Final = 64
-_LONGEST_SOCKET_PATH: Final = 100  # the kernel takes 107 bytes
 
 _OPTIONS: Final = (
     ("grpc.max_receive_message_length", _MESSAGE_BYTES),
@@ -75,6 +73,7 @@ class TrainerGateway(trainer_pb2_grpc.TrainerServiceServicer):
         goal: What its reports are about.
         token: The run's secret.
         ingest: What to do with each report that goes on; the trainer's next message waits for it.
+        on_begun: What to do when it begins to train; the trainer's next message waits for it.
         on_use: What to do with what it says that it used of accelerators; may not block.
         write_line: Writes into the job's log what was refused, and why.
         last_sequence: Number of the newest report that an earlier life of the agent took in.
@@ -86,6 +85,7 @@ class TrainerGateway(trainer_pb2_grpc.TrainerServiceServicer):
         goal: Goal,
         token: str,
         ingest: Report,
+        on_begun: Callable[[], Awaitable[None]],
         on_use: Use = lambda _: None,
         write_line: Callable[[str], None] = lambda _: None,
         last_sequence: int = 0,
@@ -93,6 +93,7 @@ class TrainerGateway(trainer_pb2_grpc.TrainerServiceServicer):
         self._welcome = welcome
         self._token = token
         self._ingest = ingest
+        self._on_begun = on_begun
         self._on_use = on_use
         self._attachment: _Attachment | None = None
         self._last_sequence = last_sequence
@@ -129,7 +130,7 @@ class TrainerGateway(trainer_pb2_grpc.TrainerServiceServicer):
             OSError: The socket cannot be made there.
             RuntimeError: Likewise.
         """
-        if _fits(inner_folder):
+        if fits(inner_folder):
             shutil.rmtree(inner_folder, ignore_errors=True)
             inner_folder.mkdir(mode=0o700, parents=True)
             self._inner_folder = os.fspath(inner_folder.absolute())
@@ -268,6 +269,8 @@ class TrainerGateway(trainer_pb2_grpc.TrainerServiceServicer):
                     await self._report(message.report)
                 case "export_done":
                     self._export_done(message.export_done)
+                case "begun":
+                    await self._on_begun()
                 case "use":
                     if math.isfinite(message.use.accelerator_seconds) and message.use.accelerator_seconds >= 0:
                         self._on_use(message.use)
@@ -377,24 +380,3 @@ class _Export:
     async def wait(self) -> trainer_pb2.ExportDone:
         """Wait for the answer."""
         return await asyncio.shield(self._answer)
-
-
-@contextlib.contextmanager
-def socket_path(folder: Path) -> Iterator[str]:
-    """The path of the socket in a folder, as the kernel takes it.
-
-    One that is too long goes through a descriptor of the folder, and holds only as long as the block lasts.
-    """
-    if _fits(folder):
-        yield os.fspath(folder.absolute() / SOCKET)
-        return
-    descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        yield f"/proc/self/fd/{descriptor}/{SOCKET}"
-    finally:
-        os.close(descriptor)
-
-
-def _fits(folder: Path) -> bool:
-    """Whether the kernel takes the path of the socket in a folder."""
-    return len(os.fsencode(folder.absolute() / SOCKET)) <= _LONGEST_SOCKET_PATH

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tiercel.broker.scheduling.feasible import Room
-from tiercel.broker.scheduling.interface import JobView, NodeView
+from tiercel.broker.scheduling.interface import JobView, NodeView, Snapshot
 from tiercel.broker.scheduling.rank import submission_order
 from tiercel.broker.scheduling.specon.readings import Category, Reading
 from tiercel.broker.scheduling.specon.remaining import remaining_seconds
@@ -33,8 +33,8 @@ class MigrationSettings:
         least_difference: By how much the two nodes must differ in that; 2, as 1 would only swap the imbalance.
         cooldown_seconds: A job that was migrated stays at least that long.
         max_migrations: How often a job is migrated at most; 0 for any number.
-        migration_seconds: What a migration costs the job.
-        kappa: A job migrates only if it has more work left than so many times that cost.
+        migration_seconds: What a migration is held to cost until it was measured.
+        kappa: A job migrates only if it has more work left than so many times what a migration costs.
     """
 
     rule: SpeconRule
@@ -96,32 +96,30 @@ class _Crowd:
 
 
 def choose_migration(
-    nodes: Sequence[NodeView],
+    snapshot: Snapshot,
     jobs_of: Mapping[str, Sequence[JobView]],
     readings: Mapping[str, Reading],
     settings: MigrationSettings,
-    now: float,
 ) -> Migration | None:
     """The migration that helps most, or None while none helps enough.
 
     Args:
-        nodes: Nodes online.
+        snapshot: What is seen.
         jobs_of: Jobs of each node that has any.
         readings: What is known of each job, by id.
         settings: When a migration is worth it.
-        now: Seconds since the Unix epoch.
     """
     crowds = sorted(
-        (_crowd(node, jobs_of.get(node.id, ()), readings) for node in nodes),
+        (_crowd(node, jobs_of.get(node.id, ()), readings) for node in snapshot.nodes),
         key=lambda crowd: (crowd.rank(settings.rule), crowd.node.id),
     )
     best = None
     for source in crowds:
-        for job in _may_migrate(source, readings, settings, now):
+        for job in _may_migrate(source, readings, settings, snapshot.now):
             migration = _best_target(job, source, crowds, settings)
-            if migration is not None and (
-                best is None or _preference(migration, settings) > _preference(best, settings)
-            ):
+            if migration is None or not _is_worth_it(migration, readings[job.id], snapshot, settings):
+                continue
+            if best is None or _preference(migration, settings) > _preference(best, settings):
                 best = migration
     return best
 
@@ -134,7 +132,7 @@ def _crowd(node: NodeView, jobs: Sequence[JobView], readings: Mapping[str, Readi
 def _may_migrate(
     crowd: _Crowd, readings: Mapping[str, Reading], settings: MigrationSettings, now: float
 ) -> Iterator[JobView]:
-    """Converged jobs of a node, the oldest first, that may be migrated and are worth it."""
+    """Converged jobs of a node, the oldest first, that may be migrated."""
     for job in sorted(crowd.jobs, key=submission_order):
         reading = readings[job.id]
         if not job.migratable or reading.category is not Category.CONVERGED:
@@ -143,9 +141,14 @@ def _may_migrate(
             continue
         if job.migrated_at is not None and now - job.migrated_at < settings.cooldown_seconds:
             continue
-        left = remaining_seconds(job, reading.growth)
-        if left is None or left > settings.kappa * settings.migration_seconds:
-            yield job
+        yield job
+
+
+def _is_worth_it(migration: Migration, reading: Reading, snapshot: Snapshot, settings: MigrationSettings) -> bool:
+    """Whether the job has enough left to do, as far as that is known."""
+    left = remaining_seconds(migration.job, reading.growth)
+    cost = snapshot.restart_seconds(migration.job, migration.target, prior=settings.migration_seconds)
+    return left is None or left > settings.kappa * cost
 
 
 def _best_target(

@@ -39,9 +39,9 @@ class SpeconSettings:
         least_difference: By how much two nodes must differ in that, >= 1.
         cooldown_seconds: A job that was migrated stays at least that long.
         max_migrations: How often a job is migrated at most, as once in the authors' trace; 0 for any number.
-        migration_seconds: What a migration costs the job.
-        kappa: A job migrates only if it has more work left, in seconds, than so many times that cost, where that is
-            known.
+        migration_seconds: What a migration is held to cost the job until stop and start of its program were measured.
+        kappa: A job migrates only if it has more work left, in seconds, than so many times what a migration costs,
+            where that is known.
         placement: Where new jobs go.
         seed: Of the placement by lot.
         given: Of the placement ``given``: ``JOB=NODE,JOB=NODE`` by the jobs' names.
@@ -132,7 +132,7 @@ class SpeconPolicy:
         state = SpeconState(readings, migrated, snapshot.now if state.round_at is None else state.round_at)
         jobs_of = jobs_by_node(snapshot, placement)
         if settings.migrate and self._round_is_due(snapshot, state):
-            migration = choose_migration(snapshot.nodes, jobs_of, readings, settings.migration, snapshot.now)
+            migration = choose_migration(snapshot, jobs_of, readings, settings.migration)
             state = replace(state, round_at=snapshot.now)
             if migration is not None:
                 state = replace(state, migrated={**migrated, migration.job.id: migration})

@@ -72,7 +72,6 @@ class JobRecord:
         most: CPU seconds from the start after which it is over in any case, with its last epoch; infinite while the
             pace is not known.
         reached_spent: CPU seconds after which it reached its latest tier, 0 before the first.
-        startup: CPU seconds at its first report, 0 before.
         past: Earlier runs of the same program.
         streak: Forecasts in a row that contradict what is held of the next tier.
         unreachable: Why the next tier is out of reach, or empty.
@@ -90,7 +89,6 @@ class JobRecord:
     fitted_spent: float
     end: float
     reached_spent: float
-    startup: float
     past: tuple[PastCurve, ...]
     most: float = math.inf
     streak: int = 0
@@ -181,7 +179,6 @@ def new_record(
         end=_end_of(job, past, forecast, fit=fit),
         most=_work_of_all_epochs(job),
         reached_spent=reached_spent,
-        startup=job.observations[0].cpu_seconds if job.observations else 0.0,
         past=past,
         unreachable=told_before if earlier is None else "",
         best=_best_quality(job) if told_before else -math.inf,
@@ -202,7 +199,6 @@ def renewed(job: JobView, record: JobRecord, prior: Forecast, settings: Forecast
         fitted_spent=job.observations[-1].cpu_seconds,
         end=_end_of(job, record.past, forecast, fit=True),
         most=_work_of_all_epochs(job),
-        startup=record.startup or job.observations[0].cpu_seconds,
         usable=_usable_cores(job, record),
     )
     return _judged(job, replace(record, needs=needs_of(job, record.usable)), settings)

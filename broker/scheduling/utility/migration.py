@@ -19,13 +19,11 @@ class MigrationSettings:
     """When a running job is migrated.
 
     Attributes:
-        seconds: What it costs besides the job's start-up, CPU seconds.
         gain: It must gain this times what it costs.
         cooldown_seconds: From one to the next, of a job as of the cluster.
         max_migrations: Of one job; 0 for no limit.
     """
 
-    seconds: float = 2.0
     gain: float = 2.0
     cooldown_seconds: float = 10.0
     max_migrations: int = 3
@@ -159,7 +157,7 @@ def choose_migration(
         if source.wanted <= source.cores:
             continue  # everybody there runs already
         for job in source.room.jobs:
-            gain = _gain(job, source, target, records[job.id], now, settings)
+            gain = _gain(job, source, target, records[job.id], snapshot, settings)
             if gain is None or answering.too_much(job, target.node) > answering.too_much(job, source.node):
                 continue
             # A start-up is least felt by a job that nobody waits for; on an idle node one that does is welcome.
@@ -171,9 +169,10 @@ def choose_migration(
     if chosen is None or best is None:
         return None
     job, source = chosen
+    cost = snapshot.restart_seconds(job, target.node.id)
     reason = (
         f"moved from {source.node.id} to {target.node.id}, where {target.seconds:.0f} s of work are left "
-        f"against {source.seconds:.0f} s"
+        f"against {source.seconds:.0f} s; to go on there takes it about {cost:.1f} s"
     )
     return Migration(job, source.node.id, target.node.id, reason)
 
@@ -194,7 +193,7 @@ def _work_of(job: JobView, record: JobRecord, node: NodeView) -> float:
 
 
 def _gain(
-    job: JobView, source: _Load, target: _Load, record: JobRecord, now: float, settings: MigrationSettings
+    job: JobView, source: _Load, target: _Load, record: JobRecord, snapshot: Snapshot, settings: MigrationSettings
 ) -> float | None:
     """Seconds that a migration gains, or None when it is not worth it."""
     if (
@@ -203,9 +202,9 @@ def _gain(
         or (settings.max_migrations and job.migrations >= settings.max_migrations)
     ):
         return None
-    if job.migrated_at is not None and now - job.migrated_at < settings.cooldown_seconds:
+    if job.migrated_at is not None and snapshot.now - job.migrated_at < settings.cooldown_seconds:
         return None
-    cost = settings.seconds + record.startup
+    cost = snapshot.restart_seconds(job, target.node.id)
     work = _work_of(job, record, target.node)
     needs = record.needs
     alone = record.to_end if needs is None else record.to_end / needs.cores

@@ -29,7 +29,6 @@ class UtilitySettings:
             sixth of the default. A job keeps its place for it until it has used ten times as much.
         review_seconds: Fair shares and migrations are looked at when jobs come or go, else this often, >= 0.
         migrate: Whether running jobs may be sent to other nodes.
-        migration_seconds: What a migration costs besides the job's start-up, CPU seconds, >= 0.
         migration_gain: A migration must gain this times what it costs, >= 1.
         cooldown_seconds: From one migration to the next, of a job as of the cluster, >= 0.
         max_migrations: Of one job; 0 for no limit.
@@ -59,7 +58,6 @@ class UtilitySettings:
     delivery_cpu_seconds: float = 1.0
     review_seconds: float = 5.0
     migrate: bool = True
-    migration_seconds: float = 2.0
     migration_gain: float = 2.0
     cooldown_seconds: float = 10.0
     max_migrations: int = 3
@@ -95,7 +93,7 @@ class UtilitySettings:
             self.review_seconds,
             self.window_seconds,
         )
-        if min(*least, self.migration_seconds, self.cooldown_seconds, self.max_migrations) < 0:
+        if min(*least, self.cooldown_seconds, self.max_migrations) < 0:
             msg = "no option may be negative"
             raise ValueError(msg)
         if not 0 <= self.sharing_penalty < 1:
@@ -130,6 +128,4 @@ class UtilitySettings:
     @property
     def migration(self) -> MigrationSettings:
         """The part about migrations."""
-        return MigrationSettings(
-            self.migration_seconds, self.migration_gain, self.cooldown_seconds, self.max_migrations
-        )
+        return MigrationSettings(self.migration_gain, self.cooldown_seconds, self.max_migrations)

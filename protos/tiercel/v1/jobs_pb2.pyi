@@ -204,6 +204,7 @@ class Job(_message.Message):
     LOG_TAIL_FIELD_NUMBER: _builtins.int
     ACCELERATOR_SECONDS_FIELD_NUMBER: _builtins.int
     RETRIES_FIELD_NUMBER: _builtins.int
+    STARTS_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     tenant: _builtins.str
     state: Global___JobState.ValueType
@@ -237,6 +238,10 @@ class Job(_message.Message):
     def tiers(self) -> _containers.RepeatedCompositeFieldContainer[Global___TierStatus]: ...
     @_builtins.property
     def share(self) -> _common_pb2.Share: ...
+    @_builtins.property
+    def starts(self) -> _containers.RepeatedCompositeFieldContainer[Global___RunStart]:
+        """What its latest runs took to get to work, at most 5, the oldest first, as far as that was measured."""
+
     def __init__(
         self,
         *,
@@ -259,10 +264,11 @@ class Job(_message.Message):
         log_tail: _builtins.str = ...,
         accelerator_seconds: _builtins.float = ...,
         retries: _builtins.int = ...,
+        starts: _abc.Iterable[Global___RunStart] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_best_value", b"_best_value", "_finished_seconds", b"_finished_seconds", "_latest_value", b"_latest_value", "_started_seconds", b"_started_seconds", "best_value", b"best_value", "finished_seconds", b"finished_seconds", "latest_value", b"latest_value", "share", b"share", "spec", b"spec", "started_seconds", b"started_seconds", "submitted_at", b"submitted_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_best_value", b"_best_value", "_finished_seconds", b"_finished_seconds", "_latest_value", b"_latest_value", "_started_seconds", b"_started_seconds", "accelerator_seconds", b"accelerator_seconds", "attempts", b"attempts", "best_value", b"best_value", "cpu_seconds", b"cpu_seconds", "epoch", b"epoch", "finished_seconds", b"finished_seconds", "id", b"id", "latest_value", b"latest_value", "log_tail", b"log_tail", "node_id", b"node_id", "reason", b"reason", "retries", b"retries", "share", b"share", "spec", b"spec", "started_seconds", b"started_seconds", "state", b"state", "submitted_at", b"submitted_at", "tenant", b"tenant", "tiers", b"tiers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_best_value", b"_best_value", "_finished_seconds", b"_finished_seconds", "_latest_value", b"_latest_value", "_started_seconds", b"_started_seconds", "accelerator_seconds", b"accelerator_seconds", "attempts", b"attempts", "best_value", b"best_value", "cpu_seconds", b"cpu_seconds", "epoch", b"epoch", "finished_seconds", b"finished_seconds", "id", b"id", "latest_value", b"latest_value", "log_tail", b"log_tail", "node_id", b"node_id", "reason", b"reason", "retries", b"retries", "share", b"share", "spec", b"spec", "started_seconds", b"started_seconds", "starts", b"starts", "state", b"state", "submitted_at", b"submitted_at", "tenant", b"tenant", "tiers", b"tiers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__best_value: _TypeAlias = _typing.Literal["best_value"]  # noqa: Y015
     _WhichOneofArgType__best_value: _TypeAlias = _typing.Literal["_best_value", b"_best_value"]  # noqa: Y015
@@ -282,6 +288,45 @@ class Job(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__started_seconds) -> _WhichOneofReturnType__started_seconds | None: ...
 
 Global___Job: _TypeAlias = Job  # noqa: Y015
+
+@_typing.final
+class RunStart(_message.Message):
+    """What it took a run to get to work: with stop_seconds the price of moving its job."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    SECONDS_FIELD_NUMBER: _builtins.int
+    CPU_SECONDS_FIELD_NUMBER: _builtins.int
+    WARM_FIELD_NUMBER: _builtins.int
+    STOP_SECONDS_FIELD_NUMBER: _builtins.int
+    node_id: _builtins.str
+    seconds: _builtins.float
+    """From the order to start it until it trained; its imports count as long as they take at full speed."""
+    cpu_seconds: _builtins.float
+    """That it used until then."""
+    warm: _builtins.bool
+    """It was forked from a process that had imported what it imports."""
+    stop_seconds: _builtins.float
+    """From the order to stop the run before it, so that the job moves, to the end of that; absent where it was not stopped for that."""
+    def __init__(
+        self,
+        *,
+        node_id: _builtins.str = ...,
+        seconds: _builtins.float = ...,
+        cpu_seconds: _builtins.float = ...,
+        warm: _builtins.bool = ...,
+        stop_seconds: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_stop_seconds", b"_stop_seconds", "stop_seconds", b"stop_seconds"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_stop_seconds", b"_stop_seconds", "cpu_seconds", b"cpu_seconds", "node_id", b"node_id", "seconds", b"seconds", "stop_seconds", b"stop_seconds", "warm", b"warm"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__stop_seconds: _TypeAlias = _typing.Literal["stop_seconds"]  # noqa: Y015
+    _WhichOneofArgType__stop_seconds: _TypeAlias = _typing.Literal["_stop_seconds", b"_stop_seconds"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__stop_seconds) -> _WhichOneofReturnType__stop_seconds | None: ...
+
+Global___RunStart: _TypeAlias = RunStart  # noqa: Y015
 
 @_typing.final
 class SubmitJobRequest(_message.Message):

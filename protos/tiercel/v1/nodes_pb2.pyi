@@ -601,6 +601,8 @@ class RunStatus(_message.Message):
     DATA_SHA256_FIELD_NUMBER: _builtins.int
     ENVIRONMENT_FIELD_NUMBER: _builtins.int
     IMAGE_ID_FIELD_NUMBER: _builtins.int
+    WARM_FIELD_NUMBER: _builtins.int
+    BEGUN_CPU_SECONDS_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     state: Global___RunState.ValueType
     exit_code: _builtins.int
@@ -626,6 +628,12 @@ class RunStatus(_message.Message):
     """
     image_id: _builtins.str
     """Once it runs: the id of its container's image, "sha256:" and 64 of 0-9 and a-f; empty where it is no container."""
+    warm: _builtins.bool
+    """Once it runs: it was forked from a process that had imported what it imports."""
+    begun_cpu_seconds: _builtins.float
+    """Once it trains: CPU seconds that it had used when its first batch was at hand, or (where it says nothing of that) at its
+    first report. Absent where nobody knows any more.
+    """
     @_builtins.property
     def data_sha256(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """While it runs: SHA-256 of the data sets that URLs name, hexadecimal, by their names; none where nobody knows any more."""
@@ -647,13 +655,20 @@ class RunStatus(_message.Message):
         data_sha256: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         environment: _builtins.str = ...,
         image_id: _builtins.str = ...,
+        warm: _builtins.bool = ...,
+        begun_cpu_seconds: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "exit_code", b"exit_code"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_begun_cpu_seconds", b"_begun_cpu_seconds", "_exit_code", b"_exit_code", "begun_cpu_seconds", b"begun_cpu_seconds", "exit_code", b"exit_code"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "accelerator_seconds", b"accelerator_seconds", "carried", b"carried", "carry_error", b"carry_error", "cpu_seconds", b"cpu_seconds", "data_sha256", b"data_sha256", "environment", b"environment", "exit_code", b"exit_code", "from_beginning", b"from_beginning", "image_id", b"image_id", "log_tail", b"log_tail", "lost", b"lost", "reason", b"reason", "run_id", b"run_id", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_begun_cpu_seconds", b"_begun_cpu_seconds", "_exit_code", b"_exit_code", "accelerator_seconds", b"accelerator_seconds", "begun_cpu_seconds", b"begun_cpu_seconds", "carried", b"carried", "carry_error", b"carry_error", "cpu_seconds", b"cpu_seconds", "data_sha256", b"data_sha256", "environment", b"environment", "exit_code", b"exit_code", "from_beginning", b"from_beginning", "image_id", b"image_id", "log_tail", b"log_tail", "lost", b"lost", "reason", b"reason", "run_id", b"run_id", "state", b"state", "warm", b"warm"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__begun_cpu_seconds: _TypeAlias = _typing.Literal["begun_cpu_seconds"]  # noqa: Y015
+    _WhichOneofArgType__begun_cpu_seconds: _TypeAlias = _typing.Literal["_begun_cpu_seconds", b"_begun_cpu_seconds"]  # noqa: Y015
     _WhichOneofReturnType__exit_code: _TypeAlias = _typing.Literal["exit_code"]  # noqa: Y015
     _WhichOneofArgType__exit_code: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__begun_cpu_seconds) -> _WhichOneofReturnType__begun_cpu_seconds | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__exit_code) -> _WhichOneofReturnType__exit_code | None: ...
 
 Global___RunStatus: _TypeAlias = RunStatus  # noqa: Y015

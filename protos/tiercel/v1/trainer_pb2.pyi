@@ -33,6 +33,7 @@ class AttachRequest(_message.Message):
     REPORT_FIELD_NUMBER: _builtins.int
     EXPORT_DONE_FIELD_NUMBER: _builtins.int
     USE_FIELD_NUMBER: _builtins.int
+    BEGUN_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def hello(self) -> Global___TrainerHello: ...
     @_builtins.property
@@ -41,6 +42,8 @@ class AttachRequest(_message.Message):
     def export_done(self) -> Global___ExportDone: ...
     @_builtins.property
     def use(self) -> Global___AcceleratorUse: ...
+    @_builtins.property
+    def begun(self) -> Global___TrainerBegun: ...
     def __init__(
         self,
         *,
@@ -48,12 +51,13 @@ class AttachRequest(_message.Message):
         report: Global___TrainerReport | None = ...,
         export_done: Global___ExportDone | None = ...,
         use: Global___AcceleratorUse | None = ...,
+        begun: Global___TrainerBegun | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["export_done", b"export_done", "hello", b"hello", "message", b"message", "report", b"report", "use", b"use"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["begun", b"begun", "export_done", b"export_done", "hello", b"hello", "message", b"message", "report", b"report", "use", b"use"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["export_done", b"export_done", "hello", b"hello", "message", b"message", "report", b"report", "use", b"use"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begun", b"begun", "export_done", b"export_done", "hello", b"hello", "message", b"message", "report", b"report", "use", b"use"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["hello", "report", "export_done", "use"]  # noqa: Y015
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["hello", "report", "export_done", "use", "begun"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 
@@ -234,6 +238,23 @@ class TrainerReport(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___TrainerReport: _TypeAlias = TrainerReport  # noqa: Y015
+
+@_typing.final
+class TrainerBegun(_message.Message):
+    """The first batch is at hand: the process begins to train. Sent once, and again on each new stream."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TrainerBegun: _TypeAlias = TrainerBegun  # noqa: Y015
 
 @_typing.final
 class ReportAck(_message.Message):

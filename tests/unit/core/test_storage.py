@@ -88,7 +88,7 @@ def test_what_ends_with_the_life_of_the_broker_is_not_stored() -> None:
     assert run.silence is not None
     text = to_json(job)
     assert "silence" not in text
-    assert from_json(Job, text) == replace(job, run=in_a_new_life(replace(run, silence=None)))
+    assert from_json(Job, text) == replace(job, run=in_a_new_life(replace(run, silence=None, ordered_at=None)))
 
 
 def test_bytes_and_text_of_any_kind_come_back() -> None:

@@ -60,6 +60,7 @@ class FakeRun:
 
     description = "nothing"
     note = image_id = ""
+    is_warm = False
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()

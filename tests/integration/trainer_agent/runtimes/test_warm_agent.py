@@ -12,6 +12,7 @@ import pytest
 from testing.docker import DockerEngine
 from testing.nodes_broker import AgentProcess, ScriptedBroker, agent_process, wanted_run
 from testing.until import until
+from tiercel.v1 import nodes_pb2
 
 SHORT = ("--metric", "score", "--steps", "2", "--epochs", "3")
 
@@ -25,8 +26,11 @@ async def test_the_runs_of_a_tenant_become_warm_and_learn_the_same(
             warm_seconds, warm_output = await _run(broker, f"next{number}-1", linear)
             assert warm_output == cold_output
             if warm_seconds < cold_seconds / 2:
-                return
+                break
             await asyncio.sleep(2.0)
+    cold, warm = _begun(broker, "first-1"), _begun(broker, f"next{number}-1")
+    assert (cold.warm, warm.warm) == (False, True)
+    assert 0 <= warm.begun_cpu_seconds < cold.begun_cpu_seconds / 2 < cold_seconds
 
 
 @pytest.mark.docker
@@ -54,6 +58,12 @@ async def test_so_do_runs_in_containers_and_none_is_left_when_the_agent_ends(
         assert len(outputs) == 1
         await until(lambda: engine.command(*waiting).strip())  # the next one
     assert not engine.command(*waiting).strip()
+
+
+def _begun(broker: ScriptedBroker, run_id: str) -> nodes_pb2.RunStatus:
+    """What was said of a run once it trained; it is said once."""
+    (said,) = [status for status in broker.heard.runs(run_id) if status.HasField("begun_cpu_seconds")][:1]
+    return said
 
 
 async def _run(broker: ScriptedBroker, run_id: str, script: str, runtime: str = "process") -> tuple[float, bytes]:

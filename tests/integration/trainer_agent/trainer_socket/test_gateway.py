@@ -22,8 +22,8 @@ from tiercel.trainer_agent.errors import DeliveryFailedError, FallsShortError
 from tiercel.trainer_agent.reports.metric_names import BAD_NAME, MAX_METRICS, TOO_MANY_METRICS
 from tiercel.trainer_agent.reports.sieve import Goal
 from tiercel.trainer_agent.supervision import Supervisor
-from tiercel.trainer_agent.trainer_socket.door import CONNECTIONS
-from tiercel.trainer_agent.trainer_socket.gateway import TrainerGateway, socket_path
+from tiercel.trainer_agent.trainer_socket.door import CONNECTIONS, socket_path
+from tiercel.trainer_agent.trainer_socket.gateway import TrainerGateway
 from tiercel.v1 import PROTOCOL, trainer_pb2, trainer_pb2_grpc
 
 WELCOME = trainer_pb2.TrainerWelcome(run_id="job-1", metric="accuracy", max_epochs=7, cpu_cores=2.0)
@@ -39,17 +39,22 @@ class Gateway:
         self.reports: list[trainer_pb2.TrainerReport] = []
         self.use: list[trainer_pb2.AcceleratorUse] = []
         self.told: list[str] = []
+        self.begun = 0
         self.gateway = TrainerGateway(
             WELCOME,
             Goal("accuracy", smaller_is_better=False, targets=()),
             "secret",
             self._ingest,
+            self._begin,
             self.use.append,
             self.told.append,
         )
 
     async def _ingest(self, report: trainer_pb2.TrainerReport) -> None:
         self.reports.append(report)
+
+    async def _begin(self) -> None:
+        self.begun += 1
 
 
 class Trainer:
@@ -120,6 +125,15 @@ async def test_reports_are_taken_in_once_and_always_acknowledged(served: Gateway
         await trainer.send(report=report(3))
         assert (await trainer.receive()).report_ack.sequence == 3
     assert [one.sequence for one in served.reports] == [1, 2, 3]
+
+
+async def test_that_a_training_begins_goes_on_before_what_it_reports(served: Gateway) -> None:
+    async with attached(served) as trainer:
+        await trainer.receive()
+        await trainer.send(begun=trainer_pb2.TrainerBegun())
+        await trainer.send(report=report(1))
+        await trainer.receive()
+        assert served.begun == 1
 
 
 async def test_that_a_training_has_ended_goes_on_at_once(served: Gateway) -> None:

@@ -17,6 +17,7 @@ from testing.jobs import AT, make_spec
 from tiercel.broker.lifecycle import endpoint as endpoint_machine
 from tiercel.broker.lifecycle import machine
 from tiercel.broker.lifecycle.endpoint import DeliveryReport
+from tiercel.broker.lifecycle.environment import MAX_ENVIRONMENTS
 from tiercel.broker.lifecycle.job_events import (
     AbandonDelivery,
     Assigned,
@@ -45,6 +46,7 @@ from tiercel.core.endpoints import Delivery, DeliveryState, Endpoint, delivery_i
 from tiercel.core.jobs import Job, JobState, Shipping, TierState, TierStatus
 from tiercel.core.moments import Moment
 from tiercel.core.shares import Share
+from tiercel.core.starts import LONGEST_SECONDS, STARTS_KEPT
 
 NODES = st.sampled_from(["n1", "n2"])
 TIER_ORDER = list(TierState)
@@ -107,9 +109,14 @@ class JobAndEndpoint(RuleBasedStateMachine):
         self.tell(TurnCame())
         self.tell(TierFeasibilityChanged(words))
 
-    @rule()
-    def alive(self) -> None:
-        self.tell(RunIsAlive(self.job.run_id))
+    @rule(
+        begun=st.one_of(st.none(), st.floats()),
+        environment=st.sampled_from(["", "aa" * 12, "bb" * 12, "no key"]),
+        warm=st.booleans(),
+    )
+    def alive(self, begun: float | None, environment: str, *, warm: bool) -> None:
+        """Its node says so, and whatever it likes of how it began."""
+        self.tell(RunIsAlive(self.job.run_id, environment=environment, warm=warm, begun_cpu_seconds=begun))
 
     @rule(value=VALUES, skew=st.sampled_from([-500.0, 0.0, 500.0]))
     def report(self, value: float, skew: float) -> None:
@@ -311,6 +318,14 @@ class JobAndEndpoint(RuleBasedStateMachine):
             limit = self.job.spec.max_duration_seconds
             assert limit is not None
             assert self.job.earlier.seconds + run.finishing_from >= limit
+
+    @invariant()
+    def what_its_runs_took_to_get_to_work_is_bounded_whatever_is_said_of_it(self) -> None:
+        assert len(self.job.starts) <= STARTS_KEPT
+        assert len(self.job.environments) <= MAX_ENVIRONMENTS
+        for start in self.job.starts:
+            for seconds in (start.seconds, start.cpu_seconds, start.stop_seconds or 0.0):
+                assert 0.0 <= seconds <= min(self.now - AT + 1e-6, LONGEST_SECONDS)
 
     @invariant()
     def a_move_ends_with_its_run_and_what_is_carried_is_from_an_earlier_one(self) -> None:

@@ -24,7 +24,7 @@ async def test_an_illegal_transition_tells_what_led_there(actors: Actors, caplog
     assert [line.partition(" ")[2] for line in caught.value.history] == [
         "pending -> starting: Assigned(node_id=n1, attempt=1)",
         "starting -> starting: NodeFenced(node_id=n1, fenced=True)",
-        f"starting -> running: RunIsAlive(run_id={job.run_id}, from_beginning=False)",
+        f"starting -> running: RunIsAlive(run_id={job.run_id}, from_beginning=False, warm=False)",
         "running -> disconnected: NodeSilent(node_id=n1)",
     ], "reports that lead nowhere push out nothing"
     assert all(line.startswith("1970-01-12T13:46:40.000+00:00 ") for line in caught.value.history)

@@ -66,7 +66,7 @@ def test_built_in_policies_are_registered_as_all_others_are() -> None:
 
 def test_the_policy_of_the_document_works_as_it_stands_there(install: Install) -> None:
     text = (REPOSITORY / "docs" / "policies.md").read_text()
-    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    code, _ = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     assert len(code.splitlines()) <= 40
     install("acme", code, "newest-first", reference="NewestFirst")
 

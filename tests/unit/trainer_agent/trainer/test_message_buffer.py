@@ -104,3 +104,15 @@ def test_of_what_was_used_the_newest_goes_out_once_a_stream() -> None:
         buffer.welcome(cursor)
         assert [message.use.accelerator_seconds for message in buffer.messages(cursor)] == [2.0]
         assert list(buffer.messages(cursor)) == []
+
+
+def test_that_a_training_begins_goes_out_once_a_stream_and_before_its_reports() -> None:
+    buffer = MessageBuffer()
+    buffer.add_report(report(1))
+    buffer.set_begun()
+    buffer.set_begun()
+    buffer.close()
+    for _ in range(2):
+        cursor = StreamCursor()
+        buffer.welcome(cursor)
+        assert [message.WhichOneof("message") for message in buffer.messages(cursor)] == ["begun", "report"]

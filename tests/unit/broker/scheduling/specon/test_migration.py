@@ -10,7 +10,7 @@ import dataclasses
 import pytest
 
 from testing.scheduling import GIB, job, node, reports, tiers
-from tiercel.broker.scheduling.interface import JobView, NodeView
+from tiercel.broker.scheduling.interface import JobView, NodeView, RestartCost, Snapshot, Trigger
 from tiercel.broker.scheduling.specon.migration import Migration, MigrationSettings, SpeconRule, choose_migration
 from tiercel.broker.scheduling.specon.readings import Category, Reading
 from tiercel.core.jobs import Observation
@@ -26,6 +26,7 @@ class Cluster:
         self.nodes: list[NodeView] = [node(f"n{number}") for number, _ in enumerate(crowds, start=1)]
         self.jobs_of: dict[str, list[JobView]] = {}
         self.readings: dict[str, Reading] = {}
+        self.restarts: dict[str, RestartCost] = {}
         for home, crowd in zip(self.nodes, crowds, strict=True):
             self.jobs_of[home.id] = [
                 dataclasses.replace(job(f"{home.id}.{place}", node_id=home.id), migratable=True)
@@ -43,7 +44,8 @@ class Cluster:
 
     def migration(self, settings: MigrationSettings = SETTINGS, now: float = 1000.0) -> Migration | None:
         """What is decided."""
-        return choose_migration(self.nodes, self.jobs_of, self.readings, settings, now)
+        seen = Snapshot(now, Trigger.INTERVAL, (), tuple(self.nodes), restarts=self.restarts)
+        return choose_migration(seen, self.jobs_of, self.readings, settings)
 
 
 def where(migration: Migration | None) -> tuple[str, str] | None:
@@ -116,6 +118,19 @@ def test_a_job_that_was_moved_stays_until_it_has_cooled_down() -> None:
     often = dataclasses.replace(SETTINGS, max_migrations=0)
     assert cluster.migration(often, now=1019.0) is None
     assert where(cluster.migration(often, now=1020.0)) == ("n1.2", "n2")
+
+
+def test_a_job_that_restarts_quickly_is_worth_moving_with_little_left() -> None:
+    cluster = Cluster("FFc", "")
+    cluster.readings["n1.2"] = Reading(Category.CONVERGED, growth=0.01)
+    # An epoch took 2 s and 3 are left: less than the 12 s that a move is held to cost.
+    cluster.change("n1.2", max_epochs=6, observations=(Observation(1.0, 1, 0.1, 1.0), Observation(5.0, 3, 0.1, 1.0)))
+    cluster.change("n1.2", workload="w")
+    assert cluster.migration() is None
+    cluster.restarts["w"] = RestartCost(stop_seconds=1.0, cold_seconds=4.0)
+    assert where(cluster.migration()) == ("n1.2", "n2")
+    cluster.restarts["w"] = RestartCost(stop_seconds=1.0, cold_seconds=40.0)
+    assert cluster.migration() is None
 
 
 def test_a_node_without_room_is_passed_over() -> None:

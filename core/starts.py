@@ -1,0 +1,32 @@
+"""What it took runs to get to work, as it was measured: the price of stopping a job and going on with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+STARTS_KEPT = 5
+"""Of a job, and so many of a kind count for its program: the median of five bears two that went wrong."""
+
+LONGEST_SECONDS = 300.0
+"""Nothing here counts for more: who takes long before it trains shall not be too dear to move for ever."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What it took a run to get to work.
+
+    Attributes:
+        node_id: Where.
+        seconds: From the order to start it until it trained, by the broker's clock: what its node prepared, its start,
+            and its imports, these as long as they take at full speed.
+        cpu_seconds: CPU seconds that it used until then.
+        warm: Whether it was forked from a process that had imported what it imports.
+        stop_seconds: From the order to stop the run before it, so that the job moves, to the end of that run with its
+            checkpoint in the broker's hands; None where it was not stopped for that.
+    """
+
+    node_id: str
+    seconds: float
+    cpu_seconds: float
+    warm: bool = False
+    stop_seconds: float | None = None
