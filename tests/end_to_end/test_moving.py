@@ -105,6 +105,12 @@ async def test_a_moved_job_goes_on_from_its_epoch_and_its_endpoint_answers_from_
     assert (job.attempts, job.node_id) == (2, "n2")
     assert went_on_after(nodes, f"{job_id}-2") >= 1
     assert nodes.carried() == []
+    first, second = job.starts  # what it took is measured, and shown
+    assert (first.node_id, first.stop_seconds, second.node_id) == ("n1", None, "n2")
+    assert second.stop_seconds is not None
+    took = (first.seconds, first.cpu_seconds, second.seconds, second.cpu_seconds, second.stop_seconds)
+    assert all(0 < seconds < JOB_SECONDS for seconds in took)
+    assert [each["node_id"] for each in job.to_json()["starts"]] == ["n1", "n2"]
     reasons = await reasons_of(nodes, job_id)
     assert "starting on node n2 from the checkpoint that came from node n1" in reasons
     assert any(reason.startswith("moving to node n2") for reason in reasons)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from testing.jobs import LOST, SHARE, after, assigned, new_job
@@ -49,8 +51,9 @@ def test_what_cannot_be_a_key_is_not_taken(said: str) -> None:
 
 def test_what_is_kept_is_bounded() -> None:
     job = new_job()
-    for number in range(1, 5):
+    for number in range(1, MAX_ENVIRONMENTS + 4):
         job = after(job, *run_with(number, f"{number:024x}"))
-    assert len(job.environments) == 4
-    many = [RunEnvironment(number, f"{number:024x}") for number in range(100)]
-    assert len(many[-MAX_ENVIRONMENTS:]) == MAX_ENVIRONMENTS
+        job = replace(job, earlier=replace(job.earlier, lost_at=()))
+    assert len(job.environments) == MAX_ENVIRONMENTS
+    assert environment_of(job, MAX_ENVIRONMENTS + 3).key == f"{MAX_ENVIRONMENTS + 3:024x}"
+    assert environment_of(job, 1) == RunEnvironment(0)
