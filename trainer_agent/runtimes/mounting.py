@@ -46,11 +46,16 @@ class _Attributes(ctypes.Structure):
 
 
 def main() -> None:
-    """Do what standard input says; what went wrong is told by standard error and the exit code."""
+    """Do what standard input says; what went wrong is told by standard error and the exit code.
+
+    With nothing to bring in it only tries whether it could.
+    """
     try:
         order = json.loads(sys.stdin.buffer.read())
         process = _find(order["pid"], order["container"])
         trees = [_clone(each) for each in order["mounts"]]
+        if not trees:
+            _clone({"source": os.devnull, "read_only": True})
         _call("setns", _libc.setns, process, _CLONE_NEWNS)
         for tree, each in zip(trees, order["mounts"], strict=True):
             target = _make(each["place"], each["below"], is_folder=tree.is_folder)
@@ -66,9 +71,12 @@ def main() -> None:
 def _find(pid: int, container: str) -> int:
     """The first process of a container, held so that nobody else can come by its number."""
     process = os.pidfd_open(pid)
-    with open(f"/proc/{pid}/cgroup") as groups:  # noqa: PTH123 - pathlib takes as long to import as all the rest
-        is_it = container in groups.read()
-    namespaces = [_namespace(pid, kind) != _namespace(os.getpid(), kind) for kind in ("mnt", "user")]
+    try:
+        with open(f"/proc/{pid}/cgroup") as groups:  # noqa: PTH123 - pathlib takes as long to import as all the rest
+            is_it = container in groups.read()
+        namespaces = [_namespace(pid, kind) != _namespace(os.getpid(), kind) for kind in ("mnt", "user")]
+    except FileNotFoundError:
+        raise ProcessLookupError from None
     signal.pidfd_send_signal(process, 0)  # it lives still: all that was read is about it
     if not is_it or namespaces != [True, False]:
         raise OSError(0, "the engine's containers are not below this machine's own root")
@@ -96,7 +104,10 @@ def _clone(each: dict[str, Any]) -> _Tree:
     size = ctypes.sizeof(attributes)
     flags = _AT_EMPTY_PATH | _AT_RECURSIVE
     _system_call("mount_setattr", _MOUNT_SETATTR, tree, b"", flags, ctypes.byref(attributes), size)
-    return _Tree(tree, stat.S_ISDIR(os.fstat(tree).st_mode))
+    mode = os.fstat(tree).st_mode
+    if stat.S_ISLNK(mode):
+        raise OSError(0, "what is to be brought in is a link")
+    return _Tree(tree, stat.S_ISDIR(mode))
 
 
 def _make(place: str, below: list[str], *, is_folder: bool) -> int:

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 
-from aiodocker import Docker
+from aiodocker import Docker, DockerError
 from aiodocker.containers import DockerContainer
 from aiodocker.stream import Stream
 
@@ -72,7 +72,7 @@ class WaitingContainer:
         return found
 
     async def imported(self) -> None:
-        """Wait until it has imported what it should, but for what it leaves out.
+        """Wait until it has imported what it should, but for what it leaves out, and could be given a run's folders.
 
         Raises:
             WarmStartError: It never will; says why.
@@ -91,7 +91,7 @@ class WaitingContainer:
                     "it ended before it had imported what it should", is_templates_fault=True
                 ) from None
             if ready == digest():
-                return
+                return await self._bring(())
             if ready:
                 raise WarmStartError("its image has another version of Tiercel", is_templates_fault=False)
 
@@ -110,7 +110,12 @@ class WaitingContainer:
             WarmStartError: It has not become the run, and will not once it is removed.
             DockerError: The same; the engine is to blame.
         """
-        await update(self._docker, self.container.id, limits)
+        try:
+            await update(self._docker, self.container.id, limits)
+        except DockerError as error:
+            if await self._is_running():
+                raise
+            raise WarmStartError(_ENDED, is_templates_fault=True) from error
         await self.container.rename(name)
         await self._bring(mounts)
         stored = order.to_bytes()
@@ -155,6 +160,9 @@ class WaitingContainer:
         with contextlib.suppress(*EngineError, AssertionError):
             await self._stream.close()
 
+    async def _is_running(self) -> bool:
+        return bool((await self.container.show())["State"]["Running"])
+
     async def _bring(self, mounts: Sequence[Mapping[str, Any]]) -> None:
         order = {"pid": self._pid, "container": self.container.id, "mounts": list(mounts)}
         said = await asyncio.to_thread(_mount, json.dumps(order).encode())
@@ -165,7 +173,10 @@ class WaitingContainer:
 def _mount(order: bytes) -> str:
     """What went wrong; empty for nothing. Needs none of this process's environment, and gives none."""
     command = [sys.executable, "-I", "-S", str(Path(mounting.__file__))]
-    done = subprocess.run(command, input=order, capture_output=True, check=False, timeout=_MOUNT_SECONDS, env={})
+    try:
+        done = subprocess.run(command, input=order, capture_output=True, check=False, timeout=_MOUNT_SECONDS, env={})
+    except subprocess.TimeoutExpired:
+        return "it took too long to bring the job's folder into its container"
     match done.returncode:
         case 0:
             return ""

@@ -74,8 +74,8 @@ async def node(engine: DockerEngine, tmp_path: Path) -> AsyncIterator[ContainerN
         yield node
 
 
-def containers(engine: DockerEngine) -> list[str]:
-    wanted = ("ps", "--all", "--quiet", "--no-trunc", "--filter", f"label=tiercel.instance={INSTANCE}")
+def containers(engine: DockerEngine, *which: str) -> list[str]:
+    wanted = ("ps", *(which or ("--all",)), "--quiet", "--no-trunc", "--filter", f"label=tiercel.instance={INSTANCE}")
     return engine.command(*wanted).split()
 
 
@@ -120,6 +120,32 @@ async def test_one_that_the_folders_of_the_run_cannot_be_brought_into(
     assert run.note == "started cold: move_mount: Operation not permitted"
     assert await finish(run) == (0, "ran\n")
     assert waiting not in containers(engine)
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ("setns: Operation not permitted", "Operation not permitted"),
+        (waiting_container._ENDED, "its waiting container has ended"),  # there is no such process here
+    ],
+)
+async def test_none_waits_where_the_agent_could_give_it_no_folders(
+    node: ContainerNode,
+    engine: DockerEngine,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    answer: str,
+    said: str,
+) -> None:
+    """As where the engine runs on another machine. It is found out before a run is there, and not for ever."""
+    monkeypatch.setattr(waiting_container, "_mount", lambda _: answer)
+    for told in (0, 1, 2, 3, 3):
+        launch = node.launch("")
+        (launch.job_folder / "imports.json").write_text('{"names": ["numpy"], "cpu_seconds": 9.0}')
+        assert await node.waiting.take(launch, launch.run_id) == (None, "")
+        await until(lambda: caplog.text.count(said) == told)  # noqa: B023 - it is awaited here
+        await until(lambda: not containers(engine))
+    assert await node.finish(RAN) == (0, "ran\n")
 
 
 async def test_one_that_would_have_to_grant_less_than_it_has_used(node: ContainerNode) -> None:
@@ -269,7 +295,8 @@ async def test_an_agent_that_is_killed_once_the_run_has_begun_finds_it_again(
         assert run is not None
         assert run.description == f"container {told['container'][:12]}, started warm"
         await runtime.remove_leftovers({"outlives-1"})
-        assert containers(engine) == [told["container"]]  # and none that would wait for the next
+        # And none waits for the next; the engine may have been about to create one, which nobody starts.
+        await until(lambda: containers(engine, "--filter", "status=running") == [told["container"]])
         words, reading = await ready(run)
         (Path(told["folder"]) / "work" / "go").touch()
         assert (await run.wait()).code == 7
