@@ -20,7 +20,7 @@ class Start:
         seconds: From the order to start it until it trained, by the broker's clock: what its node prepared, its start,
             and its imports, these as long as they take at full speed.
         cpu_seconds: CPU seconds that it used until then.
-        warm: Whether it was forked from a process that had imported what it imports.
+        warm: Whether a process, or a container, that had imported what it imports waited for it.
         stop_seconds: From the order to stop the run before it, so that the job moves, to the end of that run with its
             checkpoint in the broker's hands; None where it was not stopped for that.
     """

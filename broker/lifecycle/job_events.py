@@ -67,7 +67,7 @@ class RunIsAlive:
         data_sha256: Of what the node got from URLs for it, by the names of data sets.
         environment: Key of the environment with its packages, or empty.
         image_id: Id of its container's image, or empty.
-        warm: It was forked from a process that had imported what it imports.
+        warm: A process, or a container, that had imported what it imports waited for it.
         begun_cpu_seconds: CPU seconds that it had used when it began to train; None before that.
     """
 

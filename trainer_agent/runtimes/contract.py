@@ -195,7 +195,7 @@ class RunHandle(Protocol):
 
     @property
     def is_warm(self) -> bool:
-        """Whether it was forked from a process that had imported what it imports."""
+        """Whether a process, or a container, that had imported what it imports waited for it."""
 
     @property
     def image_id(self) -> str:

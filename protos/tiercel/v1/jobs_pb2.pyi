@@ -306,7 +306,7 @@ class RunStart(_message.Message):
     cpu_seconds: _builtins.float
     """That it used until then."""
     warm: _builtins.bool
-    """It was forked from a process that had imported what it imports."""
+    """It was started warm, in a process or container that had imported what it imports."""
     stop_seconds: _builtins.float
     """From the order to stop the run before it, so that the job moves, to the end of that; absent where it was not stopped for that."""
     def __init__(

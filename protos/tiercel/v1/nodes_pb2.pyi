@@ -629,7 +629,7 @@ class RunStatus(_message.Message):
     image_id: _builtins.str
     """Once it runs: the id of its container's image, "sha256:" and 64 of 0-9 and a-f; empty where it is no container."""
     warm: _builtins.bool
-    """Once it runs: it was forked from a process that had imported what it imports."""
+    """Once it runs: it was started warm, in a process or container that had imported what it imports."""
     begun_cpu_seconds: _builtins.float
     """Once it trains: CPU seconds that it had used when its first batch was at hand, or (where it says nothing of that) at its
     first report. Absent where nobody knows any more.
