@@ -45,6 +45,8 @@ async def run_up(options: UpOptions, agent_command: tuple[str, ...] = AGENT_COMM
         InvalidSpecError: An option or a setting of the environment is wrong.
     """
     places = Places(options.state_dir)
+    if places.identity.exists():
+        raise refuse_state_dir(places.state_dir, "this machine joined a broker elsewhere from it")
     check_packages(options.runtimes, _tell)
     with up_lock(places.up_lock):
         _configure_logging(places, console=console)

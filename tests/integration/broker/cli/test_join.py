@@ -11,7 +11,8 @@ import pytest
 from testing.brokers import running_broker
 from testing.membership import WIDE, operator_of
 from tiercel.broker.cli.up.joined import joined_as, run_join, run_node
-from tiercel.broker.cli.up.options import NodeOptions
+from tiercel.broker.cli.up.options import NodeOptions, UpOptions
+from tiercel.broker.cli.up.run import run_up
 from tiercel.broker.client.membership import create_join_token
 from tiercel.broker.client.state_dir import read_broker
 from tiercel.core.errors import InvalidSpecError, NotAuthenticatedError
@@ -40,7 +41,22 @@ async def test_the_same_line_once_more_is_nothing_new_and_on_another_machine_ref
         addresses = json.loads((node.state_dir / "addresses.json").read_text())
         assert addresses["nodes"] == broker.addresses["nodes_tls"]
         assert read_broker(node.state_dir) == (line.address, Trust(pin=broker.addresses["pin"]))
+        with pytest.raises(InvalidSpecError, match="joined a broker elsewhere"):
+            await run_up(options_of_a_broker(node.state_dir))
         assert token.secret not in "".join(path.read_text() for path in tmp_path.glob("n2/*.json"))
+
+
+def options_of_a_broker(folder: Path) -> UpOptions:
+    return UpOptions(
+        state_dir=folder,
+        node_id="local",
+        broker_port=0,
+        nodes_port=0,
+        mqtt_port=0,
+        mqtt_url="",
+        policy="",
+        tenants=("default",),
+    )
 
 
 async def test_a_brokers_own_folder_joins_nobody_and_what_did_not_join_does_not_start(tmp_path: Path) -> None:
