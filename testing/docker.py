@@ -26,7 +26,7 @@ import pytest
 
 from testing.needs import need
 from tiercel.trainer_agent.limits.cpu_priority import KERNEL_DEFAULT, CpuPriority
-from tiercel.trainer_agent.runtimes.docker import DockerRuntime
+from tiercel.trainer_agent.runtimes.containers.runtime import DockerRuntime
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 BASE_IMAGE = "tiercel-test-base:bookworm"

@@ -21,7 +21,7 @@ from grpc import aio
 
 from testing.taken_files import TakesFiles
 from testing.until import until
-from tiercel.trainer_agent.runtimes.minding import end_leftovers
+from tiercel.trainer_agent.runtimes.processes.minding import end_leftovers
 from tiercel.v1 import common_pb2, nodes_pb2, nodes_pb2_grpc, projects_pb2
 
 NODE_TOKEN = "node-token"

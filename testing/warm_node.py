@@ -17,12 +17,12 @@ from testing.run_handles import finish
 from testing.until import until
 from tiercel.trainer_agent.disk.job_folder import IMPORTS, JobFolder, ScriptFile
 from tiercel.trainer_agent.limits.contract import Limits
-from tiercel.trainer_agent.runtimes.container_run import DockerRun
+from tiercel.trainer_agent.runtimes.containers.run import DockerRun
+from tiercel.trainer_agent.runtimes.containers.runtime import DockerRuntime
+from tiercel.trainer_agent.runtimes.containers.waiting_containers import WaitingContainers
 from tiercel.trainer_agent.runtimes.contract import Launch, Program, RunHandle, Runtime
-from tiercel.trainer_agent.runtimes.docker import DockerRuntime
-from tiercel.trainer_agent.runtimes.process import ProcessRun, ProcessRuntime
-from tiercel.trainer_agent.runtimes.templates import Templates, TemplateSettings
-from tiercel.trainer_agent.runtimes.waiting_containers import WaitingContainers
+from tiercel.trainer_agent.runtimes.processes.runtime import ProcessRun, ProcessRuntime
+from tiercel.trainer_agent.runtimes.processes.templates import Templates, TemplateSettings
 
 _numbers = itertools.count(1)
 

@@ -42,10 +42,10 @@ from tiercel.trainer_agent.limits.cpu_priority import CpuPriority
 from tiercel.trainer_agent.limits.mps import find_mps
 from tiercel.trainer_agent.limits.thread_scheduling import may_take_back
 from tiercel.trainer_agent.parts import AgentParts
+from tiercel.trainer_agent.runtimes.containers.runtime import DockerRuntime
 from tiercel.trainer_agent.runtimes.contract import Runtime
-from tiercel.trainer_agent.runtimes.docker import DockerRuntime
-from tiercel.trainer_agent.runtimes.process import ProcessRuntime
-from tiercel.trainer_agent.runtimes.templates import Templates, TemplateSettings
+from tiercel.trainer_agent.runtimes.processes.runtime import ProcessRuntime
+from tiercel.trainer_agent.runtimes.processes.templates import Templates, TemplateSettings
 from tiercel.trainer_agent.settings import AgentSettings
 from tiercel.trainer_agent.supervision import Supervisor
 

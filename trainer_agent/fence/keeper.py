@@ -26,7 +26,7 @@ import psutil
 from tiercel.core.locks import read_pid
 from tiercel.trainer_agent.fence.fence import FENCE_FILE, read_promise, since_boot
 from tiercel.trainer_agent.limits.thread_scheduling import family
-from tiercel.trainer_agent.runtimes import minder
+from tiercel.trainer_agent.runtimes.processes import minder
 
 _log = logging.getLogger(__name__)
 
@@ -107,7 +107,7 @@ class Containers:
         # Only here: it takes megabytes, and mostly nobody dies.
         from aiodocker import Docker
 
-        from tiercel.trainer_agent.runtimes.container_config import LABEL_INSTANCE
+        from tiercel.trainer_agent.runtimes.containers.config import LABEL_INSTANCE
 
         wanted = {"label": [f"{LABEL_INSTANCE}={self._instance}"], "status": ["running"]}
         async with asyncio.timeout(_ENGINE_CALL_SECONDS), Docker(url=self._host) as engine:

@@ -7,8 +7,8 @@ import subprocess
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tiercel.trainer_agent.runtimes.container_secrets import as_shell, command_with_secrets
-from tiercel.trainer_agent.runtimes.minder import pack_environment, unpack_environment
+from tiercel.trainer_agent.runtimes.containers.secrets import as_shell, command_with_secrets
+from tiercel.trainer_agent.runtimes.processes.minder import pack_environment, unpack_environment
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=40)
 VARIABLES = st.dictionaries(st.from_regex(r"[A-Z_][A-Z0-9_]{0,8}", fullmatch=True).map("T_{}".format), TEXT, max_size=5)

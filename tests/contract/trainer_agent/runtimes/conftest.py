@@ -16,7 +16,7 @@ from tiercel.trainer_agent.limits.contract import Limits
 from tiercel.trainer_agent.limits.cpu_priority import CpuPriority
 from tiercel.trainer_agent.limits.detect import detect
 from tiercel.trainer_agent.runtimes.contract import Launch, Program, RunHandle, Runtime
-from tiercel.trainer_agent.runtimes.process import ProcessRuntime
+from tiercel.trainer_agent.runtimes.processes.runtime import ProcessRuntime
 
 GIBIBYTE = 1024**3
 PRIORITY = CpuPriority(slice_seconds=0.02, node_cores=2.0)

@@ -16,10 +16,10 @@ from testing.docker import DockerEngine, docker_runtime
 from tiercel.core.errors import SetupError
 from tiercel.trainer_agent.disk.job_folder import JobFolder, ScriptFile
 from tiercel.trainer_agent.errors import RunFailedError
-from tiercel.trainer_agent.runtimes.container_config import PIDS_LIMIT
-from tiercel.trainer_agent.runtimes.container_run import DockerRun
+from tiercel.trainer_agent.runtimes.containers.config import PIDS_LIMIT
+from tiercel.trainer_agent.runtimes.containers.run import DockerRun
+from tiercel.trainer_agent.runtimes.containers.runtime import DockerRuntime
 from tiercel.trainer_agent.runtimes.contract import Launch, Program
-from tiercel.trainer_agent.runtimes.docker import DockerRuntime
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]  # the first session makes the image
 

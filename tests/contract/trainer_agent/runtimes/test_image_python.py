@@ -22,10 +22,10 @@ from testing.wheels import write_wheel
 from tiercel.trainer_agent.disk.job_folder import JobFolder, ScriptFile
 from tiercel.trainer_agent.environments.image_layers import ImageLayers
 from tiercel.trainer_agent.errors import RunFailedError
-from tiercel.trainer_agent.runtimes import image_python
+from tiercel.trainer_agent.runtimes.containers import image_python
+from tiercel.trainer_agent.runtimes.containers.image_python import ImagePython
+from tiercel.trainer_agent.runtimes.containers.runtime import DockerRuntime
 from tiercel.trainer_agent.runtimes.contract import CONTAINER_ENVIRONMENT, Launch, Program
-from tiercel.trainer_agent.runtimes.docker import DockerRuntime
-from tiercel.trainer_agent.runtimes.image_python import ImagePython
 from tiercel.trainer_agent.supervision import Supervisor
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]  # the first session makes the image

@@ -23,7 +23,7 @@ from tiercel.trainer_agent.limits.contract import CpuShare, Limits
 from tiercel.trainer_agent.limits.entering import ENDED_FIRST
 from tiercel.trainer_agent.limits.thread_scheduling import may_take_back
 from tiercel.trainer_agent.runtimes.contract import Launch, Program, Runtime
-from tiercel.trainer_agent.runtimes.process import ProcessRuntime
+from tiercel.trainer_agent.runtimes.processes.runtime import ProcessRuntime
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]  # the first session makes the image
 

@@ -39,7 +39,7 @@ from tiercel.trainer_agent.limits.cpu import Capacity
 from tiercel.trainer_agent.limits.detect import detect
 from tiercel.trainer_agent.parts import AgentParts
 from tiercel.trainer_agent.runtimes.contract import Launch, Program, RunHandle, Runtime
-from tiercel.trainer_agent.runtimes.process import ProcessRuntime
+from tiercel.trainer_agent.runtimes.processes.runtime import ProcessRuntime
 from tiercel.trainer_agent.supervision import Supervisor
 from tiercel.v1 import nodes_pb2
 

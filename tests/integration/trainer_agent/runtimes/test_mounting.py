@@ -15,7 +15,7 @@ import pytest
 
 from testing.needs import need
 from testing.until import until
-from tiercel.trainer_agent.runtimes import mounting
+from tiercel.trainer_agent.runtimes.containers import mounting
 
 Waits = Callable[..., Awaitable[tuple[int, str]]]
 ELSEWHERE = "the engine's containers are not below this machine's own root"

@@ -19,9 +19,9 @@ from testing.run_handles import finish, ready
 from testing.until import until
 from testing.warm_node import ContainerNode, container_node
 from tiercel.trainer_agent.errors import RunFailedError
-from tiercel.trainer_agent.runtimes import waiting_container, waiting_containers
+from tiercel.trainer_agent.runtimes.containers import waiting_container, waiting_containers
 from tiercel.trainer_agent.runtimes.contract import Launch, Program
-from tiercel.trainer_agent.runtimes.templates import TemplateSettings
+from tiercel.trainer_agent.runtimes.processes.templates import TemplateSettings
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]  # the first session makes the image
 
@@ -41,9 +41,9 @@ import asyncio, json, os, signal, sys
 from pathlib import Path
 from testing.docker import DockerEngine
 from testing.warm_node import NodeOf
-from tiercel.trainer_agent.runtimes.docker import DockerRuntime
-from tiercel.trainer_agent.runtimes.templates import TemplateSettings
-from tiercel.trainer_agent.runtimes.waiting_container import WaitingContainer
+from tiercel.trainer_agent.runtimes.containers.runtime import DockerRuntime
+from tiercel.trainer_agent.runtimes.processes.templates import TemplateSettings
+from tiercel.trainer_agent.runtimes.containers.waiting_container import WaitingContainer
 
 async def main(folder, host, image, instance, script, dies):
     runtime = await DockerRuntime.connect(host, node_id="warm-faults", instance=instance, image=image)
@@ -182,7 +182,7 @@ async def test_what_a_run_is_that_nothing_can_be_imported_for_beforehand(
 async def test_an_image_with_another_tiercel_or_none(
     node: ContainerNode, engine: DockerEngine, caplog: pytest.LogCaptureFixture
 ) -> None:
-    find = "import tiercel.trainer_agent.runtimes.waiting as w; p = w.__file__"
+    find = "import tiercel.trainer_agent.runtimes.containers.waiting as w; p = w.__file__"
     for change, said in (
         ("open(p, 'a').write('# of long ago')", "its image has another version of Tiercel"),
         ("import os; os.remove(p)", "its image has no Tiercel of this version"),

@@ -19,10 +19,10 @@ from testing.warm_node import WarmNode, interpreter, warm_node
 from tiercel.trainer_agent.disk.job_folder import IMPORTS
 from tiercel.trainer_agent.limits.contract import Limits
 from tiercel.trainer_agent.limits.cooperative import Cooperative
-from tiercel.trainer_agent.runtimes import templates
 from tiercel.trainer_agent.runtimes.contract import Program
-from tiercel.trainer_agent.runtimes.template import START
-from tiercel.trainer_agent.runtimes.templates import TemplateSettings
+from tiercel.trainer_agent.runtimes.processes import templates
+from tiercel.trainer_agent.runtimes.processes.template import START
+from tiercel.trainer_agent.runtimes.processes.templates import TemplateSettings
 
 UNFIT = {
     "starts_a_thread": (

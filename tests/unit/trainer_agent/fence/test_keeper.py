@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tiercel.trainer_agent.fence.keeper import Scripts, keep
-from tiercel.trainer_agent.runtimes.process_identity import identity_of
+from tiercel.trainer_agent.runtimes.processes.identity import identity_of
 
 AGENT = 4711
 

@@ -9,8 +9,8 @@ import pytest
 from aiodocker import DockerError
 
 from tiercel.trainer_agent.limits.cpu_priority import KERNEL_DEFAULT, RunPriority
-from tiercel.trainer_agent.runtimes import container_run
-from tiercel.trainer_agent.runtimes.container_run import DockerRun
+from tiercel.trainer_agent.runtimes.containers import run as container_run
+from tiercel.trainer_agent.runtimes.containers.run import DockerRun
 
 
 class FakeContainer:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tiercel.trainer_agent.runtimes.import_records import ImportRecords, Key, read_imports
+from tiercel.trainer_agent.runtimes.warm.import_records import ImportRecords, Key, read_imports
 
 KEY = Key("acme", "/usr/bin/python3")
 

@@ -9,8 +9,8 @@ import pytest
 from tiercel.core.shares import AcceleratorShare
 from tiercel.trainer_agent.data.mounts import DataMount
 from tiercel.trainer_agent.limits.contract import CpuShare
-from tiercel.trainer_agent.runtimes.container_config import ContainerDefaults, container_config, share_config
-from tiercel.trainer_agent.runtimes.container_secrets import as_shell, own_command
+from tiercel.trainer_agent.runtimes.containers.config import ContainerDefaults, container_config, share_config
+from tiercel.trainer_agent.runtimes.containers.secrets import as_shell, own_command
 from tiercel.trainer_agent.runtimes.contract import Launch, Program
 
 DEFAULTS = ContainerDefaults("node", "node-1234", "tiercel-trainer:latest", (1000, 1000))

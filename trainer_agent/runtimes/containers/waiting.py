@@ -17,15 +17,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from tiercel.trainer_agent.runtimes import minder, preloading, warm_script
-from tiercel.trainer_agent.runtimes.preloading import (
+from tiercel.trainer_agent.runtimes.processes import minder
+from tiercel.trainer_agent.runtimes.warm import preloading
+from tiercel.trainer_agent.runtimes.warm import script as warm_script
+from tiercel.trainer_agent.runtimes.warm.preloading import (
     Preloader,
     UnfitError,
     why_not_in,
     why_not_like_this,
     why_not_threads,
 )
-from tiercel.trainer_agent.runtimes.warm_script import COLD, ENTERED, WarmOrder, become, run
+from tiercel.trainer_agent.runtimes.warm.script import COLD, ENTERED, WarmOrder, become, run
 
 NO_LIBRARY: Final = "no library"
 """Said where the image has no such module as this."""

@@ -16,16 +16,16 @@ from tiercel.trainer_agent.data.mounts import CONTAINER_FOLDER
 from tiercel.trainer_agent.limits.contract import CpuShare
 from tiercel.trainer_agent.limits.entering import ENDED_FIRST
 from tiercel.trainer_agent.limits.groups import TEMPLATES_WEIGHT
-from tiercel.trainer_agent.runtimes.container_config import (
+from tiercel.trainer_agent.runtimes.containers.config import (
     JOB_FOLDER,
     LABEL_RUN,
     ContainerDefaults,
     container_config,
     share_config,
 )
+from tiercel.trainer_agent.runtimes.containers.waiting import START
 from tiercel.trainer_agent.runtimes.contract import CONTAINER_SCRATCH, Launch, Program
-from tiercel.trainer_agent.runtimes.waiting import START
-from tiercel.trainer_agent.runtimes.warm_script import WarmOrder
+from tiercel.trainer_agent.runtimes.warm.script import WarmOrder
 
 LABEL_WAITING: Final = "tiercel.waiting"
 """Of containers that waited for their run, or wait still; the run's id is in the name of the container."""
@@ -98,7 +98,7 @@ def why_unlike(config: Mapping[str, Any], waiting: Mapping[str, Any]) -> str:
 
 
 def mounts_to_bring(config: Mapping[str, Any], waiting: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What is to be mounted in a container that waits, as :mod:`~tiercel.trainer_agent.runtimes.mounting` takes it."""
+    """What is to be mounted in a container that waits, as :mod:`.mounting` takes it."""
     return [
         {
             "source": each["Source"],

@@ -19,27 +19,27 @@ from tiercel.core.errors import SetupError
 from tiercel.trainer_agent.errors import RunFailedError
 from tiercel.trainer_agent.limits.container_counters import find_counters
 from tiercel.trainer_agent.limits.cpu_priority import KERNEL_DEFAULT, CpuPriority, RunPriority
-from tiercel.trainer_agent.runtimes.container_config import (
+from tiercel.trainer_agent.runtimes.containers.config import (
     LABEL_INSTANCE,
     ContainerDefaults,
     container_config,
     search_path,
 )
-from tiercel.trainer_agent.runtimes.container_run import DockerRun
-from tiercel.trainer_agent.runtimes.container_secrets import hand_over, own_command
-from tiercel.trainer_agent.runtimes.contract import Launch
-from tiercel.trainer_agent.runtimes.engine_calls import (
+from tiercel.trainer_agent.runtimes.containers.engine_calls import (
     CALL,
     EngineError,
     message_of,
     remove,
     why_not_created,
 )
-from tiercel.trainer_agent.runtimes.image_python import ImagePython
-from tiercel.trainer_agent.runtimes.templates import TemplateSettings
-from tiercel.trainer_agent.runtimes.waiting_config import LABEL_WAITING
-from tiercel.trainer_agent.runtimes.waiting_containers import WaitingContainers
-from tiercel.trainer_agent.runtimes.warm_history import WarmHistory
+from tiercel.trainer_agent.runtimes.containers.image_python import ImagePython
+from tiercel.trainer_agent.runtimes.containers.run import DockerRun
+from tiercel.trainer_agent.runtimes.containers.secrets import hand_over, own_command
+from tiercel.trainer_agent.runtimes.containers.waiting_config import LABEL_WAITING
+from tiercel.trainer_agent.runtimes.containers.waiting_containers import WaitingContainers
+from tiercel.trainer_agent.runtimes.contract import Launch
+from tiercel.trainer_agent.runtimes.processes.templates import TemplateSettings
+from tiercel.trainer_agent.runtimes.warm.history import WarmHistory
 
 _log = logging.getLogger(__name__)
 

@@ -12,9 +12,8 @@ import pytest
 from tiercel.core.shares import AcceleratorShare
 from tiercel.trainer_agent.data.mounts import DataMount
 from tiercel.trainer_agent.limits.contract import CpuShare
-from tiercel.trainer_agent.runtimes.container_config import ContainerDefaults, container_config
-from tiercel.trainer_agent.runtimes.contract import Launch, Program
-from tiercel.trainer_agent.runtimes.waiting_config import (
+from tiercel.trainer_agent.runtimes.containers.config import ContainerDefaults, container_config
+from tiercel.trainer_agent.runtimes.containers.waiting_config import (
     config_digest,
     limits_of,
     mounts_to_bring,
@@ -22,6 +21,7 @@ from tiercel.trainer_agent.runtimes.waiting_config import (
     waiting_config,
     why_unlike,
 )
+from tiercel.trainer_agent.runtimes.contract import Launch, Program
 
 DEFAULTS = ContainerDefaults("node", "instance", "image:1", (65532, 65532), "/parent", frozenset({0, 1}))
 LAUNCH = Launch(

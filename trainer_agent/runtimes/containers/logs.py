@@ -16,9 +16,9 @@ from typing import Final
 import aiohttp
 from aiodocker import Docker, DockerError
 
+from tiercel.trainer_agent.runtimes.containers.waiting import LEFT_OUT
 from tiercel.trainer_agent.runtimes.contract import Output
-from tiercel.trainer_agent.runtimes.waiting import LEFT_OUT
-from tiercel.trainer_agent.runtimes.warm_script import ENTERED
+from tiercel.trainer_agent.runtimes.warm.script import ENTERED
 
 _log = logging.getLogger(__name__)
 

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from tiercel.trainer_agent.runtimes import minder
-from tiercel.trainer_agent.runtimes.minder import Spool
-from tiercel.trainer_agent.runtimes.minding import Minded, SpooledOutput, end_leftovers
-from tiercel.trainer_agent.runtimes.process_identity import ProcessIdentity, identity_of
+from tiercel.trainer_agent.runtimes.processes import minder
+from tiercel.trainer_agent.runtimes.processes.identity import ProcessIdentity, identity_of
+from tiercel.trainer_agent.runtimes.processes.minder import Spool
+from tiercel.trainer_agent.runtimes.processes.minding import Minded, SpooledOutput, end_leftovers
 
 CALLED_OFF = """
 import sys
 from pathlib import Path
-from tiercel.trainer_agent.runtimes import minder
-from tiercel.trainer_agent.runtimes.minding import end_leftovers
+from tiercel.trainer_agent.runtimes.processes import minder
+from tiercel.trainer_agent.runtimes.processes.minding import end_leftovers
 write = minder._write_processes
 def write_late(folder, *processes):
     end_leftovers(folder)

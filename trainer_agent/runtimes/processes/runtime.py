@@ -21,10 +21,10 @@ from tiercel.trainer_agent.limits.mps import Mps
 from tiercel.trainer_agent.limits.thread_scheduling import family
 from tiercel.trainer_agent.runtimes import ranks
 from tiercel.trainer_agent.runtimes.contract import Exit, Launch, Output
-from tiercel.trainer_agent.runtimes.import_records import Key
-from tiercel.trainer_agent.runtimes.minding import Minded, end_leftovers
-from tiercel.trainer_agent.runtimes.templates import Templates
-from tiercel.trainer_agent.runtimes.warm_script import WarmOrder
+from tiercel.trainer_agent.runtimes.processes.minding import Minded, end_leftovers
+from tiercel.trainer_agent.runtimes.processes.templates import Templates
+from tiercel.trainer_agent.runtimes.warm.import_records import Key
+from tiercel.trainer_agent.runtimes.warm.script import WarmOrder
 
 _log = logging.getLogger(__name__)
 

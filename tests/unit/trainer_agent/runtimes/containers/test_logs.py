@@ -9,9 +9,9 @@ from typing import Any, Self, cast
 
 import pytest
 
-from tiercel.trainer_agent.runtimes.container_logs import ContainerLog
-from tiercel.trainer_agent.runtimes.waiting import LEFT_OUT
-from tiercel.trainer_agent.runtimes.warm_script import ENTERED
+from tiercel.trainer_agent.runtimes.containers.logs import ContainerLog
+from tiercel.trainer_agent.runtimes.containers.waiting import LEFT_OUT
+from tiercel.trainer_agent.runtimes.warm.script import ENTERED
 
 OUTPUT, ERRORS = 1, 2
 READY = LEFT_OUT + b"{}}\n"
@@ -96,5 +96,5 @@ async def test_what_a_container_said_while_it_waited_is_none_of_its_output() -> 
 async def test_whether_a_container_has_become_its_run(
     frames: tuple[tuple[int, int, bytes], ...], has_begun: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tiercel.trainer_agent.runtimes.container_logs._RETRY_SECONDS", 0.0)
+    monkeypatch.setattr("tiercel.trainer_agent.runtimes.containers.logs._RETRY_SECONDS", 0.0)
     assert await log_of(FakeEngine(*frames), waited=True).has_begun() is has_begun

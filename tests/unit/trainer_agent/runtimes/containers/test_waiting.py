@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tiercel.trainer_agent.runtimes.waiting import LEFT_OUT, LENGTH_BYTES, START, digest
-from tiercel.trainer_agent.runtimes.warm_script import ENTERED, WarmOrder
+from tiercel.trainer_agent.runtimes.containers.waiting import LEFT_OUT, LENGTH_BYTES, START, digest
+from tiercel.trainer_agent.runtimes.warm.script import ENTERED, WarmOrder
 
 SCRIPT = "import os, sys\nprint('ran', 'colorsys' in sys.modules, sys.stdin.read())\nraise SystemExit(7)"
 SEEDS = "import random\nrandom.seed(7)\nprint('loud')"

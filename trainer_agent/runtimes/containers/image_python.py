@@ -12,8 +12,8 @@ from aiodocker import Docker
 from aiodocker.containers import DockerContainer
 
 from tiercel.trainer_agent.errors import RunFailedError
-from tiercel.trainer_agent.runtimes.container_config import ContainerDefaults, asking_config
-from tiercel.trainer_agent.runtimes.engine_calls import EngineError, message_of, remove, why_not_created
+from tiercel.trainer_agent.runtimes.containers.config import ContainerDefaults, asking_config
+from tiercel.trainer_agent.runtimes.containers.engine_calls import EngineError, message_of, remove, why_not_created
 
 _log = logging.getLogger(__name__)
 

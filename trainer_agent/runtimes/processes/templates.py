@@ -1,6 +1,6 @@
 """The templates of a node: which there are, what they import, and when runs are forked from them.
 
-The agent's side of :mod:`tiercel.trainer_agent.runtimes.template`. A template is started when a second run of its
+The agent's side of :mod:`.template`. A template is started when a second run of its
 tenant and interpreter is ordered, once an earlier one has written down what it imported: a node with one job pays
 nothing. It is looked after whenever a run is ordered, so that there is no task for it; it ends by itself.
 """
@@ -23,10 +23,10 @@ from typing import Final
 from tiercel.trainer_agent.errors import WarmStartError
 from tiercel.trainer_agent.limits.contract import Limits, RunLimits
 from tiercel.trainer_agent.limits.entering import entering
-from tiercel.trainer_agent.runtimes import template
-from tiercel.trainer_agent.runtimes.import_records import Key
-from tiercel.trainer_agent.runtimes.minding import in_memory
-from tiercel.trainer_agent.runtimes.warm_history import WarmHistory
+from tiercel.trainer_agent.runtimes.processes import template
+from tiercel.trainer_agent.runtimes.processes.minding import in_memory
+from tiercel.trainer_agent.runtimes.warm.history import WarmHistory
+from tiercel.trainer_agent.runtimes.warm.import_records import Key
 
 _log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from tiercel.trainer_agent.runtimes.process_identity import identity_of
+from tiercel.trainer_agent.runtimes.processes.identity import identity_of
 
 FIELDS_BEFORE_START = "S 1 7 7 0 -1 4194304 100 0 0 0 1 2 0 0 20 0 1 0"
 

@@ -2,7 +2,7 @@
 
 A small program of its own, never the agent: what it was started with shows in every fork. It has no secret, no file of
 a project, one thread, and one socket, which orders come by. An order is one byte with two descriptors: a file with a
-:class:`~tiercel.trainer_agent.runtimes.warm_script.WarmOrder`, which only the fork reads, and a pipe to answer by. It
+:class:`~tiercel.trainer_agent.runtimes.warm.script.WarmOrder`, which only the fork reads, and a pipe to answer by. It
 ends when the agent does, when nothing is ordered for long, and after a number of forks.
 """
 
@@ -19,15 +19,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from tiercel.trainer_agent.runtimes import minder
-from tiercel.trainer_agent.runtimes.preloading import (
+from tiercel.trainer_agent.runtimes.processes import minder
+from tiercel.trainer_agent.runtimes.warm.preloading import (
     Preloader,
     UnfitError,
     why_not_in,
     why_not_like_this,
     why_not_threads,
 )
-from tiercel.trainer_agent.runtimes.warm_script import (
+from tiercel.trainer_agent.runtimes.warm.script import (
     COLD,
     WarmOrder,
     become,

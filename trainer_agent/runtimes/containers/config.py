@@ -11,7 +11,7 @@ from tiercel.trainer_agent.limits import mapping
 from tiercel.trainer_agent.limits.contract import CpuShare
 from tiercel.trainer_agent.limits.entering import ENDED_FIRST
 from tiercel.trainer_agent.runtimes import ranks
-from tiercel.trainer_agent.runtimes.container_secrets import command_with_secrets
+from tiercel.trainer_agent.runtimes.containers.secrets import command_with_secrets
 from tiercel.trainer_agent.runtimes.contract import CONTAINER_ENVIRONMENT, CONTAINER_SCRATCH, Launch, Program
 
 JOB_FOLDER: Final = "/tiercel"

@@ -19,12 +19,9 @@ from aiodocker import Docker
 from aiodocker.containers import DockerContainer
 
 from tiercel.trainer_agent.errors import RunFailedError, WarmStartError
-from tiercel.trainer_agent.runtimes.container_config import ContainerDefaults, container_config
-from tiercel.trainer_agent.runtimes.contract import Launch
-from tiercel.trainer_agent.runtimes.engine_calls import EngineError, message_of
-from tiercel.trainer_agent.runtimes.import_records import Key
-from tiercel.trainer_agent.runtimes.templates import TemplateSettings
-from tiercel.trainer_agent.runtimes.waiting_config import (
+from tiercel.trainer_agent.runtimes.containers.config import ContainerDefaults, container_config
+from tiercel.trainer_agent.runtimes.containers.engine_calls import EngineError, message_of
+from tiercel.trainer_agent.runtimes.containers.waiting_config import (
     config_digest,
     limits_of,
     mounts_to_bring,
@@ -32,8 +29,11 @@ from tiercel.trainer_agent.runtimes.waiting_config import (
     waiting_config,
     why_unlike,
 )
-from tiercel.trainer_agent.runtimes.waiting_container import WaitingContainer
-from tiercel.trainer_agent.runtimes.warm_history import WarmHistory
+from tiercel.trainer_agent.runtimes.containers.waiting_container import WaitingContainer
+from tiercel.trainer_agent.runtimes.contract import Launch
+from tiercel.trainer_agent.runtimes.processes.templates import TemplateSettings
+from tiercel.trainer_agent.runtimes.warm.history import WarmHistory
+from tiercel.trainer_agent.runtimes.warm.import_records import Key
 from tiercel.trainer_agent.supervision import Background
 
 _log = logging.getLogger(__name__)

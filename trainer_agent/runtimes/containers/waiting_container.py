@@ -19,10 +19,10 @@ from aiodocker.containers import DockerContainer
 from aiodocker.stream import Stream
 
 from tiercel.trainer_agent.errors import WarmStartError
-from tiercel.trainer_agent.runtimes import mounting
-from tiercel.trainer_agent.runtimes.engine_calls import EngineError, remove, update
-from tiercel.trainer_agent.runtimes.waiting import LENGTH_BYTES, NO_LIBRARY, digest
-from tiercel.trainer_agent.runtimes.warm_script import COLD, ENTERED, WarmOrder
+from tiercel.trainer_agent.runtimes.containers import mounting
+from tiercel.trainer_agent.runtimes.containers.engine_calls import EngineError, remove, update
+from tiercel.trainer_agent.runtimes.containers.waiting import LENGTH_BYTES, NO_LIBRARY, digest
+from tiercel.trainer_agent.runtimes.warm.script import COLD, ENTERED, WarmOrder
 
 _MOST_BYTES: Final = 1 << 18
 _LONGEST_REASON: Final = 200

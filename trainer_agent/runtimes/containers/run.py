@@ -16,10 +16,17 @@ from tiercel.trainer_agent.errors import RunFailedError
 from tiercel.trainer_agent.limits.container_counters import ContainerCounters
 from tiercel.trainer_agent.limits.contract import CpuShare, Usage
 from tiercel.trainer_agent.limits.cpu_priority import RunPriority
-from tiercel.trainer_agent.runtimes.container_config import share_config
-from tiercel.trainer_agent.runtimes.container_logs import ContainerLog
+from tiercel.trainer_agent.runtimes.containers.config import share_config
+from tiercel.trainer_agent.runtimes.containers.engine_calls import (
+    CONFLICT,
+    NOT_FOUND,
+    EngineError,
+    message_of,
+    remove,
+    update,
+)
+from tiercel.trainer_agent.runtimes.containers.logs import ContainerLog
 from tiercel.trainer_agent.runtimes.contract import Exit, Output
-from tiercel.trainer_agent.runtimes.engine_calls import CONFLICT, NOT_FOUND, EngineError, message_of, remove, update
 
 _log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""The agent's side of :mod:`tiercel.trainer_agent.runtimes.minder`: starts minders, and finds those that live on."""
+"""The agent's side of :mod:`.minder`: starts minders, and finds those that live on."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Final, Self
 
 from tiercel.trainer_agent.errors import RunFailedError, WarmStartError
-from tiercel.trainer_agent.runtimes import minder
 from tiercel.trainer_agent.runtimes.contract import READ_BYTES
-from tiercel.trainer_agent.runtimes.process_identity import ProcessIdentity
-from tiercel.trainer_agent.runtimes.warm_script import COLD, ENTERED
+from tiercel.trainer_agent.runtimes.processes import minder
+from tiercel.trainer_agent.runtimes.processes.identity import ProcessIdentity
+from tiercel.trainer_agent.runtimes.warm.script import COLD, ENTERED
 
 _START_SECONDS: Final = 60.0
 _FORK_SECONDS: Final = 20.0

@@ -1,6 +1,6 @@
 """The parent of a script: it outlives the agent, so that the script's output and its exit code do.
 
-A process of its own, started by :mod:`tiercel.trainer_agent.runtimes.minding`, with a folder of its own:
+A process of its own, started by :mod:`tiercel.trainer_agent.runtimes.processes.minding`, with a folder of its own:
 
     processes   who it is, who the script is; there before the script runs anything
     output-N    output from its byte N on; whoever reads it removes what is read
@@ -24,7 +24,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from tiercel.trainer_agent.runtimes.process_identity import ProcessIdentity, identity_of
+from tiercel.trainer_agent.runtimes.processes.identity import ProcessIdentity, identity_of
 
 PROCESSES: Final = "processes"
 OUTPUT: Final = "output-"

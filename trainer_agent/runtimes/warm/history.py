@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from tiercel.trainer_agent.runtimes.import_records import ImportRecords, Key, read_imports
+from tiercel.trainer_agent.runtimes.warm.import_records import ImportRecords, Key, read_imports
 
 _log = logging.getLogger(__name__)
 

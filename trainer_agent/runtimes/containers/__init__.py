@@ -1,0 +1,1 @@
+"""Runs as containers of a Docker engine, and containers that wait for them."""

@@ -1,0 +1,1 @@
+"""Runs as processes of the agent's user: minders that outlive the agent, and templates to fork from."""
