@@ -203,7 +203,7 @@ class Environments:
             async with self._room:
                 ends_at = asyncio.get_running_loop().time() + self._limits.build_seconds
                 building.say(
-                    f"environment: {wanted.installer.identity} builds it from {len(wanted.requirements)} lines"
+                    f"environment: {wanted.installer.identity} builds it; requirements: {len(wanted.requirements)}"
                 )
                 with await self._lock(wanted.folder, ends_at) as lock:
                     await self._build_confined(wanted, building, ends_at, lock.descriptor)
