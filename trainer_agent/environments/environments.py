@@ -202,9 +202,7 @@ class Environments:
         try:
             async with self._room:
                 ends_at = asyncio.get_running_loop().time() + self._limits.build_seconds
-                building.say(
-                    f"environment: {wanted.installer.identity} builds it; requirements: {len(wanted.requirements)}"
-                )
+                building.say(f"environment: {wanted.installer.identity} builds it from the requirements of its jobs")
                 with await self._lock(wanted.folder, ends_at) as lock:
                     await self._build_confined(wanted, building, ends_at, lock.descriptor)
                 building.say("environment: ready")
