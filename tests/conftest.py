@@ -30,6 +30,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # What a shell started in the background ignores Ctrl-C, and hands that down to the programs that are tested with it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGQUIT) is signal.SIG_IGN:
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 # Just before the time-out of pyproject.toml, which only shows that the event loop was waiting, but not for what.
 TELL_AFTER_SECONDS = 110.0

@@ -193,7 +193,9 @@ def address_of(run_directory: Path) -> tuple[str, bytes]:
     The address is in no folder, so that nothing is left of it and a folder's path may be as long as any.
     """
     token = (run_directory / TOKEN_FILE).read_text().strip().encode()
-    name = hashlib.sha256(b"address of ranks " + token).hexdigest()
+    # The machine has one space of such names: two runs do not meet in it, should they have one token.
+    place = os.fsencode(run_directory.resolve())
+    name = hashlib.sha256(b"address of ranks " + token + b" " + place).hexdigest()
     return f"\0tiercel-ranks-{name[:40]}", hashlib.sha256(b"secret of ranks " + token).digest()
 
 

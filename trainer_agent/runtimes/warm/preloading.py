@@ -11,7 +11,7 @@ import os
 import random
 import sys
 import sysconfig
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, ItemsView, Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -43,15 +43,25 @@ class UnfitError(Exception):
 
 
 class WatchedVariables(os._Environ):  # type: ignore[type-arg]  # noqa: SLF001 - what os.environ is
-    """The environment of this process, which notes who is asked for."""
+    """The environment of this process, which notes who is asked for.
+
+    Who looks through all of it, as tqdm does, looks for those that begin with its own name: nobody else's matter to it.
+    """
 
     read: ClassVar[set[str]] = set()
+    beginnings: ClassVar[set[str]] = set()
 
     def __getitem__(self, name: str) -> str:
         """See :data:`os.environ`."""
         self.read.add(name)
         value: str = super().__getitem__(name)
         return value
+
+    def items(self) -> ItemsView[str, str]:
+        """See :data:`os.environ`."""
+        package = str(sys._getframe(1).f_globals.get("__name__", "")).partition(".")[0]  # noqa: SLF001 - who asks
+        self.beginnings.add(f"{package.upper()}_")
+        return {name: super(WatchedVariables, self).__getitem__(name) for name in self}.items()
 
 
 class Preloader:
@@ -134,7 +144,8 @@ def why_not_like_this(
         if name in _ONLY_OF_TEMPLATES and name not in environment:
             continue
         is_set = name in environment and name in set_variables
-        if name.startswith(_READ_NATIVELY) or name in WatchedVariables.read or is_set:
+        is_read = name in WatchedVariables.read or name.upper().startswith(tuple(WatchedVariables.beginnings))
+        if name.startswith(_READ_NATIVELY) or is_read or is_set:
             return f"the variable {name} takes effect when packages are imported"
     return ""
 
