@@ -296,8 +296,11 @@ async def test_a_call_without_a_tenants_token_is_refused(tmp_path: Path, token: 
 async def test_a_stream_without_the_nodes_token_is_refused(tmp_path: Path, token: str) -> None:
     async with running_broker(tmp_path) as broker:
         agent = ScriptedAgent(tenant_token(tmp_path) if token == "tenant" else token)
-        await agent.run(broker.nodes_address)
-        assert agent.ending is not None
+        for _ in range(5):  # gRPC loses the reason where the refusal meets a message under way; agents dial again, too
+            await agent.run(broker.nodes_address)
+            assert agent.ending is not None
+            if agent.ending[0] is not grpc.StatusCode.INTERNAL:
+                break
         assert agent.ending[0] is grpc.StatusCode.UNAUTHENTICATED
         assert agent.ending[2]["tiercel-error-code"] == "not_authenticated"
 

@@ -105,8 +105,10 @@ async def test_a_run_from_its_start_to_its_end(broker: ScriptedBroker, agent: Ag
     assert status.log_tail.splitlines()[-1].startswith("mode")
     assert not status.lost
     assert broker.heard.output("job-1").decode().strip() == status.log_tail
+    running = nodes_pb2.RUN_STATE_RUNNING  # said when it begins, and once more when it trains
     states = [run.state for run in broker.heard.runs("job-1")]
-    assert states == [nodes_pb2.RUN_STATE_STARTING, nodes_pb2.RUN_STATE_RUNNING, nodes_pb2.RUN_STATE_EXITED]
+    assert states == [nodes_pb2.RUN_STATE_STARTING, running, running, nodes_pb2.RUN_STATE_EXITED]
+    assert [run.HasField("begun_cpu_seconds") for run in broker.heard.runs("job-1")] == [False, False, True, False]
     progress = broker.heard.progress("job-1")
     assert [report.sequence for report in progress] == [1, 2, 3, 4, 5]
     assert all("score" in report.metrics and report.HasField("at") for report in progress)
@@ -115,7 +117,7 @@ async def test_a_run_from_its_start_to_its_end(broker: ScriptedBroker, agent: Ag
     assert cpu_seconds[0] > 0
     # It is reported again for as long as it is wanted, and never started again.
     await broker.want(wanted_run("job-1", linear))
-    await until(lambda: len(broker.heard.runs("job-1")) == 4)
+    await until(lambda: len(broker.heard.runs("job-1")) == 5)
     assert broker.heard.runs("job-1")[-1] == status
     await broker.want()
     await until(lambda: not list((agent.state_dir / "agent" / "runs").iterdir()))
