@@ -15,6 +15,7 @@
     ├── ArtefactRefusedError   artefact_refused    FAILED_PRECONDITION  422  a model on disk is not fit to be served
     ├── TooLargeError          too_large           RESOURCE_EXHAUSTED   413  over a limit in bytes
     ├── QuotaExceededError     quota_exceeded      RESOURCE_EXHAUSTED   -    as many active jobs as the tenant may have
+    ├── RateExceededError      rate_exceeded       RESOURCE_EXHAUSTED   429  more often than one may; says from when on
     ├── CapacityExceededError  capacity_exceeded   RESOURCE_EXHAUSTED   503  no room for one more request; send fewer
     ├── OverloadedError        overloaded          UNAVAILABLE          503  too much at once; may be repeated as it is
     ├── UnavailableError       unavailable         UNAVAILABLE          503  a part that is needed does not answer yet
@@ -162,6 +163,23 @@ class QuotaExceededError(TiercelError):
 
     code = "quota_exceeded"
     grpc_status = "RESOURCE_EXHAUSTED"
+
+
+class RateExceededError(TiercelError):
+    """Who asks does so more often than agreed; nothing was done.
+
+    Args:
+        message: What there is too much of.
+        seconds: After how long the same is let through.
+    """
+
+    code = "rate_exceeded"
+    grpc_status = "RESOURCE_EXHAUSTED"
+    http_status = 429
+
+    def __init__(self, message: str, *, seconds: float = 1.0) -> None:
+        super().__init__(message)
+        self.seconds = seconds
 
 
 class CapacityExceededError(TiercelError):
