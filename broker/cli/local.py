@@ -59,9 +59,7 @@ def up(
     """
     if mqtt_url and mqtt_port:
         fail("Give --mqtt-url for an MQTT broker that runs, or --mqtt-port for the embedded one, not both.", USAGE)
-    # The server side (SQLAlchemy, the MQTT broker, gRPC) takes a second to import, which no other command needs.
     from tiercel.broker.cli.up.options import UpOptions
-    from tiercel.broker.cli.up.run import run_up
     from tiercel.broker.client.state_dir import default_state_dir
 
     options = UpOptions(
@@ -86,12 +84,15 @@ def up(
         tls_key=tls_key and tls_key.absolute(),
         tls_ca=tls_ca and tls_ca.absolute(),
     )
-    if not detach:
-        run_to_the_end(run_up(options))
-        return
-    from tiercel.broker.cli.up.detached import start_detached
+    if detach:
+        from tiercel.broker.cli.up.detached import start_detached
 
-    typer.echo(run_to_the_end(start_detached(options)))
+        typer.echo(run_to_the_end(start_detached(options)))
+        return
+    # The server side (SQLAlchemy, the MQTT broker, gRPC) takes a second to import, which no other command needs.
+    from tiercel.broker.cli.up.run import run_up
+
+    run_to_the_end(run_up(options))
 
 
 def down(*, state_dir: StateDir = None) -> None:

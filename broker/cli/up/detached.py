@@ -11,9 +11,7 @@ from pathlib import Path
 
 import typer
 
-from tiercel.broker.cli.session import run_to_the_end
 from tiercel.broker.cli.up.options import UP_WORDS, NodeOptions, Places, UpOptions
-from tiercel.broker.cli.up.run import run_up
 from tiercel.broker.state_folder import prepare_state_dir
 from tiercel.core.errors import UnavailableError
 
@@ -107,6 +105,10 @@ def options_from(text: str) -> UpOptions:
 
 
 if __name__ == "__main__":
+    # Takes a second, which whoever started it need not take as well.
+    from tiercel.broker.cli.session import run_to_the_end
+    from tiercel.broker.cli.up.run import run_up
+
     # No console: whoever reads the log of warnings finds them, and more, in broker.log, which does not grow for ever.
     try:
         run_to_the_end(run_up(options_from(sys.argv[1]), console=False))

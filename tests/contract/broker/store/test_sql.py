@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import Connection, create_engine, inspect
+from sqlalchemy import Connection, create_engine, inspect, text
 
 from testing.stored import stored_delivery, stored_event, stored_job
-from tiercel.broker.store.schema import upgrade_schema
+from tiercel.broker.store.schema import NEWEST_REVISION, apply_revisions, upgrade_schema
 from tiercel.broker.store.sql import SqlStore, sqlite_url
 from tiercel.broker.store.tables import metadata
 from tiercel.core.endpoints import Endpoint, Version
@@ -123,13 +123,16 @@ async def test_writers_and_readers_at_the_same_time_get_along(database: Path) ->
         assert await store.last_sequence() == 40
 
 
-async def test_the_migrations_lead_to_the_tables_that_the_code_knows(database: Path) -> None:
-    async with SqlStore(sqlite_url(database)):
-        pass
-    engine = create_engine(f"sqlite:///{database}")
-    with engine.connect() as connection:
-        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
-    engine.dispose()
+def test_the_migrations_lead_to_the_tables_that_an_empty_database_gets() -> None:
+    revisions = []
+    for bring_up_to_date in (apply_revisions, upgrade_schema):
+        engine = create_engine("sqlite://")
+        with engine.begin() as connection:
+            bring_up_to_date(connection)
+            assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+            revisions.append(connection.scalar(text("SELECT version_num FROM alembic_version")))
+        engine.dispose()
+    assert revisions == [NEWEST_REVISION, NEWEST_REVISION]
 
 
 async def test_what_was_stored_before_there_were_variants_has_none(database: Path) -> None:

@@ -14,7 +14,7 @@ from sqlalchemy import create_engine
 from testing.small_disk import fill, small_disk
 from testing.stored import stored_event, stored_job
 from tiercel.broker.store.backups import KEPT_BACKUPS, back_up_before_upgrade, backups_of
-from tiercel.broker.store.schema import is_older_revision
+from tiercel.broker.store.schema import apply_revisions, is_older_revision
 from tiercel.broker.store.sql import SqlStore, sqlite_url
 from tiercel.core.errors import CannotWriteError, StoreDamagedError, TiercelError
 
@@ -73,14 +73,10 @@ async def test_a_file_that_is_garbled_while_it_is_in_use_is_damaged(database: Pa
 
 async def older(database: Path, revision: str) -> None:
     """A database as an older Tiercel left it, with one job."""
-    from alembic import command
-
-    from tiercel.broker.store.schema import _config
-
     database.unlink(missing_ok=True)
     engine = create_engine(f"sqlite:///{database}")
     with engine.begin() as connection:
-        command.upgrade(_config(connection), revision)
+        apply_revisions(connection, revision)
         connection.exec_driver_sql(
             "INSERT INTO jobs (id, tenant, state, submitted_at, content) VALUES (?, 'a', 'pending', 1, '{}')",
             (f"of-{revision}",),
