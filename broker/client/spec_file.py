@@ -236,8 +236,10 @@ def _read_script(path: Path) -> Script:
 
 
 def _invalid(error: ValidationError) -> InvalidSpecError:
-    # One sentence about the first field that is wrong: the next ones often follow from it.
-    first = error.errors(include_url=False)[0]
+    # One sentence about the first field that is wrong: the next ones often follow from it, and what is missing
+    # from a field that is written otherwise.
+    found = error.errors(include_url=False)
+    first = next((each for each in found if each["type"] == "extra_forbidden"), found[0])
     field = _field(first["loc"])
     messages = {"missing": "is missing", "extra_forbidden": f"is no field of a job's spec{_suggestion(first['loc'])}"}
     return InvalidSpecError(f"{field}: {messages.get(first['type'], first['msg'])}", field=field)

@@ -154,6 +154,12 @@ def test_a_wrong_field_is_named(changes: dict[str, Any], field: str, message: st
     assert caught.value.message.startswith(field)
 
 
+def test_a_field_that_is_written_otherwise_is_not_called_missing() -> None:
+    values = {key: value for key, value in VALUES.items() if key != "metric"}
+    with pytest.raises(InvalidSpecError, match="^metrik: is no field of a job's spec; did you mean metric?"):
+        parse_spec({**values, "metrik": "accuracy"})
+
+
 @pytest.mark.parametrize("name", ["endpoint", "metric", "tiers"])
 def test_a_missing_field_is_named(name: str) -> None:
     with pytest.raises(InvalidSpecError, match=f"{name}: is missing"):
