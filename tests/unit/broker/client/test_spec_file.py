@@ -156,7 +156,7 @@ def test_a_wrong_field_is_named(changes: dict[str, Any], field: str, message: st
 
 def test_a_field_that_is_written_otherwise_is_not_called_missing() -> None:
     values = {key: value for key, value in VALUES.items() if key != "metric"}
-    with pytest.raises(InvalidSpecError, match="^metrik: is no field of a job's spec; did you mean metric?"):
+    with pytest.raises(InvalidSpecError, match=r"^metrik: is no field of a job's spec; did you mean metric"):
         parse_spec({**values, "metrik": "accuracy"})
 
 
