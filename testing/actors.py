@@ -17,7 +17,8 @@ from tiercel.broker.actors.endpoint import DeliveryReported
 from tiercel.broker.actors.journal import Journal
 from tiercel.broker.actors.life import TICK_SECONDS, BrokerLife
 from tiercel.broker.actors.mailbox import Actor
-from tiercel.broker.actors.node import NodeActor, NodeReported, Wanted
+from tiercel.broker.actors.node import NodeActor
+from tiercel.broker.actors.node_messages import NodeReported, Wanted
 from tiercel.broker.actors.registry import ActorRegistry
 from tiercel.broker.actors.service import BrokerService
 from tiercel.broker.actors.supervisor import Supervisor

@@ -11,6 +11,8 @@ from typing import Final
 
 import aiohttp
 
+from tiercel.core.routes import Routes
+from tiercel.core.wire import from_proto
 from tiercel.trainer_agent.accelerators.reports import accelerators_to_wire, readings_to_wire
 from tiercel.trainer_agent.connection.calls import BrokerCalls
 from tiercel.trainer_agent.connection.outbox import Reporter
@@ -37,6 +39,7 @@ from tiercel.trainer_agent.fence import keeper as fence_keeper
 from tiercel.trainer_agent.fence.fence import FENCE_FILE, Fence
 from tiercel.trainer_agent.inference_server.client import ServingClient
 from tiercel.trainer_agent.inference_server.process import ServingPlaces
+from tiercel.trainer_agent.inference_server.routes import RouteKeeper
 from tiercel.trainer_agent.inference_server.server import InferenceServer
 from tiercel.trainer_agent.limits import cpu
 from tiercel.trainer_agent.models.repository import ModelRepository
@@ -74,6 +77,8 @@ _LAST_WORDS_SECONDS: Final = 1.0
 _FENCE_SECONDS: Final = 0.1
 # Of the machine's memory, for the inference server and what it starts to verify; by itself it stays within less.
 _SERVING_MEMORY: Final = 0.9
+# For what answers on another node to be told of there: the inference server there is asked twice a second what it has.
+_ELSEWHERE_SECONDS: Final = 5.0
 
 
 class Agent:
@@ -137,7 +142,8 @@ class Agent:
             is_joined=parts.is_joined,
         )
         repository = ModelRepository(serving_places.repository)
-        self._served = ServedModels(repository, client, tasks, self._serving_changed)
+        self._routes = RouteKeeper(serving_places.routes_file, parts.node_id, parts.machine_token)
+        self._served = ServedModels(repository, client, tasks, self._serving_changed, self._wait_elsewhere)
         self._deliveries = Deliveries(
             delivery_log=DeliveryLog(parts.state_dir / "deliveries.json"),
             repository=repository,
@@ -173,6 +179,7 @@ class Agent:
         await self._list_images()
         serving = self._tasks.start("serving", self._serving.run())
         self._tasks.start("images", self._watch_images())
+        self._tasks.start("routes", self._routes.run())
         self._tasks.start("data", self._data.offered.watch())
         self._tasks.start("job folders", self._ended_jobs.watch())
         self._tasks.start("disk", self._disk.run())
@@ -258,6 +265,8 @@ class Agent:
         A node that is being left begins nothing, nor does one that was without its broker for so long that what it is
         told may be out of date.
         """
+        if wanted.HasField("routes"):
+            self._routes.want(from_proto(Routes, wanted.routes))
         if self._leaving or self._fence.has_fallen:
             return
         if not wanted.endpoints_pending:  # of a broker that began anew: what holds, holds
@@ -335,6 +344,9 @@ class Agent:
 
     def _serving_changed(self) -> None:
         self._reporter.serving_changed(self._serving_status())
+
+    async def _wait_elsewhere(self, endpoint: str) -> None:
+        await self._routes.wait_elsewhere(endpoint, _ELSEWHERE_SECONDS)
 
     def _serving_address(self) -> str:
         return self._serving.address()

@@ -34,6 +34,7 @@ from tiercel.trainer_agent.disk.watch import DiskLimits
 from tiercel.trainer_agent.environments.environments import EnvironmentLimits
 from tiercel.trainer_agent.environments.index import PackageIndex
 from tiercel.trainer_agent.fence.keeper import AGENT_LOCK
+from tiercel.trainer_agent.inference_server.routes import machine_token
 from tiercel.trainer_agent.inference_server.server import ServingPorts
 from tiercel.trainer_agent.limits import cpu, detect
 from tiercel.trainer_agent.limits.contract import Limits
@@ -168,6 +169,7 @@ async def run_agent(settings: AgentSettings) -> None:
             runtimes=runtimes,
             dialler=_dialler(settings, _broker_address(settings, limits)),
             is_joined=settings.identity_file is not None,
+            machine_token=_machine_token(settings),
             serving_door=_serving_door(settings),
             ports=ServingPorts(settings.http_port, settings.grpc_port),
             retention=Retention(settings.keep_ended_jobs, settings.keep_ended_seconds),
@@ -314,6 +316,11 @@ def _dialler(settings: AgentSettings, address: Callable[[], str]) -> Dialler:
             "join again with this one."
         )
     return joined
+
+
+def _machine_token(settings: AgentSettings) -> Callable[[], str]:
+    file = settings.token_file
+    return (lambda: "") if file is None else (lambda: machine_token(token_from_file(file)))
 
 
 def _serving_door(settings: AgentSettings) -> dict[str, str]:

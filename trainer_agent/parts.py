@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -36,6 +36,7 @@ class AgentParts:
         runtimes: By name, the preferred first.
         dialler: Reaches the broker.
         is_joined: Whether the broker is on another machine.
+        machine_token: What inference servers of this machine show each other; raises AgentError where it is not known.
         serving_door: Settings of the inference server's doors for other machines, as variables; empty for none.
         ports: Of the inference server.
         patience: How long stopping a run may take.
@@ -60,6 +61,7 @@ class AgentParts:
     runtimes: Mapping[str, Runtime]
     dialler: Dialler
     is_joined: bool = False
+    machine_token: Callable[[], str] = lambda: ""
     serving_door: Mapping[str, str] = field(default_factory=dict)
     ports: ServingPorts = field(default_factory=ServingPorts)
     patience: StopPatience = field(default_factory=StopPatience)

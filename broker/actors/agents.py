@@ -6,7 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from tiercel.broker.actors.endpoint_states import EndpointsMeasured, load_of
-from tiercel.broker.actors.node import NodeActor, NodeConnected, StreamEnded
+from tiercel.broker.actors.node import NodeActor
+from tiercel.broker.actors.node_messages import NodeConnected, StreamEnded
 from tiercel.broker.actors.registry import send, send_latest
 from tiercel.broker.lifecycle.job_events import JobInput, UsageMeasured
 from tiercel.core.endpoints import job_of_delivery
@@ -42,7 +43,7 @@ class AgentService:
         self._clock = clock
 
     async def connect_node(
-        self, node: Node, runs: frozenset[str], instance: str, *, fenced: bool = False
+        self, node: Node, runs: frozenset[str], instance: str, *, fenced: bool = False, is_local: bool = True
     ) -> tuple[NodeActor, int]:
         """An agent opened a stream for a node; returns the node's actor and the new lease epoch.
 
@@ -51,6 +52,7 @@ class AgentService:
             runs: The runs that it knows of.
             instance: Which agent it is, in which of its lives.
             fenced: Whether it keeps a fence.
+            is_local: Whether it is on the broker's machine.
 
         Raises:
             NodeTakenError: Another agent speaks for the node now.
@@ -58,7 +60,7 @@ class AgentService:
         """
         actor = self._registry.open_node(node.id)
         epoch: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        await actor.call(NodeConnected(node, runs, instance, fenced, epoch))
+        await actor.call(NodeConnected(node, runs, instance, fenced, epoch, is_local))
         return actor, epoch.result()
 
     def end_stream(self, actor: NodeActor, lease_epoch: int) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tiercel.broker.actors.job import MAX_OBSERVATIONS, observations_of
 from tiercel.broker.actors.job_pages import load_unfinished_jobs
-from tiercel.broker.actors.node import NodeTicked
+from tiercel.broker.actors.node_messages import NodeTicked
 from tiercel.broker.actors.pruning import keep_pruned
 from tiercel.broker.actors.registry import send, send_latest
 from tiercel.broker.actors.replay import endpoint_as_it_is, job_as_it_is

@@ -4,19 +4,37 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tiercel.broker.actors.mailbox import Actor
+from tiercel.broker.actors.node_messages import (
+    AcceleratorStatus,
+    DeliveryWithdrawn,
+    EndpointSharesDeclared,
+    ModelsDeclared,
+    NodeConnected,
+    NodeMessage,
+    NodeReported,
+    NodeTicked,
+    RoutesChanged,
+    RunWithdrawn,
+    ServedStatus,
+    ServingReported,
+    StreamEnded,
+    Wanted,
+)
 from tiercel.broker.actors.peers import WantedDelivery, WantedRun
 from tiercel.broker.lifecycle import node as machine
 from tiercel.broker.lifecycle.job_events import NodeFenced, NodeGone, NodeSilent, RunUnknown
 from tiercel.broker.lifecycle.node import LeaseSettings, NodeLife, NodeNews
+from tiercel.broker.lifecycle.routes import NodeServing
 from tiercel.broker.scheduling.views import node_view
 from tiercel.core.disk_use import NodeDisk
 from tiercel.core.errors import NodeTakenError, UnavailableError
 from tiercel.core.events import NodeEvent
 from tiercel.core.nodes import Accelerator, Node
+from tiercel.core.routes import seen_from_elsewhere
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,141 +43,6 @@ if TYPE_CHECKING:
     from tiercel.broker.actors.journal import Journal
     from tiercel.broker.actors.peers import Peers
     from tiercel.broker.lifecycle.versions import WantedModel
-    from tiercel.core.data_sets import NodeData
-    from tiercel.core.shares import Share
-
-
-@dataclass(frozen=True, slots=True)
-class NodeConnected:
-    """An agent of the node opened a stream and knows of ``runs``; ``epoch`` is answered with the new lease epoch."""
-
-    node: Node
-    runs: frozenset[str]
-    instance: str
-    fenced: bool
-    epoch: asyncio.Future[int]
-
-
-@dataclass(frozen=True, slots=True)
-class StreamEnded:
-    """The stream of this lease epoch is over."""
-
-    lease_epoch: int
-
-
-@dataclass(frozen=True, slots=True)
-class AcceleratorStatus:
-    """How an accelerator is, as its agent said last.
-
-    Attributes:
-        id: The device.
-        utilisation: Fraction of time in which it computed lately; None where nobody knows.
-        memory_used_bytes: Memory that is held, by whoever it may be.
-        problem: Why nothing new should be put on it; empty while it is well.
-    """
-
-    id: str
-    utilisation: float | None = None
-    memory_used_bytes: int = 0
-    problem: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ServedStatus:
-    """What a node's inference server has of an endpoint, or of one of its variants.
-
-    Attributes:
-        version: Number of the version that answers; 0 for none.
-        problem: Why that is not the one that shall; empty where nothing is known to be wrong.
-    """
-
-    version: int = 0
-    problem: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ServingReported:
-    """Where a node's inference server answers, empty while it does not, and what; by endpoint and variant."""
-
-    http: str = ""
-    grpc: str = ""
-    served: Mapping[tuple[str, str], ServedStatus] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class NodeReported:
-    """The agent said something, and perhaps something new about its node."""
-
-    lease_epoch: int
-    images: frozenset[str] | None = None
-    serving: ServingReported | None = None
-    accelerators: tuple[AcceleratorStatus, ...] | None = None
-    fenced: bool | None = None
-    data: tuple[NodeData, ...] | None = None
-    disk: NodeDisk | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class NodeTicked:
-    """Time passed."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunWithdrawn:
-    """A run is no longer wanted."""
-
-    run_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class DeliveryWithdrawn:
-    """A delivery is no longer wanted."""
-
-    delivery_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class EndpointSharesDeclared:
-    """Endpoints may use this much of the node, and should answer in so many seconds; the others are not limited."""
-
-    shares: tuple[tuple[str, Share], ...]
-    objectives: tuple[tuple[str, float], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ModelsDeclared:
-    """Which versions of an endpoint shall answer here, one of each of its variants."""
-
-    endpoint: str
-    models: tuple[WantedModel, ...]
-
-
-NodeMessage = (
-    NodeConnected
-    | StreamEnded
-    | NodeReported
-    | NodeTicked
-    | WantedRun
-    | WantedDelivery
-    | RunWithdrawn
-    | DeliveryWithdrawn
-    | EndpointSharesDeclared
-    | ModelsDeclared
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """Everything that is wanted of a node; ``generation`` grows with each change.
-
-    ``endpoints`` is None until something was decided about them: then they keep what they have.
-    """
-
-    generation: int
-    runs: tuple[WantedRun, ...]
-    deliveries: tuple[WantedDelivery, ...]
-    endpoints: EndpointSharesDeclared | None = None
-    models: tuple[WantedModel, ...] = ()
 
 
 class NodeActor(Actor[NodeMessage]):
@@ -185,6 +68,9 @@ class NodeActor(Actor[NodeMessage]):
         self._endpoints: EndpointSharesDeclared | None = None
         self._models: dict[str, tuple[WantedModel, ...]] = {}
         self._served: Mapping[tuple[str, str], ServedStatus] = {}
+        self._answering = ServingReported()  # also while an agent begins anew: its inference server outlives it
+        self._is_local = True
+        self._was_awaited = True
         self._accelerators: Mapping[str, AcceleratorStatus] = {}
         self.disk: NodeDisk | None = None
         self._wanted = Wanted(0, (), ())
@@ -204,6 +90,25 @@ class NodeActor(Actor[NodeMessage]):
     def served(self) -> Mapping[tuple[str, str], ServedStatus]:
         """What its inference server has, by endpoint and variant; empty while it is offline or has not said."""
         return self._served if self._life.node.online else {}
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether it may well answer for endpoints, and has not been heard since the broker began."""
+        silence = self._clock.alive() - self._life.last_heard_at
+        return not self._life.instance and silence <= self._leases.lease_seconds
+
+    @property
+    def serving(self) -> NodeServing | None:
+        """What its inference server answers of endpoints that it has; None while it is offline."""
+        if not self._life.node.online:
+            return None
+        heard = self._answering
+        versions: dict[str, int] = {}
+        for (endpoint, _), status in heard.served.items():
+            if status.version and endpoint in self._models:  # nobody's word counts on what it was not given
+                versions[endpoint] = max(status.version, versions.get(endpoint, 0))
+        leaving = frozenset(name for name in versions if not any(model.version for model in self._models[name]))
+        return NodeServing(self._life.node.id, heard.http, heard.grpc, self._is_local, versions, leaving)
 
     def is_instance(self, instance: str) -> bool:
         """Whether this is the agent that speaks for the node, or did last.
@@ -249,16 +154,21 @@ class NodeActor(Actor[NodeMessage]):
                 self._send_if_away(message.delivery.job_id)
             case RunWithdrawn() | DeliveryWithdrawn():
                 await self._withdraw(message)
-            case EndpointSharesDeclared():
-                self._endpoints = message
-                await self._declare()
+            case EndpointSharesDeclared() | RoutesChanged():
+                await self._declare_anew(message)
             case ModelsDeclared(endpoint, models):
                 await self._want_models(endpoint, models)
+
+    async def _declare_anew(self, message: EndpointSharesDeclared | RoutesChanged) -> None:
+        if isinstance(message, EndpointSharesDeclared):
+            self._endpoints = message
+        await self._declare()
 
     async def _want_models(self, endpoint: str, models: tuple[WantedModel, ...]) -> None:
         if self._models.get(endpoint) != models:
             self._models[endpoint] = models
             await self._declare()
+            self._peers.find_routes()
 
     async def _withdraw(self, message: RunWithdrawn | DeliveryWithdrawn) -> None:
         known = (
@@ -278,6 +188,7 @@ class NodeActor(Actor[NodeMessage]):
             self._life, message.node, self._clock.alive(), instance=message.instance, fenced=message.fenced
         )
         self._accelerators, self._served = {}, {}
+        self._is_local = message.is_local
         await self._announce(life, news)
         if not message.epoch.done():
             message.epoch.set_result(life.node.lease_epoch)
@@ -302,7 +213,6 @@ class NodeActor(Actor[NodeMessage]):
         )
         if message.serving is not None:
             node = replace(node, serving_http=message.serving.http, serving_grpc=message.serving.grpc)
-            self._served = message.serving.served
         self.disk = message.disk or self.disk
         if message.accelerators is not None:
             self._accelerators = {heard.id: heard for heard in message.accelerators}
@@ -314,11 +224,22 @@ class NodeActor(Actor[NodeMessage]):
             self._journal.announce_nowait(_event(node, self._clock.now()))
         if (node.accelerators, node.data) != (before.accelerators, before.data):
             self._peers.reschedule("node")
+        if message.serving is not None:
+            self._hear_serving(message.serving, is_hello=message.is_hello)
+
+    def _hear_serving(self, heard: ServingReported, *, is_hello: bool) -> None:
+        self._served = heard.served
+        if heard.http or not is_hello:
+            self._answering = heard
+        self._peers.find_routes()
 
     async def _ticked(self) -> None:
         life, news = machine.ticked(self._life, self._leases, self._clock.alive())
         if news is not None:
             await self._announce(life, news)
+        if self._was_awaited and not self.is_awaited:
+            self._was_awaited = False
+            self._peers.find_routes()
 
     async def _announce(self, life: NodeLife, news: NodeNews) -> None:
         self._journal.announce_nowait(_event(life.node, self._clock.now()))
@@ -326,6 +247,7 @@ class NodeActor(Actor[NodeMessage]):
             self._life = life
             self._changed.notify_all()
         self._show_scheduler()
+        self._peers.find_routes()
         if news is not NodeNews.ONLINE:
             jobs = [run.job.id for run in self._runs.values()]
             jobs += [wanted.delivery.job_id for wanted in self._deliveries.values()]
@@ -345,6 +267,9 @@ class NodeActor(Actor[NodeMessage]):
             self._peers.send_to_job(job_id, NodeGone(self._life.node.id))
 
     async def _declare(self) -> None:
+        routes = self._peers.routes()
+        if routes is not None and not self._is_local:
+            routes = seen_from_elsewhere(routes)
         async with self._changed:
             self._wanted = Wanted(
                 self._wanted.generation + 1,
@@ -352,6 +277,7 @@ class NodeActor(Actor[NodeMessage]):
                 tuple(self._deliveries.values()),
                 self._endpoints,
                 tuple(model for _, models in sorted(self._models.items()) for model in models),
+                self._wanted.routes if routes == self._wanted.routes else routes,
             )
             self._changed.notify_all()
 

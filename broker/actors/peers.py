@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tiercel.broker.scheduling.interface import EndpointView, JobView, NodeView
     from tiercel.core.endpoints import Delivery
     from tiercel.core.jobs import Direction, Job, TierStatus
+    from tiercel.core.routes import Routes
     from tiercel.core.run_records import RunRecord
     from tiercel.core.shares import Share
 
@@ -104,6 +105,14 @@ class Peers(Protocol):
             endpoint: The endpoint.
             models: One for each of its variants.
         """
+        ...
+
+    def find_routes(self) -> None:
+        """Have it found out again who answers for which endpoint, and all nodes told where that has changed."""
+        ...
+
+    def routes(self) -> Routes | None:
+        """Who answers for which endpoint; None until all have been heard who may."""
         ...
 
     def served_version(self, endpoint: str) -> int:

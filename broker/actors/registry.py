@@ -9,11 +9,12 @@ from tiercel.broker.actors.endpoint_queues import queue_steps
 from tiercel.broker.actors.endpoint_states import EndpointObserved
 from tiercel.broker.actors.job import JobActor
 from tiercel.broker.actors.mailbox import Actor, ActorFailedError, MessageT
-from tiercel.broker.actors.node import (
+from tiercel.broker.actors.node import NodeActor
+from tiercel.broker.actors.node_messages import (
     DeliveryWithdrawn,
     EndpointSharesDeclared,
     ModelsDeclared,
-    NodeActor,
+    RoutesChanged,
     RunWithdrawn,
 )
 from tiercel.broker.actors.scheduler import (
@@ -27,6 +28,7 @@ from tiercel.broker.actors.scheduler import (
 )
 from tiercel.broker.lifecycle.job_events import Deferred, TurnCame
 from tiercel.broker.lifecycle.node import fence_of
+from tiercel.broker.lifecycle.routes import routes_of
 from tiercel.broker.scheduling.interface import Trigger
 from tiercel.core.endpoints import delivery_id
 from tiercel.core.errors import OverloadedError
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     from tiercel.core.endpoints import Delivery, Endpoint
     from tiercel.core.errors import CannotWriteError
     from tiercel.core.jobs import Job, Observation, TierStatus
+    from tiercel.core.routes import Routes
     from tiercel.core.run_records import RunRecord
     from tiercel.core.shares import Share
 
@@ -94,6 +97,7 @@ class ActorRegistry:
         self.jobs: dict[str, JobActor] = {}
         self.endpoints: dict[str, EndpointActor] = {}
         self.nodes: dict[str, NodeActor] = {}
+        self._routes: Routes | None = None
         journal.on_away(self._refuse_calls)
 
     def job_of(self, run_id: str) -> JobActor | None:
@@ -186,6 +190,21 @@ class ActorRegistry:
     def declare_models(self, node_id: str, endpoint: str, models: tuple[WantedModel, ...]) -> None:
         """Tell a node which versions of an endpoint shall answer there."""
         send(self.open_node(node_id), ModelsDeclared(endpoint, models))
+
+    def find_routes(self) -> None:
+        """Have it found out again who answers for which endpoint, and all nodes told where that has changed."""
+        nodes = tuple(self.nodes.values())
+        if any(node.is_awaited for node in nodes):  # of a broker that began anew: what nodes know already is better
+            return
+        routes = routes_of(serving for node in nodes if (serving := node.serving) is not None)
+        if routes != self._routes:
+            self._routes = routes
+            for node in nodes:
+                send_latest(node, RoutesChanged, RoutesChanged())
+
+    def routes(self) -> Routes | None:
+        """Who answers for which endpoint; None until all have been heard who may."""
+        return self._routes
 
     def served_version(self, endpoint: str) -> int:
         """The highest version of an endpoint that answers on any node, as that says; 0 for none."""

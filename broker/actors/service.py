@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from tiercel.broker.actors.endpoint_queues import QueuePlace
     from tiercel.broker.actors.job import JobActor
     from tiercel.broker.actors.journal import Journal
-    from tiercel.broker.actors.node import AcceleratorStatus, ServedStatus
+    from tiercel.broker.actors.node_messages import AcceleratorStatus, ServedStatus
     from tiercel.broker.actors.registry import ActorRegistry
     from tiercel.broker.actors.supervisor import Supervisor
     from tiercel.broker.store.contract import Store

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tiercel.broker.actors.node import AcceleratorStatus
+from tiercel.broker.actors.node_messages import AcceleratorStatus
 from tiercel.core.errors import wrong_field
 from tiercel.core.nodes import Accelerator
 from tiercel.core.wire import from_proto

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from tiercel.broker.actors.node import ServedStatus, ServingReported
+from tiercel.broker.actors.node_messages import ServedStatus, ServingReported
 from tiercel.broker.lifecycle.versions import kept
 from tiercel.core.endpoints import DelayWindow, EndpointUsage, Signature, Tensor
 from tiercel.core.views import EndpointInfo, VariantInfo, VersionInfo
@@ -18,7 +18,7 @@ from tiercel.v1 import common_pb2, jobs_pb2, nodes_pb2
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from tiercel.broker.actors.node import EndpointSharesDeclared
+    from tiercel.broker.actors.node_messages import EndpointSharesDeclared
     from tiercel.broker.lifecycle.versions import WantedModel
     from tiercel.core.endpoints import Endpoint, EndpointLoad, Version
     from tiercel.core.nodes import Node

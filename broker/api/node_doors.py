@@ -22,7 +22,13 @@ if TYPE_CHECKING:
 
 
 class NodeDoor(Protocol):
-    """A listener for agents."""
+    """A listener for agents.
+
+    Attributes:
+        is_local: Whether only this machine reaches it.
+    """
+
+    is_local: bool
 
     def require(self, context: Context, node_id: str) -> None:
         """Let only the agent of this node through.
@@ -46,6 +52,8 @@ class LocalDoor:
         tenancy: Whose token counts.
         membership: Who joined; None where nobody can.
     """
+
+    is_local = True
 
     def __init__(self, tenancy: Tenancy, membership: Membership | None) -> None:
         self._tenancy = tenancy
@@ -72,6 +80,8 @@ class MembersDoor:
     Args:
         membership: Who joined.
     """
+
+    is_local = False
 
     def __init__(self, membership: Membership) -> None:
         self._membership = membership

@@ -8,7 +8,7 @@ import math
 from typing import TYPE_CHECKING
 
 from tiercel.broker.actors.endpoint import DeliveryReported
-from tiercel.broker.actors.node import NodeReported
+from tiercel.broker.actors.node_messages import NodeReported
 from tiercel.broker.api import accelerators, node_data
 from tiercel.broker.api.disk import disk_of
 from tiercel.broker.api.endpoints import lag_of, serving_of, signature_of, usages_of
@@ -17,8 +17,8 @@ from tiercel.broker.lifecycle.endpoint import DeliveryReport
 from tiercel.broker.lifecycle.job_events import Reported, RunExited, RunIsAlive, UsageMeasured
 from tiercel.core.endpoints import DeliveryState
 from tiercel.core.tasks import run_until_one_ends
-from tiercel.core.wire import seconds_of
-from tiercel.v1 import nodes_pb2
+from tiercel.core.wire import seconds_of, to_proto
+from tiercel.v1 import nodes_pb2, routes_pb2
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -84,11 +84,15 @@ class NodeStream:
         )
 
     async def _send_wanted(self, write: Write) -> None:
-        generation = 0
+        generation, told = 0, None
         while (wanted := await self._actor.wait_wanted(generation, self._epoch)) is not None:
             generation = wanted.generation
+            message = wanted_to_proto(wanted, self._logs)
+            if wanted.routes is not None and wanted.routes is not told:
+                told = wanted.routes
+                message.routes.CopyFrom(to_proto(told, routes_pb2.Routes))
             async with self._writing:
-                await write(nodes_pb2.ConnectResponse(wanted=wanted_to_proto(wanted, self._logs)))
+                await write(nodes_pb2.ConnectResponse(wanted=message))
 
     async def _send_taken(self, write: Write) -> None:
         while True:
@@ -107,7 +111,7 @@ class NodeStream:
         self._took.set()
 
     async def _read(self, hello: nodes_pb2.NodeHello, requests: AsyncIterator[nodes_pb2.ConnectRequest]) -> None:
-        await self._actor.send(NodeReported(self._epoch, serving=serving_of(hello.serving)))
+        await self._actor.send(NodeReported(self._epoch, serving=serving_of(hello.serving), is_hello=True))
         for run in hello.runs:
             if run.state == nodes_pb2.RUN_STATE_RUNNING:  # an exit is told again, after the reports before it
                 await self._on_run(run)

@@ -102,7 +102,9 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
             node, instance = _node_from(hello), _instance_of(hello)
             # What it is told next holds: where that is no fence, it keeps none from now on.
             fenced = hello.fenced and self._agents.fence() is not None
-            actor, epoch = await self._agents.connect_node(node, known_runs, instance, fenced=fenced)
+            actor, epoch = await self._agents.connect_node(
+                node, known_runs, instance, fenced=fenced, is_local=self._door.is_local
+            )
             try:
                 await run_until_one_ends(
                     serve=self._serve(hello, request_iterator, context, actor, epoch),

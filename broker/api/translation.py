@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from tiercel.broker.actors.node import AcceleratorStatus
+from tiercel.broker.actors.node_messages import AcceleratorStatus
 from tiercel.core.errors import wrong_field
 from tiercel.core.jobs import JobSpec, without_script_text
 from tiercel.core.views import AcceleratorInfo, JobInfo, NodeInfo

@@ -11,7 +11,7 @@ from tiercel.core.wire import to_proto
 from tiercel.v1 import common_pb2, nodes_pb2
 
 if TYPE_CHECKING:
-    from tiercel.broker.actors.node import Wanted
+    from tiercel.broker.actors.node_messages import Wanted
     from tiercel.broker.actors.peers import WantedDelivery, WantedRun
     from tiercel.broker.lifecycle.node import Fence
     from tiercel.broker.store.logs import RunLogs

@@ -52,6 +52,11 @@ class ServingPlaces:
         return self.state_dir / "serving.json"
 
     @property
+    def routes_file(self) -> Path:
+        """Who answers for which endpoint, written by the agent for the server; only for the agent's user."""
+        return self.state_dir / "routes.json"
+
+    @property
     def token_file(self) -> Path:
         """What whoever operates the server has to send; only for the agent's user."""
         return self.state_dir / "serving.token"

@@ -81,6 +81,7 @@ class InferenceServer:
         self._changed = changed
         self._state: ServingState | None = None
         self._served: tuple[ServedModel, ...] = ()
+        self._is_known = False  # what it serves
         self._child: asyncio.subprocess.Process | None = None
         self._attempts = Attempts(Backoff(0.2, 5.0))
         self._meter = UsageMeter()
@@ -94,8 +95,8 @@ class InferenceServer:
         return self._state.http if self._state is not None else ""
 
     def status(self) -> nodes_pb2.ServingStatus:
-        """What the broker is told."""
-        if self._state is None:
+        """What the broker is told: nothing until it is known what the server serves, which others hold for all."""
+        if self._state is None or not self._is_known:
             return nodes_pb2.ServingStatus()
         versions = _versions([one for one in self._served if not one.why_not])
         http, grpc = self._state.http, self._state.grpc
@@ -281,12 +282,12 @@ class InferenceServer:
 
     def _leave(self) -> None:
         if self._state is not None:
-            self._state, self._served = None, ()
+            self._state, self._served, self._is_known = None, (), False
             self._changed()
 
     def _note(self, served: tuple[ServedModel, ...]) -> None:
-        if served != self._served:
-            self._served = served
+        if served != self._served or not self._is_known:
+            self._served, self._is_known = served, True
             self._changed()
 
 

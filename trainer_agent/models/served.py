@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -67,15 +67,23 @@ class ServedModels:
         loader: Makes them answer.
         tasks: Owner of the tasks that put in force what is wanted.
         changed: Told when there is another problem, or one less; may not block.
+        elsewhere: Waits until requests for an endpoint that leaves this node can be handed on to another one, or will
+            not be, by its name.
     """
 
     def __init__(
-        self, repository: ModelRepository, loader: Loader, tasks: Supervisor, changed: Callable[[], None] = lambda: None
+        self,
+        repository: ModelRepository,
+        loader: Loader,
+        tasks: Supervisor,
+        changed: Callable[[], None] = lambda: None,
+        elsewhere: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
         self._repository = repository
         self._loader = loader
         self._tasks = tasks
         self._changed = changed
+        self._elsewhere = elsewhere
         self._locks: dict[str, asyncio.Lock] = {}  # by endpoint: a loaded variant and the list of variants go together
         self._wanted: Mapping[Place, WantedVersions] = {}
         self._arriving: Collection[Place] = frozenset()
@@ -152,6 +160,9 @@ class ServedModels:
                 raise DeliveryFailedError(_gone(wanted.version))
             return
         if not wanted.version:
+            # Of an endpoint that was deleted nothing is kept: nobody is to answer.
+            if record.live and wanted.kept and self._elsewhere is not None:
+                await self._elsewhere(place.endpoint)
             await self._let_none_answer(place, record)
         elif self._answering.get(place) != wanted.version:
             if wanted.version not in record.versions:

@@ -16,6 +16,7 @@ from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from tiercel.v1 import common_pb2 as _common_pb2
 from tiercel.v1 import disk_pb2 as _disk_pb2
 from tiercel.v1 import projects_pb2 as _projects_pb2
+from tiercel.v1 import routes_pb2 as _routes_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -1120,6 +1121,7 @@ class WantedState(_message.Message):
     ENDPOINTS_FIELD_NUMBER: _builtins.int
     ENDPOINTS_PENDING_FIELD_NUMBER: _builtins.int
     MODELS_FIELD_NUMBER: _builtins.int
+    ROUTES_FIELD_NUMBER: _builtins.int
     generation: _builtins.int
     """Grows with each change within one lease epoch."""
     endpoints_pending: _builtins.bool
@@ -1138,6 +1140,10 @@ class WantedState(_message.Message):
         put there itself.
         """
 
+    @_builtins.property
+    def routes(self) -> _routes_pb2.Routes:
+        """Which nodes answer for which endpoints. Absent: as it was said last, perhaps by an earlier broker."""
+
     def __init__(
         self,
         *,
@@ -1147,10 +1153,11 @@ class WantedState(_message.Message):
         endpoints: _abc.Iterable[Global___WantedEndpoint] | None = ...,
         endpoints_pending: _builtins.bool = ...,
         models: _abc.Iterable[Global___WantedModel] | None = ...,
+        routes: _routes_pb2.Routes | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["routes", b"routes"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["deliveries", b"deliveries", "endpoints", b"endpoints", "endpoints_pending", b"endpoints_pending", "generation", b"generation", "models", b"models", "runs", b"runs"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deliveries", b"deliveries", "endpoints", b"endpoints", "endpoints_pending", b"endpoints_pending", "generation", b"generation", "models", b"models", "routes", b"routes", "runs", b"runs"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

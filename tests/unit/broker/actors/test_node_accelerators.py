@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from testing.actors import Actors, make_node
-from tiercel.broker.actors.node import AcceleratorStatus, NodeActor, NodeReported
+from tiercel.broker.actors.node import NodeActor
+from tiercel.broker.actors.node_messages import AcceleratorStatus, NodeReported
 from tiercel.core.events import NodeEvent
 from tiercel.core.nodes import Accelerator
 

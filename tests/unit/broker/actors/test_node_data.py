@@ -6,7 +6,7 @@ import pytest
 
 from testing.actors import ALICE, Actors, make_node, submit
 from testing.jobs import make_spec
-from tiercel.broker.actors.node import NodeReported
+from tiercel.broker.actors.node_messages import NodeReported
 from tiercel.core.data_sets import DataSet, NodeData
 from tiercel.core.errors import InvalidSpecError
 from tiercel.core.jobs import JobState, Resources

@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from testing.actors import Actors, make_node, running, running_actors, wanted_of
-from tiercel.broker.actors.node import NodeActor, NodeReported, ServedStatus, ServingReported
+from tiercel.broker.actors.node import NodeActor
+from tiercel.broker.actors.node_messages import NodeReported, ServedStatus, ServingReported
 from tiercel.broker.lifecycle.job_events import MoveOrdered, RunExited
 from tiercel.broker.lifecycle.versions import WantedModel
 from tiercel.broker.store.contract import Store

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from testing.jobs import make_spec
-from tiercel.broker.actors.node import AcceleratorStatus
+from tiercel.broker.actors.node_messages import AcceleratorStatus
 from tiercel.broker.api.accelerators import MAX_PER_NODE, accelerator_statuses, accelerators_of
 from tiercel.broker.api.translation import node_to_proto
 from tiercel.core.errors import InvalidSpecError

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from testing.events import progress_event, share_event, state_event, tier_event
 from testing.jobs import AT, make_spec, running_job
-from tiercel.broker.actors.node import EndpointSharesDeclared
+from tiercel.broker.actors.node_messages import EndpointSharesDeclared
 from tiercel.broker.api.endpoints import endpoint_to_proto, lag_of, usages_of, wanted_endpoints
 from tiercel.broker.api.translation import job_to_proto, node_to_proto, spec_from_proto
 from tiercel.core.data_sets import DataSet

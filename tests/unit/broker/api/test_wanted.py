@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from testing.jobs import SHARE, make_spec
-from tiercel.broker.actors.node import Wanted
+from tiercel.broker.actors.node_messages import Wanted
 from tiercel.broker.actors.peers import WantedRun
 from tiercel.broker.api.wanted import wanted_to_proto
 from tiercel.broker.store.logs import RunLogs

@@ -1,0 +1,169 @@
+"""What the actor of a node is told, and what it says is wanted of the node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tiercel.broker.actors.peers import WantedDelivery, WantedRun
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Mapping
+
+    from tiercel.broker.lifecycle.versions import WantedModel
+    from tiercel.core.data_sets import NodeData
+    from tiercel.core.disk_use import NodeDisk
+    from tiercel.core.nodes import Node
+    from tiercel.core.routes import Routes
+    from tiercel.core.shares import Share
+
+
+@dataclass(frozen=True, slots=True)
+class NodeConnected:
+    """An agent of the node opened a stream and knows of ``runs``; ``epoch`` is answered with the new lease epoch.
+
+    ``is_local`` says whether it is on the broker's machine.
+    """
+
+    node: Node
+    runs: frozenset[str]
+    instance: str
+    fenced: bool
+    epoch: asyncio.Future[int]
+    is_local: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class StreamEnded:
+    """The stream of this lease epoch is over."""
+
+    lease_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class AcceleratorStatus:
+    """How an accelerator is, as its agent said last.
+
+    Attributes:
+        id: The device.
+        utilisation: Fraction of time in which it computed lately; None where nobody knows.
+        memory_used_bytes: Memory that is held, by whoever it may be.
+        problem: Why nothing new should be put on it; empty while it is well.
+    """
+
+    id: str
+    utilisation: float | None = None
+    memory_used_bytes: int = 0
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ServedStatus:
+    """What a node's inference server has of an endpoint, or of one of its variants.
+
+    Attributes:
+        version: Number of the version that answers; 0 for none.
+        problem: Why that is not the one that shall; empty where nothing is known to be wrong.
+    """
+
+    version: int = 0
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ServingReported:
+    """Where a node's inference server answers, empty while it does not, and what; by endpoint and variant."""
+
+    http: str = ""
+    grpc: str = ""
+    served: Mapping[tuple[str, str], ServedStatus] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReported:
+    """The agent said something, and perhaps something new about its node.
+
+    An agent that has just begun may not know of its inference server yet, although that answers: an empty ``serving``
+    of a hello says nothing.
+    """
+
+    lease_epoch: int
+    images: frozenset[str] | None = None
+    serving: ServingReported | None = None
+    is_hello: bool = False
+    accelerators: tuple[AcceleratorStatus, ...] | None = None
+    fenced: bool | None = None
+    data: tuple[NodeData, ...] | None = None
+    disk: NodeDisk | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTicked:
+    """Time passed."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunWithdrawn:
+    """A run is no longer wanted."""
+
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryWithdrawn:
+    """A delivery is no longer wanted."""
+
+    delivery_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointSharesDeclared:
+    """Endpoints may use this much of the node, and should answer in so many seconds; the others are not limited."""
+
+    shares: tuple[tuple[str, Share], ...]
+    objectives: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RoutesChanged:
+    """Other nodes answer for endpoints than before."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelsDeclared:
+    """Which versions of an endpoint shall answer here, one of each of its variants."""
+
+    endpoint: str
+    models: tuple[WantedModel, ...]
+
+
+NodeMessage = (
+    NodeConnected
+    | StreamEnded
+    | NodeReported
+    | NodeTicked
+    | WantedRun
+    | WantedDelivery
+    | RunWithdrawn
+    | DeliveryWithdrawn
+    | EndpointSharesDeclared
+    | ModelsDeclared
+    | RoutesChanged
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Everything that is wanted of a node; ``generation`` grows with each change.
+
+    ``endpoints`` is None until something was decided about them: then they keep what they have. ``routes`` is None
+    until it is known who answers, and the same object for as long as that is the same.
+    """
+
+    generation: int
+    runs: tuple[WantedRun, ...]
+    deliveries: tuple[WantedDelivery, ...]
+    endpoints: EndpointSharesDeclared | None = None
+    models: tuple[WantedModel, ...] = ()
+    routes: Routes | None = None

@@ -1,0 +1,94 @@
+"""Which nodes answer for which endpoints, so that any of them can be asked for any endpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Final
+
+MOST_ENDPOINTS: Final = 4096
+"""Endpoints in a table; of more, those that come first by name are told."""
+MOST_BACKENDS: Final = 16
+"""Nodes that are told of one endpoint."""
+MOST_IN_ALL: Final = 8192
+"""Nodes of all endpoints together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """A node whose inference server says that it answers for an endpoint.
+
+    Attributes:
+        node_id: The node.
+        version: The version that answers there; of several variants the highest.
+        http: Where REST answers in the clear, ``host:port``, for servers on the same machine; empty where nobody may.
+        grpc: The same of gRPC.
+        https: Where REST answers by TLS, for those who show a certificate; empty where it does not.
+        grpcs: The same of gRPC.
+        draining: It answers still, and is to stop: others are asked first.
+    """
+
+    node_id: str
+    version: int
+    http: str = ""
+    grpc: str = ""
+    https: str = ""
+    grpcs: str = ""
+    draining: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where an endpoint answers.
+
+    Attributes:
+        endpoint: Its name.
+        backends: By the names of their nodes; at least one.
+    """
+
+    endpoint: str
+    backends: tuple[Backend, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Routes:
+    """A whole table, by endpoint: one that is not in it answers nowhere."""
+
+    routes: tuple[Route, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RouteFile:
+    """What the agent of a node leaves for its inference server.
+
+    Attributes:
+        node_id: The node itself, which asks itself for nothing.
+        token: What servers of this machine show each other, as they have no certificates there; empty for none.
+        routes: The table.
+    """
+
+    node_id: str
+    token: str
+    routes: Routes
+
+
+def bounded(routes: Iterable[Route]) -> Routes:
+    """A table that holds as much as one may; of more, what comes first by name."""
+    kept: list[Route] = []
+    room = MOST_IN_ALL
+    for route in sorted(routes, key=lambda each: each.endpoint)[:MOST_ENDPOINTS]:
+        backends = tuple(sorted(route.backends, key=lambda each: each.node_id)[: min(MOST_BACKENDS, room)])
+        if backends:
+            kept.append(Route(route.endpoint, backends))
+            room -= len(backends)
+    return Routes(tuple(kept))
+
+
+def seen_from_elsewhere(routes: Routes) -> Routes:
+    """A table for a machine that is not the broker's own: what answers there in the clear cannot be asked."""
+    far = []
+    for route in routes.routes:
+        backends = tuple(replace(each, http="", grpc="") for each in route.backends if each.https or each.grpcs)
+        if backends:
+            far.append(Route(route.endpoint, backends))
+    return Routes(tuple(far))

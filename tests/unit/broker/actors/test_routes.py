@@ -1,0 +1,96 @@
+"""Which nodes are told that others answer: from what nodes report, when it changes, and never less than they know."""
+
+from __future__ import annotations
+
+from testing.actors import Actors, make_node, running, running_actors, wanted_of
+from tiercel.broker.actors.node import NodeActor
+from tiercel.broker.actors.node_messages import NodeReported, ServedStatus, ServingReported
+from tiercel.broker.store.contract import Store
+from tiercel.core.endpoints import DeliveryState
+from tiercel.core.routes import Backend, Routes
+
+HEARD = {("digits", ""): ServedStatus(1), ("foreign", ""): ServedStatus(9)}
+
+
+async def report(actors: Actors, node: NodeActor, epoch: int, port: int, *, hello: bool = False) -> None:
+    """A node says that its server answers for digits, and for something that nobody gave it."""
+    serving = ServingReported(f"127.0.0.1:{port}", f"127.0.0.1:{port + 1}", HEARD) if port else ServingReported()
+    await node.send(NodeReported(epoch, serving=serving, is_hello=hello))
+    await actors.settle()
+
+
+async def delivered(actors: Actors) -> str:
+    """A version of digits answers; returns its node."""
+    job = await running(actors)
+    await actors.report(job.run_id, 0.85)
+    for state in (DeliveryState.LOADING, DeliveryState.DELIVERED):
+        await actors.delivery(f"{job.id}-tier-1", state, job.node_id, value=0.85, sha256="ab")
+    return job.node_id
+
+
+def backends(routes: Routes | None) -> dict[str, tuple[Backend, ...]]:
+    assert routes is not None
+    return {route.endpoint: route.backends for route in routes.routes}
+
+
+async def test_all_nodes_are_told_who_answers_and_only_when_that_changes(store: Store) -> None:
+    async with running_actors(store) as actors:
+        nodes = {node_id: await actors.connect(make_node(node_id)) for node_id in ("n1", "n2")}
+        home = await delivered(actors)
+        other = "n2" if home == "n1" else "n1"
+        for node, epoch in nodes.values():
+            await report(actors, node, epoch, 8000)
+        told = [(await wanted_of(node, epoch)).routes for node, epoch in nodes.values()]
+        assert told[0] == told[1]
+        # The other one answers for digits too, which it was never given: its word on that does not count.
+        expected = Backend(home, 1, http="127.0.0.1:8000", grpc="127.0.0.1:8001")
+        assert backends(told[0]) == {"digits": (expected,)}
+
+        generation = (await wanted_of(*nodes[other])).generation
+        await report(actors, *nodes[home], 8000)
+        again = await wanted_of(*nodes[other])
+        assert again.generation == generation
+        assert again.routes is told[list(nodes).index(other)]
+        await report(actors, *nodes[home], 0)  # its server is gone
+        assert backends((await wanted_of(*nodes[other])).routes) == {}
+
+
+async def test_an_agent_that_begins_anew_does_not_take_its_server_out_of_the_table(store: Store) -> None:
+    async with running_actors(store) as actors:
+        node, epoch = await actors.connect()
+        await delivered(actors)
+        await report(actors, node, epoch, 8000)
+        node, epoch = await actors.connect()
+        await report(actors, node, epoch, 0, hello=True)
+        assert "digits" in backends((await wanted_of(node, epoch)).routes)
+        await actors.pass_time(11.0)  # its lease runs out
+        assert backends(actors.registry.routes()) == {}
+
+
+async def test_a_broker_that_begins_anew_says_nothing_until_it_has_heard_of_those_who_may_answer(store: Store) -> None:
+    async with running_actors(store) as actors:
+        await actors.connect()
+        home = await delivered(actors)
+    async with running_actors(store) as actors:
+        other, epoch = await actors.connect(make_node("other"))
+        await report(actors, other, epoch, 0)
+        assert (await wanted_of(other, epoch)).routes is None
+        node, home_epoch = await actors.connect(make_node(home))
+        await report(actors, node, home_epoch, 8000)
+        assert set(backends((await wanted_of(other, epoch)).routes)) == {"digits"}
+    async with running_actors(store) as actors:
+        for _ in range(3):
+            other, epoch = await actors.connect(make_node("other"))
+            await actors.pass_time(4.0)
+        assert backends((await wanted_of(other, epoch)).routes) == {}, "who is silent for a lease is not waited for"
+
+
+async def test_a_joined_node_is_not_told_what_answers_in_the_clear_elsewhere(store: Store) -> None:
+    async with running_actors(store) as actors:
+        near, near_epoch = await actors.connect()
+        await delivered(actors)
+        await report(actors, near, near_epoch, 8000)
+        far, epoch = await actors.agents.connect_node(make_node("far"), frozenset(), "the agent of far", is_local=False)
+        await report(actors, far, epoch, 0)
+        assert backends((await wanted_of(far, epoch)).routes) == {}
+        assert set(backends((await wanted_of(near, near_epoch)).routes)) == {"digits"}

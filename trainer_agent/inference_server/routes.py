@@ -1,0 +1,93 @@
+"""Leaves the table of who answers for which endpoint where the inference server of the node finds it.
+
+The file outlives broker, agent and inference server: until a broker says something else, it holds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from tiercel.core.private_files import write_private
+from tiercel.core.routes import RouteFile, Routes
+from tiercel.core.storage import to_json
+from tiercel.trainer_agent.errors import AgentError
+
+_log = logging.getLogger(__name__)
+
+_AGAIN_SECONDS: Final = 1.0
+
+
+def machine_token(agents_token: str) -> str:
+    """What inference servers of the broker's machine show each other: whoever has the agents' token can make it.
+
+    Args:
+        agents_token: The token of agents on that machine; empty elsewhere, where certificates do it.
+    """
+    if not agents_token:
+        return ""
+    return hmac.new(agents_token.encode(), b"tiercel: between servers", hashlib.sha256).hexdigest()
+
+
+class RouteKeeper:
+    """Writes the newest table there is.
+
+    Args:
+        path: The file.
+        node_id: The node.
+        token: What servers of this machine show each other, read at each write; raises AgentError where nobody knows.
+    """
+
+    def __init__(self, path: Path, node_id: str, token: Callable[[], str]) -> None:
+        self._path = path
+        self._node_id = node_id
+        self._token = token
+        self._wanted: Routes | None = None
+        self._written: Routes | None = None
+        self._changed = asyncio.Event()
+        self._settled = asyncio.Condition()
+
+    def want(self, routes: Routes) -> None:
+        """Have this table written; in place of an earlier one that is not."""
+        self._wanted = routes
+        self._changed.set()
+
+    def answers_elsewhere(self, endpoint: str) -> bool:
+        """Whether the table that the inference server can read names another node that answers and goes on to."""
+        if self._written is None:
+            return False
+        found = (route.backends for route in self._written.routes if route.endpoint == endpoint)
+        return any(each.node_id != self._node_id and not each.draining for backends in found for each in backends)
+
+    async def wait_elsewhere(self, endpoint: str, seconds: float) -> None:
+        """Wait until another node answers for an endpoint, so far as this one's server knows, or time is over."""
+        try:
+            async with asyncio.timeout(seconds), self._settled:
+                await self._settled.wait_for(lambda: self.answers_elsewhere(endpoint))
+        except TimeoutError:
+            _log.info("no other node answers for endpoint %s", endpoint)
+
+    async def run(self) -> None:
+        """Write for ever."""
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            wanted = self._wanted
+            if wanted is None or wanted == self._written:
+                continue
+            try:
+                content = to_json(RouteFile(self._node_id, self._token(), wanted)).encode()
+                await asyncio.to_thread(write_private, self._path, content)
+            except (OSError, AgentError) as error:
+                _log.warning("the table of who answers for which endpoint cannot be written: %s", error)
+                self._changed.set()
+                await asyncio.sleep(_AGAIN_SECONDS)
+                continue
+            async with self._settled:
+                self._written = wanted
+                self._settled.notify_all()
