@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import math
 import re
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from tiercel.core.errors import wrong_field
 from tiercel.core.private_files import write_private
+from tiercel.core.roles import Role
 from tiercel.core.tenants import DEFAULT_MAX_ACTIVE_JOBS, DEFAULT_WEIGHT, Tenant
 
 if TYPE_CHECKING:
@@ -24,6 +26,21 @@ _NAME_WORDS = "use 1 to 63 of a-z, 0-9, '_' and '-', beginning with a letter or 
 # They would share topics with what is told of nodes and of the broker.
 _RESERVED = frozenset({"broker", "nodes"})
 _HEADING = "# Tokens of Tiercel's tenants: keep this file to yourself.\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who calls.
+
+    Attributes:
+        role: What the caller may call.
+        token: Which token says so: its id, or the file that it stands in. No secret.
+        tenant: Whose things are meant; None for whoever calls for no tenant.
+    """
+
+    role: Role
+    token: str
+    tenant: Tenant | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +57,22 @@ class Tenancy:
     node_token: str = field(repr=False)
     operator_token: str = field(default="", repr=False)
 
+    _by_digest: Mapping[bytes, Tenant] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_by_digest", {_digest(tenant.token): tenant for tenant in self.tenants.values()})
+
     def find_tenant(self, token: str) -> Tenant | None:
-        """Whose token it is, in a time that does not depend on the token."""
-        found = None
-        for tenant in self.tenants.values():
-            if hmac.compare_digest(tenant.token.encode(), token.encode()):
-                found = tenant
-        return found
+        """Whose token of ``tenants.toml`` it is; how long this takes says nothing of any."""
+        return self._by_digest.get(_digest(token))
+
+    def find_caller(self, token: str) -> Caller | None:
+        """Who calls with this token; None if nobody has it."""
+        if tenant := self.find_tenant(token):
+            return Caller(Role.SUBMITTER, "tenants.toml", tenant)
+        if self.is_operator(token):
+            return Caller(Role.OPERATOR, "operator.token")
+        return Caller(Role.AGENT, "node.token") if self.is_node(token) else None
 
     def is_node(self, token: str) -> bool:
         """Whether it is the token of agents."""
@@ -79,6 +105,10 @@ def open_tenancy(state_dir: Path, names: Iterable[str]) -> Tenancy:
     if missing:
         _write_secret(path, text)
     return Tenancy(tenants, _open_token(state_dir / "node.token"), _open_token(state_dir / "operator.token"))
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode()).digest()
 
 
 def _open_token(path: Path) -> str:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     import grpc
 
-    from tiercel.broker.tenancy import Tenancy
+    from tiercel.broker.tenancy import Caller, Tenancy
     from tiercel.core.tenants import Tenant
 
     Metadata = Iterable[tuple[str, str | bytes]] | None
@@ -21,28 +21,33 @@ if TYPE_CHECKING:
 _SCHEME = "Bearer "
 
 
-def tenant_of(context: grpc.aio.ServicerContext[object, object], tenancy: Tenancy) -> Tenant:
-    """The tenant whose token the call carries.
-
-    Raises:
-        ProtocolError: It says that it speaks another version of the contract.
-        NotAuthenticatedError: It carries none, or one that belongs to nobody.
-    """
-    return tenant_by_metadata(context.invocation_metadata(), tenancy)
-
-
-def tenant_by_metadata(metadata: Metadata, tenancy: Tenancy) -> Tenant:
-    """The tenant whose token stands in a call's metadata.
+def caller_by_metadata(metadata: Metadata, tenancy: Tenancy) -> Caller:
+    """Whose token stands in a call's metadata.
 
     Raises:
         ProtocolError: The call says that it speaks another version of the contract.
         NotAuthenticatedError: No token stands there, or one that belongs to nobody.
     """
     _check_protocol(metadata)
-    tenant = tenancy.find_tenant(_token(metadata))
+    caller = tenancy.find_caller(_token(metadata))
+    if caller is None:
+        raise NotAuthenticatedError(
+            "the token belongs to nobody; use one from tenants.toml in the broker's state directory"
+        )
+    return caller
+
+
+def tenant_of(context: grpc.aio.ServicerContext[object, object], tenancy: Tenancy) -> Tenant:
+    """The tenant whose token the call carries; the gate has let it in.
+
+    Raises:
+        ProtocolError: It says that it speaks another version of the contract.
+        NotAuthenticatedError: It carries none, or one that is no tenant's.
+    """
+    tenant = caller_by_metadata(context.invocation_metadata(), tenancy).tenant
     if tenant is None:
         raise NotAuthenticatedError(
-            "the token belongs to no tenant; use one from tenants.toml in the broker's state directory"
+            "the token is no tenant's; use one from tenants.toml in the broker's state directory"
         )
     return tenant
 
@@ -66,16 +71,6 @@ def node_token_error(metadata: Metadata, tenancy: Tenancy) -> NotAuthenticatedEr
     except NotAuthenticatedError as error:
         return error
     return NotAuthenticatedError("the token is not the nodes'; use node.token in the broker's state directory")
-
-
-def operator_error(metadata: Metadata, tenancy: Tenancy) -> NotAuthenticatedError | None:
-    """Why a call with this metadata is not the operator's; None if it is."""
-    try:
-        if tenancy.is_operator(_token(metadata)):
-            return None
-    except NotAuthenticatedError as error:
-        return error
-    return NotAuthenticatedError("the token is not the operator's; use operator.token in the broker's state directory")
 
 
 def _check_protocol(metadata: Metadata) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tiercel.broker.api import listeners
 from tiercel.broker.api.gate import MembersGate, NodesGate, TenantsGate
+from tiercel.broker.api.matrix import Matrix
 from tiercel.core.trust.versions import require_tls13_only
 
 if TYPE_CHECKING:
@@ -45,11 +46,12 @@ class Doors:
     ) -> None:
         self._settings = settings
         self._encryption = encryption
-        self.tenants = listeners.make_server(listeners.TENANTS, TenantsGate(tenancy))
-        self.nodes = listeners.make_server(listeners.NODES, NodesGate(tenancy))
+        matrix = Matrix.read()
+        self.tenants = listeners.make_server(listeners.TENANTS, TenantsGate(tenancy, matrix))
+        self.nodes = listeners.make_server(listeners.NODES, NodesGate(tenancy, matrix))
         self.members: grpc.aio.Server | None = None
         if membership is not None:
-            self.members = listeners.make_server(listeners.NODES, MembersGate(membership))
+            self.members = listeners.make_server(listeners.NODES, MembersGate(membership, matrix))
         self.addresses: dict[str, str] = {}
         self._encrypted_ports: list[int] = []
 

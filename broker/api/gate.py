@@ -14,27 +14,24 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
-from tiercel.broker.api.auth import node_token_error, operator_error, tenant_by_metadata
+from tiercel.broker.api.auth import caller_by_metadata, node_token_error
 from tiercel.broker.api.errors import translated_errors
 from tiercel.broker.api.node_doors import certificate_of
 from tiercel.core.errors import OverloadedError, TiercelError, UnavailableError
-from tiercel.v1 import membership_pb2
+from tiercel.core.roles import Role
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
+    from tiercel.broker.api.matrix import Matrix
     from tiercel.broker.tenancy import Tenancy
     from tiercel.broker.trust.membership import Membership
 
     Context = grpc.aio.ServicerContext[Any, Any]
     Handler = grpc.RpcMethodHandler[Any, Any]
 
-# Methods that anybody on this machine may call.
+# What is no part of the contract and may be called by anybody, with few places for those without a token.
 PUBLIC = ("/grpc.health.v1.Health/", "/grpc.reflection.")
-# The operator's methods, and the one whose request is itself the proof.
-_MEMBERSHIP = membership_pb2.DESCRIPTOR.services_by_name["MembershipService"]
-OPERATORS = f"/{_MEMBERSHIP.full_name}/"
-JOIN = f"{OPERATORS}{_MEMBERSHIP.methods_by_name['Join'].name}"
 # Of all tenants together the listener takes more; one alone must not fill it.
 CALLS_OF_A_TENANT = 200
 # Of everybody without a token: unary checks, and streams; and of one connection.
@@ -90,14 +87,16 @@ class Places:
 
 
 class TenantsGate(grpc.aio.ServerInterceptor):
-    """Of the tenants' listener: lets tenants call what they may, and everybody check health.
+    """Of the tenants' listener: lets callers call what their role may, and everybody check health.
 
     Args:
         tenancy: Whose tokens count.
+        matrix: Who may call what.
     """
 
-    def __init__(self, tenancy: Tenancy) -> None:
+    def __init__(self, tenancy: Tenancy, matrix: Matrix) -> None:
         self._tenancy = tenancy
+        self._matrix = matrix
         self._tenants = Places("a tenant", CALLS_OF_A_TENANT)
         self._checks = Places("callers without a token", PUBLIC_CALLS_OF_A_CONNECTION, PUBLIC_CHECKS)
         self._streams = Places("callers without a token", PUBLIC_CALLS_OF_A_CONNECTION, PUBLIC_STREAMS)
@@ -113,23 +112,23 @@ class TenantsGate(grpc.aio.ServerInterceptor):
         handler = await continuation(handler_call_details)
         if handler is None:
             return handler
-        if handler_call_details.method.startswith(OPERATORS):
-            return self._membership(handler, handler_call_details)
+        method = handler_call_details.method
+        is_public = method.startswith(PUBLIC)
         try:
-            tenant = tenant_by_metadata(handler_call_details.invocation_metadata, self._tenancy)
+            if not is_public and Role.ANYBODY in self._matrix.rule(method).roles:
+                return _guarded(handler, self._joins)
+            caller = caller_by_metadata(handler_call_details.invocation_metadata, self._tenancy)
+            if not is_public:
+                self._matrix.check(method, caller.role)
         except TiercelError as error:
-            if not handler_call_details.method.startswith(PUBLIC):
+            if not is_public:
                 return _refusing(error)
             if handler.response_streaming:
                 return _guarded(handler, self._streams, seconds=PUBLIC_STREAM_SECONDS)
             return _guarded(handler, self._checks)
-        return _guarded(handler, self._tenants, caller=tenant.name)
-
-    def _membership(self, handler: Handler, details: grpc.HandlerCallDetails) -> Handler:
-        if details.method == JOIN:
-            return _guarded(handler, self._joins)
-        error = operator_error(details.invocation_metadata, self._tenancy)
-        return _refusing(error) if error is not None else _guarded(handler, self._operators, caller="operator")
+        if caller.tenant is None:
+            return _guarded(handler, self._operators, caller=caller.token)
+        return _guarded(handler, self._tenants, caller=caller.tenant.name)
 
 
 class NodesGate(grpc.aio.ServerInterceptor):
@@ -137,10 +136,12 @@ class NodesGate(grpc.aio.ServerInterceptor):
 
     Args:
         tenancy: Whose token counts.
+        matrix: Who may call what.
     """
 
-    def __init__(self, tenancy: Tenancy) -> None:
+    def __init__(self, tenancy: Tenancy, matrix: Matrix) -> None:
         self._tenancy = tenancy
+        self._matrix = matrix
 
     async def intercept_service(
         self,
@@ -149,7 +150,10 @@ class NodesGate(grpc.aio.ServerInterceptor):
     ) -> Handler | None:
         """The method's handler, or one that refuses without reading."""
         error = node_token_error(handler_call_details.invocation_metadata, self._tenancy)
-        return await continuation(handler_call_details) if error is None else _refusing(error)
+        if error is not None:
+            return _refusing(error)
+        handler = await continuation(handler_call_details)
+        return handler if handler is None else _only_for_agents(handler, handler_call_details, self._matrix)
 
 
 class MembersGate(grpc.aio.ServerInterceptor):
@@ -157,10 +161,12 @@ class MembersGate(grpc.aio.ServerInterceptor):
 
     Args:
         membership: Who they are.
+        matrix: Who may call what.
     """
 
-    def __init__(self, membership: Membership) -> None:
+    def __init__(self, membership: Membership, matrix: Matrix) -> None:
         self._membership = membership
+        self._matrix = matrix
 
     async def intercept_service(
         self,
@@ -169,10 +175,12 @@ class MembersGate(grpc.aio.ServerInterceptor):
     ) -> Handler | None:
         """The method's handler behind a look at the caller's certificate."""
         handler = await continuation(handler_call_details)
-        if handler is None or handler.request_streaming:
-            # A stream's own first message says which node it is about; a refusal that met it would be lost.
+        if handler is None:
             return handler
-        found = handler
+        found = _only_for_agents(handler, handler_call_details, self._matrix)
+        if handler.request_streaming or found is not handler:
+            # A stream's own first message says which node it is about; a refusal that met it would be lost.
+            return found
 
         async def enter(requests: object, context: Context) -> None:
             async with translated_errors(context):
@@ -180,6 +188,15 @@ class MembersGate(grpc.aio.ServerInterceptor):
                 await _call(found, requests, context)
 
         return _as_stream(found, enter)
+
+
+def _only_for_agents(handler: Handler, details: grpc.HandlerCallDetails, matrix: Matrix) -> Handler:
+    """The handler, if the method is for agents; else one that refuses."""
+    try:
+        matrix.check(details.method, Role.AGENT)
+    except TiercelError as error:
+        return _refusing(error)
+    return handler
 
 
 def _refusing(error: TiercelError) -> Handler:

@@ -22,29 +22,34 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from tiercel.v1 import rights_pb2 as tiercel_dot_v1_dot_rights__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15tiercel/v1/disk.proto\x12\ntiercel.v1\"<\n\tRoomTaken\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\nsize_bytes\x18\x02 \x01(\x04\x12\r\n\x05\x63ount\x18\x03 \x01(\x04\"j\n\x08NodeDisk\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12$\n\x05parts\x18\x02 \x03(\x0b\x32\x15.tiercel.v1.RoomTaken\x12\x12\n\nfree_bytes\x18\x03 \x01(\x04\x12\x13\n\x0btotal_bytes\x18\x04 \x01(\x04\"\x13\n\x11GetDiskUseRequest\"\x84\x01\n\x12GetDiskUseResponse\x12\"\n\x03own\x18\x01 \x03(\x0b\x32\x15.tiercel.v1.RoomTaken\x12%\n\x06\x62roker\x18\x02 \x03(\x0b\x32\x15.tiercel.v1.RoomTaken\x12#\n\x05nodes\x18\x03 \x03(\x0b\x32\x14.tiercel.v1.NodeDisk\"(\n\x15\x43ollectGarbageRequest\x12\x0f\n\x07\x64ry_run\x18\x01 \x01(\x08\">\n\x16\x43ollectGarbageResponse\x12$\n\x07removal\x18\x01 \x01(\x0b\x32\x13.tiercel.v1.Removal\"j\n\x07Removal\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x0c\n\x04what\x18\x03 \x01(\t\x12\r\n\x05\x63ount\x18\x04 \x01(\x04\x12\x12\n\nsize_bytes\x18\x05 \x01(\x04\x12\x0e\n\x06reason\x18\x06 \x01(\t2\xb5\x01\n\x0b\x44iskService\x12K\n\nGetDiskUse\x12\x1d.tiercel.v1.GetDiskUseRequest\x1a\x1e.tiercel.v1.GetDiskUseResponse\x12Y\n\x0e\x43ollectGarbage\x12!.tiercel.v1.CollectGarbageRequest\x1a\".tiercel.v1.CollectGarbageResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15tiercel/v1/disk.proto\x12\ntiercel.v1\x1a\x17tiercel/v1/rights.proto\"<\n\tRoomTaken\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\nsize_bytes\x18\x02 \x01(\x04\x12\r\n\x05\x63ount\x18\x03 \x01(\x04\"j\n\x08NodeDisk\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12$\n\x05parts\x18\x02 \x03(\x0b\x32\x15.tiercel.v1.RoomTaken\x12\x12\n\nfree_bytes\x18\x03 \x01(\x04\x12\x13\n\x0btotal_bytes\x18\x04 \x01(\x04\"\x13\n\x11GetDiskUseRequest\"\x84\x01\n\x12GetDiskUseResponse\x12\"\n\x03own\x18\x01 \x03(\x0b\x32\x15.tiercel.v1.RoomTaken\x12%\n\x06\x62roker\x18\x02 \x03(\x0b\x32\x15.tiercel.v1.RoomTaken\x12#\n\x05nodes\x18\x03 \x03(\x0b\x32\x14.tiercel.v1.NodeDisk\"(\n\x15\x43ollectGarbageRequest\x12\x0f\n\x07\x64ry_run\x18\x01 \x01(\x08\">\n\x16\x43ollectGarbageResponse\x12$\n\x07removal\x18\x01 \x01(\x0b\x32\x13.tiercel.v1.Removal\"j\n\x07Removal\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x0c\n\x04what\x18\x03 \x01(\t\x12\r\n\x05\x63ount\x18\x04 \x01(\x04\x12\x12\n\nsize_bytes\x18\x05 \x01(\x04\x12\x0e\n\x06reason\x18\x06 \x01(\t2\xca\x01\n\x0b\x44iskService\x12U\n\nGetDiskUse\x12\x1d.tiercel.v1.GetDiskUseRequest\x1a\x1e.tiercel.v1.GetDiskUseResponse\"\x08\xa2\xbb\x18\x04\n\x02\x02\x03\x12\x64\n\x0e\x43ollectGarbage\x12!.tiercel.v1.CollectGarbageRequest\x1a\".tiercel.v1.CollectGarbageResponse\"\t\xa2\xbb\x18\x05\n\x01\x03\x10\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tiercel.v1.disk_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_ROOMTAKEN']._serialized_start=37
-  _globals['_ROOMTAKEN']._serialized_end=97
-  _globals['_NODEDISK']._serialized_start=99
-  _globals['_NODEDISK']._serialized_end=205
-  _globals['_GETDISKUSEREQUEST']._serialized_start=207
-  _globals['_GETDISKUSEREQUEST']._serialized_end=226
-  _globals['_GETDISKUSERESPONSE']._serialized_start=229
-  _globals['_GETDISKUSERESPONSE']._serialized_end=361
-  _globals['_COLLECTGARBAGEREQUEST']._serialized_start=363
-  _globals['_COLLECTGARBAGEREQUEST']._serialized_end=403
-  _globals['_COLLECTGARBAGERESPONSE']._serialized_start=405
-  _globals['_COLLECTGARBAGERESPONSE']._serialized_end=467
-  _globals['_REMOVAL']._serialized_start=469
-  _globals['_REMOVAL']._serialized_end=575
-  _globals['_DISKSERVICE']._serialized_start=578
-  _globals['_DISKSERVICE']._serialized_end=759
+  _globals['_DISKSERVICE'].methods_by_name['GetDiskUse']._loaded_options = None
+  _globals['_DISKSERVICE'].methods_by_name['GetDiskUse']._serialized_options = b'\242\273\030\004\n\002\002\003'
+  _globals['_DISKSERVICE'].methods_by_name['CollectGarbage']._loaded_options = None
+  _globals['_DISKSERVICE'].methods_by_name['CollectGarbage']._serialized_options = b'\242\273\030\005\n\001\003\020\001'
+  _globals['_ROOMTAKEN']._serialized_start=62
+  _globals['_ROOMTAKEN']._serialized_end=122
+  _globals['_NODEDISK']._serialized_start=124
+  _globals['_NODEDISK']._serialized_end=230
+  _globals['_GETDISKUSEREQUEST']._serialized_start=232
+  _globals['_GETDISKUSEREQUEST']._serialized_end=251
+  _globals['_GETDISKUSERESPONSE']._serialized_start=254
+  _globals['_GETDISKUSERESPONSE']._serialized_end=386
+  _globals['_COLLECTGARBAGEREQUEST']._serialized_start=388
+  _globals['_COLLECTGARBAGEREQUEST']._serialized_end=428
+  _globals['_COLLECTGARBAGERESPONSE']._serialized_start=430
+  _globals['_COLLECTGARBAGERESPONSE']._serialized_end=492
+  _globals['_REMOVAL']._serialized_start=494
+  _globals['_REMOVAL']._serialized_end=600
+  _globals['_DISKSERVICE']._serialized_start=603
+  _globals['_DISKSERVICE']._serialized_end=805
 # @@protoc_insertion_point(module_scope)

@@ -23,25 +23,30 @@ _sym_db = _symbol_database.Default()
 
 
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
+from tiercel.v1 import rights_pb2 as tiercel_dot_v1_dot_rights__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16tiercel/v1/files.proto\x12\ntiercel.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"y\n\x08KeptFile\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x12\n\nsize_bytes\x18\x02 \x01(\x04\x12\x0e\n\x06sha256\x18\x03 \x01(\t\x12\x0e\n\x06run_id\x18\x04 \x01(\t\x12+\n\x07kept_at\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\"\n\x10ListFilesRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\"8\n\x11ListFilesResponse\x12#\n\x05\x66iles\x18\x01 \x03(\x0b\x32\x14.tiercel.v1.KeptFile\"V\n\x10\x46\x65tchFileRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\x0e\n\x06sha256\x18\x03 \x01(\t\x12\x14\n\x0coffset_bytes\x18\x04 \x01(\x04\"!\n\x11\x46\x65tchFileResponse\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\x32\xa4\x01\n\x0c\x46ilesService\x12H\n\tListFiles\x12\x1c.tiercel.v1.ListFilesRequest\x1a\x1d.tiercel.v1.ListFilesResponse\x12J\n\tFetchFile\x12\x1c.tiercel.v1.FetchFileRequest\x1a\x1d.tiercel.v1.FetchFileResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16tiercel/v1/files.proto\x12\ntiercel.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17tiercel/v1/rights.proto\"y\n\x08KeptFile\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x12\n\nsize_bytes\x18\x02 \x01(\x04\x12\x0e\n\x06sha256\x18\x03 \x01(\t\x12\x0e\n\x06run_id\x18\x04 \x01(\t\x12+\n\x07kept_at\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\"\n\x10ListFilesRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\"8\n\x11ListFilesResponse\x12#\n\x05\x66iles\x18\x01 \x03(\x0b\x32\x14.tiercel.v1.KeptFile\"V\n\x10\x46\x65tchFileRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\x0e\n\x06sha256\x18\x03 \x01(\t\x12\x14\n\x0coffset_bytes\x18\x04 \x01(\x04\"!\n\x11\x46\x65tchFileResponse\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\x32\xb8\x01\n\x0c\x46ilesService\x12R\n\tListFiles\x12\x1c.tiercel.v1.ListFilesRequest\x1a\x1d.tiercel.v1.ListFilesResponse\"\x08\xa2\xbb\x18\x04\n\x02\x02\x03\x12T\n\tFetchFile\x12\x1c.tiercel.v1.FetchFileRequest\x1a\x1d.tiercel.v1.FetchFileResponse\"\x08\xa2\xbb\x18\x04\n\x02\x02\x03\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tiercel.v1.files_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_KEPTFILE']._serialized_start=71
-  _globals['_KEPTFILE']._serialized_end=192
-  _globals['_LISTFILESREQUEST']._serialized_start=194
-  _globals['_LISTFILESREQUEST']._serialized_end=228
-  _globals['_LISTFILESRESPONSE']._serialized_start=230
-  _globals['_LISTFILESRESPONSE']._serialized_end=286
-  _globals['_FETCHFILEREQUEST']._serialized_start=288
-  _globals['_FETCHFILEREQUEST']._serialized_end=374
-  _globals['_FETCHFILERESPONSE']._serialized_start=376
-  _globals['_FETCHFILERESPONSE']._serialized_end=409
-  _globals['_FILESSERVICE']._serialized_start=412
-  _globals['_FILESSERVICE']._serialized_end=576
+  _globals['_FILESSERVICE'].methods_by_name['ListFiles']._loaded_options = None
+  _globals['_FILESSERVICE'].methods_by_name['ListFiles']._serialized_options = b'\242\273\030\004\n\002\002\003'
+  _globals['_FILESSERVICE'].methods_by_name['FetchFile']._loaded_options = None
+  _globals['_FILESSERVICE'].methods_by_name['FetchFile']._serialized_options = b'\242\273\030\004\n\002\002\003'
+  _globals['_KEPTFILE']._serialized_start=96
+  _globals['_KEPTFILE']._serialized_end=217
+  _globals['_LISTFILESREQUEST']._serialized_start=219
+  _globals['_LISTFILESREQUEST']._serialized_end=253
+  _globals['_LISTFILESRESPONSE']._serialized_start=255
+  _globals['_LISTFILESRESPONSE']._serialized_end=311
+  _globals['_FETCHFILEREQUEST']._serialized_start=313
+  _globals['_FETCHFILEREQUEST']._serialized_end=399
+  _globals['_FETCHFILERESPONSE']._serialized_start=401
+  _globals['_FETCHFILERESPONSE']._serialized_end=434
+  _globals['_FILESSERVICE']._serialized_start=437
+  _globals['_FILESSERVICE']._serialized_end=621
 # @@protoc_insertion_point(module_scope)

@@ -24,9 +24,10 @@ _sym_db = _symbol_database.Default()
 
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from tiercel.v1 import common_pb2 as tiercel_dot_v1_dot_common__pb2
+from tiercel.v1 import rights_pb2 as tiercel_dot_v1_dot_rights__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18tiercel/v1/lineage.proto\x12\ntiercel.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17tiercel/v1/common.proto\"6\n\x11GetLineageRequest\x12\x10\n\x08\x65ndpoint\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\x04\";\n\x12GetLineageResponse\x12%\n\x08versions\x18\x01 \x03(\x0b\x32\x13.tiercel.v1.Lineage\"\xb8\x07\n\x07Lineage\x12\x10\n\x08\x65ndpoint\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12\x0f\n\x07variant\x18\x03 \x01(\t\x12\x0c\n\x04tier\x18\x04 \x01(\r\x12\x14\n\x0cmodel_sha256\x18\x05 \x01(\t\x12\x30\n\x0c\x64\x65livered_at\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04live\x18\x07 \x01(\x08\x12\x0e\n\x06pinned\x18\x08 \x01(\x08\x12\x0c\n\x04kept\x18\t \x01(\x08\x12\x0c\n\x04held\x18\n \x01(\t\x12\x0e\n\x06metric\x18\x0b \x01(\t\x12(\n\tdirection\x18\x0c \x01(\x0e\x32\x15.tiercel.v1.Direction\x12\r\n\x05value\x18\r \x01(\x01\x12\x31\n\x07metrics\x18\x0e \x03(\x0b\x32 .tiercel.v1.Lineage.MetricsEntry\x12\x0e\n\x06job_id\x18\x0f \x01(\t\x12\x10\n\x08job_name\x18\x10 \x01(\t\x12/\n\x06labels\x18\x11 \x03(\x0b\x32\x1f.tiercel.v1.Lineage.LabelsEntry\x12\x0e\n\x06run_id\x18\x12 \x01(\t\x12\x0f\n\x07node_id\x18\x13 \x01(\t\x12\x30\n\x0csubmitted_at\x18\x14 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06script\x18\x15 \x01(\t\x12\x15\n\rscript_sha256\x18\x16 \x01(\t\x12\x0e\n\x06module\x18\x17 \x01(\t\x12\x0f\n\x07\x63ommand\x18\x18 \x03(\t\x12\r\n\x05image\x18\x19 \x01(\t\x12\x16\n\x0eproject_sha256\x18\x1a \x01(\t\x12\x0e\n\x06\x63ommit\x18\x1b \x01(\t\x12\r\n\x05\x64irty\x18\x1c \x01(\x08\x12\x11\n\targuments\x18\x1d \x03(\t\x12)\n\x03\x65nv\x18\x1e \x03(\x0b\x32\x1c.tiercel.v1.Lineage.EnvEntry\x12\x0c\n\x04\x64\x61ta\x18\x1f \x03(\t\x12%\n\x05\x63urve\x18  \x03(\x0b\x32\x16.tiercel.v1.CurvePoint\x12\x14\n\x0crequirements\x18! \x03(\t\x12\x13\n\x0b\x65nvironment\x18\" \x01(\t\x12\x10\n\x08image_id\x18# \x01(\t\x1a.\n\x0cMetricsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a*\n\x08\x45nvEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"P\n\nCurvePoint\x12\r\n\x05\x65poch\x18\x01 \x01(\r\x12\r\n\x05value\x18\x02 \x01(\x01\x12\x0f\n\x07seconds\x18\x03 \x01(\x01\x12\x13\n\x0b\x63pu_seconds\x18\x04 \x01(\x01\x32]\n\x0eLineageService\x12K\n\nGetLineage\x12\x1d.tiercel.v1.GetLineageRequest\x1a\x1e.tiercel.v1.GetLineageResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18tiercel/v1/lineage.proto\x12\ntiercel.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17tiercel/v1/common.proto\x1a\x17tiercel/v1/rights.proto\"6\n\x11GetLineageRequest\x12\x10\n\x08\x65ndpoint\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\x04\";\n\x12GetLineageResponse\x12%\n\x08versions\x18\x01 \x03(\x0b\x32\x13.tiercel.v1.Lineage\"\xb8\x07\n\x07Lineage\x12\x10\n\x08\x65ndpoint\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12\x0f\n\x07variant\x18\x03 \x01(\t\x12\x0c\n\x04tier\x18\x04 \x01(\r\x12\x14\n\x0cmodel_sha256\x18\x05 \x01(\t\x12\x30\n\x0c\x64\x65livered_at\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04live\x18\x07 \x01(\x08\x12\x0e\n\x06pinned\x18\x08 \x01(\x08\x12\x0c\n\x04kept\x18\t \x01(\x08\x12\x0c\n\x04held\x18\n \x01(\t\x12\x0e\n\x06metric\x18\x0b \x01(\t\x12(\n\tdirection\x18\x0c \x01(\x0e\x32\x15.tiercel.v1.Direction\x12\r\n\x05value\x18\r \x01(\x01\x12\x31\n\x07metrics\x18\x0e \x03(\x0b\x32 .tiercel.v1.Lineage.MetricsEntry\x12\x0e\n\x06job_id\x18\x0f \x01(\t\x12\x10\n\x08job_name\x18\x10 \x01(\t\x12/\n\x06labels\x18\x11 \x03(\x0b\x32\x1f.tiercel.v1.Lineage.LabelsEntry\x12\x0e\n\x06run_id\x18\x12 \x01(\t\x12\x0f\n\x07node_id\x18\x13 \x01(\t\x12\x30\n\x0csubmitted_at\x18\x14 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06script\x18\x15 \x01(\t\x12\x15\n\rscript_sha256\x18\x16 \x01(\t\x12\x0e\n\x06module\x18\x17 \x01(\t\x12\x0f\n\x07\x63ommand\x18\x18 \x03(\t\x12\r\n\x05image\x18\x19 \x01(\t\x12\x16\n\x0eproject_sha256\x18\x1a \x01(\t\x12\x0e\n\x06\x63ommit\x18\x1b \x01(\t\x12\r\n\x05\x64irty\x18\x1c \x01(\x08\x12\x11\n\targuments\x18\x1d \x03(\t\x12)\n\x03\x65nv\x18\x1e \x03(\x0b\x32\x1c.tiercel.v1.Lineage.EnvEntry\x12\x0c\n\x04\x64\x61ta\x18\x1f \x03(\t\x12%\n\x05\x63urve\x18  \x03(\x0b\x32\x16.tiercel.v1.CurvePoint\x12\x14\n\x0crequirements\x18! \x03(\t\x12\x13\n\x0b\x65nvironment\x18\" \x01(\t\x12\x10\n\x08image_id\x18# \x01(\t\x1a.\n\x0cMetricsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a*\n\x08\x45nvEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"P\n\nCurvePoint\x12\r\n\x05\x65poch\x18\x01 \x01(\r\x12\r\n\x05value\x18\x02 \x01(\x01\x12\x0f\n\x07seconds\x18\x03 \x01(\x01\x12\x13\n\x0b\x63pu_seconds\x18\x04 \x01(\x01\x32g\n\x0eLineageService\x12U\n\nGetLineage\x12\x1d.tiercel.v1.GetLineageRequest\x1a\x1e.tiercel.v1.GetLineageResponse\"\x08\xa2\xbb\x18\x04\n\x02\x02\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -39,20 +40,22 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LINEAGE_LABELSENTRY']._serialized_options = b'8\001'
   _globals['_LINEAGE_ENVENTRY']._loaded_options = None
   _globals['_LINEAGE_ENVENTRY']._serialized_options = b'8\001'
-  _globals['_GETLINEAGEREQUEST']._serialized_start=98
-  _globals['_GETLINEAGEREQUEST']._serialized_end=152
-  _globals['_GETLINEAGERESPONSE']._serialized_start=154
-  _globals['_GETLINEAGERESPONSE']._serialized_end=213
-  _globals['_LINEAGE']._serialized_start=216
-  _globals['_LINEAGE']._serialized_end=1168
-  _globals['_LINEAGE_METRICSENTRY']._serialized_start=1031
-  _globals['_LINEAGE_METRICSENTRY']._serialized_end=1077
-  _globals['_LINEAGE_LABELSENTRY']._serialized_start=1079
-  _globals['_LINEAGE_LABELSENTRY']._serialized_end=1124
-  _globals['_LINEAGE_ENVENTRY']._serialized_start=1126
-  _globals['_LINEAGE_ENVENTRY']._serialized_end=1168
-  _globals['_CURVEPOINT']._serialized_start=1170
-  _globals['_CURVEPOINT']._serialized_end=1250
-  _globals['_LINEAGESERVICE']._serialized_start=1252
-  _globals['_LINEAGESERVICE']._serialized_end=1345
+  _globals['_LINEAGESERVICE'].methods_by_name['GetLineage']._loaded_options = None
+  _globals['_LINEAGESERVICE'].methods_by_name['GetLineage']._serialized_options = b'\242\273\030\004\n\002\002\003'
+  _globals['_GETLINEAGEREQUEST']._serialized_start=123
+  _globals['_GETLINEAGEREQUEST']._serialized_end=177
+  _globals['_GETLINEAGERESPONSE']._serialized_start=179
+  _globals['_GETLINEAGERESPONSE']._serialized_end=238
+  _globals['_LINEAGE']._serialized_start=241
+  _globals['_LINEAGE']._serialized_end=1193
+  _globals['_LINEAGE_METRICSENTRY']._serialized_start=1056
+  _globals['_LINEAGE_METRICSENTRY']._serialized_end=1102
+  _globals['_LINEAGE_LABELSENTRY']._serialized_start=1104
+  _globals['_LINEAGE_LABELSENTRY']._serialized_end=1149
+  _globals['_LINEAGE_ENVENTRY']._serialized_start=1151
+  _globals['_LINEAGE_ENVENTRY']._serialized_end=1193
+  _globals['_CURVEPOINT']._serialized_start=1195
+  _globals['_CURVEPOINT']._serialized_end=1275
+  _globals['_LINEAGESERVICE']._serialized_start=1277
+  _globals['_LINEAGESERVICE']._serialized_end=1380
 # @@protoc_insertion_point(module_scope)

@@ -23,33 +23,42 @@ _sym_db = _symbol_database.Default()
 
 
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
+from tiercel.v1 import rights_pb2 as tiercel_dot_v1_dot_rights__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1btiercel/v1/membership.proto\x12\ntiercel.v1\x1a\x1fgoogle/protobuf/timestamp.proto\":\n\x16\x43reateJoinTokenRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x0f\n\x07seconds\x18\x02 \x01(\x01\"i\n\x17\x43reateJoinTokenResponse\x12\r\n\x05token\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12.\n\nexpires_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"$\n\x11RemoveNodeRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\t\"\x14\n\x12RemoveNodeResponse\"]\n\x0bJoinRequest\x12\x10\n\x08token_id\x18\x01 \x01(\t\x12\x0e\n\x06secret\x18\x02 \x01(\t\x12\x0f\n\x07node_id\x18\x03 \x01(\t\x12\x1b\n\x13\x63\x65rtificate_request\x18\x04 \x01(\x0c\"8\n\x0cJoinResponse\x12\x14\n\x0c\x63\x65rtificates\x18\x01 \x01(\x0c\x12\x12\n\nnodes_port\x18\x02 \x01(\r\"6\n\x17RenewCertificateRequest\x12\x1b\n\x13\x63\x65rtificate_request\x18\x01 \x01(\x0c\"0\n\x18RenewCertificateResponse\x12\x14\n\x0c\x63\x65rtificates\x18\x01 \x01(\x0c\x32\xf7\x01\n\x11MembershipService\x12Z\n\x0f\x43reateJoinToken\x12\".tiercel.v1.CreateJoinTokenRequest\x1a#.tiercel.v1.CreateJoinTokenResponse\x12K\n\nRemoveNode\x12\x1d.tiercel.v1.RemoveNodeRequest\x1a\x1e.tiercel.v1.RemoveNodeResponse\x12\x39\n\x04Join\x12\x17.tiercel.v1.JoinRequest\x1a\x18.tiercel.v1.JoinResponse2t\n\x13\x43\x65rtificatesService\x12]\n\x10RenewCertificate\x12#.tiercel.v1.RenewCertificateRequest\x1a$.tiercel.v1.RenewCertificateResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1btiercel/v1/membership.proto\x12\ntiercel.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17tiercel/v1/rights.proto\":\n\x16\x43reateJoinTokenRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x0f\n\x07seconds\x18\x02 \x01(\x01\"i\n\x17\x43reateJoinTokenResponse\x12\r\n\x05token\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12.\n\nexpires_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"$\n\x11RemoveNodeRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\t\"\x14\n\x12RemoveNodeResponse\"]\n\x0bJoinRequest\x12\x10\n\x08token_id\x18\x01 \x01(\t\x12\x0e\n\x06secret\x18\x02 \x01(\t\x12\x0f\n\x07node_id\x18\x03 \x01(\t\x12\x1b\n\x13\x63\x65rtificate_request\x18\x04 \x01(\x0c\"8\n\x0cJoinResponse\x12\x14\n\x0c\x63\x65rtificates\x18\x01 \x01(\x0c\x12\x12\n\nnodes_port\x18\x02 \x01(\r\"6\n\x17RenewCertificateRequest\x12\x1b\n\x13\x63\x65rtificate_request\x18\x01 \x01(\x0c\"0\n\x18RenewCertificateResponse\x12\x14\n\x0c\x63\x65rtificates\x18\x01 \x01(\x0c\x32\x98\x02\n\x11MembershipService\x12\x65\n\x0f\x43reateJoinToken\x12\".tiercel.v1.CreateJoinTokenRequest\x1a#.tiercel.v1.CreateJoinTokenResponse\"\t\xa2\xbb\x18\x05\n\x01\x04\x10\x01\x12V\n\nRemoveNode\x12\x1d.tiercel.v1.RemoveNodeRequest\x1a\x1e.tiercel.v1.RemoveNodeResponse\"\t\xa2\xbb\x18\x05\n\x01\x04\x10\x01\x12\x44\n\x04Join\x12\x17.tiercel.v1.JoinRequest\x1a\x18.tiercel.v1.JoinResponse\"\t\xa2\xbb\x18\x05\n\x01\x01\x10\x01\x32\x7f\n\x13\x43\x65rtificatesService\x12h\n\x10RenewCertificate\x12#.tiercel.v1.RenewCertificateRequest\x1a$.tiercel.v1.RenewCertificateResponse\"\t\xa2\xbb\x18\x05\n\x01\x05\x10\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tiercel.v1.membership_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_CREATEJOINTOKENREQUEST']._serialized_start=76
-  _globals['_CREATEJOINTOKENREQUEST']._serialized_end=134
-  _globals['_CREATEJOINTOKENRESPONSE']._serialized_start=136
-  _globals['_CREATEJOINTOKENRESPONSE']._serialized_end=241
-  _globals['_REMOVENODEREQUEST']._serialized_start=243
-  _globals['_REMOVENODEREQUEST']._serialized_end=279
-  _globals['_REMOVENODERESPONSE']._serialized_start=281
-  _globals['_REMOVENODERESPONSE']._serialized_end=301
-  _globals['_JOINREQUEST']._serialized_start=303
-  _globals['_JOINREQUEST']._serialized_end=396
-  _globals['_JOINRESPONSE']._serialized_start=398
-  _globals['_JOINRESPONSE']._serialized_end=454
-  _globals['_RENEWCERTIFICATEREQUEST']._serialized_start=456
-  _globals['_RENEWCERTIFICATEREQUEST']._serialized_end=510
-  _globals['_RENEWCERTIFICATERESPONSE']._serialized_start=512
-  _globals['_RENEWCERTIFICATERESPONSE']._serialized_end=560
-  _globals['_MEMBERSHIPSERVICE']._serialized_start=563
-  _globals['_MEMBERSHIPSERVICE']._serialized_end=810
-  _globals['_CERTIFICATESSERVICE']._serialized_start=812
-  _globals['_CERTIFICATESSERVICE']._serialized_end=928
+  _globals['_MEMBERSHIPSERVICE'].methods_by_name['CreateJoinToken']._loaded_options = None
+  _globals['_MEMBERSHIPSERVICE'].methods_by_name['CreateJoinToken']._serialized_options = b'\242\273\030\005\n\001\004\020\001'
+  _globals['_MEMBERSHIPSERVICE'].methods_by_name['RemoveNode']._loaded_options = None
+  _globals['_MEMBERSHIPSERVICE'].methods_by_name['RemoveNode']._serialized_options = b'\242\273\030\005\n\001\004\020\001'
+  _globals['_MEMBERSHIPSERVICE'].methods_by_name['Join']._loaded_options = None
+  _globals['_MEMBERSHIPSERVICE'].methods_by_name['Join']._serialized_options = b'\242\273\030\005\n\001\001\020\001'
+  _globals['_CERTIFICATESSERVICE'].methods_by_name['RenewCertificate']._loaded_options = None
+  _globals['_CERTIFICATESSERVICE'].methods_by_name['RenewCertificate']._serialized_options = b'\242\273\030\005\n\001\005\020\001'
+  _globals['_CREATEJOINTOKENREQUEST']._serialized_start=101
+  _globals['_CREATEJOINTOKENREQUEST']._serialized_end=159
+  _globals['_CREATEJOINTOKENRESPONSE']._serialized_start=161
+  _globals['_CREATEJOINTOKENRESPONSE']._serialized_end=266
+  _globals['_REMOVENODEREQUEST']._serialized_start=268
+  _globals['_REMOVENODEREQUEST']._serialized_end=304
+  _globals['_REMOVENODERESPONSE']._serialized_start=306
+  _globals['_REMOVENODERESPONSE']._serialized_end=326
+  _globals['_JOINREQUEST']._serialized_start=328
+  _globals['_JOINREQUEST']._serialized_end=421
+  _globals['_JOINRESPONSE']._serialized_start=423
+  _globals['_JOINRESPONSE']._serialized_end=479
+  _globals['_RENEWCERTIFICATEREQUEST']._serialized_start=481
+  _globals['_RENEWCERTIFICATEREQUEST']._serialized_end=535
+  _globals['_RENEWCERTIFICATERESPONSE']._serialized_start=537
+  _globals['_RENEWCERTIFICATERESPONSE']._serialized_end=585
+  _globals['_MEMBERSHIPSERVICE']._serialized_start=588
+  _globals['_MEMBERSHIPSERVICE']._serialized_end=868
+  _globals['_CERTIFICATESSERVICE']._serialized_start=870
+  _globals['_CERTIFICATESSERVICE']._serialized_end=997
 # @@protoc_insertion_point(module_scope)

@@ -22,25 +22,30 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from tiercel.v1 import rights_pb2 as tiercel_dot_v1_dot_rights__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19tiercel/v1/projects.proto\x12\ntiercel.v1\"+\n\x19\x46indMissingObjectsRequest\x12\x0e\n\x06sha256\x18\x01 \x03(\t\"I\n\x1a\x46indMissingObjectsResponse\x12\x0e\n\x06sha256\x18\x01 \x03(\t\x12\x1b\n\x13project_limit_bytes\x18\x02 \x01(\x04\"=\n\x12SendObjectsRequest\x12\'\n\x06pieces\x18\x01 \x03(\x0b\x32\x17.tiercel.v1.ObjectPiece\"\x15\n\x13SendObjectsResponse\"?\n\x0bObjectPiece\x12\x0e\n\x06sha256\x18\x01 \x01(\t\x12\x12\n\nsize_bytes\x18\x02 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\x32\xc8\x01\n\x0fProjectsService\x12\x63\n\x12\x46indMissingObjects\x12%.tiercel.v1.FindMissingObjectsRequest\x1a&.tiercel.v1.FindMissingObjectsResponse\x12P\n\x0bSendObjects\x12\x1e.tiercel.v1.SendObjectsRequest\x1a\x1f.tiercel.v1.SendObjectsResponse(\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19tiercel/v1/projects.proto\x12\ntiercel.v1\x1a\x17tiercel/v1/rights.proto\"+\n\x19\x46indMissingObjectsRequest\x12\x0e\n\x06sha256\x18\x01 \x03(\t\"I\n\x1a\x46indMissingObjectsResponse\x12\x0e\n\x06sha256\x18\x01 \x03(\t\x12\x1b\n\x13project_limit_bytes\x18\x02 \x01(\x04\"=\n\x12SendObjectsRequest\x12\'\n\x06pieces\x18\x01 \x03(\x0b\x32\x17.tiercel.v1.ObjectPiece\"\x15\n\x13SendObjectsResponse\"?\n\x0bObjectPiece\x12\x0e\n\x06sha256\x18\x01 \x01(\t\x12\x12\n\nsize_bytes\x18\x02 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\x32\xdc\x01\n\x0fProjectsService\x12l\n\x12\x46indMissingObjects\x12%.tiercel.v1.FindMissingObjectsRequest\x1a&.tiercel.v1.FindMissingObjectsResponse\"\x07\xa2\xbb\x18\x03\n\x01\x03\x12[\n\x0bSendObjects\x12\x1e.tiercel.v1.SendObjectsRequest\x1a\x1f.tiercel.v1.SendObjectsResponse\"\t\xa2\xbb\x18\x05\n\x01\x03\x10\x01(\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tiercel.v1.projects_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_FINDMISSINGOBJECTSREQUEST']._serialized_start=41
-  _globals['_FINDMISSINGOBJECTSREQUEST']._serialized_end=84
-  _globals['_FINDMISSINGOBJECTSRESPONSE']._serialized_start=86
-  _globals['_FINDMISSINGOBJECTSRESPONSE']._serialized_end=159
-  _globals['_SENDOBJECTSREQUEST']._serialized_start=161
-  _globals['_SENDOBJECTSREQUEST']._serialized_end=222
-  _globals['_SENDOBJECTSRESPONSE']._serialized_start=224
-  _globals['_SENDOBJECTSRESPONSE']._serialized_end=245
-  _globals['_OBJECTPIECE']._serialized_start=247
-  _globals['_OBJECTPIECE']._serialized_end=310
-  _globals['_PROJECTSSERVICE']._serialized_start=313
-  _globals['_PROJECTSSERVICE']._serialized_end=513
+  _globals['_PROJECTSSERVICE'].methods_by_name['FindMissingObjects']._loaded_options = None
+  _globals['_PROJECTSSERVICE'].methods_by_name['FindMissingObjects']._serialized_options = b'\242\273\030\003\n\001\003'
+  _globals['_PROJECTSSERVICE'].methods_by_name['SendObjects']._loaded_options = None
+  _globals['_PROJECTSSERVICE'].methods_by_name['SendObjects']._serialized_options = b'\242\273\030\005\n\001\003\020\001'
+  _globals['_FINDMISSINGOBJECTSREQUEST']._serialized_start=66
+  _globals['_FINDMISSINGOBJECTSREQUEST']._serialized_end=109
+  _globals['_FINDMISSINGOBJECTSRESPONSE']._serialized_start=111
+  _globals['_FINDMISSINGOBJECTSRESPONSE']._serialized_end=184
+  _globals['_SENDOBJECTSREQUEST']._serialized_start=186
+  _globals['_SENDOBJECTSREQUEST']._serialized_end=247
+  _globals['_SENDOBJECTSRESPONSE']._serialized_start=249
+  _globals['_SENDOBJECTSRESPONSE']._serialized_end=270
+  _globals['_OBJECTPIECE']._serialized_start=272
+  _globals['_OBJECTPIECE']._serialized_end=335
+  _globals['_PROJECTSSERVICE']._serialized_start=338
+  _globals['_PROJECTSSERVICE']._serialized_end=558
 # @@protoc_insertion_point(module_scope)

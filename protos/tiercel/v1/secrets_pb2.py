@@ -23,9 +23,10 @@ _sym_db = _symbol_database.Default()
 
 
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
+from tiercel.v1 import rights_pb2 as tiercel_dot_v1_dot_rights__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18tiercel/v1/secrets.proto\x12\ntiercel.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"B\n\x06Secret\x12\x0c\n\x04name\x18\x01 \x01(\t\x12*\n\x06set_at\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"4\n\x10SetSecretRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\x05value\x18\x02 \x01(\tB\x03\x80\x01\x01\"7\n\x11SetSecretResponse\x12\"\n\x06secret\x18\x01 \x01(\x0b\x32\x12.tiercel.v1.Secret\"\x14\n\x12ListSecretsRequest\":\n\x13ListSecretsResponse\x12#\n\x07secrets\x18\x01 \x03(\x0b\x32\x12.tiercel.v1.Secret\"#\n\x13RemoveSecretRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x16\n\x14RemoveSecretResponse2\xfd\x01\n\x0eSecretsService\x12H\n\tSetSecret\x12\x1c.tiercel.v1.SetSecretRequest\x1a\x1d.tiercel.v1.SetSecretResponse\x12N\n\x0bListSecrets\x12\x1e.tiercel.v1.ListSecretsRequest\x1a\x1f.tiercel.v1.ListSecretsResponse\x12Q\n\x0cRemoveSecret\x12\x1f.tiercel.v1.RemoveSecretRequest\x1a .tiercel.v1.RemoveSecretResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18tiercel/v1/secrets.proto\x12\ntiercel.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17tiercel/v1/rights.proto\"B\n\x06Secret\x12\x0c\n\x04name\x18\x01 \x01(\t\x12*\n\x06set_at\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"4\n\x10SetSecretRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\x05value\x18\x02 \x01(\tB\x03\x80\x01\x01\"7\n\x11SetSecretResponse\x12\"\n\x06secret\x18\x01 \x01(\x0b\x32\x12.tiercel.v1.Secret\"\x14\n\x12ListSecretsRequest\":\n\x13ListSecretsResponse\x12#\n\x07secrets\x18\x01 \x03(\x0b\x32\x12.tiercel.v1.Secret\"#\n\x13RemoveSecretRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x16\n\x14RemoveSecretResponse2\x9d\x02\n\x0eSecretsService\x12S\n\tSetSecret\x12\x1c.tiercel.v1.SetSecretRequest\x1a\x1d.tiercel.v1.SetSecretResponse\"\t\xa2\xbb\x18\x05\n\x01\x03\x10\x01\x12X\n\x0bListSecrets\x12\x1e.tiercel.v1.ListSecretsRequest\x1a\x1f.tiercel.v1.ListSecretsResponse\"\x08\xa2\xbb\x18\x04\n\x02\x02\x03\x12\\\n\x0cRemoveSecret\x12\x1f.tiercel.v1.RemoveSecretRequest\x1a .tiercel.v1.RemoveSecretResponse\"\t\xa2\xbb\x18\x05\n\x01\x03\x10\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,20 +35,26 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_SETSECRETREQUEST'].fields_by_name['value']._loaded_options = None
   _globals['_SETSECRETREQUEST'].fields_by_name['value']._serialized_options = b'\200\001\001'
-  _globals['_SECRET']._serialized_start=73
-  _globals['_SECRET']._serialized_end=139
-  _globals['_SETSECRETREQUEST']._serialized_start=141
-  _globals['_SETSECRETREQUEST']._serialized_end=193
-  _globals['_SETSECRETRESPONSE']._serialized_start=195
-  _globals['_SETSECRETRESPONSE']._serialized_end=250
-  _globals['_LISTSECRETSREQUEST']._serialized_start=252
-  _globals['_LISTSECRETSREQUEST']._serialized_end=272
-  _globals['_LISTSECRETSRESPONSE']._serialized_start=274
-  _globals['_LISTSECRETSRESPONSE']._serialized_end=332
-  _globals['_REMOVESECRETREQUEST']._serialized_start=334
-  _globals['_REMOVESECRETREQUEST']._serialized_end=369
-  _globals['_REMOVESECRETRESPONSE']._serialized_start=371
-  _globals['_REMOVESECRETRESPONSE']._serialized_end=393
-  _globals['_SECRETSSERVICE']._serialized_start=396
-  _globals['_SECRETSSERVICE']._serialized_end=649
+  _globals['_SECRETSSERVICE'].methods_by_name['SetSecret']._loaded_options = None
+  _globals['_SECRETSSERVICE'].methods_by_name['SetSecret']._serialized_options = b'\242\273\030\005\n\001\003\020\001'
+  _globals['_SECRETSSERVICE'].methods_by_name['ListSecrets']._loaded_options = None
+  _globals['_SECRETSSERVICE'].methods_by_name['ListSecrets']._serialized_options = b'\242\273\030\004\n\002\002\003'
+  _globals['_SECRETSSERVICE'].methods_by_name['RemoveSecret']._loaded_options = None
+  _globals['_SECRETSSERVICE'].methods_by_name['RemoveSecret']._serialized_options = b'\242\273\030\005\n\001\003\020\001'
+  _globals['_SECRET']._serialized_start=98
+  _globals['_SECRET']._serialized_end=164
+  _globals['_SETSECRETREQUEST']._serialized_start=166
+  _globals['_SETSECRETREQUEST']._serialized_end=218
+  _globals['_SETSECRETRESPONSE']._serialized_start=220
+  _globals['_SETSECRETRESPONSE']._serialized_end=275
+  _globals['_LISTSECRETSREQUEST']._serialized_start=277
+  _globals['_LISTSECRETSREQUEST']._serialized_end=297
+  _globals['_LISTSECRETSRESPONSE']._serialized_start=299
+  _globals['_LISTSECRETSRESPONSE']._serialized_end=357
+  _globals['_REMOVESECRETREQUEST']._serialized_start=359
+  _globals['_REMOVESECRETREQUEST']._serialized_end=394
+  _globals['_REMOVESECRETRESPONSE']._serialized_start=396
+  _globals['_REMOVESECRETRESPONSE']._serialized_end=418
+  _globals['_SECRETSSERVICE']._serialized_start=421
+  _globals['_SECRETSSERVICE']._serialized_end=706
 # @@protoc_insertion_point(module_scope)

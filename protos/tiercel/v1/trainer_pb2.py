@@ -23,9 +23,10 @@ _sym_db = _symbol_database.Default()
 
 
 from tiercel.v1 import common_pb2 as tiercel_dot_v1_dot_common__pb2
+from tiercel.v1 import rights_pb2 as tiercel_dot_v1_dot_rights__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18tiercel/v1/trainer.proto\x12\ntiercel.v1\x1a\x17tiercel/v1/common.proto\"\xf7\x01\n\rAttachRequest\x12)\n\x05hello\x18\x01 \x01(\x0b\x32\x18.tiercel.v1.TrainerHelloH\x00\x12+\n\x06report\x18\x02 \x01(\x0b\x32\x19.tiercel.v1.TrainerReportH\x00\x12-\n\x0b\x65xport_done\x18\x03 \x01(\x0b\x32\x16.tiercel.v1.ExportDoneH\x00\x12)\n\x03use\x18\x04 \x01(\x0b\x32\x1a.tiercel.v1.AcceleratorUseH\x00\x12)\n\x05\x62\x65gun\x18\x05 \x01(\x0b\x32\x18.tiercel.v1.TrainerBegunH\x00\x42\t\n\x07message\"\xf6\x01\n\x0e\x41ttachResponse\x12-\n\x07welcome\x18\x01 \x01(\x0b\x32\x1a.tiercel.v1.TrainerWelcomeH\x00\x12+\n\nreport_ack\x18\x02 \x01(\x0b\x32\x15.tiercel.v1.ReportAckH\x00\x12+\n\x06\x65xport\x18\x03 \x01(\x0b\x32\x19.tiercel.v1.ExportRequestH\x00\x12\'\n\x04pace\x18\x04 \x01(\x0b\x32\x17.tiercel.v1.PaceRequestH\x00\x12\'\n\x04stop\x18\x05 \x01(\x0b\x32\x17.tiercel.v1.StopRequestH\x00\x42\t\n\x07message\"/\n\x0cTrainerHello\x12\r\n\x05token\x18\x01 \x01(\t\x12\x10\n\x08protocol\x18\x02 \x01(\r\"\xfc\x01\n\x0eTrainerWelcome\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x0e\n\x06metric\x18\x02 \x01(\t\x12(\n\tdirection\x18\x03 \x01(\x0e\x32\x15.tiercel.v1.Direction\x12\x1f\n\x05tiers\x18\x04 \x03(\x0b\x32\x10.tiercel.v1.Tier\x12\x12\n\nmax_epochs\x18\x05 \x01(\r\x12\x11\n\tcpu_cores\x18\x06 \x01(\x01\x12\x32\n\x0c\x61\x63\x63\x65lerators\x18\x07 \x03(\x0b\x32\x1c.tiercel.v1.AcceleratorShare\x12\x16\n\tkeep_from\x18\x08 \x01(\x01H\x00\x88\x01\x01\x42\x0c\n\n_keep_from\"\xa8\x01\n\rTrainerReport\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\r\n\x05\x65poch\x18\x02 \x01(\r\x12\x37\n\x07metrics\x18\x03 \x03(\x0b\x32&.tiercel.v1.TrainerReport.MetricsEntry\x12\r\n\x05\x65nded\x18\x04 \x01(\x08\x1a.\n\x0cMetricsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"\x0e\n\x0cTrainerBegun\"\x1d\n\tReportAck\x12\x10\n\x08sequence\x18\x01 \x01(\x04\"Z\n\rExportRequest\x12\x13\n\x0b\x64\x65livery_id\x18\x01 \x01(\t\x12\x0c\n\x04tier\x18\x02 \x01(\r\x12\x0e\n\x06target\x18\x03 \x01(\x01\x12\x16\n\x0erequest_number\x18\x04 \x01(\r\"|\n\nExportDone\x12\x13\n\x0b\x64\x65livery_id\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01\x12\x0e\n\x06sha256\x18\x03 \x01(\t\x12\r\n\x05\x65rror\x18\x04 \x01(\t\x12\x13\n\x0b\x66\x61lls_short\x18\x05 \x01(\x08\x12\x16\n\x0erequest_number\x18\x06 \x01(\r\"C\n\x0e\x41\x63\x63\x65leratorUse\x12\x1b\n\x13\x61\x63\x63\x65lerator_seconds\x18\x01 \x01(\x01\x12\x14\n\x0cmemory_bytes\x18\x02 \x01(\x04\":\n\x0bPaceRequest\x12\r\n\x05\x63ores\x18\x01 \x01(\x01\x12\x1c\n\x14\x61\x63\x63\x65lerator_fraction\x18\x02 \x01(\x01\"-\n\x0bStopRequest\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\x0e\n\x06\x66inish\x18\x02 \x01(\x08\x32U\n\x0eTrainerService\x12\x43\n\x06\x41ttach\x12\x19.tiercel.v1.AttachRequest\x1a\x1a.tiercel.v1.AttachResponse(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18tiercel/v1/trainer.proto\x12\ntiercel.v1\x1a\x17tiercel/v1/common.proto\x1a\x17tiercel/v1/rights.proto\"\xf7\x01\n\rAttachRequest\x12)\n\x05hello\x18\x01 \x01(\x0b\x32\x18.tiercel.v1.TrainerHelloH\x00\x12+\n\x06report\x18\x02 \x01(\x0b\x32\x19.tiercel.v1.TrainerReportH\x00\x12-\n\x0b\x65xport_done\x18\x03 \x01(\x0b\x32\x16.tiercel.v1.ExportDoneH\x00\x12)\n\x03use\x18\x04 \x01(\x0b\x32\x1a.tiercel.v1.AcceleratorUseH\x00\x12)\n\x05\x62\x65gun\x18\x05 \x01(\x0b\x32\x18.tiercel.v1.TrainerBegunH\x00\x42\t\n\x07message\"\xf6\x01\n\x0e\x41ttachResponse\x12-\n\x07welcome\x18\x01 \x01(\x0b\x32\x1a.tiercel.v1.TrainerWelcomeH\x00\x12+\n\nreport_ack\x18\x02 \x01(\x0b\x32\x15.tiercel.v1.ReportAckH\x00\x12+\n\x06\x65xport\x18\x03 \x01(\x0b\x32\x19.tiercel.v1.ExportRequestH\x00\x12\'\n\x04pace\x18\x04 \x01(\x0b\x32\x17.tiercel.v1.PaceRequestH\x00\x12\'\n\x04stop\x18\x05 \x01(\x0b\x32\x17.tiercel.v1.StopRequestH\x00\x42\t\n\x07message\"/\n\x0cTrainerHello\x12\r\n\x05token\x18\x01 \x01(\t\x12\x10\n\x08protocol\x18\x02 \x01(\r\"\xfc\x01\n\x0eTrainerWelcome\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x0e\n\x06metric\x18\x02 \x01(\t\x12(\n\tdirection\x18\x03 \x01(\x0e\x32\x15.tiercel.v1.Direction\x12\x1f\n\x05tiers\x18\x04 \x03(\x0b\x32\x10.tiercel.v1.Tier\x12\x12\n\nmax_epochs\x18\x05 \x01(\r\x12\x11\n\tcpu_cores\x18\x06 \x01(\x01\x12\x32\n\x0c\x61\x63\x63\x65lerators\x18\x07 \x03(\x0b\x32\x1c.tiercel.v1.AcceleratorShare\x12\x16\n\tkeep_from\x18\x08 \x01(\x01H\x00\x88\x01\x01\x42\x0c\n\n_keep_from\"\xa8\x01\n\rTrainerReport\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\r\n\x05\x65poch\x18\x02 \x01(\r\x12\x37\n\x07metrics\x18\x03 \x03(\x0b\x32&.tiercel.v1.TrainerReport.MetricsEntry\x12\r\n\x05\x65nded\x18\x04 \x01(\x08\x1a.\n\x0cMetricsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"\x0e\n\x0cTrainerBegun\"\x1d\n\tReportAck\x12\x10\n\x08sequence\x18\x01 \x01(\x04\"Z\n\rExportRequest\x12\x13\n\x0b\x64\x65livery_id\x18\x01 \x01(\t\x12\x0c\n\x04tier\x18\x02 \x01(\r\x12\x0e\n\x06target\x18\x03 \x01(\x01\x12\x16\n\x0erequest_number\x18\x04 \x01(\r\"|\n\nExportDone\x12\x13\n\x0b\x64\x65livery_id\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01\x12\x0e\n\x06sha256\x18\x03 \x01(\t\x12\r\n\x05\x65rror\x18\x04 \x01(\t\x12\x13\n\x0b\x66\x61lls_short\x18\x05 \x01(\x08\x12\x16\n\x0erequest_number\x18\x06 \x01(\r\"C\n\x0e\x41\x63\x63\x65leratorUse\x12\x1b\n\x13\x61\x63\x63\x65lerator_seconds\x18\x01 \x01(\x01\x12\x14\n\x0cmemory_bytes\x18\x02 \x01(\x04\":\n\x0bPaceRequest\x12\r\n\x05\x63ores\x18\x01 \x01(\x01\x12\x1c\n\x14\x61\x63\x63\x65lerator_fraction\x18\x02 \x01(\x01\"-\n\x0bStopRequest\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\x0e\n\x06\x66inish\x18\x02 \x01(\x08\x32^\n\x0eTrainerService\x12L\n\x06\x41ttach\x12\x19.tiercel.v1.AttachRequest\x1a\x1a.tiercel.v1.AttachResponse\"\x07\xa2\xbb\x18\x03\n\x01\x06(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,32 +35,34 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_TRAINERREPORT_METRICSENTRY']._loaded_options = None
   _globals['_TRAINERREPORT_METRICSENTRY']._serialized_options = b'8\001'
-  _globals['_ATTACHREQUEST']._serialized_start=66
-  _globals['_ATTACHREQUEST']._serialized_end=313
-  _globals['_ATTACHRESPONSE']._serialized_start=316
-  _globals['_ATTACHRESPONSE']._serialized_end=562
-  _globals['_TRAINERHELLO']._serialized_start=564
-  _globals['_TRAINERHELLO']._serialized_end=611
-  _globals['_TRAINERWELCOME']._serialized_start=614
-  _globals['_TRAINERWELCOME']._serialized_end=866
-  _globals['_TRAINERREPORT']._serialized_start=869
-  _globals['_TRAINERREPORT']._serialized_end=1037
-  _globals['_TRAINERREPORT_METRICSENTRY']._serialized_start=991
-  _globals['_TRAINERREPORT_METRICSENTRY']._serialized_end=1037
-  _globals['_TRAINERBEGUN']._serialized_start=1039
-  _globals['_TRAINERBEGUN']._serialized_end=1053
-  _globals['_REPORTACK']._serialized_start=1055
-  _globals['_REPORTACK']._serialized_end=1084
-  _globals['_EXPORTREQUEST']._serialized_start=1086
-  _globals['_EXPORTREQUEST']._serialized_end=1176
-  _globals['_EXPORTDONE']._serialized_start=1178
-  _globals['_EXPORTDONE']._serialized_end=1302
-  _globals['_ACCELERATORUSE']._serialized_start=1304
-  _globals['_ACCELERATORUSE']._serialized_end=1371
-  _globals['_PACEREQUEST']._serialized_start=1373
-  _globals['_PACEREQUEST']._serialized_end=1431
-  _globals['_STOPREQUEST']._serialized_start=1433
-  _globals['_STOPREQUEST']._serialized_end=1478
-  _globals['_TRAINERSERVICE']._serialized_start=1480
-  _globals['_TRAINERSERVICE']._serialized_end=1565
+  _globals['_TRAINERSERVICE'].methods_by_name['Attach']._loaded_options = None
+  _globals['_TRAINERSERVICE'].methods_by_name['Attach']._serialized_options = b'\242\273\030\003\n\001\006'
+  _globals['_ATTACHREQUEST']._serialized_start=91
+  _globals['_ATTACHREQUEST']._serialized_end=338
+  _globals['_ATTACHRESPONSE']._serialized_start=341
+  _globals['_ATTACHRESPONSE']._serialized_end=587
+  _globals['_TRAINERHELLO']._serialized_start=589
+  _globals['_TRAINERHELLO']._serialized_end=636
+  _globals['_TRAINERWELCOME']._serialized_start=639
+  _globals['_TRAINERWELCOME']._serialized_end=891
+  _globals['_TRAINERREPORT']._serialized_start=894
+  _globals['_TRAINERREPORT']._serialized_end=1062
+  _globals['_TRAINERREPORT_METRICSENTRY']._serialized_start=1016
+  _globals['_TRAINERREPORT_METRICSENTRY']._serialized_end=1062
+  _globals['_TRAINERBEGUN']._serialized_start=1064
+  _globals['_TRAINERBEGUN']._serialized_end=1078
+  _globals['_REPORTACK']._serialized_start=1080
+  _globals['_REPORTACK']._serialized_end=1109
+  _globals['_EXPORTREQUEST']._serialized_start=1111
+  _globals['_EXPORTREQUEST']._serialized_end=1201
+  _globals['_EXPORTDONE']._serialized_start=1203
+  _globals['_EXPORTDONE']._serialized_end=1327
+  _globals['_ACCELERATORUSE']._serialized_start=1329
+  _globals['_ACCELERATORUSE']._serialized_end=1396
+  _globals['_PACEREQUEST']._serialized_start=1398
+  _globals['_PACEREQUEST']._serialized_end=1456
+  _globals['_STOPREQUEST']._serialized_start=1458
+  _globals['_STOPREQUEST']._serialized_end=1503
+  _globals['_TRAINERSERVICE']._serialized_start=1505
+  _globals['_TRAINERSERVICE']._serialized_end=1599
 # @@protoc_insertion_point(module_scope)

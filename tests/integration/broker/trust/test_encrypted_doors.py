@@ -33,6 +33,7 @@ from tiercel.core.trust.trust import Trust
 from tiercel.v1 import access_pb2, access_pb2_grpc, membership_pb2, nodes_pb2
 
 UNAUTHENTICATED = grpc.StatusCode.UNAUTHENTICATED
+PERMISSION_DENIED = grpc.StatusCode.PERMISSION_DENIED
 
 
 @pytest.fixture
@@ -222,7 +223,7 @@ async def test_only_the_operator_says_who_may_join(broker: Broker, tmp_path: Pat
                 call: Any = channel.unary_unary(stub_path + method, request_serializer=lambda sent: sent)
                 with pytest.raises(grpc.aio.AioRpcError) as refused:
                     await call(b"", metadata=metadata, timeout=20)
-                assert refused.value.code() is UNAUTHENTICATED
+                assert refused.value.code() is (PERMISSION_DENIED if token else UNAUTHENTICATED)
 
 
 async def test_a_broker_that_others_cannot_reach_lets_nobody_join(tmp_path: Path) -> None:
@@ -293,7 +294,7 @@ async def test_a_tenants_certificate_is_the_tenants_and_opens_no_door_for_agents
     request = access_pb2.IssueCertificateRequest(certificate_request=make_request(key))
     async with grpc.aio.insecure_channel(broker.broker_address) as channel:
         stub = access_pb2_grpc.AccessServiceStub(channel)
-        for token, code in (("", UNAUTHENTICATED), (node_token(tmp_path), UNAUTHENTICATED)):
+        for token, code in (("", UNAUTHENTICATED), (node_token(tmp_path), PERMISSION_DENIED)):
             with pytest.raises(grpc.aio.AioRpcError) as refused:
                 await stub.IssueCertificate(request, metadata=(("authorization", f"Bearer {token}"),), timeout=20)
             assert refused.value.code() is code
