@@ -29,6 +29,7 @@ from tiercel.broker.api.node_doors import LocalDoor, MembersDoor, NodeDoor
 from tiercel.broker.api.nodes import NodesService
 from tiercel.broker.api.projects import ProjectsService
 from tiercel.broker.api.secrets import SecretsService
+from tiercel.broker.progress.door import Place
 from tiercel.broker.progress.embedded import EmbeddedMqttBroker
 from tiercel.broker.progress.publisher import MqttPublisher
 from tiercel.broker.scheduling.loop import LoopSettings
@@ -51,12 +52,13 @@ from tiercel.core.errors import wrong_field
 from tiercel.v1 import membership_pb2_grpc, nodes_pb2_grpc
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from types import TracebackType
 
     from tiercel.broker.scheduling.registry import AnyPolicy
     from tiercel.broker.settings import BrokerSettings
     from tiercel.broker.tenancy import Tenancy
+    from tiercel.broker.trust.encryption import Encryption
     from tiercel.core.nodes import Node
 
 logger = logging.getLogger(__name__)
@@ -90,7 +92,7 @@ class Broker:
         self.broker_address = ""
         self.nodes_address = ""
         self.mqtt_address = ""
-        self.addresses: Mapping[str, str] = {}
+        self.addresses: dict[str, str] = {}
 
     async def __aenter__(self) -> Self:
         async with contextlib.AsyncExitStack() as stack:
@@ -149,7 +151,7 @@ class Broker:
         logs = RunLogs(settings.state_dir / "logs")
         carried = CheckpointStore(settings.state_dir / "checkpoints")
         projects = ProjectStore(settings.state_dir / "projects", settings.project_bytes, settings.tenant_projects_bytes)
-        news = await self._open_mqtt(stack, tenancy)
+        news = await self._open_mqtt(stack, tenancy, encryption)
         supervisor = await stack.enter_async_context(self._supervisor)
         journal = Journal(store, self._clock, await store.last_sequence(), [news.publish_nowait])
         registry = self._make_registry(policy, journal, tenancy, carried)
@@ -193,6 +195,8 @@ class Broker:
         await doors.start()
         self.broker_address, self.nodes_address = doors.addresses["broker"], doors.addresses["nodes"]
         self.addresses = {**doors.addresses, "mqtt": self.mqtt_address}
+        if isinstance(news, EmbeddedMqttBroker) and news.wide_address:
+            self.addresses["mqtt_tls"] = news.wide_address
 
     def _is_online(self, node_id: str) -> bool:
         return any(node.id == node_id and node.online for node in self._nodes())
@@ -213,14 +217,18 @@ class Broker:
         )
 
     async def _open_mqtt(
-        self, stack: contextlib.AsyncExitStack, tenancy: Tenancy
+        self, stack: contextlib.AsyncExitStack, tenancy: Tenancy, encryption: Encryption | None
     ) -> MqttPublisher | EmbeddedMqttBroker:
         settings = self._settings
         news: MqttPublisher | EmbeddedMqttBroker
         if settings.mqtt_url:
             news = MqttPublisher(settings.mqtt_url, username=settings.mqtt_username, password=settings.mqtt_password)
         else:
-            embedded = EmbeddedMqttBroker(tenancy, settings.host, settings.mqtt_port)
+            wide = None
+            if encryption is not None:
+                port, option = settings.listen_mqtt_port, "--listen-mqtt-port"
+                wide = Place(settings.listen, port, option, encryption.shown, encryption.host)
+            embedded = EmbeddedMqttBroker(tenancy, settings.host, settings.mqtt_port, wide=wide)
             news = await stack.enter_async_context(embedded)
         self.mqtt_address = news.address
         return news

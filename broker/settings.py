@@ -24,6 +24,7 @@ class BrokerSettings(BaseSettings):
         listen: IPv4 address to listen on with encryption as well, ``0.0.0.0`` for all there are; empty for none.
         listen_port: Port there for tenants, and for machines that join; 0 means any free one.
         listen_nodes_port: Port there for agents that have joined; 0 means any free one.
+        listen_mqtt_port: Port there of the embedded MQTT broker; 0 means any free one.
         listen_names: Names and addresses by which others call this machine, the one to tell them first; as JSON in the
             environment.
         tls_certificate: File with a certificate of the operator's for tenants; None for one of our own authority.
@@ -61,6 +62,7 @@ class BrokerSettings(BaseSettings):
     listen: str = ""
     listen_port: int = Field(default=0, ge=0, le=65535)
     listen_nodes_port: int = Field(default=0, ge=0, le=65535)
+    listen_mqtt_port: int = Field(default=0, ge=0, le=65535)
     listen_names: tuple[str, ...] = ()
     tls_certificate: Path | None = None
     tls_key: Path | None = None

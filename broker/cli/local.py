@@ -39,6 +39,7 @@ def up(
     ] = "",
     listen_port: Annotated[int, typer.Option(help=f"Port there for tenants and joining machines; {_PORT}")] = 0,
     listen_nodes_port: Annotated[int, typer.Option(help=f"Port there for agents; {_PORT}")] = 0,
+    listen_mqtt_port: Annotated[int, typer.Option(help=f"Port there of the embedded MQTT broker; {_PORT}")] = 0,
     listen_name: Annotated[
         list[str] | None, typer.Option(help="A name or address by which others call this machine; repeatable.")
     ] = None,
@@ -57,8 +58,8 @@ def up(
     If it is killed, agent, inference server and trainings go on,
     and the next 'up' takes them over.
     """
-    if mqtt_url and mqtt_port:
-        fail("Give --mqtt-url for an MQTT broker that runs, or --mqtt-port for the embedded one, not both.", USAGE)
+    if mqtt_url and (mqtt_port or listen_mqtt_port):
+        fail("Give --mqtt-url for an MQTT broker that runs, or a port for the embedded one, not both.", USAGE)
     from tiercel.broker.cli.up.options import UpOptions
     from tiercel.broker.client.state_dir import default_state_dir
 
@@ -79,6 +80,7 @@ def up(
         listen=listen,
         listen_port=listen_port,
         listen_nodes_port=listen_nodes_port,
+        listen_mqtt_port=listen_mqtt_port,
         listen_names=tuple(listen_name or ()),
         tls_certificate=tls_certificate and tls_certificate.absolute(),
         tls_key=tls_key and tls_key.absolute(),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-import tempfile
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,7 @@ from tiercel.core.trust.certificates import (
     renewal_time,
     to_pem,
 )
+from tiercel.core.trust.contexts import load_identity
 from tiercel.v1 import access_pb2, access_pb2_grpc
 
 if TYPE_CHECKING:
@@ -58,16 +58,8 @@ class Access:
             own, *authorities = read_chain(answer.certificates)
             context = ssl.create_default_context(cadata=to_pem(*authorities).decode())
             context.minimum_version = ssl.TLSVersion.TLSv1_3
-            await asyncio.to_thread(_load, context, Identity(key_to_pem(key), answer.certificates))
+            load_identity(context, Identity(key_to_pem(key), answer.certificates))
         except (CertificateError, ValueError, OSError) as error:
             raise UnavailableError(f"The broker's certificate is of no use ({error}); try again.") from error
         self._fresh_until = renewal_time(own)
         return context
-
-
-def _load(context: ssl.SSLContext, identity: Identity) -> None:
-    # OpenSSL takes keys from files alone; nobody else can open this one, and it is gone at once.
-    with tempfile.NamedTemporaryFile(prefix="tiercel-") as file:
-        file.write(identity.to_file())
-        file.flush()
-        context.load_cert_chain(file.name)

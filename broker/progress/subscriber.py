@@ -42,7 +42,7 @@ class Server(Protocol):
     def retained(self) -> Mapping[str, Message]:
         """The latest state, by topic."""
 
-    def arrived(self, subscriber: Subscriber) -> None:
+    def arrived(self, client: asyncio.Protocol, transport: asyncio.Transport) -> None:
         """It is there."""
 
     def admit(self, subscriber: Subscriber, connect: Connect) -> Answer:
@@ -76,6 +76,7 @@ class Subscriber(asyncio.Protocol):
         self._new_filters: set[str] = set()
         self._packet_id = 0
         self._is_slow = False
+        self._is_closing = False
         self._silence_seconds = 0.0
         self._heard_at = 0.0
         self.key: tuple[str, str] | None = None
@@ -99,6 +100,8 @@ class Subscriber(asyncio.Protocol):
 
     def close(self) -> None:
         """End the connection once what waits is sent."""
+        # Where it is encrypted, more may come in until the other end agrees.
+        self._is_closing = True
         if self._transport is not None:
             self._transport.close()
 
@@ -116,7 +119,7 @@ class Subscriber(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)  # noqa: S101 - what a server makes for a socket
         self._transport = transport
         transport.set_write_buffer_limits(high=self._limits.buffered_bytes)
-        self._server.arrived(self)
+        self._server.arrived(self, transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection has ended."""
@@ -126,18 +129,21 @@ class Subscriber(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Octets have come."""
-        if self._transport is None or self._transport.is_closing():
+        if self._is_over():
             return
         self._heard_at = asyncio.get_running_loop().time()
         try:
             for kind, body in self._reader.feed(data):
                 self._take(kind, body)
-                if self._transport.is_closing():
+                if self._is_over():
                     return
         except PacketError:
             self.abort()
         # Once for all that came together, or a client could keep us looking for as long as it likes.
         self._send_retained()
+
+    def _is_over(self) -> bool:
+        return self._is_closing or self._transport is None or self._transport.is_closing()
 
     def pause_writing(self) -> None:
         """More waits to be sent than may; nothing is read that would have to be answered."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from tiercel.broker.settings import BrokerSettings
     from tiercel.broker.trust.authority import Authority
+    from tiercel.broker.trust.doors import Shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,7 @@ class Encryption:
         authority: Vouches for the broker and its nodes.
         tenants: What the tenants' door shows.
         nodes: What the agents' door shows, and whom it lets through.
+        shown: What other doors for tenants show.
         pin: Of the authority that vouches for the tenants' door.
         host: How others call this machine.
     """
@@ -37,6 +39,7 @@ class Encryption:
     authority: Authority
     tenants: grpc.ServerCredentials
     nodes: grpc.ServerCredentials
+    shown: Shown
     pin: str
     host: str
 
@@ -62,19 +65,19 @@ def open_encryption(settings: BrokerSettings, now: Callable[[], float]) -> Encry
     authority = open_authority(settings.state_dir, datetime.fromtimestamp(now(), UTC))
     names = _names(settings)
     own = OwnIdentity(authority, names, now)
-    shown: OwnIdentity | OperatorsIdentity = own
+    shown: Shown = own
     pin = authority.pin
     certificate, key, operators_authority = given
     if certificate and key and operators_authority:
-        shown = OperatorsIdentity(certificate, key, operators_authority)
-        pin = shown.pin
+        shown = operators = OperatorsIdentity(certificate, key, operators_authority)
+        pin = operators.pin
     elif any(given):
         raise wrong_field(
             "tls_certificate", "--tls-certificate, --tls-key and --tls-ca go together; give all three or none"
         )
     # Nodes always know the broker by its own authority, from which they have their certificates.
     nodes = server_credentials(own, authority)
-    return Encryption(authority, server_credentials(shown), nodes, pin, names[0])
+    return Encryption(authority, server_credentials(shown), nodes, shown, pin, names[0])
 
 
 def _check_address(text: str) -> None:

@@ -50,6 +50,7 @@ class UpOptions(NodeOptions):
         listen: Address where others reach the broker, encrypted; empty for nobody else.
         listen_port: Port there for tenants and for machines that join; 0 for any.
         listen_nodes_port: Port there for agents that have joined; 0 for any.
+        listen_mqtt_port: Port there of the embedded MQTT broker; 0 for any.
         listen_names: Names and addresses by which others call this machine.
         tls_certificate: File with a certificate of the operator's, or None.
         tls_key: Its key.
@@ -65,6 +66,7 @@ class UpOptions(NodeOptions):
     listen: str = ""
     listen_port: int = 0
     listen_nodes_port: int = 0
+    listen_mqtt_port: int = 0
     listen_names: tuple[str, ...] = ()
     tls_certificate: Path | None = None
     tls_key: Path | None = None

@@ -113,7 +113,8 @@ def _encrypted_words(addresses: dict[str, str]) -> str:
     if "broker_tls" not in addresses:
         return ""
     address, pin = addresses["broker_tls"], addresses["pin"]
-    return f"; for others {address} by TLS 1.3, pin {pin}: 'tiercel node token' lets a machine join"
+    mqtt = f", MQTT {addresses['mqtt_tls']}" if "mqtt_tls" in addresses else ""
+    return f"; for others {address}{mqtt} by TLS 1.3, pin {pin}: 'tiercel node token' lets a machine join"
 
 
 def _write_first_addresses(places: Places, addresses: dict[str, str]) -> None:
@@ -169,7 +170,9 @@ def _encrypted_settings(options: UpOptions, earlier: dict[str, str]) -> dict[str
         "tls_ca": options.tls_ca,
     }
     if options.listen:
-        ports = (("listen_port", "broker_tls"), ("listen_nodes_port", "nodes_tls"))
+        ports = [("listen_port", "broker_tls"), ("listen_nodes_port", "nodes_tls")]
+        if not options.mqtt_url:
+            ports.append(("listen_mqtt_port", "mqtt_tls"))
         for name, key in ports:
             flag = f"--{name.replace('_', '-')}"
             values[name] = choose_port(flag, getattr(options, name), earlier.get(key, ""), options.listen)

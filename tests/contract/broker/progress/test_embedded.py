@@ -15,7 +15,8 @@ import pytest
 from testing.events import job_event, node_event, progress_event, state_event
 from testing.mqtt import TENANCY, mosquitto_command, subscribed
 from testing.until import until
-from tiercel.broker.progress.embedded import EmbeddedMqttBroker, Rooms
+from tiercel.broker.progress.door import Rooms
+from tiercel.broker.progress.embedded import EmbeddedMqttBroker
 from tiercel.broker.progress.subscriber import SubscriberLimits
 from tiercel.core.errors import UnavailableError
 from tiercel.core.events import ProgressMade, StateChanged
@@ -258,7 +259,7 @@ async def test_a_subscriber_that_does_not_read_misses_progress_and_gets_the_late
         subscribe = packet(0x82, b"\x00\x01" + text("tiercel/v1/default/#") + b"\x00")
         reader, writer = await raw(port, connect_as("default") + subscribe)
         assert (await reader.readexactly(9))[:1] == b"\x20"
-        (connection,) = broker._known.values()
+        (connection,) = broker._doors[0]._known.values()
         assert connection._transport is not None
         large = ProgressMade(1, 0.5, {"x" * 1000: 0.5}, 1.0, 0.0)
         for number in range(15_000):
@@ -293,7 +294,7 @@ async def test_who_confirms_nothing_is_told_no_more_than_so_much() -> None:
             (identifier,) = struct.unpack(">H", await reader.readexactly(2))
             assert b"progress" not in heard
             identifiers.append(identifier)
-            (connection,) = broker._known.values()
+            (connection,) = broker._doors[0]._known.values()
             assert len(connection._unconfirmed) <= 5
             writer.write(packet(0x40, struct.pack(">H", identifier)))
         assert identifiers == list(range(1, 51))

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import aiomqtt
 import grpc
 import pytest
 
@@ -27,8 +28,9 @@ from tiercel.core.errors import (
     NotAuthenticatedError,
     UnavailableError,
 )
-from tiercel.core.trust.certificates import Identity, key_to_pem, make_key, make_request, read_chain, to_pem
+from tiercel.core.trust.certificates import Identity, key_to_pem, make_key, make_request, pin_of, read_chain, to_pem
 from tiercel.core.trust.join_token import JoinToken
+from tiercel.core.trust.pinning import shown_by
 from tiercel.core.trust.trust import Trust
 from tiercel.v1 import access_pb2, access_pb2_grpc, membership_pb2, nodes_pb2
 
@@ -108,6 +110,21 @@ async def test_a_token_alone_opens_no_door_without_encryption(broker: Broker, tm
         await agent.run(broker.addresses[door])
         assert agent.ending is not None
         assert agent.ending[0] is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_mqtt_has_a_door_for_others_with_the_certificate_that_tenants_are_shown(
+    broker: Broker, tmp_path: Path
+) -> None:
+    context = ssl.create_default_context(cafile=str(tmp_path / "authority.pem"))
+    host, _, port = broker.addresses["mqtt_tls"].rpartition(":")
+    assert host == WIDE
+    token = tenant_token(tmp_path)
+    async with aiomqtt.Client(host, int(port), username="alice", password=token, tls_context=context) as client:
+        await client.subscribe("tiercel/v1/broker/presence")
+        async with asyncio.timeout(20):
+            assert b"online" in (await anext(client.messages)).payload
+    chain = await asyncio.to_thread(shown_by, broker.addresses["mqtt_tls"])
+    assert pin_of(chain[-1]) == broker.addresses["pin"]
 
 
 async def test_a_machine_joins_and_is_who_its_certificate_says(broker: Broker, tmp_path: Path) -> None:
@@ -277,6 +294,7 @@ async def test_the_operators_own_certificate_is_for_tenants_and_nodes_join_all_t
     state = tmp_path / "state"
     async with running_broker(state, listen=WIDE, **{f"tls_{name}": file for name, file in files.items()}) as broker:
         assert broker.addresses["pin"] == company.pin
+        assert (await asyncio.to_thread(shown_by, broker.addresses["mqtt_tls"]))[0] == own.certificate
         identity = await joined(broker, state, "n2")
         assert read_chain(identity.chain)[1] != company.certificate
         agent = agent_of(identity, "n2")

@@ -1,0 +1,250 @@
+"""One door of the embedded MQTT server: where it listens, who is let in, and how many.
+
+Doors share what is told and nothing else: those who crowd at the one for other machines keep nobody out on this one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tiercel.broker.progress.encryption import HandshakeLimits, Handshakes, Knock, ServerContext
+from tiercel.broker.progress.packets import Answer, Connect
+from tiercel.broker.progress.subscriber import Subscriber, SubscriberLimits
+from tiercel.core.errors import UnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tiercel.broker.progress.encryption import Shown
+    from tiercel.broker.progress.topics import Message
+    from tiercel.broker.tenancy import Tenancy
+
+_STOP_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rooms:
+    """How many connections a door takes.
+
+    Attributes:
+        unknown: Of clients that have not said who they are; beyond it one of the address with the most of them is
+            closed, the one that has waited longest.
+        unknown_seconds: How long they may take to say it.
+        of_a_tenant: Beyond it a tenant's next client is refused.
+        in_all: Of all tenants; beyond it the next client is refused.
+        topics: Retained topics that are remembered; beyond it the one longest unchanged is forgotten.
+    """
+
+    unknown: int = 32
+    unknown_seconds: float = 5.0
+    of_a_tenant: int = 64
+    in_all: int = 256
+    topics: int = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a door is.
+
+    Attributes:
+        host: Address to listen on.
+        port: Port there; 0 for any free one.
+        option: What chooses the port, for the sentence that says that it is taken.
+        shown: Who the door says that it is, by TLS; None for a door in the clear.
+        called: How others call the host; empty for as it listens.
+    """
+
+    host: str
+    port: int
+    option: str
+    shown: Shown | None = None
+    called: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    since: float
+    address: str
+    transport: asyncio.Transport
+
+
+class Door:
+    """Lets tenants in.
+
+    Args:
+        place: Where.
+        tenancy: Who may read: the user name is the tenant's, the password its token.
+        retained: The latest state, by topic.
+        rooms: How many connections there may be.
+        limits: What one connection may cost.
+        handshakes: How many may begin to encrypt.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        tenancy: Tenancy,
+        retained: Mapping[str, Message],
+        rooms: Rooms,
+        limits: SubscriberLimits,
+        handshakes: HandshakeLimits,
+    ) -> None:
+        self.retained = retained
+        self._place = place
+        self._tenancy = tenancy
+        self._rooms = rooms
+        self._limits = limits
+        self._handshakes = Handshakes(handshakes)
+        self._context = ServerContext(place.shown) if place.shown is not None else None
+        self._server: asyncio.Server | None = None
+        self._port = 0
+        self._unknown: dict[asyncio.Protocol, _Waiting] = {}
+        self._known: dict[tuple[str, str], Subscriber] = {}
+        self._of_tenants: Counter[str] = Counter()
+
+    @property
+    def address(self) -> str:
+        """Where it listens, ``host:port``."""
+        return f"{self._place.called or self._place.host}:{self._port}"
+
+    @property
+    def connections(self) -> int:
+        """How many there are, of known and unknown clients."""
+        return len(self._unknown) + len(self._known)
+
+    async def open(self) -> None:
+        """Begin to listen.
+
+        Raises:
+            UnavailableError: The port is in use.
+        """
+        place = self._place
+        try:
+            self._server = await asyncio.get_running_loop().create_server(self._make, place.host, place.port)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            message = f"Port {place.port} is in use; choose another for {place.option}, or 0 for any free one."
+            raise UnavailableError(message) from error
+        self._port = self._server.sockets[0].getsockname()[1]
+
+    def _make(self) -> asyncio.Protocol:
+        subscriber = Subscriber(self, self._limits)
+        if self._context is None:
+            return subscriber
+        return Knock(self, subscriber, self._context, self._handshakes.limits.seconds)
+
+    def close(self) -> None:
+        """Listen no more."""
+        if self._server is not None:
+            self._server.close()
+
+    async def leave(self) -> None:
+        """End every connection."""
+        for waiting in list(self._unknown.values()):
+            waiting.transport.abort()
+        subscribers = list(self._known.values())
+        for subscriber in subscribers:
+            subscriber.close()
+        if subscribers:
+            await asyncio.wait([subscriber.gone for subscriber in subscribers], timeout=_STOP_SECONDS)
+        for subscriber in subscribers:
+            subscriber.abort()
+        if self._server is not None:
+            await self._server.wait_closed()
+
+    def publish(self, message: Message) -> None:
+        """Tell a message to all who may read it and have subscribed."""
+        for subscriber in list(self._known.values()):
+            subscriber.send(message)
+
+    def look(self, now: float) -> None:
+        """Close who is silent for too long; to be called each half second.
+
+        Args:
+            now: Seconds of the event loop's clock.
+        """
+        self._handshakes.forget()
+        for waiting in list(self._unknown.values()):
+            if now - waiting.since > self._rooms.unknown_seconds:
+                waiting.transport.abort()
+        for subscriber in list(self._known.values()):
+            if subscriber.is_silent(now):
+                subscriber.abort()
+
+    # --- What connections ask -----------------------------------------------------------------------------------------
+
+    def knocked(self, inner: asyncio.Protocol, transport: asyncio.Transport) -> bool:
+        """Whether a connection may begin to encrypt."""
+        if not self._handshakes.may_begin(_address(transport)):
+            return False
+        self.arrived(inner, transport)
+        return True
+
+    def went(self, inner: asyncio.Protocol) -> None:
+        """A connection has ended, perhaps before it was encrypted."""
+        self._unknown.pop(inner, None)
+
+    def arrived(self, client: asyncio.Protocol, transport: asyncio.Transport) -> None:
+        """A client has connected and not said yet who it is."""
+        if client in self._unknown:
+            return  # it knocked before
+        if len(self._unknown) >= self._rooms.unknown:
+            self._make_room()
+        self._unknown[client] = _Waiting(asyncio.get_running_loop().time(), _address(transport), transport)
+
+    def _make_room(self) -> None:
+        """Whoever means it says so at once; who has waited longest is the least likely to."""
+        of_addresses = Counter(waiting.address for waiting in self._unknown.values())
+        crowd, _ = of_addresses.most_common(1)[0]
+        client, first = next(each for each in self._unknown.items() if each[1].address == crowd)
+        del self._unknown[client]
+        first.transport.abort()
+
+    def admit(self, subscriber: Subscriber, connect: Connect) -> Answer:
+        """Decide on a client that has said who it is; afterwards it is known, or refused."""
+        answer = self._judge(connect)
+        if answer is not Answer.ACCEPTED:
+            return answer
+        tenant = connect.username
+        key = (tenant, connect.client_id or f"\0{id(subscriber)}")
+        earlier = self._known.pop(key, None)
+        if earlier is not None:
+            self._of_tenants[tenant] -= 1
+            earlier.abort()
+        elif self._of_tenants[tenant] >= self._rooms.of_a_tenant or len(self._known) >= self._rooms.in_all:
+            return Answer.UNAVAILABLE
+        self._unknown.pop(subscriber, None)
+        self._known[key] = subscriber
+        self._of_tenants[tenant] += 1
+        subscriber.key = key
+        return answer
+
+    def _judge(self, connect: Connect) -> Answer:
+        if not connect.known_protocol:
+            return Answer.WRONG_PROTOCOL
+        tenant = self._tenancy.find_tenant(connect.password)
+        if tenant is None or tenant.name != connect.username:
+            return Answer.WRONG_PASSWORD
+        if connect.has_will:
+            return Answer.NOT_ALLOWED
+        if not connect.client_id and not connect.clean:
+            return Answer.WRONG_CLIENT_ID
+        return Answer.ACCEPTED
+
+    def left(self, subscriber: Subscriber) -> None:
+        """A connection has ended."""
+        self._unknown.pop(subscriber, None)
+        key = subscriber.key
+        if key is not None and self._known.get(key) is subscriber:
+            del self._known[key]
+            self._of_tenants[key[0]] -= 1
+
+
+def _address(transport: asyncio.Transport) -> str:
+    peer = transport.get_extra_info("peername")
+    return str(peer[0]) if peer else ""
