@@ -9,16 +9,13 @@ import asyncio
 import logging
 import ssl
 from pathlib import Path
-from typing import Final
 
 from tiercel.core.errors import SetupError
+from tiercel.serving.connections.door import EncryptedDoor
+from tiercel.serving.connections.handshake import Lobby
 
 _logger = logging.getLogger(__name__)
 
-HANDSHAKE_SECONDS: Final = 5.0
-"""How long a connection may take to say who it is."""
-SHUTDOWN_SECONDS: Final = 2.0
-"""How long the other end may take to agree that a connection is over."""
 _LOOK_SECONDS = 5.0
 
 
@@ -29,6 +26,10 @@ class Encryption:
         identity: File with a private key, its certificate and those up to the authority's, PEM.
         authority: File with the certificate of the authority that vouches for callers, PEM.
 
+    Attributes:
+        http: The door of REST.
+        grpc: The door of gRPC.
+
     Raises:
         SetupError: They are of no use.
     """
@@ -37,8 +38,9 @@ class Encryption:
         self._identity = identity
         self._stamp = self._look()
         try:
-            self.http = _context("http/1.1", identity, authority)
-            self.grpc = _context("h2", identity, authority)
+            lobby = Lobby()
+            self.http = EncryptedDoor(_context("http/1.1", identity, authority), lobby)
+            self.grpc = EncryptedDoor(_context("h2", identity, authority), lobby)
         except (OSError, ValueError) as error:  # of them are the errors of ssl
             raise SetupError(
                 f"--tls-identity {identity} or --tls-authority {authority} is of no use ({error}). Give a file with a "
@@ -54,8 +56,8 @@ class Encryption:
         try:
             # Tried apart first: half of a pair in a context that is in use would break it.
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self._identity)
-            for context in (self.http, self.grpc):
-                context.load_cert_chain(self._identity)
+            for door in (self.http, self.grpc):
+                door.context.load_cert_chain(self._identity)
         except (OSError, ValueError) as error:
             _logger.warning("%s is of no use (%s); the certificate of before is shown on", self._identity, error)
         else:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-import ssl
 from collections.abc import Callable, Sized
 from typing import Final, Protocol, TypeVar
 
 from tiercel.serving.connections.crowding import Activity, whom_to_close
-from tiercel.serving.connections.encryption import HANDSHAKE_SECONDS, SHUTDOWN_SECONDS
 
 BACKLOG: Final = 1024
 """Connections that may wait in the kernel to be accepted."""
@@ -58,24 +56,14 @@ def open_listener(host: str, port: int) -> socket.socket:
     return listener
 
 
-async def accept(
-    make: Callable[[], asyncio.Protocol], listening: socket.socket, context: ssl.SSLContext | None = None
-) -> asyncio.Server:
+async def accept(make: Callable[[], asyncio.Protocol], listening: socket.socket) -> asyncio.Server:
     """Accept connections on a socket that listens, each with a protocol of its own.
 
     Args:
         make: Makes the protocol.
         listening: The socket.
-        context: For TLS; None for none.
     """
-    return await asyncio.get_running_loop().create_server(
-        make,
-        sock=listening,
-        backlog=BACKLOG,
-        ssl=context,
-        ssl_handshake_timeout=None if context is None else HANDSHAKE_SECONDS,
-        ssl_shutdown_timeout=None if context is None else SHUTDOWN_SECONDS,
-    )
+    return await asyncio.get_running_loop().create_server(make, sock=listening, backlog=BACKLOG)
 
 
 def port_of(listener: socket.socket) -> int:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import inspect
 import logging
 import socket
-import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -17,6 +16,7 @@ from google.protobuf.message import Message
 
 from tiercel.core.errors import TiercelError
 from tiercel.inference import open_inference_grpc_pb2 as pb
+from tiercel.serving.connections.door import EncryptedDoor
 from tiercel.serving.dataplane import DataPlane
 from tiercel.serving.descriptions import Descriptions
 from tiercel.serving.grpc.server import health, reflection
@@ -225,9 +225,9 @@ class GrpcServer:
         """How many are open."""
         return len(self._listener.connections)
 
-    async def start(self, listening: socket.socket, context: ssl.SSLContext | None = None) -> None:
-        """Accept connections on a socket that listens, encrypted where there is a context; may be called again."""
-        await self._listener.start(listening, context)
+    async def start(self, listening: socket.socket, door: EncryptedDoor | None = None) -> None:
+        """Accept connections on a socket that listens, encrypted where there is a door; may be called again."""
+        await self._listener.start(listening, door)
 
     def set_ready(self, *, ready: bool) -> None:
         """What the health service says."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import ssl
 from functools import partial
 
+from tiercel.serving.connections.door import EncryptedDoor
 from tiercel.serving.connections.listening import Connections, accept, read_what_is_there
 from tiercel.serving.rest.connection import HttpConnection
 from tiercel.serving.rest.messages import ByteBudget
@@ -21,19 +21,24 @@ class HttpServer:
         self._connections: Connections[HttpConnection] = Connections()
         self._make = partial(HttpConnection, routes.handle, limits, budget, self._connections)
         self._listeners: list[asyncio.Server] = []
+        self._doors: list[EncryptedDoor] = []
 
     @property
     def connections(self) -> int:
         """How many connections are open."""
         return len(self._connections)
 
-    async def start(self, listening: socket.socket, context: ssl.SSLContext | None = None) -> None:
-        """Accept connections on a socket that listens, encrypted where there is a context; may be called again."""
-        self._listeners.append(await accept(self._make, listening, context))
+    async def start(self, listening: socket.socket, door: EncryptedDoor | None = None) -> None:
+        """Accept connections on a socket that listens, encrypted where there is a door; may be called again."""
+        if door is None:
+            self._listeners.append(await accept(self._make, listening))
+        else:
+            self._listeners.append(await door.accept(self._make, listening))
+            self._doors.append(door)
 
     async def hand_over(self, grace: float) -> None:
         """Take no new connections; each that is open is closed with its next answer, or after ``grace`` seconds."""
-        self._close()
+        await self._close()
         for connection in tuple(self._connections):
             connection.close_with_next_answer()
         await self._connections.wait_at_most(grace)
@@ -47,13 +52,15 @@ class HttpServer:
         if not self._listeners:
             return
         await read_what_is_there(self._connections)
-        self._close()
+        await self._close()
         for connection in tuple(self._connections):
             connection.drain()
         await self._connections.wait_at_most(grace)
         for connection in tuple(self._connections):
             connection.abort()
 
-    def _close(self) -> None:
+    async def _close(self) -> None:
         for listener in self._listeners:
             listener.close()
+        for door in self._doors:
+            await door.wait_known()

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-import ssl
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import cast
 
 from tiercel.serving.connections.crowding import Activity, Doing, peer_of
+from tiercel.serving.connections.door import EncryptedDoor
 from tiercel.serving.connections.listening import Connections, accept, read_what_is_there
 from tiercel.serving.grpc.server import wire
 from tiercel.serving.grpc.server.calls import Call, CallHead, Method
@@ -74,11 +74,16 @@ class Listener:
         self.connections: Connections[GrpcConnection] = Connections()
         self.calls = 0
         self._listeners: list[asyncio.Server] = []
+        self._doors: list[EncryptedDoor] = []
         self._ticker: asyncio.TimerHandle | None = None
 
-    async def start(self, listening: socket.socket, context: ssl.SSLContext | None = None) -> None:
-        """Accept connections on a socket that listens, encrypted where there is a context; may be called again."""
-        self._listeners.append(await accept(self._connection, listening, context))
+    async def start(self, listening: socket.socket, door: EncryptedDoor | None = None) -> None:
+        """Accept connections on a socket that listens, encrypted where there is a door; may be called again."""
+        if door is None:
+            self._listeners.append(await accept(self._connection, listening))
+        else:
+            self._listeners.append(await door.accept(self._connection, listening))
+            self._doors.append(door)
         if self._ticker is None:
             self._ticker = asyncio.get_running_loop().call_later(_TICK, self._tick)
 
@@ -89,6 +94,8 @@ class Listener:
         await read_what_is_there(self.connections)
         for listener in self._listeners:
             listener.close()
+        for door in self._doors:
+            await door.wait_known()
         for connection in tuple(self.connections):
             connection.leave()
         await self.connections.wait_at_most(grace)
