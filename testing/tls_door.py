@@ -1,4 +1,4 @@
-"""An encrypted door with protocols that remember what happens to them, and callers that speak TLS octet by octet."""
+"""An encrypted door with protocols that remember what happens to them, and callers that speak TLS byte by byte."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ class Caller:
         self.tls = context.wrap_bio(self.incoming, self.outgoing, session=session)
 
     async def send(self, data: bytes, at_once: int = 1 << 20) -> None:
-        """Send these octets as they are, so many at a time."""
+        """Send these bytes as they are, so many at a time."""
         loop = asyncio.get_running_loop()
         for begin in range(0, len(data), at_once):
             await loop.sock_sendall(self.plain, data[begin : begin + at_once])
@@ -161,7 +161,7 @@ class Caller:
                 await asyncio.sleep(0)
 
     async def read_some(self) -> bool:
-        """Take octets; False at the end of all."""
+        """Take bytes; False at the end of all."""
         try:
             async with asyncio.timeout(DEADLINE):
                 data = await asyncio.get_running_loop().sock_recv(self.plain, 1 << 18)
@@ -184,7 +184,7 @@ class Caller:
         await self.send(self.outgoing.read(), at_once)
 
     async def receive(self, size: int) -> bytes:
-        """So many octets, or fewer where the connection ends before."""
+        """So many bytes, or fewer where the connection ends before."""
         found = b""
         while len(found) < size:
             try:
@@ -201,7 +201,7 @@ class Caller:
         return found
 
     def records(self, data: bytes) -> bytes:
-        """These octets encrypted."""
+        """These bytes encrypted."""
         self.tls.write(data)
         return self.outgoing.read()
 

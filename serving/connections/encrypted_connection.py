@@ -23,7 +23,7 @@ _READ_BYTES = 16 * 1024
 _WRITE_BYTES = 64 * 1024
 _TLS_FACTS = frozenset({"peercert", "cipher", "ssl_object", "sslcontext"})
 
-Octets = bytes | bytearray | memoryview
+Content = bytes | bytearray | memoryview
 
 
 class EncryptedConnection(asyncio.Transport, asyncio.Protocol):
@@ -112,7 +112,7 @@ class EncryptedConnection(asyncio.Transport, asyncio.Protocol):
 
     # The protocol above calls
 
-    def write(self, data: Octets) -> None:
+    def write(self, data: Content) -> None:
         """Send this; nothing happens once the connection is closing."""
         if self._closing or not data:
             return
@@ -127,7 +127,7 @@ class EncryptedConnection(asyncio.Transport, asyncio.Protocol):
         except ssl.SSLError as error:
             self._fail(error)
 
-    def writelines(self, list_of_data: Iterable[Octets]) -> None:
+    def writelines(self, list_of_data: Iterable[Content]) -> None:
         """Send all of these."""
         self.write(b"".join(list_of_data))
 

@@ -48,7 +48,7 @@ async def whole_talk(door: Door, at_once: int) -> None:
 
 
 @pytest.mark.parametrize("at_once", [1, 7, 1 << 20])
-def test_records_may_come_octet_by_octet(runner: asyncio.Runner, ends: Ends, at_once: int) -> None:
+def test_records_may_come_byte_by_byte(runner: asyncio.Runner, ends: Ends, at_once: int) -> None:
     runner.run(at_door(ends, partial(whole_talk, at_once=at_once)))
 
 
@@ -184,8 +184,8 @@ def test_who_is_slow_to_say_who_it_is_is_closed(
             slow.tls.do_handshake()
         hello = slow.outgoing.read()
         with contextlib.suppress(OSError):
-            for octet in hello:
-                await slow.send(bytes([octet]))
+            for byte in hello:
+                await slow.send(bytes([byte]))
                 await asyncio.sleep(0.02)
         assert await slow.is_closed()
         assert await silent.is_closed()

@@ -1,4 +1,4 @@
-"""The encrypted layer brings the same octets both ways as the event loop's own TLS."""
+"""The encrypted layer brings the same bytes both ways as the event loop's own TLS."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SIZES = st.lists(st.one_of(st.integers(0, 300), st.integers(16_000, 17_000), st.
 ends = lru_cache(1)(make_ends)
 
 
-def octets(sizes: list[int], first: int) -> list[bytes]:
+def parts_of(sizes: list[int], first: int) -> list[bytes]:
     """Parts of these sizes, which tell where they stand."""
     numbers = itertools.cycle(range(first, 251))
     return [bytes(itertools.islice(numbers, size)) for size in sizes]
@@ -70,8 +70,8 @@ async def both(requests: list[bytes], answers: list[bytes]) -> None:
 @pytest.mark.parametrize("loop", LOOPS, ids=["asyncio", "uvloop"])
 @given(requests=SIZES, answers=SIZES)
 @settings(max_examples=15, deadline=None)
-def test_octets_are_those_of_the_loops_own_tls(
+def test_bytes_are_those_of_the_loops_own_tls(
     loop: Callable[[], asyncio.AbstractEventLoop], requests: list[int], answers: list[int]
 ) -> None:
     with asyncio.Runner(loop_factory=loop) as runner:
-        runner.run(both([b"?", *octets(requests, 0)], octets(answers, 3)))
+        runner.run(both([b"?", *parts_of(requests, 0)], parts_of(answers, 3)))
