@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -73,16 +74,22 @@ class Embedded:
 
 
 class Mosquitto:
-    """Debian's mosquitto, as a process of its own."""
+    """Debian's mosquitto, as a process of its own.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        folder: For its configuration.
+        options: Who may do what, as lines of that.
+    """
+
+    def __init__(self, folder: Path, options: str = "allow_anonymous true\n") -> None:
         self._folder = folder
+        self._options = options
         self.port = free_port()
         self._process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:
         configuration = self._folder / "mosquitto.conf"
-        configuration.write_text(f"listener {self.port} 127.0.0.1\nallow_anonymous true\npersistence false\n")
+        configuration.write_text(f"listener {self.port} 127.0.0.1\npersistence false\n{self._options}")
         self._process = await asyncio.create_subprocess_exec(
             mosquitto_command(), "-c", str(configuration), stdout=asyncio.subprocess.DEVNULL, stderr=sys.stderr.fileno()
         )
@@ -97,6 +104,10 @@ class Mosquitto:
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+
+    def signal(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
 
     async def stop(self) -> None:
         if self._process is not None and self._process.returncode is None:

@@ -15,6 +15,7 @@ from tiercel.broker.cli.jobs import cancel, explain, logs, ls, resume, show
 from tiercel.broker.cli.lineage import lineage
 from tiercel.broker.cli.local import down, up
 from tiercel.broker.cli.membership import join
+from tiercel.broker.cli.mqtt import mqtt
 from tiercel.broker.cli.node_data import node
 from tiercel.broker.cli.secrets import secrets
 from tiercel.broker.cli.submit import submit
@@ -54,6 +55,7 @@ for command in (
 app.add_typer(endpoints, name="endpoints")
 app.add_typer(secrets, name="secret")
 app.add_typer(node, name="node")
+app.add_typer(mqtt, name="mqtt")
 
 
 @app.callback()

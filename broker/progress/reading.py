@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import zip_longest
 
-from tiercel.broker.progress.topics import ROOT
+from tiercel.broker.progress.topics import READABLE
 
 _LONGEST_FILTER = 512
 
@@ -31,8 +32,10 @@ def matches(topic_filter: str, topic: str) -> bool:
     return _overlap(topic_filter, topic)
 
 
+@lru_cache(maxsize=1024)
 def _readable(tenant: str) -> tuple[str, ...]:
-    return f"{ROOT}/{tenant}/", f"{ROOT}/nodes/", f"{ROOT}/broker/"
+    """How all topics begin that the tenant may read."""
+    return tuple(topics.format(tenant=tenant).removesuffix("#") for topics in READABLE)
 
 
 def _is_filter(text: str) -> bool:

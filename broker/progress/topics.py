@@ -26,6 +26,8 @@ from tiercel.core.events import (
 
 ROOT = "tiercel/v1"
 BROKER_PRESENCE_TOPIC = f"{ROOT}/broker/presence"
+READABLE = (f"{ROOT}/{{tenant}}/#", f"{ROOT}/nodes/#", f"{ROOT}/broker/#")
+"""What a tenant may read, as filters: the embedded server goes by it, and so do the files for mosquitto."""
 
 
 @dataclass(frozen=True, slots=True)
