@@ -116,6 +116,9 @@ class Transport:
         """It never is."""
         return False
 
+    def get_extra_info(self, _: str) -> None:
+        """It knows nothing of its peer."""
+
 
 def receive(receiver: Receiver, budget: ByteBudget, data: bytes) -> HttpRequest:
     """One request through a receiver."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tiercel.serving.models.configuration import ENDPOINT_PLATFORM, model_config
@@ -30,7 +31,9 @@ class Descriptions:
         self._max_batch_size = max_batch_size
         self._instances = instances
 
-    def statistics(self, model: str = "", version: str = "") -> dict[str, Any]:
+    def statistics(
+        self, model: str = "", version: str = "", sees: Callable[[str], bool] = lambda _: True
+    ) -> dict[str, Any]:
         """Counts and durations of the versions that answer, in the form of the statistics extension.
 
         An endpoint's are those of its variants, each under the name of its own that is asked for it alone.
@@ -38,6 +41,7 @@ class Descriptions:
         Args:
             model: Its name; empty for all models.
             version: The only version of interest; empty for all that answer.
+            sees: Of all models, which of them who asks may hear of.
 
         Raises:
             NotFoundError: It is not loaded, or not in this version.
@@ -46,7 +50,7 @@ class Descriptions:
         if model:
             found = self._answering(model, version)
         else:
-            found = [each for record in self._registry.records() for each in record.answering]
+            found = [each for record in self._registry.records() if sees(record.name) for each in record.answering]
         return {"model_stats": [each.statistics.as_json(each.model, each.version_text) for each in found]}
 
     def config(self, model: str, version: str = "") -> dict[str, Any]:

@@ -31,6 +31,12 @@ class Operators:
     def __init__(self, token: str | None = None) -> None:
         self._token = None if token is None else token.encode()
 
+    def knows(self, authorization: str | None) -> bool:
+        """Whether the caller has shown that it is an operator, which takes a token that there is."""
+        given = authorization or ""
+        token = given[len(_SCHEME) :].strip() if given[: len(_SCHEME)].lower() == _SCHEME else ""
+        return self._token is not None and hmac.compare_digest(token.encode(), self._token)
+
     def check(self, authorization: str | None) -> None:
         """Let an operator pass.
 
@@ -40,11 +46,7 @@ class Operators:
         Raises:
             NotAuthenticatedError: There is a token, and the caller does not have it.
         """
-        if self._token is None:
-            return
-        given = authorization or ""
-        token = given[len(_SCHEME) :].strip() if given[: len(_SCHEME)].lower() == _SCHEME else ""
-        if not hmac.compare_digest(token.encode(), self._token):
+        if self._token is not None and not self.knows(authorization):
             raise NotAuthenticatedError(
                 "this is for operators: send 'authorization: Bearer TOKEN' with the token of the server's "
                 "operator token file"

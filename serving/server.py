@@ -15,6 +15,7 @@ import onnxruntime as ort
 from tiercel.core.errors import SetupError
 from tiercel.core.locks import Lock
 from tiercel.serving import memory
+from tiercel.serving.access.gate import Gate
 from tiercel.serving.canary_plan import CanaryPlan
 from tiercel.serving.connections.encryption import Encryption
 from tiercel.serving.connections.listening import open_listener, port_of
@@ -126,22 +127,28 @@ class Server:
         budget = ByteBudget(settings.max_buffered_bytes)
         inflater = Inflater(settings.max_body_bytes, budget)
         operators = read_operators(settings.operator_token_file)
+        gate = Gate(operators, settings.access_file)
         uploads = Uploads(
             settings.repository, lifecycle, loader, operators, settings.max_model_bytes, settings.max_reference_bytes
         )
         clean_up(settings.repository)
         hosts = Hosts((settings.host, *settings.host_names))
-        routes = Routes(plane, lifecycle, tasks.start, settings.max_json_bytes, uploads, operators, inflater, hosts)
+        routes = Routes(
+            plane, lifecycle, tasks.start, settings.max_json_bytes, uploads, operators, inflater, hosts, gate
+        )
         http = HttpServer(routes, _http_limits(settings), budget)
         metrics = Metrics(registry)
         _add_gauges(metrics, http, plane)
+        metrics.add_refusals(gate.refusals)
         add_metrics(routes, metrics)
         descriptions = Descriptions(registry, settings.max_batch_rows, settings.workers, endpoints)
         add_descriptions(routes, descriptions)
-        servicer = InferenceServicer(plane, lifecycle, tasks.start, descriptions, uploads, operators)
+        servicer = InferenceServicer(plane, lifecycle, tasks.start, descriptions, uploads, operators, gate)
         grpc = GrpcServer(servicer, grpc_limits(settings), budget)
         if settings.tls_identity is not None and settings.tls_authority is not None:
-            self._encryption = Encryption(settings.tls_identity, settings.tls_authority)
+            # With rules for each model there are some for who shows none.
+            required = settings.access_file is None
+            self._encryption = Encryption(settings.tls_identity, settings.tls_authority, required=required)
         sockets = self._sockets()
         self._addresses = _addresses(settings, sockets)
         renewal = Renewal(sockets, lifecycle, registry, self._announce, self._on_handed_over)
@@ -151,6 +158,7 @@ class Server:
         try:
             await verifier.start()  # first, so that it warms up meanwhile
             tasks.start(plane.loop_lag.watch(), "loop lag")
+            tasks.start(gate.watch(), "access")
             if self._encryption is not None:
                 tasks.start(self._encryption.watch(), "certificates")
             _hand_over_on_signal(tasks, renewal, serving)

@@ -26,6 +26,7 @@ class Settings(BaseSettings):
         state_file: Written once both listen: pid and addresses.
         lock_file: Held while the server lives.
         operator_token_file: Holds the token that operators send; only its owner may be able to read it.
+        access_file: Says who may ask which model, as ``core/endpoint_access.py`` has it; None where everybody may.
         allowed_hosts: Names by which REST may be addressed, beside addresses, localhost and this machine's name;
             separated by commas, ``*`` for any. Others are refused, since web pages can make up names for this machine.
         allow_remote: Listen on an address that is not loopback.
@@ -87,6 +88,7 @@ class Settings(BaseSettings):
     state_file: Path
     lock_file: Path
     operator_token_file: Path | None = None
+    access_file: Path | None = None
     allowed_hosts: str = ""
     allow_remote: bool = False
     tls_host: str = ""

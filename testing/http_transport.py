@@ -18,6 +18,9 @@ class Transport:
     def is_closing(self) -> bool:
         return False
 
+    def get_extra_info(self, _: str) -> None:
+        return None
+
     def close(self) -> None:
         self.written.append(b"closed")
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import re
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -16,6 +15,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from tiercel.core.trust.names import NODE_ID, NODE_URI, TENANT_URI, node_in
+
 if TYPE_CHECKING:
     from datetime import datetime
 
@@ -23,9 +24,6 @@ BROKER_NAME = "broker.tiercel.internal"
 """A name that every certificate of a broker by its own authority has, wherever the broker listens."""
 MOST_PEM_BYTES = 64 * 1024
 """The largest certificate, request or chain that is looked at."""
-_NODE_URI = "spiffe://tiercel.internal/node/"
-_TENANT_URI = "spiffe://tiercel.internal/tenant/"
-_NODE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _RENEWED_AFTER = 2 / 3
 # All nodes that joined on the same day must not ask at the same moment.
 _SPREAD = 0.1
@@ -74,12 +72,12 @@ def node_uri(node_id: str) -> str:
     Raises:
         CertificateError: It is not a node's name.
     """
-    if not _NODE_ID.fullmatch(node_id):
+    if not NODE_ID.fullmatch(node_id):
         raise CertificateError(
             f"{node_id!r} is not a node's name; use 1 to 63 of A-Z, a-z, 0-9, '.', '_' and '-', beginning with a "
             "letter or digit"
         )
-    return _NODE_URI + node_id
+    return NODE_URI + node_id
 
 
 def node_name(node_id: str) -> str:
@@ -89,15 +87,13 @@ def node_name(node_id: str) -> str:
 
 def tenant_uri(tenant: str) -> str:
     """How a tenant's certificate calls it."""
-    return _TENANT_URI + tenant
+    return TENANT_URI + tenant
 
 
 def node_of(certificate: x509.Certificate) -> str:
     """The node that a certificate speaks for; empty for none."""
     names = _names(certificate)
-    uris = names.get_values_for_type(x509.UniformResourceIdentifier) if names is not None else []
-    found = [uri.removeprefix(_NODE_URI) for uri in uris if uri.startswith(_NODE_URI)]
-    return found[0] if len(found) == 1 and _NODE_ID.fullmatch(found[0]) else ""
+    return node_in(names.get_values_for_type(x509.UniformResourceIdentifier)) if names is not None else ""
 
 
 def speaks_for_broker(certificate: x509.Certificate) -> bool:

@@ -1,4 +1,4 @@
-"""TLS 1.3 for who asks from other machines: both sides show a certificate.
+"""TLS 1.3 for who asks from other machines: both sides show a certificate, or callers may where other rules hold.
 
 The files are read again when they change. Connections that are open keep what they began with.
 """
@@ -25,6 +25,7 @@ class Encryption:
     Args:
         identity: File with a private key, its certificate and those up to the authority's, PEM.
         authority: File with the certificate of the authority that vouches for callers, PEM.
+        required: Whether nobody gets in without one; a wrong one never does.
 
     Attributes:
         http: The door of REST.
@@ -34,13 +35,13 @@ class Encryption:
         SetupError: They are of no use.
     """
 
-    def __init__(self, identity: Path, authority: Path) -> None:
+    def __init__(self, identity: Path, authority: Path, *, required: bool = True) -> None:
         self._identity = identity
         self._stamp = self._look()
         try:
             lobby = Lobby()
-            self.http = EncryptedDoor(_context("http/1.1", identity, authority), lobby)
-            self.grpc = EncryptedDoor(_context("h2", identity, authority), lobby)
+            self.http = EncryptedDoor(_context("http/1.1", identity, authority, required=required), lobby)
+            self.grpc = EncryptedDoor(_context("h2", identity, authority, required=required), lobby)
         except (OSError, ValueError) as error:  # of them are the errors of ssl
             raise SetupError(
                 f"--tls-identity {identity} or --tls-authority {authority} is of no use ({error}). Give a file with a "
@@ -77,10 +78,10 @@ class Encryption:
         return found.st_mtime_ns, found.st_ino
 
 
-def _context(protocol: str, identity: Path, authority: Path) -> ssl.SSLContext:
+def _context(protocol: str, identity: Path, authority: Path, *, required: bool) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
-    context.verify_mode = ssl.CERT_REQUIRED
+    context.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
     context.load_verify_locations(authority)
     context.load_cert_chain(identity)
     context.set_alpn_protocols([protocol])

@@ -10,16 +10,19 @@ import inspect
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any
 
 from google.protobuf.message import Message
 
-from tiercel.core.errors import TiercelError
+from tiercel.core.errors import RateExceededError, TiercelError
+from tiercel.core.rates import retry_after_seconds
 from tiercel.inference import open_inference_grpc_pb2 as pb
+from tiercel.serving.access.gate import Gate
 from tiercel.serving.connections.door import EncryptedDoor
 from tiercel.serving.dataplane import DataPlane
 from tiercel.serving.descriptions import Descriptions
-from tiercel.serving.grpc.server import health, reflection
+from tiercel.serving.grpc.server import health, reflection, wire
 from tiercel.serving.grpc.server.calls import Call, Method
 from tiercel.serving.grpc.server.health import Health
 from tiercel.serving.grpc.server.reflection import Reflection
@@ -55,6 +58,7 @@ class InferenceServicer:
         descriptions: Tells about models.
         uploads: Loads models, with files or without.
         operators: Who may change what the server does.
+        gate: Who may ask which model; None where everybody may.
     """
 
     def __init__(
@@ -65,7 +69,9 @@ class InferenceServicer:
         descriptions: Descriptions,
         uploads: Uploads,
         operators: Operators,
+        gate: Gate | None = None,
     ) -> None:
+        self._gate = gate if gate is not None else Gate(operators)
         self._uploads = uploads
         self._operators = operators
         self._plane = plane
@@ -92,7 +98,7 @@ class InferenceServicer:
     def methods(self) -> dict[str, Method]:
         """All methods of the service, by path."""
         infer = Method(pb.ModelInferRequest, self._infer, self._read)
-        stream = StreamedInference(self._plane, self._reader).method()
+        stream = StreamedInference(self._plane, self._reader, self._gate).method()
         methods = {f"/{SERVICE}/ModelInfer": infer, f"/{SERVICE}/ModelStreamInfer": stream}
         service = pb.DESCRIPTOR.services_by_name[SERVICE.rpartition(".")[2]]
         for name, handler in self.handlers().items():
@@ -108,6 +114,11 @@ class InferenceServicer:
 
     def _infer(self, received: GrpcRequest, call: Call) -> None:
         request = received.request
+        try:
+            self._gate.check(call.caller, request.model, call.head.authorization)
+        except TiercelError as error:
+            _fail(call, error)
+            return
         request.arrived = call.arrived
         remaining = call.remaining()
         if remaining is not None:
@@ -129,23 +140,35 @@ class InferenceServicer:
         if pending is not None and not call.is_done:
             call.on_cancel = pending.cancel
 
-    def _model_ready(self, request: pb.ModelReadyRequest, _: Call) -> pb.ModelReadyResponse:
+    def _check(self, call: Call, model: str) -> None:
+        self._gate.check(call.caller, model, call.head.authorization)
+
+    def _model_ready(self, request: pb.ModelReadyRequest, call: Call) -> pb.ModelReadyResponse:
+        self._check(call, request.name)
         return pb.ModelReadyResponse(ready=self._plane.is_model_ready(request.name, request.version))
 
-    def _model_metadata(self, request: pb.ModelMetadataRequest, _: Call) -> pb.ModelMetadataResponse:
+    def _model_metadata(self, request: pb.ModelMetadataRequest, call: Call) -> pb.ModelMetadataResponse:
+        self._check(call, request.name)
         metadata = self._plane.model_metadata(request.name, request.version)
         metadata.pop("parameters", None)  # an endpoint's; the protocol has no place for them here
         return pb.ModelMetadataResponse(**metadata)
 
-    def _model_statistics(self, request: pb.ModelStatisticsRequest, _: Call) -> pb.ModelStatisticsResponse:
-        return pb.ModelStatisticsResponse(**self._descriptions.statistics(request.name, request.version))
+    def _model_statistics(self, request: pb.ModelStatisticsRequest, call: Call) -> pb.ModelStatisticsResponse:
+        if request.name:
+            self._check(call, request.name)
+        sees = partial(self._sees, call)
+        return pb.ModelStatisticsResponse(**self._descriptions.statistics(request.name, request.version, sees))
 
-    def _model_config(self, request: pb.ModelConfigRequest, _: Call) -> pb.ModelConfigResponse:
+    def _sees(self, call: Call, model: str) -> bool:
+        return self._gate.sees(call.caller, model, call.head.authorization)
+
+    def _model_config(self, request: pb.ModelConfigRequest, call: Call) -> pb.ModelConfigResponse:
+        self._check(call, request.name)
         config: Any = self._descriptions.config(request.name, request.version)
         return pb.ModelConfigResponse(config=config)
 
-    async def _index(self, request: pb.RepositoryIndexRequest, _: Call) -> pb.RepositoryIndexResponse:
-        lines = await self._lifecycle.index(request.ready)
+    async def _index(self, request: pb.RepositoryIndexRequest, call: Call) -> pb.RepositoryIndexResponse:
+        lines = [line for line in await self._lifecycle.index(request.ready) if self._sees(call, line["name"])]
         return pb.RepositoryIndexResponse(models=[pb.RepositoryIndexResponse.ModelIndex(**line) for line in lines])
 
     async def _load(self, request: pb.RepositoryModelLoadRequest, _: Call) -> pb.RepositoryModelLoadResponse:
@@ -194,7 +217,10 @@ async def _finish(work: Awaitable[Message], call: Call) -> None:
 
 
 def _fail(call: Call, error: TiercelError) -> None:
-    call.finish(Status[error.grpc_status], error.message)
+    status, details = Status[error.grpc_status], b""
+    if isinstance(error, RateExceededError):
+        details = wire.retry_details(status, error.message, retry_after_seconds(error.seconds))
+    call.finish(status, error.message, details)
 
 
 def grpc_limits(settings: Settings) -> GrpcLimits:

@@ -8,6 +8,7 @@ from functools import partial
 
 from tiercel.core.errors import TiercelError
 from tiercel.inference import open_inference_grpc_pb2 as pb
+from tiercel.serving.access.gate import Gate
 from tiercel.serving.dataplane import DataPlane
 from tiercel.serving.dispatch import call as batching
 from tiercel.serving.grpc.server.calls import Call, Method
@@ -42,9 +43,11 @@ class StreamedInference:
     Args:
         plane: Answers inference.
         reader: Reads requests.
+        gate: Who may ask which model, asked anew with each request.
     """
 
-    def __init__(self, plane: DataPlane, reader: RequestReader) -> None:
+    def __init__(self, plane: DataPlane, reader: RequestReader, gate: Gate) -> None:
+        self._gate = gate
         self._plane = plane
         self._reader = reader
         self._streams: dict[Call, _Stream] = {}
@@ -62,6 +65,11 @@ class StreamedInference:
     def _handle(self, received: GrpcRequest | _Refused, call: Call) -> None:
         if isinstance(received, _Refused):
             call.send(_error(received.error, received.id))
+            return
+        try:
+            self._gate.check(call.caller, received.request.model, call.head.authorization)
+        except TiercelError as error:
+            call.send(_error(error, "" if received.message is None else received.message.id))
             return
         stream = self._streams.get(call)
         if stream is None:

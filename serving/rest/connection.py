@@ -9,6 +9,7 @@ from http import HTTPStatus
 from typing import cast
 
 from tiercel.core.errors import CapacityExceededError, TiercelError
+from tiercel.serving.access.callers import NOBODY, caller_of
 from tiercel.serving.connections.crowding import Activity, Doing, peer_of
 from tiercel.serving.connections.listening import Connections
 from tiercel.serving.rest.messages import (
@@ -53,6 +54,7 @@ class HttpConnection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._receiver = QuickReceiver(limits, budget)
+        self._caller = NOBODY
         self._current: HttpRequest | None = None
         self._work: Cancellable | None = None
         self._advancing = False
@@ -67,6 +69,7 @@ class HttpConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """asyncio: the connection is open."""
         self._transport = cast("asyncio.Transport", transport)
+        self._caller = caller_of(transport)
         self._expect_within(self._limits.idle_timeout)
         has_room = self._connections.make_room(self._limits.connections, self._loop.time())
         self._connections.add(self)
@@ -183,6 +186,7 @@ class HttpConnection(asyncio.Protocol):
 
     def _handle(self, request: HttpRequest) -> None:
         self._current = request
+        request.caller = self._caller
         work = self._handler(request, partial(self._answer, request))
         if self._current is request:
             self._work = work

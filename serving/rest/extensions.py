@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from tiercel.serving.descriptions import Descriptions
 from tiercel.serving.process.renewal import Renewal
@@ -15,6 +16,7 @@ def add_metrics(routes: Routes, metrics: Metrics) -> None:
     """Have ``GET /metrics`` answered with Prometheus' text format, or OpenMetrics where it is asked for."""
 
     async def answer(request: HttpRequest, _: Parameters) -> HttpResponse:
+        routes.check_overview(request)
         # Of a hundred models it is thousands of lines: requests come in between while another thread writes them.
         accept = request.headers.get(b"accept", b"").decode("latin-1")
         text, media_type = await asyncio.to_thread(write, metrics.snapshot(), accept)
@@ -26,8 +28,9 @@ def add_metrics(routes: Routes, metrics: Metrics) -> None:
 def add_descriptions(routes: Routes, descriptions: Descriptions) -> None:
     """Have statistics and configurations told: of all models, of one, and of one of its versions."""
 
-    def statistics(_: HttpRequest, of: Parameters) -> HttpResponse:
-        return json_response(descriptions.statistics(of.get("model", ""), of.get("version", "")))
+    def statistics(request: HttpRequest, of: Parameters) -> HttpResponse:
+        sees = partial(routes.sees, request)
+        return json_response(descriptions.statistics(of.get("model", ""), of.get("version", ""), sees))
 
     def config(_: HttpRequest, of: Parameters) -> HttpResponse:
         return json_response(descriptions.config(of["model"], of.get("version", "")))

@@ -14,9 +14,12 @@ import orjson
 from tiercel.core.errors import (
     CapacityExceededError,
     NotAuthenticatedError,
+    RateExceededError,
     TiercelError,
     UnavailableError,
 )
+from tiercel.core.rates import retry_after_seconds
+from tiercel.serving.access.callers import NOBODY, Caller
 from tiercel.serving.rest.head import Head
 
 if TYPE_CHECKING:
@@ -62,6 +65,7 @@ class HttpRequest:
         reserved: Bytes of the shared budget that the body holds.
         arrived: When its first byte was read, as ``time.perf_counter`` has it; 0 for unknown.
         recent: What the connection's last request was like; None where nobody keeps that.
+        caller: Who sent it.
     """
 
     head: Head
@@ -69,6 +73,7 @@ class HttpRequest:
     reserved: int = 0
     arrived: float = 0.0
     recent: Recent | None = None
+    caller: Caller = NOBODY
 
     @property
     def method(self) -> bytes:
@@ -84,6 +89,11 @@ class HttpRequest:
     def headers(self) -> Mapping[bytes, bytes]:
         """Values by name in small letters; of a repeated header the values are joined by a comma."""
         return self.head.headers
+
+    @property
+    def authorization(self) -> bytes:
+        """What the caller shows; empty for nothing."""
+        return self.head.headers.get(b"authorization", b"")
 
 
 @dataclass(slots=True)
@@ -160,6 +170,8 @@ def error_response(error: TiercelError) -> HttpResponse:
         headers = b"Retry-After: 1\r\n"
     elif isinstance(error, NotAuthenticatedError):
         headers = b"WWW-Authenticate: Bearer\r\n"
+    elif isinstance(error, RateExceededError):
+        headers = b"Retry-After: %d\r\n" % retry_after_seconds(error.seconds)
     elif isinstance(error, HttpRefusedError):
         headers = error.headers
     return HttpResponse(error.http_status, orjson.dumps({"error": error.message}), JSON, headers)

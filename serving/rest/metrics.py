@@ -6,7 +6,7 @@ kept by version and go on when a version returns; of a model's replaced versions
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from prometheus_client.core import (
@@ -21,6 +21,7 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from tiercel import __version__
+from tiercel.serving.access.gate import REASONS
 from tiercel.serving.accounting.delays import HISTOGRAM_BOUNDS
 from tiercel.serving.accounting.model_statistics import ModelStatistics
 from tiercel.serving.models.registry import ModelRecord, Registry
@@ -89,6 +90,7 @@ class Metrics(Collector):
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._gauges: list[_Gauge] = []
+        self._refusals: Mapping[str, int] = {}
         self._process = ProcessCollector(registry=None)
 
     def add_gauge(self, name: str, documentation: str, read: Callable[[], float]) -> None:
@@ -100,6 +102,10 @@ class Metrics(Collector):
             read: Gives it; called on the event loop.
         """
         self._gauges.append(_Gauge(name, documentation, read))
+
+    def add_refusals(self, refusals: Mapping[str, int]) -> None:
+        """Have refusals of callers collected, by reason; the mapping is read each time."""
+        self._refusals = refusals
 
     def snapshot(self) -> Collector:
         """All numbers as they are now; called on the event loop."""
@@ -114,6 +120,12 @@ class Metrics(Collector):
         yield InfoMetricFamily("tiercel_serving", "The server", value={"version": __version__})
         for gauge in self._gauges:
             yield GaugeMetricFamily(gauge.name, gauge.documentation, value=gauge.read())
+        refused = CounterMetricFamily(
+            "tiercel_access_refusals", "Requests refused for who sent them, by reason", labels=("reason",)
+        )
+        for reason in REASONS:
+            refused.add_metric((reason,), self._refusals.get(reason, 0))
+        yield refused
         yield from self._process.collect()
 
 

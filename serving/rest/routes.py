@@ -16,6 +16,7 @@ from tiercel.core.errors import (
     NotAllowedError,
     TiercelError,
 )
+from tiercel.serving.access.gate import Gate
 from tiercel.serving.accounting.accounts import read_shares
 from tiercel.serving.dataplane import DataPlane
 from tiercel.serving.loading.lifecycle import Lifecycle
@@ -65,6 +66,7 @@ class Routes:
         operators: Who may change what the server does.
         inflater: Unpacks compressed bodies; None where they are refused.
         hosts: By which names the server may be addressed.
+        gate: Who may ask which model; None where everybody may.
     """
 
     def __init__(
@@ -77,7 +79,9 @@ class Routes:
         operators: Operators,
         inflater: Inflater | None = None,
         hosts: Hosts | None = None,
+        gate: Gate | None = None,
     ) -> None:
+        self._gate = gate if gate is not None else Gate(operators)
         self._hosts = hosts if hosts is not None else Hosts()
         self._uploads = uploads
         self._operators = operators
@@ -96,7 +100,7 @@ class Routes:
         self.add("GET", "/v2", lambda *_: json_response(plane.server_metadata()))
         self.add("GET", "/v2/health/live", lambda *_: json_response({"live": True}))
         self.add("GET", "/v2/health/ready", self._ready)
-        self.add("GET", "/v2/usage", lambda request, _: json_response(plane.usage(_since(request.target))))
+        self.add("GET", "/v2/usage", self._usage)
         self.add("POST", "/v2/shares", from_programs_only(self._shares))
         self.add("POST", "/v2/repository/index", self._index, for_all=True)
         self.add("POST", "/v2/repository/models/{model}/load", from_programs_only(self._load))
@@ -125,8 +129,13 @@ class Routes:
 
         self._table.add(method, path, handle)
 
-    def handle(self, request: HttpRequest, respond: Respond) -> Cancellable | None:
+    def handle(self, request: HttpRequest, respond: Respond, *, is_let_in: bool = False) -> Cancellable | None:
         """Handle a request; ``respond`` is called exactly once, now or later.
+
+        Args:
+            request: The request.
+            respond: Takes the answer.
+            is_let_in: It passed the gate already.
 
         Returns:
             What to cancel when the caller goes away, if that is of use; ``respond`` is not called after it.
@@ -136,8 +145,12 @@ class Routes:
         try:
             self._hosts.check(headers)
             found = self._table.find(request.head.method, request.head.target)
+            if not is_let_in and (model := found.parameters.get("model")) is not None:
+                self._gate.check(request.caller, model, headers.get(b"authorization", b""))
             if b"content-encoding" in headers and _is_packed(request):
-                self._start_task(_unpack(self._inflater_or_refusal(), request, respond, self.handle), "unpack")
+                self._start_task(
+                    _unpack(self._inflater_or_refusal(), request, respond, self._handle_unpacked), "unpack"
+                )
                 return None
             if b"accept-encoding" in headers and (coding := coding_for(headers[b"accept-encoding"])) is not None:
                 packed = PackedAnswer(respond, coding, self._start_task)
@@ -149,6 +162,9 @@ class Routes:
         except Exception as error:
             respond(answer_to_defect("A request", error))
         return None
+
+    def _handle_unpacked(self, request: HttpRequest, respond: Respond) -> Cancellable | None:
+        return self.handle(request, respond, is_let_in=True)
 
     def _inflater_or_refusal(self) -> Inflater:
         if self._inflater is None:
@@ -180,6 +196,19 @@ class Routes:
 
         return self._plane.submit(decoded, answered)
 
+    def sees(self, request: HttpRequest, model: str) -> bool:
+        """Whether a list may name a model to who asks for it."""
+        return self._gate.sees(request.caller, model, request.authorization)
+
+    def check_overview(self, request: HttpRequest) -> None:
+        """See :meth:`.Gate.check_overview`."""
+        self._gate.check_overview(request.caller, request.authorization)
+
+    def _usage(self, request: HttpRequest, _: Parameters) -> HttpResponse:
+        self.check_overview(request)
+        usage = self._plane.usage(_since(request.target))
+        return json_response(usage | {"keys": self._gate.uses()})
+
     def _metadata(self, _: HttpRequest, parameters: Parameters) -> HttpResponse:
         return json_response(self._plane.model_metadata(parameters["model"], parameters.get("version", "")))
 
@@ -195,7 +224,8 @@ class Routes:
         only_ready = body_object(request).get("ready", False)
         if type(only_ready) is not bool:
             raise InvalidRequestError("ready must be true or false")
-        return json_response(await self._lifecycle.index(only_ready))
+        lines = await self._lifecycle.index(only_ready)
+        return json_response([line for line in lines if self.sees(request, line["name"])])
 
     async def _load(self, request: HttpRequest, parameters: Parameters) -> HttpResponse:
         large = len(request.body) > _MOST_AT_ONCE

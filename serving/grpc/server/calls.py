@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from google.protobuf.message import DecodeError, Message
 
+from tiercel.serving.access.callers import Caller
 from tiercel.serving.grpc.server import wire
 from tiercel.serving.grpc.server.assembler import Assembler, no_room
 from tiercel.serving.grpc.server.wire import CallError, Metadata, Status
@@ -52,12 +53,14 @@ class CallHead:
         timeout: Seconds in which the answer is of use, or None.
         compressed: Whether requests may be compressed.
         metadata: What the caller sent along.
+        authorization: What of it says who calls; empty for nothing.
     """
 
     method: Method
     timeout: float | None
     compressed: bool
     metadata: Metadata
+    authorization: bytes = b""
 
 
 class Owner(Protocol):
@@ -66,6 +69,7 @@ class Owner(Protocol):
     budget: Budget
     max_message_bytes: int
     clock: Callable[[], float]
+    caller: Caller
 
     def respond(self, stream: Stream, head: bytes, body: bytes, trailers: bytes) -> None:
         """Answer as a whole."""
@@ -117,6 +121,11 @@ class Call:
         self.on_leave: Callable[[], None] | None = None
         stream.may_be_slow = head.method.streaming
 
+    @property
+    def caller(self) -> Caller:
+        """Who is at the other end."""
+        return self._owner.caller
+
     def set_time_limit(self) -> None:
         """End the call at its deadline; for those whose handler does not do it in another way."""
         remaining = self.remaining()
@@ -156,15 +165,15 @@ class Call:
             self._owner.reset(self._stream, CANCEL)
             self.on_closed()
 
-    def finish(self, status: Status = Status.OK, message: str = "") -> None:
-        """No more answers."""
+    def finish(self, status: Status = Status.OK, message: str = "", details: bytes = b"") -> None:
+        """No more answers; ``details`` are a ``google.rpc.Status`` for the caller's library."""
         if self.is_done:
             return
         self._finish()
         if self._begun:
-            self._owner.end(self._stream, wire.trailers(status, message))
+            self._owner.end(self._stream, wire.trailers(status, message, details))
         else:
-            self._owner.send_headers(self._stream, wire.trailers_only(status, message), ended=True)
+            self._owner.send_headers(self._stream, wire.trailers_only(status, message, details), ended=True)
 
     def on_data(self, data: bytes, *, ended: bool) -> None:
         """HTTP/2: a part of the requests."""

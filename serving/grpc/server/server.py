@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import cast
 
+from tiercel.serving.access.callers import NOBODY, caller_of
 from tiercel.serving.connections.crowding import Activity, Doing, peer_of
 from tiercel.serving.connections.door import EncryptedDoor
 from tiercel.serving.connections.listening import Connections, accept, read_what_is_there
@@ -138,6 +139,7 @@ class Listener:
             None if timeout is None else wire.read_timeout(timeout),
             encoding != wire.IDENTITY,
             wire.read_metadata(request.fields),
+            fields.get(b"authorization", b""),
         )
 
     def _connection(self) -> GrpcConnection:
@@ -160,6 +162,7 @@ class GrpcConnection(asyncio.Protocol):
         self.budget = listener.budget
         self.max_message_bytes = listener.limits.message_bytes
         self.clock = listener.clock
+        self.caller = NOBODY
         self._arrived = self.clock()
         self._http2 = Connection(self, listener.limits.http2, listener.budget, self._arrived)
         self._sender = self._http2.sender
@@ -173,6 +176,7 @@ class GrpcConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """asyncio: the connection is open."""
         self._transport = cast("asyncio.Transport", transport)
+        self.caller = caller_of(transport)
         connections = self._listener.connections
         if not connections.make_room(self._listener.limits.connections, self._arrived):
             self._http2.refuse("the server has as many connections as it may; try again later")

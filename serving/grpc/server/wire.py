@@ -79,15 +79,15 @@ def message_frame(message: bytes) -> bytes:
 
 
 @lru_cache(maxsize=256)
-def trailers(status: Status, message: str) -> bytes:
+def trailers(status: Status, message: str, details: bytes = b"") -> bytes:
     """The header block that ends a call whose answer has begun."""
-    return hpack.encode(_status_fields(status, message))
+    return hpack.encode(_status_fields(status, message, details))
 
 
 @lru_cache(maxsize=256)
-def trailers_only(status: Status, message: str) -> bytes:
+def trailers_only(status: Status, message: str, details: bytes = b"") -> bytes:
     """The header block that is the whole answer of a call that failed."""
-    fields = [(b":status", b"200"), _CONTENT_TYPE, *_status_fields(status, message)]
+    fields = [(b":status", b"200"), _CONTENT_TYPE, *_status_fields(status, message, details)]
     if status is Status.UNIMPLEMENTED:
         fields.append((b"grpc-accept-encoding", b"identity,deflate,gzip"))
     return hpack.encode(fields)
@@ -98,13 +98,37 @@ def http_error(status: int) -> bytes:
     return hpack.encode([(b":status", str(status).encode())])
 
 
-def _status_fields(status: Status, message: str) -> list[Field]:
+def retry_details(status: Status, message: str, seconds: int) -> bytes:
+    """A ``google.rpc.Status`` with a ``RetryInfo``: after how many seconds the same call is let through."""
+    delay = _field(1, _field(1, seconds))
+    info = _field(1, b"type.googleapis.com/google.rpc.RetryInfo") + _field(2, delay)
+    return _field(1, int(status)) + _field(2, message.encode()) + _field(3, info)
+
+
+def _field(number: int, value: int | bytes) -> bytes:
+    """A field of a protocol buffer: a number, or text, bytes and messages."""
+    if isinstance(value, int):
+        return bytes((number << 3,)) + _varint(value)
+    return bytes((number << 3 | 2,)) + _varint(len(value)) + value
+
+
+def _varint(value: int) -> bytes:
+    found = bytearray()
+    while value > 0x7F:
+        found.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes((*found, value))
+
+
+def _status_fields(status: Status, message: str, details: bytes = b"") -> list[Field]:
     if len(message) > _MAX_MESSAGE:
         message = message[: _MAX_MESSAGE - 1] + "…"
     fields: list[Field] = [(b"grpc-status", str(int(status)).encode())]
     if message:
         encoded = urllib.parse.quote(message, safe=_PRINTABLE, errors="replace")
         fields.append((b"grpc-message", encoded.strip().encode()))
+    if details:
+        fields.append((b"grpc-status-details-bin", base64.b64encode(details).rstrip(b"=")))
     return fields
 
 

@@ -60,6 +60,9 @@ class Wire:
     def is_closing(self) -> bool:
         return False
 
+    def get_extra_info(self, _: str) -> None:
+        return None
+
     def take(self) -> list[tuple[int, int, int, bytes]]:
         written, self.written = self.written, b""
         return parse(written)

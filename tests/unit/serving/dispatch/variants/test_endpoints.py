@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -18,6 +19,7 @@ from tiercel.core.errors import (
     UnavailableError,
 )
 from tiercel.inference import open_inference_grpc_pb2 as pb
+from tiercel.serving.access.callers import NOBODY
 from tiercel.serving.accounting.accounts import Account
 from tiercel.serving.dataplane import DataPlane
 from tiercel.serving.descriptions import Descriptions
@@ -32,6 +34,8 @@ from tiercel.serving.runtime.measure import Batching
 from tiercel.serving.runtime.profile import LatencyProfile
 from tiercel.serving.runtime.workers import Workers
 from tiercel.serving.tensors import BY_NAME
+
+CALL = SimpleNamespace(caller=NOBODY, head=SimpleNamespace(authorization=b""))
 
 
 class BusyWorkers:
@@ -67,7 +71,7 @@ class Site:
         plane = DataPlane(self.registry, cast("Any", None), 30.0, self.endpoints)
         nobody: Any = None
         servicer = InferenceServicer(plane, nobody, nobody, self.descriptions, nobody, nobody)
-        return servicer.handlers()[method](request, nobody)
+        return servicer.handlers()[method](request, cast("Any", CALL))
 
     @property
     def account(self) -> Account:
