@@ -8,6 +8,7 @@ import ipaddress
 import logging
 from typing import TYPE_CHECKING, NoReturn, Self
 
+from tiercel.broker.access.tokens import Tokens
 from tiercel.broker.actors.agents import AgentService
 from tiercel.broker.actors.clock import SystemClock
 from tiercel.broker.actors.journal import Journal
@@ -29,6 +30,7 @@ from tiercel.broker.api.node_doors import LocalDoor, MembersDoor, NodeDoor
 from tiercel.broker.api.nodes import NodesService
 from tiercel.broker.api.projects import ProjectsService
 from tiercel.broker.api.secrets import SecretsService
+from tiercel.broker.api.tokens import TokensService
 from tiercel.broker.progress.door import Place
 from tiercel.broker.progress.embedded import EmbeddedMqttBroker
 from tiercel.broker.progress.publisher import MqttPublisher
@@ -44,6 +46,7 @@ from tiercel.broker.store.members import MemberStore
 from tiercel.broker.store.projects import ProjectStore
 from tiercel.broker.store.sealing import Sealer
 from tiercel.broker.store.sql import SqlStore, sqlite_url
+from tiercel.broker.store.tokens import TokenStore
 from tiercel.broker.tenancy import open_tenancy
 from tiercel.broker.trust.encryption import open_encryption
 from tiercel.broker.trust.membership import Membership
@@ -134,7 +137,7 @@ class Broker:
         policy = create_policy(settings.policy, settings.policy_options)
         prepare_state_dir(settings.state_dir)
         stack.enter_context(broker_lock(settings.state_dir))
-        tenancy = open_tenancy(settings.state_dir, settings.tenants)
+        tenancy = open_tenancy(settings.state_dir, settings.tenants, self._clock.now)
         sealer = Sealer.open(settings.state_dir)
         store = SqlStore(sqlite_url(settings.state_dir / "broker.sqlite"))
         encryption = open_encryption(settings, self._clock.now)
@@ -148,6 +151,8 @@ class Broker:
         await stack.enter_async_context(store)
         if membership is not None:
             await membership.start()
+        tokens = Tokens(TokenStore(store), tenancy, self._clock)
+        await tokens.start()
         logs = RunLogs(settings.state_dir / "logs")
         carried = CheckpointStore(settings.state_dir / "checkpoints")
         projects = ProjectStore(settings.state_dir / "projects", settings.project_bytes, settings.tenant_projects_bytes)
@@ -177,6 +182,7 @@ class Broker:
             SecretsService(secrets, tenancy),
             MembershipService(membership, doors.addresses.get("broker_tls", ""), doors.nodes_port, self._is_online),
             AccessService(membership, tenancy),
+            TokensService(tokens),
         )
         agents = AgentService(journal, registry, self._clock)
 

@@ -7,17 +7,19 @@ import hmac
 import math
 import re
 import secrets
+import time
 import tomllib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tiercel.core.errors import wrong_field
+from tiercel.core.errors import NotAuthenticatedError, wrong_field
+from tiercel.core.issued_tokens import IssuedTokens, check_usable
 from tiercel.core.private_files import write_private
 from tiercel.core.roles import Role
 from tiercel.core.tenants import DEFAULT_MAX_ACTIVE_JOBS, DEFAULT_WEIGHT, Tenant
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
 MIN_TOKEN_CHARACTERS = 16
@@ -51,11 +53,15 @@ class Tenancy:
         tenants: By name.
         node_token: Secret that agents on this machine carry.
         operator_token: Secret of whoever may say which machines are nodes.
+        now: Seconds since the Unix epoch.
+        issued: Tokens that were given out besides.
     """
 
     tenants: Mapping[str, Tenant]
     node_token: str = field(repr=False)
     operator_token: str = field(default="", repr=False)
+    now: Callable[[], float] = field(default=time.time, repr=False, compare=False)
+    issued: IssuedTokens = field(default_factory=IssuedTokens, repr=False, compare=False)
 
     _by_digest: Mapping[bytes, Tenant] = field(init=False, repr=False, compare=False)
 
@@ -67,12 +73,29 @@ class Tenancy:
         return self._by_digest.get(_digest(token))
 
     def find_caller(self, token: str) -> Caller | None:
-        """Who calls with this token; None if nobody has it."""
+        """Who calls with this token; None if nobody has it.
+
+        Raises:
+            NotAuthenticatedError: It is good no more.
+        """
+        if issued := self.issued.find(token, self.now()):
+            if issued.tenant and issued.tenant not in self.tenants:
+                raise NotAuthenticatedError(f"the token is for tenant {issued.tenant}, who is not there any more")
+            return Caller(issued.role, issued.id, self.tenants.get(issued.tenant))
         if tenant := self.find_tenant(token):
             return Caller(Role.SUBMITTER, "tenants.toml", tenant)
         if self.is_operator(token):
             return Caller(Role.OPERATOR, "operator.token")
         return Caller(Role.AGENT, "node.token") if self.is_node(token) else None
+
+    def check(self, caller: Caller) -> None:
+        """Do nothing while a caller may go on.
+
+        Raises:
+            NotAuthenticatedError: Its token is good no more.
+        """
+        if issued := self.issued.get(caller.token):
+            check_usable(issued, self.now())
 
     def is_node(self, token: str) -> bool:
         """Whether it is the token of agents."""
@@ -83,12 +106,13 @@ class Tenancy:
         return bool(self.operator_token) and hmac.compare_digest(self.operator_token.encode(), token.encode())
 
 
-def open_tenancy(state_dir: Path, names: Iterable[str]) -> Tenancy:
+def open_tenancy(state_dir: Path, names: Iterable[str], now: Callable[[], float] = time.time) -> Tenancy:
     """Read ``tenants.toml``, ``node.token`` and ``operator.token``, making whatever is missing.
 
     Args:
         state_dir: The broker's state directory; exists.
         names: Tenants that shall exist.
+        now: Seconds since the Unix epoch.
 
     Raises:
         InvalidSpecError: A name is not a tenant's name, or a file cannot be understood.
@@ -104,7 +128,7 @@ def open_tenancy(state_dir: Path, names: Iterable[str]) -> Tenancy:
         text += f'\n[tenants.{name}]\ntoken = "{tenant.token}"\nmax_active_jobs = {tenant.max_active_jobs}\n'
     if missing:
         _write_secret(path, text)
-    return Tenancy(tenants, _open_token(state_dir / "node.token"), _open_token(state_dir / "operator.token"))
+    return Tenancy(tenants, _open_token(state_dir / "node.token"), _open_token(state_dir / "operator.token"), now)
 
 
 def _digest(token: str) -> bytes:

@@ -19,6 +19,7 @@ from tiercel.broker.api.errors import translated_errors
 from tiercel.broker.api.node_doors import certificate_of
 from tiercel.core.errors import OverloadedError, TiercelError, UnavailableError
 from tiercel.core.roles import Role
+from tiercel.core.tasks import run_until_one_ends
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -47,6 +48,8 @@ OPERATOR_CALLS = 16
 PUBLIC_STREAM_SECONDS = 300.0
 # A request comes with its headers or soon after them.
 REQUEST_SECONDS = 10.0
+# Between two looks whether a stream's caller may go on.
+LOOK_SECONDS = 0.5
 
 
 class Places:
@@ -126,6 +129,8 @@ class TenantsGate(grpc.aio.ServerInterceptor):
             if handler.response_streaming:
                 return _guarded(handler, self._streams, seconds=PUBLIC_STREAM_SECONDS)
             return _guarded(handler, self._checks)
+        if (handler.response_streaming or handler.request_streaming) and self._tenancy.issued.get(caller.token):
+            handler = _while_good(handler, lambda: self._tenancy.check(caller))
         if caller.tenant is None:
             return _guarded(handler, self._operators, caller=caller.token)
         return _guarded(handler, self._tenants, caller=caller.tenant.name)
@@ -223,6 +228,20 @@ def _guarded(handler: Handler, places: Places, *, caller: str = "", seconds: flo
                         raise
                     message = f"without a token a stream lasts {seconds:g} s; open another, or send a tenant's token"
                     raise UnavailableError(message) from None
+
+    return _as_stream(handler, enter)
+
+
+def _while_good(handler: Handler, check: Callable[[], None]) -> Handler:
+    """The same method, which ends with the error of a check that fails."""
+
+    async def look() -> None:
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            check()
+
+    async def enter(requests: object, context: Context) -> None:
+        await run_until_one_ends(call=_call(handler, requests, context), look=look())
 
     return _as_stream(handler, enter)
 

@@ -31,6 +31,8 @@ from tiercel.v1 import (
     projects_pb2_grpc,
     secrets_pb2,
     secrets_pb2_grpc,
+    tokens_pb2,
+    tokens_pb2_grpc,
 )
 
 if TYPE_CHECKING:
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from tiercel.broker.api.membership import MembershipService
     from tiercel.broker.api.projects import ProjectsService
     from tiercel.broker.api.secrets import SecretsService
+    from tiercel.broker.api.tokens import TokensService
 
 MIB = 1024 * 1024
 _TENANTS_SERVICES = tuple(
@@ -55,6 +58,7 @@ _TENANTS_SERVICES = tuple(
         (membership_pb2, "MembershipService"),
         (projects_pb2, "ProjectsService"),
         (secrets_pb2, "SecretsService"),
+        (tokens_pb2, "TokensService"),
     )
 )
 _NODES = nodes_pb2.DESCRIPTOR.services_by_name["NodesService"].full_name
@@ -147,6 +151,7 @@ async def add_tenants_services(
     secrets: SecretsService,
     membership: MembershipService,
     access: AccessService,
+    tokens: TokensService,
 ) -> None:
     """What answers on the tenants' listener; health and reflection do too."""
     jobs_pb2_grpc.add_JobsServiceServicer_to_server(jobs, server)
@@ -157,6 +162,7 @@ async def add_tenants_services(
     secrets_pb2_grpc.add_SecretsServiceServicer_to_server(secrets, server)
     membership_pb2_grpc.add_MembershipServiceServicer_to_server(membership, server)
     access_pb2_grpc.add_AccessServiceServicer_to_server(access, server)
+    tokens_pb2_grpc.add_TokensServiceServicer_to_server(tokens, server)
     checks = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(checks, server)
     reflection.enable_server_reflection((*_TENANTS_SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME), server)

@@ -19,6 +19,7 @@ from tiercel.broker.cli.mqtt import mqtt
 from tiercel.broker.cli.node_data import node
 from tiercel.broker.cli.secrets import secrets
 from tiercel.broker.cli.submit import submit
+from tiercel.broker.cli.tokens import tokens
 from tiercel.broker.cli.versions import promote, rollback
 from tiercel.broker.cli.watch import watch
 
@@ -56,6 +57,7 @@ app.add_typer(endpoints, name="endpoints")
 app.add_typer(secrets, name="secret")
 app.add_typer(node, name="node")
 app.add_typer(mqtt, name="mqtt")
+app.add_typer(tokens, name="token")
 
 
 @app.callback()

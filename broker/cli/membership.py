@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import sys
 from pathlib import Path
@@ -11,20 +10,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tiercel.broker.cli.node_data import node
+from tiercel.broker.cli.operator import as_operator
 from tiercel.broker.cli.output import print_json
 from tiercel.broker.cli.session import AsJson, BrokerAddress, StateDir, fail, run_to_the_end
-from tiercel.core.errors import NotAuthenticatedError, TiercelError, wrong_field
+from tiercel.core.errors import TiercelError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
     from typing import TypeVar
 
-    from tiercel.broker.client.connection import Connection
     from tiercel.core.trust.join_token import JoinToken
 
     T = TypeVar("T")
 
-_OPERATOR_VARIABLE = "TIERCEL_OPERATOR_TOKEN"
 _TOKEN_VARIABLE = "TIERCEL_JOIN_TOKEN"  # noqa: S105 - a variable's name
 _TOKEN_BYTES = 4096
 
@@ -41,7 +38,7 @@ def token_(
     """Print the line that makes another machine a node of this broker; it works once."""
     from tiercel.broker.client.membership import create_join_token
 
-    line = _as_operator(state_dir, broker, lambda connection: create_join_token(connection, node_id, minutes * 60))
+    line = as_operator(state_dir, broker, lambda connection: create_join_token(connection, node_id, minutes * 60))
     expires_at = line.expires_at.isoformat(timespec="seconds")
     if as_json:
         print_json({"address": line.address, "token": line.token, "expires_at": expires_at})
@@ -65,7 +62,7 @@ def remove_(
     """Take a machine that joined off the list: it is cut off within a second, and refused from then on."""
     from tiercel.broker.client.membership import remove_node
 
-    _as_operator(state_dir, broker, lambda connection: remove_node(connection, node_id))
+    as_operator(state_dir, broker, lambda connection: remove_node(connection, node_id))
     typer.echo(f"Node {node_id} is no node any more.")
 
 
@@ -154,39 +151,3 @@ def _read_token(token: str, file: Path | None) -> JoinToken | None:
         fail(error.message)
     except (OSError, UnicodeDecodeError) as error:
         fail(f"The token cannot be read ({error}).")
-
-
-def _as_operator(state_dir: Path | None, address: str, action: Callable[[Connection], Awaitable[T]]) -> T:
-    from tiercel.broker.client.connection import Connection
-    from tiercel.broker.client.options import ClientOptions
-    from tiercel.broker.client.state_dir import default_state_dir, read_broker
-    from tiercel.core.trust.trust import Trust
-
-    folder = state_dir or default_state_dir()
-
-    async def call() -> T:
-        where, trust = (address, Trust.from_environment(os.environ)) if address else read_broker(folder)
-        connection = await Connection.open(where, _operator_token(folder), ClientOptions(), trust)
-        try:
-            return await action(connection)
-        finally:
-            await connection.close()
-
-    return run_to_the_end(call())
-
-
-def _operator_token(folder: Path) -> str:
-    if given := os.environ.get(_OPERATOR_VARIABLE):
-        return given
-    path = folder / "operator.token"
-    try:
-        return path.read_text(encoding="utf-8").strip()
-    except FileNotFoundError:
-        raise wrong_field(
-            "state_dir",
-            f"there is no {path}; run this on the broker's machine with its --state-dir, or set {_OPERATOR_VARIABLE}",
-        ) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise NotAuthenticatedError(
-            f"{path} cannot be read ({error}); only the broker's operator may do this"
-        ) from error

@@ -142,3 +142,17 @@ node_certificates = Table(
     Column("expires_at", Double, nullable=False),
     Index("node_certificates_by_node", "node"),
 )
+
+# Tokens that the operator gave out; what is kept of one does not tell it.
+access_tokens = Table(
+    "access_tokens",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("tenant", Text, nullable=False),  # empty for an operator's
+    Column("role", Text, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("expires_at", Double, nullable=False),
+    Column("revoked_at", Double),
+    Column("sha256", Text, nullable=False),
+)

@@ -15,9 +15,10 @@ from google.protobuf.descriptor import MethodDescriptor
 
 from testing.brokers import node_token, running_broker, tenant_of, tenant_token
 from testing.jobs import make_spec
-from testing.membership import WIDE, joined, open_as
+from testing.membership import WIDE, joined, open_as, operator_of
 from tiercel import Client
 from tiercel.broker.api.matrix import Matrix, methods, name_of
+from tiercel.broker.client.tokens import create_token
 from tiercel.broker.server import Broker
 from tiercel.broker.tenancy import open_tenancy
 from tiercel.core.roles import Role
@@ -85,12 +86,15 @@ async def status_of(
 async def callers(broker: Broker, state_dir: Path) -> AsyncIterator[dict[str, tuple[grpc.aio.Channel, Any]]]:
     """Each caller's channel and metadata, by the heading of its column."""
     identity = await joined(broker, state_dir, "n9")
+    async with operator_of(broker, state_dir) as operator:
+        viewer, _ = await create_token(operator, "eyes", tenant="alice", role=Role.VIEWER, seconds=0)
     tokens = {
         "nobody": "",
         "wrong": "0123456789abcdef",
         "agent": node_token(state_dir),
         "operator": open_tenancy(state_dir, ()).operator_token,
         "other": tenant_token(state_dir, "bob"),
+        "viewer": viewer,
         "submitter": tenant_token(state_dir),
     }
     metadata = {name: (("authorization", f"Bearer {token}"),) if token else () for name, token in tokens.items()}

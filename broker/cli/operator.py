@@ -1,0 +1,63 @@
+"""What commands of the broker's operator share: whose token they use."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from tiercel.broker.cli.session import run_to_the_end
+from tiercel.core.errors import NotAuthenticatedError, wrong_field
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+    from typing import TypeVar
+
+    from tiercel.broker.client.connection import Connection
+
+    T = TypeVar("T")
+
+_VARIABLE = "TIERCEL_OPERATOR_TOKEN"
+
+
+def as_operator(state_dir: Path | None, address: str, action: Callable[[Connection], Awaitable[T]]) -> T:
+    """Run ``action`` with a connection that carries the operator's token; ends the command with a sentence if it fails.
+
+    Args:
+        state_dir: The broker's state directory; None for the default one.
+        address: ``host:port`` of the broker; empty for the one of the state directory.
+        action: What to do.
+    """
+    from tiercel.broker.client.connection import Connection
+    from tiercel.broker.client.options import ClientOptions
+    from tiercel.broker.client.state_dir import default_state_dir, read_broker
+    from tiercel.core.trust.trust import Trust
+
+    folder = state_dir or default_state_dir()
+
+    async def call() -> T:
+        where, trust = (address, Trust.from_environment(os.environ)) if address else read_broker(folder)
+        connection = await Connection.open(where, _operator_token(folder), ClientOptions(), trust)
+        try:
+            return await action(connection)
+        finally:
+            await connection.close()
+
+    return run_to_the_end(call())
+
+
+def _operator_token(folder: Path) -> str:
+    if given := os.environ.get(_VARIABLE):
+        return given
+    path = folder / "operator.token"
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except FileNotFoundError:
+        raise wrong_field(
+            "state_dir",
+            f"there is no {path}; run this on the broker's machine with its --state-dir, or set {_VARIABLE}",
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise NotAuthenticatedError(
+            f"{path} cannot be read ({error}); only the broker's operator may do this"
+        ) from error
