@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from tiercel.broker.scheduling.registry import AnyPolicy
     from tiercel.broker.settings import BrokerSettings
     from tiercel.broker.tenancy import Tenancy
+    from tiercel.broker.trust.authority import Authority
     from tiercel.broker.trust.encryption import Encryption
     from tiercel.core.nodes import Node
 
@@ -84,6 +85,7 @@ class Broker:
         nodes_address: Where agents of this machine do.
         mqtt_address: Where MQTT answers.
         addresses: All of them by the keys of ``addresses.json``, those of encrypted doors among them.
+        authority: Vouches for nodes; None where the broker listens on this machine alone.
     """
 
     def __init__(self, settings: BrokerSettings) -> None:
@@ -96,6 +98,7 @@ class Broker:
         self.nodes_address = ""
         self.mqtt_address = ""
         self.addresses: dict[str, str] = {}
+        self.authority: Authority | None = None
 
     async def __aenter__(self) -> Self:
         async with contextlib.AsyncExitStack() as stack:
@@ -109,7 +112,7 @@ class Broker:
         await self._stack.__aexit__(kind, error, trace)
 
     async def wait_serving(self, node_id: Callable[[], str]) -> tuple[str, str]:
-        """Wait for the inference server of a node; returns where it answers by HTTP and by gRPC, ``host:port`` each.
+        """Wait for the inference server of a node here; returns where it answers by HTTP and gRPC, ``host:port`` each.
 
         Args:
             node_id: The node; asked again as long as this waits.
@@ -117,7 +120,7 @@ class Broker:
         while True:
             for node in self._nodes():
                 if node.id == node_id() and node.online and node.serving_http:
-                    return node.serving_http, node.serving_grpc
+                    return node.local_http or node.serving_http, node.local_grpc or node.serving_grpc
             await asyncio.sleep(SERVING_POLL_SECONDS)
 
     async def wait_failed(self) -> NoReturn:
@@ -143,6 +146,7 @@ class Broker:
         encryption = open_encryption(settings, self._clock.now)
         membership = None
         if encryption is not None:
+            self.authority = encryption.authority
             membership = Membership(MemberStore(store), encryption.authority, self._clock, encryption.pin)
         doors = Doors(settings, tenancy, encryption, membership)
         # Before anything changes: a port that is taken must leave the state as it is.

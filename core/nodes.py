@@ -38,11 +38,13 @@ class Node:
         images: Container images at hand.
         online: Whether its lease holds.
         lease_epoch: Counts its connections; messages of older ones are void.
-        serving_http: Where its inference server answers over HTTP, ``host:port``, or empty.
-        serving_grpc: The same over gRPC.
+        serving_http: Where its inference server answers over HTTP: ``host:port``, ``https://host:port``, or empty.
+        serving_grpc: The same over gRPC, or ``grpcs://host:port``.
         accelerators: Devices that jobs may use, in the order of the machine's bus.
         data: Data sets that its operator offers, by name.
         labels: What its operator says of it, for jobs to ask for.
+        local_http: Where it answers on the broker's own machine in the clear, ``host:port``, or empty.
+        local_grpc: The same over gRPC.
     """
 
     id: str
@@ -58,3 +60,5 @@ class Node:
     accelerators: tuple[Accelerator, ...] = ()
     data: tuple[NodeData, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
+    local_http: str = ""
+    local_grpc: str = ""

@@ -59,7 +59,8 @@ _FLAGS = {
     "state-dir": "where the agent keeps everything",
     "token-file": "file whose first line is the agents' token, on the broker's own machine",
     "identity-file": "file with the node's key and certificates, on a machine that joined by 'tiercel join'",
-    "advertise": "address of this machine at which others may ask its models, with --identity-file (default: none)",
+    "advertise": "address of this machine at which others may ask its models (default: none)",
+    "serving-identity-file": "file with the key and certificates for that, on the broker's own machine",
     "runtimes": "process, docker or both with a comma, the preferred first",
     "docker-host": "where the Docker engine listens (default: DOCKER_HOST, else unix:///var/run/docker.sock)",
     "docker-image": "image of jobs that name none (default: tiercel-trainer:latest)",
@@ -324,12 +325,13 @@ def _machine_token(settings: AgentSettings) -> Callable[[], str]:
 
 
 def _serving_door(settings: AgentSettings) -> dict[str, str]:
-    if settings.identity_file is None or not settings.advertise:
+    identity = settings.identity_file or settings.serving_identity_file
+    if identity is None or not settings.advertise:
         return {}
     return {
         "TIERCEL_SERVING_TLS_HOST": settings.advertise,
-        "TIERCEL_SERVING_TLS_IDENTITY": str(settings.identity_file.resolve()),
-        "TIERCEL_SERVING_TLS_AUTHORITY": str(settings.identity_file.with_name("authority.pem").resolve()),
+        "TIERCEL_SERVING_TLS_IDENTITY": str(identity.resolve()),
+        "TIERCEL_SERVING_TLS_AUTHORITY": str(identity.with_name("authority.pem").resolve()),
     }
 
 

@@ -35,7 +35,9 @@ class AgentSettings(BaseSettings):
         state_dir: The agent's state directory.
         token_file: File whose first line is the agents' token, on the broker's own machine.
         identity_file: File with the node's key and certificates, on a machine that joined; one of the two is needed.
-        advertise: Address of this machine at which others may ask its models, where it joined; empty for none.
+        advertise: Address of this machine at which others may ask its models; empty for none.
+        serving_identity_file: File with the key and certificates that the inference server shows them, beside
+            ``authority.pem``, on the broker's own machine.
         runtimes: What to run jobs with, the preferred first; empty for processes, and containers if an engine answers.
         docker_host: Where the Docker engine listens.
         docker_image: Image of jobs that name none.
@@ -83,6 +85,7 @@ class AgentSettings(BaseSettings):
     token_file: Path | None = None
     identity_file: Path | None = None
     advertise: str = ""
+    serving_identity_file: Path | None = None
     runtimes: Annotated[tuple[str, ...], NoDecode] = ()
     docker_host: str = Field(default_factory=lambda: os.environ.get("DOCKER_HOST") or _DEFAULT_DOCKER_HOST)
     docker_image: str = "tiercel-trainer:latest"
@@ -161,6 +164,14 @@ class AgentSettings(BaseSettings):
             raise ValueError("give either --broker or --addresses-file")
         if (self.token_file is None) == (self.identity_file is None):
             raise ValueError("give --token-file on the broker's own machine, or --identity-file on one that joined")
+        return self
+
+    @model_validator(mode="after")
+    def _door_has_a_certificate(self) -> Self:
+        if self.advertise and self.identity_file is None and self.serving_identity_file is None:
+            raise ValueError(
+                "--advertise needs --identity-file, or --serving-identity-file on the broker's own machine"
+            )
         return self
 
     @property

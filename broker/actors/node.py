@@ -108,7 +108,16 @@ class NodeActor(Actor[NodeMessage]):
             if status.version and endpoint in self._models:  # nobody's word counts on what it was not given
                 versions[endpoint] = max(status.version, versions.get(endpoint, 0))
         leaving = frozenset(name for name in versions if not any(model.version for model in self._models[name]))
-        return NodeServing(self._life.node.id, heard.http, heard.grpc, self._is_local, versions, leaving)
+        return NodeServing(
+            self._life.node.id,
+            heard.http,
+            heard.grpc,
+            self._is_local,
+            versions,
+            leaving,
+            heard.local_http,
+            heard.local_grpc,
+        )
 
     def is_instance(self, instance: str) -> bool:
         """Whether this is the agent that speaks for the node, or did last.
@@ -212,7 +221,7 @@ class NodeActor(Actor[NodeMessage]):
             data=life.node.data if message.data is None else message.data,
         )
         if message.serving is not None:
-            node = replace(node, serving_http=message.serving.http, serving_grpc=message.serving.grpc)
+            node = _answering_at(node, message.serving)
         self.disk = message.disk or self.disk
         if message.accelerators is not None:
             self._accelerators = {heard.id: heard for heard in message.accelerators}
@@ -296,6 +305,16 @@ def _taken_words(node_id: str) -> str:
 
 def _event(node: Node, now: float) -> NodeEvent:
     return NodeEvent(node.id, node.online, node.lease_epoch, now, node.accelerators)
+
+
+def _answering_at(node: Node, heard: ServingReported) -> Node:
+    return replace(
+        node,
+        serving_http=heard.http,
+        serving_grpc=heard.grpc,
+        local_http=heard.local_http,
+        local_grpc=heard.local_grpc,
+    )
 
 
 def _as_heard(known: tuple[Accelerator, ...], heard: Mapping[str, AcceleratorStatus]) -> tuple[Accelerator, ...]:

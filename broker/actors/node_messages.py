@@ -73,11 +73,16 @@ class ServedStatus:
 
 @dataclass(frozen=True, slots=True)
 class ServingReported:
-    """Where a node's inference server answers, empty while it does not, and what; by endpoint and variant."""
+    """Where a node's inference server answers, empty while it does not, and what; by endpoint and variant.
+
+    On the broker's machine it may answer in the clear as well, where it says so as ``local_http`` and ``local_grpc``.
+    """
 
     http: str = ""
     grpc: str = ""
     served: Mapping[tuple[str, str], ServedStatus] = field(default_factory=dict)
+    local_http: str = ""
+    local_grpc: str = ""
 
 
 @dataclass(frozen=True, slots=True)

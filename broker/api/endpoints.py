@@ -117,7 +117,7 @@ def serving_of(status: nodes_pb2.ServingStatus) -> ServingReported:
     served = {
         place: ServedStatus(answering.get(place, 0), problems.get(place, "")) for place in (*answering, *problems)
     }
-    return ServingReported(status.http, status.grpc, served)
+    return ServingReported(status.http, status.grpc, served, status.local_http, status.local_grpc)
 
 
 def signature_of(delivery: nodes_pb2.DeliveryStatus) -> Signature | None:

@@ -238,6 +238,8 @@ def _node_from(hello: nodes_pb2.NodeHello) -> Node:
         accelerators=accelerators.accelerators_of(hello),
         data=node_data.data_of(hello),
         labels=_labels_of(hello),
+        local_http=hello.serving.local_http,
+        local_grpc=hello.serving.local_grpc,
     )
 
 

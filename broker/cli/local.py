@@ -43,6 +43,13 @@ def up(
     listen_name: Annotated[
         list[str] | None, typer.Option(help="A name or address by which others call this machine; repeatable.")
     ] = None,
+    advertise: Annotated[
+        str,
+        typer.Option(
+            help="Address of this machine at which others may ask its models; none for nobody.",
+            show_default="the one of --listen",
+        ),
+    ] = "",
     tls_certificate: Annotated[
         Path | None, typer.Option(help="A certificate of your own for tenants, PEM; with --tls-key and --tls-ca.")
     ] = None,
@@ -82,6 +89,7 @@ def up(
         listen_nodes_port=listen_nodes_port,
         listen_mqtt_port=listen_mqtt_port,
         listen_names=tuple(listen_name or ()),
+        advertise=advertise,
         tls_certificate=tls_certificate and tls_certificate.absolute(),
         tls_key=tls_key and tls_key.absolute(),
         tls_ca=tls_ca and tls_ca.absolute(),

@@ -27,6 +27,8 @@ class NodeServing:
         is_local: Whether the node is on the broker's machine: only there is an address in the clear of use to others.
         versions: What answers of endpoints that the node is to have, or had until now.
         leaving: Those of them that shall answer elsewhere.
+        local_http: Where REST answers on the broker's machine in the clear, where ``http`` is by TLS; ``host:port``.
+        local_grpc: The same of gRPC.
     """
 
     node_id: str
@@ -35,13 +37,18 @@ class NodeServing:
     is_local: bool
     versions: Mapping[str, int]
     leaving: frozenset[str]
+    local_http: str = ""
+    local_grpc: str = ""
 
 
 def routes_of(nodes: Iterable[NodeServing]) -> Routes:
     """The table; several nodes may answer for one endpoint."""
     found: dict[str, list[Backend]] = defaultdict(list)
     for node in nodes:
-        clear = _clear(node.http, node.is_local), _clear(node.grpc, node.is_local)
+        clear = (
+            _clear(node.local_http or node.http, node.is_local),
+            _clear(node.local_grpc or node.grpc, node.is_local),
+        )
         encrypted = _encrypted(node.http, "https://"), _encrypted(node.grpc, "grpcs://")
         if not any((*clear, *encrypted)):
             continue

@@ -80,6 +80,11 @@ def open_encryption(settings: BrokerSettings, now: Callable[[], float]) -> Encry
     return Encryption(authority, server_credentials(shown), nodes, shown, pin, names[0])
 
 
+def address_for_others(listen: str) -> str:
+    """An address of this machine that others reach: the one that it listens at, or of all of them the first."""
+    return listen if listen != "0.0.0.0" else _own_addresses()[0]  # noqa: S104 - compared
+
+
 def _check_address(text: str) -> None:
     try:
         ipaddress.IPv4Address(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 
 import psutil
@@ -22,6 +23,8 @@ async def test_a_machine_joins_trains_answers_and_is_sent_away(tmp_path: Path) -
     node = tmp_path / "node"
     async with running_product(tmp_path, "--listen", WIDE) as product:
         state = product.state_dir
+        assert product.addresses["serving_http"].startswith("127.0.0.1:")
+        await the_brokers_own_node_answers(state)
         said = await tiercel("node", "token", "--node-id", "far", state_dir=state)
         assert said.exit_code == 0, said.errors
         line = said.output.split()
@@ -66,6 +69,23 @@ async def it_trains_there(state: Path) -> None:
         assert nodes["far"].serving_http.startswith(f"https://{WIDE}:")
         answer = await client.infer("digits", {"input": [[[0.0] * 8] * 8]})
         assert (answer.version, len(answer.outputs)) == (1, 1)
+
+
+async def the_brokers_own_node_answers(state: Path) -> None:
+    """Asked by a tenant elsewhere, by TLS."""
+    identity = state / "agent" / "serving-identity.pem"
+    assert identity.stat().st_mode & 0o777 == 0o600
+    addresses, token = read_addresses(state), read_token(state, "bob")
+    async with Client(addresses["broker_tls"], token=token, trust=Trust(pin=addresses["pin"])) as client:
+        job = await client.submit(digits_job("near", targets=(0.3,)))
+        finished = await job.wait(JOB_SECONDS)
+        assert finished.state is JobState.COMPLETED, finished.reason
+        assert len((await client.infer("near", {"input": [[[0.0] * 8] * 8]})).outputs) == 1
+    listed = await tiercel("endpoints", "--json", state_dir=state, tenant="bob")
+    assert f"https://{WIDE}:" in listed.output
+    # On its own machine, too: a tenant there asks where it is told.
+    said = await tiercel("infer", "near", state_dir=state, tenant="bob", text=json.dumps({"input": [[[0.0] * 8] * 8]}))
+    assert said.exit_code == 0, said.errors
 
 
 def files_with(secret: str, folder: Path) -> list[str]:

@@ -26,6 +26,10 @@ _LOG_BYTES: Final = 16 * 1024**2
 _TOKEN_BYTES: Final = 32
 
 
+Ports = tuple[int, int, int, int]
+"""Of REST, of gRPC, and of both for other machines; 0 for any free one."""
+
+
 @dataclass(frozen=True, slots=True)
 class ServingPlaces:
     """Files of the inference server below the agent's state directory.
@@ -93,9 +97,12 @@ class ServingState:
     grpcs: str = ""
 
     @property
-    def ports(self) -> tuple[int, int]:
-        """Ports of REST and gRPC."""
-        return int(self.http.rpartition(":")[2]), int(self.grpc.rpartition(":")[2])
+    def ports(self) -> Ports:
+        """Where it listens, for one that is started in its place."""
+        http, grpc, https, grpcs = (
+            int(each.rpartition(":")[2] or 0) for each in (self.http, self.grpc, self.https, self.grpcs)
+        )
+        return http, grpc, https, grpcs
 
 
 def find_living(places: ServingPlaces) -> ServingState | None:
@@ -113,13 +120,13 @@ def state_of(places: ServingPlaces, pid: int) -> ServingState | None:
 
 
 async def start(
-    places: ServingPlaces, ports: tuple[int, int], environment: Mapping[str, str], entry: Sequence[Path] = ()
+    places: ServingPlaces, ports: Ports, environment: Mapping[str, str], entry: Sequence[Path] = ()
 ) -> asyncio.subprocess.Process:
     """Start a server in a session of its own, so that it outlives the agent.
 
     Args:
         places: Its files.
-        ports: Of REST and gRPC; 0 for any free one.
+        ports: Where it is to listen.
         environment: Variables that it gets beside the agent's own.
         entry: Files that it writes its pid to before anything else.
 
@@ -129,7 +136,8 @@ async def start(
     places.repository.mkdir(parents=True, exist_ok=True)
     _rotate(places.log_file)
     command = [sys.executable, "-m", "tiercel.serving", "--repository", str(places.repository)]
-    command += ["--host", "127.0.0.1", "--http-port", str(ports[0]), "--grpc-port", str(ports[1])]
+    flags = ("--http-port", "--grpc-port", "--tls-http-port", "--tls-grpc-port")
+    command += ["--host", "127.0.0.1", *(word for pair in zip(flags, map(str, ports), strict=True) for word in pair)]
     ensure_token(places.token_file)
     command += ["--operator-token-file", str(places.token_file)]
     command += ["--state-file", str(places.state_file), "--lock-file", str(places.lock_file)]

@@ -57,7 +57,7 @@ class InferenceServer:
         confines: Makes those of the server and returns the files that it writes its pid to in order to enter.
         changed: Told when the status is another one; may not block.
         environment: Variables that a server which is started gets beside the agent's own.
-        is_joined: Whether those who ask the broker are on other machines: they are told of the encrypted doors alone.
+        is_joined: Whether the broker is on another machine: nobody is told of the doors that only this one reaches.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class InferenceServer:
         self._is_joined = is_joined
         self._places = places
         self._environment = environment
-        self._wanted_ports = (ports.http, ports.grpc)
+        self._wanted_ports = (ports.http, ports.grpc, 0, 0)
         self._ports = self._wanted_ports
         self._client = client
         self._confines = confines
@@ -99,11 +99,15 @@ class InferenceServer:
         if self._state is None or not self._is_known:
             return nodes_pb2.ServingStatus()
         versions = _versions([one for one in self._served if not one.why_not])
-        http, grpc = self._state.http, self._state.grpc
-        if self._is_joined:
-            http = f"https://{self._state.https}" if self._state.https else ""
-            grpc = f"grpcs://{self._state.grpcs}" if self._state.grpcs else ""
-        return nodes_pb2.ServingStatus(http=http, grpc=grpc, versions=versions)
+        state = self._state
+        here = ("", "") if self._is_joined else (state.http, state.grpc)
+        return nodes_pb2.ServingStatus(
+            http=f"https://{state.https}" if state.https else here[0],
+            grpc=f"grpcs://{state.grpcs}" if state.grpcs else here[1],
+            versions=versions,
+            local_http=here[0],
+            local_grpc=here[1],
+        )
 
     def why_not(self, model: str, version: int) -> str:
         """Why a version does not answer, in the server's words; empty where it does, or the server does not say."""

@@ -163,6 +163,8 @@ class AgentKeeper:
             arguments += ["--accelerators", options.accelerators]
         if options.advertise:
             arguments += ["--advertise", options.advertise]
+            if not places.identity.exists():
+                arguments += ["--serving-identity-file", str(places.serving_identity)]
         for label in options.labels:
             arguments += ["--label", label]
         return arguments

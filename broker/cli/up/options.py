@@ -22,7 +22,8 @@ class NodeOptions:
         cpu_cores: Cores that jobs may use; None for all.
         accelerators: Those that jobs may use: ``auto``, ``none``, or ids with commas; empty for the agent's choice.
         labels: What its operator says of it, ``key=value`` each.
-        advertise: Address at which others may ask its models, where it joined a broker elsewhere; empty for none.
+        advertise: Address at which others may ask its models; empty for none of a machine that joined, and for the
+            one at which the broker listens of its own.
     """
 
     state_dir: Path
@@ -117,6 +118,11 @@ class Places:
     def identity(self) -> Path:
         """Key and certificates of a machine that joined a broker elsewhere."""
         return self.agent_dir / "identity.pem"
+
+    @property
+    def serving_identity(self) -> Path:
+        """Key and certificates of the broker's own node, for those who ask its models."""
+        return self.agent_dir / "serving-identity.pem"
 
     @property
     def authority(self) -> Path:

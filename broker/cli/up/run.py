@@ -6,6 +6,8 @@ import asyncio
 import logging
 import logging.handlers
 import os
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,8 @@ from tiercel.broker.server import Broker
 from tiercel.broker.settings import BrokerSettings
 from tiercel.broker.state_folder import refuse_state_dir
 from tiercel.broker.state_lock import up_lock
+from tiercel.broker.trust.encryption import address_for_others
+from tiercel.broker.trust.own_node import OwnNode
 from tiercel.core.errors import InvalidSpecError, TiercelError, UnavailableError
 from tiercel.core.locks import is_held
 
@@ -52,6 +56,7 @@ async def run_up(options: UpOptions, agent_command: tuple[str, ...] = AGENT_COMM
         _configure_logging(places, console=console)
         earlier = read_earlier(places.addresses)
         settings = _broker_settings(options, earlier)
+        options = replace(options, advertise=_advertised(options, settings.listen))
         _check_serving_ports(options, places)
         keeper = AgentKeeper(options, _tell, agent_command, earlier=earlier)
         stopping = asyncio.Event()
@@ -59,14 +64,15 @@ async def run_up(options: UpOptions, agent_command: tuple[str, ...] = AGENT_COMM
         async with Broker(settings) as broker:
             # What the last run knew of the inference server stays out: the file is complete only once it answers.
             _write_first_addresses(places, _broker_addresses(broker))
-            await _supervise(broker, keeper, places, earlier, stopping)
+            own_node = _own_node(broker, options, places)
+            await _supervise(broker, keeper, places, own_node, stopping)
             typer.echo("Stopping.", err=True)
         # The broker is gone first, so that it does not take the end of runs for their failure.
         await keeper.stop()
 
 
 async def _supervise(
-    broker: Broker, keeper: AgentKeeper, places: Places, earlier: dict[str, str], stopping: asyncio.Event
+    broker: Broker, keeper: AgentKeeper, places: Places, own_node: OwnNode | None, stopping: asyncio.Event
 ) -> None:
     try:
         async with asyncio.TaskGroup() as group:
@@ -75,6 +81,8 @@ async def _supervise(
                 group.create_task(_announce(broker, keeper, places), name="announcement"),
                 group.create_task(broker.wait_failed(), name="broker"),
             ]
+            if own_node is not None:
+                tasks.append(group.create_task(own_node.keep_fresh(), name="own certificate"))
             await stopping.wait()
             for task in tasks:
                 task.cancel()
@@ -135,6 +143,31 @@ def _can_write(path: Path, addresses: dict[str, str]) -> bool:
 
 def _broker_addresses(broker: Broker) -> dict[str, str]:
     return {**broker.addresses, "broker_pid": str(os.getpid())}
+
+
+def _advertised(options: UpOptions, listen: str) -> str:
+    """Where others may ask the models of the node here; empty for nowhere."""
+    if not listen and options.advertise not in {"", "none"}:
+        raise InvalidSpecError(
+            "advertise: nobody else reaches this broker, which vouches for who asks; give --listen as well, or leave "
+            "--advertise out",
+            field="advertise",
+        )
+    if not listen or options.advertise == "none":
+        return ""
+    return options.advertise or address_for_others(listen)
+
+
+def _own_node(broker: Broker, options: UpOptions, places: Places) -> OwnNode | None:
+    """Who keeps the certificates of the node here, which are in place; None where it needs none."""
+    if not options.advertise or broker.authority is None:
+        return None
+    own = OwnNode(broker.authority, options.node_id, places.serving_identity, places.authority, time.time)
+    try:
+        own.write()
+    except OSError as error:
+        raise refuse_state_dir(places.state_dir, error.strerror or str(error)) from error
+    return own
 
 
 def _broker_settings(options: UpOptions, earlier: dict[str, str]) -> BrokerSettings:

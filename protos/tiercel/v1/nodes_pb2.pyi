@@ -884,11 +884,17 @@ class ServingStatus(_message.Message):
     GRPC_FIELD_NUMBER: _builtins.int
     VERSIONS_FIELD_NUMBER: _builtins.int
     PROBLEMS_FIELD_NUMBER: _builtins.int
+    LOCAL_HTTP_FIELD_NUMBER: _builtins.int
+    LOCAL_GRPC_FIELD_NUMBER: _builtins.int
     http: _builtins.str
-    """Where the node's inference server answers, host:port; empty while it does not. Of a node that joined, https://host:port
-    and grpcs://host:port: by TLS, for those who show a certificate (access.proto).
+    """Where the node's inference server answers those who ask the broker; empty while it does not. https://host:port and
+    grpcs://host:port by TLS, for those who show a certificate (access.proto): always of a node that joined, and of one on
+    the broker's machine where others may ask it. Else host:port.
     """
     grpc: _builtins.str
+    local_http: _builtins.str
+    """Of a node on the broker's machine: where the same answers there in the clear, host:port."""
+    local_grpc: _builtins.str
     @_builtins.property
     def versions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ServedVersion]: ...
     @_builtins.property
@@ -902,10 +908,12 @@ class ServingStatus(_message.Message):
         grpc: _builtins.str = ...,
         versions: _abc.Iterable[Global___ServedVersion] | None = ...,
         problems: _abc.Iterable[Global___ModelProblem] | None = ...,
+        local_http: _builtins.str = ...,
+        local_grpc: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["grpc", b"grpc", "http", b"http", "problems", b"problems", "versions", b"versions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["grpc", b"grpc", "http", b"http", "local_grpc", b"local_grpc", "local_http", b"local_http", "problems", b"problems", "versions", b"versions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
