@@ -18,12 +18,13 @@ import pytest
 
 from testing.free_ports import free_port
 from testing.until import until
-from tiercel import UnavailableError
+from tiercel import InvalidSpecError, UnavailableError
 from tiercel.broker.cli.up.addresses import read_earlier, write_addresses
 from tiercel.broker.cli.up.agent import AgentKeeper, AgentPatience
 from tiercel.broker.cli.up.options import Places, UpOptions
 from tiercel.broker.cli.up.ports import choose_port
 from tiercel.broker.cli.up.processes import stop_holder
+from tiercel.broker.cli.up.run import _advertised
 from tiercel.broker.cli.up.stop import run_down
 from tiercel.broker.state_lock import up_lock
 from tiercel.core.backoff import Backoff
@@ -57,6 +58,16 @@ def listening() -> Iterator[int]:
         listener.bind(("127.0.0.1", port))
         listener.listen()
         yield port
+
+
+def test_others_are_told_of_an_address_where_there_are_doors_for_them(options: UpOptions) -> None:
+    assert _advertised(options, "") == ""
+    assert _advertised(options, "10.0.0.5") == "10.0.0.5"
+    assert _advertised(replace(options, advertise="10.0.0.6"), "0.0.0.0") == "10.0.0.6"
+    assert _advertised(replace(options, advertise="none"), "10.0.0.5") == ""
+    assert _advertised(options, "0.0.0.0") not in {"", "0.0.0.0"}
+    with pytest.raises(InvalidSpecError, match="give --listen as well"):
+        _advertised(replace(options, advertise="10.0.0.5"), "")
 
 
 def test_a_lock_names_its_holder(tmp_path: Path) -> None:

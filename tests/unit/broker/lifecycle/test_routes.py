@@ -48,6 +48,20 @@ def test_elsewhere_an_address_in_the_clear_is_of_no_use() -> None:
     assert seen_from_elsewhere(routes_of([NEAR])) == Routes()
 
 
+def test_the_brokers_own_node_answers_there_in_the_clear_and_elsewhere_by_tls() -> None:
+    both = replace(
+        NEAR,
+        http="https://10.0.0.1:80",
+        grpc="grpcs://10.0.0.1:81",
+        local_http="127.0.0.1:8000",
+        local_grpc="127.0.0.1:8001",
+    )
+    (route,) = routes_of([both]).routes
+    assert route.backends == (Backend("n1", 3, "127.0.0.1:8000", "127.0.0.1:8001", "10.0.0.1:80", "10.0.0.1:81"),)
+    (route,) = routes_of([replace(both, is_local=False)]).routes
+    assert (route.backends[0].http, route.backends[0].grpc) == ("", "")
+
+
 @pytest.mark.parametrize(
     "address",
     ["", "10.0.0.7:80", "127.0.0.1:80/x", "127.0.0.1", "user@127.0.0.1:80", "https://10.0.0.7:80@evil", "http://a:1"],
