@@ -13,6 +13,7 @@ from tiercel.broker.actors.agents import AgentService
 from tiercel.broker.actors.clock import SystemClock
 from tiercel.broker.actors.journal import Journal
 from tiercel.broker.actors.life import BrokerLife
+from tiercel.broker.actors.maintenance import Maintenance
 from tiercel.broker.actors.registry import ActorRegistry
 from tiercel.broker.actors.retention import Retention
 from tiercel.broker.actors.secrets import SecretService
@@ -39,6 +40,7 @@ from tiercel.broker.scheduling.registry import create_policy
 from tiercel.broker.state_folder import prepare_state_dir
 from tiercel.broker.state_lock import broker_lock
 from tiercel.broker.store.checkpoints import CheckpointStore
+from tiercel.broker.store.drains import DrainStore
 from tiercel.broker.store.inventory import Inventory
 from tiercel.broker.store.kept_files import KeptFiles
 from tiercel.broker.store.logs import RunLogs
@@ -168,6 +170,8 @@ class Broker:
         if isinstance(news, MqttPublisher):
             supervisor.start(news.run(), name="MQTT publisher")
         supervisor.start(journal.run(), name="journal")
+        maintenance = Maintenance(DrainStore(store), registry)
+        await maintenance.start()
         await BrokerLife(store, journal, registry, supervisor, self._clock, carried).start()
         secrets = SecretService(store, sealer, self._clock)
         jobs_service = JobsService(service, journal, store, logs, tenancy, projects)
@@ -184,7 +188,9 @@ class Broker:
             LineageService(service, store, tenancy),
             ProjectsService(projects, tenancy),
             SecretsService(secrets, tenancy),
-            MembershipService(membership, doors.addresses.get("broker_tls", ""), doors.nodes_port, self._is_online),
+            MembershipService(
+                membership, maintenance, doors.addresses.get("broker_tls", ""), doors.nodes_port, self._is_online
+            ),
             AccessService(membership, tenancy),
             TokensService(tokens),
         )

@@ -9,7 +9,7 @@ from typing import Literal
 from tiercel.core.endpoints import EndpointLoad, Version
 from tiercel.core.fields import NOT_TOLD
 from tiercel.core.jobs import JobState, TierStatus
-from tiercel.core.nodes import Accelerator
+from tiercel.core.nodes import Accelerator, Drain
 from tiercel.core.shares import Share
 
 
@@ -118,13 +118,14 @@ class EndpointMeasured:
 
 @dataclass(frozen=True, slots=True)
 class NodeEvent:
-    """A node came or went, or something of its accelerators changed."""
+    """A node came or went, began or ceased to be emptied, or something of its accelerators changed."""
 
     node_id: str
     online: bool
     lease_epoch: int
     at: float
     accelerators: tuple[Accelerator, ...] = ()
+    drain: Drain = Drain.NO
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -25,6 +26,14 @@ class Accelerator:
     problem: str = ""
 
 
+class Drain(enum.Enum):
+    """Whether a node is drained: nothing new starts there, and what runs there ends by itself or is moved away."""
+
+    NO = "no"
+    WAIT = "wait"
+    MOVE = "move"
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """A machine with an agent, as the broker knows it.
@@ -45,6 +54,7 @@ class Node:
         labels: What its operator says of it, for jobs to ask for.
         local_http: Where it answers on the broker's own machine in the clear, ``host:port``, or empty.
         local_grpc: The same over gRPC.
+        drain: Whether the broker's operator has it emptied.
     """
 
     id: str
@@ -62,3 +72,4 @@ class Node:
     labels: Mapping[str, str] = field(default_factory=dict)
     local_http: str = ""
     local_grpc: str = ""
+    drain: Drain = Drain.NO

@@ -17,6 +17,7 @@ from tiercel.core.data_sets import NodeData
 from tiercel.core.endpoints import DelayWindow
 from tiercel.core.fields import TOLD_OTHERWISE
 from tiercel.core.jobs import JobSpec, JobState, TierStatus
+from tiercel.core.nodes import Drain
 from tiercel.core.shares import Share
 from tiercel.core.starts import Start
 
@@ -210,6 +211,7 @@ class NodeInfo(Jsonable):
         accelerators: Its devices, in the order of its bus.
         data: Data sets that its operator offers, for jobs to ask for by name.
         labels: What its operator says of it, for jobs to ask for.
+        drain: Whether it is being emptied.
     """
 
     id: str
@@ -226,6 +228,7 @@ class NodeInfo(Jsonable):
     accelerators: tuple[AcceleratorInfo, ...] = ()
     data: tuple[NodeData, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
+    drain: Drain = Drain.NO
 
 
 @dataclass(frozen=True, slots=True)

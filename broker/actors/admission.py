@@ -12,6 +12,7 @@ from tiercel.broker.scheduling.feasible import Need, first_unmet
 from tiercel.broker.scheduling.interface import JobView
 from tiercel.broker.scheduling.views import needed_data, needed_labels, node_view
 from tiercel.core.errors import EndpointBusyError, InvalidSpecError, QuotaExceededError, wrong_field
+from tiercel.core.nodes import Drain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -221,8 +222,8 @@ def _home_of_variant(spec: JobSpec, endpoint: Endpoint | None, jobs: Iterable[Jo
 def check_feasible(spec: JobSpec, nodes: Sequence[Node]) -> None:
     """Check that one of the nodes could run the job if it were empty and all of it were well.
 
-    Without any node the job may well wait, and so it may for an accelerator whose problem passes (an Xid, a reset) and
-    for a node that is offline and alone has the data.
+    Without any node the job may well wait, and so it may for an accelerator whose problem passes (an Xid, a reset), for
+    a node that is drained now, and for one that is offline and alone has the data.
 
     Args:
         spec: The job's.
@@ -231,7 +232,8 @@ def check_feasible(spec: JobSpec, nodes: Sequence[Node]) -> None:
     Raises:
         InvalidSpecError: None could; ``field`` names the first need that none of them meets.
     """
-    views = [node_view(replace(node, accelerators=_all_well(node.accelerators))) for node in _asked(spec, nodes)]
+    well = [replace(node, accelerators=_all_well(node.accelerators), drain=Drain.NO) for node in _asked(spec, nodes)]
+    views = [node_view(node) for node in well]
     job = JobView(
         "",
         "",
@@ -302,7 +304,7 @@ def _unmet(spec: JobSpec, need: Need, nodes: Sequence[NodeView]) -> tuple[str, s
                 "resources.memory_bytes",
                 f"{wanted.memory_bytes} are more than any node that could run it has ({largest})",
             )
-        case Need.ACCELERATORS:
+        case Need.ACCELERATORS | Need.OPEN:
             return _lacks_accelerators(wanted, nodes)
 
 

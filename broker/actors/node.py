@@ -11,10 +11,12 @@ from tiercel.broker.actors.mailbox import Actor
 from tiercel.broker.actors.node_messages import (
     AcceleratorStatus,
     DeliveryWithdrawn,
+    DrainSet,
     EndpointSharesDeclared,
     ModelsDeclared,
     NodeConnected,
     NodeMessage,
+    NodeRemoved,
     NodeReported,
     NodeTicked,
     RoutesChanged,
@@ -119,6 +121,16 @@ class NodeActor(Actor[NodeMessage]):
             heard.local_grpc,
         )
 
+    @property
+    def is_needed(self) -> bool:
+        """Whether anything is wanted of it: a run, a delivery, or that it answers for an endpoint."""
+        return bool(self._runs or self._deliveries or self.answers_for)
+
+    @property
+    def answers_for(self) -> tuple[str, ...]:
+        """The endpoints that shall answer there, by name."""
+        return tuple(sorted(name for name, models in self._models.items() if any(each.version for each in models)))
+
     def is_instance(self, instance: str) -> bool:
         """Whether this is the agent that speaks for the node, or did last.
 
@@ -141,13 +153,18 @@ class NodeActor(Actor[NodeMessage]):
             )
             return self._wanted if self.holds_lease(lease_epoch) else None
 
+    async def wait_stream_ended(self) -> None:
+        """Wait while an agent's stream is open."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: not self._life.has_stream)
+
     async def receive(self, message: NodeMessage) -> None:
         """Take one step."""
         match message:
             case NodeConnected():
                 await self._connected(message)
             case StreamEnded(lease_epoch):
-                self._life = machine.stream_ended(self._life, lease_epoch)
+                await self._on_stream_ended(lease_epoch)
             case NodeReported():
                 await self._on_reported(message)
             case NodeTicked():
@@ -163,20 +180,34 @@ class NodeActor(Actor[NodeMessage]):
                 self._send_if_away(message.delivery.job_id)
             case RunWithdrawn() | DeliveryWithdrawn():
                 await self._withdraw(message)
-            case EndpointSharesDeclared() | RoutesChanged():
+            case EndpointSharesDeclared() | RoutesChanged() | ModelsDeclared():
                 await self._declare_anew(message)
-            case ModelsDeclared(endpoint, models):
-                await self._want_models(endpoint, models)
+            case DrainSet() | NodeRemoved():
+                await self._on_maintenance(message)
 
-    async def _declare_anew(self, message: EndpointSharesDeclared | RoutesChanged) -> None:
+    async def _on_stream_ended(self, lease_epoch: int) -> None:
+        async with self._changed:
+            self._life = machine.stream_ended(self._life, lease_epoch)
+            self._changed.notify_all()
+
+    async def _on_maintenance(self, message: DrainSet | NodeRemoved) -> None:
+        if isinstance(message, NodeRemoved):
+            await self._announce(machine.removed(self._life), NodeNews.GONE)
+            return
+        self._life = machine.drained(self._life, message.drain)
+        self._journal.announce_nowait(_event(self._life.node, self._clock.now()))
+        self._show_scheduler()
+        self._peers.reschedule("node")
+
+    async def _declare_anew(self, message: EndpointSharesDeclared | RoutesChanged | ModelsDeclared) -> None:
+        if isinstance(message, ModelsDeclared):
+            if self._models.get(message.endpoint) == message.models:
+                return
+            self._models[message.endpoint] = message.models
         if isinstance(message, EndpointSharesDeclared):
             self._endpoints = message
         await self._declare()
-
-    async def _want_models(self, endpoint: str, models: tuple[WantedModel, ...]) -> None:
-        if self._models.get(endpoint) != models:
-            self._models[endpoint] = models
-            await self._declare()
+        if isinstance(message, ModelsDeclared):
             self._peers.find_routes()
 
     async def _withdraw(self, message: RunWithdrawn | DeliveryWithdrawn) -> None:
@@ -304,7 +335,7 @@ def _taken_words(node_id: str) -> str:
 
 
 def _event(node: Node, now: float) -> NodeEvent:
-    return NodeEvent(node.id, node.online, node.lease_epoch, now, node.accelerators)
+    return NodeEvent(node.id, node.online, node.lease_epoch, now, node.accelerators, node.drain)
 
 
 def _answering_at(node: Node, heard: ServingReported) -> Node:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tiercel.broker.lifecycle.versions import WantedModel
     from tiercel.core.data_sets import NodeData
     from tiercel.core.disk_use import NodeDisk
-    from tiercel.core.nodes import Node
+    from tiercel.core.nodes import Drain, Node
     from tiercel.core.routes import Routes
     from tiercel.core.shares import Share
 
@@ -143,6 +143,18 @@ class ModelsDeclared:
     models: tuple[WantedModel, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class DrainSet:
+    """The operator has the node emptied, or no longer."""
+
+    drain: Drain
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRemoved:
+    """It is no node any more, and nothing is left there."""
+
+
 NodeMessage = (
     NodeConnected
     | StreamEnded
@@ -155,6 +167,8 @@ NodeMessage = (
     | EndpointSharesDeclared
     | ModelsDeclared
     | RoutesChanged
+    | DrainSet
+    | NodeRemoved
 )
 
 

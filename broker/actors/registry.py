@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 from tiercel.broker.actors.endpoint import DeliverTier, DeliveryAbandoned, EndpointActor, ObjectiveSet
@@ -14,6 +16,7 @@ from tiercel.broker.actors.node_messages import (
     DeliveryWithdrawn,
     EndpointSharesDeclared,
     ModelsDeclared,
+    NodeRemoved,
     RoutesChanged,
     RunWithdrawn,
 )
@@ -32,7 +35,7 @@ from tiercel.broker.lifecycle.routes import routes_of
 from tiercel.broker.scheduling.interface import Trigger
 from tiercel.core.endpoints import delivery_id
 from tiercel.core.errors import OverloadedError
-from tiercel.core.nodes import Node
+from tiercel.core.nodes import Drain, Node
 from tiercel.core.tenants import DEFAULT_WEIGHT
 
 if TYPE_CHECKING:
@@ -56,6 +59,9 @@ if TYPE_CHECKING:
     from tiercel.core.shares import Share
 
 
+STREAM_END_SECONDS = 5.0
+
+
 class ActorRegistry:
     """Makes actors, starts them, and passes on what they say: :class:`~tiercel.broker.actors.peers.Peers` for them.
 
@@ -74,6 +80,7 @@ class ActorRegistry:
         jobs: Those that are not over, by id.
         endpoints: By name.
         nodes: Every one that has ever connected, by id.
+        drains: Those that are being emptied, whether they have connected or not.
     """
 
     def __init__(
@@ -97,6 +104,7 @@ class ActorRegistry:
         self.jobs: dict[str, JobActor] = {}
         self.endpoints: dict[str, EndpointActor] = {}
         self.nodes: dict[str, NodeActor] = {}
+        self.drains: dict[str, Drain] = {}
         self._routes: Routes | None = None
         journal.on_away(self._refuse_calls)
 
@@ -127,11 +135,27 @@ class ActorRegistry:
         """A node's actor, which is made where there is none."""
         actor = self.nodes.get(node_id)
         if actor is None:
-            unknown = Node(node_id, cpu_cores=0.0, memory_bytes=0, online=False)
+            drain = self.drains.get(node_id, Drain.NO)
+            unknown = Node(node_id, cpu_cores=0.0, memory_bytes=0, online=False, drain=drain)
             actor = NodeActor(unknown, self._leases, self._journal, self._clock, self)
             self.nodes[node_id] = actor
             self._supervisor.start(actor.run(), name=actor.name)
         return actor
+
+    async def forget_node(self, node_id: str) -> None:
+        """Forget a node that is none any more; one of which something is still wanted stays, as one that is away."""
+        actor = self.nodes.get(node_id)
+        if actor is None or actor.is_needed:
+            return
+        # Its stream ends by itself, with a word to the agent on why.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(STREAM_END_SECONDS):
+                await actor.wait_stream_ended()
+        send(actor, NodeRemoved())
+        # Told before another machine may be known by its name.
+        await actor.wait_idle()
+        del self.nodes[node_id]
+        actor.finish()
 
     def _refuse_calls(self, error: CannotWriteError) -> None:
         """What was asked of jobs and endpoints must not wait behind a step of theirs that waits for the disk."""

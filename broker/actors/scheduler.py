@@ -20,6 +20,7 @@ from tiercel.broker.lifecycle.job_events import Assigned, Deferred, MoveOrdered,
 from tiercel.broker.scheduling import loop
 from tiercel.broker.scheduling.accelerators import held_by
 from tiercel.broker.scheduling.allocate import with_accelerators
+from tiercel.broker.scheduling.draining import is_emptying, with_leavers, without_leavers
 from tiercel.broker.scheduling.history import History
 from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Plan, Policy, Snapshot, Trigger
 from tiercel.broker.scheduling.loop import LoopSettings
@@ -278,7 +279,7 @@ class SchedulerActor(Actor[SchedulerMessage]):
             trigger,
             self._settings,
             alive,
-            changed=bool(changed) or bool(shares_moved),
+            changed=bool(changed or shares_moved) or is_emptying(snapshot),
             next_at=None if wanted is None else alive + (wanted - snapshot.now),
         )
         if self._held_back and changed:  # those who waited for a node to be chosen may go there now
@@ -286,16 +287,17 @@ class SchedulerActor(Actor[SchedulerMessage]):
 
     def _ask_policy(self, snapshot: Snapshot) -> Plan | None:
         try:
-            plan, self._policy_state = self._policy.plan(snapshot, self._policy_state)
-            plan = with_own_priorities(with_accelerators(plan, snapshot), snapshot)
-            problems = check_plan(plan, snapshot)
+            shown = with_leavers(snapshot)
+            plan, self._policy_state = self._policy.plan(shown, self._policy_state)
+            plan = with_own_priorities(with_accelerators(plan, shown), shown)
+            problems = check_plan(plan, shown)
         except Exception:  # whatever a policy does wrong, jobs keep what they have
             logger.exception("policy %s failed; it is asked again later", self._policy.name)
             return None
         if problems:
             logger.error("The plan of policy %s is not carried out: %s", self._policy.name, "; ".join(problems))
             return None
-        return plan
+        return without_leavers(plan, snapshot)
 
     def _snapshot(self, trigger: Trigger) -> Snapshot:
         jobs = []

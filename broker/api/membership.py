@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     import grpc
 
+    from tiercel.broker.actors.maintenance import Maintenance
     from tiercel.broker.trust.membership import Membership
 
     Context = grpc.aio.ServicerContext[Any, Any]
@@ -25,15 +26,22 @@ class MembershipService(membership_pb2_grpc.MembershipServiceServicer):
 
     Args:
         membership: Decides; None where the broker listens on this machine alone.
+        maintenance: Has nodes emptied, and forgotten.
         address: Where to join, ``host:port``.
         nodes_port: Where agents connect.
         is_online: Whether an agent speaks for a node now.
     """
 
     def __init__(
-        self, membership: Membership | None, address: str, nodes_port: int, is_online: Callable[[str], bool]
+        self,
+        membership: Membership | None,
+        maintenance: Maintenance,
+        address: str,
+        nodes_port: int,
+        is_online: Callable[[str], bool],
     ) -> None:
         self._membership = membership
+        self._maintenance = maintenance
         self._address = address
         self._nodes_port = nodes_port
         self._is_online = is_online
@@ -52,7 +60,22 @@ class MembershipService(membership_pb2_grpc.MembershipServiceServicer):
     ) -> membership_pb2.RemoveNodeResponse:
         """Take a node off the list."""
         await self._open().remove(request.node_id)
+        await self._maintenance.forget(request.node_id)
         return membership_pb2.RemoveNodeResponse()
+
+    async def DrainNode(  # noqa: N802 - the contract's name
+        self, request: membership_pb2.DrainNodeRequest, context: Context
+    ) -> membership_pb2.DrainNodeResponse:
+        """Have a node emptied."""
+        left = await self._maintenance.drain(request.node_id, migrate=request.migrate)
+        return membership_pb2.DrainNodeResponse(jobs=left.jobs, endpoints=left.endpoints)
+
+    async def UndrainNode(  # noqa: N802 - the contract's name
+        self, request: membership_pb2.UndrainNodeRequest, context: Context
+    ) -> membership_pb2.UndrainNodeResponse:
+        """Let jobs start there again."""
+        await self._maintenance.undrain(request.node_id)
+        return membership_pb2.UndrainNodeResponse()
 
     async def Join(  # noqa: N802 - the contract's name
         self, request: membership_pb2.JoinRequest, context: Context

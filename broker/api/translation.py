@@ -89,6 +89,7 @@ def node_to_proto(node: Node, jobs: Sequence[Job], heard: Mapping[str, Accelerat
         accelerators=tuple(_accelerator_info(each, jobs, heard) for each in node.accelerators),
         data=node.data,
         labels=node.labels,
+        drain=node.drain,
     )
     message = to_proto(info, jobs_pb2.Node)
     message.state = jobs_pb2.NODE_STATE_ONLINE if node.online else jobs_pb2.NODE_STATE_OFFLINE

@@ -14,6 +14,7 @@ from tiercel.broker.cli.files import files
 from tiercel.broker.cli.jobs import cancel, explain, logs, ls, resume, show
 from tiercel.broker.cli.lineage import lineage
 from tiercel.broker.cli.local import down, up
+from tiercel.broker.cli.maintenance import drain, undrain
 from tiercel.broker.cli.membership import join
 from tiercel.broker.cli.mqtt import mqtt
 from tiercel.broker.cli.node_data import node
@@ -55,6 +56,8 @@ for command in (
     app.command()(command)
 app.add_typer(endpoints, name="endpoints")
 app.add_typer(secrets, name="secret")
+node.command()(drain)
+node.command()(undrain)
 app.add_typer(node, name="node")
 app.add_typer(mqtt, name="mqtt")
 app.add_typer(tokens, name="token")

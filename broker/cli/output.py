@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from tiercel.core.jobs import JobState, TierState
+from tiercel.core.nodes import Drain
 
 if TYPE_CHECKING:
     from tiercel.broker.client import DecisionInfo, EndpointInfo, JobInfo, NodeInfo, TierStatus, VariantInfo
@@ -204,7 +205,7 @@ def node_row(node: NodeInfo) -> tuple[str, ...]:
     """A node for :data:`NODE_COLUMNS`."""
     return (
         node.id,
-        "online" if node.online else "offline",
+        ("online" if node.online else "offline") + ("" if node.drain is Drain.NO else ", drained"),
         f"{node.cpu_cores:g}",
         f"{memory(node.memory_reserved_bytes)} of {memory(node.memory_bytes)}",
         str(node.jobs),

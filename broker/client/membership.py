@@ -60,6 +60,47 @@ async def remove_node(connection: Connection, node_id: str) -> None:
     await connection.call(stub.RemoveNode, membership_pb2.RemoveNodeRequest(node_id=node_id))
 
 
+@dataclass(frozen=True, slots=True)
+class LeftThere:
+    """What a node has that is being emptied.
+
+    Attributes:
+        jobs: Jobs of all tenants that are there.
+        endpoints: Endpoints of all tenants that answer there, by name.
+    """
+
+    jobs: int
+    endpoints: tuple[str, ...]
+
+
+async def drain_node(connection: Connection, node_id: str, *, migrate: bool) -> LeftThere:
+    """Have nothing new start on a node, on a connection with the operator's token.
+
+    Args:
+        connection: To the broker.
+        node_id: The node.
+        migrate: Whether the jobs that run there are moved to other nodes; else they end there by themselves.
+
+    Raises:
+        NotFoundError: The broker knows no such node.
+        TiercelError: What the broker answered, or that it does not answer.
+    """
+    stub = membership_pb2_grpc.MembershipServiceStub(connection.channel)
+    answer = await connection.call(stub.DrainNode, membership_pb2.DrainNodeRequest(node_id=node_id, migrate=migrate))
+    return LeftThere(answer.jobs, tuple(answer.endpoints))
+
+
+async def undrain_node(connection: Connection, node_id: str) -> None:
+    """Let jobs start on a node again, on a connection with the operator's token.
+
+    Raises:
+        NotFoundError: The broker knows no such node.
+        TiercelError: What the broker answered, or that it does not answer.
+    """
+    stub = membership_pb2_grpc.MembershipServiceStub(connection.channel)
+    await connection.call(stub.UndrainNode, membership_pb2.UndrainNodeRequest(node_id=node_id))
+
+
 async def join(address: str, token: JoinToken, node_id: str) -> tuple[Identity, int]:
     """Make a key here and have the broker sign it; returns both, and the port where agents connect.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, replace
 
-from tiercel.core.nodes import Node
+from tiercel.core.nodes import Drain, Node
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def connected(
     life: NodeLife, hello: Node, alive: float, *, instance: str = "", fenced: bool = False
 ) -> tuple[NodeLife, NodeNews]:
     """The node's agent opened a stream: a new lease epoch begins."""
-    node = replace(hello, online=True, lease_epoch=life.node.lease_epoch + 1)
+    node = replace(hello, online=True, lease_epoch=life.node.lease_epoch + 1, drain=life.node.drain)
     return NodeLife(node, alive, instance=instance, has_stream=True, fenced=fenced), NodeNews.ONLINE
 
 
@@ -100,6 +100,16 @@ def heard(life: NodeLife, lease_epoch: int, alive: float, *, fenced: bool | None
     if lease_epoch != life.node.lease_epoch or not life.node.online:
         return life
     return replace(life, last_heard_at=alive, fenced=life.fenced if fenced is None else fenced)
+
+
+def drained(life: NodeLife, drain: Drain) -> NodeLife:
+    """The operator has the node emptied, or no longer."""
+    return replace(life, node=replace(life.node, drain=drain))
+
+
+def removed(life: NodeLife) -> NodeLife:
+    """It is no node any more, and nothing was left there."""
+    return replace(life, node=replace(life.node, online=False), has_stream=False, gone=True)
 
 
 def fence_of(settings: LeaseSettings, known_nodes: int) -> Fence | None:

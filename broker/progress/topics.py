@@ -186,6 +186,7 @@ def _node_message(event: NodeEvent) -> Message:
         "node": event.node_id,
         "presence": _presence(event.online),
         "lease_epoch": event.lease_epoch,
+        "drain": event.drain.value,
         "accelerators": [asdict(accelerator) for accelerator in event.accelerators],
     }
     return _state(topic, event.at, news)

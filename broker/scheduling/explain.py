@@ -110,6 +110,9 @@ def _unmet(job: JobView, need: Need, nodes: Sequence[NodeView]) -> str:
             return f"asks for {_gib(wanted.memory_bytes)} of memory; the largest node that could run it has {most}"
         case Need.ACCELERATORS:
             return _lacks_accelerators(job, nodes)
+        case Need.OPEN:
+            drained = ", ".join(node.id for node in nodes)
+            return f"waits for a node: nothing new starts on {drained}, which could run it, while drained"
 
 
 def _with_data(names: Collection[str]) -> str:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from tiercel.broker.scheduling.accelerators import NodeAccelerators, can_take
 from tiercel.broker.scheduling.interface import JobView, NodeView
+from tiercel.core.nodes import Drain
 
 
 class Need(enum.Enum):
@@ -26,6 +27,7 @@ class Need(enum.Enum):
     CPU_CORES = "cpu_cores"
     MEMORY = "memory"
     ACCELERATORS = "accelerators"
+    OPEN = "open"
 
 
 def can_hold(node: NodeView, job: JobView) -> bool:
@@ -166,6 +168,12 @@ def _has_accelerators(node: NodeView, job: JobView) -> bool:
     return not wanted or sum(not each.problem and least <= each.memory_bytes for each in node.accelerators) >= wanted
 
 
+def _is_open(node: NodeView, job: JobView) -> bool:
+    """Whether anything new may start there."""
+    del job
+    return node.drain is Drain.NO
+
+
 _MEETS: Mapping[Need, Callable[[NodeView, JobView], bool]] = types.MappingProxyType(
     {
         Need.HOME: _is_home,
@@ -176,6 +184,7 @@ _MEETS: Mapping[Need, Callable[[NodeView, JobView], bool]] = types.MappingProxyT
         Need.CPU_CORES: _has_cores,
         Need.MEMORY: _is_large_enough,
         Need.ACCELERATORS: _has_accelerators,
+        Need.OPEN: _is_open,
     }
 )
 _BUT_FOR_MEMORY = tuple(meets for need, meets in _MEETS.items() if need is not Need.MEMORY)

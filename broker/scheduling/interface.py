@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
 from tiercel.core.jobs import Direction, Observation, Resources, TierStatus
-from tiercel.core.nodes import Accelerator
+from tiercel.core.nodes import Accelerator, Drain
 from tiercel.core.shares import Share
 
 
@@ -190,6 +190,7 @@ class NodeView:
         accelerators: Accelerators that jobs may use.
         data: Names of the data sets that are there.
         labels: What its operator says of it.
+        drain: Whether it is being emptied: then nothing new may start there.
     """
 
     id: str
@@ -200,6 +201,7 @@ class NodeView:
     accelerators: tuple[Accelerator, ...] = ()
     data: frozenset[str] = frozenset()
     labels: frozenset[tuple[str, str]] = frozenset()
+    drain: Drain = Drain.NO
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,6 +99,7 @@ def node_view(node: Node) -> NodeView:
         node.accelerators,
         data,
         frozenset(node.labels.items()),
+        node.drain,
     )
 
 

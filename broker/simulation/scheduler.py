@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from tiercel.broker.scheduling import loop
 from tiercel.broker.scheduling.allocate import with_accelerators
+from tiercel.broker.scheduling.draining import with_leavers, without_leavers
 from tiercel.broker.scheduling.interface import Assignment, Plan, Snapshot, Trigger
 from tiercel.broker.scheduling.loop import LoopSettings
 from tiercel.broker.scheduling.own_priority import with_own_priorities
@@ -71,12 +72,14 @@ class SimulatedScheduler:
             return None
         snapshot = observe(due)
         begin = time.perf_counter()
-        plan, self._state = self._policy.plan(snapshot, self._state)
-        plan = with_own_priorities(with_accelerators(plan, snapshot), snapshot)
+        shown = with_leavers(snapshot)
+        plan, self._state = self._policy.plan(shown, self._state)
+        plan = with_own_priorities(with_accelerators(plan, shown), shown)
         seconds = time.perf_counter() - begin
-        problems = check_plan(plan, snapshot) if self._check_plans else []
+        problems = check_plan(plan, shown) if self._check_plans else []
         if problems:
             raise UnsoundPlanError(f"the plan of policy {self._policy.name} at {now:.3f} s: {'; '.join(problems[:5])}")
+        plan = without_leavers(plan, snapshot)
         changed = loop.changed_assignments(plan, snapshot)
         self.decisions.append(Pass(now, len(snapshot.jobs), len(changed), seconds))
         moved = bool(changed) or _endpoints_changed(plan, snapshot)

@@ -133,6 +133,14 @@ join_tokens = Table(
     Column("used_at", Double),
 )
 
+# Nodes that are being emptied, and how (core/nodes.py, Drain).
+drained_nodes = Table(
+    "drained_nodes",
+    metadata,
+    Column("node", Text, primary_key=True),
+    Column("drain", Text, nullable=False),
+)
+
 # Certificates that count: what is not here is refused, however well it is signed.
 node_certificates = Table(
     "node_certificates",

@@ -12,6 +12,7 @@ from tiercel.broker.scheduling.placement import Preference
 from tiercel.broker.scheduling.utility.accelerators import dominance
 from tiercel.broker.scheduling.utility.forecast import JobRecord
 from tiercel.broker.scheduling.utility.serving import Answering
+from tiercel.core.nodes import Drain
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,20 +142,21 @@ def choose_migration(
     times, and after it the order of the two nodes must still be about the same, so that the job never comes back.
     """
     now = snapshot.now
-    if len(snapshot.nodes) < 2 or now - migrated_at < settings.cooldown_seconds:
-        return None
-    if not any(job.migratable for job in snapshot.jobs):
+    is_soon = now - migrated_at < settings.cooldown_seconds
+    if len(snapshot.nodes) < 2 or is_soon or not any(job.migratable for job in snapshot.jobs):
         return None
     loads = [
         _load(node, left.get(node.id, node.cpu_cores), groups.get(node.id, ()), records) for node in snapshot.nodes
     ]
     loads.sort(key=lambda load: (load.seconds, load.node.id))
-    target = loads[0]
+    target = next((load for load in loads if load.node.drain is Drain.NO), None)
+    if target is None:
+        return None
     idle = target.wanted < target.cores
     best: tuple[bool, float, str] | None = None
     chosen: tuple[JobView, _Load] | None = None
-    for source in reversed(loads[1:]):
-        if source.wanted <= source.cores:
+    for source in reversed(loads):
+        if source is target or source.wanted <= source.cores:
             continue  # everybody there runs already
         for job in source.room.jobs:
             gain = _gain(job, source, target, records[job.id], snapshot, settings)

@@ -112,6 +112,30 @@ NODE_STATE_ONLINE: NodeState.ValueType  # 1
 NODE_STATE_OFFLINE: NodeState.ValueType  # 2
 Global___NodeState: _TypeAlias = NodeState  # noqa: Y015
 
+class _Drain:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _DrainEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Drain.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    DRAIN_UNSPECIFIED: _Drain.ValueType  # 0
+    DRAIN_NO: _Drain.ValueType  # 1
+    DRAIN_WAIT: _Drain.ValueType  # 2
+    """Nothing new starts there; what runs there ends by itself."""
+    DRAIN_MOVE: _Drain.ValueType  # 3
+    """Nothing new starts there; what runs there is moved to other nodes."""
+
+class Drain(_Drain, metaclass=_DrainEnumTypeWrapper):
+    """Whether a node is being emptied."""
+
+DRAIN_UNSPECIFIED: Drain.ValueType  # 0
+DRAIN_NO: Drain.ValueType  # 1
+DRAIN_WAIT: Drain.ValueType  # 2
+"""Nothing new starts there; what runs there ends by itself."""
+DRAIN_MOVE: Drain.ValueType  # 3
+"""Nothing new starts there; what runs there is moved to other nodes."""
+Global___Drain: _TypeAlias = Drain  # noqa: Y015
+
 @_typing.final
 class TierStatus(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
@@ -992,6 +1016,7 @@ class Node(_message.Message):
     ACCELERATORS_FIELD_NUMBER: _builtins.int
     DATA_FIELD_NUMBER: _builtins.int
     LABELS_FIELD_NUMBER: _builtins.int
+    DRAIN_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     state: Global___NodeState.ValueType
     cpu_cores: _builtins.float
@@ -1006,6 +1031,7 @@ class Node(_message.Message):
     """Where its inference server answers; empty while it does not."""
     serving_grpc: _builtins.str
     lease_epoch: _builtins.int
+    drain: Global___Drain.ValueType
     @_builtins.property
     def runtimes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property
@@ -1035,10 +1061,11 @@ class Node(_message.Message):
         accelerators: _abc.Iterable[Global___NodeAccelerator] | None = ...,
         data: _abc.Iterable[_common_pb2.NodeData] | None = ...,
         labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        drain: Global___Drain.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accelerators", b"accelerators", "cpu_cores", b"cpu_cores", "data", b"data", "id", b"id", "jobs", b"jobs", "labels", b"labels", "lease_epoch", b"lease_epoch", "limits", b"limits", "memory_bytes", b"memory_bytes", "memory_reserved_bytes", b"memory_reserved_bytes", "runtimes", b"runtimes", "serving_grpc", b"serving_grpc", "serving_http", b"serving_http", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accelerators", b"accelerators", "cpu_cores", b"cpu_cores", "data", b"data", "drain", b"drain", "id", b"id", "jobs", b"jobs", "labels", b"labels", "lease_epoch", b"lease_epoch", "limits", b"limits", "memory_bytes", b"memory_bytes", "memory_reserved_bytes", b"memory_reserved_bytes", "runtimes", b"runtimes", "serving_grpc", b"serving_grpc", "serving_http", b"serving_http", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

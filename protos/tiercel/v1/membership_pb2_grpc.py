@@ -45,6 +45,16 @@ class MembershipServiceStub(object):
                 request_serializer=tiercel_dot_v1_dot_membership__pb2.RemoveNodeRequest.SerializeToString,
                 response_deserializer=tiercel_dot_v1_dot_membership__pb2.RemoveNodeResponse.FromString,
                 _registered_method=True)
+        self.DrainNode = channel.unary_unary(
+                '/tiercel.v1.MembershipService/DrainNode',
+                request_serializer=tiercel_dot_v1_dot_membership__pb2.DrainNodeRequest.SerializeToString,
+                response_deserializer=tiercel_dot_v1_dot_membership__pb2.DrainNodeResponse.FromString,
+                _registered_method=True)
+        self.UndrainNode = channel.unary_unary(
+                '/tiercel.v1.MembershipService/UndrainNode',
+                request_serializer=tiercel_dot_v1_dot_membership__pb2.UndrainNodeRequest.SerializeToString,
+                response_deserializer=tiercel_dot_v1_dot_membership__pb2.UndrainNodeResponse.FromString,
+                _registered_method=True)
         self.Join = channel.unary_unary(
                 '/tiercel.v1.MembershipService/Join',
                 request_serializer=tiercel_dot_v1_dot_membership__pb2.JoinRequest.SerializeToString,
@@ -70,6 +80,20 @@ class MembershipServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DrainNode(self, request, context):
+        """Drains a node: nothing new starts there. It goes on answering for endpoints. NOT_FOUND: nobody knows the node.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UndrainNode(self, request, context):
+        """Lets jobs start there again.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Join(self, request, context):
         """Uses up a join token, which stands for any other proof. UNAUTHENTICATED: the token is not good, not any more, or not for
         this name. ALREADY_EXISTS: another machine has the name.
@@ -90,6 +114,16 @@ def add_MembershipServiceServicer_to_server(servicer, server):
                     servicer.RemoveNode,
                     request_deserializer=tiercel_dot_v1_dot_membership__pb2.RemoveNodeRequest.FromString,
                     response_serializer=tiercel_dot_v1_dot_membership__pb2.RemoveNodeResponse.SerializeToString,
+            ),
+            'DrainNode': grpc.unary_unary_rpc_method_handler(
+                    servicer.DrainNode,
+                    request_deserializer=tiercel_dot_v1_dot_membership__pb2.DrainNodeRequest.FromString,
+                    response_serializer=tiercel_dot_v1_dot_membership__pb2.DrainNodeResponse.SerializeToString,
+            ),
+            'UndrainNode': grpc.unary_unary_rpc_method_handler(
+                    servicer.UndrainNode,
+                    request_deserializer=tiercel_dot_v1_dot_membership__pb2.UndrainNodeRequest.FromString,
+                    response_serializer=tiercel_dot_v1_dot_membership__pb2.UndrainNodeResponse.SerializeToString,
             ),
             'Join': grpc.unary_unary_rpc_method_handler(
                     servicer.Join,
@@ -152,6 +186,60 @@ class MembershipService(object):
             '/tiercel.v1.MembershipService/RemoveNode',
             tiercel_dot_v1_dot_membership__pb2.RemoveNodeRequest.SerializeToString,
             tiercel_dot_v1_dot_membership__pb2.RemoveNodeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DrainNode(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tiercel.v1.MembershipService/DrainNode',
+            tiercel_dot_v1_dot_membership__pb2.DrainNodeRequest.SerializeToString,
+            tiercel_dot_v1_dot_membership__pb2.DrainNodeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UndrainNode(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tiercel.v1.MembershipService/UndrainNode',
+            tiercel_dot_v1_dot_membership__pb2.UndrainNodeRequest.SerializeToString,
+            tiercel_dot_v1_dot_membership__pb2.UndrainNodeResponse.FromString,
             options,
             channel_credentials,
             insecure,

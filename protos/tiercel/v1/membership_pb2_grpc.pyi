@@ -37,6 +37,10 @@ class MembershipServiceStub:
     """A token by which one machine may join."""
     RemoveNode: _grpc.UnaryUnaryMultiCallable[_membership_pb2.RemoveNodeRequest, _membership_pb2.RemoveNodeResponse]
     """Takes a node off the list: its stream is ended, and its certificates are refused from then on."""
+    DrainNode: _grpc.UnaryUnaryMultiCallable[_membership_pb2.DrainNodeRequest, _membership_pb2.DrainNodeResponse]
+    """Drains a node: nothing new starts there. It goes on answering for endpoints. NOT_FOUND: nobody knows the node."""
+    UndrainNode: _grpc.UnaryUnaryMultiCallable[_membership_pb2.UndrainNodeRequest, _membership_pb2.UndrainNodeResponse]
+    """Lets jobs start there again."""
     Join: _grpc.UnaryUnaryMultiCallable[_membership_pb2.JoinRequest, _membership_pb2.JoinResponse]
     """Uses up a join token, which stands for any other proof. UNAUTHENTICATED: the token is not good, not any more, or not for
     this name. ALREADY_EXISTS: another machine has the name.
@@ -51,6 +55,10 @@ class MembershipServiceAsyncStub(MembershipServiceStub):
     """A token by which one machine may join."""
     RemoveNode: _aio.UnaryUnaryMultiCallable[_membership_pb2.RemoveNodeRequest, _membership_pb2.RemoveNodeResponse]  # type: ignore[assignment]
     """Takes a node off the list: its stream is ended, and its certificates are refused from then on."""
+    DrainNode: _aio.UnaryUnaryMultiCallable[_membership_pb2.DrainNodeRequest, _membership_pb2.DrainNodeResponse]  # type: ignore[assignment]
+    """Drains a node: nothing new starts there. It goes on answering for endpoints. NOT_FOUND: nobody knows the node."""
+    UndrainNode: _aio.UnaryUnaryMultiCallable[_membership_pb2.UndrainNodeRequest, _membership_pb2.UndrainNodeResponse]  # type: ignore[assignment]
+    """Lets jobs start there again."""
     Join: _aio.UnaryUnaryMultiCallable[_membership_pb2.JoinRequest, _membership_pb2.JoinResponse]  # type: ignore[assignment]
     """Uses up a join token, which stands for any other proof. UNAUTHENTICATED: the token is not good, not any more, or not for
     this name. ALREADY_EXISTS: another machine has the name.
@@ -74,6 +82,22 @@ class MembershipServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_membership_pb2.RemoveNodeResponse, _abc.Awaitable[_membership_pb2.RemoveNodeResponse]]:
         """Takes a node off the list: its stream is ended, and its certificates are refused from then on."""
+
+    @_abc_1.abstractmethod
+    def DrainNode(
+        self,
+        request: _membership_pb2.DrainNodeRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_membership_pb2.DrainNodeResponse, _abc.Awaitable[_membership_pb2.DrainNodeResponse]]:
+        """Drains a node: nothing new starts there. It goes on answering for endpoints. NOT_FOUND: nobody knows the node."""
+
+    @_abc_1.abstractmethod
+    def UndrainNode(
+        self,
+        request: _membership_pb2.UndrainNodeRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_membership_pb2.UndrainNodeResponse, _abc.Awaitable[_membership_pb2.UndrainNodeResponse]]:
+        """Lets jobs start there again."""
 
     @_abc_1.abstractmethod
     def Join(

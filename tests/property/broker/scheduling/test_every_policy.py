@@ -22,7 +22,7 @@ from tiercel.broker.scheduling.tradl.policy import TradlSettings
 from tiercel.broker.scheduling.utility.settings import UtilitySettings
 from tiercel.broker.scheduling.validation import check_plan
 from tiercel.core.jobs import Direction, Observation, Resources, Tier, TierState, TierStatus
-from tiercel.core.nodes import Accelerator
+from tiercel.core.nodes import Accelerator, Drain
 from tiercel.core.shares import AcceleratorShare, Share
 
 GIB = 1024**3
@@ -110,6 +110,7 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
             runtimes=draw(st.sampled_from([(), ("process",), ("docker", "process")])),
             images=draw(st.sampled_from([frozenset(), frozenset({"known:latest"})])),
             accelerators=draw(devices(f"node{index}")),
+            drain=draw(st.sampled_from([Drain.NO, Drain.NO, Drain.WAIT, Drain.MOVE])),
         )
         for index in range(draw(st.integers(0, 4)))
     )
@@ -233,11 +234,13 @@ def assert_devices_fit(plan: Plan, snapshot: Snapshot) -> None:
 def assert_jobs_are_where_they_may_be(plan: Plan, snapshot: Snapshot) -> None:
     """Running jobs stay, those of offline nodes get nothing, and whoever else is left out is told why."""
     online = {node.id for node in snapshot.nodes}
+    drained = {node.id for node in snapshot.nodes if node.drain is not Drain.NO}
     node_of = {entry.job_id: entry.node_id for entry in plan.assignments}
     for job in snapshot.jobs:
         if job.movable:
             assert (job.id in node_of) is not bool(plan.waiting.get(job.id))
             assert not job.home or node_of.get(job.id) in {None, job.home}
+            assert node_of.get(job.id) not in drained
         else:
             assert node_of.get(job.id) == (job.node_id if job.node_id in online else None)
             assert job.id not in plan.waiting

@@ -96,7 +96,7 @@ ABOUT = {"at": ISO, "sequence": 1, "job": "j1", "tenant": "default"}
         (
             node_event(online=False),
             "tiercel/v1/nodes/n1/presence",
-            {"at": ISO, "node": "n1", "presence": "offline", "lease_epoch": 7, "accelerators": []},
+            {"at": ISO, "node": "n1", "presence": "offline", "lease_epoch": 7, "drain": "no", "accelerators": []},
         ),
     ],
 )
