@@ -102,6 +102,13 @@ class DataPlane:
         call.on_answer = partial(_answer_in_full, on_answer, loaded, known.outputs)
         return self._submitted(call, request.arrived or begin)
 
+    def has(self, model: str) -> bool:
+        """Whether something answers for a model here, so that nobody else is to be asked."""
+        record = self._registry.known(model)
+        if record is not None and record.live is not None:
+            return True
+        return self._endpoints is not None and self._endpoints.knows(model)
+
     def known(self, model: str, version: str, template: Template) -> tuple[LoadedVersion, Checked] | None:
         """The version that answers and what it knows of a template; None where :meth:`submit` has to be asked.
 
@@ -139,6 +146,7 @@ class DataPlane:
         feeds: Mapping[str, Array],
         arrived: float,
         on_answer: Callable[[Outcome], None],
+        limit: float | None = None,
     ) -> Call | None:
         """As :meth:`submit`, for a request that was recognised: what it shares with others is not checked again.
 
@@ -148,13 +156,17 @@ class DataPlane:
             feeds: Inputs by name, of the template's types and shapes.
             arrived: See :class:`InferRequest`.
             on_answer: Called once, like that of :meth:`submit`, with the outputs in the order of ``Checked.outputs``.
+            limit: Seconds in which the answer is of use, whatever the template says; None for no such limit.
         """
         loaded, known = found
         begin = time.perf_counter()
         session = loaded.session
+        allowed = self._allowed(session, template.timeout)
+        if limit is not None and limit < allowed:
+            allowed = limit
         call = RequestCall(
             loaded, session, feeds, known.outputs, known.key, session.batch_rows, known.rows, known.elements,
-            known.size, begin, begin + self._allowed(session, template.timeout), template.priority,
+            known.size, begin, begin + allowed, template.priority,
         )  # fmt: skip
         call.on_answer = on_answer
         return self._submitted(call, arrived or begin)

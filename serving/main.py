@@ -33,6 +33,7 @@ _FLAGS = {
     "lock_file": "held while the server lives, so that there is one",
     "operator_token_file": "holds the token that whoever loads, unloads or declares shares has to send (none)",
     "access_file": "says who may ask which model; read again when it changes, and nobody may without it (none)",
+    "routes_file": "says which other nodes answer for which models; read again when it changes (none)",
     "canary_fraction": "share of the requests on which a newer version is tried first; 1 is no trial (1)",
     "canary_seconds": "how long it is tried (30)",
     "providers": "what runs models, in order: cuda,cpu and the like, or auto (auto)",

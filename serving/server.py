@@ -35,12 +35,16 @@ from tiercel.serving.process.renewal import Renewal, take_over
 from tiercel.serving.process.state import write_state
 from tiercel.serving.rest.compression import Inflater
 from tiercel.serving.rest.extensions import add_descriptions, add_handover, add_metrics
+from tiercel.serving.rest.handing import RestHanding
 from tiercel.serving.rest.hosts import Hosts
 from tiercel.serving.rest.messages import ByteBudget
 from tiercel.serving.rest.metrics import Metrics
 from tiercel.serving.rest.receiver import HttpLimits
 from tiercel.serving.rest.routes import Routes
 from tiercel.serving.rest.server import HttpServer
+from tiercel.serving.routing.directory import Directory
+from tiercel.serving.routing.pool import Credentials, PeerLimits
+from tiercel.serving.routing.relay import Relay
 from tiercel.serving.runtime.placement import MemoryOptions, Placement, placement
 from tiercel.serving.runtime.providers import CudaOptions, Provider, read_order
 from tiercel.serving.runtime.running import RunningMarks, left_behind
@@ -133,13 +137,17 @@ class Server:
         )
         clean_up(settings.repository)
         hosts = Hosts((settings.host, *settings.host_names))
+        directory = Directory(settings.routes_file)
+        relay = _relay(settings, directory)
+        handing = RestHanding(relay, plane, settings.request_timeout)
         routes = Routes(
-            plane, lifecycle, tasks.start, settings.max_json_bytes, uploads, operators, inflater, hosts, gate
+            plane, lifecycle, tasks.start, settings.max_json_bytes, uploads, operators, inflater, hosts, gate, handing
         )
         http = HttpServer(routes, _http_limits(settings), budget)
         metrics = Metrics(registry)
         _add_gauges(metrics, http, plane)
         metrics.add_refusals(gate.refusals)
+        metrics.add_handed_on(relay.outcomes)
         add_metrics(routes, metrics)
         descriptions = Descriptions(registry, settings.max_batch_rows, settings.workers, endpoints)
         add_descriptions(routes, descriptions)
@@ -159,6 +167,7 @@ class Server:
             await verifier.start()  # first, so that it warms up meanwhile
             tasks.start(plane.loop_lag.watch(), "loop lag")
             tasks.start(gate.watch(), "access")
+            tasks.start(directory.watch(), "routes")
             if self._encryption is not None:
                 tasks.start(self._encryption.watch(), "certificates")
             _hand_over_on_signal(tasks, renewal, serving)
@@ -175,6 +184,7 @@ class Server:
             lifecycle.leave()
             await self._drain(http, grpc, renewal)
             endpoints.close()
+            relay.close()
             dispatcher.close()
             tasks.cancel_all()
             loader.close()
@@ -275,6 +285,13 @@ def _build_options(settings: Settings) -> BuildOptions:
         run_bytes=settings.run_bytes,
         answer_bytes=settings.max_answer_bytes,
     )
+
+
+def _relay(settings: Settings, directory: Directory) -> Relay:
+    """What asks other nodes."""
+    credentials = Credentials(settings.tls_identity, settings.tls_authority)
+    limits = PeerLimits(settings.max_peer_requests, settings.max_peer_bytes)
+    return Relay(directory, credentials, limits, settings.max_buffered_bytes)
 
 
 def _http_limits(settings: Settings) -> HttpLimits:

@@ -27,6 +27,9 @@ class Settings(BaseSettings):
         lock_file: Held while the server lives.
         operator_token_file: Holds the token that operators send; only its owner may be able to read it.
         access_file: Says who may ask which model, as ``core/endpoint_access.py`` has it; None where everybody may.
+        routes_file: Says which other nodes answer for which models, as the agent writes it; read again when it changes.
+        max_peer_requests: Requests that may be under way at each of them.
+        max_peer_bytes: Their bytes; a single one may have more.
         allowed_hosts: Names by which REST may be addressed, beside addresses, localhost and this machine's name;
             separated by commas, ``*`` for any. Others are refused, since web pages can make up names for this machine.
         allow_remote: Listen on an address that is not loopback.
@@ -89,6 +92,9 @@ class Settings(BaseSettings):
     lock_file: Path
     operator_token_file: Path | None = None
     access_file: Path | None = None
+    routes_file: Path | None = None
+    max_peer_requests: int = Field(default=256, ge=1)
+    max_peer_bytes: int = Field(default=128 * MEBIBYTE, ge=1)
     allowed_hosts: str = ""
     allow_remote: bool = False
     tls_host: str = ""

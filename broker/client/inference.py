@@ -170,7 +170,7 @@ class InferenceClient:
         if not place.node:
             return {}
         from tiercel.broker.client.access import Access
-        from tiercel.core.trust.certificates import node_name
+        from tiercel.core.trust.names import node_name
 
         self._access = self._access or Access(self._connection)
         return {"ssl": await self._access.context(), "server_hostname": node_name(place.node)}

@@ -18,13 +18,13 @@ from tiercel.core.trust.certificates import (
     Identity,
     key_to_pem,
     make_key,
-    node_name,
     node_uri,
     pin_of,
     read_chain,
     tenant_uri,
     to_pem,
 )
+from tiercel.core.trust.names import node_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -80,11 +80,6 @@ def node_uri(node_id: str) -> str:
     return NODE_URI + node_id
 
 
-def node_name(node_id: str) -> str:
-    """The name that a node's certificate has for those who ask it, wherever it is."""
-    return f"{node_id.lower()}.node.tiercel.internal"
-
-
 def tenant_uri(tenant: str) -> str:
     """How a tenant's certificate calls it."""
     return TENANT_URI + tenant

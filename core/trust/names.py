@@ -14,6 +14,11 @@ NODE_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _TENANT: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 
 
+def node_name(node_id: str) -> str:
+    """The name that a node's certificate has for those who ask it, wherever it is."""
+    return f"{node_id.lower()}.node.tiercel.internal"
+
+
 def node_in(uris: Sequence[str]) -> str:
     """The node that a certificate with these names speaks for; empty for none."""
     return _only(uris, NODE_URI, NODE_ID)

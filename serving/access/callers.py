@@ -7,7 +7,7 @@ import ipaddress
 from dataclasses import dataclass
 from typing import Any
 
-from tiercel.core.trust.names import tenant_in
+from tiercel.core.trust.names import node_in, tenant_in
 from tiercel.serving.connections.crowding import peer_of
 
 
@@ -19,14 +19,18 @@ class Caller:
         peer: Whose address it is, for limits; see :func:`.peer_of`.
         is_local: Asks in the clear, from this machine.
         tenant: Whom its certificate names; empty for nobody.
+        node: Which node its certificate names; empty for none.
     """
 
     peer: str = ""
     is_local: bool = False
     tenant: str = ""
+    node: str = ""
 
 
 NOBODY = Caller()
+_LOCAL = "local"
+_TENANT = "tenant:"
 
 
 def caller_of(transport: asyncio.BaseTransport) -> Caller:
@@ -35,13 +39,28 @@ def caller_of(transport: asyncio.BaseTransport) -> Caller:
     peer = peer_of(address)
     if transport.get_extra_info("sslcontext") is None:
         return Caller(peer, is_local=_is_loopback(address))
-    return Caller(peer, tenant=_tenant_of(transport.get_extra_info("peercert")))
+    names = _names_of(transport.get_extra_info("peercert"))
+    return Caller(peer, tenant=tenant_in(names), node=node_in(names))
 
 
-def _tenant_of(certificate: Any) -> str:
-    """The tenant that a certificate names, as :meth:`ssl.SSLSocket.getpeercert` has it."""
+def handed_on_for(caller: Caller) -> str:
+    """How another server is told who asks, where a request is handed on to it; empty for nobody."""
+    if caller.is_local:
+        return _LOCAL
+    return _TENANT + caller.tenant if caller.tenant else ""
+
+
+def handed_on_by(said: str) -> Caller:
+    """Who asks, as a server says that is to be believed."""
+    if said.startswith(_TENANT):
+        return Caller(tenant=said.removeprefix(_TENANT))
+    return Caller(is_local=said == _LOCAL)
+
+
+def _names_of(certificate: Any) -> list[str]:
+    """What a certificate names, as :meth:`ssl.SSLSocket.getpeercert` has it."""
     names = certificate.get("subjectAltName", ()) if isinstance(certificate, dict) else ()
-    return tenant_in([str(value) for kind, value in names if kind == "URI"])
+    return [str(value) for kind, value in names if kind == "URI"]
 
 
 def _is_loopback(address: Any) -> bool:

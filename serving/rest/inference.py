@@ -40,7 +40,13 @@ Taken = tuple[bool, "Call | None"]
 
 
 def infer_by_template(
-    plane: DataPlane, request: HttpRequest, found: Recognised, model: str, version: str, respond: Respond
+    plane: DataPlane,
+    request: HttpRequest,
+    found: Recognised,
+    model: str,
+    version: str,
+    respond: Respond,
+    limit: float | None = None,
 ) -> Taken:
     """Answer a request that was recognised if this way is for it, and the version that answers knows its template.
 
@@ -75,7 +81,7 @@ def infer_by_template(
         else:
             respond(answer)
 
-    call = plane.apply(live, template, {template.inputs[0].name: contents}, request.arrived, answered)
+    call = plane.apply(live, template, {template.inputs[0].name: contents}, request.arrived, answered, limit)
     return True, call
 
 

@@ -25,6 +25,7 @@ from tiercel.serving.access.gate import REASONS
 from tiercel.serving.accounting.delays import HISTOGRAM_BOUNDS
 from tiercel.serving.accounting.model_statistics import ModelStatistics
 from tiercel.serving.models.registry import ModelRecord, Registry
+from tiercel.serving.routing.relay import OUTCOMES
 
 _OF_VERSION = ("model", "version")
 _MICROSECONDS = 1e6
@@ -91,6 +92,7 @@ class Metrics(Collector):
         self._registry = registry
         self._gauges: list[_Gauge] = []
         self._refusals: Mapping[str, int] = {}
+        self._handed_on: Mapping[str, int] = {}
         self._process = ProcessCollector(registry=None)
 
     def add_gauge(self, name: str, documentation: str, read: Callable[[], float]) -> None:
@@ -106,6 +108,10 @@ class Metrics(Collector):
     def add_refusals(self, refusals: Mapping[str, int]) -> None:
         """Have refusals of callers collected, by reason; the mapping is read each time."""
         self._refusals = refusals
+
+    def add_handed_on(self, outcomes: Mapping[str, int]) -> None:
+        """Have attempts to hand requests on collected, by what became of them; the mapping is read each time."""
+        self._handed_on = outcomes
 
     def snapshot(self) -> Collector:
         """All numbers as they are now; called on the event loop."""
@@ -126,6 +132,14 @@ class Metrics(Collector):
         for reason in REASONS:
             refused.add_metric((reason,), self._refusals.get(reason, 0))
         yield refused
+        handed_on = CounterMetricFamily(
+            "tiercel_handed_on",
+            "Attempts to have another node answer, by what became of them",
+            labels=("outcome",),
+        )
+        for outcome in OUTCOMES:
+            handed_on.add_metric((outcome,), self._handed_on.get(outcome, 0))
+        yield handed_on
         yield from self._process.collect()
 
 

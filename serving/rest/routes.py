@@ -26,6 +26,7 @@ from tiercel.serving.requests import InferResult
 from tiercel.serving.rest.compression import Inflater
 from tiercel.serving.rest.decoding import decode_request
 from tiercel.serving.rest.encoding import encode_result
+from tiercel.serving.rest.handing import Handed, RestHanding, time_left
 from tiercel.serving.rest.hosts import Hosts
 from tiercel.serving.rest.inference import infer_by_template
 from tiercel.serving.rest.messages import (
@@ -43,14 +44,16 @@ from tiercel.serving.rest.messages import (
 from tiercel.serving.rest.packing import PackedAnswer, coding_for
 from tiercel.serving.rest.recognition import recognise
 from tiercel.serving.rest.table import RouteTable
+from tiercel.serving.routing.relay import HOPS
 from tiercel.serving.tasks import StartTask
 
 # Bodies of more bytes than this are read in another thread.
 _MOST_AT_ONCE = 64 * 1024
 
 Parameters = Mapping[str, str]
-# Answers at once, or gives a coroutine that a task of its own will run.
-Endpoint = Callable[[HttpRequest, Parameters], HttpResponse | Coroutine[Any, Any, HttpResponse]]
+# At once, or a coroutine that a task of its own will run.
+Answer = HttpResponse | Coroutine[Any, Any, HttpResponse]
+Endpoint = Callable[[HttpRequest, Parameters], Answer]
 _Handler = Callable[[HttpRequest, Parameters, Respond], Cancellable | None]
 
 
@@ -67,6 +70,7 @@ class Routes:
         inflater: Unpacks compressed bodies; None where they are refused.
         hosts: By which names the server may be addressed.
         gate: Who may ask which model; None where everybody may.
+        handing: Hands on what other nodes answer; None where there are no others.
     """
 
     def __init__(
@@ -80,8 +84,10 @@ class Routes:
         inflater: Inflater | None = None,
         hosts: Hosts | None = None,
         gate: Gate | None = None,
+        handing: RestHanding | None = None,
     ) -> None:
         self._gate = gate if gate is not None else Gate(operators)
+        self._handing = handing
         self._hosts = hosts if hosts is not None else Hosts()
         self._uploads = uploads
         self._operators = operators
@@ -146,7 +152,7 @@ class Routes:
             self._hosts.check(headers)
             found = self._table.find(request.head.method, request.head.target)
             if not is_let_in and (model := found.parameters.get("model")) is not None:
-                self._gate.check(request.caller, model, headers.get(b"authorization", b""))
+                self._let_in(request, model)
             if b"content-encoding" in headers and _is_packed(request):
                 self._start_task(
                     _unpack(self._inflater_or_refusal(), request, respond, self._handle_unpacked), "unpack"
@@ -163,6 +169,14 @@ class Routes:
             respond(answer_to_defect("A request", error))
         return None
 
+    def _let_in(self, request: HttpRequest, model: str) -> None:
+        """Have the gate look at who asks; of what was handed on, at who asked there, and nothing is counted twice."""
+        if HOPS in request.head.headers and self._handing is not None:
+            request.caller = self._handing.caller_of(request)
+            if self._gate.sees(request.caller, model, request.authorization):
+                return
+        self._gate.check(request.caller, model, request.authorization)
+
     def _handle_unpacked(self, request: HttpRequest, respond: Respond) -> Cancellable | None:
         return self.handle(request, respond, is_let_in=True)
 
@@ -177,15 +191,22 @@ class Routes:
 
     def _infer(self, request: HttpRequest, parameters: Parameters, respond: Respond) -> Cancellable | None:
         model, version = parameters["model"], parameters.get("version", "")
+        limit = time_left(request)
         found = recognise(request, self._max_json_bytes)
         if found is not None:
-            taken, call = infer_by_template(self._plane, request, found, model, version, respond)
+            taken, call = infer_by_template(self._plane, request, found, model, version, respond, limit)
             if taken:
                 return call
+        if self._handing is not None and self._handing.is_due(request, model):
+            handed = Handed()
+            self._start_task(self._handing.answer_to(handed, request, model, respond), "hand on")
+            return handed
         self._plane.check_room(model)
         if not request.body:
             _refuse_without_body(request)
         decoded, wanted = decode_request(request, found, model, version, self._max_json_bytes)
+        if limit is not None:
+            decoded.timeout = limit if decoded.timeout is None else min(limit, decoded.timeout)
 
         def answered(result: InferResult | TiercelError) -> None:
             try:
@@ -209,14 +230,18 @@ class Routes:
         usage = self._plane.usage(_since(request.target))
         return json_response(usage | {"keys": self._gate.uses()})
 
-    def _metadata(self, _: HttpRequest, parameters: Parameters) -> HttpResponse:
+    def _metadata(self, request: HttpRequest, parameters: Parameters) -> Answer:
+        if self._handing is not None and self._handing.is_due(request, parameters["model"]):
+            return self._handing.answer(request, parameters["model"])
         return json_response(self._plane.model_metadata(parameters["model"], parameters.get("version", "")))
 
     def _ready(self, *_: object) -> HttpResponse:
         ready = self._plane.is_ready()
         return json_response({"ready": ready}, 200 if ready else 400)
 
-    def _model_ready(self, _: HttpRequest, parameters: Parameters) -> HttpResponse:
+    def _model_ready(self, request: HttpRequest, parameters: Parameters) -> Answer:
+        if self._handing is not None and self._handing.is_due(request, parameters["model"]):
+            return self._handing.answer(request, parameters["model"])
         ready = self._plane.is_model_ready(parameters["model"], parameters.get("version", ""))
         return json_response({"name": parameters["model"], "ready": ready}, 200 if ready else 400)
 
@@ -255,7 +280,7 @@ class Routes:
 def from_programs_only(endpoint: Endpoint) -> Endpoint:
     """``endpoint``, but not for web pages: one that somebody on this machine looks at could reach a server there."""
 
-    def guarded(request: HttpRequest, parameters: Parameters) -> HttpResponse | Coroutine[Any, Any, HttpResponse]:
+    def guarded(request: HttpRequest, parameters: Parameters) -> Answer:
         if b"origin" in request.headers:
             raise NotAllowedError("web pages may not load or unload models; a program sends no Origin header")
         return endpoint(request, parameters)

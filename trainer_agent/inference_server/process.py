@@ -140,6 +140,7 @@ async def start(
     command += ["--host", "127.0.0.1", *(word for pair in zip(flags, map(str, ports), strict=True) for word in pair)]
     ensure_token(places.token_file)
     command += ["--operator-token-file", str(places.token_file)]
+    command += ["--routes-file", str(places.routes_file)]
     command += ["--state-file", str(places.state_file), "--lock-file", str(places.lock_file)]
     with places.log_file.open("ab") as log:
         return await asyncio.create_subprocess_exec(

@@ -9,15 +9,8 @@ from cryptography import x509
 from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
 
 from tiercel.broker.trust.authority import AUTHORITY_LIFE, CERTIFICATE_LIFE, CLOCK_TOLERANCE, TENANT_LIFE, Authority
-from tiercel.core.trust.certificates import (
-    BROKER_NAME,
-    CertificateError,
-    key_to_pem,
-    make_key,
-    node_name,
-    read_chain,
-    to_pem,
-)
+from tiercel.core.trust.certificates import BROKER_NAME, CertificateError, key_to_pem, make_key, read_chain, to_pem
+from tiercel.core.trust.names import node_name
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

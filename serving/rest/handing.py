@@ -1,0 +1,135 @@
+"""Requests over REST for models that other nodes have: they go there as they are, and so do the answers come back."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Final
+from urllib.parse import urlsplit
+
+from tiercel.core.errors import TiercelError
+from tiercel.serving.access.callers import Caller, handed_on_by, handed_on_for
+from tiercel.serving.dataplane import DataPlane
+from tiercel.serving.rest.messages import (
+    HttpRefusedError,
+    HttpRequest,
+    HttpResponse,
+    Respond,
+    answer_to_defect,
+    error_response,
+)
+from tiercel.serving.routing.relay import ASKED_BY, HOPS, NOT_HERE, TIME_LEFT, TOKEN, Handing, Relay
+
+_HANDED_ON: Final = (b"content-type", b"inference-header-content-length", b"authorization", b"accept", b"traceparent")
+_HANDED_BACK: Final = (b"inference-header-content-length", b"retry-after", b"www-authenticate")
+
+
+class Handed:
+    """A request that is being handed on, as whoever waits for it sees it."""
+
+    def __init__(self) -> None:
+        self._task: asyncio.Task[object] | None = None
+        self._is_cancelled = False
+
+    def cancel(self) -> None:
+        """See :meth:`.Cancellable.cancel`: the other node learns of it as its connection ends."""
+        self._is_cancelled = True
+        if self._task is not None:
+            self._task.cancel()
+
+    def begin(self) -> bool:
+        """Called by the task that does it; whether anybody still waits."""
+        self._task = asyncio.current_task()
+        return not self._is_cancelled
+
+
+class RestHanding:
+    """Hands requests on.
+
+    Args:
+        relay: Asks other nodes.
+        plane: Knows what is here.
+        timeout: Seconds in which a request is answered at the latest.
+    """
+
+    def __init__(self, relay: Relay, plane: DataPlane, timeout: float) -> None:
+        self._relay = relay
+        self._plane = plane
+        self._timeout = timeout
+
+    def is_due(self, request: HttpRequest, model: str) -> bool:
+        """Whether a request is for another node: the model is not here, and it is known who has it.
+
+        Raises:
+            HttpRefusedError: The model is not here, and the request was handed on already.
+        """
+        if self._plane.has(model):
+            return False
+        if HOPS in request.headers:
+            raise HttpRefusedError(
+                HTTPStatus.NOT_FOUND,
+                f"'{model[:200]}' is not on this node, and the request was handed on to it already; ask again",
+                NOT_HERE + b": 1\r\n",
+            )
+        return self._relay.answers(model)
+
+    def caller_of(self, request: HttpRequest) -> Caller:
+        """Who asks, of a request that says that it was handed on.
+
+        Only another node is believed in that: by its certificate, or on the same machine by what servers there know.
+        """
+        caller = request.caller
+        token, shown = self._relay.token.encode(), request.headers.get(TOKEN, b"")
+        if caller.node or (caller.is_local and token and hmac.compare_digest(token, shown)):
+            return handed_on_by(request.headers.get(ASKED_BY, b"").decode("latin-1"))
+        return caller
+
+    async def answer(self, request: HttpRequest, model: str) -> HttpResponse:
+        """Have another node answer.
+
+        Raises:
+            TiercelError: None does.
+        """
+        head = request.head
+        method = b"GET" if head.method == b"HEAD" else head.method
+        headers = _lines(head.headers, _HANDED_ON)
+        if asked_by := handed_on_for(request.caller):
+            headers += b"%b: %b\r\n" % (ASKED_BY, asked_by.encode("latin-1"))
+        handing = Handing(model, method, _origin_form(head.target), headers, request.body)
+        answer = await self._relay.ask(handing, asyncio.get_running_loop().time() + self._timeout)
+        content_type = answer.headers.get(b"content-type", b"application/json")
+        return HttpResponse(answer.status, bytes(answer.body), content_type, _lines(answer.headers, _HANDED_BACK))
+
+    async def answer_to(self, handed: Handed, request: HttpRequest, model: str, respond: Respond) -> None:
+        """The same for one that its caller may give up."""
+        if not handed.begin():
+            return
+        try:
+            response = await self.answer(request, model)
+        except TiercelError as error:
+            response = error_response(error)
+        except Exception as error:  # the border
+            response = answer_to_defect("Handing a request on", error)
+        respond(response)
+
+
+def time_left(request: HttpRequest) -> float | None:
+    """Seconds in which the answer to a request that was handed on is of use; None for one that was not."""
+    if HOPS not in request.headers:
+        return None
+    said = request.headers.get(TIME_LEFT, b"")
+    return int(said) / 1e6 if said.isdigit() and len(said) < 16 else None
+
+
+def _lines(headers: Mapping[bytes, bytes], names: tuple[bytes, ...]) -> bytes:
+    return b"".join(b"%b: %b\r\n" % (name, headers[name]) for name in names if name in headers)
+
+
+def _origin_form(target: bytes) -> bytes:
+    """The path and query of a target, which proxies may be sent with the whole address before them."""
+    if target.startswith(b"/"):
+        return target
+    parts = urlsplit(target.decode("ascii"))
+    return f"{parts.path}?{parts.query}".encode() if parts.query else parts.path.encode()

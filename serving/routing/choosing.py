@@ -1,0 +1,85 @@
+"""Which of several nodes is asked: of two drawn at random the one where an answer is expected sooner. Pure.
+
+What is expected is the measured delay times one more than what is under way. What this server has under way at a node
+it knows exactly, and two draws keep many servers from all running to the same node. A node that fails looks fast, so a
+failure counts as the whole time that there was. What was measured fades, so that who was slow once is asked again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+EXPECTED_SECONDS: Final = 0.001
+"""What a node of which nothing is known is expected to take."""
+HALF_LIFE_SECONDS: Final = 2.0
+_WEIGHT: Final = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What is known of a node.
+
+    Attributes:
+        in_flight: Requests of this server that it has not answered.
+        delay_seconds: How long its answers took lately.
+        measured_at: When that was measured, seconds of a steady clock.
+    """
+
+    in_flight: int = 0
+    delay_seconds: float = EXPECTED_SECONDS
+    measured_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A node that may be asked.
+
+    Attributes:
+        load: What is known of it.
+        draining: It is to stop: others are asked first.
+    """
+
+    load: Load = Load()
+    draining: bool = False
+
+
+def answered(load: Load, seconds: float, now: float) -> Load:
+    """An answer came after so many seconds."""
+    before = delay_now(load, now)
+    return replace(load, delay_seconds=before + _WEIGHT * (seconds - before), measured_at=now)
+
+
+def failed(load: Load, allowed_seconds: float, now: float) -> Load:
+    """No answer came, of which nobody knows how long it would have taken: all the time that there was."""
+    return replace(load, delay_seconds=max(allowed_seconds, delay_now(load, now)), measured_at=now)
+
+
+def delay_now(load: Load, now: float) -> float:
+    """What its delay is taken for by now: what was measured halves with time, down to what is expected of anybody."""
+    above = load.delay_seconds - EXPECTED_SECONDS
+    return EXPECTED_SECONDS + above * 0.5 ** (max(0.0, now - load.measured_at) / HALF_LIFE_SECONDS)
+
+
+def cost(load: Load, now: float) -> float:
+    """Seconds after which one more request is expected to be answered."""
+    return (load.in_flight + 1) * delay_now(load, now)
+
+
+def choose(candidates: Sequence[Candidate], now: float, draw: Callable[[int], int]) -> int:
+    """The index of the one to ask.
+
+    Args:
+        candidates: One at least.
+        now: Seconds of the clock.
+        draw: Draws a number from 0 up to, and without, the one it is given.
+    """
+    staying = [index for index, each in enumerate(candidates) if not each.draining] or [*range(len(candidates))]
+    if len(staying) == 1:
+        return staying[0]
+    first = draw(len(staying))
+    second = draw(len(staying) - 1)
+    second += second >= first
+    one, other = staying[first], staying[second]
+    return other if cost(candidates[other].load, now) < cost(candidates[one].load, now) else one

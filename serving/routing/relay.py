@@ -1,0 +1,242 @@
+"""Hands requests on to nodes that can answer them, and once only.
+
+Who gets a request that was handed on answers it, or says that it cannot.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from tiercel.core.errors import CapacityExceededError, DeadlineExceededError, UnavailableError
+from tiercel.core.routes import Backend
+from tiercel.core.trust.names import node_name
+from tiercel.serving.routing import choosing
+from tiercel.serving.routing.choosing import Candidate, Load
+from tiercel.serving.routing.connection import Answer, PeerLostError, Room
+from tiercel.serving.routing.directory import Directory
+from tiercel.serving.routing.pool import Credentials, NotSent, Peer, PeerLimits
+
+_logger = logging.getLogger(__name__)
+
+HOPS: Final = b"tiercel-hops"
+"""Says that a request was handed on already: it is not handed on again."""
+TIME_LEFT: Final = b"tiercel-timeout"
+"""Microseconds in which the answer is of use."""
+TOKEN: Final = b"tiercel-peer"
+"""Proves between servers of one machine that one of them asks."""
+ASKED_BY: Final = b"tiercel-for"
+"""Who asks, in the words of :mod:`tiercel.serving.access.callers`; believed of another node alone."""
+NOT_HERE: Final = b"tiercel-not-here"
+"""In an answer: nothing was done, for the model is not here by now."""
+
+OUTCOMES: Final = ("answered", "not_sent", "repeated", "not_here", "lost", "late", "full", "nobody", "given_up")
+"""What becomes of attempts to hand on, as metrics name it."""
+
+_TRIES: Final = 2
+_COMPLAIN_SECONDS: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Handing:
+    """A request as it is handed on.
+
+    Attributes:
+        model: What it is for.
+        method: In capital letters.
+        target: Path and query, percent-encoded.
+        headers: Whole lines that are handed on with it.
+        body: Its bytes, whatever they are.
+    """
+
+    model: str
+    method: bytes
+    target: bytes
+    headers: bytes
+    body: bytes | bytearray
+
+
+class Relay:
+    """Knows the other nodes, and asks them.
+
+    Args:
+        directory: Who answers for what.
+        credentials: What is shown to those on other machines.
+        limits: What may be under way at each of them.
+        answer_bytes: Bytes of answers that may be held at a time.
+        draw: Draws a number from 0 up to, and without, the one it is given.
+
+    Attributes:
+        outcomes: What became of attempts, see :data:`OUTCOMES`.
+    """
+
+    def __init__(
+        self,
+        directory: Directory,
+        credentials: Credentials,
+        limits: PeerLimits,
+        answer_bytes: int,
+        draw: Callable[[int], int] = random.randrange,
+    ) -> None:
+        self._directory = directory
+        self._credentials = credentials
+        self._limits = limits
+        self._room = Room(answer_bytes)
+        self._draw = draw
+        self._peers: dict[tuple[str, str], Peer] = {}
+        self._loads: dict[str, Load] = {}
+        self._complained: dict[str, float] = {}
+        self.outcomes: Counter[str] = Counter()
+
+    def answers(self, model: str) -> bool:
+        """Whether another node is known to answer for a model."""
+        return bool(self._directory.backends(model))
+
+    @property
+    def token(self) -> str:
+        """What servers of this machine show each other; empty for none."""
+        return self._directory.token
+
+    async def ask(self, handing: Handing, deadline: float) -> Answer:
+        """Have another node answer a request.
+
+        Args:
+            handing: The request.
+            deadline: When the answer is of no use any more, seconds of the event loop's clock.
+
+        Raises:
+            UnavailableError: Nobody does.
+            DeadlineExceededError: Not in time.
+            CapacityExceededError: As much is under way as may be.
+        """
+        tried: list[Backend] = []
+        reason = "no address of its node can be reached from here"
+        is_again = False
+        for _ in range(_TRIES):
+            backend = self._choose(handing.model, tried) or (tried[-1] if is_again else None)
+            if backend is None:
+                break
+            outcome = await self._try(backend, handing, deadline, is_again=backend in tried)
+            if isinstance(outcome, Answer):
+                return outcome
+            tried.append(backend)
+            reason, is_again = outcome.reason, not outcome.is_certain
+        self.outcomes["nobody"] += 1
+        nodes = ", ".join(sorted({each.node_id for each in tried or self._directory.backends(handing.model)}))
+        raise UnavailableError(
+            f"'{handing.model}' answers on node {nodes[:200]}, which cannot be asked now: {reason[:200]}; try again"
+        )
+
+    async def _try(self, backend: Backend, handing: Handing, deadline: float, *, is_again: bool) -> Answer | NotSent:
+        """Ask one node; what it did not take may go to another one."""
+        loop = asyncio.get_running_loop()
+        began, node = loop.time(), backend.node_id
+        allowed = deadline - began
+        peer = self._peer(backend)
+        self._loads[node] = replace(self._load(node), in_flight=self._load(node).in_flight + 1)
+        outcome = "given_up"
+        try:
+            answer = await peer.send(self._head(handing, peer, allowed), handing.body, deadline, is_again=is_again)
+            if isinstance(answer, Answer) and NOT_HERE in answer.headers:
+                answer = NotSent("it does not have the model any more", is_certain=True)
+                outcome = "not_here"
+            elif isinstance(answer, NotSent):
+                outcome = "not_sent" if answer.is_certain else "repeated"
+                self._complain(backend, answer.reason)
+            else:
+                outcome = "answered"
+        except PeerLostError as error:
+            outcome = "lost"
+            self._complain(backend, error.reason)
+            raise UnavailableError(
+                f"node {node}, which answers for '{handing.model}', was lost while it answered ({error.reason[:200]}); "
+                "try again"
+            ) from error
+        except DeadlineExceededError:
+            outcome = "late"
+            raise
+        except CapacityExceededError:
+            outcome = "full"
+            raise
+        else:
+            return answer
+        finally:
+            self.outcomes[outcome] += 1
+            self._note(node, outcome, allowed, loop.time() - began)
+
+    def _note(self, node: str, outcome: str, allowed: float, took: float) -> None:
+        """Learn from an attempt how fast a node is."""
+        load = self._load(node)
+        load = replace(load, in_flight=load.in_flight - 1)
+        now = asyncio.get_running_loop().time()
+        if outcome == "answered":
+            load = choosing.answered(load, took, now)
+        elif outcome in {"not_sent", "repeated", "lost", "late", "not_here"}:
+            load = choosing.failed(load, allowed, now)
+        self._loads[node] = load
+
+    def _load(self, node: str) -> Load:
+        return self._loads.get(node, Load())
+
+    def _choose(self, model: str, tried: list[Backend]) -> Backend | None:
+        usable = [
+            each
+            for each in self._directory.backends(model)
+            if each not in tried and (each.http or self._credentials.are_there)
+        ]
+        if not usable:
+            return None
+        candidates = [Candidate(self._load(each.node_id), each.draining) for each in usable]
+        return usable[choosing.choose(candidates, asyncio.get_running_loop().time(), self._draw)]
+
+    def _peer(self, backend: Backend) -> Peer:
+        address = backend.http or backend.https
+        key = backend.node_id, address
+        peer = self._peers.get(key)
+        if peer is None:
+            self._forget_others()
+            name = "" if backend.http else node_name(backend.node_id)
+            peer = self._peers[key] = Peer(address, name, self._credentials, self._limits, self._room)
+        return peer
+
+    def _forget_others(self) -> None:
+        """Let go of nodes that answer for nothing any more; called where another one comes, so there are not many."""
+        nodes = self._directory.nodes
+        for key in [key for key, peer in self._peers.items() if key[0] not in nodes and not peer.in_flight]:
+            self._peers.pop(key).close()
+        for node in self._loads.keys() - nodes:
+            if not self._loads[node].in_flight:
+                del self._loads[node]
+        self._complained = {node: at for node, at in self._complained.items() if node in nodes}
+
+    def _head(self, handing: Handing, peer: Peer, allowed: float) -> bytes:
+        token = b"" if peer.is_encrypted else self.token.encode()
+        return b"%b %b HTTP/1.1\r\nHost: %b\r\n%b%b: 1\r\n%b: %d\r\n%bContent-Length: %d\r\n\r\n" % (
+            handing.method,
+            handing.target,
+            peer.address.encode(),
+            handing.headers,
+            HOPS,
+            TIME_LEFT,
+            max(1, int(allowed * 1e6)),
+            b"%b: %b\r\n" % (TOKEN, token) if token else b"",
+            len(handing.body),
+        )
+
+    def _complain(self, backend: Backend, reason: str) -> None:
+        """A line in the log, of each node now and then."""
+        now = asyncio.get_running_loop().time()
+        if now - self._complained.get(backend.node_id, -_COMPLAIN_SECONDS) >= _COMPLAIN_SECONDS:
+            self._complained[backend.node_id] = now
+            address = backend.http or backend.https
+            _logger.warning("Node %s at %s did not answer what was handed on: %s", backend.node_id, address, reason)
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        for peer in self._peers.values():
+            peer.close()
