@@ -7,6 +7,7 @@ failure counts as the whole time that there was. What was measured fades, so tha
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -59,7 +60,7 @@ def failed(load: Load, allowed_seconds: float, now: float) -> Load:
 def delay_now(load: Load, now: float) -> float:
     """What its delay is taken for by now: what was measured halves with time, down to what is expected of anybody."""
     above = load.delay_seconds - EXPECTED_SECONDS
-    return EXPECTED_SECONDS + above * 0.5 ** (max(0.0, now - load.measured_at) / HALF_LIFE_SECONDS)
+    return EXPECTED_SECONDS + above * math.pow(0.5, max(0.0, now - load.measured_at) / HALF_LIFE_SECONDS)
 
 
 def cost(load: Load, now: float) -> float:

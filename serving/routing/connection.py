@@ -101,7 +101,7 @@ class PeerConnection(asyncio.Protocol):
             self._transport.write(head)
             if body:
                 self._transport.write(body)
-            answer = await waiting
+            answer: Answer = await waiting
             is_answered = True
             return answer
         finally:
