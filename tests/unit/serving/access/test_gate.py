@@ -106,6 +106,7 @@ def test_a_key_is_good_for_its_endpoint_alone_wherever_it_is_shown(door: Door) -
         b"Bearer " + b"x" * 16_000, b"\xff" * 80, shown(Token.draw("key").to_text()),
         shown(Token.draw("user").to_text()),
     ],
+    ids=lambda _: "",
 )  # fmt: skip
 def test_what_is_no_key_of_it_is_refused_and_not_remembered(door: Door, wrong: bytes) -> None:
     assert door.ask(HERE, "locked", wrong) is NotAuthenticatedError
