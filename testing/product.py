@@ -15,6 +15,7 @@ from typing import Self
 
 import psutil
 
+from testing.hosts import Host
 from tiercel.trainer_agent.limits.entering import NAME as ENTERING
 
 ADDRESSES = ("broker", "nodes", "serving_http", "serving_grpc", "mqtt")
@@ -42,15 +43,22 @@ class Product:
         log: File that its output is appended to.
         options: More options of ``tiercel up``.
         environment: Variables that it gets besides those of this process.
+        host: Where it runs; this machine when left out.
     """
 
     def __init__(
-        self, state_dir: Path, log: Path, options: Sequence[str] = (), environment: Mapping[str, str] | None = None
+        self,
+        state_dir: Path,
+        log: Path,
+        options: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+        host: Host | None = None,
     ) -> None:
         self.state_dir = state_dir
         self.log = log
         self._options = tuple(options)
         self._environment = dict(environment or {})
+        self._host = host
         self._process: asyncio.subprocess.Process | None = None
 
     async def __aenter__(self) -> Self:
@@ -96,6 +104,8 @@ class Product:
         before = self._file_written()
         ports = [argument for option in PORT_OPTIONS for argument in (option, "0")]
         command = tiercel_command("up", "--state-dir", str(self.state_dir), *ports, *self._options)
+        if self._host is not None:
+            command = self._host.command(*command)
         with self.log.open("ab") as log:
             # A session of its own: Ctrl-C in the terminal is for whoever started it, who then stops it in order.
             self._process = await asyncio.create_subprocess_exec(

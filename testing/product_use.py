@@ -6,13 +6,14 @@ import asyncio
 import contextlib
 import json
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 
+from testing.hosts import Host
 from testing.product import Product, tiercel_command
 from tiercel import Client, Direction, JobSpec, Resources, Script, Tier
 
@@ -38,14 +39,23 @@ class Command:
 
 
 @contextlib.asynccontextmanager
-async def running_product(folder: Path, *options: str) -> AsyncIterator[Product]:
+async def running_product(
+    folder: Path, *options: str, host: Host | None = None, environment: Mapping[str, str] | None = None
+) -> AsyncIterator[Product]:
     """``tiercel up`` with two tenants, ready; whatever of it is left at the end is killed."""
-    tenants = ("--tenant", "alice", "--tenant", "bob")
-    async with Product(folder / "state", folder / "up.log", ("--runtime", "process", *tenants, *options)) as product:
+    options = ("--runtime", "process", "--tenant", "alice", "--tenant", "bob", *options)
+    async with Product(folder / "state", folder / "up.log", options, environment, host) as product:
         yield product
 
 
-async def tiercel(*arguments: str, state_dir: Path, tenant: str = "", text: str | None = None) -> Command:
+async def tiercel(
+    *arguments: str,
+    state_dir: Path,
+    tenant: str = "",
+    text: str | None = None,
+    host: Host | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Command:
     """Run a command of ``tiercel`` to its end.
 
     Args:
@@ -53,14 +63,18 @@ async def tiercel(*arguments: str, state_dir: Path, tenant: str = "", text: str 
         state_dir: Which product is meant.
         tenant: On whose behalf.
         text: What it reads from its standard input.
+        host: Where it runs; this machine when left out.
+        environment: Variables that it gets; others of Tiercel's it does not.
     """
     who = ("--tenant", tenant) if tenant else ()
+    command = tiercel_command(*arguments, "--state-dir", str(state_dir), *who)
     process = await asyncio.create_subprocess_exec(
-        *tiercel_command(*arguments, "--state-dir", str(state_dir), *who),
+        *(command if host is None else host.command(*command)),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        env={name: value for name, value in os.environ.items() if not name.startswith("TIERCEL_")},
+        env={name: value for name, value in os.environ.items() if not name.startswith("TIERCEL_")}
+        | dict(environment or {}),
     )
     try:
         async with asyncio.timeout(COMMAND_SECONDS):

@@ -58,4 +58,4 @@ def _jobs(count: int, *, migrate: bool) -> str:
 
 def _endpoints(left: LeftThere) -> str:
     names = ", ".join(left.endpoints)
-    return f"It still answers for {names}: that ends when a job delivers to them from another node, or it is removed."
+    return f"It goes on answering for {names}, until a job delivers to them from another node or it is removed."
