@@ -118,6 +118,10 @@ bench-decisions: $(STAMP) ## Measure what one decision of each policy costs
 bench-serving: $(STAMP) ## Measure the inference server beside its peers (about 12 minutes; BENCH_FLAGS=--quick for one)
 	@$(BIN)/python -m benchmarks.serving run $(BENCH_FLAGS)
 
+.PHONY: bench-tls
+bench-tls: $(STAMP) ## Measure what TLS costs the inference server, beside the event loop's own (two minutes)
+	@$(BIN)/python -m benchmarks.tls $(BENCH_FLAGS)
+
 .PHONY: bench-variants
 bench-variants: $(STAMP) ## Compare the schedulers of endpoints with variants, simulated over measured profiles (5 minutes)
 	@$(BIN)/python -m benchmarks.qoe run
