@@ -44,7 +44,7 @@ def test_each_round_is_compared_with_itself_and_one_without_all_doors_with_nothi
     alone = [window(OWN, "same", 1e6, 1.0, round_=2)]
     bars = bars_of(figures([*windows(22.0), *slow, *alone]))
     assert all(bar.holds for bar in bars)
-    assert bars[0].value == bars[1].value
+    assert round(bars[0].value or 0, 9) == round(bars[1].value or 1, 9) == round(1 - 20 / 22, 9)
 
 
 def test_nothing_measured_and_failed_requests_hold_nothing() -> None:
