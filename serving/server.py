@@ -24,6 +24,7 @@ from tiercel.serving.descriptions import Descriptions
 from tiercel.serving.dispatch.dispatcher import Dispatcher
 from tiercel.serving.dispatch.variants.endpoints import Endpoints
 from tiercel.serving.grpc.adapter import GrpcServer, InferenceServicer, grpc_limits
+from tiercel.serving.grpc.handing import GrpcHanding
 from tiercel.serving.loading import suspects
 from tiercel.serving.loading.lifecycle import Lifecycle
 from tiercel.serving.loading.loader import BuildOptions, Loader
@@ -35,6 +36,7 @@ from tiercel.serving.process.renewal import Renewal, take_over
 from tiercel.serving.process.state import write_state
 from tiercel.serving.rest.compression import Inflater
 from tiercel.serving.rest.extensions import add_descriptions, add_handover, add_metrics
+from tiercel.serving.rest.handed_calls import add_handed_calls
 from tiercel.serving.rest.handing import RestHanding
 from tiercel.serving.rest.hosts import Hosts
 from tiercel.serving.rest.messages import ByteBudget
@@ -151,8 +153,12 @@ class Server:
         add_metrics(routes, metrics)
         descriptions = Descriptions(registry, settings.max_batch_rows, settings.workers, endpoints)
         add_descriptions(routes, descriptions)
-        servicer = InferenceServicer(plane, lifecycle, tasks.start, descriptions, uploads, operators, gate)
+        grpc_handing = GrpcHanding(relay, plane, tasks.start, settings.request_timeout)
+        servicer = InferenceServicer(
+            plane, lifecycle, tasks.start, descriptions, uploads, operators, gate, grpc_handing
+        )
         grpc = GrpcServer(servicer, grpc_limits(settings), budget)
+        add_handed_calls(routes, handing, grpc.handed_calls.answer)
         if settings.tls_identity is not None and settings.tls_authority is not None:
             # With rules for each model there are some for who shows none.
             required = settings.access_file is None

@@ -22,6 +22,7 @@ from tiercel.serving.access.gate import Gate
 from tiercel.serving.connections.door import EncryptedDoor
 from tiercel.serving.dataplane import DataPlane
 from tiercel.serving.descriptions import Descriptions
+from tiercel.serving.grpc.handing import HANDED_ON, GrpcHanding, HandedCall, HandedCalls
 from tiercel.serving.grpc.server import health, reflection, wire
 from tiercel.serving.grpc.server.calls import Call, Method
 from tiercel.serving.grpc.server.health import Health
@@ -59,6 +60,7 @@ class InferenceServicer:
         uploads: Loads models, with files or without.
         operators: Who may change what the server does.
         gate: Who may ask which model; None where everybody may.
+        handing: Hands on what other nodes answer; None where there are no others.
     """
 
     def __init__(
@@ -70,7 +72,9 @@ class InferenceServicer:
         uploads: Uploads,
         operators: Operators,
         gate: Gate | None = None,
+        handing: GrpcHanding | None = None,
     ) -> None:
+        self._handing = handing
         self._gate = gate if gate is not None else Gate(operators)
         self._uploads = uploads
         self._operators = operators
@@ -108,16 +112,22 @@ class InferenceServicer:
 
     def _read(self, data: bytes) -> GrpcRequest:
         try:
-            return self._reader.read(data)
+            received = self._reader.read(data)
         except TiercelError as error:
             raise CallError(Status[error.grpc_status], error.message) from error
+        if self._handing is not None and not self._plane.has(received.request.model):
+            received.data = data
+        return received
 
     def _infer(self, received: GrpcRequest, call: Call) -> None:
         request = received.request
         try:
-            self._gate.check(call.caller, request.model, call.head.authorization)
+            self._check(call, request.model)
         except TiercelError as error:
             _fail(call, error)
+            return
+        if received.data is not None and self._handing is not None and self._handing.is_due(request.model, call):
+            self._handing.hand_on("ModelInfer", request.model, received.data, call)
             return
         request.arrived = call.arrived
         remaining = call.remaining()
@@ -141,6 +151,9 @@ class InferenceServicer:
             call.on_cancel = pending.cancel
 
     def _check(self, call: Call, model: str) -> None:
+        # What another server has let in is counted there.
+        if isinstance(call, HandedCall) and call.is_proven and self._sees(call, model):
+            return
         self._gate.check(call.caller, model, call.head.authorization)
 
     def _model_ready(self, request: pb.ModelReadyRequest, call: Call) -> pb.ModelReadyResponse:
@@ -190,6 +203,10 @@ class InferenceServicer:
             try:
                 if name in _FOR_OPERATORS:
                     self._operators.check(str(call.head.metadata.get("authorization", "")))
+                if name in HANDED_ON and self._handing is not None and self._handing.is_due(request.name, call):
+                    self._check(call, request.name)
+                    self._handing.hand_on(name, request.name, request.SerializeToString(), call)
+                    return
                 answer = handler(request, call)
             except TiercelError as error:
                 _fail(call, error)
@@ -238,12 +255,17 @@ class GrpcServer:
         servicer: Answers calls.
         limits: What callers may do.
         budget: Bytes of requests that are not whole and of answers that wait, shared by all connections.
+
+    Attributes:
+        handed_calls: Answers those that other servers hand on.
     """
 
     def __init__(self, servicer: InferenceServicer, limits: GrpcLimits, budget: Budget) -> None:
         self._health = Health((SERVICE,))
         services = (SERVICE, health.SERVICE, *reflection.SERVICES)
-        methods = servicer.methods() | self._health.methods() | Reflection(services).methods()
+        of_service = servicer.methods()
+        self.handed_calls = HandedCalls(of_service, SERVICE)
+        methods = of_service | self._health.methods() | Reflection(services).methods()
         self._listener = Listener(methods, limits, budget)
 
     @property

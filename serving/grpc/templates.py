@@ -41,10 +41,12 @@ class GrpcRequest:
     Attributes:
         request: For the data plane.
         message: As it came, where that decides how the answer looks; None where the request was raw and had no id.
+        data: Its bytes, where another node may be asked; None where not.
     """
 
     request: InferRequest
     message: pb.ModelInferRequest | None
+    data: bytes | None = None
 
 
 class RequestReader:

@@ -20,29 +20,11 @@ from tiercel.serving.rest.messages import (
     answer_to_defect,
     error_response,
 )
+from tiercel.serving.routing.calls import Handed
 from tiercel.serving.routing.relay import ASKED_BY, HOPS, NOT_HERE, TIME_LEFT, TOKEN, Handing, Relay
 
 _HANDED_ON: Final = (b"content-type", b"inference-header-content-length", b"authorization", b"accept", b"traceparent")
 _HANDED_BACK: Final = (b"inference-header-content-length", b"retry-after", b"www-authenticate")
-
-
-class Handed:
-    """A request that is being handed on, as whoever waits for it sees it."""
-
-    def __init__(self) -> None:
-        self._task: asyncio.Task[object] | None = None
-        self._is_cancelled = False
-
-    def cancel(self) -> None:
-        """See :meth:`.Cancellable.cancel`: the other node learns of it as its connection ends."""
-        self._is_cancelled = True
-        if self._task is not None:
-            self._task.cancel()
-
-    def begin(self) -> bool:
-        """Called by the task that does it; whether anybody still waits."""
-        self._task = asyncio.current_task()
-        return not self._is_cancelled
 
 
 class RestHanding:
@@ -68,23 +50,19 @@ class RestHanding:
         if self._plane.has(model):
             return False
         if HOPS in request.headers:
-            raise HttpRefusedError(
-                HTTPStatus.NOT_FOUND,
-                f"'{model[:200]}' is not on this node, and the request was handed on to it already; ask again",
-                NOT_HERE + b": 1\r\n",
-            )
+            raise not_here(f"'{model[:200]}'")
         return self._relay.answers(model)
 
-    def caller_of(self, request: HttpRequest) -> Caller:
-        """Who asks, of a request that says that it was handed on.
+    def caller_of(self, request: HttpRequest) -> tuple[Caller, bool]:
+        """Who asks, of a request that says that it was handed on, and whether another node says so.
 
         Only another node is believed in that: by its certificate, or on the same machine by what servers there know.
         """
         caller = request.caller
         token, shown = self._relay.token.encode(), request.headers.get(TOKEN, b"")
         if caller.node or (caller.is_local and token and hmac.compare_digest(token, shown)):
-            return handed_on_by(request.headers.get(ASKED_BY, b"").decode("latin-1"))
-        return caller
+            return handed_on_by(request.headers.get(ASKED_BY, b"").decode("latin-1")), True
+        return caller, False
 
     async def answer(self, request: HttpRequest, model: str) -> HttpResponse:
         """Have another node answer.
@@ -113,6 +91,15 @@ class RestHanding:
         except Exception as error:  # the border
             response = answer_to_defect("Handing a request on", error)
         respond(response)
+
+
+def not_here(what: str) -> HttpRefusedError:
+    """The refusal of what was handed on already."""
+    return HttpRefusedError(
+        HTTPStatus.NOT_FOUND,
+        f"{what} is not on this node, and the request was handed on to it already; ask again",
+        NOT_HERE + b": 1\r\n",
+    )
 
 
 def time_left(request: HttpRequest) -> float | None:

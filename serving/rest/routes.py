@@ -26,7 +26,7 @@ from tiercel.serving.requests import InferResult
 from tiercel.serving.rest.compression import Inflater
 from tiercel.serving.rest.decoding import decode_request
 from tiercel.serving.rest.encoding import encode_result
-from tiercel.serving.rest.handing import Handed, RestHanding, time_left
+from tiercel.serving.rest.handing import RestHanding, time_left
 from tiercel.serving.rest.hosts import Hosts
 from tiercel.serving.rest.inference import infer_by_template
 from tiercel.serving.rest.messages import (
@@ -44,6 +44,7 @@ from tiercel.serving.rest.messages import (
 from tiercel.serving.rest.packing import PackedAnswer, coding_for
 from tiercel.serving.rest.recognition import recognise
 from tiercel.serving.rest.table import RouteTable
+from tiercel.serving.routing.calls import Handed
 from tiercel.serving.routing.relay import HOPS
 from tiercel.serving.tasks import StartTask
 
@@ -135,6 +136,12 @@ class Routes:
 
         self._table.add(method, path, handle)
 
+    def add_cancellable(
+        self, method: str, path: str, handler: Callable[[HttpRequest, Parameters, Respond], Cancellable | None]
+    ) -> None:
+        """Have ``handler`` answer at an address, as :meth:`handle` does; it is for everybody."""
+        self._table.add(method, path, handler)
+
     def handle(self, request: HttpRequest, respond: Respond, *, is_let_in: bool = False) -> Cancellable | None:
         """Handle a request; ``respond`` is called exactly once, now or later.
 
@@ -172,8 +179,8 @@ class Routes:
     def _let_in(self, request: HttpRequest, model: str) -> None:
         """Have the gate look at who asks; of what was handed on, at who asked there, and nothing is counted twice."""
         if HOPS in request.head.headers and self._handing is not None:
-            request.caller = self._handing.caller_of(request)
-            if self._gate.sees(request.caller, model, request.authorization):
+            request.caller, is_proven = self._handing.caller_of(request)
+            if is_proven and self._gate.sees(request.caller, model, request.authorization):
                 return
         self._gate.check(request.caller, model, request.authorization)
 

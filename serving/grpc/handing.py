@@ -1,0 +1,197 @@
+"""gRPC calls for models that other nodes have: handed on to them, and answered for them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+
+from tiercel.core.errors import TiercelError
+from tiercel.serving.access.callers import Caller, handed_on_for
+from tiercel.serving.dataplane import DataPlane
+from tiercel.serving.grpc.server.calls import Call, CallHead, Method
+from tiercel.serving.grpc.server.wire import Status
+from tiercel.serving.routing.calls import PATH, CallAnswer, Handed, read_answer
+from tiercel.serving.routing.relay import ASKED_BY, Handing, Relay
+from tiercel.serving.tasks import StartTask
+
+_logger = logging.getLogger(__name__)
+
+HANDED_ON = frozenset({"ModelInfer", "ModelReady", "ModelMetadata"})
+"""Methods whose calls may be for a model of another node."""
+Respond = Callable[[CallAnswer | None], None]
+
+
+class HandedCall(Call):
+    """A call that another server has handed on to this one.
+
+    Args:
+        head: What is called.
+        caller: Who asked there.
+        is_proven: Whether it is certain that another server of ours says so.
+        allowed: Seconds in which the answer is of use; None for no limit.
+        respond: Takes how it ended; None where it was not begun, for the model is not here.
+    """
+
+    __slots__ = ("_asked_by", "_respond", "is_proven")
+
+    def __init__(
+        self, head: CallHead, caller: Caller, allowed: float | None, respond: Respond, *, is_proven: bool
+    ) -> None:
+        self._asked_by = caller
+        self._begun = False
+        self._timer = None
+        self._respond = respond
+        self.arrived = time.perf_counter()
+        self._deadline = None if allowed is None else self.arrived + allowed
+        self.head = head
+        self.is_done = False
+        self.is_proven = is_proven
+        self.on_cancel = self.on_leave = None
+
+    @property
+    def caller(self) -> Caller:
+        """See :attr:`Call.caller`."""
+        return self._asked_by
+
+    def remaining(self) -> float | None:
+        """See :meth:`Call.remaining`."""
+        return None if self._deadline is None else max(0.0, self._deadline - time.perf_counter())
+
+    def begin(self, message: bytes) -> None:
+        """Have it answered."""
+        self._handle(message)
+
+    def cancel(self) -> None:
+        """The other server does not wait any more."""
+        self.on_closed()
+
+    def say_not_here(self) -> None:
+        """The model is not here: the other server asks somebody else."""
+        if not self.is_done:
+            self._finish()
+            self._respond(None)
+
+    def answer(self, message: bytes) -> None:
+        """See :meth:`Call.answer`."""
+        if not self.is_done:
+            self._finish()
+            self._respond(CallAnswer(body=message))
+
+    def finish(self, status: Status = Status.OK, message: str = "", details: bytes = b"") -> None:
+        """See :meth:`Call.finish`."""
+        if not self.is_done:
+            self._finish()
+            self._respond(CallAnswer(int(status), message, details))
+
+    def _finish(self) -> None:
+        self.is_done = True
+        self.on_cancel = None
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+class GrpcHanding:
+    """Hands calls on, and has those answered that were handed on to this server.
+
+    Args:
+        relay: Asks other nodes.
+        plane: Knows what is here.
+        start_task: Starts a task that somebody owns.
+        timeout: Seconds in which a call is answered at the latest.
+    """
+
+    def __init__(self, relay: Relay, plane: DataPlane, start_task: StartTask, timeout: float) -> None:
+        self._relay = relay
+        self._plane = plane
+        self._start_task = start_task
+        self._timeout = timeout
+
+    def is_due(self, model: str, call: Call) -> bool:
+        """Whether a call is not for this node: the model is not here, and somebody has it or it was handed on already."""
+        return not self._plane.has(model) and (isinstance(call, HandedCall) or self._relay.answers(model))
+
+    def hand_on(self, method: str, model: str, message: bytes, call: Call) -> None:
+        """Have another node answer a call; of one that was handed on already, say that the model is not here."""
+        if isinstance(call, HandedCall):
+            call.say_not_here()
+            return
+        headers = b"Content-Type: application/grpc\r\n"
+        if asked_by := handed_on_for(call.caller):
+            headers += b"%b: %b\r\n" % (ASKED_BY, asked_by.encode("latin-1"))
+        if call.head.authorization:
+            headers += b"Authorization: %b\r\n" % call.head.authorization
+        handing = Handing(model, b"POST", (PATH + method).encode(), headers, message)
+        handed = Handed()
+        call.on_cancel = handed.cancel
+        self._start_task(self._answer(handed, handing, call), "hand on")
+
+    async def _answer(self, handed: Handed, handing: Handing, call: Call) -> None:
+        if not handed.begin():
+            return
+        remaining = call.remaining()
+        allowed = self._timeout if remaining is None else min(remaining, self._timeout)
+        try:
+            heard = await self._relay.ask(handing, asyncio.get_running_loop().time() + allowed)
+        except TiercelError as error:
+            call.finish(Status[error.grpc_status], error.message)
+            return
+        except Exception:  # the border: one call's defect must not end the task without a word to the caller
+            _logger.exception("Handing a call on failed")
+            call.finish(Status.INTERNAL, "the server failed; its log says more")
+            return
+        answer = read_answer(heard.headers, bytes(heard.body))
+        if answer is None:
+            text = f"the node that answers for '{handing.model[:200]}' did not answer the call (HTTP {heard.status})"
+            call.finish(Status.UNAVAILABLE, text)
+        elif answer.status == Status.OK:
+            call.answer(answer.body)
+        else:
+            call.finish(Status(answer.status), answer.message, answer.details)
+
+
+class HandedCalls:
+    """Answers calls that other servers hand on.
+
+    Args:
+        methods: Those of the service, by path.
+        service: Its name.
+    """
+
+    def __init__(self, methods: Mapping[str, Method], service: str) -> None:
+        self._methods = {name: methods[f"/{service}/{name}"] for name in HANDED_ON}
+
+    def answer(
+        self,
+        method: str,
+        message: bytes,
+        caller: Caller,
+        authorization: bytes,
+        allowed: float | None,
+        respond: Respond,
+        *,
+        is_proven: bool,
+    ) -> HandedCall | None:
+        """Have a call answered.
+
+        Args:
+            method: Its name.
+            message: Its request.
+            caller: Who asked the other server.
+            authorization: What was shown there.
+            allowed: Seconds in which the answer is of use; None for no limit.
+            respond: See :class:`HandedCall`.
+            is_proven: See :class:`HandedCall`.
+
+        Returns:
+            What to cancel when the other server does not wait any more; None for a method that is not handed on.
+        """
+        found = self._methods.get(method)
+        if found is None:
+            return None
+        call = HandedCall(
+            CallHead(found, None, False, {}, authorization), caller, allowed, respond, is_proven=is_proven
+        )
+        call.begin(message)
+        return call

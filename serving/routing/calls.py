@@ -1,0 +1,81 @@
+"""gRPC calls between servers: the message goes as it is in the body of a request over REST, and so does the answer.
+
+That keeps one kind of connection between servers; status, message and details of the call are headers of the answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import urllib.parse
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+PATH: Final = "/v2/between/"
+"""Before the name of a method."""
+_STATUS: Final = b"tiercel-grpc-status"
+_MESSAGE: Final = b"tiercel-grpc-message"
+_DETAILS: Final = b"tiercel-grpc-details"
+_MOST_CHARACTERS: Final = 1000
+_CODES: Final = range(17)
+
+
+@dataclass(frozen=True, slots=True)
+class CallAnswer:
+    """How a call ended.
+
+    Attributes:
+        status: gRPC's status code.
+        message: What is wrong; empty for nothing.
+        details: A ``google.rpc.Status``, or empty.
+        body: The message that answers, where nothing is wrong.
+    """
+
+    status: int = 0
+    message: str = ""
+    details: bytes = b""
+    body: bytes = b""
+
+    def headers(self) -> bytes:
+        """Whole lines that say all but the body."""
+        lines = b"%b: %d\r\n" % (_STATUS, self.status)
+        if self.message:
+            text = urllib.parse.quote(self.message[:_MOST_CHARACTERS], errors="replace").encode()
+            lines += b"%b: %b\r\n" % (_MESSAGE, text)
+        if self.details:
+            lines += b"%b: %b\r\n" % (_DETAILS, base64.b64encode(self.details))
+        return lines
+
+
+def read_answer(headers: Mapping[bytes, bytes], body: bytes) -> CallAnswer | None:
+    """What another server answered to a call; None where that makes no sense."""
+    status = headers.get(_STATUS, b"")
+    if not status.isdigit() or len(status) > 2 or int(status) not in _CODES:
+        return None
+    try:
+        details = base64.b64decode(headers.get(_DETAILS, b""), validate=True)
+    except binascii.Error:
+        return None
+    message = urllib.parse.unquote(headers.get(_MESSAGE, b"").decode("latin-1"), errors="replace")
+    return CallAnswer(int(status), message[:_MOST_CHARACTERS], details, body)
+
+
+class Handed:
+    """A request that is being handed on, as whoever waits for it sees it."""
+
+    def __init__(self) -> None:
+        self._task: asyncio.Task[object] | None = None
+        self._is_cancelled = False
+
+    def cancel(self) -> None:
+        """Nobody waits any more: the other node learns of it as its connection ends."""
+        self._is_cancelled = True
+        if self._task is not None:
+            self._task.cancel()
+
+    def begin(self) -> bool:
+        """Called by the task that does it; whether anybody still waits."""
+        self._task = asyncio.current_task()
+        return not self._is_cancelled

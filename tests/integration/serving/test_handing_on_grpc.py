@@ -1,0 +1,149 @@
+"""gRPC at any node's server: calls are handed on as they are, and end as they would end there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+import numpy as np
+import pytest
+
+from testing import onnx_models
+from testing.fault_proxy import Fault, FaultProxy, fault_proxy
+from testing.routes import clear, write_routes
+from testing.serving_process import ServingProcess, serving, wait_for
+from tiercel.inference import open_inference_grpc_pb2 as pb
+from tiercel.inference import open_inference_grpc_pb2_grpc as pb_grpc
+
+STATUS = grpc.StatusCode
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """A server without models, one with a model, and what is between them."""
+
+    near: pb_grpc.GRPCInferenceServiceStub
+    far: pb_grpc.GRPCInferenceServiceStub
+    proxy: FaultProxy
+    server: ServingProcess
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
+    folders: dict[str, Path] = {name: tmp_path_factory.mktemp(name) for name in ("near", "far")}
+    for folder in folders.values():
+        (folder / "models").mkdir()
+    onnx_models.put(folders["far"] / "models", "m", 1, onnx_models.plus(1))
+    near, far = folders["near"], folders["far"]
+    settings = {"routes_file": near / "routes.json", "request_timeout": 2}
+    with (
+        serving(far / "models", far, {"routes_file": far / "routes.json"}) as other,
+        fault_proxy(other.http) as proxy,
+        serving(near / "models", near, settings) as one,
+        grpc.insecure_channel(one.grpc) as here,
+        grpc.insecure_channel(other.grpc) as there,
+    ):
+        backends = {name: (clear("far", proxy.address),) for name in ("m", "gone")}
+        write_routes(near / "routes.json", "near", backends)
+        write_routes(far / "routes.json", "far", {"gone": (clear("near", one.http),)})
+        time.sleep(0.3)
+        stub = pb_grpc.GRPCInferenceServiceStub
+        yield Nodes(stub(here), stub(there), proxy, one)
+
+
+@pytest.fixture(autouse=True)
+def no_fault(nodes: Nodes) -> None:
+    nodes.proxy.fault = Fault.NONE
+
+
+def request(model: str = "m", *, is_raw: bool = True, rows: int = 1, request_id: str = "") -> pb.ModelInferRequest:
+    made = pb.ModelInferRequest(model_name=model, id=request_id)
+    tensor = made.inputs.add(name="x", datatype="FP32", shape=[rows, 4])
+    if is_raw:
+        made.raw_input_contents.append(np.arange(rows * 4, dtype=np.float32).tobytes())
+    else:
+        tensor.contents.fp32_contents.extend(range(rows * 4))
+    return made
+
+
+@pytest.mark.parametrize("is_raw", [True, False])
+@pytest.mark.parametrize("request_id", ["", "17"])
+def test_a_call_is_answered_as_it_would_be_there(nodes: Nodes, is_raw: bool, request_id: str) -> None:
+    asked = request(is_raw=is_raw, request_id=request_id)
+    for _ in range(3):
+        assert nodes.near.ModelInfer(asked, timeout=30) == nodes.far.ModelInfer(asked, timeout=30)
+    ready = pb.ModelReadyRequest(name="m")
+    assert nodes.near.ModelReady(ready, timeout=30).ready
+    assert not nodes.near.ModelReady(pb.ModelReadyRequest(name="nobody"), timeout=30).ready
+    about = pb.ModelMetadataRequest(name="m")
+    assert nodes.near.ModelMetadata(about, timeout=30) == nodes.far.ModelMetadata(about, timeout=30)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        pb.ModelInferRequest(model_name="m"),
+        pb.ModelInferRequest(model_name="m", model_version="7"),
+        pb.ModelInferRequest(model_name="nobody"),
+    ],
+)
+def test_an_error_is_that_of_the_node_to_the_word(nodes: Nodes, wrong: pb.ModelInferRequest) -> None:
+    ends = []
+    for stub in (nodes.near, nodes.far):
+        with pytest.raises(grpc.RpcError) as error:
+            stub.ModelInfer(wrong, timeout=30)
+        ends.append((error.value.code(), error.value.details()))
+    assert ends[0] == ends[1]
+
+
+def test_a_second_hop_ends_with_a_clear_error(nodes: Nodes) -> None:
+    with pytest.raises(grpc.RpcError) as error:
+        nodes.near.ModelInfer(request("gone"), timeout=30)
+    assert error.value.code() is STATUS.UNAVAILABLE
+    assert "does not have the model any more" in str(error.value.details())
+    direct = nodes.server.request(
+        "POST", "/v2/between/ModelInfer", request().SerializeToString(), {"tiercel-hops": "1"}
+    )
+    assert (direct.status, direct.headers["tiercel-not-here"]) == (404, "1")
+    for path, headers in (("ModelInfer", {}), ("RepositoryModelUnload", {"tiercel-hops": "1"})):
+        assert nodes.server.request("POST", f"/v2/between/{path}", b"", headers).status == 404
+
+
+@pytest.mark.parametrize(
+    ("fault", "status"),
+    [
+        (Fault.STALL, STATUS.DEADLINE_EXCEEDED),
+        (Fault.RESET, STATUS.UNAVAILABLE),
+        (Fault.RESET_ANSWER, STATUS.UNAVAILABLE),
+        (Fault.GARBAGE, STATUS.UNAVAILABLE),
+    ],
+)
+def test_a_broken_peer_ends_the_call_within_its_time(nodes: Nodes, fault: Fault, status: STATUS) -> None:
+    assert nodes.near.ModelInfer(request(), timeout=30).model_name == "m"
+    nodes.proxy.fault = fault
+    began = time.monotonic()
+    with pytest.raises(grpc.RpcError) as error:
+        nodes.near.ModelInfer(request(), timeout=1)
+    assert error.value.code() is status
+    assert time.monotonic() - began < 5.0
+    nodes.proxy.fault = Fault.NONE
+    assert nodes.near.ModelInfer(request(rows=1000), timeout=30).model_name == "m"
+
+
+def test_a_call_that_is_cancelled_is_given_up_there_too(nodes: Nodes) -> None:
+    before = given_up(nodes)
+    nodes.proxy.fault = Fault.STALL
+    call = nodes.near.ModelInfer.future(request(), timeout=30)
+    time.sleep(0.2)
+    call.cancel()
+    # The server's own limit would come later.
+    wait_for(lambda: given_up(nodes) == before + 1, "the call to be given up", 1.5)
+
+
+def given_up(nodes: Nodes) -> int:
+    lines = nodes.server.request("GET", "/metrics").body.decode().splitlines()
+    (line,) = [line for line in lines if line.startswith('tiercel_handed_on_total{outcome="given_up"}')]
+    return int(float(line.rpartition(" ")[2]))
