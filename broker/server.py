@@ -21,6 +21,7 @@ from tiercel.broker.actors.service import BrokerService
 from tiercel.broker.actors.supervisor import Supervisor
 from tiercel.broker.api import listeners
 from tiercel.broker.api.access import AccessService
+from tiercel.broker.api.addresses import AddressesService
 from tiercel.broker.api.disk import DiskService
 from tiercel.broker.api.doors import Doors
 from tiercel.broker.api.files import FilesService
@@ -193,6 +194,7 @@ class Broker:
             ),
             AccessService(membership, tenancy),
             TokensService(tokens),
+            AddressesService(service, tenancy),
         )
         agents = AgentService(journal, registry, self._clock)
 

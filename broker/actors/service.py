@@ -36,9 +36,10 @@ from tiercel.broker.lifecycle.job_events import (
     ResumeRequested,
 )
 from tiercel.core.endpoints import Endpoint
-from tiercel.core.errors import NotFoundError, wrong_field
+from tiercel.core.errors import NotFoundError, UnavailableError, wrong_field
 from tiercel.core.jobs import Job, JobState
 from tiercel.core.nodes import Node
+from tiercel.core.routes import Routes
 from tiercel.core.validation import validate_spec
 
 if TYPE_CHECKING:
@@ -281,6 +282,20 @@ class BrokerService:
         """The tenant's endpoints, by name."""
         taken = filter(None, map(self._taken_endpoint, sorted(self._registry.endpoints)))
         return [actor.endpoint for actor in taken if actor.endpoint.tenant == tenant]
+
+    def routes_of(self, tenant: str) -> Routes:
+        """Who answers for the tenant's endpoints.
+
+        Raises:
+            UnavailableError: The broker began anew, and not all nodes have said what they answer.
+        """
+        if self._registry.routes() is None:
+            self._registry.find_routes()
+        table = self._registry.routes()
+        if table is None:
+            raise UnavailableError("not all nodes have said yet what they answer; ask again in a moment")
+        own = {endpoint.name for endpoint in self.endpoints_of(tenant)}
+        return Routes(tuple(route for route in table.routes if route.endpoint in own))
 
     def find_endpoint(self, tenant: str, name: str) -> Endpoint:
         """The tenant's endpoint.

@@ -16,6 +16,8 @@ from tiercel.core.errors import UnavailableError
 from tiercel.v1 import (
     access_pb2,
     access_pb2_grpc,
+    addresses_pb2,
+    addresses_pb2_grpc,
     disk_pb2,
     disk_pb2_grpc,
     files_pb2,
@@ -37,6 +39,7 @@ from tiercel.v1 import (
 
 if TYPE_CHECKING:
     from tiercel.broker.api.access import AccessService
+    from tiercel.broker.api.addresses import AddressesService
     from tiercel.broker.api.disk import DiskService
     from tiercel.broker.api.files import FilesService
     from tiercel.broker.api.jobs import JobsService
@@ -51,6 +54,7 @@ _TENANTS_SERVICES = tuple(
     module.DESCRIPTOR.services_by_name[name].full_name
     for module, name in (
         (access_pb2, "AccessService"),
+        (addresses_pb2, "AddressesService"),
         (disk_pb2, "DiskService"),
         (files_pb2, "FilesService"),
         (jobs_pb2, "JobsService"),
@@ -152,6 +156,7 @@ async def add_tenants_services(
     membership: MembershipService,
     access: AccessService,
     tokens: TokensService,
+    addresses: AddressesService,
 ) -> None:
     """What answers on the tenants' listener; health and reflection do too."""
     jobs_pb2_grpc.add_JobsServiceServicer_to_server(jobs, server)
@@ -163,6 +168,7 @@ async def add_tenants_services(
     membership_pb2_grpc.add_MembershipServiceServicer_to_server(membership, server)
     access_pb2_grpc.add_AccessServiceServicer_to_server(access, server)
     tokens_pb2_grpc.add_TokensServiceServicer_to_server(tokens, server)
+    addresses_pb2_grpc.add_AddressesServiceServicer_to_server(addresses, server)
     checks = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(checks, server)
     reflection.enable_server_reflection((*_TENANTS_SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME), server)

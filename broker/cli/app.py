@@ -18,6 +18,7 @@ from tiercel.broker.cli.maintenance import drain, undrain
 from tiercel.broker.cli.membership import join
 from tiercel.broker.cli.mqtt import mqtt
 from tiercel.broker.cli.node_data import node
+from tiercel.broker.cli.proxy.command import proxy
 from tiercel.broker.cli.secrets import secrets
 from tiercel.broker.cli.submit import submit
 from tiercel.broker.cli.tokens import tokens
@@ -61,6 +62,7 @@ node.command()(undrain)
 app.add_typer(node, name="node")
 app.add_typer(mqtt, name="mqtt")
 app.add_typer(tokens, name="token")
+app.add_typer(proxy, name="proxy")
 
 
 @app.callback()

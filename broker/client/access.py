@@ -50,16 +50,36 @@ class Access:
             return self._context
 
     async def _ask(self) -> ssl.SSLContext:
-        key = make_key()
-        stub = access_pb2_grpc.AccessServiceStub(self._connection.channel)
-        request = access_pb2.IssueCertificateRequest(certificate_request=make_request(key))
-        answer = await self._connection.call(stub.IssueCertificate, request)
+        identity = await certify(self._connection)
+        own, *authorities = read_chain(identity.chain)
         try:
-            own, *authorities = read_chain(answer.certificates)
             context = ssl.create_default_context(cadata=to_pem(*authorities).decode())
             context.minimum_version = ssl.TLSVersion.TLSv1_3
-            load_identity(context, Identity(key_to_pem(key), answer.certificates))
-        except (CertificateError, ValueError, OSError) as error:
-            raise UnavailableError(f"The broker's certificate is of no use ({error}); try again.") from error
+            load_identity(context, identity)
+        except OSError as error:
+            raise _useless(error) from error
         self._fresh_until = renewal_time(own)
         return context
+
+
+async def certify(connection: Connection) -> Identity:
+    """A key that is made here, and the tenant's certificate for it, good for a day.
+
+    Raises:
+        TiercelError: The broker gives none.
+    """
+    key = make_key()
+    stub = access_pb2_grpc.AccessServiceStub(connection.channel)
+    request = access_pb2.IssueCertificateRequest(certificate_request=make_request(key))
+    answer = await connection.call(stub.IssueCertificate, request)
+    try:
+        _, *authorities = read_chain(answer.certificates)
+        if not authorities:
+            raise CertificateError("the authority's is missing")  # noqa: TRY301 - one sentence for all of it
+    except CertificateError as error:
+        raise _useless(error) from error
+    return Identity(key_to_pem(key), answer.certificates)
+
+
+def _useless(error: Exception) -> UnavailableError:
+    return UnavailableError(f"The broker's certificate is of no use ({error}); try again.")

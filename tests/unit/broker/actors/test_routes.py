@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from testing.actors import Actors, make_node, running, running_actors, wanted_of
 from tiercel.broker.actors.node import NodeActor
 from tiercel.broker.actors.node_messages import NodeReported, ServedStatus, ServingReported
 from tiercel.broker.store.contract import Store
 from tiercel.core.endpoints import DeliveryState
+from tiercel.core.errors import UnavailableError
 from tiercel.core.routes import Backend, Routes
 
 HEARD = {("digits", ""): ServedStatus(1), ("foreign", ""): ServedStatus(9)}
@@ -83,6 +86,19 @@ async def test_a_broker_that_begins_anew_says_nothing_until_it_has_heard_of_thos
             other, epoch = await actors.connect(make_node("other"))
             await actors.pass_time(4.0)
         assert backends((await wanted_of(other, epoch)).routes) == {}, "who is silent for a lease is not waited for"
+
+
+async def test_a_tenant_is_told_of_its_own_endpoints_alone_and_of_none_while_it_is_not_known(store: Store) -> None:
+    async with running_actors(store) as actors:
+        assert backends(actors.service.routes_of("alice")) == {}, "there are no nodes"
+        node, epoch = await actors.connect()
+        await delivered(actors)
+        await report(actors, node, epoch, 8000)
+        assert set(backends(actors.service.routes_of("alice"))) == {"digits"}
+        assert backends(actors.service.routes_of("bob")) == {}
+    async with running_actors(store) as actors:
+        with pytest.raises(UnavailableError, match="not all nodes have said"):
+            actors.service.routes_of("alice")
 
 
 async def test_a_joined_node_is_not_told_what_answers_in_the_clear_elsewhere(store: Store) -> None:

@@ -1,0 +1,118 @@
+"""``tiercel proxy config``."""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tiercel.broker.cli.session import USAGE, BrokerAddress, StateDir, Target, TenantName, fail, run_to_the_end
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from tiercel.broker.cli.proxy.configuration import Front
+    from tiercel.broker.client.connection import Connection
+
+proxy = typer.Typer(no_args_is_help=True)
+
+_SECONDS = 1.0
+_LAST_PORT = 65_535
+# Nothing that HAProxy's file would read otherwise.
+_PATH = re.compile(r"/[A-Za-z0-9._/@+-]*")
+_BIND = re.compile(r"((?:[0-9]{1,3}\.){3}[0-9]{1,3}):([0-9]{1,5})")
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
+
+
+@proxy.callback()
+def _group() -> None:
+    """Put an HAProxy of your own in front of the inference servers."""
+
+
+@proxy.command()
+def config(
+    *,
+    folder: Annotated[Path, typer.Option("--dir", metavar="DIR", help="Where to put the files.")],
+    http: Annotated[str, typer.Option(help="Where it answers REST, HOST:PORT.")] = "127.0.0.1:8080",
+    grpc: Annotated[str, typer.Option(help="Where it answers gRPC, HOST:PORT.")] = "127.0.0.1:8081",
+    certificate: Annotated[
+        Path | None, typer.Option(help="Certificate and key in one file, PEM; needed beyond this machine.")
+    ] = None,
+    name: Annotated[list[str] | None, typer.Option(help="A name by which applications call it; repeatable.")] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Keep it up to date until Ctrl-C.")] = False,
+    state_dir: StateDir = None,
+    broker: BrokerAddress = "",
+    tenant: TenantName = "default",
+) -> None:
+    """Write an HAProxy's configuration for the tenant's endpoints, from who answers for them now.
+
+    HAProxy checks it first, and what is of no use is not put in place.
+    """
+    from tiercel.broker.cli.proxy.configuration import Front
+
+    front = Front(folder.absolute(), http, grpc, certificate and certificate.absolute(), tuple(name or ()))
+    _check(front)
+    run_to_the_end(_run(front, Target(state_dir, broker, tenant), watch=watch))
+
+
+def _check(front: Front) -> None:
+    from tiercel.core.trust.trust import is_loopback
+
+    for option, address in (("--http", front.http), ("--grpc", front.grpc)):
+        if not _BIND.fullmatch(address) or int(address.rpartition(":")[2]) > _LAST_PORT:
+            fail(f"{option}: {address!r} is not an IPv4 address and a port; give one such as 127.0.0.1:8080.", USAGE)
+        if front.certificate is None and not is_loopback(address):
+            fail(f"{option}: {address} is for other machines, which ask by TLS; give --certificate as well.", USAGE)
+    for path in filter(None, (front.folder, front.certificate)):
+        if not _PATH.fullmatch(str(path)):
+            fail(f"{path}: HAProxy's file takes a-z, A-Z, 0-9 and . _ / @ + - of paths; choose another.", USAGE)
+    for each in front.names:
+        if not _HOST.fullmatch(each):
+            fail(f"--name: {each!r} is no host's name; give one such as models.example.com.", USAGE)
+
+
+async def _run(front: Front, target: Target, *, watch: bool) -> None:
+    from tiercel.broker.cli.proxy.haproxy import Haproxy
+    from tiercel.broker.cli.proxy.keeper import Keeper
+    from tiercel.broker.client.access import certify
+    from tiercel.broker.client.addresses import list_routes
+    from tiercel.core.errors import UnavailableError
+    from tiercel.core.trust.trust import is_loopback
+
+    try:
+        front.folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+    except OSError as error:
+        raise UnavailableError(f"{front.folder} cannot be made ({error.strerror}); choose another") from error
+    async with _connected(target) as connection:
+        is_elsewhere = not is_loopback(connection.address)
+        keeper = Keeper(
+            front,
+            Haproxy(front.folder),
+            lambda: list_routes(connection, is_elsewhere=is_elsewhere),
+            lambda: certify(connection),
+        )
+        if watch:
+            await keeper.watch(_SECONDS, lambda sentence: typer.echo(sentence, err=True))
+        else:
+            typer.echo(await keeper.renew() or f"{keeper.file} is up to date")
+
+
+@asynccontextmanager
+async def _connected(target: Target) -> AsyncIterator[Connection]:
+    from tiercel.broker.client.connection import Connection
+    from tiercel.broker.client.options import ClientOptions
+    from tiercel.broker.client.state_dir import default_state_dir, read_broker, read_token
+    from tiercel.core.trust.trust import Trust
+
+    folder = target.state_dir or default_state_dir()
+    address, trust = (target.broker, Trust.from_environment(os.environ)) if target.broker else read_broker(folder)
+    token = os.environ.get("TIERCEL_TOKEN") or read_token(folder, target.tenant)
+    connection = await Connection.open(address, token, ClientOptions(), trust)
+    try:
+        yield connection
+    finally:
+        await connection.close()
