@@ -14,16 +14,18 @@ from typing import TYPE_CHECKING
 from tiercel.broker.progress.encryption import HandshakeLimits, Handshakes, Knock, ServerContext
 from tiercel.broker.progress.packets import Answer, Connect
 from tiercel.broker.progress.subscriber import Subscriber, SubscriberLimits
-from tiercel.core.errors import UnavailableError
+from tiercel.core.errors import NotAuthenticatedError, UnavailableError
+from tiercel.core.roles import Role
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tiercel.broker.progress.encryption import Shown
     from tiercel.broker.progress.topics import Message
-    from tiercel.broker.tenancy import Tenancy
+    from tiercel.broker.tenancy import Caller, Tenancy
 
 _STOP_SECONDS = 1.0
+_READERS = frozenset({Role.VIEWER, Role.SUBMITTER})
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,7 @@ class Door:
 
     Args:
         place: Where.
-        tenancy: Who may read: the user name is the tenant's, the password its token.
+        tenancy: Who may read: the user name is the tenant's, the password a token of its viewers or submitters.
         retained: The latest state, by topic.
         rooms: How many connections there may be.
         limits: What one connection may cost.
@@ -104,6 +106,7 @@ class Door:
         self._port = 0
         self._unknown: dict[asyncio.Protocol, _Waiting] = {}
         self._known: dict[tuple[str, str], Subscriber] = {}
+        self._callers: dict[tuple[str, str], Caller] = {}
         self._of_tenants: Counter[str] = Counter()
 
     @property
@@ -163,7 +166,7 @@ class Door:
             subscriber.send(message)
 
     def look(self, now: float) -> None:
-        """Close who is silent for too long; to be called each half second.
+        """Close who is silent for too long, or whose token is good no more; to be called each half second.
 
         Args:
             now: Seconds of the event loop's clock.
@@ -172,9 +175,16 @@ class Door:
         for waiting in list(self._unknown.values()):
             if now - waiting.since > self._rooms.unknown_seconds:
                 waiting.transport.abort()
-        for subscriber in list(self._known.values()):
-            if subscriber.is_silent(now):
+        for key, subscriber in list(self._known.items()):
+            if subscriber.is_silent(now) or not self._may_stay(self._callers[key]):
                 subscriber.abort()
+
+    def _may_stay(self, caller: Caller) -> bool:
+        try:
+            self._tenancy.check(caller)
+        except NotAuthenticatedError:
+            return False
+        return True
 
     # --- What connections ask -----------------------------------------------------------------------------------------
 
@@ -207,10 +217,10 @@ class Door:
 
     def admit(self, subscriber: Subscriber, connect: Connect) -> Answer:
         """Decide on a client that has said who it is; afterwards it is known, or refused."""
-        answer = self._judge(connect)
-        if answer is not Answer.ACCEPTED:
+        tenant, caller = connect.username, self._caller(connect)
+        answer = self._judge(connect, caller)
+        if caller is None or answer is not Answer.ACCEPTED:
             return answer
-        tenant = connect.username
         key = (tenant, connect.client_id or f"\0{id(subscriber)}")
         earlier = self._known.pop(key, None)
         if earlier is not None:
@@ -220,15 +230,26 @@ class Door:
             return Answer.UNAVAILABLE
         self._unknown.pop(subscriber, None)
         self._known[key] = subscriber
+        self._callers[key] = caller
         self._of_tenants[tenant] += 1
         subscriber.key = key
         return answer
 
-    def _judge(self, connect: Connect) -> Answer:
+    def _caller(self, connect: Connect) -> Caller | None:
+        """Who shows a token of the tenant that it says to be; None for anybody else."""
+        try:
+            caller = self._tenancy.find_caller(connect.password)
+        except NotAuthenticatedError:
+            return None
+        if caller is None or caller.tenant is None or caller.role not in _READERS:
+            return None
+        return caller if caller.tenant.name == connect.username else None
+
+    @staticmethod
+    def _judge(connect: Connect, caller: Caller | None) -> Answer:
         if not connect.known_protocol:
             return Answer.WRONG_PROTOCOL
-        tenant = self._tenancy.find_tenant(connect.password)
-        if tenant is None or tenant.name != connect.username:
+        if caller is None:
             return Answer.WRONG_PASSWORD
         if connect.has_will:
             return Answer.NOT_ALLOWED
@@ -241,7 +262,7 @@ class Door:
         self._unknown.pop(subscriber, None)
         key = subscriber.key
         if key is not None and self._known.get(key) is subscriber:
-            del self._known[key]
+            del self._known[key], self._callers[key]
             self._of_tenants[key[0]] -= 1
 
 

@@ -33,7 +33,7 @@ class EmbeddedMqttBroker:
     """A server of news; an async context manager that listens inside.
 
     Args:
-        tenancy: Who may read: the user name is the tenant's, the password its token.
+        tenancy: Who may read: the user name is the tenant's, the password a token of its viewers or submitters.
         host: A loopback address.
         port: Where to listen there; 0 for any free port.
         wide: Where others reach it, encrypted; None for nowhere.

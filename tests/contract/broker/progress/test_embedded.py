@@ -12,15 +12,20 @@ from dataclasses import replace
 import aiomqtt
 import pytest
 
+from testing.clock import ManualClock
 from testing.events import job_event, node_event, progress_event, state_event
 from testing.mqtt import TENANCY, mosquitto_command, subscribed
 from testing.until import until
 from tiercel.broker.progress.door import Rooms
 from tiercel.broker.progress.embedded import EmbeddedMqttBroker
 from tiercel.broker.progress.subscriber import SubscriberLimits
+from tiercel.broker.tenancy import Tenancy
 from tiercel.core.errors import UnavailableError
 from tiercel.core.events import ProgressMade, StateChanged
+from tiercel.core.issued_tokens import KIND, IssuedToken, IssuedTokens
 from tiercel.core.jobs import JobState
+from tiercel.core.roles import Role
+from tiercel.core.tokens import Token, hash_token
 
 MIB = 1024 * 1024
 SECRET = StateChanged(JobState.RUNNING, "a secret of default's")
@@ -87,6 +92,37 @@ async def test_who_has_no_token_of_that_tenant_is_refused(username: str | None, 
         with pytest.raises(aiomqtt.MqttError, match=r"[Bb]ad user name or password|code:4|Not authorized"):
             async with aiomqtt.Client("127.0.0.1", port, username=username, password=password):
                 pass
+
+
+async def test_a_token_that_was_given_out_lets_in_until_it_is_good_no_more() -> None:
+    clock = ManualClock(1000.0)
+    texts = {role: Token.draw(KIND).to_text() for role in (Role.VIEWER, Role.OPERATOR)}
+    issued = {
+        role: IssuedToken(text.split("_")[2], "t", tenant, role, 1000.0, 2000.0, sha256=hash_token(text))
+        for (role, text), tenant in zip(texts.items(), ("bob", ""), strict=True)
+    }
+    tenancy = Tenancy(TENANCY.tenants, "the-token-of-nodes", now=clock.now, issued=IssuedTokens(issued.values()))
+    async with EmbeddedMqttBroker(tenancy) as broker:
+        port = int(broker.address.rpartition(":")[2])
+        for name, password in (("default", texts[Role.VIEWER]), ("bob", texts[Role.OPERATOR])):
+            with pytest.raises(aiomqtt.MqttError):
+                async with aiomqtt.Client("127.0.0.1", port, username=name, password=password):
+                    pass
+        for end in ("revoked", "expired"):
+            async with subscribed(port, tenant="bob", token=texts[Role.VIEWER]) as subscriber:
+                await subscriber.wait_message("broker/presence")
+                if end == "revoked":
+                    tenancy.issued.put(replace(issued[Role.VIEWER], revoked_at=clock.now()))
+                else:
+                    clock.advance(1000.0)
+                await until(lambda: broker.connections == 0)
+            with pytest.raises(aiomqtt.MqttError):
+                async with aiomqtt.Client("127.0.0.1", port, username="bob", password=texts[Role.VIEWER]):
+                    pass
+            tenancy.issued.put(issued[Role.VIEWER])
+        # What runs out is nobody else's.
+        async with subscribed(port, tenant="bob") as subscriber:
+            await subscriber.wait_message("broker/presence")
 
 
 @pytest.mark.mosquitto
