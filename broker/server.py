@@ -204,13 +204,14 @@ class Broker:
         local = nodes_service(LocalDoor(tenancy, membership))
         nodes_pb2_grpc.add_NodesServiceServicer_to_server(local, doors.nodes)
         if doors.members is not None and membership is not None:
-            joined = nodes_service(MembersDoor(membership))
+            joined = nodes_service(MembersDoor(membership, doors.strangers))
             nodes_pb2_grpc.add_NodesServiceServicer_to_server(joined, doors.members)
             certificates = CertificatesService(membership)
             membership_pb2_grpc.add_CertificatesServiceServicer_to_server(certificates, doors.members)
         # On the way out streams end first, before what they stand on.
         stack.push_async_callback(doors.stop)
         await doors.start()
+        supervisor.start(doors.keep_room(), name="room at the doors")
         self.broker_address, self.nodes_address = doors.addresses["broker"], doors.addresses["nodes"]
         self.addresses = {**doors.addresses, "mqtt": self.mqtt_address}
         if isinstance(news, EmbeddedMqttBroker) and news.wide_address:

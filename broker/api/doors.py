@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tiercel.broker.api import listeners
 from tiercel.broker.api.gate import MembersGate, NodesGate, TenantsGate
 from tiercel.broker.api.matrix import Matrix
+from tiercel.broker.api.strangers import RoomKeeper, Strangers
 from tiercel.core.trust.versions import require_tls13_only
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class Doors:
         nodes: For agents on this machine.
         members: For agents that have joined; None without encryption.
         addresses: Where things listen, by the keys of ``addresses.json``.
+        strangers: Which connections at the encrypted ones have not shown who they are.
     """
 
     def __init__(
@@ -47,11 +49,12 @@ class Doors:
         self._settings = settings
         self._encryption = encryption
         matrix = Matrix.read()
-        self.tenants = listeners.make_server(listeners.TENANTS, TenantsGate(tenancy, matrix))
+        self.strangers = Strangers(min(listeners.TENANTS.connections, listeners.NODES.connections))
+        self.tenants = listeners.make_server(listeners.TENANTS, TenantsGate(tenancy, matrix, self.strangers))
         self.nodes = listeners.make_server(listeners.NODES, NodesGate(tenancy, matrix))
         self.members: grpc.aio.Server | None = None
         if membership is not None:
-            self.members = listeners.make_server(listeners.NODES, MembersGate(membership, matrix))
+            self.members = listeners.make_server(listeners.NODES, MembersGate(membership, matrix, self.strangers))
         self.addresses: dict[str, str] = {}
         self._encrypted_ports: list[int] = []
 
@@ -92,6 +95,12 @@ class Doors:
         reached = "127.0.0.1" if self._settings.listen == "0.0.0.0" else self._settings.listen  # noqa: S104 - compared
         for port in self._encrypted_ports:
             await asyncio.to_thread(require_tls13_only, reached, port)
+
+    async def keep_room(self) -> None:
+        """Let strangers keep nobody out of the encrypted ones, for ever."""
+        if self._encrypted_ports:
+            await RoomKeeper(self._encrypted_ports, self.strangers).keep_room()
+        await asyncio.Event().wait()
 
     async def stop(self) -> None:
         """Listen no more; calls under way get a moment. May be called again."""

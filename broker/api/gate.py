@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
     from tiercel.broker.api.matrix import Matrix
+    from tiercel.broker.api.strangers import Strangers
     from tiercel.broker.tenancy import Tenancy
     from tiercel.broker.trust.membership import Membership
 
@@ -95,11 +96,13 @@ class TenantsGate(grpc.aio.ServerInterceptor):
     Args:
         tenancy: Whose tokens count.
         matrix: Who may call what.
+        strangers: Is told of connections that have shown who they are.
     """
 
-    def __init__(self, tenancy: Tenancy, matrix: Matrix) -> None:
+    def __init__(self, tenancy: Tenancy, matrix: Matrix, strangers: Strangers) -> None:
         self._tenancy = tenancy
         self._matrix = matrix
+        self._strangers = strangers
         self._tenants = Places("a tenant", CALLS_OF_A_TENANT)
         self._checks = Places("callers without a token", PUBLIC_CALLS_OF_A_CONNECTION, PUBLIC_CHECKS)
         self._streams = Places("callers without a token", PUBLIC_CALLS_OF_A_CONNECTION, PUBLIC_STREAMS)
@@ -132,8 +135,8 @@ class TenantsGate(grpc.aio.ServerInterceptor):
         if (handler.response_streaming or handler.request_streaming) and self._tenancy.issued.get(caller.token):
             handler = _while_good(handler, lambda: self._tenancy.check(caller))
         if caller.tenant is None:
-            return _guarded(handler, self._operators, caller=caller.token)
-        return _guarded(handler, self._tenants, caller=caller.tenant.name)
+            return _guarded(handler, self._operators, caller=caller.token, strangers=self._strangers)
+        return _guarded(handler, self._tenants, caller=caller.tenant.name, strangers=self._strangers)
 
 
 class NodesGate(grpc.aio.ServerInterceptor):
@@ -167,10 +170,12 @@ class MembersGate(grpc.aio.ServerInterceptor):
     Args:
         membership: Who they are.
         matrix: Who may call what.
+        strangers: Is told of connections that have shown who they are.
     """
 
-    def __init__(self, membership: Membership, matrix: Matrix) -> None:
+    def __init__(self, membership: Membership, matrix: Matrix, strangers: Strangers) -> None:
         self._membership = membership
+        self._strangers = strangers
         self._matrix = matrix
 
     async def intercept_service(
@@ -190,6 +195,7 @@ class MembersGate(grpc.aio.ServerInterceptor):
         async def enter(requests: object, context: Context) -> None:
             async with translated_errors(context):
                 self._membership.node_of(certificate_of(context))
+                self._strangers.know(context.peer())
                 await _call(found, requests, context)
 
         return _as_stream(found, enter)
@@ -214,10 +220,22 @@ def _refusing(error: TiercelError) -> Handler:
     return grpc.stream_stream_rpc_method_handler(refuse)
 
 
-def _guarded(handler: Handler, places: Places, *, caller: str = "", seconds: float | None = None) -> Handler:
-    """The same method, entered with a place that it gives back at its end, however that comes."""
+def _guarded(
+    handler: Handler,
+    places: Places,
+    *,
+    caller: str = "",
+    seconds: float | None = None,
+    strangers: Strangers | None = None,
+) -> Handler:
+    """The same method, entered with a place that it gives back at its end, however that comes.
+
+    With ``strangers`` the caller is none.
+    """
 
     async def enter(requests: object, context: Context) -> None:
+        if strangers is not None:
+            strangers.know(context.peer())
         async with translated_errors(context):
             with places.taken(caller or context.peer()):
                 try:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import grpc
     from cryptography import x509
 
+    from tiercel.broker.api.strangers import Strangers
     from tiercel.broker.tenancy import Tenancy
     from tiercel.broker.trust.membership import Membership
 
@@ -79,12 +80,14 @@ class MembersDoor:
 
     Args:
         membership: Who joined.
+        strangers: Is told of connections that have shown who they are.
     """
 
     is_local = False
 
-    def __init__(self, membership: Membership) -> None:
+    def __init__(self, membership: Membership, strangers: Strangers) -> None:
         self._membership = membership
+        self._strangers = strangers
 
     def require(self, context: Context, node_id: str) -> None:
         """See :class:`NodeDoor`."""
@@ -93,6 +96,7 @@ class MembersDoor:
             raise NotAuthenticatedError(
                 f"the certificate is that of node {proven}, which cannot speak for {node_id!r}", field="node_id"
             )
+        self._strangers.know(context.peer())
 
     async def until_refused(self, context: Context) -> NoReturn:
         """See :class:`NodeDoor`."""
