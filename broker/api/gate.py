@@ -228,10 +228,7 @@ def _guarded(
     seconds: float | None = None,
     strangers: Strangers | None = None,
 ) -> Handler:
-    """The same method, entered with a place that it gives back at its end, however that comes.
-
-    With ``strangers`` the caller is none.
-    """
+    """The same method, entered with a place that it gives back at its end; with ``strangers`` the caller is none."""
 
     async def enter(requests: object, context: Context) -> None:
         if strangers is not None:
