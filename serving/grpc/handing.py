@@ -109,7 +109,7 @@ class GrpcHanding:
         self._timeout = timeout
 
     def is_due(self, model: str, call: Call) -> bool:
-        """Whether a call is not for this node: the model is not here, and somebody has it or it was handed on already."""
+        """Whether a call is not for this node: the model is not here, and another node has it or handed the call on."""
         return not self._plane.has(model) and (isinstance(call, HandedCall) or self._relay.answers(model))
 
     def hand_on(self, method: str, model: str, message: bytes, call: Call) -> None:

@@ -1,0 +1,121 @@
+"""One endpoint, asked at every node while its job moves, the broker is away and an inference server dies."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from testing.product_use import digits_job
+from testing.two_nodes import JOB_SECONDS, NODES, TwoNodes, two_nodes
+from testing.until import until
+from tiercel import JobState, TierState
+
+pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]
+
+SLOW = ("--width", "64", "--learning-rate", "0.003")
+BODY = {"inputs": [{"name": "input", "datatype": "FP32", "shape": [1, 8, 8], "data": [0.0] * 64}]}
+
+
+@dataclass
+class Asked:
+    """What an application at one node saw."""
+
+    versions: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+
+
+def serving_of(nodes: TwoNodes, node: str) -> dict[str, str]:
+    content: dict[str, str] = json.loads((nodes.folder / node / "agent" / "serving.json").read_text())
+    return content
+
+
+def pid_of(nodes: TwoNodes, node: str) -> int:
+    """The inference server of a node; 0 while none is up."""
+    with contextlib.suppress(FileNotFoundError):
+        return int(serving_of(nodes, node)["pid"])
+    return 0
+
+
+async def ask(session: aiohttp.ClientSession, nodes: TwoNodes, node: str) -> str:
+    """The version that answers at a node's server, or what is said instead."""
+    url = f"http://{serving_of(nodes, node)['http']}/v2/models/digits/infer"
+    async with session.post(url, json=BODY) as response:
+        content = await response.json()
+        return str(content["model_version"]) if response.status == 200 else f"{response.status}: {content}"
+
+
+@contextlib.asynccontextmanager
+async def asking(nodes: TwoNodes) -> AsyncIterator[dict[str, Asked]]:
+    """Applications that ask at every node, one after the other, all the while."""
+    seen = {node: Asked() for node in NODES}
+
+    async def ask_on(node: str) -> None:
+        async with aiohttp.ClientSession() as session:
+            while True:
+                try:
+                    said = await ask(session, nodes, node)
+                except (aiohttp.ClientError, OSError) as error:
+                    said = repr(error)
+                (seen[node].versions if said.isdigit() else seen[node].failures).append(said)
+                await asyncio.sleep(0.01)
+
+    tasks = [asyncio.create_task(ask_on(node)) for node in NODES]
+    try:
+        yield seen
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def answers_everywhere(nodes: TwoNodes) -> None:
+    async with aiohttp.ClientSession() as session, asyncio.timeout(JOB_SECONDS):
+        for node in NODES:
+            while not (await ask(session, nodes, node)).isdigit():  # noqa: ASYNC110 - other processes
+                await asyncio.sleep(0.05)
+
+
+async def test_an_endpoint_is_asked_at_any_node_whatever_becomes_of_its_job(tmp_path: Path) -> None:
+    async with two_nodes(tmp_path) as nodes:
+        async with nodes.client() as alice:
+            job_id = (await alice.submit(digits_job(targets=(0.70, 0.93), arguments=SLOW))).id
+        await until(lambda: nodes.job(job_id).tiers[0].state is TierState.DELIVERED, seconds=JOB_SECONDS)
+        await answers_everywhere(nodes)
+        async with asking(nodes) as seen:
+            await nodes.order_move(job_id, "n2")
+            async with nodes.client() as alice:
+                job = await alice.job(job_id).wait(JOB_SECONDS)
+            assert (job.state, job.node_id) == (JobState.COMPLETED, "n2"), job.reason
+            await until(lambda: all(each.versions[-1:] == ["2"] for each in seen.values()), seconds=JOB_SECONDS)
+            # What is left of the old node's model goes once the table names the new one.
+            await asyncio.sleep(1.5)
+        for node, application in seen.items():
+            assert application.failures == [], node
+            assert application.versions == sorted(application.versions), node
+            assert set(application.versions) == {"1", "2"}, node
+
+        await nodes.stop_broker()
+        async with asking(nodes) as seen:
+            await asyncio.sleep(0.5)
+            before = pid_of(nodes, "n2")
+            os.kill(before, signal.SIGKILL)
+            # Its agent starts another one at its old address, without the broker.
+            await until(lambda: pid_of(nodes, "n2") not in {0, before}, seconds=60.0)
+            await answers_everywhere(nodes)
+            counted = len(seen["n1"].versions)
+            await until(lambda: len(seen["n1"].versions) > counted + 20, seconds=60.0)
+            for application in seen.values():
+                application.failures.clear()
+            await asyncio.sleep(0.5)
+        assert [application.failures for application in seen.values()] == [[], []]
+        await nodes.start_broker()
+        await answers_everywhere(nodes)
