@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from testing.membership import WIDE
-from testing.product_use import JOB_SECONDS, digits_job, running_product, tiercel
+from testing.product_use import JOB_SECONDS, digits_job, get_json, running_product, tiercel
 from tiercel import Client
 from tiercel.broker.client.state_dir import read_addresses, read_token
 from tiercel.core.jobs import JobState
@@ -69,6 +69,11 @@ async def it_trains_there(state: Path) -> None:
         assert nodes["far"].serving_http.startswith(f"https://{WIDE}:")
         answer = await client.infer("digits", {"input": [[[0.0] * 8] * 8]})
         assert (answer.version, len(answer.outputs)) == (1, 1)
+    # The broker's own node is asked for it, and hands it on by TLS.
+    async with asyncio.timeout(JOB_SECONDS):
+        while (found := await get_json(f"http://{addresses['serving_http']}/v2/models/digits"))[0] != 200:  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+    assert found[1]["versions"] == ["1"]
 
 
 async def the_brokers_own_node_answers(state: Path) -> None:
