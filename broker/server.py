@@ -32,6 +32,7 @@ from tiercel.broker.api.node_doors import LocalDoor, MembersDoor, NodeDoor
 from tiercel.broker.api.nodes import NodesService
 from tiercel.broker.api.projects import ProjectsService
 from tiercel.broker.api.secrets import SecretsService
+from tiercel.broker.api.status import StatusService
 from tiercel.broker.api.tokens import TokensService
 from tiercel.broker.progress.door import Place
 from tiercel.broker.progress.embedded import EmbeddedMqttBroker
@@ -195,6 +196,7 @@ class Broker:
             AccessService(membership, tenancy),
             TokensService(tokens),
             AddressesService(service, tenancy),
+            StatusService(registry, tenancy),
         )
         agents = AgentService(journal, registry, self._clock)
 

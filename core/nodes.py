@@ -54,7 +54,8 @@ class Node:
         labels: What its operator says of it, for jobs to ask for.
         local_http: Where it answers on the broker's own machine in the clear, ``host:port``, or empty.
         local_grpc: The same over gRPC.
-        drain: Whether the broker's operator has it emptied.
+        drain: Whether the broker's operator has it drained.
+        version: The version of Tiercel that its agent is of; empty where it does not say.
     """
 
     id: str
@@ -73,3 +74,4 @@ class Node:
     local_http: str = ""
     local_grpc: str = ""
     drain: Drain = Drain.NO
+    version: str = ""

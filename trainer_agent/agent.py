@@ -11,6 +11,7 @@ from typing import Final
 
 import aiohttp
 
+import tiercel
 from tiercel.core.routes import Routes
 from tiercel.core.wire import from_proto
 from tiercel.trainer_agent.accelerators.reports import accelerators_to_wire, readings_to_wire
@@ -224,6 +225,7 @@ class Agent:
                 self._parts.accelerators.listed, self._parts.accelerators.readings, self._parts.serving_reserve
             ),
             protocol=PROTOCOL,
+            version=tiercel.__version__,
             instance=self._instance,
             fenced=self._fence.is_kept,
             labels=self._parts.labels,

@@ -33,6 +33,8 @@ from tiercel.v1 import (
     projects_pb2_grpc,
     secrets_pb2,
     secrets_pb2_grpc,
+    status_pb2,
+    status_pb2_grpc,
     tokens_pb2,
     tokens_pb2_grpc,
 )
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from tiercel.broker.api.membership import MembershipService
     from tiercel.broker.api.projects import ProjectsService
     from tiercel.broker.api.secrets import SecretsService
+    from tiercel.broker.api.status import StatusService
     from tiercel.broker.api.tokens import TokensService
 
 MIB = 1024 * 1024
@@ -62,6 +65,7 @@ _TENANTS_SERVICES = tuple(
         (membership_pb2, "MembershipService"),
         (projects_pb2, "ProjectsService"),
         (secrets_pb2, "SecretsService"),
+        (status_pb2, "StatusService"),
         (tokens_pb2, "TokensService"),
     )
 )
@@ -157,6 +161,7 @@ async def add_tenants_services(
     access: AccessService,
     tokens: TokensService,
     addresses: AddressesService,
+    status: StatusService,
 ) -> None:
     """What answers on the tenants' listener; health and reflection do too."""
     jobs_pb2_grpc.add_JobsServiceServicer_to_server(jobs, server)
@@ -169,6 +174,7 @@ async def add_tenants_services(
     access_pb2_grpc.add_AccessServiceServicer_to_server(access, server)
     tokens_pb2_grpc.add_TokensServiceServicer_to_server(tokens, server)
     addresses_pb2_grpc.add_AddressesServiceServicer_to_server(addresses, server)
+    status_pb2_grpc.add_StatusServiceServicer_to_server(status, server)
     checks = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(checks, server)
     reflection.enable_server_reflection((*_TENANTS_SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME), server)

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 HELLO_SECONDS = 10.0
 SCRIPT_PIECE_BYTES = 256 * 1024
+_VERSION = re.compile(r"[0-9A-Za-z.+-]{1,32}")
 _INSTANCE = re.compile(r"[A-Za-z0-9_-]{16,64}")
 _NODE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
@@ -240,6 +241,7 @@ def _node_from(hello: nodes_pb2.NodeHello) -> Node:
         labels=_labels_of(hello),
         local_http=hello.serving.local_http,
         local_grpc=hello.serving.local_grpc,
+        version=hello.version if _VERSION.fullmatch(hello.version) else "",
     )
 
 

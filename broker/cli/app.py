@@ -20,6 +20,7 @@ from tiercel.broker.cli.mqtt import mqtt
 from tiercel.broker.cli.node_data import node
 from tiercel.broker.cli.proxy.command import proxy
 from tiercel.broker.cli.secrets import secrets
+from tiercel.broker.cli.status import status
 from tiercel.broker.cli.submit import submit
 from tiercel.broker.cli.tokens import tokens
 from tiercel.broker.cli.versions import promote, rollback
@@ -46,6 +47,7 @@ for command in (
     resume,
     explain,
     nodes,
+    status,
     promote,
     rollback,
     lineage,

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-_VARIABLE = "TIERCEL_OPERATOR_TOKEN"
+VARIABLE = "TIERCEL_OPERATOR_TOKEN"
+"""What has an operator's token, where the state directory is not at hand."""
 
 
 def as_operator(state_dir: Path | None, address: str, action: Callable[[Connection], Awaitable[T]]) -> T:
@@ -28,16 +29,22 @@ def as_operator(state_dir: Path | None, address: str, action: Callable[[Connecti
         address: ``host:port`` of the broker; empty for the one of the state directory.
         action: What to do.
     """
-    from tiercel.broker.client.connection import Connection
-    from tiercel.broker.client.options import ClientOptions
-    from tiercel.broker.client.state_dir import default_state_dir, read_broker
-    from tiercel.core.trust.trust import Trust
+    from tiercel.broker.client.state_dir import default_state_dir
 
     folder = state_dir or default_state_dir()
+    return with_token(folder, address, lambda: _operator_token(folder), action)
+
+
+def with_token(folder: Path, address: str, token: Callable[[], str], action: Callable[[Connection], Awaitable[T]]) -> T:
+    """The same with whatever token ``token`` returns."""
+    from tiercel.broker.client.connection import Connection
+    from tiercel.broker.client.options import ClientOptions
+    from tiercel.broker.client.state_dir import read_broker
+    from tiercel.core.trust.trust import Trust
 
     async def call() -> T:
         where, trust = (address, Trust.from_environment(os.environ)) if address else read_broker(folder)
-        connection = await Connection.open(where, _operator_token(folder), ClientOptions(), trust)
+        connection = await Connection.open(where, token(), ClientOptions(), trust)
         try:
             return await action(connection)
         finally:
@@ -47,7 +54,7 @@ def as_operator(state_dir: Path | None, address: str, action: Callable[[Connecti
 
 
 def _operator_token(folder: Path) -> str:
-    if given := os.environ.get(_VARIABLE):
+    if given := os.environ.get(VARIABLE):
         return given
     path = folder / "operator.token"
     try:
@@ -55,7 +62,7 @@ def _operator_token(folder: Path) -> str:
     except FileNotFoundError:
         raise wrong_field(
             "state_dir",
-            f"there is no {path}; run this on the broker's machine with its --state-dir, or set {_VARIABLE}",
+            f"there is no {path}; run this on the broker's machine with its --state-dir, or set {VARIABLE}",
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise NotAuthenticatedError(

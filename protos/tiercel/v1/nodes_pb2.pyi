@@ -229,6 +229,7 @@ class NodeHello(_message.Message):
     FENCED_FIELD_NUMBER: _builtins.int
     DATA_FIELD_NUMBER: _builtins.int
     LABELS_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
     cpu_cores: _builtins.float
     memory_bytes: _builtins.int
@@ -242,6 +243,8 @@ class NodeHello(_message.Message):
     """
     fenced: _builtins.bool
     """See Heartbeat.fenced."""
+    version: _builtins.str
+    """The version of Tiercel that it is of, at most 32 characters; it decides nothing."""
     @_builtins.property
     def runtimes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """What it can run jobs with, the preferred first: "process", "docker"."""
@@ -293,10 +296,11 @@ class NodeHello(_message.Message):
         fenced: _builtins.bool = ...,
         data: _abc.Iterable[_common_pb2.NodeData] | None = ...,
         labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        version: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["serving", b"serving"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accelerators", b"accelerators", "cpu_cores", b"cpu_cores", "data", b"data", "deliveries", b"deliveries", "fenced", b"fenced", "images", b"images", "instance", b"instance", "labels", b"labels", "limits", b"limits", "memory_bytes", b"memory_bytes", "node_id", b"node_id", "protocol", b"protocol", "runs", b"runs", "runtimes", b"runtimes", "serving", b"serving"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accelerators", b"accelerators", "cpu_cores", b"cpu_cores", "data", b"data", "deliveries", b"deliveries", "fenced", b"fenced", "images", b"images", "instance", b"instance", "labels", b"labels", "limits", b"limits", "memory_bytes", b"memory_bytes", "node_id", b"node_id", "protocol", b"protocol", "runs", b"runs", "runtimes", b"runtimes", "serving", b"serving", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

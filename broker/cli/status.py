@@ -1,0 +1,97 @@
+"""``tiercel status``: the cluster in one screen, and what to do about what is wrong."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tiercel.broker.cli.files import size
+from tiercel.broker.cli.operator import VARIABLE, as_operator, with_token
+from tiercel.broker.cli.output import clean, print_json, print_table
+from tiercel.broker.cli.session import AsJson, BrokerAddress, StateDir
+from tiercel.core.nodes import Drain
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tiercel.core.status import ClusterStatus, EndpointStatus, NodeStatus
+
+SOMETHING_TO_DO = 1
+_NODE_COLUMNS = ("NODE", "STATE", "VERSION", "JOBS", "CORES ASKED", "MEMORY", "GPUS HELD", "DISK FREE")
+_ENDPOINT_COLUMNS = ("ENDPOINT", "TENANT", "LIVE", "ANSWERS ON", "SILENT ON")
+
+
+def status(
+    *,
+    as_json: AsJson = False,
+    state_dir: StateDir = None,
+    broker: BrokerAddress = "",
+    tenant: Annotated[
+        str, typer.Option("--tenant", help="Whose jobs and endpoints; those of all, where the operator's token is.")
+    ] = "",
+) -> None:
+    """Show the cluster at a glance; exit code 1 if there is something to see to."""
+    found = _ask(state_dir, broker, tenant)
+    problems = found.problems()
+    if as_json:
+        print_json(found.to_json())
+    else:
+        _print(found)
+        for problem in problems:
+            typer.echo(f"! {clean(problem.about)}: {clean(problem.what)}. To do: {clean(problem.action)}.")
+    if problems:
+        raise typer.Exit(SOMETHING_TO_DO)
+
+
+def _ask(state_dir: Path | None, broker: str, tenant: str) -> ClusterStatus:
+    from tiercel.broker.client.state_dir import default_state_dir, read_token
+    from tiercel.broker.client.status import cluster_status
+
+    folder = state_dir or default_state_dir()
+    own = os.environ.get("TIERCEL_TOKEN", "")
+    if not tenant and (os.environ.get(VARIABLE) or (not own and os.access(folder / "operator.token", os.R_OK))):
+        return as_operator(folder, broker, cluster_status)
+    return with_token(folder, broker, lambda: own or read_token(folder, tenant or "default"), cluster_status)
+
+
+def _print(found: ClusterStatus) -> None:
+    online = sum(node.online for node in found.nodes)
+    jobs = ", ".join(f"{count} {state}" for state, count in found.jobs.items()) or "none"
+    whose = f" of tenant {clean(found.tenant)}" if found.tenant else ""
+    typer.echo(f"Broker {found.version}. Nodes online: {online} of {len(found.nodes)}. Jobs{whose}: {jobs}.")
+    if found.nodes:
+        print_table(_NODE_COLUMNS, [_node_row(node) for node in found.nodes])
+    if found.endpoints:
+        typer.echo()
+        print_table(_ENDPOINT_COLUMNS, [_endpoint_row(each) for each in found.endpoints])
+    if found.waiting:
+        typer.echo()
+        print_table(
+            ("WAITS", "TENANT", "FOR"), [(job.id, clean(job.tenant), clean(job.reason)) for job in found.waiting]
+        )
+
+
+def _node_row(node: NodeStatus) -> tuple[str, ...]:
+    return (
+        clean(node.id),
+        ("online" if node.online else "offline") + ("" if node.drain is Drain.NO else ", drained"),
+        clean(node.version) or "?",
+        str(node.jobs),
+        f"{node.cpu_cores_asked:g} of {node.cpu_cores:g}",
+        f"{size(node.memory_reserved_bytes)} of {size(node.memory_bytes)}",
+        f"{node.accelerators_held} of {node.accelerators}" if node.accelerators else "-",
+        f"{size(node.disk_free_bytes)} of {size(node.disk_total_bytes)}" if node.disk_total_bytes else "?",
+    )
+
+
+def _endpoint_row(endpoint: EndpointStatus) -> tuple[str, ...]:
+    silent = [node for node in endpoint.nodes if node not in endpoint.answering]
+    return (
+        clean(endpoint.name),
+        clean(endpoint.tenant),
+        str(endpoint.live_version or "-"),
+        ",".join(endpoint.answering) or "-",
+        ",".join(silent) or "-",
+    )
