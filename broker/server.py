@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NoReturn, Self
 from tiercel.broker.access.tokens import Tokens
 from tiercel.broker.actors.agents import AgentService
 from tiercel.broker.actors.clock import SystemClock
+from tiercel.broker.actors.endpoint_keys import KeyService
 from tiercel.broker.actors.journal import Journal
 from tiercel.broker.actors.life import BrokerLife
 from tiercel.broker.actors.maintenance import Maintenance
@@ -26,6 +27,7 @@ from tiercel.broker.api.disk import DiskService
 from tiercel.broker.api.doors import Doors
 from tiercel.broker.api.files import FilesService
 from tiercel.broker.api.jobs import JobsService
+from tiercel.broker.api.keys import KeysService
 from tiercel.broker.api.lineage import LineageService
 from tiercel.broker.api.membership import CertificatesService, MembershipService
 from tiercel.broker.api.node_doors import LocalDoor, MembersDoor, NodeDoor
@@ -43,6 +45,7 @@ from tiercel.broker.state_folder import prepare_state_dir
 from tiercel.broker.state_lock import broker_lock
 from tiercel.broker.store.checkpoints import CheckpointStore
 from tiercel.broker.store.drains import DrainStore
+from tiercel.broker.store.endpoint_keys import KeyStore
 from tiercel.broker.store.inventory import Inventory
 from tiercel.broker.store.kept_files import KeptFiles
 from tiercel.broker.store.logs import RunLogs
@@ -175,6 +178,8 @@ class Broker:
         maintenance = Maintenance(DrainStore(store), registry)
         await maintenance.start()
         await BrokerLife(store, journal, registry, supervisor, self._clock, carried).start()
+        keys = KeyService(KeyStore(store), service, registry, self._clock)
+        await keys.start()
         secrets = SecretService(store, sealer, self._clock)
         jobs_service = JobsService(service, journal, store, logs, tenancy, projects)
         files = KeptFiles(store, BlobFolder(settings.state_dir / "files"), settings.file_limits)
@@ -197,6 +202,7 @@ class Broker:
             TokensService(tokens),
             AddressesService(service, tenancy),
             StatusService(registry, tenancy),
+            KeysService(keys, service, tenancy),
         )
         agents = AgentService(journal, registry, self._clock)
 

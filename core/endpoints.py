@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tiercel.core.endpoint_access import EndpointAccess
 from tiercel.core.fields import NOT_TOLD
 from tiercel.core.jobs import Direction
 
@@ -82,6 +83,9 @@ class Endpoint:
         live_versions: Number of the version that shall answer, by variant; a variant that is not named (of endpoints
             that were stored without) answers with its newest.
         pinned: Variants whose live version stays whatever is delivered, since somebody chose it.
+        access: Who may ask it.
+        keys_from: Keys that were made until then do not count, seconds since the Unix epoch: they were good for an
+            endpoint of this name that was deleted.
     """
 
     name: str
@@ -93,6 +97,8 @@ class Endpoint:
     left: tuple[tuple[str, str], ...] = ()
     live_versions: Mapping[str, int] = field(default_factory=dict)
     pinned: frozenset[str] = frozenset()
+    access: EndpointAccess = EndpointAccess.TENANT
+    keys_from: float = 0.0
 
     @property
     def live(self) -> tuple[Version, ...]:

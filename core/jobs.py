@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from tiercel.core.data_sets import DataSet
+from tiercel.core.endpoint_access import EndpointAccess
 from tiercel.core.fields import NOT_STORED
 from tiercel.core.projects import Project
 from tiercel.core.runs import EarlierRuns, Move, Run, RunEnvironment, run_id_of
@@ -146,6 +147,7 @@ class JobSpec:
         warm: Whether its runs may be forked from a process of the tenant's that has imported what they import.
         ranks: As how many processes, which train one model together, its program is started; None: as one for each
             accelerator, where it is a Python program.
+        access: Who may ask the endpoint, or None to leave it as it is.
     """
 
     name: str
@@ -185,6 +187,7 @@ class JobSpec:
     outputs: tuple[str, ...] = ()
     warm: bool = True
     ranks: int | None = None
+    access: EndpointAccess | None = None
 
 
 def without_script_text(spec: JobSpec) -> JobSpec:

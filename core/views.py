@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import Any, ClassVar
 
 from tiercel.core.data_sets import NodeData
+from tiercel.core.endpoint_access import EndpointAccess
 from tiercel.core.endpoints import DelayWindow
 from tiercel.core.fields import TOLD_OTHERWISE
 from tiercel.core.jobs import JobSpec, JobState, TierStatus
@@ -311,6 +312,7 @@ class EndpointInfo(Jsonable):
         answering_version: The version that answers, as its node says; None while it does not say, or with variants.
         problem: Why that is not the live version, as far as its node knows.
         pinned: Whether somebody chose the live version: it stays whatever is delivered.
+        access: Who may ask it.
     """
 
     name: str
@@ -332,6 +334,7 @@ class EndpointInfo(Jsonable):
     answering_version: int | None = None
     problem: str = ""
     pinned: bool = False
+    access: EndpointAccess = EndpointAccess.TENANT
 
 
 @dataclass(frozen=True, slots=True)

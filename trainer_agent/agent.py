@@ -12,6 +12,7 @@ from typing import Final
 import aiohttp
 
 import tiercel
+from tiercel.core.endpoint_access import AccessTable
 from tiercel.core.routes import Routes
 from tiercel.core.wire import from_proto
 from tiercel.trainer_agent.accelerators.reports import accelerators_to_wire, readings_to_wire
@@ -38,6 +39,7 @@ from tiercel.trainer_agent.environments.environments import Environments
 from tiercel.trainer_agent.environments.image_layers import ImageLayers
 from tiercel.trainer_agent.fence import keeper as fence_keeper
 from tiercel.trainer_agent.fence.fence import FENCE_FILE, Fence
+from tiercel.trainer_agent.inference_server.access import AccessKeeper
 from tiercel.trainer_agent.inference_server.client import ServingClient
 from tiercel.trainer_agent.inference_server.process import ServingPlaces
 from tiercel.trainer_agent.inference_server.routes import RouteKeeper
@@ -96,6 +98,7 @@ class Agent:
         self._tasks = tasks
         self._reporter = Reporter()
         self._images: tuple[str, ...] = ()
+        self._has_heard_access = False
         self._leaving = False
         # What the last wanted state of this stream had in it: a run that leaves it had its end confirmed, whereas one
         # that a broker does not ask for from the start may be somewhere else by now.
@@ -130,7 +133,10 @@ class Agent:
             self._ended_jobs,
         )
         serving_places = ServingPlaces(parts.state_dir)
-        client = ServingClient(session, self._serving_address, token=serving_places.read_token)
+        self._access = AccessKeeper(serving_places.access_file, serving_places.repository)
+        client = ServingClient(
+            session, self._serving_address, token=serving_places.read_token, may_load=self._access.wait_written
+        )
         self._disk = DiskWatch(parts.state_dir, parts.disk, self._runs.folders, self._runs.end_job, self._make_room)
         self._room = RoomWatch(parts.state_dir)
         self._serving = InferenceServer(
@@ -178,7 +184,9 @@ class Agent:
         await self._data.open()
         await self._runs.take_over()
         await self._list_images()
+        await self._access.begin()
         serving = self._tasks.start("serving", self._serving.run())
+        self._tasks.start("access", self._access.run())
         self._tasks.start("images", self._watch_images())
         self._tasks.start("routes", self._routes.run())
         self._tasks.start("data", self._data.offered.watch())
@@ -242,6 +250,7 @@ class Agent:
             runs=self._runs.usages(),
             images=self._images,
             endpoints=self._serving.take_usage(),
+            keys=self._serving.take_key_uses(),
             serving_lag_seconds=self._serving.lag_seconds,
             accelerators=readings_to_wire(self._parts.accelerators.readings),
             data=self._data.offered.told(),
@@ -269,6 +278,9 @@ class Agent:
         """
         if wanted.HasField("routes"):
             self._routes.want(from_proto(Routes, wanted.routes))
+        if wanted.HasField("access") or not self._has_heard_access:
+            self._has_heard_access = True
+            self._access.want(from_proto(AccessTable, wanted.access) if wanted.HasField("access") else None)
         if self._leaving or self._fence.has_fallen:
             return
         if not wanted.endpoints_pending:  # of a broker that began anew: what holds, holds

@@ -16,7 +16,7 @@ from tiercel.core.events import EndpointMeasured
 from tiercel.core.nodes import Node
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from tiercel.broker.actors.clock import Clock
     from tiercel.broker.actors.endpoint import DeliveryReported
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tiercel.broker.actors.journal import Journal
     from tiercel.broker.actors.registry import ActorRegistry
     from tiercel.broker.lifecycle.node import Fence
+    from tiercel.core.endpoint_access import KeyUse
     from tiercel.core.endpoints import EndpointUsage
     from tiercel.core.jobs import Job
 
@@ -66,6 +67,10 @@ class AgentService:
     def end_stream(self, actor: NodeActor, lease_epoch: int) -> None:
         """The stream of a node's lease epoch is over."""
         send(actor, StreamEnded(lease_epoch))
+
+    def measure_keys(self, node_id: str, uses: Sequence[KeyUse]) -> None:
+        """What came with keys of endpoints on a node lately."""
+        self._registry.note_key_uses(node_id, uses)
 
     def fence(self) -> Fence | None:
         """How long agents may go without us now; None for however long it takes."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tiercel.broker.actors.clock import Clock
     from tiercel.broker.actors.journal import Journal
     from tiercel.broker.actors.peers import Peers
+    from tiercel.core.endpoint_access import EndpointAccess
     from tiercel.core.jobs import Job, TierStatus
 
 
@@ -60,6 +61,13 @@ class ObjectiveSet:
 
 
 @dataclass(frozen=True, slots=True)
+class AccessSet:
+    """Its tenant says who may ask it."""
+
+    access: EndpointAccess
+
+
+@dataclass(frozen=True, slots=True)
 class VersionChosen:
     """Its tenant wants a version to answer; None for the newest or, to go back, for the one before."""
 
@@ -72,7 +80,9 @@ class EndpointDeleted:
     """Its tenant wants it gone; no job feeds it."""
 
 
-EndpointMessage = DeliverTier | DeliveryReported | DeliveryAbandoned | ObjectiveSet | VersionChosen | EndpointDeleted
+EndpointMessage = (
+    DeliverTier | DeliveryReported | DeliveryAbandoned | ObjectiveSet | AccessSet | VersionChosen | EndpointDeleted
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +147,12 @@ class EndpointActor(Actor[EndpointMessage]):
                     await self._step(self._deliveries[known_id], report, self._work[known_id].node_id)
             case ObjectiveSet(objective_seconds):
                 await self._change(replace(self._endpoint, objective_seconds=objective_seconds))
+            case AccessSet(access):
+                await self._change(replace(self._endpoint, access=access))
             case EndpointDeleted():
                 name, tenant, now = self._endpoint.name, self._endpoint.tenant, self._clock.now()
                 gone = [EndpointGone(name, tenant, now, version.variant) for version in self._endpoint.live]
-                await self._change(versions.deleted(self._endpoint), gone)
+                await self._change(replace(versions.deleted(self._endpoint), keys_from=now), gone)
             case VersionChosen():
                 await self._choose(message)
 
@@ -153,6 +165,7 @@ class EndpointActor(Actor[EndpointMessage]):
     def _show(self) -> None:
         """Show the scheduler what the endpoint is now, and its nodes what shall answer."""
         self._peers.observe_endpoint(self._endpoint.name, view_of(self._endpoint, self._tenant_weight))
+        self._peers.show_access(self._endpoint)  # before a node hears of a model of it
         for node_id, models in versions.wanted_models(self._endpoint).items():
             self._peers.declare_models(node_id, self._endpoint.name, models)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from tiercel.broker.actors.mailbox import Actor
 from tiercel.broker.actors.node_messages import (
     AcceleratorStatus,
+    AccessChanged,
     DeliveryWithdrawn,
     DrainSet,
     EndpointSharesDeclared,
@@ -180,7 +181,7 @@ class NodeActor(Actor[NodeMessage]):
                 self._send_if_away(message.delivery.job_id)
             case RunWithdrawn() | DeliveryWithdrawn():
                 await self._withdraw(message)
-            case EndpointSharesDeclared() | RoutesChanged() | ModelsDeclared():
+            case EndpointSharesDeclared() | RoutesChanged() | AccessChanged() | ModelsDeclared():
                 await self._declare_anew(message)
             case DrainSet() | NodeRemoved():
                 await self._on_maintenance(message)
@@ -199,7 +200,9 @@ class NodeActor(Actor[NodeMessage]):
         self._show_scheduler()
         self._peers.reschedule("node")
 
-    async def _declare_anew(self, message: EndpointSharesDeclared | RoutesChanged | ModelsDeclared) -> None:
+    async def _declare_anew(
+        self, message: EndpointSharesDeclared | RoutesChanged | AccessChanged | ModelsDeclared
+    ) -> None:
         if isinstance(message, ModelsDeclared):
             if self._models.get(message.endpoint) == message.models:
                 return
@@ -318,6 +321,7 @@ class NodeActor(Actor[NodeMessage]):
                 self._endpoints,
                 tuple(model for _, models in sorted(self._models.items()) for model in models),
                 self._wanted.routes if routes == self._wanted.routes else routes,
+                self._peers.access(self._life.node.id),
             )
             self._changed.notify_all()
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tiercel.broker.lifecycle.versions import WantedModel
     from tiercel.core.data_sets import NodeData
     from tiercel.core.disk_use import NodeDisk
+    from tiercel.core.endpoint_access import AccessTable
     from tiercel.core.nodes import Drain, Node
     from tiercel.core.routes import Routes
     from tiercel.core.shares import Share
@@ -136,6 +137,11 @@ class RoutesChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class AccessChanged:
+    """Others may ask endpoints than before."""
+
+
+@dataclass(frozen=True, slots=True)
 class ModelsDeclared:
     """Which versions of an endpoint shall answer here, one of each of its variants."""
 
@@ -169,6 +175,7 @@ NodeMessage = (
     | RoutesChanged
     | DrainSet
     | NodeRemoved
+    | AccessChanged
 )
 
 
@@ -177,7 +184,8 @@ class Wanted:
     """Everything that is wanted of a node; ``generation`` grows with each change.
 
     ``endpoints`` is None until something was decided about them: then they keep what they have. ``routes`` is None
-    until it is known who answers, and the same object for as long as that is the same.
+    until it is known who answers, and ``access`` before the first connection; both are the same object for as long as
+    they say the same.
     """
 
     generation: int
@@ -186,3 +194,4 @@ class Wanted:
     endpoints: EndpointSharesDeclared | None = None
     models: tuple[WantedModel, ...] = ()
     routes: Routes | None = None
+    access: AccessTable | None = None

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from tiercel.broker.lifecycle.job_events import JobInput
     from tiercel.broker.lifecycle.versions import WantedModel
     from tiercel.broker.scheduling.interface import EndpointView, JobView, NodeView
-    from tiercel.core.endpoints import Delivery
+    from tiercel.core.endpoint_access import AccessTable
+    from tiercel.core.endpoints import Delivery, Endpoint
     from tiercel.core.jobs import Direction, Job, TierStatus
     from tiercel.core.routes import Routes
     from tiercel.core.run_records import RunRecord
@@ -105,6 +106,14 @@ class Peers(Protocol):
             endpoint: The endpoint.
             models: One for each of its variants.
         """
+        ...
+
+    def show_access(self, endpoint: Endpoint) -> None:
+        """Tell all nodes who may ask an endpoint, where that is another than before."""
+        ...
+
+    def access(self, node_id: str) -> AccessTable:
+        """Who may ask what, for one node; the same object for as long as that is the same."""
         ...
 
     def find_routes(self) -> None:

@@ -6,13 +6,15 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from tiercel.broker.actors.endpoint import DeliverTier, DeliveryAbandoned, EndpointActor, ObjectiveSet
+from tiercel.broker.actors.access_tables import AccessTables
+from tiercel.broker.actors.endpoint import AccessSet, DeliverTier, DeliveryAbandoned, EndpointActor, ObjectiveSet
 from tiercel.broker.actors.endpoint_queues import queue_steps
 from tiercel.broker.actors.endpoint_states import EndpointObserved
 from tiercel.broker.actors.job import JobActor
 from tiercel.broker.actors.mailbox import Actor, ActorFailedError, MessageT
 from tiercel.broker.actors.node import NodeActor
 from tiercel.broker.actors.node_messages import (
+    AccessChanged,
     DeliveryWithdrawn,
     EndpointSharesDeclared,
     ModelsDeclared,
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
     from tiercel.broker.scheduling.interface import EndpointView, JobView, NodeView, Policy
     from tiercel.broker.scheduling.loop import LoopSettings
     from tiercel.broker.store.checkpoints import CheckpointStore
+    from tiercel.core.endpoint_access import AccessTable, KeyUse
     from tiercel.core.endpoints import Delivery, Endpoint
     from tiercel.core.errors import CannotWriteError
     from tiercel.core.jobs import Job, Observation, TierStatus
@@ -81,6 +84,7 @@ class ActorRegistry:
         endpoints: By name.
         nodes: Every one that has ever connected, by id.
         drains: Those that are being emptied, whether they have connected or not.
+        access_tables: Who may ask what.
     """
 
     def __init__(
@@ -106,6 +110,7 @@ class ActorRegistry:
         self.nodes: dict[str, NodeActor] = {}
         self.drains: dict[str, Drain] = {}
         self._routes: Routes | None = None
+        self.access_tables = AccessTables()
         journal.on_away(self._refuse_calls)
 
     def job_of(self, run_id: str) -> JobActor | None:
@@ -173,6 +178,8 @@ class ActorRegistry:
         for job in steps.turns:
             if job.spec.endpoint_objective_seconds is not None:
                 send(self.endpoints[job.spec.endpoint], ObjectiveSet(job.spec.endpoint_objective_seconds))
+            if job.spec.access is not None:
+                send(self.endpoints[job.spec.endpoint], AccessSet(job.spec.access))
             send_latest(self.jobs[job.id], TurnCame(), TurnCame())
         for job_id, words in steps.waiting.items():
             if self.jobs[job_id].job.reason != words:
@@ -214,6 +221,27 @@ class ActorRegistry:
     def declare_models(self, node_id: str, endpoint: str, models: tuple[WantedModel, ...]) -> None:
         """Tell a node which versions of an endpoint shall answer there."""
         send(self.open_node(node_id), ModelsDeclared(endpoint, models))
+
+    def show_access(self, endpoint: Endpoint) -> None:
+        """Tell all nodes who may ask an endpoint, where that is another than before."""
+        if self.access_tables.show(endpoint):
+            self.tell_access()
+
+    def tell_access(self) -> None:
+        """Tell all nodes who may ask what."""
+        for node in self.nodes.values():
+            send_latest(node, AccessChanged, AccessChanged())
+
+    def access(self, node_id: str) -> AccessTable:
+        """Who may ask what, for one node; the same object for as long as that is the same."""
+        return self.access_tables.table(node_id)
+
+    def note_key_uses(self, node_id: str, uses: Sequence[KeyUse]) -> None:
+        """What came with keys on a node; divides their rates anew where it is time to."""
+        self.access_tables.note_uses(node_id, uses)
+        online = [name for name, actor in self.nodes.items() if actor.node.online]
+        if self.access_tables.divide(online, self._clock.alive()):
+            self.tell_access()
 
     def find_routes(self) -> None:
         """Have it found out again who answers for which endpoint, and all nodes told where that has changed."""

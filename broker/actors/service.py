@@ -20,6 +20,7 @@ from tiercel.broker.actors.admission import (
 )
 from tiercel.broker.actors.clock import moment_of
 from tiercel.broker.actors.endpoint import (
+    AccessSet,
     EndpointActor,
     EndpointDeleted,
     ObjectiveSet,
@@ -35,6 +36,7 @@ from tiercel.broker.lifecycle.job_events import (
     JobEffect,
     ResumeRequested,
 )
+from tiercel.core.endpoint_access import EndpointAccess
 from tiercel.core.endpoints import Endpoint
 from tiercel.core.errors import NotFoundError, UnavailableError, wrong_field
 from tiercel.core.jobs import Job, JobState
@@ -305,6 +307,16 @@ class BrokerService:
         """
         return self._find_endpoint(tenant, name).endpoint
 
+    async def set_access(self, tenant: str, name: str, access: EndpointAccess) -> None:
+        """Say who may ask an endpoint.
+
+        Raises:
+            NotFoundError: The tenant has no such endpoint.
+            CannotWriteError: The broker's disk takes nothing now; it stays as it is.
+        """
+        self.find_endpoint(tenant, name)
+        await self._registry.endpoints[name].call(AccessSet(access))
+
     async def delete_endpoint(self, tenant: str, name: str) -> None:
         """Forget an endpoint, so that its name is free; what its node has of it goes.
 
@@ -398,7 +410,10 @@ class BrokerService:
         if known is None:  # one that takes the name of an earlier one counts its versions on
             before = self._registry.endpoints.get(spec.endpoint)
             earlier = before.endpoint if before is not None else Endpoint(spec.endpoint, tenant.name)
-            return replace(earlier, tenant=tenant.name, objective_seconds=objective)
+            access = spec.access or EndpointAccess.TENANT
+            return replace(earlier, tenant=tenant.name, objective_seconds=objective, access=access)
         if objective is not None and objective != known.endpoint.objective_seconds:
             await known.call(ObjectiveSet(objective))
+        if spec.access is not None and spec.access is not known.endpoint.access:
+            await known.call(AccessSet(spec.access))
         return None

@@ -80,6 +80,7 @@ def endpoint_to_proto(
         answering_version=plain.version or None,
         problem=plain.problem,
         pinned="" in endpoint.pinned,
+        access=endpoint.access,
     )
     message = to_proto(info, jobs_pb2.Endpoint)
     if load is not None:

@@ -24,6 +24,8 @@ from tiercel.v1 import (
     files_pb2_grpc,
     jobs_pb2,
     jobs_pb2_grpc,
+    keys_pb2,
+    keys_pb2_grpc,
     lineage_pb2,
     lineage_pb2_grpc,
     membership_pb2,
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from tiercel.broker.api.disk import DiskService
     from tiercel.broker.api.files import FilesService
     from tiercel.broker.api.jobs import JobsService
+    from tiercel.broker.api.keys import KeysService
     from tiercel.broker.api.lineage import LineageService
     from tiercel.broker.api.membership import MembershipService
     from tiercel.broker.api.projects import ProjectsService
@@ -61,6 +64,7 @@ _TENANTS_SERVICES = tuple(
         (disk_pb2, "DiskService"),
         (files_pb2, "FilesService"),
         (jobs_pb2, "JobsService"),
+        (keys_pb2, "KeysService"),
         (lineage_pb2, "LineageService"),
         (membership_pb2, "MembershipService"),
         (projects_pb2, "ProjectsService"),
@@ -162,6 +166,7 @@ async def add_tenants_services(
     tokens: TokensService,
     addresses: AddressesService,
     status: StatusService,
+    keys: KeysService,
 ) -> None:
     """What answers on the tenants' listener; health and reflection do too."""
     jobs_pb2_grpc.add_JobsServiceServicer_to_server(jobs, server)
@@ -175,6 +180,7 @@ async def add_tenants_services(
     tokens_pb2_grpc.add_TokensServiceServicer_to_server(tokens, server)
     addresses_pb2_grpc.add_AddressesServiceServicer_to_server(addresses, server)
     status_pb2_grpc.add_StatusServiceServicer_to_server(status, server)
+    keys_pb2_grpc.add_KeysServiceServicer_to_server(keys, server)
     checks = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(checks, server)
     reflection.enable_server_reflection((*_TENANTS_SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME), server)

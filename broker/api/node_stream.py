@@ -15,6 +15,7 @@ from tiercel.broker.api.endpoints import lag_of, serving_of, signature_of, usage
 from tiercel.broker.api.wanted import fence_to_proto, wanted_to_proto
 from tiercel.broker.lifecycle.endpoint import DeliveryReport
 from tiercel.broker.lifecycle.job_events import Reported, RunExited, RunIsAlive, UsageMeasured
+from tiercel.core.endpoint_access import KeyUse
 from tiercel.core.endpoints import DeliveryState
 from tiercel.core.tasks import run_until_one_ends
 from tiercel.core.wire import seconds_of, to_proto
@@ -36,6 +37,8 @@ logger = logging.getLogger(__name__)
 
 # Runs of other nodes that a stream may speak of before the log stops to name them.
 NAMED_STRANGERS = 16
+# Keys of which a node may tell at once.
+MOST_KEYS = 100_000
 # Time between two messages about what was taken in.
 GATHER_SECONDS = 0.05
 _STAGES = {
@@ -84,13 +87,16 @@ class NodeStream:
         )
 
     async def _send_wanted(self, write: Write) -> None:
-        generation, told = 0, None
+        generation, told, told_access = 0, None, None
         while (wanted := await self._actor.wait_wanted(generation, self._epoch)) is not None:
             generation = wanted.generation
             message = wanted_to_proto(wanted, self._logs)
             if wanted.routes is not None and wanted.routes is not told:
                 told = wanted.routes
                 message.routes.CopyFrom(to_proto(told, routes_pb2.Routes))
+            if wanted.access is not None and wanted.access is not told_access:
+                told_access = wanted.access
+                message.access.CopyFrom(to_proto(told_access, nodes_pb2.AccessTable))
             async with self._writing:
                 await write(nodes_pb2.ConnectResponse(wanted=message))
 
@@ -157,6 +163,7 @@ class NodeStream:
         self._heartbeat = beat.number
         self._took.set()
         self._agents.measure_endpoints(self._node_id, usages_of(beat), lag_of(beat))
+        self._agents.measure_keys(self._node_id, [KeyUse(use.id, use.requests) for use in beat.keys[:MOST_KEYS]])
         for usage in beat.runs:
             measured = UsageMeasured(usage.run_id, usage.cpu_seconds, usage.accelerator_seconds)
             if not self._agents.measure_run(self._node_id, measured):

@@ -12,6 +12,7 @@ from tiercel.broker.cli.disk import du, gc
 from tiercel.broker.cli.endpoints import endpoints
 from tiercel.broker.cli.files import files
 from tiercel.broker.cli.jobs import cancel, explain, logs, ls, resume, show
+from tiercel.broker.cli.keys import keys
 from tiercel.broker.cli.lineage import lineage
 from tiercel.broker.cli.local import down, up
 from tiercel.broker.cli.maintenance import drain, undrain
@@ -61,6 +62,7 @@ app.add_typer(endpoints, name="endpoints")
 app.add_typer(secrets, name="secret")
 node.command()(drain)
 node.command()(undrain)
+app.add_typer(keys, name="key")
 app.add_typer(node, name="node")
 app.add_typer(mqtt, name="mqtt")
 app.add_typer(tokens, name="token")

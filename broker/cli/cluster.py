@@ -67,14 +67,23 @@ def infer(
     minimum_accuracy: Annotated[
         float | None, typer.Option(help="Of an endpoint with variants: let none answer that is less accurate.")
     ] = None,
+    key: Annotated[
+        str,
+        typer.Option(
+            help="For an endpoint that takes keys: '-' for standard input's first line. Others can read command lines; "
+            "the environment's TIERCEL_KEY they cannot."
+        ),
+    ] = "",
     as_json: AsJson = False,
     state_dir: StateDir = None,
     broker: BrokerAddress = "",
     tenant: TenantName = "default",
 ) -> None:
     """Ask an endpoint; inputs are a JSON object such as {"input": [[0.1, 0.2]]}, the batch dimension first."""
+    shown = sys.stdin.readline().strip() if key == "-" else key
     inputs = _read_inputs(file)
-    result = run(Target(state_dir, broker, tenant), lambda client: client.infer(endpoint, inputs, minimum_accuracy))
+    target = Target(state_dir, broker, tenant)
+    result = run(target, lambda client: client.infer(endpoint, inputs, minimum_accuracy, shown or None))
     if as_json:
         print_json(result.to_json())
     else:

@@ -22,6 +22,7 @@ from tiercel.broker.client.conversion import (
 )
 from tiercel.broker.client.handle import JobHandle
 from tiercel.broker.client.keeping import Keeping
+from tiercel.broker.client.keys import Keys
 from tiercel.broker.client.options import ClientOptions
 from tiercel.broker.client.projects.packing import PackedProject, pack
 from tiercel.broker.client.projects.sending import project_limit, send_project
@@ -29,6 +30,7 @@ from tiercel.broker.client.secrets import Secrets
 from tiercel.broker.client.spec_file import load_spec
 from tiercel.broker.client.state_dir import default_state_dir, read_broker, read_token
 from tiercel.core.commands import check_command
+from tiercel.core.endpoint_access import KEY_VARIABLE
 from tiercel.core.errors import InvalidSpecError, TiercelError, UnavailableError, wrong_field
 from tiercel.core.jobs import JobSpec
 from tiercel.core.trust.trust import Trust
@@ -112,6 +114,11 @@ class Client(Keeping):
     def secrets(self) -> Secrets:
         """Keeps values that jobs find in their environment and that nobody is told."""
         return Secrets(self._connection)
+
+    @property
+    def keys(self) -> Keys:
+        """Says who may ask endpoints, and makes keys for them."""
+        return Keys(self._connection)
 
     async def submit(
         self,
@@ -359,7 +366,11 @@ class Client(Keeping):
                 yield chunk
 
     async def infer(
-        self, endpoint: str, inputs: Mapping[str, ArrayLike], minimum_accuracy: float | None = None
+        self,
+        endpoint: str,
+        inputs: Mapping[str, ArrayLike],
+        minimum_accuracy: float | None = None,
+        key: str | None = None,
     ) -> InferenceResult:
         """Ask an endpoint's live version, over HTTP by the Open Inference Protocol.
 
@@ -367,9 +378,12 @@ class Client(Keeping):
             endpoint: Its name.
             inputs: A NumPy array or nested lists for each input, the batch dimension first.
             minimum_accuracy: Of an endpoint with variants: none below it answers. None for any.
+            key: The endpoint's, for one that takes keys; None for what ``TIERCEL_KEY`` in the environment says.
 
         Raises:
             NotFoundError: The tenant has no such endpoint.
+            NotAuthenticatedError: It takes keys, and this is none of its own that is good.
+            RateExceededError: The key asks more often than it is good for.
             InvalidSpecError: An input is missing, unknown, or of the wrong shape or type, or no variant is accurate
                 enough.
             UnavailableError: No version answers yet.
@@ -380,7 +394,8 @@ class Client(Keeping):
 
             seconds = self._options.infer_deadline_seconds
             self._inference = InferenceClient(seconds, self._connection, is_elsewhere=bool(self._trust))
-        return await self._inference.infer(endpoint, inputs, self.list_endpoints, minimum_accuracy)
+        shown = os.environ.get(KEY_VARIABLE, "") if key is None else key
+        return await self._inference.infer(endpoint, inputs, self.list_endpoints, minimum_accuracy, shown)
 
     async def _check_finished(self, job_id: str) -> None:
         # The broker ends a stream when the job has finished, and also when it stops itself.

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import aiohttp
 
-from tiercel.core.errors import InvalidSpecError, NotFoundError, TiercelError, UnavailableError
+from tiercel.core.endpoint_access import KEY_VARIABLE
+from tiercel.core.errors import (
+    InvalidSpecError,
+    NotAuthenticatedError,
+    NotFoundError,
+    RateExceededError,
+    TiercelError,
+    UnavailableError,
+)
 from tiercel.core.views import EndpointInfo, Json
 
 if TYPE_CHECKING:
@@ -128,6 +136,7 @@ class InferenceClient:
         inputs: Mapping[str, ArrayLike],
         list_endpoints: ListEndpoints,
         minimum_accuracy: float | None = None,
+        key: str = "",
     ) -> InferenceResult:
         """Ask an endpoint; see :meth:`Client.infer`.
 
@@ -136,29 +145,31 @@ class InferenceClient:
             inputs: For each input of the model.
             list_endpoints: Tells where endpoints answer.
             minimum_accuracy: Variants below it do not answer; None for any.
+            key: For an endpoint that takes keys; empty for none.
         """
         hints = {} if minimum_accuracy is None else {"parameters": {"minimum_accuracy": minimum_accuracy}}
         if endpoint in self._places:
             try:
-                return await self._infer(endpoint, inputs, hints)
+                return await self._infer(endpoint, inputs, hints, key)
             except UnavailableError:
                 # It may have moved: look again, once.
                 self._forget(endpoint)
         self._places[endpoint] = self._checked(endpoint, await _find(endpoint, list_endpoints))
-        return await self._infer(endpoint, inputs, hints)
+        return await self._infer(endpoint, inputs, hints, key)
 
     def _forget(self, endpoint: str) -> None:
         self._places.pop(endpoint, None)
         self._datatypes.pop(endpoint, None)
 
-    async def _infer(self, endpoint: str, inputs: Mapping[str, ArrayLike], hints: Json) -> InferenceResult:
+    async def _infer(self, endpoint: str, inputs: Mapping[str, ArrayLike], hints: Json, key: str) -> InferenceResult:
         place = self._places[endpoint]
         url = f"{place.url}/v2/models/{endpoint}"
         if endpoint not in self._datatypes:
-            metadata = await self._request("GET", url, place)
+            metadata = await self._request("GET", url, place, key)
             self._datatypes[endpoint] = {tensor["name"]: tensor["datatype"] for tensor in metadata["inputs"]}
         tensors = _tensors(inputs, self._datatypes[endpoint])
-        return _result(endpoint, await self._request("POST", f"{url}/infer", place, {"inputs": tensors, **hints}))
+        body = {"inputs": tensors, **hints}
+        return _result(endpoint, await self._request("POST", f"{url}/infer", place, key, body))
 
     def _checked(self, endpoint: str, place: _Place) -> _Place:
         if self._is_elsewhere and not place.node:
@@ -175,10 +186,11 @@ class InferenceClient:
         self._access = self._access or Access(self._connection)
         return {"ssl": await self._access.context(), "server_hostname": node_name(place.node)}
 
-    async def _request(self, method: str, url: str, place: _Place, body: Json | None = None) -> Any:
+    async def _request(self, method: str, url: str, place: _Place, key: str, body: Json | None = None) -> Any:
         encryption = await self._encryption(place)
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
         try:
-            async with self._session.request(method, url, json=body, **encryption) as response:
+            async with self._session.request(method, url, json=body, headers=headers, **encryption) as response:
                 answer = await response.json(content_type=None)
         except (aiohttp.ClientError, TimeoutError, asyncio.IncompleteReadError, ValueError) as error:
             message = f"The inference server does not answer at {url} ({str(error) or 'it took too long'}); try again."
@@ -190,6 +202,10 @@ class InferenceClient:
 
 
 def _refusal(status: int, why: str) -> TiercelError:
+    if status == 401:
+        return NotAuthenticatedError(f"{why}. Give the key in the variable {KEY_VARIABLE}, or by --key -.")
+    if status == 429:
+        return RateExceededError(why)
     if status == 404:
         return NotFoundError(why, field="endpoint")
     if status < 500:

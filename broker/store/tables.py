@@ -164,3 +164,17 @@ access_tokens = Table(
     Column("revoked_at", Double),
     Column("sha256", Text, nullable=False),
 )
+
+# Keys of endpoints; what is kept of one does not tell it.
+endpoint_keys = Table(
+    "endpoint_keys",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("endpoint", Text, nullable=False),
+    Column("tenant", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("sha256", Text, nullable=False),
+    Column("per_second", Double, nullable=False),  # on all nodes together; 0 for any number
+    Column("created_at", Double, nullable=False),
+    Column("expires_at", Double),
+)

@@ -98,6 +98,7 @@ class Gate:
         self._is_shut = False
         self._stamp: tuple[int, int, int] | None = None
         self._next_end: float | None = None
+        self._looking = asyncio.Lock()
         self.refusals: Counter[str] = Counter()
         if file is not None:
             self._stamp = stamp_of(file)
@@ -179,12 +180,13 @@ class Gate:
         """Read the file if it is another one, and forget keys that have run out."""
         if self._file is None:
             return
-        stamp = stamp_of(self._file)
-        if stamp != self._stamp:
-            self._stamp = stamp
-            self._take(await asyncio.to_thread(_read, self._file), self._file)
-        elif self._next_end is not None and self._now() >= self._next_end:
-            self._apply(self._rules.values())
+        async with self._looking:  # who loads a model meanwhile waits for the rules of now
+            stamp = stamp_of(self._file)
+            if stamp != self._stamp:
+                self._stamp = stamp
+                self._take(await asyncio.to_thread(_read, self._file), self._file)
+            elif self._next_end is not None and self._now() >= self._next_end:
+                self._apply(self._rules.values())
 
     def _take(self, found: tuple[EndpointRule, ...] | AccessFileError, file: Path) -> None:
         was_shut, self._is_shut = self._is_shut, isinstance(found, AccessFileError)

@@ -189,6 +189,7 @@ class InferenceServicer:
             name: getattr(value, value.WhichOneof("parameter_choice") or "string_param")
             for name, value in request.parameters.items()
         }
+        await self._gate.look()  # what is loaded now answers by the rules of now
         await self._uploads.load(request.model_name, given)
         return pb.RepositoryModelLoadResponse()
 

@@ -265,6 +265,7 @@ class Routes:
         given = content.get("parameters") or {}
         if not isinstance(given, dict):
             raise InvalidRequestError("parameters must be a JSON object")
+        await self._gate.look()  # what is loaded now answers by the rules of now
         version = await self._uploads.load(parameters["model"], given)
         answer = {"name": parameters["model"], "version": str(version), "state": "READY"}
         # So that whoever has put a file there knows that it is the one that answers.

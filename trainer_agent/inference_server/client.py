@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -23,6 +23,10 @@ _TRY_AGAIN: Final = frozenset({503, 504})
 _OK: Final = 200
 _NOT_FOUND: Final = 404
 _REASON_LENGTH: Final = 300
+
+
+async def _at_once() -> None:
+    """Nothing is waited for."""
 
 
 class ServingUnreachableError(Exception):
@@ -62,6 +66,7 @@ class ServingClient:
         address: Where it answers, ``host:port``, or empty while it does not.
         wait_seconds: How long a load waits for a server that is down.
         token: What operators of the server send, or empty where nobody has to send anything.
+        may_load: Waits until something may be loaded; raises DeliveryFailedError where that does not come.
     """
 
     def __init__(
@@ -71,7 +76,9 @@ class ServingClient:
         *,
         wait_seconds: float = 60.0,
         token: Callable[[], str] = str,
+        may_load: Callable[[], Awaitable[None]] = _at_once,
     ) -> None:
+        self._may_load = may_load
         self._token = token
         self._session = session
         self._address = address
@@ -93,6 +100,7 @@ class ServingClient:
         Raises:
             DeliveryFailedError: The server refused it, or did not come back in time.
         """
+        await self._may_load()
         give_up_at = asyncio.get_running_loop().time() + self._wait_seconds
         while True:
             try:
@@ -134,7 +142,7 @@ class ServingClient:
         """
         url = f"http://{address}/v2/repository/index"
         try:
-            async with self._session.post(url, json={}, timeout=_INDEX) as response:
+            async with self._session.post(url, json={}, headers=self._headers(), timeout=_INDEX) as response:
                 if response.status != _OK:
                     raise ServingUnreachableError(f"{url} answered {response.status}")
                 models = await response.json(content_type=None)

@@ -44,12 +44,14 @@ class ServingUsage:
         totals: By endpoint.
         windows: Delays of the last few seconds, by endpoint.
         lag_seconds: By how much its event loop came late, or None while nobody knows.
+        keys: Requests that came with each key, by its id.
     """
 
     uptime_seconds: float
     totals: Mapping[str, Totals] = field(default_factory=dict)
     windows: Mapping[str, tuple[common_pb2.DelayWindow, ...]] = field(default_factory=dict)
     lag_seconds: float | None = None
+    keys: Mapping[str, int] = field(default_factory=dict)
 
 
 def usage_from_json(content: Mapping[str, Any]) -> ServingUsage:
@@ -67,6 +69,7 @@ def usage_from_json(content: Mapping[str, Any]) -> ServingUsage:
         {name: _totals(line) for name, line in lines.items()},
         {name: tuple(map(_window, line.get("windows", ()))) for name, line in lines.items()},
         lags[0] if lags else None,
+        {str(line["id"]): int(line["requests"]) for line in content.get("keys", ())},
     )
 
 
@@ -114,6 +117,8 @@ class UsageMeter:
         self._windows: dict[str, tuple[common_pb2.DelayWindow, ...]] = {}
         # What was told last, of endpoints that changed since then.
         self._before: dict[str, Totals] = {}
+        self._keys: Mapping[str, int] | None = None
+        self._keys_asked: Counter[str] = Counter()
         self.lag_seconds: float | None = None
 
     @property
@@ -124,7 +129,7 @@ class UsageMeter:
     def begin_anew(self) -> None:
         """It is another server's from now on."""
         self._told_at, self._looked_at, self.lag_seconds = None, 0.0, None
-        self._totals, self._windows, self._before = {}, {}, {}
+        self._totals, self._windows, self._before, self._keys = {}, {}, {}, None
 
     def note(self, usage: ServingUsage) -> None:
         """Take in what the server counted; endpoints that are left out did not change.
@@ -141,8 +146,16 @@ class UsageMeter:
             if totals != known:
                 self._before.setdefault(name, known)
             self._totals[name] = totals
+        if self._keys is not None:
+            self._keys_asked += Counter(usage.keys) - Counter(self._keys)
+        self._keys = usage.keys
         self._windows.update(usage.windows)
         self._looked_at, self.lag_seconds = usage.uptime_seconds, usage.lag_seconds
+
+    def take_keys(self) -> list[nodes_pb2.KeyUse]:
+        """What came with keys since the last call; those that nobody showed are left out."""
+        asked, self._keys_asked = self._keys_asked, Counter()
+        return [nodes_pb2.KeyUse(id=key, requests=requests) for key, requests in sorted(asked.items())]
 
     def take(self) -> list[nodes_pb2.EndpointUsage]:
         """What happened since the last call, endpoints by name; those that nobody asked anything are left out."""

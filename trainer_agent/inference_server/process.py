@@ -61,6 +61,11 @@ class ServingPlaces:
         return self.state_dir / "routes.json"
 
     @property
+    def access_file(self) -> Path:
+        """Who may ask what, written by the agent for the server; only for the agent's user."""
+        return self.state_dir / "access.json"
+
+    @property
     def token_file(self) -> Path:
         """What whoever operates the server has to send; only for the agent's user."""
         return self.state_dir / "serving.token"
@@ -141,6 +146,7 @@ async def start(
     ensure_token(places.token_file)
     command += ["--operator-token-file", str(places.token_file)]
     command += ["--routes-file", str(places.routes_file)]
+    command += ["--access-file", str(places.access_file)]
     command += ["--state-file", str(places.state_file), "--lock-file", str(places.lock_file)]
     with places.log_file.open("ab") as log:
         return await asyncio.create_subprocess_exec(

@@ -121,6 +121,10 @@ class InferenceServer:
         """What the requests of endpoints took since this was last asked."""
         return self._meter.take()
 
+    def take_key_uses(self) -> list[nodes_pb2.KeyUse]:
+        """What came with keys of endpoints since this was last asked."""
+        return self._meter.take_keys()
+
     @property
     def lag_seconds(self) -> float | None:
         """By how much the server's event loop came late lately, or None while nobody knows."""

@@ -37,6 +37,32 @@ DIRECTION_MAX: Direction.ValueType  # 1
 DIRECTION_MIN: Direction.ValueType  # 2
 Global___Direction: _TypeAlias = Direction  # noqa: Y015
 
+class _EndpointAccess:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _EndpointAccessEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_EndpointAccess.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    ENDPOINT_ACCESS_UNSPECIFIED: _EndpointAccess.ValueType  # 0
+    ENDPOINT_ACCESS_PUBLIC: _EndpointAccess.ValueType  # 1
+    """Whoever reaches it."""
+    ENDPOINT_ACCESS_TENANT: _EndpointAccess.ValueType  # 2
+    """Its tenant, by certificate; on the machine that it answers on everybody."""
+    ENDPOINT_ACCESS_KEY: _EndpointAccess.ValueType  # 3
+    """Whoever has one of its keys (keys.proto)."""
+
+class EndpointAccess(_EndpointAccess, metaclass=_EndpointAccessEnumTypeWrapper):
+    """Who may ask an endpoint."""
+
+ENDPOINT_ACCESS_UNSPECIFIED: EndpointAccess.ValueType  # 0
+ENDPOINT_ACCESS_PUBLIC: EndpointAccess.ValueType  # 1
+"""Whoever reaches it."""
+ENDPOINT_ACCESS_TENANT: EndpointAccess.ValueType  # 2
+"""Its tenant, by certificate; on the machine that it answers on everybody."""
+ENDPOINT_ACCESS_KEY: EndpointAccess.ValueType  # 3
+"""Whoever has one of its keys (keys.proto)."""
+Global___EndpointAccess: _TypeAlias = EndpointAccess  # noqa: Y015
+
 @_typing.final
 class Tier(_message.Message):
     """One target on the metric. Tiers of a job are listed from the easiest to the hardest."""
@@ -322,6 +348,7 @@ class JobSpec(_message.Message):
     COMMAND_FIELD_NUMBER: _builtins.int
     OUTPUTS_FIELD_NUMBER: _builtins.int
     RANKS_FIELD_NUMBER: _builtins.int
+    ACCESS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """A label for people; need not be unique."""
     endpoint: _builtins.str
@@ -377,6 +404,8 @@ class JobSpec(_message.Message):
     """As how many processes, which train one model together, its program is started (docs/training-scripts.md): 1 to 64, no more
     than it has accelerators, or cores where it has none. Absent: one for each accelerator, where it is a Python program.
     """
+    access: Global___EndpointAccess.ValueType
+    """Who may ask the endpoint. It becomes the endpoint's; unspecified: the endpoint's stays as it is, and a new one is its tenant's."""
     @_builtins.property
     def script(self) -> Global___Script: ...
     @_builtins.property
@@ -471,10 +500,11 @@ class JobSpec(_message.Message):
         command: _abc.Iterable[_builtins.str] | None = ...,
         outputs: _abc.Iterable[_builtins.str] | None = ...,
         ranks: _builtins.int | None = ...,
+        access: Global___EndpointAccess.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_endpoint_objective_seconds", b"_endpoint_objective_seconds", "_every_seconds", b"_every_seconds", "_max_duration_seconds", b"_max_duration_seconds", "_max_epochs", b"_max_epochs", "_ranks", b"_ranks", "_report_timeout_seconds", b"_report_timeout_seconds", "_retry_back_off_seconds", b"_retry_back_off_seconds", "_warm", b"_warm", "endpoint_objective_seconds", b"endpoint_objective_seconds", "every_seconds", b"every_seconds", "max_duration_seconds", b"max_duration_seconds", "max_epochs", b"max_epochs", "module", b"module", "program", b"program", "project", b"project", "ranks", b"ranks", "report_timeout_seconds", b"report_timeout_seconds", "resources", b"resources", "retry_back_off_seconds", b"retry_back_off_seconds", "script", b"script", "ship", b"ship", "warm", b"warm"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_endpoint_objective_seconds", b"_endpoint_objective_seconds", "_every_seconds", b"_every_seconds", "_max_duration_seconds", b"_max_duration_seconds", "_max_epochs", b"_max_epochs", "_ranks", b"_ranks", "_report_timeout_seconds", b"_report_timeout_seconds", "_retry_back_off_seconds", b"_retry_back_off_seconds", "_warm", b"_warm", "arguments", b"arguments", "command", b"command", "continue_after_last_tier", b"continue_after_last_tier", "data", b"data", "direction", b"direction", "endpoint", b"endpoint", "endpoint_objective_seconds", b"endpoint_objective_seconds", "env", b"env", "every_seconds", b"every_seconds", "image", b"image", "labels", b"labels", "max_duration_seconds", b"max_duration_seconds", "max_epochs", b"max_epochs", "metric", b"metric", "module", b"module", "name", b"name", "node_labels", b"node_labels", "outputs", b"outputs", "priority", b"priority", "program", b"program", "project", b"project", "queue", b"queue", "ranks", b"ranks", "replace", b"replace", "report_timeout_seconds", b"report_timeout_seconds", "requirements", b"requirements", "resources", b"resources", "retries", b"retries", "retry_back_off_seconds", b"retry_back_off_seconds", "retry_exit_codes", b"retry_exit_codes", "runtime", b"runtime", "script", b"script", "secrets", b"secrets", "ship", b"ship", "tiers", b"tiers", "variant", b"variant", "warm", b"warm", "warm_start", b"warm_start"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_endpoint_objective_seconds", b"_endpoint_objective_seconds", "_every_seconds", b"_every_seconds", "_max_duration_seconds", b"_max_duration_seconds", "_max_epochs", b"_max_epochs", "_ranks", b"_ranks", "_report_timeout_seconds", b"_report_timeout_seconds", "_retry_back_off_seconds", b"_retry_back_off_seconds", "_warm", b"_warm", "access", b"access", "arguments", b"arguments", "command", b"command", "continue_after_last_tier", b"continue_after_last_tier", "data", b"data", "direction", b"direction", "endpoint", b"endpoint", "endpoint_objective_seconds", b"endpoint_objective_seconds", "env", b"env", "every_seconds", b"every_seconds", "image", b"image", "labels", b"labels", "max_duration_seconds", b"max_duration_seconds", "max_epochs", b"max_epochs", "metric", b"metric", "module", b"module", "name", b"name", "node_labels", b"node_labels", "outputs", b"outputs", "priority", b"priority", "program", b"program", "project", b"project", "queue", b"queue", "ranks", b"ranks", "replace", b"replace", "report_timeout_seconds", b"report_timeout_seconds", "requirements", b"requirements", "resources", b"resources", "retries", b"retries", "retry_back_off_seconds", b"retry_back_off_seconds", "retry_exit_codes", b"retry_exit_codes", "runtime", b"runtime", "script", b"script", "secrets", b"secrets", "ship", b"ship", "tiers", b"tiers", "variant", b"variant", "warm", b"warm", "warm_start", b"warm_start"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__endpoint_objective_seconds: _TypeAlias = _typing.Literal["endpoint_objective_seconds"]  # noqa: Y015
     _WhichOneofArgType__endpoint_objective_seconds: _TypeAlias = _typing.Literal["_endpoint_objective_seconds", b"_endpoint_objective_seconds"]  # noqa: Y015

@@ -396,6 +396,7 @@ class Heartbeat(_message.Message):
     FENCED_FIELD_NUMBER: _builtins.int
     DATA_FIELD_NUMBER: _builtins.int
     DISK_FIELD_NUMBER: _builtins.int
+    KEYS_FIELD_NUMBER: _builtins.int
     serving_lag_seconds: _builtins.float
     """By how much the inference server's event loop came late (95th percentile of the last 10 s): delays do not have it in
     them. Absent while nobody knows.
@@ -426,6 +427,10 @@ class Heartbeat(_message.Message):
     def disk(self) -> _disk_pb2.NodeDisk:
         """What takes room, as it was measured last; absent while it was not. Without the node's name."""
 
+    @_builtins.property
+    def keys(self) -> _containers.RepeatedCompositeFieldContainer[Global___KeyUse]:
+        """Keys of endpoints with which requests came since the last heartbeat."""
+
     def __init__(
         self,
         *,
@@ -438,16 +443,42 @@ class Heartbeat(_message.Message):
         fenced: _builtins.bool = ...,
         data: _abc.Iterable[_common_pb2.NodeData] | None = ...,
         disk: _disk_pb2.NodeDisk | None = ...,
+        keys: _abc.Iterable[Global___KeyUse] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_serving_lag_seconds", b"_serving_lag_seconds", "disk", b"disk", "serving_lag_seconds", b"serving_lag_seconds"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_serving_lag_seconds", b"_serving_lag_seconds", "accelerators", b"accelerators", "data", b"data", "disk", b"disk", "endpoints", b"endpoints", "fenced", b"fenced", "images", b"images", "number", b"number", "runs", b"runs", "serving_lag_seconds", b"serving_lag_seconds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_serving_lag_seconds", b"_serving_lag_seconds", "accelerators", b"accelerators", "data", b"data", "disk", b"disk", "endpoints", b"endpoints", "fenced", b"fenced", "images", b"images", "keys", b"keys", "number", b"number", "runs", b"runs", "serving_lag_seconds", b"serving_lag_seconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__serving_lag_seconds: _TypeAlias = _typing.Literal["serving_lag_seconds"]  # noqa: Y015
     _WhichOneofArgType__serving_lag_seconds: _TypeAlias = _typing.Literal["_serving_lag_seconds", b"_serving_lag_seconds"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__serving_lag_seconds) -> _WhichOneofReturnType__serving_lag_seconds | None: ...
 
 Global___Heartbeat: _TypeAlias = Heartbeat  # noqa: Y015
+
+@_typing.final
+class KeyUse(_message.Message):
+    """How a key of an endpoint was used in a while."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    REQUESTS_FIELD_NUMBER: _builtins.int
+    id: _builtins.str
+    requests: _builtins.int
+    """Requests that came with it, those among them that were too many."""
+    def __init__(
+        self,
+        *,
+        id: _builtins.str = ...,
+        requests: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "requests", b"requests"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___KeyUse: _TypeAlias = KeyUse  # noqa: Y015
 
 @_typing.final
 class EndpointUsage(_message.Message):
@@ -1134,6 +1165,7 @@ class WantedState(_message.Message):
     ENDPOINTS_PENDING_FIELD_NUMBER: _builtins.int
     MODELS_FIELD_NUMBER: _builtins.int
     ROUTES_FIELD_NUMBER: _builtins.int
+    ACCESS_FIELD_NUMBER: _builtins.int
     generation: _builtins.int
     """Grows with each change within one lease epoch."""
     endpoints_pending: _builtins.bool
@@ -1156,6 +1188,12 @@ class WantedState(_message.Message):
     def routes(self) -> _routes_pb2.Routes:
         """Which nodes answer for which endpoints. Absent: as it was said last, perhaps by an earlier broker."""
 
+    @_builtins.property
+    def access(self) -> Global___AccessTable:
+        """Who may ask which endpoint of the broker, here or elsewhere; absent: as it was told before on this stream. An endpoint that is
+        not in it is asked from its own machine alone, unless the agent knows it from an earlier table and has models of it.
+        """
+
     def __init__(
         self,
         *,
@@ -1166,14 +1204,103 @@ class WantedState(_message.Message):
         endpoints_pending: _builtins.bool = ...,
         models: _abc.Iterable[Global___WantedModel] | None = ...,
         routes: _routes_pb2.Routes | None = ...,
+        access: Global___AccessTable | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["routes", b"routes"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["access", b"access", "routes", b"routes"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["deliveries", b"deliveries", "endpoints", b"endpoints", "endpoints_pending", b"endpoints_pending", "generation", b"generation", "models", b"models", "routes", b"routes", "runs", b"runs"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["access", b"access", "deliveries", b"deliveries", "endpoints", b"endpoints", "endpoints_pending", b"endpoints_pending", "generation", b"generation", "models", b"models", "routes", b"routes", "runs", b"runs"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___WantedState: _TypeAlias = WantedState  # noqa: Y015
+
+@_typing.final
+class AccessTable(_message.Message):
+    """Who may ask what."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENDPOINTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def endpoints(self) -> _containers.RepeatedCompositeFieldContainer[Global___EndpointRule]: ...
+    def __init__(
+        self,
+        *,
+        endpoints: _abc.Iterable[Global___EndpointRule] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["endpoints", b"endpoints"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AccessTable: _TypeAlias = AccessTable  # noqa: Y015
+
+@_typing.final
+class EndpointRule(_message.Message):
+    """Who may ask one endpoint."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENDPOINT_FIELD_NUMBER: _builtins.int
+    TENANT_FIELD_NUMBER: _builtins.int
+    ACCESS_FIELD_NUMBER: _builtins.int
+    KEYS_FIELD_NUMBER: _builtins.int
+    endpoint: _builtins.str
+    tenant: _builtins.str
+    access: _common_pb2.EndpointAccess.ValueType
+    @_builtins.property
+    def keys(self) -> _containers.RepeatedCompositeFieldContainer[Global___EndpointKey]: ...
+    def __init__(
+        self,
+        *,
+        endpoint: _builtins.str = ...,
+        tenant: _builtins.str = ...,
+        access: _common_pb2.EndpointAccess.ValueType = ...,
+        keys: _abc.Iterable[Global___EndpointKey] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["access", b"access", "endpoint", b"endpoint", "keys", b"keys", "tenant", b"tenant"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EndpointRule: _TypeAlias = EndpointRule  # noqa: Y015
+
+@_typing.final
+class EndpointKey(_message.Message):
+    """A key of an endpoint, as far as a node has to know it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    SHA256_FIELD_NUMBER: _builtins.int
+    PER_SECOND_FIELD_NUMBER: _builtins.int
+    EXPIRES_AT_FIELD_NUMBER: _builtins.int
+    id: _builtins.str
+    sha256: _builtins.str
+    """SHA-256 of the whole key, hexadecimal."""
+    per_second: _builtins.float
+    """How many requests a second it is good for on this node: a part of what it is good for on all nodes together. 0 for any number."""
+    @_builtins.property
+    def expires_at(self) -> _timestamp_pb2.Timestamp:
+        """Absent: it does not end."""
+
+    def __init__(
+        self,
+        *,
+        id: _builtins.str = ...,
+        sha256: _builtins.str = ...,
+        per_second: _builtins.float = ...,
+        expires_at: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["expires_at", b"expires_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expires_at", b"expires_at", "id", b"id", "per_second", b"per_second", "sha256", b"sha256"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EndpointKey: _TypeAlias = EndpointKey  # noqa: Y015
 
 @_typing.final
 class WantedModel(_message.Message):

@@ -155,6 +155,7 @@ async def test_every_method_answers_every_role_as_the_table_says(tmp_path: Path)
             "spec": to_proto(make_spec(endpoint="digits"), common_pb2.JobSpec),
             "idempotency_key": "k",
             "node_id": "n7",
+            "access": common_pb2.ENDPOINT_ACCESS_TENANT,
             "certificate_request": make_request(make_key()),
         }
         heading, expected = rows()

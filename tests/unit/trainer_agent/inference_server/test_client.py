@@ -192,17 +192,15 @@ async def test_shares_are_declared_as_a_whole(serving: FakeServing, session: aio
         await client.declare_shares("127.0.0.1:1", EndpointTerms())
 
 
-async def test_what_changes_the_server_is_asked_as_an_operator_and_nothing_else(
-    serving: FakeServing, session: aiohttp.ClientSession
-) -> None:
+async def test_the_server_is_asked_as_an_operator(serving: FakeServing, session: aiohttp.ClientSession) -> None:
     serving.answers = [web.Response(body=b"[]")]
-    tokens = ["first", "second", ""]
+    tokens = ["first", "second", "third", ""]
     client = ServingClient(session, lambda: serving.address, token=lambda: tokens.pop(0))
     await client.load("digits")
     await client.declare_shares(serving.address, EndpointTerms({}, {}))
     await client.served(serving.address)
     await client.load("digits")
-    assert serving.authorizations == ["Bearer first", "Bearer second", None, None]
+    assert serving.authorizations == ["Bearer first", "Bearer second", "Bearer third", None]
 
 
 def test_the_token_is_made_once_for_the_agents_user_alone(tmp_path: Path) -> None:
