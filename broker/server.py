@@ -8,6 +8,7 @@ import ipaddress
 import logging
 from typing import TYPE_CHECKING, NoReturn, Self
 
+from tiercel.broker.access.audit import Audit
 from tiercel.broker.access.tokens import Tokens
 from tiercel.broker.actors.agents import AgentService
 from tiercel.broker.actors.clock import SystemClock
@@ -23,6 +24,7 @@ from tiercel.broker.actors.supervisor import Supervisor
 from tiercel.broker.api import listeners
 from tiercel.broker.api.access import AccessService
 from tiercel.broker.api.addresses import AddressesService
+from tiercel.broker.api.audit import AuditService
 from tiercel.broker.api.disk import DiskService
 from tiercel.broker.api.doors import Doors
 from tiercel.broker.api.files import FilesService
@@ -43,6 +45,7 @@ from tiercel.broker.scheduling.loop import LoopSettings
 from tiercel.broker.scheduling.registry import create_policy
 from tiercel.broker.state_folder import prepare_state_dir
 from tiercel.broker.state_lock import broker_lock
+from tiercel.broker.store.audit import AuditStore
 from tiercel.broker.store.checkpoints import CheckpointStore
 from tiercel.broker.store.drains import DrainStore
 from tiercel.broker.store.endpoint_keys import KeyStore
@@ -155,7 +158,8 @@ class Broker:
         if encryption is not None:
             self.authority = encryption.authority
             membership = Membership(MemberStore(store), encryption.authority, self._clock, encryption.pin)
-        doors = Doors(settings, tenancy, encryption, membership)
+        audit = Audit(AuditStore(store), self._clock)
+        doors = Doors(settings, tenancy, encryption, membership, audit)
         # Before anything changes: a port that is taken must leave the state as it is.
         stack.push_async_callback(doors.stop)
         doors.bind()
@@ -164,6 +168,7 @@ class Broker:
             await membership.start()
         tokens = Tokens(TokenStore(store), tenancy, self._clock)
         await tokens.start()
+        await audit.start()
         logs = RunLogs(settings.state_dir / "logs")
         carried = CheckpointStore(settings.state_dir / "checkpoints")
         projects = ProjectStore(settings.state_dir / "projects", settings.project_bytes, settings.tenant_projects_bytes)
@@ -177,6 +182,7 @@ class Broker:
         supervisor.start(journal.run(), name="journal")
         maintenance = Maintenance(DrainStore(store), registry)
         await maintenance.start()
+        supervisor.start(audit.run(), name="audit log")
         await BrokerLife(store, journal, registry, supervisor, self._clock, carried).start()
         keys = KeyService(KeyStore(store), service, registry, self._clock)
         await keys.start()
@@ -203,6 +209,7 @@ class Broker:
             AddressesService(service, tenancy),
             StatusService(registry, tenancy),
             KeysService(keys, service, tenancy),
+            AuditService(audit),
         )
         agents = AgentService(journal, registry, self._clock)
 
@@ -216,7 +223,8 @@ class Broker:
             nodes_pb2_grpc.add_NodesServiceServicer_to_server(joined, doors.members)
             certificates = CertificatesService(membership)
             membership_pb2_grpc.add_CertificatesServiceServicer_to_server(certificates, doors.members)
-        # On the way out streams end first, before what they stand on.
+        # On the way out streams end first, before what they stand on, and what they were is written down.
+        stack.push_async_callback(audit.flush)
         stack.push_async_callback(doors.stop)
         await doors.start()
         supervisor.start(doors.keep_room(), name="room at the doors")

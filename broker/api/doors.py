@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 from tiercel.broker.api import listeners
 from tiercel.broker.api.gate import MembersGate, NodesGate, TenantsGate
 from tiercel.broker.api.matrix import Matrix
+from tiercel.broker.api.recording import Recorder
 from tiercel.broker.api.strangers import RoomKeeper, Strangers
 from tiercel.core.trust.versions import require_tls13_only
 
 if TYPE_CHECKING:
     import grpc
 
+    from tiercel.broker.access.audit import Audit
     from tiercel.broker.settings import BrokerSettings
     from tiercel.broker.tenancy import Tenancy
     from tiercel.broker.trust.encryption import Encryption
@@ -30,6 +32,7 @@ class Doors:
         tenancy: Whose tokens count.
         encryption: What the encrypted ones need; None for none of them.
         membership: Whose certificates count; None without encryption.
+        audit: Where changes and refusals are written down.
 
     Attributes:
         tenants: For tenants, in the clear on this machine and encrypted elsewhere.
@@ -45,16 +48,19 @@ class Doors:
         tenancy: Tenancy,
         encryption: Encryption | None,
         membership: Membership | None,
+        audit: Audit,
     ) -> None:
         self._settings = settings
         self._encryption = encryption
-        matrix = Matrix.read()
+        matrix, recorder = Matrix.read(), Recorder(audit)
         self.strangers = Strangers(min(listeners.TENANTS.connections, listeners.NODES.connections))
-        self.tenants = listeners.make_server(listeners.TENANTS, TenantsGate(tenancy, matrix, self.strangers))
-        self.nodes = listeners.make_server(listeners.NODES, NodesGate(tenancy, matrix))
+        self.tenants = listeners.make_server(listeners.TENANTS, TenantsGate(tenancy, matrix, recorder, self.strangers))
+        self.nodes = listeners.make_server(listeners.NODES, NodesGate(tenancy, matrix, recorder))
         self.members: grpc.aio.Server | None = None
         if membership is not None:
-            self.members = listeners.make_server(listeners.NODES, MembersGate(membership, matrix, self.strangers))
+            self.members = listeners.make_server(
+                listeners.NODES, MembersGate(membership, matrix, recorder, self.strangers)
+            )
         self.addresses: dict[str, str] = {}
         self._encrypted_ports: list[int] = []
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,10 @@ import grpc
 
 from tiercel.broker.api.auth import caller_by_metadata, node_token_error
 from tiercel.broker.api.errors import translated_errors
+from tiercel.broker.api.handlers import as_stream, call
 from tiercel.broker.api.node_doors import certificate_of
+from tiercel.broker.api.recording import STRANGER
+from tiercel.broker.tenancy import Caller
 from tiercel.core.errors import OverloadedError, TiercelError, UnavailableError
 from tiercel.core.roles import Role
 from tiercel.core.tasks import run_until_one_ends
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
     from tiercel.broker.api.matrix import Matrix
+    from tiercel.broker.api.recording import Recorder
     from tiercel.broker.api.strangers import Strangers
     from tiercel.broker.tenancy import Tenancy
     from tiercel.broker.trust.membership import Membership
@@ -47,8 +50,6 @@ JOINS_OF_A_CONNECTION = 2
 OPERATOR_CALLS = 16
 # How long a stream without a token may last; whoever still watches opens another.
 PUBLIC_STREAM_SECONDS = 300.0
-# A request comes with its headers or soon after them.
-REQUEST_SECONDS = 10.0
 # Between two looks whether a stream's caller may go on.
 LOOK_SECONDS = 0.5
 
@@ -96,12 +97,14 @@ class TenantsGate(grpc.aio.ServerInterceptor):
     Args:
         tenancy: Whose tokens count.
         matrix: Who may call what.
+        recorder: Writes down what is changed and who is refused.
         strangers: Is told of connections that have shown who they are.
     """
 
-    def __init__(self, tenancy: Tenancy, matrix: Matrix, strangers: Strangers) -> None:
+    def __init__(self, tenancy: Tenancy, matrix: Matrix, recorder: Recorder, strangers: Strangers) -> None:
         self._tenancy = tenancy
         self._matrix = matrix
+        self._recorder = recorder
         self._strangers = strangers
         self._tenants = Places("a tenant", CALLS_OF_A_TENANT)
         self._checks = Places("callers without a token", PUBLIC_CALLS_OF_A_CONNECTION, PUBLIC_CHECKS)
@@ -118,25 +121,35 @@ class TenantsGate(grpc.aio.ServerInterceptor):
         handler = await continuation(handler_call_details)
         if handler is None:
             return handler
-        method = handler_call_details.method
-        is_public = method.startswith(PUBLIC)
+        method, caller = handler_call_details.method, STRANGER
+        if method.startswith(PUBLIC):
+            return self._public(handler, handler_call_details)
         try:
-            if not is_public and Role.ANYBODY in self._matrix.rule(method).roles:
-                return _guarded(handler, self._joins)
+            rule = self._matrix.rule(method)
+            if Role.ANYBODY in rule.roles:
+                return _guarded(self._recorder.recorded(handler, rule, method, lambda _: STRANGER), self._joins)
             caller = caller_by_metadata(handler_call_details.invocation_metadata, self._tenancy)
-            if not is_public:
-                self._matrix.check(method, caller.role)
+            self._matrix.check(method, caller.role)
         except TiercelError as error:
-            if not is_public:
-                return _refusing(error)
+            return self._recorder.refusing(error, method, caller)
+        return self._known(self._recorder.recorded(handler, rule, method, lambda _: caller), caller, handler)
+
+    def _public(self, handler: Handler, details: grpc.HandlerCallDetails) -> Handler:
+        try:
+            caller = caller_by_metadata(details.invocation_metadata, self._tenancy)
+        except TiercelError:
             if handler.response_streaming:
                 return _guarded(handler, self._streams, seconds=PUBLIC_STREAM_SECONDS)
             return _guarded(handler, self._checks)
-        if (handler.response_streaming or handler.request_streaming) and self._tenancy.issued.get(caller.token):
-            handler = _while_good(handler, lambda: self._tenancy.check(caller))
+        return self._known(handler, caller, handler)
+
+    def _known(self, found: Handler, caller: Caller, method: Handler) -> Handler:
+        """Of somebody who is known: what was found for a method, with a place, and for as long as the token is good."""
+        if (method.response_streaming or method.request_streaming) and self._tenancy.issued.get(caller.token):
+            found = _while_good(found, lambda: self._tenancy.check(caller))
         if caller.tenant is None:
-            return _guarded(handler, self._operators, caller=caller.token, strangers=self._strangers)
-        return _guarded(handler, self._tenants, caller=caller.tenant.name, strangers=self._strangers)
+            return _guarded(found, self._operators, caller=caller.token, strangers=self._strangers)
+        return _guarded(found, self._tenants, caller=caller.tenant.name, strangers=self._strangers)
 
 
 class NodesGate(grpc.aio.ServerInterceptor):
@@ -145,11 +158,13 @@ class NodesGate(grpc.aio.ServerInterceptor):
     Args:
         tenancy: Whose token counts.
         matrix: Who may call what.
+        recorder: Writes down who is refused.
     """
 
-    def __init__(self, tenancy: Tenancy, matrix: Matrix) -> None:
+    def __init__(self, tenancy: Tenancy, matrix: Matrix, recorder: Recorder) -> None:
         self._tenancy = tenancy
         self._matrix = matrix
+        self._recorder = recorder
 
     async def intercept_service(
         self,
@@ -157,11 +172,17 @@ class NodesGate(grpc.aio.ServerInterceptor):
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Handler | None:
         """The method's handler, or one that refuses without reading."""
+        method = handler_call_details.method
         error = node_token_error(handler_call_details.invocation_metadata, self._tenancy)
         if error is not None:
-            return _refusing(error)
+            return self._recorder.refusing(error, method)
         handler = await continuation(handler_call_details)
-        return handler if handler is None else _only_for_agents(handler, handler_call_details, self._matrix)
+        try:
+            if handler is not None:
+                self._matrix.check(method, Role.AGENT)
+        except TiercelError as refusal:
+            return self._recorder.refusing(refusal, method)
+        return handler
 
 
 class MembersGate(grpc.aio.ServerInterceptor):
@@ -170,13 +191,15 @@ class MembersGate(grpc.aio.ServerInterceptor):
     Args:
         membership: Who they are.
         matrix: Who may call what.
+        recorder: Writes down what is changed and who is refused.
         strangers: Is told of connections that have shown who they are.
     """
 
-    def __init__(self, membership: Membership, matrix: Matrix, strangers: Strangers) -> None:
+    def __init__(self, membership: Membership, matrix: Matrix, recorder: Recorder, strangers: Strangers) -> None:
         self._membership = membership
         self._strangers = strangers
         self._matrix = matrix
+        self._recorder = recorder
 
     async def intercept_service(
         self,
@@ -187,37 +210,26 @@ class MembersGate(grpc.aio.ServerInterceptor):
         handler = await continuation(handler_call_details)
         if handler is None:
             return handler
-        found = _only_for_agents(handler, handler_call_details, self._matrix)
-        if handler.request_streaming or found is not handler:
+        method = handler_call_details.method
+        try:
+            rule = self._matrix.check(method, Role.AGENT)
+        except TiercelError as error:
+            return self._recorder.refusing(error, method)
+        if handler.request_streaming:
             # A stream's own first message says which node it is about; a refusal that met it would be lost.
-            return found
+            return handler
+        recorded = self._recorder.recorded(handler, rule, method, self._member)
 
         async def enter(requests: object, context: Context) -> None:
             async with translated_errors(context):
-                self._membership.node_of(certificate_of(context))
-                self._strangers.know(context.peer())
-                await _call(found, requests, context)
+                await call(recorded, requests, context)
 
-        return _as_stream(found, enter)
+        return as_stream(handler, enter)
 
-
-def _only_for_agents(handler: Handler, details: grpc.HandlerCallDetails, matrix: Matrix) -> Handler:
-    """The handler, if the method is for agents; else one that refuses."""
-    try:
-        matrix.check(details.method, Role.AGENT)
-    except TiercelError as error:
-        return _refusing(error)
-    return handler
-
-
-def _refusing(error: TiercelError) -> Handler:
-    async def refuse(requests: object, context: Context) -> None:
-        del requests
-        async with translated_errors(context):
-            raise error
-
-    # As a stream, whatever the method is: of a unary call gRPC would read the request first.
-    return grpc.stream_stream_rpc_method_handler(refuse)
+    def _member(self, context: Context) -> Caller:
+        node = self._membership.node_of(certificate_of(context))
+        self._strangers.know(context.peer())
+        return Caller(Role.AGENT, node)
 
 
 def _guarded(
@@ -237,14 +249,14 @@ def _guarded(
             with places.taken(caller or context.peer()):
                 try:
                     async with asyncio.timeout(seconds) as limit:
-                        await _call(handler, requests, context)
+                        await call(handler, requests, context)
                 except TimeoutError:
                     if not limit.expired():
                         raise
                     message = f"without a token a stream lasts {seconds:g} s; open another, or send a tenant's token"
                     raise UnavailableError(message) from None
 
-    return _as_stream(handler, enter)
+    return as_stream(handler, enter)
 
 
 def _while_good(handler: Handler, check: Callable[[], None]) -> Handler:
@@ -256,48 +268,6 @@ def _while_good(handler: Handler, check: Callable[[], None]) -> Handler:
             check()
 
     async def enter(requests: object, context: Context) -> None:
-        await run_until_one_ends(call=_call(handler, requests, context), look=look())
+        await run_until_one_ends(call=call(handler, requests, context), look=look())
 
-    return _as_stream(handler, enter)
-
-
-def _as_stream(handler: Handler, enter: Callable[[Any, Context], Awaitable[None]]) -> Handler:
-    return grpc.stream_stream_rpc_method_handler(
-        enter,
-        request_deserializer=handler.request_deserializer,
-        response_serializer=handler.response_serializer,
-    )
-
-
-async def _call(handler: Handler, requests: object, context: Context) -> None:
-    method = _method(handler)
-    answer = method(requests if handler.request_streaming else await _request(context), context)
-    if inspect.isasyncgen(answer):
-        async with contextlib.aclosing(answer):
-            async for response in answer:
-                await context.write(response)
-        return
-    response = await answer
-    if not handler.response_streaming:
-        await context.write(response)
-
-
-def _method(handler: Handler) -> Callable[[Any, Context], Any]:
-    kinds: tuple[Callable[[Any, Any], Any] | None, ...] = (
-        handler.unary_unary,
-        handler.unary_stream,
-        handler.stream_unary,
-        handler.stream_stream,
-    )
-    return next(method for method in kinds if method is not None)
-
-
-async def _request(context: Context) -> object:
-    try:
-        async with asyncio.timeout(REQUEST_SECONDS):
-            request = await context.read()
-    except TimeoutError:
-        raise UnavailableError(f"no request came within {REQUEST_SECONDS:g} s of the call; send it again") from None
-    if request is grpc.aio.EOF:
-        raise UnavailableError("the call ended without a request; send one")
-    return request
+    return as_stream(handler, enter)

@@ -18,6 +18,8 @@ from tiercel.v1 import (
     access_pb2_grpc,
     addresses_pb2,
     addresses_pb2_grpc,
+    audit_pb2,
+    audit_pb2_grpc,
     disk_pb2,
     disk_pb2_grpc,
     files_pb2,
@@ -44,6 +46,7 @@ from tiercel.v1 import (
 if TYPE_CHECKING:
     from tiercel.broker.api.access import AccessService
     from tiercel.broker.api.addresses import AddressesService
+    from tiercel.broker.api.audit import AuditService
     from tiercel.broker.api.disk import DiskService
     from tiercel.broker.api.files import FilesService
     from tiercel.broker.api.jobs import JobsService
@@ -61,6 +64,7 @@ _TENANTS_SERVICES = tuple(
     for module, name in (
         (access_pb2, "AccessService"),
         (addresses_pb2, "AddressesService"),
+        (audit_pb2, "AuditService"),
         (disk_pb2, "DiskService"),
         (files_pb2, "FilesService"),
         (jobs_pb2, "JobsService"),
@@ -167,6 +171,7 @@ async def add_tenants_services(
     addresses: AddressesService,
     status: StatusService,
     keys: KeysService,
+    audit: AuditService,
 ) -> None:
     """What answers on the tenants' listener; health and reflection do too."""
     jobs_pb2_grpc.add_JobsServiceServicer_to_server(jobs, server)
@@ -181,6 +186,7 @@ async def add_tenants_services(
     addresses_pb2_grpc.add_AddressesServiceServicer_to_server(addresses, server)
     status_pb2_grpc.add_StatusServiceServicer_to_server(status, server)
     keys_pb2_grpc.add_KeysServiceServicer_to_server(keys, server)
+    audit_pb2_grpc.add_AuditServiceServicer_to_server(audit, server)
     checks = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(checks, server)
     reflection.enable_server_reflection((*_TENANTS_SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME), server)

@@ -25,10 +25,12 @@ class Rule:
     Attributes:
         roles: Who may call it.
         changes: Whether it changes anything.
+        object: The field of its request, or else of its answer, that names what it is about; empty for none.
     """
 
     roles: frozenset[Role]
     changes: bool
+    object: str
 
 
 class Matrix:
@@ -60,17 +62,19 @@ class Matrix:
             )
         return found
 
-    def check(self, method: str, role: Role) -> None:
-        """Let only those through whom the method names.
+    def check(self, method: str, role: Role) -> Rule:
+        """Let only those through whom the method names; returns its rule.
 
         Raises:
             NotAllowedError: It does not name them.
         """
-        roles = self.rule(method).roles
+        rule = self.rule(method)
+        roles = rule.roles
         if role not in roles:
             called = method.rpartition("/")[2]
             wanted = " or ".join(sorted(each.value for each in roles))
             raise NotAllowedError(f"{called} is for the role {wanted}, and this token has the role {role.value}")
+        return rule
 
 
 def methods() -> Iterator[MethodDescriptor]:
@@ -93,4 +97,4 @@ def _rule(method: MethodDescriptor) -> Rule | None:
         return None
     access = options.Extensions[rights_pb2.access]
     roles = (rights_pb2.Role.Name(role).removeprefix("ROLE_").lower() for role in access.roles)
-    return Rule(frozenset(Role(role) for role in roles), access.changes)
+    return Rule(frozenset(Role(role) for role in roles), access.changes, access.object)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from tiercel.broker.cli.audit import audit
 from tiercel.broker.cli.cluster import infer, nodes, print_version, version
 from tiercel.broker.cli.disk import du, gc
 from tiercel.broker.cli.endpoints import endpoints
@@ -54,6 +55,7 @@ for command in (
     lineage,
     du,
     gc,
+    audit,
     infer,
     version,
 ):

@@ -178,3 +178,30 @@ endpoint_keys = Table(
     Column("created_at", Double, nullable=False),
     Column("expires_at", Double),
 )
+
+# Who changed what and who was refused; nothing but the oldest rows is ever taken away.
+audit_rows = Table(
+    "audit_rows",
+    metadata,
+    Column("number", _COUNTER, primary_key=True, autoincrement=False),
+    Column("at", Double, nullable=False),
+    Column("call", BigInteger, nullable=False),  # the number of the row that this one ends, or 0
+    Column("caller", Text, nullable=False),
+    Column("tenant", Text, nullable=False),
+    Column("role", Text, nullable=False),
+    Column("method", Text, nullable=False),
+    Column("object", Text, nullable=False),
+    Column("outcome", Text, nullable=False),
+    Column("peer", Text, nullable=False),
+    Column("previous", Text, nullable=False),  # SHA-256 of the row before
+)
+
+# One row: the last of those that were taken away.
+audit_start = Table(
+    "audit_start",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("number", BigInteger, nullable=False),
+    Column("until", Double, nullable=False),
+    Column("sha256", Text, nullable=False),
+)

@@ -26,7 +26,7 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from tiercel.v1 import rights_pb2 as tiercel_dot_v1_dot_rights__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16tiercel/v1/files.proto\x12\ntiercel.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17tiercel/v1/rights.proto\"y\n\x08KeptFile\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x12\n\nsize_bytes\x18\x02 \x01(\x04\x12\x0e\n\x06sha256\x18\x03 \x01(\t\x12\x0e\n\x06run_id\x18\x04 \x01(\t\x12+\n\x07kept_at\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\"\n\x10ListFilesRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\"8\n\x11ListFilesResponse\x12#\n\x05\x66iles\x18\x01 \x03(\x0b\x32\x14.tiercel.v1.KeptFile\"V\n\x10\x46\x65tchFileRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\x0e\n\x06sha256\x18\x03 \x01(\t\x12\x14\n\x0coffset_bytes\x18\x04 \x01(\x04\"!\n\x11\x46\x65tchFileResponse\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\x32\xb8\x01\n\x0c\x46ilesService\x12R\n\tListFiles\x12\x1c.tiercel.v1.ListFilesRequest\x1a\x1d.tiercel.v1.ListFilesResponse\"\x08\xa2\xbb\x18\x04\n\x02\x02\x03\x12T\n\tFetchFile\x12\x1c.tiercel.v1.FetchFileRequest\x1a\x1d.tiercel.v1.FetchFileResponse\"\x08\xa2\xbb\x18\x04\n\x02\x02\x03\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16tiercel/v1/files.proto\x12\ntiercel.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17tiercel/v1/rights.proto\"y\n\x08KeptFile\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x12\n\nsize_bytes\x18\x02 \x01(\x04\x12\x0e\n\x06sha256\x18\x03 \x01(\t\x12\x0e\n\x06run_id\x18\x04 \x01(\t\x12+\n\x07kept_at\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\"\n\x10ListFilesRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\"8\n\x11ListFilesResponse\x12#\n\x05\x66iles\x18\x01 \x03(\x0b\x32\x14.tiercel.v1.KeptFile\"V\n\x10\x46\x65tchFileRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\x0e\n\x06sha256\x18\x03 \x01(\t\x12\x14\n\x0coffset_bytes\x18\x04 \x01(\x04\"!\n\x11\x46\x65tchFileResponse\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\x32\xc8\x01\n\x0c\x46ilesService\x12Z\n\tListFiles\x12\x1c.tiercel.v1.ListFilesRequest\x1a\x1d.tiercel.v1.ListFilesResponse\"\x10\xa2\xbb\x18\x0c\n\x02\x02\x03\x1a\x06job_id\x12\\\n\tFetchFile\x12\x1c.tiercel.v1.FetchFileRequest\x1a\x1d.tiercel.v1.FetchFileResponse\"\x10\xa2\xbb\x18\x0c\n\x02\x02\x03\x1a\x06job_id0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,9 +34,9 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tiercel.v1.files_pb2', _glo
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_FILESSERVICE'].methods_by_name['ListFiles']._loaded_options = None
-  _globals['_FILESSERVICE'].methods_by_name['ListFiles']._serialized_options = b'\242\273\030\004\n\002\002\003'
+  _globals['_FILESSERVICE'].methods_by_name['ListFiles']._serialized_options = b'\242\273\030\014\n\002\002\003\032\006job_id'
   _globals['_FILESSERVICE'].methods_by_name['FetchFile']._loaded_options = None
-  _globals['_FILESSERVICE'].methods_by_name['FetchFile']._serialized_options = b'\242\273\030\004\n\002\002\003'
+  _globals['_FILESSERVICE'].methods_by_name['FetchFile']._serialized_options = b'\242\273\030\014\n\002\002\003\032\006job_id'
   _globals['_KEPTFILE']._serialized_start=96
   _globals['_KEPTFILE']._serialized_end=217
   _globals['_LISTFILESREQUEST']._serialized_start=219
@@ -48,5 +48,5 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_FETCHFILERESPONSE']._serialized_start=401
   _globals['_FETCHFILERESPONSE']._serialized_end=434
   _globals['_FILESSERVICE']._serialized_start=437
-  _globals['_FILESSERVICE']._serialized_end=621
+  _globals['_FILESSERVICE']._serialized_end=637
 # @@protoc_insertion_point(module_scope)

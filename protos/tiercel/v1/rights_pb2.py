@@ -25,15 +25,15 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import descriptor_pb2 as google_dot_protobuf_dot_descriptor__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17tiercel/v1/rights.proto\x12\ntiercel.v1\x1a google/protobuf/descriptor.proto\":\n\x06\x41\x63\x63\x65ss\x12\x1f\n\x05roles\x18\x01 \x03(\x0e\x32\x10.tiercel.v1.Role\x12\x0f\n\x07\x63hanges\x18\x02 \x01(\x08*\x84\x01\n\x04Role\x12\x14\n\x10ROLE_UNSPECIFIED\x10\x00\x12\x10\n\x0cROLE_ANYBODY\x10\x01\x12\x0f\n\x0bROLE_VIEWER\x10\x02\x12\x12\n\x0eROLE_SUBMITTER\x10\x03\x12\x11\n\rROLE_OPERATOR\x10\x04\x12\x0e\n\nROLE_AGENT\x10\x05\x12\x0c\n\x08ROLE_RUN\x10\x06:D\n\x06\x61\x63\x63\x65ss\x12\x1e.google.protobuf.MethodOptions\x18\xb4\x87\x03 \x01(\x0b\x32\x12.tiercel.v1.Accessb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17tiercel/v1/rights.proto\x12\ntiercel.v1\x1a google/protobuf/descriptor.proto\"J\n\x06\x41\x63\x63\x65ss\x12\x1f\n\x05roles\x18\x01 \x03(\x0e\x32\x10.tiercel.v1.Role\x12\x0f\n\x07\x63hanges\x18\x02 \x01(\x08\x12\x0e\n\x06object\x18\x03 \x01(\t*\x84\x01\n\x04Role\x12\x14\n\x10ROLE_UNSPECIFIED\x10\x00\x12\x10\n\x0cROLE_ANYBODY\x10\x01\x12\x0f\n\x0bROLE_VIEWER\x10\x02\x12\x12\n\x0eROLE_SUBMITTER\x10\x03\x12\x11\n\rROLE_OPERATOR\x10\x04\x12\x0e\n\nROLE_AGENT\x10\x05\x12\x0c\n\x08ROLE_RUN\x10\x06:D\n\x06\x61\x63\x63\x65ss\x12\x1e.google.protobuf.MethodOptions\x18\xb4\x87\x03 \x01(\x0b\x32\x12.tiercel.v1.Accessb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tiercel.v1.rights_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_ROLE']._serialized_start=134
-  _globals['_ROLE']._serialized_end=266
+  _globals['_ROLE']._serialized_start=150
+  _globals['_ROLE']._serialized_end=282
   _globals['_ACCESS']._serialized_start=73
-  _globals['_ACCESS']._serialized_end=131
+  _globals['_ACCESS']._serialized_end=147
 # @@protoc_insertion_point(module_scope)

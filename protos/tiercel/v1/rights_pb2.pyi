@@ -65,8 +65,11 @@ class Access(_message.Message):
 
     ROLES_FIELD_NUMBER: _builtins.int
     CHANGES_FIELD_NUMBER: _builtins.int
+    OBJECT_FIELD_NUMBER: _builtins.int
     changes: _builtins.bool
-    """Whether it changes anything."""
+    """Whether it changes anything: then it is written down before it is done."""
+    object: _builtins.str
+    """What it is about, for that record: a field of the request, or else of the answer, such as "job.id"."""
     @_builtins.property
     def roles(self) -> _containers.RepeatedScalarFieldContainer[Global___Role.ValueType]:
         """Who may call. None of them may more than the others by itself: all are named."""
@@ -76,10 +79,11 @@ class Access(_message.Message):
         *,
         roles: _abc.Iterable[Global___Role.ValueType] | None = ...,
         changes: _builtins.bool = ...,
+        object: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["changes", b"changes", "roles", b"roles"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changes", b"changes", "object", b"object", "roles", b"roles"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -26,7 +26,7 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from tiercel.v1 import rights_pb2 as tiercel_dot_v1_dot_rights__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18tiercel/v1/secrets.proto\x12\ntiercel.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17tiercel/v1/rights.proto\"B\n\x06Secret\x12\x0c\n\x04name\x18\x01 \x01(\t\x12*\n\x06set_at\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"4\n\x10SetSecretRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\x05value\x18\x02 \x01(\tB\x03\x80\x01\x01\"7\n\x11SetSecretResponse\x12\"\n\x06secret\x18\x01 \x01(\x0b\x32\x12.tiercel.v1.Secret\"\x14\n\x12ListSecretsRequest\":\n\x13ListSecretsResponse\x12#\n\x07secrets\x18\x01 \x03(\x0b\x32\x12.tiercel.v1.Secret\"#\n\x13RemoveSecretRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x16\n\x14RemoveSecretResponse2\x9d\x02\n\x0eSecretsService\x12S\n\tSetSecret\x12\x1c.tiercel.v1.SetSecretRequest\x1a\x1d.tiercel.v1.SetSecretResponse\"\t\xa2\xbb\x18\x05\n\x01\x03\x10\x01\x12X\n\x0bListSecrets\x12\x1e.tiercel.v1.ListSecretsRequest\x1a\x1f.tiercel.v1.ListSecretsResponse\"\x08\xa2\xbb\x18\x04\n\x02\x02\x03\x12\\\n\x0cRemoveSecret\x12\x1f.tiercel.v1.RemoveSecretRequest\x1a .tiercel.v1.RemoveSecretResponse\"\t\xa2\xbb\x18\x05\n\x01\x03\x10\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18tiercel/v1/secrets.proto\x12\ntiercel.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17tiercel/v1/rights.proto\"B\n\x06Secret\x12\x0c\n\x04name\x18\x01 \x01(\t\x12*\n\x06set_at\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"4\n\x10SetSecretRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\x05value\x18\x02 \x01(\tB\x03\x80\x01\x01\"7\n\x11SetSecretResponse\x12\"\n\x06secret\x18\x01 \x01(\x0b\x32\x12.tiercel.v1.Secret\"\x14\n\x12ListSecretsRequest\":\n\x13ListSecretsResponse\x12#\n\x07secrets\x18\x01 \x03(\x0b\x32\x12.tiercel.v1.Secret\"#\n\x13RemoveSecretRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x16\n\x14RemoveSecretResponse2\xa9\x02\n\x0eSecretsService\x12Y\n\tSetSecret\x12\x1c.tiercel.v1.SetSecretRequest\x1a\x1d.tiercel.v1.SetSecretResponse\"\x0f\xa2\xbb\x18\x0b\n\x01\x03\x10\x01\x1a\x04name\x12X\n\x0bListSecrets\x12\x1e.tiercel.v1.ListSecretsRequest\x1a\x1f.tiercel.v1.ListSecretsResponse\"\x08\xa2\xbb\x18\x04\n\x02\x02\x03\x12\x62\n\x0cRemoveSecret\x12\x1f.tiercel.v1.RemoveSecretRequest\x1a .tiercel.v1.RemoveSecretResponse\"\x0f\xa2\xbb\x18\x0b\n\x01\x03\x10\x01\x1a\x04nameb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,11 +36,11 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SETSECRETREQUEST'].fields_by_name['value']._loaded_options = None
   _globals['_SETSECRETREQUEST'].fields_by_name['value']._serialized_options = b'\200\001\001'
   _globals['_SECRETSSERVICE'].methods_by_name['SetSecret']._loaded_options = None
-  _globals['_SECRETSSERVICE'].methods_by_name['SetSecret']._serialized_options = b'\242\273\030\005\n\001\003\020\001'
+  _globals['_SECRETSSERVICE'].methods_by_name['SetSecret']._serialized_options = b'\242\273\030\013\n\001\003\020\001\032\004name'
   _globals['_SECRETSSERVICE'].methods_by_name['ListSecrets']._loaded_options = None
   _globals['_SECRETSSERVICE'].methods_by_name['ListSecrets']._serialized_options = b'\242\273\030\004\n\002\002\003'
   _globals['_SECRETSSERVICE'].methods_by_name['RemoveSecret']._loaded_options = None
-  _globals['_SECRETSSERVICE'].methods_by_name['RemoveSecret']._serialized_options = b'\242\273\030\005\n\001\003\020\001'
+  _globals['_SECRETSSERVICE'].methods_by_name['RemoveSecret']._serialized_options = b'\242\273\030\013\n\001\003\020\001\032\004name'
   _globals['_SECRET']._serialized_start=98
   _globals['_SECRET']._serialized_end=164
   _globals['_SETSECRETREQUEST']._serialized_start=166
@@ -56,5 +56,5 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_REMOVESECRETRESPONSE']._serialized_start=396
   _globals['_REMOVESECRETRESPONSE']._serialized_end=418
   _globals['_SECRETSSERVICE']._serialized_start=421
-  _globals['_SECRETSSERVICE']._serialized_end=706
+  _globals['_SECRETSSERVICE']._serialized_end=718
 # @@protoc_insertion_point(module_scope)

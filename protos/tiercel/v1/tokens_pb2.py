@@ -26,7 +26,7 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from tiercel.v1 import rights_pb2 as tiercel_dot_v1_dot_rights__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17tiercel/v1/tokens.proto\x12\ntiercel.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17tiercel/v1/rights.proto\"\xe7\x01\n\x0bIssuedToken\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0e\n\x06tenant\x18\x03 \x01(\t\x12\x1e\n\x04role\x18\x04 \x01(\x0e\x32\x10.tiercel.v1.Role\x12.\n\ncreated_at\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nexpires_at\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nrevoked_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"c\n\x12\x43reateTokenRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x1e\n\x04role\x18\x03 \x01(\x0e\x32\x10.tiercel.v1.Role\x12\x0f\n\x07seconds\x18\x04 \x01(\x01\"R\n\x13\x43reateTokenResponse\x12\'\n\x06issued\x18\x01 \x01(\x0b\x32\x17.tiercel.v1.IssuedToken\x12\x12\n\x05token\x18\x02 \x01(\tB\x03\x80\x01\x01\"\x13\n\x11ListTokensRequest\"=\n\x12ListTokensResponse\x12\'\n\x06tokens\x18\x01 \x03(\x0b\x32\x17.tiercel.v1.IssuedToken\"&\n\x12RevokeTokenRequest\x12\x10\n\x08token_id\x18\x01 \x01(\t\">\n\x13RevokeTokenResponse\x12\'\n\x06issued\x18\x01 \x01(\x0b\x32\x17.tiercel.v1.IssuedToken2\x9b\x02\n\rTokensService\x12Y\n\x0b\x43reateToken\x12\x1e.tiercel.v1.CreateTokenRequest\x1a\x1f.tiercel.v1.CreateTokenResponse\"\t\xa2\xbb\x18\x05\n\x01\x04\x10\x01\x12T\n\nListTokens\x12\x1d.tiercel.v1.ListTokensRequest\x1a\x1e.tiercel.v1.ListTokensResponse\"\x07\xa2\xbb\x18\x03\n\x01\x04\x12Y\n\x0bRevokeToken\x12\x1e.tiercel.v1.RevokeTokenRequest\x1a\x1f.tiercel.v1.RevokeTokenResponse\"\t\xa2\xbb\x18\x05\n\x01\x04\x10\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17tiercel/v1/tokens.proto\x12\ntiercel.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17tiercel/v1/rights.proto\"\xe7\x01\n\x0bIssuedToken\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0e\n\x06tenant\x18\x03 \x01(\t\x12\x1e\n\x04role\x18\x04 \x01(\x0e\x32\x10.tiercel.v1.Role\x12.\n\ncreated_at\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nexpires_at\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nrevoked_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"c\n\x12\x43reateTokenRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x1e\n\x04role\x18\x03 \x01(\x0e\x32\x10.tiercel.v1.Role\x12\x0f\n\x07seconds\x18\x04 \x01(\x01\"R\n\x13\x43reateTokenResponse\x12\'\n\x06issued\x18\x01 \x01(\x0b\x32\x17.tiercel.v1.IssuedToken\x12\x12\n\x05token\x18\x02 \x01(\tB\x03\x80\x01\x01\"\x13\n\x11ListTokensRequest\"=\n\x12ListTokensResponse\x12\'\n\x06tokens\x18\x01 \x03(\x0b\x32\x17.tiercel.v1.IssuedToken\"&\n\x12RevokeTokenRequest\x12\x10\n\x08token_id\x18\x01 \x01(\t\">\n\x13RevokeTokenResponse\x12\'\n\x06issued\x18\x01 \x01(\x0b\x32\x17.tiercel.v1.IssuedToken2\xb0\x02\n\rTokensService\x12\x64\n\x0b\x43reateToken\x12\x1e.tiercel.v1.CreateTokenRequest\x1a\x1f.tiercel.v1.CreateTokenResponse\"\x14\xa2\xbb\x18\x10\n\x01\x04\x10\x01\x1a\tissued.id\x12T\n\nListTokens\x12\x1d.tiercel.v1.ListTokensRequest\x1a\x1e.tiercel.v1.ListTokensResponse\"\x07\xa2\xbb\x18\x03\n\x01\x04\x12\x63\n\x0bRevokeToken\x12\x1e.tiercel.v1.RevokeTokenRequest\x1a\x1f.tiercel.v1.RevokeTokenResponse\"\x13\xa2\xbb\x18\x0f\n\x01\x04\x10\x01\x1a\x08token_idb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,11 +36,11 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CREATETOKENRESPONSE'].fields_by_name['token']._loaded_options = None
   _globals['_CREATETOKENRESPONSE'].fields_by_name['token']._serialized_options = b'\200\001\001'
   _globals['_TOKENSSERVICE'].methods_by_name['CreateToken']._loaded_options = None
-  _globals['_TOKENSSERVICE'].methods_by_name['CreateToken']._serialized_options = b'\242\273\030\005\n\001\004\020\001'
+  _globals['_TOKENSSERVICE'].methods_by_name['CreateToken']._serialized_options = b'\242\273\030\020\n\001\004\020\001\032\tissued.id'
   _globals['_TOKENSSERVICE'].methods_by_name['ListTokens']._loaded_options = None
   _globals['_TOKENSSERVICE'].methods_by_name['ListTokens']._serialized_options = b'\242\273\030\003\n\001\004'
   _globals['_TOKENSSERVICE'].methods_by_name['RevokeToken']._loaded_options = None
-  _globals['_TOKENSSERVICE'].methods_by_name['RevokeToken']._serialized_options = b'\242\273\030\005\n\001\004\020\001'
+  _globals['_TOKENSSERVICE'].methods_by_name['RevokeToken']._serialized_options = b'\242\273\030\017\n\001\004\020\001\032\010token_id'
   _globals['_ISSUEDTOKEN']._serialized_start=98
   _globals['_ISSUEDTOKEN']._serialized_end=329
   _globals['_CREATETOKENREQUEST']._serialized_start=331
@@ -56,5 +56,5 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_REVOKETOKENRESPONSE']._serialized_start=640
   _globals['_REVOKETOKENRESPONSE']._serialized_end=702
   _globals['_TOKENSSERVICE']._serialized_start=705
-  _globals['_TOKENSSERVICE']._serialized_end=988
+  _globals['_TOKENSSERVICE']._serialized_end=1009
 # @@protoc_insertion_point(module_scope)

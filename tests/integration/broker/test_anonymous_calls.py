@@ -132,7 +132,7 @@ async def test_a_tenant_who_watches_without_end_keeps_neither_agents_nor_others_
 async def test_a_call_that_announces_a_request_and_sends_none_gives_its_place_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tiercel.broker.api.gate.REQUEST_SECONDS", 0.2)
+    monkeypatch.setattr("tiercel.broker.api.handlers.REQUEST_SECONDS", 0.2)
     async with running_broker(tmp_path) as broker, channels(broker.broker_address, 1) as (channel,):
         # The same method, called as if requests came in a stream: this one never comes.
         check = channel.stream_unary(

@@ -1,0 +1,108 @@
+"""The record of who changed what and who was refused: a chain, in which each row holds the hash of the one before."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import astuple, dataclass, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+BEGUN, DONE, COUNTED, UNKNOWN = "begun", "done", "counted", "unknown"
+NOTHING_BEFORE = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRow:
+    """One thing that happened.
+
+    Attributes:
+        number: Counts up from 1.
+        at: Seconds since the Unix epoch.
+        call: The number of the row by which the call began that this row ends; 0 for all others.
+        caller: The id of the token, the file that it stands in, or the node; empty for nobody known. No secret.
+        tenant: Whose things the caller may touch; empty for none.
+        role: What the caller is; empty for nobody known.
+        method: ``Service.Method``.
+        object: What the call names.
+        outcome: ``begun``; then ``done`` or the code of an error. ``counted``: refusals that have no row of their own.
+        peer: From where the call came.
+        previous: SHA-256 of the row before, hexadecimal; empty for the first.
+    """
+
+    number: int
+    at: float
+    call: int
+    caller: str
+    tenant: str
+    role: str
+    method: str
+    object: str
+    outcome: str
+    peer: str
+    previous: str = NOTHING_BEFORE
+
+
+@dataclass(frozen=True, slots=True)
+class AuditStart:
+    """Where the rows begin that are kept: those before are gone, but for what is said here.
+
+    Attributes:
+        number: Of the last row that is gone; 0 if none is.
+        until: When that was, seconds since the Unix epoch.
+        sha256: Its hash.
+    """
+
+    number: int = 0
+    until: float = 0.0
+    sha256: str = NOTHING_BEFORE
+
+
+def digest_of(row: AuditRow) -> str:
+    """SHA-256 of a row with all that it holds, the hash of the row before too."""
+    return hashlib.sha256(json.dumps(astuple(row), separators=(",", ":")).encode()).hexdigest()
+
+
+class ChainCheck:
+    """Goes along the rows, and stops at the first that does not belong there.
+
+    Args:
+        start: What is known of the row before the first.
+
+    Attributes:
+        problem: What is wrong, in a sentence; empty while nothing is.
+        rows: How many fit.
+        sha256: The hash of the last that did.
+    """
+
+    def __init__(self, start: AuditStart) -> None:
+        self.problem = ""
+        self.rows = 0
+        self.sha256 = start.sha256
+        self._number = start.number
+
+    def add(self, row: AuditRow) -> None:
+        """Look at the next row."""
+        if self.problem:
+            return
+        if row.number != self._number + 1:
+            self.problem = f"row {self._number + 1} is missing: row {row.number} comes after row {self._number}"
+        elif row.previous != self.sha256:
+            self.problem = f"row {row.number} does not go with what stands before it: one of them was changed"
+        else:
+            self.rows, self._number, self.sha256 = self.rows + 1, row.number, digest_of(row)
+
+
+def calls_of(rows: Iterable[AuditRow]) -> Iterator[AuditRow]:
+    """One row for each call, where it ended; what has no end is unknown: it goes on, or the broker died."""
+    begun: dict[int, AuditRow] = {}
+    for row in rows:
+        if row.outcome == BEGUN:
+            begun[row.number] = row
+            continue
+        begun.pop(row.call, None)
+        yield row
+    for row in begun.values():
+        yield replace(row, outcome=UNKNOWN)
