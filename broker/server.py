@@ -170,7 +170,7 @@ class Broker:
         await tokens.start()
         await audit.start()
         logs = RunLogs(settings.state_dir / "logs")
-        carried = CheckpointStore(settings.state_dir / "checkpoints")
+        carried = CheckpointStore(settings.state_dir / "checkpoints", total_bytes=settings.checkpoints_bytes)
         projects = ProjectStore(settings.state_dir / "projects", settings.project_bytes, settings.tenant_projects_bytes)
         news = await self._open_mqtt(stack, tenancy, encryption)
         supervisor = await stack.enter_async_context(self._supervisor)

@@ -10,6 +10,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from tiercel.broker.lifecycle.node import LeaseSettings
 from tiercel.broker.lifecycle.retention import RetentionSettings
+from tiercel.broker.store.checkpoints import DEFAULT_CHECKPOINTS_BYTES
 from tiercel.broker.store.projects import DEFAULT_TENANT_BYTES
 from tiercel.core.files import FileLimits
 from tiercel.core.projects import DEFAULT_PROJECT_BYTES
@@ -48,6 +49,7 @@ class BrokerSettings(BaseSettings):
         tenant_projects_bytes: What the projects of one tenant may have together at the broker, in bytes.
         job_files_bytes: What the files that are kept of a job may have together.
         tenant_files_bytes: What the files that are kept of all jobs of a tenant may have together.
+        checkpoints_bytes: What the checkpoints that the broker holds of all jobs may have together.
         keep_events_seconds: How long events and decisions of jobs that are over are kept; ``inf`` for ever.
         keep_logs_seconds: How long their output is.
         keep_files_seconds: How long the files that they left behind are.
@@ -84,6 +86,7 @@ class BrokerSettings(BaseSettings):
     tenant_projects_bytes: int = Field(default=DEFAULT_TENANT_BYTES, gt=0)
     job_files_bytes: int = Field(default=FileLimits().job_bytes, ge=0)
     tenant_files_bytes: int = Field(default=FileLimits().tenant_bytes, ge=0)
+    checkpoints_bytes: int = Field(default=DEFAULT_CHECKPOINTS_BYTES, ge=0)
 
     keep_events_seconds: float = Field(default=RetentionSettings().events_seconds, ge=0)
     keep_logs_seconds: float = Field(default=RetentionSettings().logs_seconds, ge=0)

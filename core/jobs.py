@@ -148,6 +148,8 @@ class JobSpec:
         ranks: As how many processes, which train one model together, its program is started; None: as one for each
             accelerator, where it is a Python program.
         access: Who may ask the endpoint, or None to leave it as it is.
+        copy_checkpoint_seconds: How often the broker gets a copy of its newest checkpoint while it trains, from which it
+            goes on if its node is lost; None: never.
     """
 
     name: str
@@ -188,6 +190,7 @@ class JobSpec:
     warm: bool = True
     ranks: int | None = None
     access: EndpointAccess | None = None
+    copy_checkpoint_seconds: float | None = None
 
 
 def without_script_text(spec: JobSpec) -> JobSpec:
@@ -219,6 +222,19 @@ class JobState(enum.Enum):
 
 
 _FINAL_STATES = frozenset({JobState.COMPLETED, JobState.MISSED, JobState.FAILED, JobState.CANCELLED})
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointCopy:
+    """A checkpoint of a job that the broker holds a copy of.
+
+    Attributes:
+        run_id: The run that wrote it.
+        at: When the copy was complete, seconds since the Unix epoch.
+    """
+
+    run_id: str
+    at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,6 +284,7 @@ class Job:
         queued: Its number in the queue of jobs that wait until the ones that feed its endpoint are over; 0 for none.
         warm_node: Node that has the checkpoint of ``spec.warm_start``, or empty.
         carried_run: Run whose checkpoint the broker holds for the present run, or for the next one; else empty.
+        copy: The newest copy of a checkpoint that the broker keeps of it, where its spec asks for copies; or None.
         checkpoint_node: While it waits: node that has its newest checkpoint, or empty.
         epoch: Latest epoch reported.
         latest_value: Latest value of the metric, or None.
@@ -301,6 +318,7 @@ class Job:
     queued: int = 0
     warm_node: str = ""
     carried_run: str = ""
+    copy: CheckpointCopy | None = None
     checkpoint_node: str = ""
     epoch: int = 0
     latest_value: float | None = None

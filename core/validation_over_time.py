@@ -22,6 +22,8 @@ MAX_BACK_OFF_SECONDS = 86400.0
 MAX_EXIT_CODE = 255
 MIN_DURATION_SECONDS = 1.0
 MAX_DURATION_SECONDS = 3650 * 86400.0
+MIN_COPY_SECONDS = 10.0
+MAX_COPY_SECONDS = 86400.0
 
 
 def validate_over_time(spec: JobSpec) -> None:
@@ -39,6 +41,8 @@ def validate_over_time(spec: JobSpec) -> None:
         _check_seconds("every", spec.every_seconds, MIN_EVERY_SECONDS, MAX_EVERY_SECONDS)
     if spec.max_duration_seconds is not None:
         _check_seconds("max_duration", spec.max_duration_seconds, MIN_DURATION_SECONDS, MAX_DURATION_SECONDS)
+    if spec.copy_checkpoint_seconds is not None:
+        _check_seconds("copy_checkpoint_every", spec.copy_checkpoint_seconds, MIN_COPY_SECONDS, MAX_COPY_SECONDS)
 
 
 def _check_retries(spec: JobSpec) -> None:

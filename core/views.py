@@ -62,6 +62,7 @@ class JobInfo(Jsonable):
         retries: How many of the spec's retries were used.
         starts: What its latest runs took to get to work, the oldest first, as far as that was measured: what moving it
             costs.
+        checkpoint_copied_seconds: When the broker got the copy of its checkpoint that it keeps, where its spec asks.
     """
 
     id: str
@@ -84,6 +85,7 @@ class JobInfo(Jsonable):
     accelerator_seconds: float = 0.0
     retries: int = 0
     starts: tuple[Start, ...] = ()
+    checkpoint_copied_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

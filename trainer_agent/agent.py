@@ -48,6 +48,7 @@ from tiercel.trainer_agent.limits import cpu
 from tiercel.trainer_agent.models.repository import ModelRepository
 from tiercel.trainer_agent.models.served import ServedModels
 from tiercel.trainer_agent.parts import AgentParts
+from tiercel.trainer_agent.runs.checkpoint_copies import CheckpointCopies
 from tiercel.trainer_agent.runs.checkpoint_transfer import CheckpointTransfer
 from tiercel.trainer_agent.runs.file_transfer import FileTransfer
 from tiercel.trainer_agent.runs.files import RunPlaces
@@ -129,7 +130,11 @@ class Agent:
             tasks,
             parts.patience,
             self._preparation(calls, transfer),
-            HandOver(transfer, FileTransfer(calls, parts.state_dir / "outgoing", parts.outputs)),
+            HandOver(
+                transfer,
+                FileTransfer(calls, parts.state_dir / "outgoing", parts.outputs),
+                CheckpointCopies(transfer, parts.checkpoint_copy_bytes),
+            ),
             self._ended_jobs,
         )
         serving_places = ServingPlaces(parts.state_dir)

@@ -88,6 +88,7 @@ _FLAGS = {
     "package-sdists": "whether packages to be built are taken, whose code then runs here: yes or no (default)",
     "environments-bytes": "bytes that all environments may have on the disk together (default 20 GiB)",
     "environment-seconds": "how long one may take to be built (default 600)",
+    "checkpoint-copy-bytes": "bytes that copies of checkpoints may send to the broker in a second (default 16 MiB)",
     "time-slice-seconds": "how long training computes before the kernel looks who is next, 0 to leave it to the kernel",
 }
 
@@ -194,6 +195,7 @@ async def run_agent(settings: AgentSettings) -> None:
             environments=EnvironmentLimits(
                 settings.environments_bytes, settings.disk_reserve_bytes, settings.environment_seconds
             ),
+            checkpoint_copy_bytes=settings.checkpoint_copy_bytes,
             accelerators=watch,
             serving_reserve=reserve(
                 watch.listed, settings.serving_accelerator_memory, can_serve=can_serve_on_accelerators()

@@ -19,6 +19,7 @@ from tiercel.trainer_agent.environments.index import PackageIndex
 from tiercel.trainer_agent.inference_server.server import ServingPorts
 from tiercel.trainer_agent.limits.contract import Limits
 from tiercel.trainer_agent.limits.cpu import Capacity
+from tiercel.trainer_agent.runs.checkpoint_copies import DEFAULT_BYTES_PER_SECOND
 from tiercel.trainer_agent.runs.projects import DEFAULT_CACHE_BYTES
 from tiercel.trainer_agent.runs.stopping import StopPatience
 from tiercel.trainer_agent.runtimes.contract import Runtime
@@ -52,6 +53,7 @@ class AgentParts:
         engine: Where the container engine listens, and what containers of this agent are labelled with; None without.
         package_index: Where environments have packages from.
         environments: What they may take.
+        checkpoint_copy_bytes: What copies of checkpoints may send to the broker in a second.
     """
 
     node_id: str
@@ -77,3 +79,4 @@ class AgentParts:
     engine: tuple[str, str] | None = None
     package_index: PackageIndex = field(default_factory=PackageIndex)
     environments: EnvironmentLimits = field(default_factory=EnvironmentLimits)
+    checkpoint_copy_bytes: int = DEFAULT_BYTES_PER_SECOND

@@ -18,6 +18,7 @@ from tiercel.trainer_agent.accelerators.detect import AUTO, NONE
 from tiercel.trainer_agent.data.sources import check_prefix
 from tiercel.trainer_agent.limits.groups import ORDINARY_TRAINING_WEIGHT
 from tiercel.trainer_agent.limits.thread_scheduling import LONGEST_SECONDS
+from tiercel.trainer_agent.runs.checkpoint_copies import DEFAULT_BYTES_PER_SECOND
 from tiercel.trainer_agent.runs.projects import DEFAULT_CACHE_BYTES
 
 RUNTIMES: Final = ("process", "docker")
@@ -74,6 +75,7 @@ class AgentSettings(BaseSettings):
         package_sdists: Packages that have to be built are taken too: their code then runs before any job does.
         environments_bytes: What all environments may have on the disk together, in bytes.
         environment_seconds: How long one may take to be built.
+        checkpoint_copy_bytes: What copies of checkpoints that jobs ask for may send to the broker in a second, in bytes.
     """
 
     model_config = SettingsConfigDict(env_prefix="TIERCEL_AGENT_", frozen=True)
@@ -117,6 +119,7 @@ class AgentSettings(BaseSettings):
     package_sdists: bool = False
     environments_bytes: int = Field(default=20 * 1024**3, gt=0)
     environment_seconds: float = Field(default=600.0, gt=0, allow_inf_nan=False)
+    checkpoint_copy_bytes: int = Field(default=DEFAULT_BYTES_PER_SECOND, ge=1024)
 
     @field_validator("runtimes", "data_sources", mode="before")
     @classmethod

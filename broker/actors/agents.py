@@ -174,16 +174,18 @@ class AgentService:
             self._registry.withdraw_delivery(message.node_id, message.delivery_id)
 
     def expects_checkpoint(self, node_id: str, run_id: str) -> bool:
-        """Whether a run of the node is being moved, so that its checkpoint is wanted."""
+        """Whether the checkpoint of a run of the node is wanted: it is being moved, or its job asks for copies."""
         actor = self._job_on(node_id, run_id)
-        return actor is not None and actor.job.is_moving
+        return actor is not None and (actor.job.is_moving or _keeps_copies(actor.job))
 
     def needs_checkpoint(self, run_id: str) -> bool:
-        """Whether the job of a run may go on from the run's checkpoint: it is being moved, or goes on already."""
+        """Whether the job of a run may go on from the run's checkpoint: it moves, goes on already, or asks for copies."""
         actor = self._registry.job_of(run_id)
-        return actor is not None and (
-            (actor.job.is_moving and actor.job.run_id == run_id) or actor.job.carried_run == run_id
-        )
+        if actor is None:
+            return False
+        job = actor.job
+        wanted = job.run_id == run_id and (job.is_moving or _keeps_copies(job))
+        return wanted or job.carried_run == run_id
 
     def carried_run_of(self, node_id: str, run_id: str) -> str:
         """The earlier run from whose checkpoint a run of the node goes on, or empty."""
@@ -238,3 +240,8 @@ class AgentService:
         if actor is None or not actor.job.run_active or actor.job.spec.project is None:
             raise NotFoundError(f"run_id: there is no project for run {run_id!r} of this node", field="run_id")
         return actor.job.tenant
+
+
+def _keeps_copies(job: Job) -> bool:
+    """Whether a copy of its newest checkpoint may be of use to it."""
+    return job.spec.copy_checkpoint_seconds is not None and not job.state.is_final and not job.carried_run

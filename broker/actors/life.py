@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tiercel.broker.actors.job import MAX_OBSERVATIONS, observations_of
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from tiercel.broker.actors.supervisor import Supervisor
     from tiercel.broker.store.checkpoints import CheckpointStore
     from tiercel.broker.store.contract import Store
+    from tiercel.core.jobs import Job
 
 TICK_SECONDS = 0.5
 
@@ -67,7 +69,8 @@ class BrokerLife:
             self._registry.start_endpoint(endpoint, own)
             for news in endpoint_as_it_is(endpoint, self._clock.now()):
                 self._journal.announce_nowait(news)
-        for job in await load_unfinished_jobs(self._store):
+        for stored in await load_unfinished_jobs(self._store):
+            job = self._with_copy_that_is_there(stored)
             progress = await self._store.load_progress(job.id, limit=MAX_OBSERVATIONS)
             actor = self._registry.make_job(job, observations_of(progress))
             self._registry.jobs[job.id] = actor
@@ -78,12 +81,19 @@ class BrokerLife:
             self._registry.start_job(actor)
         if self._checkpoints is not None:
             jobs = [actor.job for actor in self._registry.jobs.values()]
-            self._checkpoints.keep_only({job.id for job in jobs if job.carried_run or job.is_moving})
+            self._checkpoints.keep_only({job.id for job in jobs if job.carried_run or job.is_moving or job.copy})
         # A node that connects must at once be told everything that is wanted of it: what it is not told of, it stops.
         for endpoint_actor in list(self._registry.endpoints.values()):
             await endpoint_actor.wait_idle()
         for node_actor in list(self._registry.nodes.values()):
             await node_actor.wait_idle()
+
+    def _with_copy_that_is_there(self, job: Job) -> Job:
+        """The job, its copy the one that is on the disk: that of a newer run may have come without being noted."""
+        if job.copy is None or job.carried_run:
+            return job
+        held = self._checkpoints.find_of_job(job.id) if self._checkpoints is not None else None
+        return replace(job, copy=None if held is None else replace(job.copy, run_id=held.run_id))
 
     async def _run_clock(self) -> None:
         while True:

@@ -1,10 +1,14 @@
-"""Checkpoints of jobs that are moved: taken from the agent that has one, given to the agent that goes on from it."""
+"""Checkpoints that agents send: of jobs that are moved, and copies for the case that a node is lost.
+
+They are given to the agent that goes on from them.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING
 
+from tiercel.broker.lifecycle.job_events import CheckpointCopied
 from tiercel.broker.store.checkpoints import CheckpointFile
 from tiercel.core.errors import NotFoundError
 from tiercel.v1 import nodes_pb2
@@ -23,7 +27,7 @@ if TYPE_CHECKING:
 async def ingest(
     header: nodes_pb2.CheckpointHeader, messages: Messages, accept: Accept, agents: AgentService, store: CheckpointStore
 ) -> None:
-    """Take in the checkpoint of a run that is being moved.
+    """Take in the checkpoint of a run that is being moved, or whose job asks for copies.
 
     Args:
         header: What is announced.
@@ -47,6 +51,8 @@ async def ingest(
         await asyncio.to_thread(writer.finish)
     if not agents.needs_checkpoint(header.run_id):  # its job ended meanwhile, and nobody would ever drop it
         store.drop(header.run_id.rpartition("-")[0])
+        return
+    await agents.deliver_to_job(header.node_id, header.run_id, CheckpointCopied(header.run_id, agents.now()))
 
 
 async def find_for(

@@ -62,6 +62,7 @@ def job_to_proto(job: Job) -> jobs_pb2.Job:
         log_tail=job.log_tail,
         retries=job.retries,
         starts=job.starts,
+        checkpoint_copied_seconds=since(job.copy.at) if job.copy is not None else None,
     )
     return to_proto(info, jobs_pb2.Job)
 

@@ -91,11 +91,20 @@ def job_lines(job: JobInfo) -> list[str]:
         f"share     {share_cell(job)}"
         + (f": {clean(job.share.reason)}" if job.share and not job.state.is_final else ""),
         f"asked     {_asked(spec.resources)}{_as_ranks(spec)}",
+        *_copy_lines(job),
         *(_tier_line(tier) for tier in job.tiers),
     ]
     if job.log_tail:
         lines += ["last output:", *(f"  {line}" for line in clean(job.log_tail).splitlines())]
     return lines
+
+
+def _copy_lines(job: JobInfo) -> list[str]:
+    """Since when it could go on if its node were lost."""
+    if job.spec.copy_checkpoint_seconds is None:
+        return []
+    at = job.checkpoint_copied_seconds
+    return ["copied    no checkpoint yet" if at is None else f"copied    its checkpoint to the broker after {at:.1f} s"]
 
 
 def _program(spec: JobSpec) -> str:

@@ -86,6 +86,7 @@ _SpecForm = _form(
     env=(Annotated[dict[str, str], BeforeValidator(environment_of)], {}),
     max_duration_seconds=_written("max_duration", Seconds | None, None),
     every_seconds=_written("every", Seconds | None, None),
+    copy_checkpoint_seconds=_written("copy_checkpoint_every", Seconds | None, None),
     retry_back_off_seconds=_written("retries.back_off", Seconds | None, None),
     retry_exit_codes=_written("retries.exit_codes", tuple[int, ...], ()),
 )

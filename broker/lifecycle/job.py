@@ -85,6 +85,8 @@ def assigned(job: Job, event: Assigned, alive: float) -> Step:
         return job, ()
     if job.state is not JobState.PENDING:
         raise IllegalTransitionError(f"job {job.id}", job.state.value, event)
+    if not job.carried_run and job.copy is not None and event.node_id != job.checkpoint_node:
+        job = replace(job, carried_run=job.copy.run_id)
     words = f"starting on node {event.node_id}{_from_what(job, event.node_id)}"
     run = Run(job.id, event.attempt, event.node_id, event.share, ordered_at=alive)
     job, effects = enter(replace(job, run=run, checkpoint_node="", queued=0, starts_at=None), JobState.STARTING, words)
@@ -195,6 +197,7 @@ def resume_requested(job: Job, max_epochs: int) -> Step:
         starts_at=None,
         # What the broker held of it went when it ended.
         carried_run="",
+        copy=None,
     )
     job, effects = wait_again(job, "resumed by its tenant", checkpoint_node=job.checkpoint_node or job.node_id)
     return replace(job, earlier=replace(job.earlier, seconds=0.0)), effects

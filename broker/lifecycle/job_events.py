@@ -141,6 +141,14 @@ class RunExited:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckpointCopied:
+    """The broker has a copy of the newest checkpoint of the run, in place of any earlier one; at a Unix time."""
+
+    run_id: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
 class NodeSilent:
     """A node does not answer; the run may well go on there."""
 
@@ -205,6 +213,7 @@ JobInput = (
     | Reported
     | UsageMeasured
     | RunExited
+    | CheckpointCopied
     | NodeSilent
     | NodeFenced
     | NodeGone

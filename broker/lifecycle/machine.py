@@ -16,6 +16,7 @@ from tiercel.broker.lifecycle.job import create
 from tiercel.broker.lifecycle.job_events import (
     Assigned,
     CancelRequested,
+    CheckpointCopied,
     DeclareRun,
     Deferred,
     DeliveryEnded,
@@ -85,6 +86,8 @@ def handle(job: Job, event: JobInput, now: Moment) -> Step:  # noqa: C901 - one 
             return run.usage_measured(job, event)
         case RunExited():
             return run.exited(job, event, now)
+        case CheckpointCopied(run_id, at):
+            return run.checkpoint_copied(job, run_id, at)
         case NodeSilent(node_id):
             return run.node_silent(job, node_id)
         case NodeFenced(node_id, fenced):

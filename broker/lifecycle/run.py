@@ -32,7 +32,7 @@ from tiercel.broker.lifecycle.steps import Step, abandon_deliveries, delivering,
 from tiercel.core.data_validation import data_hashes
 from tiercel.core.events import ProgressMade, ShareChanged
 from tiercel.core.exit_codes import is_retried
-from tiercel.core.jobs import Job, JobState
+from tiercel.core.jobs import CheckpointCopy, Job, JobState
 
 if TYPE_CHECKING:
     from tiercel.broker.lifecycle.job_events import Reported, UsageMeasured
@@ -89,7 +89,9 @@ def is_alive(job: Job, event: RunIsAlive, now: Moment) -> Step:
         data_sha256={**job.data_sha256, **data_hashes(job.spec, event.data_sha256)},
     )
     effects: tuple[JobEffect, ...] = ()
-    if job.carried_run:  # it has what it goes on from
+    if job.carried_run and job.spec.copy_checkpoint_seconds is not None:  # until there is a newer one
+        job = replace(job, carried_run="", copy=CheckpointCopy(job.carried_run, now.at))
+    elif job.carried_run:  # it has what it goes on from
         job, effects = replace(job, carried_run=""), (DropCheckpoint(),)
     if job.stop_outcome is not None:
         job, entered = enter(job, JobState.STOPPING, job.stop_reason)
@@ -97,6 +99,14 @@ def is_alive(job: Job, event: RunIsAlive, now: Moment) -> Step:
         words = moving_words(job) or finishing_words(job) or _beginning_words(job, event)
         job, entered = enter(job, JobState.RUNNING, words)
     return job, (*entered, *effects)
+
+
+def checkpoint_copied(job: Job, run_id: str, at: float) -> Step:
+    """The broker has a copy of its newest checkpoint."""
+    asked = job.spec.copy_checkpoint_seconds is not None
+    if not asked or job.state.is_final or job.run_id != run_id or job.carried_run:
+        return job, ()
+    return replace(job, copy=CheckpointCopy(run_id, at)), ()
 
 
 def _beginning_words(job: Job, event: RunIsAlive) -> str:

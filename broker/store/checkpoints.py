@@ -1,4 +1,5 @@
-"""Checkpoints on their way from one node to another: one file a job, whole or not there.
+"""Checkpoints on their way from one node to another, and copies for the case that one is lost: one file a job, whole
+or not there.
 
 What nodes say of a checkpoint is believed no further than it was checked: names are plain, sizes are bounded and added
 up, and the content has the hash that was announced. A path is made of the job's id alone, and that the broker has made.
@@ -13,20 +14,23 @@ import json
 import os
 import re
 import secrets
+import shutil
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, BinaryIO, Self
 
 from tiercel.broker.store.errors import no_space
-from tiercel.core.errors import NotFoundError, wrong_field
+from tiercel.core.errors import NotFoundError, QuotaExceededError, wrong_field
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 CHUNK_BYTES = 256 * 1024
 MAX_FILES = 16
-# Of one checkpoint; the broker holds at most one for each job, and only while the job is being moved.
+# Of one checkpoint; the broker holds at most one for each job.
 MAX_CHECKPOINT_BYTES = 1024**3
+DEFAULT_CHECKPOINTS_BYTES = 50 * 1024**3
+RESERVE_BYTES = 512 * 1024**2
 _MAX_MANIFEST_BYTES = 64 * 1024
 _JOB_ID = re.compile(r"[0-9a-z]{1,32}")
 _RUN_ID = re.compile(r"([0-9a-z]{1,32})-[0-9]{1,9}")
@@ -63,39 +67,62 @@ class Checkpoint:
 
 
 class CheckpointStore:
-    """Keeps checkpoints in a folder while jobs are moved.
+    """Keeps checkpoints in a folder while jobs are moved, or train and ask for copies.
 
     Args:
         folder: Where the files are; made when missing.
         limit_bytes: The largest checkpoint that is taken.
+        total_bytes: What all of them may have together.
+        reserve_bytes: What they leave of the disk: the broker's database is there, too.
     """
 
-    def __init__(self, folder: Path, limit_bytes: int = MAX_CHECKPOINT_BYTES) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        limit_bytes: int = MAX_CHECKPOINT_BYTES,
+        total_bytes: int = DEFAULT_CHECKPOINTS_BYTES,
+        reserve_bytes: int = RESERVE_BYTES,
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._folder = folder
         self._limit_bytes = limit_bytes
+        self._total_bytes = total_bytes
+        self._reserve_bytes = reserve_bytes
 
     def begin(self, run_id: str, files: Sequence[CheckpointFile]) -> CheckpointWriter:
         """Begin to take in the checkpoint of a run; it replaces what is held of the same job once it is whole.
 
         Raises:
             InvalidSpecError: What is announced is not taken; says why.
-            CannotWriteError: The disk is full.
+            QuotaExceededError: All of them together would have more than they may.
+            CannotWriteError: The disk is full, or nearly.
         """
         match = _RUN_ID.fullmatch(run_id)
         if match is None:
             raise wrong_field("header.run_id", f"{run_id!r} is not the id of a run")
-        _check_files(files, self._limit_bytes)
+        announced = _check_files(files, self._limit_bytes)
+        if announced + self._bytes_but_for(match[1]) > self._total_bytes:
+            raise QuotaExceededError(
+                f"checkpoints: those that the broker keeps may have {self._total_bytes} bytes together, and this one "
+                "does not fit; wait until other jobs are over, or give it more (TIERCEL_CHECKPOINTS_BYTES)",
+                field="checkpoints",
+            )
+        if shutil.disk_usage(self._folder).free - announced < self._reserve_bytes:
+            raise no_space(str(self._folder))
         return CheckpointWriter(self._folder, match[1], Checkpoint(run_id, tuple(files)))
 
     def find(self, run_id: str) -> Checkpoint | None:
         """What is held of a run, or None."""
-        path = self._path(run_id.rpartition("-")[0])
+        checkpoint = self.find_of_job(run_id.rpartition("-")[0])
+        return checkpoint if checkpoint is not None and checkpoint.run_id == run_id else None
+
+    def find_of_job(self, job_id: str) -> Checkpoint | None:
+        """What is held of a job, or None."""
+        path = self._path(job_id)
         if path is None or not path.exists():
             return None
         with path.open("rb") as file:
-            checkpoint = _read_manifest(file)
-        return checkpoint if checkpoint.run_id == run_id else None
+            return _read_manifest(file)
 
     def read(self, run_id: str) -> Iterator[bytes]:
         """The content of its files, one after the other, in pieces of up to 256 KiB.
@@ -122,6 +149,11 @@ class CheckpointStore:
         for path in self._folder.iterdir():
             if path.name not in job_ids:
                 path.unlink()
+
+    def _bytes_but_for(self, job_id: str) -> int:
+        """What those of other jobs have, what is on its way in included."""
+        with os.scandir(self._folder) as entries:
+            return sum(_size_of(entry) for entry in entries if entry.name != job_id)
 
     def _path(self, job_id: str) -> Path | None:
         return self._folder / job_id if _JOB_ID.fullmatch(job_id) else None
@@ -227,7 +259,15 @@ def _room_on(folder: Path) -> Iterator[None]:
         raise
 
 
-def _check_files(files: Sequence[CheckpointFile], limit_bytes: int) -> None:
+def _size_of(entry: os.DirEntry[str]) -> int:
+    try:
+        return entry.stat(follow_symlinks=False).st_size
+    except FileNotFoundError:  # it was finished or given up just now
+        return 0
+
+
+def _check_files(files: Sequence[CheckpointFile], limit_bytes: int) -> int:
+    """What they have together, if that may be."""
     names = {file.name for file in files}
     if not files or len(files) > MAX_FILES or len(names) < len(files):
         raise wrong_field("header.files", f"a checkpoint has 1 to {MAX_FILES} files, each with a name of its own")
@@ -237,6 +277,7 @@ def _check_files(files: Sequence[CheckpointFile], limit_bytes: int) -> None:
     total = sum(file.size_bytes for file in files)
     if total > limit_bytes:
         raise wrong_field("header.files", f"the checkpoint has {total} bytes; at most {limit_bytes} are carried")
+    return total
 
 
 def _read_manifest(file: BinaryIO) -> Checkpoint:

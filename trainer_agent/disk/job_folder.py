@@ -179,6 +179,21 @@ class JobFolder:
         ):
             return any(is_plain(entry.name) and entry.is_file(follow_symlinks=False) for entry in entries)
 
+    def checkpoint_stamp(self) -> tuple[int, ...]:
+        """Tells the checkpoints that are there from those of another moment; empty where there are none.
+
+        Raises:
+            OSError: The folder cannot be read.
+        """
+        with open_folder(self.path) as folder, open_folder(CHECKPOINTS, folder) as checkpoints:
+            names = sorted(entry.name for entry in os.scandir(checkpoints) if is_plain(entry.name))[:_MAX_FILES]
+            stamp: list[int] = []
+            for name in names:
+                with contextlib.suppress(FileNotFoundError):  # a newer one just takes its place
+                    found = os.stat(name, dir_fd=checkpoints, follow_symlinks=False)
+                    stamp += (found.st_mtime_ns, found.st_ino, found.st_size)
+            return tuple(stamp)
+
     def copy_checkpoint(self, target: Path, limit_bytes: int) -> list[CopiedFile]:
         """Copy the newest checkpoints to where no run can change them; blocks while the disk works.
 

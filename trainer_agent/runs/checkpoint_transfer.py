@@ -1,6 +1,7 @@
-"""Transfers checkpoints of jobs that move: sent to the broker from the old node, fetched from it on the new one.
+"""Transfers checkpoints: of jobs that move, and copies for the case that a node is lost.
 
-They go over calls of their own, so that megabytes do not stand in the way of heartbeats.
+They are sent to the broker from the old node and fetched from it on the new one, over calls of their own, so that
+megabytes do not stand in the way of heartbeats.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ import shutil
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import grpc
 from grpc import aio
 
+from tiercel.core.tasks import run_in_thread
 from tiercel.trainer_agent.connection.calls import BrokerCalls, Stub
 from tiercel.trainer_agent.disk.job_folder import CopiedFile, JobFolder
 from tiercel.trainer_agent.disk.names import is_plain
@@ -28,6 +30,20 @@ _log = logging.getLogger(__name__)
 _CHUNK_BYTES: Final = 256 * 1024
 
 _T = TypeVar("_T")
+
+
+class Pace(Protocol):
+    """How fast something may be sent."""
+
+    def seconds_for(self, size_bytes: int) -> float:
+        """How long so much takes at least."""
+        ...
+
+    async def wait_for(self, size_bytes: int) -> None:
+        """Wait until so much more may be sent."""
+        ...
+
+
 _SendCall = aio.StreamStreamCall[nodes_pb2.SendCheckpointRequest, nodes_pb2.SendCheckpointResponse]
 _FetchCall = aio.UnaryStreamCall[nodes_pb2.FetchCheckpointRequest, nodes_pb2.FetchCheckpointResponse]
 
@@ -63,21 +79,27 @@ class CheckpointTransfer:
         """Remove what an earlier life of the agent left on its way."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    async def send(self, run_id: str, job_folder: JobFolder) -> None:
-        """Send the checkpoint of a run that has ended; the broker has it for good when this returns.
+    async def send(self, run_id: str, job_folder: JobFolder, pace: Pace | None = None) -> None:
+        """Send the newest checkpoint of a run; the broker has it for good when this returns.
+
+        Args:
+            run_id: The run.
+            job_folder: Its job's.
+            pace: How fast, where that is bounded.
 
         Raises:
             TransferError: It cannot be sent; says why.
         """
         place = self._place(run_id)
         try:
-            await asyncio.to_thread(_make_empty, place)
-            files = await asyncio.to_thread(job_folder.copy_checkpoint, place, self.limits.size_bytes)
-            await self._retried(lambda stub: self._send(stub, run_id, files))
+            await run_in_thread(_make_empty, place)
+            files = await run_in_thread(job_folder.copy_checkpoint, place, self.limits.size_bytes)
+            seconds = pace.seconds_for(sum(file.size_bytes for file in files)) if pace is not None else 0.0
+            await self._retried(lambda stub: self._send(stub, run_id, files, pace), seconds)
         except OSError as error:
             raise TransferError(f"its checkpoint cannot be copied ({error})") from error
         finally:
-            await asyncio.to_thread(shutil.rmtree, place, ignore_errors=True)
+            await run_in_thread(_remove, place)
         _log.info("run %s: its checkpoint, %d bytes, is with the broker", run_id, sum(f.size_bytes for f in files))
 
     async def fetch(self, run_id: str, job_folder: JobFolder, owner: tuple[int, int] | None) -> None:
@@ -135,10 +157,10 @@ class CheckpointTransfer:
             raise RunFailedError(f"The run id {run_id!r} is not a plain file name.")
         return self.folder / run_id
 
-    async def _retried(self, call: Callable[[Stub], Awaitable[_T]]) -> _T:
-        return await self.calls.retried(call, self.limits.patience_seconds, "its checkpoint")
+    async def _retried(self, call: Callable[[Stub], Awaitable[_T]], more_seconds: float = 0.0) -> _T:
+        return await self.calls.retried(call, self.limits.patience_seconds + more_seconds, "its checkpoint")
 
-    async def _send(self, stub: Stub, run_id: str, files: Sequence[CopiedFile]) -> None:
+    async def _send(self, stub: Stub, run_id: str, files: Sequence[CopiedFile], pace: Pace | None) -> None:
         call: _SendCall = stub.SendCheckpoint(metadata=self.calls.metadata())
         try:
             await call.write(nodes_pb2.SendCheckpointRequest(header=self._header(run_id, files)))
@@ -146,6 +168,8 @@ class CheckpointTransfer:
             for file in files:
                 with file.path.open("rb") as reader:
                     while piece := await asyncio.to_thread(reader.read, _CHUNK_BYTES):
+                        if pace is not None:
+                            await pace.wait_for(len(piece))
                         await call.write(nodes_pb2.SendCheckpointRequest(data=piece))
             await call.done_writing()
             await _read_answer(call)
@@ -225,6 +249,10 @@ async def _error_of(call: _FetchCall | _SendCall) -> Exception:
     return aio.AioRpcError(code, await call.initial_metadata(), await call.trailing_metadata(), await call.details())
 
 
-def _make_empty(place: Path) -> None:
+def _remove(place: Path) -> None:
     shutil.rmtree(place, ignore_errors=True)
+
+
+def _make_empty(place: Path) -> None:
+    _remove(place)
     place.mkdir(parents=True, mode=0o700)

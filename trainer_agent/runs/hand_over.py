@@ -1,4 +1,4 @@
-"""What the broker is given of a run that is over, before it is told so: a checkpoint, and the files left behind."""
+"""What the broker is given of a run: of one that is over a checkpoint and the files left behind, before it is told so."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from tiercel.trainer_agent.disk.job_folder import JobFolder
 from tiercel.trainer_agent.errors import AgentError
+from tiercel.trainer_agent.runs.checkpoint_copies import CheckpointCopies
 from tiercel.trainer_agent.runs.checkpoint_transfer import CheckpointTransfer
 from tiercel.trainer_agent.runs.file_transfer import FileTransfer
 from tiercel.trainer_agent.runs.order import RunOrder
@@ -17,15 +18,17 @@ _INTERRUPTED = "its agent was restarted while it sent the checkpoint"
 
 @dataclass(frozen=True, slots=True)
 class HandOver:
-    """Gives the broker what is left of runs.
+    """Gives the broker what it keeps of runs.
 
     Attributes:
         checkpoints: Transfers those of jobs that are moved.
         files: Sends what runs leave behind.
+        copies: Copies the checkpoints of runs that train.
     """
 
     checkpoints: CheckpointTransfer
     files: FileTransfer
+    copies: CheckpointCopies
 
     def clear(self) -> None:
         """Remove what an earlier life of the agent left on its way."""

@@ -59,7 +59,7 @@ class Run:
         events: Whom to tell.
         patience: How long stopping may take.
         preparation: Makes what it is given.
-        hand_over: Gives the broker what is left of it.
+        hand_over: Gives the broker what it keeps of it.
         earlier: What there is of it already, or None for one to be started.
     """
 
@@ -309,6 +309,10 @@ class Run:
             tasks.start("usage", self._watch_usage(handle))
             tasks.start("share", self._apply_shares(handle))
             tasks.start("stop", self._stop_when_asked(handle))
+            if (seconds := self.order.spec.copy_checkpoint_seconds) is not None:
+                tasks.start(
+                    "copies", self._hand_over.copies.keep_up(self.run_id, self._folder, seconds, self._write_line)
+                )
             how = await handle.wait()
             self._exit_code = how.code
             with contextlib.suppress(TimeoutError):  # an engine may be slow to hand it out

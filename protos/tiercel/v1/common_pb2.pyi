@@ -349,6 +349,7 @@ class JobSpec(_message.Message):
     OUTPUTS_FIELD_NUMBER: _builtins.int
     RANKS_FIELD_NUMBER: _builtins.int
     ACCESS_FIELD_NUMBER: _builtins.int
+    COPY_CHECKPOINT_SECONDS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """A label for people; need not be unique."""
     endpoint: _builtins.str
@@ -406,6 +407,10 @@ class JobSpec(_message.Message):
     """
     access: Global___EndpointAccess.ValueType
     """Who may ask the endpoint. It becomes the endpoint's; unspecified: the endpoint's stays as it is, and a new one is its tenant's."""
+    copy_checkpoint_seconds: _builtins.float
+    """While it trains the broker gets a copy of its newest checkpoint, at most once in so many seconds, and a job whose node is lost
+    goes on from it elsewhere: 10 to 86400. Absent: none.
+    """
     @_builtins.property
     def script(self) -> Global___Script: ...
     @_builtins.property
@@ -501,11 +506,14 @@ class JobSpec(_message.Message):
         outputs: _abc.Iterable[_builtins.str] | None = ...,
         ranks: _builtins.int | None = ...,
         access: Global___EndpointAccess.ValueType = ...,
+        copy_checkpoint_seconds: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_endpoint_objective_seconds", b"_endpoint_objective_seconds", "_every_seconds", b"_every_seconds", "_max_duration_seconds", b"_max_duration_seconds", "_max_epochs", b"_max_epochs", "_ranks", b"_ranks", "_report_timeout_seconds", b"_report_timeout_seconds", "_retry_back_off_seconds", b"_retry_back_off_seconds", "_warm", b"_warm", "endpoint_objective_seconds", b"endpoint_objective_seconds", "every_seconds", b"every_seconds", "max_duration_seconds", b"max_duration_seconds", "max_epochs", b"max_epochs", "module", b"module", "program", b"program", "project", b"project", "ranks", b"ranks", "report_timeout_seconds", b"report_timeout_seconds", "resources", b"resources", "retry_back_off_seconds", b"retry_back_off_seconds", "script", b"script", "ship", b"ship", "warm", b"warm"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_copy_checkpoint_seconds", b"_copy_checkpoint_seconds", "_endpoint_objective_seconds", b"_endpoint_objective_seconds", "_every_seconds", b"_every_seconds", "_max_duration_seconds", b"_max_duration_seconds", "_max_epochs", b"_max_epochs", "_ranks", b"_ranks", "_report_timeout_seconds", b"_report_timeout_seconds", "_retry_back_off_seconds", b"_retry_back_off_seconds", "_warm", b"_warm", "copy_checkpoint_seconds", b"copy_checkpoint_seconds", "endpoint_objective_seconds", b"endpoint_objective_seconds", "every_seconds", b"every_seconds", "max_duration_seconds", b"max_duration_seconds", "max_epochs", b"max_epochs", "module", b"module", "program", b"program", "project", b"project", "ranks", b"ranks", "report_timeout_seconds", b"report_timeout_seconds", "resources", b"resources", "retry_back_off_seconds", b"retry_back_off_seconds", "script", b"script", "ship", b"ship", "warm", b"warm"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_endpoint_objective_seconds", b"_endpoint_objective_seconds", "_every_seconds", b"_every_seconds", "_max_duration_seconds", b"_max_duration_seconds", "_max_epochs", b"_max_epochs", "_ranks", b"_ranks", "_report_timeout_seconds", b"_report_timeout_seconds", "_retry_back_off_seconds", b"_retry_back_off_seconds", "_warm", b"_warm", "access", b"access", "arguments", b"arguments", "command", b"command", "continue_after_last_tier", b"continue_after_last_tier", "data", b"data", "direction", b"direction", "endpoint", b"endpoint", "endpoint_objective_seconds", b"endpoint_objective_seconds", "env", b"env", "every_seconds", b"every_seconds", "image", b"image", "labels", b"labels", "max_duration_seconds", b"max_duration_seconds", "max_epochs", b"max_epochs", "metric", b"metric", "module", b"module", "name", b"name", "node_labels", b"node_labels", "outputs", b"outputs", "priority", b"priority", "program", b"program", "project", b"project", "queue", b"queue", "ranks", b"ranks", "replace", b"replace", "report_timeout_seconds", b"report_timeout_seconds", "requirements", b"requirements", "resources", b"resources", "retries", b"retries", "retry_back_off_seconds", b"retry_back_off_seconds", "retry_exit_codes", b"retry_exit_codes", "runtime", b"runtime", "script", b"script", "secrets", b"secrets", "ship", b"ship", "tiers", b"tiers", "variant", b"variant", "warm", b"warm", "warm_start", b"warm_start"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_copy_checkpoint_seconds", b"_copy_checkpoint_seconds", "_endpoint_objective_seconds", b"_endpoint_objective_seconds", "_every_seconds", b"_every_seconds", "_max_duration_seconds", b"_max_duration_seconds", "_max_epochs", b"_max_epochs", "_ranks", b"_ranks", "_report_timeout_seconds", b"_report_timeout_seconds", "_retry_back_off_seconds", b"_retry_back_off_seconds", "_warm", b"_warm", "access", b"access", "arguments", b"arguments", "command", b"command", "continue_after_last_tier", b"continue_after_last_tier", "copy_checkpoint_seconds", b"copy_checkpoint_seconds", "data", b"data", "direction", b"direction", "endpoint", b"endpoint", "endpoint_objective_seconds", b"endpoint_objective_seconds", "env", b"env", "every_seconds", b"every_seconds", "image", b"image", "labels", b"labels", "max_duration_seconds", b"max_duration_seconds", "max_epochs", b"max_epochs", "metric", b"metric", "module", b"module", "name", b"name", "node_labels", b"node_labels", "outputs", b"outputs", "priority", b"priority", "program", b"program", "project", b"project", "queue", b"queue", "ranks", b"ranks", "replace", b"replace", "report_timeout_seconds", b"report_timeout_seconds", "requirements", b"requirements", "resources", b"resources", "retries", b"retries", "retry_back_off_seconds", b"retry_back_off_seconds", "retry_exit_codes", b"retry_exit_codes", "runtime", b"runtime", "script", b"script", "secrets", b"secrets", "ship", b"ship", "tiers", b"tiers", "variant", b"variant", "warm", b"warm", "warm_start", b"warm_start"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__copy_checkpoint_seconds: _TypeAlias = _typing.Literal["copy_checkpoint_seconds"]  # noqa: Y015
+    _WhichOneofArgType__copy_checkpoint_seconds: _TypeAlias = _typing.Literal["_copy_checkpoint_seconds", b"_copy_checkpoint_seconds"]  # noqa: Y015
     _WhichOneofReturnType__endpoint_objective_seconds: _TypeAlias = _typing.Literal["endpoint_objective_seconds"]  # noqa: Y015
     _WhichOneofArgType__endpoint_objective_seconds: _TypeAlias = _typing.Literal["_endpoint_objective_seconds", b"_endpoint_objective_seconds"]  # noqa: Y015
     _WhichOneofReturnType__every_seconds: _TypeAlias = _typing.Literal["every_seconds"]  # noqa: Y015
@@ -524,6 +532,8 @@ class JobSpec(_message.Message):
     _WhichOneofArgType__warm: _TypeAlias = _typing.Literal["_warm", b"_warm"]  # noqa: Y015
     _WhichOneofReturnType_program: _TypeAlias = _typing.Literal["script", "module"]  # noqa: Y015
     _WhichOneofArgType_program: _TypeAlias = _typing.Literal["program", b"program"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__copy_checkpoint_seconds) -> _WhichOneofReturnType__copy_checkpoint_seconds | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__endpoint_objective_seconds) -> _WhichOneofReturnType__endpoint_objective_seconds | None: ...
     @_typing.overload

@@ -38,6 +38,7 @@ from tiercel.trainer_agent.limits.contract import CpuShare, Limits, Share, Usage
 from tiercel.trainer_agent.limits.cooperative import Cooperative
 from tiercel.trainer_agent.reports.journal import ReportJournal
 from tiercel.trainer_agent.runs import records as run_records
+from tiercel.trainer_agent.runs.checkpoint_copies import CheckpointCopies
 from tiercel.trainer_agent.runs.checkpoint_transfer import CheckpointTransfer
 from tiercel.trainer_agent.runs.file_transfer import FileTransfer
 from tiercel.trainer_agent.runs.files import RunPlaces
@@ -157,7 +158,11 @@ def table_in(
             data or RunData(folder),
             ScratchFolders(folder / "scratch"),
         ),
-        HandOver(CheckpointTransfer(calls, folder / "carried"), FileTransfer(calls, folder / "outgoing")),
+        HandOver(
+            CheckpointTransfer(calls, folder / "carried"),
+            FileTransfer(calls, folder / "outgoing"),
+            CheckpointCopies(CheckpointTransfer(calls, folder / "carried")),
+        ),
         EndedJobs(places.jobs, folder / "ended-jobs", Retention()),
     )
 

@@ -10,7 +10,7 @@ import pytest
 
 from testing.small_disk import fill, small_disk
 from tiercel.broker.store.checkpoints import MAX_FILES, Checkpoint, CheckpointFile, CheckpointStore
-from tiercel.core.errors import CannotWriteError, InvalidSpecError, NotFoundError
+from tiercel.core.errors import CannotWriteError, InvalidSpecError, NotFoundError, QuotaExceededError
 
 
 @pytest.fixture
@@ -117,6 +117,23 @@ def test_what_is_no_run_names_no_path(store: CheckpointStore, tmp_path: Path, ru
     assert (tmp_path / "x").read_text() == "untouched"
 
 
+def test_all_of_them_together_have_a_bound(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path / "checkpoints", total_bytes=400)
+    put(store, "j1-1", {"a": b"x" * 100}, [b"x" * 100])
+    with pytest.raises(QuotaExceededError, match=r"400 bytes together.*TIERCEL_CHECKPOINTS_BYTES"):
+        store.begin("j2-1", [described("a", b"y" * 300)])
+    put(store, "j1-2", {"a": b"x" * 300}, [b"x" * 300])  # takes the place of the job's own
+    assert store.find("j1-2") is not None
+    assert [store.find_of_job(job) for job in ("j2", "../j1")] == [None, None]
+
+
+def test_the_disk_is_not_filled_to_its_end(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path / "checkpoints", reserve_bytes=1 << 60)
+    with pytest.raises(CannotWriteError):
+        store.begin("j1-1", [described("a", b"x")])
+    assert list((tmp_path / "checkpoints").iterdir()) == []
+
+
 def test_what_nobody_needs_is_dropped(store: CheckpointStore, tmp_path: Path) -> None:
     for job in ("j1", "j2", "j3"):
         put(store, f"{job}-1", {"a": b"x"}, [b"x"])
@@ -129,7 +146,7 @@ def test_what_nobody_needs_is_dropped(store: CheckpointStore, tmp_path: Path) ->
 
 def test_a_full_disk_refuses_a_checkpoint_and_keeps_the_one_before(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", 1024 * 1024) as disk:
-        store = CheckpointStore(disk / "checkpoints")
+        store = CheckpointStore(disk / "checkpoints", reserve_bytes=0)
         put(store, "j1-1", TWO, [b"newestolder"])
         filler = fill(disk)
         large = {"latest.pt": bytes(512 * 1024)}
