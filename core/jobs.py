@@ -148,8 +148,8 @@ class JobSpec:
         ranks: As how many processes, which train one model together, its program is started; None: as one for each
             accelerator, where it is a Python program.
         access: Who may ask the endpoint, or None to leave it as it is.
-        copy_checkpoint_seconds: How often the broker gets a copy of its newest checkpoint while it trains, from which it
-            goes on if its node is lost; None: never.
+        copy_checkpoint_seconds: How often the broker gets a copy of its newest checkpoint while it trains, to go on
+            from if its node is lost; None: never.
     """
 
     name: str

@@ -75,7 +75,7 @@ class AgentSettings(BaseSettings):
         package_sdists: Packages that have to be built are taken too: their code then runs before any job does.
         environments_bytes: What all environments may have on the disk together, in bytes.
         environment_seconds: How long one may take to be built.
-        checkpoint_copy_bytes: What copies of checkpoints that jobs ask for may send to the broker in a second, in bytes.
+        checkpoint_copy_bytes: What copies of checkpoints may send to the broker in a second, in bytes.
     """
 
     model_config = SettingsConfigDict(env_prefix="TIERCEL_AGENT_", frozen=True)

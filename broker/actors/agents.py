@@ -179,7 +179,7 @@ class AgentService:
         return actor is not None and (actor.job.is_moving or _keeps_copies(actor.job))
 
     def needs_checkpoint(self, run_id: str) -> bool:
-        """Whether the job of a run may go on from the run's checkpoint: it moves, goes on already, or asks for copies."""
+        """Whether a job may go on from the checkpoint of a run: it is moved, goes on already, or asks for copies."""
         actor = self._registry.job_of(run_id)
         if actor is None:
             return False

@@ -1,5 +1,4 @@
-"""Checkpoints on their way from one node to another, and copies for the case that one is lost: one file a job, whole
-or not there.
+"""Checkpoints between nodes, and copies for the case that one is lost: one file a job, whole or not there.
 
 What nodes say of a checkpoint is believed no further than it was checked: names are plain, sizes are bounded and added
 up, and the content has the hash that was announced. A path is made of the job's id alone, and that the broker has made.

@@ -1,4 +1,4 @@
-"""What the broker is given of a run: of one that is over a checkpoint and the files left behind, before it is told so."""
+"""What the broker is given of a run: copies of checkpoints, and at its end, before it is told, what is left."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+
 from testing.brokers import Tenant, node_token, running_broker, tenant_of, tenant_token
 from testing.scripted_agent import ScriptedAgent
 from tiercel.broker.store.checkpoints import CheckpointFile, CheckpointStore

@@ -26,10 +26,10 @@ GONE = (NodeFenced("n1", fenced=True), NodeSilent("n1"), NodeGone("n1"))
 COPIED = CheckpointCopied("j1-1", AT + 5)
 
 
-def training_job(**changes: float | None) -> Job:
+def training_job(copy_checkpoint_seconds: float | None = 60.0) -> Job:
     """A job that runs on n1, has reported, and asks for copies."""
     job = running_job()
-    return after(replace(job, spec=replace(job.spec, **{"copy_checkpoint_seconds": 60.0} | changes)), report(0.5))
+    return after(replace(job, spec=replace(job.spec, copy_checkpoint_seconds=copy_checkpoint_seconds)), report(0.5))
 
 
 def test_a_job_whose_node_is_gone_goes_on_from_the_copy() -> None:
