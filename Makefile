@@ -122,6 +122,10 @@ bench-serving: $(STAMP) ## Measure the inference server beside its peers (about 
 bench-tls: $(STAMP) ## Measure what TLS costs the inference server, beside the event loop's own (two minutes)
 	@$(BIN)/python -m benchmarks.tls $(BENCH_FLAGS)
 
+.PHONY: bench-hop
+bench-hop: $(STAMP) ## Measure what it costs a request to be handed on to another server (half a minute)
+	@$(BIN)/python -m benchmarks.serving_hop $(BENCH_FLAGS)
+
 .PHONY: bench-variants
 bench-variants: $(STAMP) ## Compare the schedulers of endpoints with variants, simulated over measured profiles (5 minutes)
 	@$(BIN)/python -m benchmarks.qoe run

@@ -14,6 +14,7 @@ from tiercel.core.errors import CapacityExceededError, DeadlineExceededError
 
 HEADER_BYTES: Final = 32 * 1024
 """The most that stands before the body of an answer."""
+_SMALL_BYTES: Final = 64 * 1024
 _STATUSES: Final = frozenset(status.value for status in HTTPStatus if status.value >= 200)
 
 
@@ -98,9 +99,11 @@ class PeerConnection(asyncio.Protocol):
         timer = self._loop.call_at(deadline, self._expire)
         is_answered = False
         try:
-            self._transport.write(head)
-            if body:
+            if len(body) > _SMALL_BYTES:
+                self._transport.write(head)
                 self._transport.write(body)
+            else:  # in one piece, which is read at once
+                self._transport.write(head + body)
             answer: Answer = await waiting
             is_answered = True
             return answer
