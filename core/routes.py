@@ -12,6 +12,8 @@ MOST_BACKENDS: Final = 16
 """Nodes that are told of one endpoint."""
 MOST_IN_ALL: Final = 8192
 """Nodes of all endpoints together."""
+MOST_NODES: Final = 4096
+"""Nodes that are believed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +54,15 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Routes:
-    """A whole table, by endpoint: one that is not in it answers nowhere."""
+    """A whole table.
+
+    Attributes:
+        routes: By endpoint: one that is not in it answers nowhere.
+        nodes: Nodes whose inference servers are believed in who asked them, when they hand a request on.
+    """
 
     routes: tuple[Route, ...] = ()
+    nodes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +80,7 @@ class RouteFile:
     routes: Routes
 
 
-def bounded(routes: Iterable[Route]) -> Routes:
+def bounded(routes: Iterable[Route], nodes: Iterable[str] = ()) -> Routes:
     """A table that holds as much as one may; of more, what comes first by name."""
     kept: list[Route] = []
     room = MOST_IN_ALL
@@ -81,7 +89,7 @@ def bounded(routes: Iterable[Route]) -> Routes:
         if backends:
             kept.append(Route(route.endpoint, backends))
             room -= len(backends)
-    return Routes(tuple(kept))
+    return Routes(tuple(kept), tuple(sorted(nodes)[:MOST_NODES]))
 
 
 def seen_from_elsewhere(routes: Routes) -> Routes:
@@ -91,4 +99,4 @@ def seen_from_elsewhere(routes: Routes) -> Routes:
         backends = tuple(replace(each, http="", grpc="") for each in route.backends if each.https or each.grpcs)
         if backends:
             far.append(Route(route.endpoint, backends))
-    return Routes(tuple(far))
+    return Routes(tuple(far), routes.nodes)

@@ -16,7 +16,8 @@ def write_routes(
     file: Path, node_id: str, routes: Mapping[str, tuple[Backend, ...]], token: str = MACHINE_TOKEN
 ) -> None:
     """Leave a table for the server of a node."""
-    table = Routes(tuple(Route(endpoint, backends) for endpoint, backends in sorted(routes.items())))
+    nodes = sorted({each.node_id for backends in routes.values() for each in backends})
+    table = Routes(tuple(Route(endpoint, backends) for endpoint, backends in sorted(routes.items())), tuple(nodes))
     write_private(file, to_json(RouteFile(node_id, token, table)).encode())
 
 

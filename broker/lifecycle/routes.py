@@ -42,7 +42,8 @@ class NodeServing:
 
 
 def routes_of(nodes: Iterable[NodeServing]) -> Routes:
-    """The table; several nodes may answer for one endpoint."""
+    """The table of nodes that are online; several may answer for one endpoint."""
+    nodes = tuple(nodes)
     found: dict[str, list[Backend]] = defaultdict(list)
     for node in nodes:
         clear = (
@@ -56,7 +57,8 @@ def routes_of(nodes: Iterable[NodeServing]) -> Routes:
             found[endpoint].append(
                 Backend(node.node_id, version, *clear, *encrypted, draining=endpoint in node.leaving)
             )
-    return bounded(Route(endpoint, tuple(backends)) for endpoint, backends in found.items())
+    routes = (Route(endpoint, tuple(backends)) for endpoint, backends in found.items())
+    return bounded(routes, (node.node_id for node in nodes))
 
 
 def _clear(address: str, is_local: bool) -> str:

@@ -60,7 +60,7 @@ class RestHanding:
         """
         caller = request.caller
         token, shown = self._relay.token.encode(), request.headers.get(TOKEN, b"")
-        if caller.node or (caller.is_local and token and hmac.compare_digest(token, shown)):
+        if self._relay.believes(caller.node) or (caller.is_local and token and hmac.compare_digest(token, shown)):
             return handed_on_by(request.headers.get(ASKED_BY, b"").decode("latin-1")), True
         return caller, False
 

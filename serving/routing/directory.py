@@ -42,6 +42,8 @@ class Directory:
         self._looked_at = -_AGAIN_SECONDS
         self._backends: dict[str, tuple[Backend, ...]] = {}
         self._nodes: frozenset[str] = frozenset()
+        self.believed: frozenset[str] = frozenset()
+        """Nodes that are believed in who asked them."""
         self.token = ""
         """What servers of this machine show each other; empty for none."""
         self._look_now()
@@ -82,6 +84,7 @@ class Directory:
                 _logger.warning("Who answers for which endpoint cannot be read, and stays as it was: %s", found)
             return
         self.token = found.token
+        self.believed = frozenset(found.routes.nodes)
         self._backends = _of_others(found.routes, found.node_id)
         self._nodes = frozenset(each.node_id for backends in self._backends.values() for each in backends)
 

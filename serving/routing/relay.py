@@ -102,6 +102,10 @@ class Relay:
         """What servers of this machine show each other; empty for none."""
         return self._directory.token
 
+    def believes(self, node: str) -> bool:
+        """Whether a node is believed in who asked it: one that is of the cluster still."""
+        return node in self._directory.believed
+
     async def ask(self, handing: Handing, deadline: float) -> Answer:
         """Have another node answer a request.
 

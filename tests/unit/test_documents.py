@@ -16,7 +16,9 @@ def test_every_fault_that_is_told_of_has_its_tests() -> None:
     assert len(named) > 30
     missing = [f"{path}::{name}" for path, name in named if f"def {name}(" not in (REPOSITORY / path).read_text()]
     assert not missing
-    assert [int(number) for number in re.findall(r"^\| (\d+)\. ", text, re.MULTILINE)] == list(range(1, 17))
+    numbers = [int(number) for number in re.findall(r"^\| (\d+)\. ", text, re.MULTILINE)]
+    assert numbers == [*range(1, len(numbers) + 1)]
+    assert len(numbers) >= 16
 
 
 DOCUMENTS = [

@@ -25,18 +25,24 @@ class Routes(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     ROUTES_FIELD_NUMBER: _builtins.int
+    NODES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def routes(self) -> _containers.RepeatedCompositeFieldContainer[Global___Route]:
         """By name."""
+
+    @_builtins.property
+    def nodes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Nodes whose inference servers are believed in who asked them, when they hand a request on."""
 
     def __init__(
         self,
         *,
         routes: _abc.Iterable[Global___Route] | None = ...,
+        nodes: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["routes", b"routes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["nodes", b"nodes", "routes", b"routes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

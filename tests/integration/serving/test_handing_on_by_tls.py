@@ -91,6 +91,9 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
             }
             found.servers[node] = stack.enter_context(serving(own / "models", own, settings))
         lead(found, "n2")
+        # The second has nobody to ask, and believes the first.
+        write_routes(folder / "n2" / "routes.json", "n2", {"other": (Backend("n1", 1, https=found.https("n1")),)})
+        time.sleep(0.3)
         yield found
 
 
@@ -119,6 +122,8 @@ def test_only_another_node_is_believed_in_who_asked_it(lab: Lab, token: str) -> 
     assert lab.ask("n2", "own", node, claim) == 200
     assert lab.ask("n2", "own", node, claim | {"tiercel-for": "tenant:bob"}) == 404
     assert lab.ask("n2", "own", node) == 404
+    # One that was removed has its certificate still.
+    assert lab.ask("n2", "own", lab.certificate(node="removed"), claim) == 404
 
 
 def test_a_key_is_good_at_any_node_and_is_counted_once(lab: Lab) -> None:
