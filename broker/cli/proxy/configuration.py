@@ -29,13 +29,15 @@ _WEIGHT = re.compile(r" weight [0-9]+$", re.MULTILINE)
 # A request that is not longer can be sent again to another server; of larger ones none is.
 _REQUEST_BYTES = 64 * 1024
 
+# A process that is replaced answers one more request on each connection that was kept, and then closes it: one that it
+# closed by itself might be written to at that moment, and that request be lost.
 _HEAD = """\
 # Written by 'tiercel proxy config'; what you change here is overwritten.
 global
     stats socket {folder}/{stats} mode 600 level admin expose-fd listeners
     tune.bufsize {request_bytes}
     maxconn 2000
-    hard-stop-after 60s
+    hard-stop-after 150s
     ssl-default-bind-options ssl-min-ver TLSv1.3
     ssl-default-server-options ssl-min-ver TLSv1.3
 
@@ -51,6 +53,7 @@ defaults
     http-reuse always
     retries 3
     option redispatch 1
+    option idle-close-on-response
     retry-on conn-failure empty-response 0rtt-rejected
     option httpchk
     http-check send meth GET uri /v2/health/ready hdr Host localhost
