@@ -6,7 +6,9 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from tiercel.core.routes import seen_from_elsewhere
 from tiercel.core.trust.names import node_name
+from tiercel.core.trust.trust import is_loopback
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -99,6 +101,11 @@ class Front:
     certificate: Path | None = None
     names: tuple[str, ...] = ()
 
+    @property
+    def is_wide(self) -> bool:
+        """Whether others than those on this machine can ask."""
+        return not (is_loopback(self.http) and is_loopback(self.grpc))
+
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
@@ -127,6 +134,9 @@ def shape_of(text: str) -> str:
 
 def configuration(routes: Routes, front: Front) -> Configuration:
     """The file for a table; what is no name or address is left out of it."""
+    if front.is_wide:
+        # In the clear, nodes take whoever asks for somebody on their own machine, who may ask more than others.
+        routes = seen_from_elsewhere(routes)
     rest, grpc = _backends(routes, of_grpc=False), _backends(routes, of_grpc=True)
     anywhere = _anywhere(grpc)
     tables = {f"rest_{name}": servers for name, servers in rest.items()}
