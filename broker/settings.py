@@ -45,6 +45,7 @@ class BrokerSettings(BaseSettings):
         gone_after_seconds: Silence after which a node's jobs start again elsewhere; its agent stops them before that.
             None: 120 s from when a second node has connected, and until then a silent node's jobs wait for it.
         heartbeat_seconds: How often agents report usage.
+        calls_per_second: How often one token may call, over time; five seconds' worth of it at once.
         project_bytes: What the files of one project may have together, in bytes.
         tenant_projects_bytes: What the projects of one tenant may have together at the broker, in bytes.
         job_files_bytes: What the files that are kept of a job may have together.
@@ -82,6 +83,7 @@ class BrokerSettings(BaseSettings):
     lease_seconds: float = Field(default=10.0, gt=0, allow_inf_nan=False)
     gone_after_seconds: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     heartbeat_seconds: float = Field(default=2.0, gt=0, allow_inf_nan=False)
+    calls_per_second: float = Field(default=200.0, gt=0, allow_inf_nan=False)
     project_bytes: int = Field(default=DEFAULT_PROJECT_BYTES, gt=0)
     tenant_projects_bytes: int = Field(default=DEFAULT_TENANT_BYTES, gt=0)
     job_files_bytes: int = Field(default=FileLimits().job_bytes, ge=0)

@@ -159,10 +159,15 @@ class TooLargeError(TiercelError):
 
 
 class QuotaExceededError(TiercelError):
-    """The tenant has as many active jobs as it may have."""
+    """The tenant has as many active jobs as it may have.
+
+    Attributes:
+        seconds: After how long it may be worth asking again; when there is room nobody knows.
+    """
 
     code = "quota_exceeded"
     grpc_status = "RESOURCE_EXHAUSTED"
+    seconds: ClassVar[float] = 60.0
 
 
 class RateExceededError(TiercelError):

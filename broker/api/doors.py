@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from tiercel.broker.access.rates import CallRates
 from tiercel.broker.api import listeners
 from tiercel.broker.api.gate import MembersGate, NodesGate, TenantsGate
 from tiercel.broker.api.matrix import Matrix
@@ -54,7 +55,9 @@ class Doors:
         self._encryption = encryption
         matrix, recorder = Matrix.read(), Recorder(audit)
         self.strangers = Strangers(min(listeners.TENANTS.connections, listeners.NODES.connections))
-        self.tenants = listeners.make_server(listeners.TENANTS, TenantsGate(tenancy, matrix, recorder, self.strangers))
+        rates = CallRates(settings.calls_per_second)
+        gate = TenantsGate(tenancy, matrix, recorder, self.strangers, rates)
+        self.tenants = listeners.make_server(listeners.TENANTS, gate)
         self.nodes = listeners.make_server(listeners.NODES, NodesGate(tenancy, matrix, recorder))
         self.members: grpc.aio.Server | None = None
         if membership is not None:

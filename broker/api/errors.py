@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 from typing import TYPE_CHECKING
 
 import grpc
 
-from tiercel.core.errors import CODE_KEY, FIELD_KEY, TiercelError
+from tiercel.core.errors import CODE_KEY, FIELD_KEY, QuotaExceededError, RateExceededError, TiercelError
+from tiercel.v1 import RETRY_KEY, RETRY_TYPE, refusals_pb2
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -31,7 +33,11 @@ async def translated_errors(context: grpc.aio.ServicerContext[object, object]) -
         status = grpc.StatusCode[error.grpc_status]
         if status is grpc.StatusCode.INTERNAL:
             logger.exception("a call failed")
-        trailing = ((CODE_KEY, error.code), (FIELD_KEY, error.field))
+        trailing: tuple[tuple[str, str | bytes], ...] = (
+            (CODE_KEY, error.code),
+            (FIELD_KEY, error.field),
+            *_when_again(error, status),
+        )
         await context.abort(status, _shortened(error.message), trailing)
     except (grpc.aio.AbortError, grpc.aio.UsageError):
         raise
@@ -39,6 +45,17 @@ async def translated_errors(context: grpc.aio.ServicerContext[object, object]) -
         logger.exception("a call failed on a defect of the broker")
         message = f"the broker failed on a defect of its own ({type(error).__name__}); its log has the details"
         await context.abort(grpc.StatusCode.INTERNAL, message, ((CODE_KEY, "internal"), (FIELD_KEY, "")))
+
+
+def _when_again(error: TiercelError, status: grpc.StatusCode) -> tuple[tuple[str, bytes], ...]:
+    """Where a call may be let through later: after how long, as standard clients understand it."""
+    if not isinstance(error, QuotaExceededError | RateExceededError):
+        return ()
+    info = refusals_pb2.RetryInfo()
+    info.retry_delay.FromMilliseconds(max(1, math.ceil(error.seconds * 1000)))
+    told = refusals_pb2.RefusalStatus(code=status.value[0], message=_shortened(error.message))
+    told.details.add(type_url=RETRY_TYPE, value=info.SerializeToString())
+    return ((RETRY_KEY, told.SerializeToString()),)
 
 
 def _shortened(message: str) -> str:

@@ -26,6 +26,7 @@ from tiercel.core.tasks import run_until_one_ends
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
+    from tiercel.broker.access.rates import CallRates
     from tiercel.broker.api.matrix import Matrix
     from tiercel.broker.api.recording import Recorder
     from tiercel.broker.api.strangers import Strangers
@@ -99,9 +100,13 @@ class TenantsGate(grpc.aio.ServerInterceptor):
         matrix: Who may call what.
         recorder: Writes down what is changed and who is refused.
         strangers: Is told of connections that have shown who they are.
+        rates: How often each token may call.
     """
 
-    def __init__(self, tenancy: Tenancy, matrix: Matrix, recorder: Recorder, strangers: Strangers) -> None:
+    def __init__(
+        self, tenancy: Tenancy, matrix: Matrix, recorder: Recorder, strangers: Strangers, rates: CallRates
+    ) -> None:
+        self._rates = rates
         self._tenancy = tenancy
         self._matrix = matrix
         self._recorder = recorder
@@ -129,6 +134,7 @@ class TenantsGate(grpc.aio.ServerInterceptor):
             if Role.ANYBODY in rule.roles:
                 return _guarded(self._recorder.recorded(handler, rule, method, lambda _: STRANGER), self._joins)
             caller = caller_by_metadata(handler_call_details.invocation_metadata, self._tenancy)
+            self._rates.check(caller, asyncio.get_running_loop().time())
             self._matrix.check(method, caller.role)
         except TiercelError as error:
             return self._recorder.refusing(error, method, caller)

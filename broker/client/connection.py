@@ -13,7 +13,7 @@ import grpc
 
 from tiercel.broker.client.errors import from_rpc_error
 from tiercel.broker.client.options import ClientOptions, channel_options
-from tiercel.core.errors import OverloadedError, TiercelError, UnavailableError, wrong_field
+from tiercel.core.errors import OverloadedError, RateExceededError, TiercelError, UnavailableError, wrong_field
 from tiercel.core.trust.trust import AUTHORITY_VARIABLE, PIN_VARIABLE, Trust, is_loopback
 from tiercel.v1 import PROTOCOL, PROTOCOL_KEY
 from tiercel.v1.files_pb2_grpc import FilesServiceStub
@@ -87,15 +87,22 @@ class Connection:
         await self.channel.close()
 
     async def call(self, method: UnaryMethod[Request, Response], request: Request) -> Response:
-        """Call a method with one answer.
+        """Call a method with one answer; where that was too often, again when the broker says, within the deadline.
 
         Raises:
             TiercelError: What the broker answered, or that it does not answer.
         """
-        try:
-            return await method(request, timeout=self._options.deadline_seconds, metadata=self._metadata)
-        except grpc.aio.AioRpcError as error:
-            raise from_rpc_error(error, self.address) from error
+        clock = asyncio.get_running_loop().time
+        until = clock() + self._options.deadline_seconds
+        while True:
+            try:
+                return await method(request, timeout=max(until - clock(), 0.0), metadata=self._metadata)
+            except grpc.aio.AioRpcError as failure:
+                error = from_rpc_error(failure, self.address)
+                if not isinstance(error, RateExceededError) or clock() + error.seconds >= until:
+                    raise error from failure
+            # Nothing was done. Jitter, so that many who were told the same do not come back together.
+            await asyncio.sleep(error.seconds * (1 + random.random() / 4))  # noqa: S311
 
     async def send(self, method: Any, requests: AsyncGenerator[Request], *, seconds: float) -> None:
         """Call a method that takes a stream and has one answer.
@@ -158,14 +165,15 @@ class Connection:
                     async for item in items:
                         failures = 0
                         yield item
-            except (UnavailableError, OverloadedError) as error:
+            except (UnavailableError, OverloadedError, RateExceededError) as error:
                 failing_since = failing_since if failures else clock()
                 failures += 1
-                self._check_patience(error, clock() - failing_since)
+                least = error.seconds if isinstance(error, RateExceededError) else 0.0
+                self._check_patience(error, clock() - failing_since + least)
             else:
                 return
             # Jitter spreads load; nothing secret depends on it.
-            await asyncio.sleep(retry.pause_seconds(failures, random.random()))  # noqa: S311
+            await asyncio.sleep(max(least, retry.pause_seconds(failures, random.random())))  # noqa: S311
 
     def _check_patience(self, error: TiercelError, seconds: float) -> None:
         if seconds >= self._options.retry.patience_seconds:

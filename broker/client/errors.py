@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import grpc
+from google.protobuf.message import DecodeError
 
 from tiercel.core.errors import (
     CODE_KEY,
@@ -13,9 +14,11 @@ from tiercel.core.errors import (
     NotAuthenticatedError,
     NotFoundError,
     OverloadedError,
+    RateExceededError,
     TiercelError,
     UnavailableError,
 )
+from tiercel.v1 import RETRY_KEY, RETRY_TYPE, refusals_pb2
 
 # What something between us and the broker may answer without our code.
 _BY_STATUS: dict[grpc.StatusCode, type[TiercelError]] = {
@@ -43,6 +46,8 @@ def from_rpc_error(error: grpc.aio.AioRpcError, address: str) -> TiercelError:
     status = error.code()
     if code == IllegalTransitionError.code or status is grpc.StatusCode.INTERNAL:
         return TiercelError(f"The broker at {address} has a defect: {details or 'it did not say which'}")
+    if code == RateExceededError.code:
+        return RateExceededError(details, seconds=_seconds_until_again(error))
     if (known := ERRORS.get(code)) is not None:
         return known(details, field=metadata.get(FIELD_KEY, ""))
     if status is grpc.StatusCode.RESOURCE_EXHAUSTED and _TOO_LARGE in details:
@@ -57,6 +62,18 @@ def from_rpc_error(error: grpc.aio.AioRpcError, address: str) -> TiercelError:
     if status is grpc.StatusCode.DEADLINE_EXCEEDED:
         return UnavailableError(f"The broker at {address} did not answer in time; try again, or look at its log.")
     return _BY_STATUS.get(status, TiercelError)(details or f"The broker at {address} refused the call ({status.name}).")
+
+
+def _seconds_until_again(error: grpc.aio.AioRpcError) -> float:
+    """After how long a call may be let through, as it was told; a second if it was not."""
+    told = dict(error.trailing_metadata() or ()).get(RETRY_KEY, b"")
+    try:
+        status = refusals_pb2.RefusalStatus.FromString(told if isinstance(told, bytes) else b"")
+        found = [each.value for each in status.details if each.type_url == RETRY_TYPE]
+        delay = refusals_pb2.RetryInfo.FromString(found[0]).retry_delay if found else None
+    except DecodeError:
+        delay = None
+    return 1.0 if delay is None else max(0.0, delay.seconds + delay.nanos / 1e9)
 
 
 def _text(value: str | bytes) -> str:

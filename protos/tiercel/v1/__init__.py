@@ -8,6 +8,9 @@ from typing import Final
 # in its metadata, and one that says nothing (a standard tool) is taken for one of this version.
 PROTOCOL: Final = 1
 PROTOCOL_KEY: Final = "tiercel-protocol"
+# Where a call that was refused for now says after how long to try again (refusals.proto).
+RETRY_KEY: Final = "grpc-status-details-bin"
+RETRY_TYPE: Final = "type.googleapis.com/google.rpc.RetryInfo"
 
 
 def protocol_mismatch(theirs: int, who: str, we: str) -> str:

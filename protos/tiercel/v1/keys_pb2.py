@@ -27,7 +27,7 @@ from tiercel.v1 import common_pb2 as tiercel_dot_v1_dot_common__pb2
 from tiercel.v1 import rights_pb2 as tiercel_dot_v1_dot_rights__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15tiercel/v1/keys.proto\x12\ntiercel.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17tiercel/v1/common.proto\x1a\x17tiercel/v1/rights.proto\"\xa5\x01\n\x03Key\x12\n\n\x02id\x18\x01 \x01(\t\x12\x10\n\x08\x65ndpoint\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x12\n\nper_second\x18\x04 \x01(\x01\x12.\n\ncreated_at\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nexpires_at\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"W\n\x10\x43reateKeyRequest\x12\x10\n\x08\x65ndpoint\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x12\n\nper_second\x18\x03 \x01(\x01\x12\x0f\n\x07seconds\x18\x04 \x01(\x01\"F\n\x11\x43reateKeyResponse\x12\x1c\n\x03key\x18\x01 \x01(\x0b\x32\x0f.tiercel.v1.Key\x12\x13\n\x06secret\x18\x02 \x01(\tB\x03\x80\x01\x01\"#\n\x0fListKeysRequest\x12\x10\n\x08\x65ndpoint\x18\x01 \x01(\t\"1\n\x10ListKeysResponse\x12\x1d\n\x04keys\x18\x01 \x03(\x0b\x32\x0f.tiercel.v1.Key\"\x1e\n\x10RevokeKeyRequest\x12\n\n\x02id\x18\x01 \x01(\t\"\x13\n\x11RevokeKeyResponse\"X\n\x18SetEndpointAccessRequest\x12\x10\n\x08\x65ndpoint\x18\x01 \x01(\t\x12*\n\x06\x61\x63\x63\x65ss\x18\x02 \x01(\x0e\x32\x1a.tiercel.v1.EndpointAccess\"\x1b\n\x19SetEndpointAccessResponse2\xf5\x02\n\x0bKeysService\x12S\n\tCreateKey\x12\x1c.tiercel.v1.CreateKeyRequest\x1a\x1d.tiercel.v1.CreateKeyResponse\"\t\xa2\xbb\x18\x05\n\x01\x03\x10\x01\x12O\n\x08ListKeys\x12\x1b.tiercel.v1.ListKeysRequest\x1a\x1c.tiercel.v1.ListKeysResponse\"\x08\xa2\xbb\x18\x04\n\x02\x02\x03\x12S\n\tRevokeKey\x12\x1c.tiercel.v1.RevokeKeyRequest\x1a\x1d.tiercel.v1.RevokeKeyResponse\"\t\xa2\xbb\x18\x05\n\x01\x03\x10\x01\x12k\n\x11SetEndpointAccess\x12$.tiercel.v1.SetEndpointAccessRequest\x1a%.tiercel.v1.SetEndpointAccessResponse\"\t\xa2\xbb\x18\x05\n\x01\x03\x10\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15tiercel/v1/keys.proto\x12\ntiercel.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17tiercel/v1/common.proto\x1a\x17tiercel/v1/rights.proto\"\xa5\x01\n\x03Key\x12\n\n\x02id\x18\x01 \x01(\t\x12\x10\n\x08\x65ndpoint\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x12\n\nper_second\x18\x04 \x01(\x01\x12.\n\ncreated_at\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nexpires_at\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"W\n\x10\x43reateKeyRequest\x12\x10\n\x08\x65ndpoint\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x12\n\nper_second\x18\x03 \x01(\x01\x12\x0f\n\x07seconds\x18\x04 \x01(\x01\"F\n\x11\x43reateKeyResponse\x12\x1c\n\x03key\x18\x01 \x01(\x0b\x32\x0f.tiercel.v1.Key\x12\x13\n\x06secret\x18\x02 \x01(\tB\x03\x80\x01\x01\"#\n\x0fListKeysRequest\x12\x10\n\x08\x65ndpoint\x18\x01 \x01(\t\"1\n\x10ListKeysResponse\x12\x1d\n\x04keys\x18\x01 \x03(\x0b\x32\x0f.tiercel.v1.Key\"\x1e\n\x10RevokeKeyRequest\x12\n\n\x02id\x18\x01 \x01(\t\"\x13\n\x11RevokeKeyResponse\"X\n\x18SetEndpointAccessRequest\x12\x10\n\x08\x65ndpoint\x18\x01 \x01(\t\x12*\n\x06\x61\x63\x63\x65ss\x18\x02 \x01(\x0e\x32\x1a.tiercel.v1.EndpointAccess\"\x1b\n\x19SetEndpointAccessResponse2\x8d\x03\n\x0bKeysService\x12]\n\tCreateKey\x12\x1c.tiercel.v1.CreateKeyRequest\x1a\x1d.tiercel.v1.CreateKeyResponse\"\x13\xa2\xbb\x18\x0f\n\x01\x03\x10\x01\x1a\x08\x65ndpoint\x12O\n\x08ListKeys\x12\x1b.tiercel.v1.ListKeysRequest\x1a\x1c.tiercel.v1.ListKeysResponse\"\x08\xa2\xbb\x18\x04\n\x02\x02\x03\x12W\n\tRevokeKey\x12\x1c.tiercel.v1.RevokeKeyRequest\x1a\x1d.tiercel.v1.RevokeKeyResponse\"\r\xa2\xbb\x18\t\n\x01\x03\x10\x01\x1a\x02id\x12u\n\x11SetEndpointAccess\x12$.tiercel.v1.SetEndpointAccessRequest\x1a%.tiercel.v1.SetEndpointAccessResponse\"\x13\xa2\xbb\x18\x0f\n\x01\x03\x10\x01\x1a\x08\x65ndpointb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,13 +37,13 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CREATEKEYRESPONSE'].fields_by_name['secret']._loaded_options = None
   _globals['_CREATEKEYRESPONSE'].fields_by_name['secret']._serialized_options = b'\200\001\001'
   _globals['_KEYSSERVICE'].methods_by_name['CreateKey']._loaded_options = None
-  _globals['_KEYSSERVICE'].methods_by_name['CreateKey']._serialized_options = b'\242\273\030\005\n\001\003\020\001'
+  _globals['_KEYSSERVICE'].methods_by_name['CreateKey']._serialized_options = b'\242\273\030\017\n\001\003\020\001\032\010endpoint'
   _globals['_KEYSSERVICE'].methods_by_name['ListKeys']._loaded_options = None
   _globals['_KEYSSERVICE'].methods_by_name['ListKeys']._serialized_options = b'\242\273\030\004\n\002\002\003'
   _globals['_KEYSSERVICE'].methods_by_name['RevokeKey']._loaded_options = None
-  _globals['_KEYSSERVICE'].methods_by_name['RevokeKey']._serialized_options = b'\242\273\030\005\n\001\003\020\001'
+  _globals['_KEYSSERVICE'].methods_by_name['RevokeKey']._serialized_options = b'\242\273\030\t\n\001\003\020\001\032\002id'
   _globals['_KEYSSERVICE'].methods_by_name['SetEndpointAccess']._loaded_options = None
-  _globals['_KEYSSERVICE'].methods_by_name['SetEndpointAccess']._serialized_options = b'\242\273\030\005\n\001\003\020\001'
+  _globals['_KEYSSERVICE'].methods_by_name['SetEndpointAccess']._serialized_options = b'\242\273\030\017\n\001\003\020\001\032\010endpoint'
   _globals['_KEY']._serialized_start=121
   _globals['_KEY']._serialized_end=286
   _globals['_CREATEKEYREQUEST']._serialized_start=288
@@ -63,5 +63,5 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SETENDPOINTACCESSRESPONSE']._serialized_start=680
   _globals['_SETENDPOINTACCESSRESPONSE']._serialized_end=707
   _globals['_KEYSSERVICE']._serialized_start=710
-  _globals['_KEYSSERVICE']._serialized_end=1083
+  _globals['_KEYSSERVICE']._serialized_end=1107
 # @@protoc_insertion_point(module_scope)
