@@ -147,11 +147,48 @@ def test_the_certificate_changes_without_a_restart_and_half_a_file_changes_nothi
     wait_for(lambda: shown() != before, "the other certificate")
 
 
+def hello_of(context: ssl.SSLContext) -> bytes:
+    """What a caller says first."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    with contextlib.suppress(ssl.SSLWantReadError):
+        context.wrap_bio(incoming, outgoing).do_handshake()
+    return outgoing.read()
+
+
+def test_a_flood_of_hellos_keeps_nobody_of_another_address_out(encrypted: Encrypted) -> None:
+    context = encrypted.context(node_by(encrypted.authority))
+    host, _, port = encrypted.state["https"].rpartition(":")
+    hello = hello_of(context)
+    with contextlib.ExitStack() as stack:
+        connection = http.client.HTTPSConnection(host, int(port), context=context, timeout=30)
+        stack.enter_context(contextlib.closing(connection))
+        for _ in range(300):
+            stranger = stack.enter_context(socket.create_connection((host, int(port)), 30, ("127.0.0.7", 0)))
+            stranger.sendall(hello)
+            connection.request("POST", "/v2/models/m/infer", BODY)
+            answer = connection.getresponse()
+            assert (answer.status, bool(answer.read())) == (200, True)
+        assert encrypted.infer(context) == 200
+
+
 def test_a_process_that_follows_listens_where_the_one_before_did(encrypted: Encrypted) -> None:
     context, before = encrypted.context(node_by(encrypted.authority)), encrypted.state
+    host, _, port = before["https"].rpartition(":")
+    with socket.create_connection((host, int(port)), 30) as plain, context.wrap_socket(plain) as connection:
+        connection.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert b"200 OK" in connection.recv(1000)
+        ticket = connection.session
     encrypted.server.process.send_signal(signal.SIGHUP)
     wait_for(lambda: encrypted.state["pid"] != before["pid"], "the process that follows")
     assert {**encrypted.state, "pid": before["pid"]} == before
     assert encrypted.infer(context) == 200
+    # The ticket was the other process's: it opens nothing, and is in nobody's way.
+    with (
+        socket.create_connection((host, int(port)), 30) as plain,
+        context.wrap_socket(plain, session=ticket) as connection,
+    ):
+        connection.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert b"200 OK" in connection.recv(1000)
+        assert not connection.session_reused
     os.kill(int(encrypted.state["pid"]), signal.SIGTERM)
     wait_for(lambda: not (encrypted.folder / "serving.json").exists(), "its end")
