@@ -121,8 +121,8 @@ class Broker:
     ) -> None:
         await self._stack.__aexit__(kind, error, trace)
 
-    async def wait_serving(self, node_id: Callable[[], str]) -> tuple[str, str]:
-        """Wait for the inference server of a node here; returns where it answers by HTTP and gRPC, ``host:port`` each.
+    async def wait_serving(self, node_id: Callable[[], str]) -> dict[str, str]:
+        """Wait for the inference server of a node here; returns where it answers, by the keys of ``addresses.json``.
 
         Args:
             node_id: The node; asked again as long as this waits.
@@ -130,7 +130,7 @@ class Broker:
         while True:
             for node in self._nodes():
                 if node.id == node_id() and node.online and node.serving_http:
-                    return node.local_http or node.serving_http, node.local_grpc or node.serving_grpc
+                    return _addresses_of(node)
             await asyncio.sleep(SERVING_POLL_SECONDS)
 
     async def wait_failed(self) -> NoReturn:
@@ -278,3 +278,10 @@ def _require_loopback(host: str) -> None:
         raise wrong_field(
             "host", f"{host!r} is not an address of this machine alone, and calls are not encrypted; use 127.0.0.1"
         )
+
+
+def _addresses_of(node: Node) -> dict[str, str]:
+    told = {"serving_https": (node.serving_http, "https://"), "serving_grpcs": (node.serving_grpc, "grpcs://")}
+    encrypted = {name: found.removeprefix(scheme) for name, (found, scheme) in told.items() if found.startswith(scheme)}
+    here = node.local_http or node.serving_http, node.local_grpc or node.serving_grpc
+    return {"serving_http": here[0], "serving_grpc": here[1], **encrypted}

@@ -72,6 +72,8 @@ _FLAGS = {
     "mps": "whether NVIDIA's MPS daemon runs here for training to use: yes or no (default: if its directory is there)",
     "http-port": "port of the inference server's REST interface (default 0: any free one)",
     "grpc-port": "port of its gRPC interface (default 0: any free one)",
+    "tls-http-port": "port of its REST interface for other machines, at --advertise (default 0: any free one)",
+    "tls-grpc-port": "port of its gRPC interface for other machines (default 0: any free one)",
     "keep-ended-jobs": "folders of jobs that are over to keep at most (default 20)",
     "job-disk-bytes": "bytes that the folder of a job may have on the disk (default 20 GiB)",
     "disk-reserve-bytes": "bytes that the disk has to have left; with less, a job that fills it ends (default 512 MiB)",
@@ -173,7 +175,7 @@ async def run_agent(settings: AgentSettings) -> None:
             is_joined=settings.identity_file is not None,
             machine_token=_machine_token(settings),
             serving_door=_serving_door(settings),
-            ports=ServingPorts(settings.http_port, settings.grpc_port),
+            ports=ServingPorts(settings.http_port, settings.grpc_port, settings.tls_http_port, settings.tls_grpc_port),
             retention=Retention(settings.keep_ended_jobs, settings.keep_ended_seconds),
             disk=DiskLimits(settings.job_disk_bytes, settings.disk_reserve_bytes),
             data=DataLimits(

@@ -51,6 +51,8 @@ class AgentSettings(BaseSettings):
         mps: Whether the operator runs NVIDIA's MPS for runs to use; None to see whether its directory is there.
         http_port: Where the inference server's REST listens; 0 for any free port.
         grpc_port: Where its gRPC listens; 0 for any free port.
+        tls_http_port: Where its REST listens for other machines; 0 for any free port.
+        tls_grpc_port: Where its gRPC does; 0 for any free port.
         time_slice_seconds: How long a training process computes before the kernel looks who is next; 0 for the
             kernel's own choice.
         training_weight: What all training weighs for each core of the node, where any other process on the machine
@@ -99,6 +101,8 @@ class AgentSettings(BaseSettings):
     mps: bool | None = None
     http_port: int = Field(default=0, ge=0, le=65535)
     grpc_port: int = Field(default=0, ge=0, le=65535)
+    tls_http_port: int = Field(default=0, ge=0, le=65535)
+    tls_grpc_port: int = Field(default=0, ge=0, le=65535)
     time_slice_seconds: float = Field(default=0.02, ge=0, le=LONGEST_SECONDS)
     training_weight: float = Field(default=ORDINARY_TRAINING_WEIGHT, ge=0.01, le=2.5)
     project_cache_bytes: int = Field(default=DEFAULT_CACHE_BYTES, ge=0)

@@ -50,6 +50,8 @@ def up(
             show_default="the one of --listen",
         ),
     ] = "",
+    tls_http_port: Annotated[int, typer.Option(help=f"Port there for requests over HTTP; {_PORT}")] = 0,
+    tls_grpc_port: Annotated[int, typer.Option(help=f"Port there for requests over gRPC; {_PORT}")] = 0,
     tls_certificate: Annotated[
         Path | None, typer.Option(help="A certificate of your own for tenants, PEM; with --tls-key and --tls-ca.")
     ] = None,
@@ -90,6 +92,8 @@ def up(
         listen_mqtt_port=listen_mqtt_port,
         listen_names=tuple(listen_name or ()),
         advertise=advertise,
+        tls_http_port=tls_http_port,
+        tls_grpc_port=tls_grpc_port,
         tls_certificate=tls_certificate and tls_certificate.absolute(),
         tls_key=tls_key and tls_key.absolute(),
         tls_ca=tls_ca and tls_ca.absolute(),

@@ -98,6 +98,8 @@ def join(
             show_default="the one from which it reaches the broker",
         ),
     ] = "",
+    tls_http_port: Annotated[int, typer.Option(help="Port there for requests over HTTP; 0 for any free one.")] = 0,
+    tls_grpc_port: Annotated[int, typer.Option(help="Port there for requests over gRPC; 0 for any free one.")] = 0,
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Run in the background.")] = False,
     start: Annotated[bool, typer.Option("--start/--no-start", help="Whether the agent is started as well.")] = True,
 ) -> None:
@@ -122,6 +124,8 @@ def join(
         accelerators=accelerators,
         labels=tuple(label or ()),
         advertise="" if advertise == "none" else advertise or address_towards(broker),
+        tls_http_port=tls_http_port,
+        tls_grpc_port=tls_grpc_port,
     )
     given = _read_token(token, token_file)
     if given is not None:

@@ -24,6 +24,7 @@ async def test_a_machine_joins_trains_answers_and_is_sent_away(tmp_path: Path) -
     async with running_product(tmp_path, "--listen", WIDE) as product:
         state = product.state_dir
         assert product.addresses["serving_http"].startswith("127.0.0.1:")
+        assert read_addresses(state)["serving_https"].startswith(f"{WIDE}:")
         await the_brokers_own_node_answers(state)
         said = await tiercel("node", "token", "--node-id", "far", state_dir=state)
         assert said.exit_code == 0, said.errors

@@ -37,10 +37,14 @@ class ServingPorts:
     Attributes:
         http: Of REST.
         grpc: Of gRPC.
+        tls_http: Of REST for other machines.
+        tls_grpc: Of gRPC for other machines.
     """
 
     http: int = 0
     grpc: int = 0
+    tls_http: int = 0
+    tls_grpc: int = 0
 
 
 class ServingGoneError(Exception):
@@ -74,7 +78,7 @@ class InferenceServer:
         self._is_joined = is_joined
         self._places = places
         self._environment = environment
-        self._wanted_ports = (ports.http, ports.grpc, 0, 0)
+        self._wanted_ports = (ports.http, ports.grpc, ports.tls_http, ports.tls_grpc)
         self._ports = self._wanted_ports
         self._client = client
         self._confines = confines

@@ -147,6 +147,7 @@ class AgentKeeper:
     def _arguments(self) -> list[str]:
         options, places = self._options, self._places
         http_port, grpc_port = self._serving_ports()
+        tls_http_port, tls_grpc_port = self._encrypted_ports()
         arguments = [
             *("--addresses-file", str(places.addresses)),
             *("--state-dir", str(places.agent_dir)),
@@ -163,6 +164,7 @@ class AgentKeeper:
             arguments += ["--accelerators", options.accelerators]
         if options.advertise:
             arguments += ["--advertise", options.advertise]
+            arguments += ["--tls-http-port", str(tls_http_port), "--tls-grpc-port", str(tls_grpc_port)]
             if not places.identity.exists():
                 arguments += ["--serving-identity-file", str(places.serving_identity)]
         for label in options.labels:
@@ -185,9 +187,22 @@ class AgentKeeper:
         if is_held(self._places.serving_lock):
             # The inference server outlived its agent and keeps its ports.
             return options.http_port, options.grpc_port
-        # The file leaves the inference server out until it answers; what it said before the start is as good.
-        earlier = {**self._earlier, **read_earlier(self._places.addresses)}
+        earlier = self._known_addresses()
         return (
             choose_port("--http-port", options.http_port, earlier.get("serving_http", "")),
             choose_port("--grpc-port", options.grpc_port, earlier.get("serving_grpc", "")),
         )
+
+    def _encrypted_ports(self) -> tuple[int, int]:
+        options, host = self._options, self._options.advertise
+        if not host or is_held(self._places.serving_lock):
+            return options.tls_http_port, options.tls_grpc_port
+        earlier = self._known_addresses()
+        return (
+            choose_port("--tls-http-port", options.tls_http_port, earlier.get("serving_https", ""), host),
+            choose_port("--tls-grpc-port", options.tls_grpc_port, earlier.get("serving_grpcs", ""), host),
+        )
+
+    def _known_addresses(self) -> dict[str, str]:
+        # The file leaves the inference server out until it answers; what it said before the start is as good.
+        return {**self._earlier, **read_earlier(self._places.addresses)}

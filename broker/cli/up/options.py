@@ -24,6 +24,8 @@ class NodeOptions:
         labels: What its operator says of it, ``key=value`` each.
         advertise: Address at which others may ask its models; empty for none of a machine that joined, and for the
             one at which the broker listens of its own.
+        tls_http_port: Of the inference server over HTTP there; 0 for any.
+        tls_grpc_port: Of the inference server over gRPC there; 0 for any.
     """
 
     state_dir: Path
@@ -35,6 +37,8 @@ class NodeOptions:
     accelerators: str = ""
     labels: tuple[str, ...] = ()
     advertise: str = ""
+    tls_http_port: int = 0
+    tls_grpc_port: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -104,13 +104,14 @@ async def _announce(broker: Broker, keeper: AgentKeeper, places: Places) -> None
     """Write where the inference server of our own agent answers, whenever that changes; say once that all is up."""
     known: dict[str, str] = {}
     while True:
-        http, grpc = await broker.wait_serving(lambda: keeper.node_id)
-        addresses = {**_broker_addresses(broker), "serving_http": http, "serving_grpc": grpc}
+        serving = await broker.wait_serving(lambda: keeper.node_id)
+        addresses = {**_broker_addresses(broker), **serving}
         if addresses != known and _can_write(places.addresses, addresses):
             if not known:
                 typer.echo(
                     f"{UP_WORDS}broker {addresses['broker']}, for agents {addresses['nodes']}, "
-                    f"serving {http} (HTTP) and {grpc} (gRPC), MQTT {addresses['mqtt']}; state in {places.state_dir}"
+                    f"serving {serving['serving_http']} (HTTP) and {serving['serving_grpc']} (gRPC), "
+                    f"MQTT {addresses['mqtt']}; state in {places.state_dir}"
                     f"{_encrypted_words(addresses)}"
                 )
             known = addresses

@@ -403,10 +403,8 @@ async def test_a_broker_that_is_stopped_properly_goes_on_where_it_was(tmp_path: 
         tenant_of(broker.broker_address, tenant_token(tmp_path)) as alice,
     ):
         assert (await alice.wait(job.id, lambda job: job.state == jobs_pb2.JOB_STATE_RUNNING)).attempts == 1
-        assert await asyncio.wait_for(broker.wait_serving(lambda: agent.node_id), 20) == (
-            "127.0.0.1:8080",
-            "127.0.0.1:8081",
-        )
+        found = await asyncio.wait_for(broker.wait_serving(lambda: agent.node_id), 20)
+        assert found == {"serving_http": "127.0.0.1:8080", "serving_grpc": "127.0.0.1:8081"}
         agent.report(f"{job.id}-1", 0.95)
         assert (await alice.wait_finished(job.id)).state == jobs_pb2.JOB_STATE_COMPLETED
 
@@ -418,12 +416,10 @@ async def test_the_inference_server_of_a_second_node_is_not_taken_for_that_of_th
         for name, port in (("mine", 8080), ("another", 9090))
     )
     async with running_broker(tmp_path) as broker, second.connected(broker.nodes_address):
-        assert await asyncio.wait_for(broker.wait_serving(lambda: "another"), 20) == (
-            "127.0.0.1:9090",
-            "127.0.0.1:9091",
-        )
+        found = await asyncio.wait_for(broker.wait_serving(lambda: "another"), 20)
+        assert found == {"serving_http": "127.0.0.1:9090", "serving_grpc": "127.0.0.1:9091"}
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(broker.wait_serving(lambda: "mine"), 0.5)
         async with first.connected(broker.nodes_address):
             found = await asyncio.wait_for(broker.wait_serving(lambda: "mine"), 20)
-    assert found == first.serving
+    assert tuple(found.values()) == first.serving

@@ -221,8 +221,8 @@ async def test_a_restart_asks_for_the_ports_of_the_last_time(options: UpOptions)
     write_addresses(places.addresses, {"broker": "127.0.0.1:1"})
     with listening() as port:
         pass
-    earlier = {"serving_http": f"127.0.0.1:{port}"}
-    keeper = AgentKeeper(options, print, AGENT, earlier=earlier)
+    earlier = {"serving_http": f"127.0.0.1:{port}", "serving_https": f"127.0.0.2:{port}"}
+    keeper = AgentKeeper(replace(options, advertise="127.0.0.2"), print, AGENT, earlier=earlier)
     task = asyncio.create_task(keeper.keep())
     await until(lambda: is_held(places.agent_lock))
     await until(lambda: "agent started" in places.agent_log.read_text())
@@ -230,7 +230,9 @@ async def test_a_restart_asks_for_the_ports_of_the_last_time(options: UpOptions)
     await asyncio.gather(task, return_exceptions=True)
     await keeper.stop()
 
-    assert f"http_port='{port}', grpc_port='0'" in places.agent_log.read_text()
+    said = places.agent_log.read_text()
+    assert f" http_port='{port}', grpc_port='0'" in said
+    assert f"tls_http_port='{port}', tls_grpc_port='0'" in said
 
 
 async def test_an_agent_that_cannot_start_says_why(options: UpOptions) -> None:
