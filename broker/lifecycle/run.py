@@ -135,7 +135,9 @@ def reported(job: Job, event: Reported, now: Moment) -> Step:
         return job, ()
     job, effects = is_alive(job, RunIsAlive(event.run_id), now)
     run = heard(counted(run, now), now.alive).using(event.cpu_seconds, event.accelerator_seconds)
-    job = replace(job, run=replace(run, last_sequence=event.sequence), epoch=event.epoch)
+    # At its end a script repeats the report of its best model, which is of an earlier epoch.
+    epoch = job.epoch if event.ended else event.epoch
+    job = replace(job, run=replace(run, last_sequence=event.sequence), epoch=epoch)
     value = event.metrics.get(job.spec.metric)
     if value is None or not math.isfinite(value):
         job, more = fail_running(job, _bad_metric_words(job, event, value))

@@ -56,6 +56,7 @@ def test_at_the_end_of_the_training_the_best_is_asked_for_and_waited_for() -> No
     assert life.asked == [(1, 0.2)], "while it trains only tiers are delivered"
     life.report(0.5, ended=True)
     assert life.asked == [(1, 0.2), (0, 0.24)]
+    assert life.job.epoch == 2, "what it says at its end is of an earlier epoch"
     life.tell(RunExited("j1-1", 0))
     assert life.job.state is JobState.STOPPING
     life.delivered(0, 2, 0.49)
