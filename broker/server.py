@@ -57,6 +57,7 @@ from tiercel.broker.store.projects import ProjectStore
 from tiercel.broker.store.sealing import Sealer
 from tiercel.broker.store.sql import SqlStore, sqlite_url
 from tiercel.broker.store.tokens import TokenStore
+from tiercel.broker.store.version_files import VersionStore
 from tiercel.broker.tenancy import open_tenancy
 from tiercel.broker.trust.encryption import open_encryption
 from tiercel.broker.trust.membership import Membership
@@ -171,11 +172,12 @@ class Broker:
         await audit.start()
         logs = RunLogs(settings.state_dir / "logs")
         carried = CheckpointStore(settings.state_dir / "checkpoints", total_bytes=settings.checkpoints_bytes)
+        versions = VersionStore(settings.state_dir / "versions")
         projects = ProjectStore(settings.state_dir / "projects", settings.project_bytes, settings.tenant_projects_bytes)
         news = await self._open_mqtt(stack, tenancy, encryption)
         supervisor = await stack.enter_async_context(self._supervisor)
         journal = Journal(store, self._clock, await store.last_sequence(), [news.publish_nowait])
-        registry = self._make_registry(policy, journal, tenancy, carried)
+        registry = self._make_registry(policy, journal, tenancy, carried, versions)
         service = self._service = BrokerService(store, journal, registry, supervisor, self._clock)
         if isinstance(news, MqttPublisher):
             supervisor.start(news.run(), name="MQTT publisher")
@@ -183,7 +185,7 @@ class Broker:
         maintenance = Maintenance(DrainStore(store), registry)
         await maintenance.start()
         supervisor.start(audit.run(), name="audit log")
-        await BrokerLife(store, journal, registry, supervisor, self._clock, carried).start()
+        await BrokerLife(store, journal, registry, supervisor, self._clock, carried, versions).start()
         keys = KeyService(KeyStore(store), service, registry, self._clock)
         await keys.start()
         secrets = SecretService(store, sealer, self._clock)
@@ -214,7 +216,7 @@ class Broker:
         agents = AgentService(journal, registry, self._clock)
 
         def nodes_service(door: NodeDoor) -> NodesService:
-            return NodesService(agents, logs, door, settings, carried, files, secrets, projects)
+            return NodesService(agents, logs, door, settings, carried, files, secrets, projects, versions)
 
         local = nodes_service(LocalDoor(tenancy, membership))
         nodes_pb2_grpc.add_NodesServiceServicer_to_server(local, doors.nodes)
@@ -237,7 +239,12 @@ class Broker:
         return any(node.id == node_id and node.online for node in self._nodes())
 
     def _make_registry(
-        self, policy: AnyPolicy, journal: Journal, tenancy: Tenancy, carried: CheckpointStore
+        self,
+        policy: AnyPolicy,
+        journal: Journal,
+        tenancy: Tenancy,
+        carried: CheckpointStore,
+        versions: VersionStore,
     ) -> ActorRegistry:
         settings = self._settings
         return ActorRegistry(
@@ -249,6 +256,7 @@ class Broker:
             settings.leases,
             {tenant.name: tenant.weight for tenant in tenancy.tenants.values()},
             carried,
+            versions,
         )
 
     async def _open_mqtt(

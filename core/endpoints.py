@@ -86,6 +86,8 @@ class Endpoint:
         access: Who may ask it.
         keys_from: Keys that were made until then do not count, seconds since the Unix epoch: they were good for an
             endpoint of this name that was deleted.
+        replicas: On how many nodes its live version shall answer, where there are as many.
+        replica_nodes: Nodes that shall have a copy of its live version, beside ``node_id``, which it was delivered on.
     """
 
     name: str
@@ -99,6 +101,8 @@ class Endpoint:
     pinned: frozenset[str] = frozenset()
     access: EndpointAccess = EndpointAccess.TENANT
     keys_from: float = 0.0
+    replicas: int = 1
+    replica_nodes: tuple[str, ...] = ()
 
     @property
     def live(self) -> tuple[Version, ...]:

@@ -150,6 +150,7 @@ class JobSpec:
         access: Who may ask the endpoint, or None to leave it as it is.
         copy_checkpoint_seconds: How often the broker gets a copy of its newest checkpoint while it trains, to go on
             from if its node is lost; None: never.
+        replicas: On how many nodes its endpoint's version answers, where there are as many; becomes the endpoint's.
     """
 
     name: str
@@ -191,6 +192,7 @@ class JobSpec:
     ranks: int | None = None
     access: EndpointAccess | None = None
     copy_checkpoint_seconds: float | None = None
+    replicas: int = 1
 
 
 def without_script_text(spec: JobSpec) -> JobSpec:

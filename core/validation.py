@@ -33,6 +33,7 @@ MAX_OBJECTIVE_SECONDS = 3600.0
 MIN_BEST_EVERY_SECONDS = 1.0
 MAX_EPOCHS = 2**31
 MAX_LABELS = 32
+MAX_REPLICAS = 8
 MAX_ARGUMENTS = 256
 MAX_ARGUMENTS_CHARACTERS = 64 * 1024
 RUNTIMES = ("process", "docker")
@@ -58,6 +59,7 @@ def validate_spec(spec: JobSpec) -> None:
     _validate_variant(spec)
     _validate_limits(spec)
     validate_ranks(spec)
+    _validate_replicas(spec)
     _validate_shipping(spec.ship)
     validate_requirements(spec)
     validate_labels(spec.labels, "labels")
@@ -220,6 +222,16 @@ def _validate_variant(spec: JobSpec) -> None:
             "variant",
             f"{spec.variant!r} would be chosen by its accuracy, which {spec.metric!r} is not; use a metric that is a "
             "fraction and to grow, with tiers from 0 to 1, or leave out the variant",
+        )
+
+
+def _validate_replicas(spec: JobSpec) -> None:
+    if not 1 <= spec.replicas <= MAX_REPLICAS:
+        raise wrong_field("replicas", f"{spec.replicas} is not a number of nodes from 1 to {MAX_REPLICAS}")
+    if spec.variant and spec.replicas > 1:
+        raise wrong_field(
+            "replicas",
+            "is given beside a variant, and all variants of an endpoint answer on one node; leave out one of the two",
         )
 
 

@@ -289,6 +289,25 @@ class VariantInfo(Jsonable):
 
 
 @dataclass(frozen=True, slots=True)
+class ReplicaInfo(Jsonable):
+    """A node that shall answer for an endpoint.
+
+    Attributes:
+        node_id: The node.
+        answering_version: The version that answers there, as the node says; None while none does or it does not say.
+        serving_http: Where it answers, ``host:port``, or empty.
+        serving_grpc: The same over gRPC.
+        problem: Why that is not the live version, as far as that is known.
+    """
+
+    node_id: str
+    answering_version: int | None = None
+    serving_http: str = ""
+    serving_grpc: str = ""
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class EndpointInfo(Jsonable):
     """The name that applications call.
 
@@ -315,6 +334,8 @@ class EndpointInfo(Jsonable):
         problem: Why that is not the live version, as far as its node knows.
         pinned: Whether somebody chose the live version: it stays whatever is delivered.
         access: Who may ask it.
+        replicas: On how many nodes its live version shall answer, where there are as many.
+        places: The nodes that shall answer, its home first; empty for an endpoint with variants.
     """
 
     name: str
@@ -337,6 +358,8 @@ class EndpointInfo(Jsonable):
     problem: str = ""
     pinned: bool = False
     access: EndpointAccess = EndpointAccess.TENANT
+    replicas: int = 1
+    places: tuple[ReplicaInfo, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

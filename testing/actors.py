@@ -29,6 +29,7 @@ from tiercel.broker.scheduling.fair import FairPolicy
 from tiercel.broker.scheduling.interface import Policy
 from tiercel.broker.scheduling.loop import LoopSettings
 from tiercel.broker.store.contract import Store
+from tiercel.broker.store.version_files import VersionStore
 from tiercel.core.endpoints import DeliveryState
 from tiercel.core.events import Event
 from tiercel.core.jobs import Job
@@ -136,7 +137,10 @@ class Actors:
 
 @contextlib.asynccontextmanager
 async def running_actors(
-    store: Store, clock: ManualClock | None = None, policy: Policy[Any] | None = None
+    store: Store,
+    clock: ManualClock | None = None,
+    policy: Policy[Any] | None = None,
+    versions: VersionStore | None = None,
 ) -> AsyncIterator[Actors]:
     """Actors over a store that is open; leaving is as abrupt for them as ``kill -9``."""
     clock = clock or ManualClock()
@@ -144,11 +148,11 @@ async def running_actors(
     async with Supervisor() as supervisor:
         journal = Journal(store, clock, await store.last_sequence(), [events.append])
         chosen = policy if policy is not None else FairPolicy()
-        registry = ActorRegistry(journal, chosen, LoopSettings(), supervisor, clock, LEASES)
+        registry = ActorRegistry(journal, chosen, LoopSettings(), supervisor, clock, LEASES, versions=versions)
         service = BrokerService(store, journal, registry, supervisor, clock)
         agents = AgentService(journal, registry, clock)
         supervisor.start(journal.run(), name="journal")
-        await BrokerLife(store, journal, registry, supervisor, clock).start()
+        await BrokerLife(store, journal, registry, supervisor, clock, versions=versions).start()
         actors = Actors(service, agents, registry, journal, store, clock, supervisor, events)
         await actors.settle()
         yield actors

@@ -18,8 +18,10 @@ from tiercel.core.wire import from_proto
 from tiercel.trainer_agent.accelerators.reports import accelerators_to_wire, readings_to_wire
 from tiercel.trainer_agent.connection.calls import BrokerCalls
 from tiercel.trainer_agent.connection.outbox import Reporter
+from tiercel.trainer_agent.connection.parcels import Parcels
 from tiercel.trainer_agent.connection.stream import BrokerConnection
 from tiercel.trainer_agent.data.run_data import RunData
+from tiercel.trainer_agent.deliveries.copies import COPY_LIMITS, VersionCopies
 from tiercel.trainer_agent.deliveries.deliveries import Deliveries
 from tiercel.trainer_agent.deliveries.delivery_log import DeliveryLog
 from tiercel.trainer_agent.deliveries.reconciler import (
@@ -71,7 +73,7 @@ from tiercel.trainer_agent.runs.secrets import SecretFetcher
 from tiercel.trainer_agent.runs.table import RunTable
 from tiercel.trainer_agent.runtimes.contract import CONTAINER_ENVIRONMENT
 from tiercel.trainer_agent.supervision import Supervisor
-from tiercel.trainer_agent.wanted import copied, endpoint_terms, run_order, wanted_run, wanted_versions
+from tiercel.trainer_agent.wanted import copied, endpoint_terms, run_order, wanted_files, wanted_run, wanted_versions
 from tiercel.v1 import PROTOCOL, nodes_pb2
 
 _log = logging.getLogger(__name__)
@@ -155,7 +157,11 @@ class Agent:
         )
         repository = ModelRepository(serving_places.repository)
         self._routes = RouteKeeper(serving_places.routes_file, parts.node_id, parts.machine_token)
-        self._served = ServedModels(repository, client, tasks, self._serving_changed, self._wait_elsewhere)
+        parcels = Parcels(calls, "the files of a version", COPY_LIMITS)
+        self._copies = VersionCopies(parcels, repository, tasks, self._serving_changed, parts.disk.reserve_bytes)
+        self._served = ServedModels(
+            repository, client, tasks, self._serving_changed, self._wait_elsewhere, self._copies.note_kept
+        )
         self._deliveries = Deliveries(
             delivery_log=DeliveryLog(parts.state_dir / "deliveries.json"),
             repository=repository,
@@ -188,6 +194,7 @@ class Agent:
         await asyncio.to_thread(self._environments.clear)
         await self._data.open()
         await self._runs.take_over()
+        await self._copies.open()
         await self._list_images()
         await self._access.begin()
         serving = self._tasks.start("serving", self._serving.run())
@@ -223,6 +230,7 @@ class Agent:
     def hello(self) -> nodes_pb2.NodeHello:
         """Everything the broker has to know at first."""
         self._wanted_runs = frozenset()
+        self._copies.begin_anew()
         self._fence.note_sent(0)
         return nodes_pb2.NodeHello(
             node_id=self._parts.node_id,
@@ -301,6 +309,7 @@ class Agent:
             self._apply_to_delivery(delivery_action, deliveries)
         self._wanted_runs = frozenset(runs)
         self._served.want(wanted_versions(wanted), self._deliveries.arriving())
+        self._copies.want(*wanted_files(wanted), self._served)
 
     def _start(self, wanted: nodes_pb2.WantedRun) -> None:
         try:
@@ -359,6 +368,7 @@ class Agent:
             nodes_pb2.ModelProblem(endpoint=place.endpoint, variant=place.variant, reason=reason)
             for place, reason in {**problems, **self._served.problems}.items()
         )
+        status.copies.extend(self._copies.statuses())
         return status
 
     def _serving_changed(self) -> None:

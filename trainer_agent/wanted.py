@@ -10,7 +10,8 @@ from google.protobuf.message import Message
 from tiercel.core.jobs import JobSpec
 from tiercel.core.shares import AcceleratorShare
 from tiercel.core.wire import from_proto
-from tiercel.trainer_agent.disk.names import is_place
+from tiercel.trainer_agent.deliveries.copies import PlacedFiles
+from tiercel.trainer_agent.disk.names import is_place, is_plain
 from tiercel.trainer_agent.inference_server.endpoint_shares import EndpointTerms, beside_training
 from tiercel.trainer_agent.limits.contract import CpuShare, Share
 from tiercel.trainer_agent.models.served import WantedVersions
@@ -77,6 +78,21 @@ def wanted_versions(wanted: nodes_pb2.WantedState) -> dict[Place, WantedVersions
         for each in wanted.models
         if is_place(each.endpoint, each.variant)
     }
+
+
+def wanted_files(wanted: nodes_pb2.WantedState) -> tuple[frozenset[PlacedFiles], frozenset[PlacedFiles]]:
+    """The versions that this node shall have of others, and those that it shall send; bad names are left out."""
+    copies, sends = set(), set()
+    for each in wanted.models:
+        place = Place(each.endpoint, each.variant)
+        if is_place(each.endpoint, each.variant):
+            copies |= {PlacedFiles(place, files.version, files.sha256) for files in each.copies}
+            sends |= {
+                PlacedFiles(place, files.version, files.sha256, files.delivery_id)
+                for files in each.sends
+                if not files.delivery_id or is_plain(files.delivery_id)
+            }
+    return frozenset(copies), frozenset(sends)
 
 
 def copied(part: _MessageT) -> _MessageT:

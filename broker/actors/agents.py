@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tiercel.broker.actors.journal import Journal
     from tiercel.broker.actors.registry import ActorRegistry
     from tiercel.broker.lifecycle.node import Fence
+    from tiercel.broker.lifecycle.versions import VersionFiles
     from tiercel.core.endpoint_access import KeyUse
     from tiercel.core.endpoints import EndpointUsage
     from tiercel.core.jobs import Job
@@ -186,6 +187,25 @@ class AgentService:
         job = actor.job
         wanted = job.run_id == run_id and (job.is_moving or _keeps_copies(job))
         return wanted or job.carried_run == run_id
+
+    def wanted_of_version(self, node_id: str, endpoint: str, version: int, *, sends: bool) -> VersionFiles:
+        """What a node shall fetch of a version, or (``sends``) send.
+
+        Raises:
+            NotFoundError: It shall not.
+        """
+        node = self._registry.nodes.get(node_id)
+        for model in node.models_of(endpoint) if node is not None else ():
+            for files in model.sends if sends else model.copies:
+                if files.version == version:
+                    return files
+        raise NotFoundError(
+            f"version: nothing is wanted of this node of {endpoint!r} version {version}", field="version"
+        )
+
+    def look_after_replicas(self) -> None:
+        """Have endpoints look whether they answer where they shall: something was taken in for them."""
+        self._registry.look_after_replicas()
 
     def carried_run_of(self, node_id: str, run_id: str) -> str:
         """The earlier run from whose checkpoint a run of the node goes on, or empty."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from tiercel.broker.actors.endpoint_states import name_on
 from tiercel.broker.actors.journal import Commit
 from tiercel.broker.actors.mailbox import Actor
 from tiercel.broker.actors.peers import WantedDelivery
+from tiercel.broker.actors.replicas import Replicas
 from tiercel.broker.lifecycle import endpoint as machine
-from tiercel.broker.lifecycle import versions
+from tiercel.broker.lifecycle import replicas, versions
 from tiercel.broker.lifecycle.endpoint import DeliveryReport
 from tiercel.broker.lifecycle.job_events import DeliveryEnded
 from tiercel.broker.scheduling.interface import EndpointView
@@ -19,13 +21,14 @@ from tiercel.core.jobs import Direction
 from tiercel.core.tenants import DEFAULT_WEIGHT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from tiercel.broker.actors.clock import Clock
     from tiercel.broker.actors.journal import Journal
     from tiercel.broker.actors.peers import Peers
+    from tiercel.broker.lifecycle.replicas import ServingNode, Upcoming
     from tiercel.core.endpoint_access import EndpointAccess
-    from tiercel.core.jobs import Job, TierStatus
+    from tiercel.core.jobs import Job, JobSpec, TierStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +57,26 @@ class DeliveryAbandoned:
 
 
 @dataclass(frozen=True, slots=True)
-class ObjectiveSet:
-    """Its tenant wants answers within so many seconds."""
+class TermsSet:
+    """What a job that feeds it wants of it: answers within so many seconds, if it says so, on so many nodes."""
 
-    objective_seconds: float
+    objective_seconds: float | None
+    replicas: int
+
+    @classmethod
+    def of(cls, spec: JobSpec) -> TermsSet:
+        """What a job says."""
+        return cls(spec.endpoint_objective_seconds, spec.replicas)
+
+    def applied_to(self, endpoint: Endpoint) -> Endpoint:
+        """The endpoint as the job wants it."""
+        objective = endpoint.objective_seconds if self.objective_seconds is None else self.objective_seconds
+        return replace(endpoint, objective_seconds=objective, replicas=self.replicas)
+
+
+@dataclass(frozen=True, slots=True)
+class NodesChanged:
+    """Nodes are otherwise than before, or time passed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +100,14 @@ class EndpointDeleted:
 
 
 EndpointMessage = (
-    DeliverTier | DeliveryReported | DeliveryAbandoned | ObjectiveSet | AccessSet | VersionChosen | EndpointDeleted
+    DeliverTier
+    | DeliveryReported
+    | DeliveryAbandoned
+    | TermsSet
+    | AccessSet
+    | VersionChosen
+    | EndpointDeleted
+    | NodesChanged
 )
 
 
@@ -95,6 +121,8 @@ class _Work:
     direction: Direction
     may_replace: bool
     asked: frozenset[str] = frozenset()  # nodes; nobody else's word on it counts
+    released: bool = False  # its version may answer
+    answered: DeliveryReport | None = None  # what its node said when it did, while others are waited for
 
 
 class EndpointActor(Actor[EndpointMessage]):
@@ -127,12 +155,19 @@ class EndpointActor(Actor[EndpointMessage]):
         self._clock = clock
         self._peers = peers
         self._tenant_weight = tenant_weight
+        self._replicas = Replicas(clock, peers)
         self._show()
 
     @property
     def endpoint(self) -> Endpoint:
         """The endpoint as it is now."""
         return self._endpoint
+
+    @property
+    def needs_looks(self) -> bool:
+        """Whether it matters to it how nodes are."""
+        known = self._endpoint
+        return known.replicas > 1 or bool(known.replica_nodes) or any(not variant for _, variant in known.left)
 
     async def receive(self, message: EndpointMessage) -> None:
         """Take one step of a delivery."""
@@ -143,12 +178,15 @@ class EndpointActor(Actor[EndpointMessage]):
                 await self._on_report(node_id, known_id, report)
             case DeliveryAbandoned(known_id, reason):
                 if known_id in self._work:
-                    report = DeliveryReport(DeliveryState.FAILED, reason=reason)
-                    await self._step(self._deliveries[known_id], report, self._work[known_id].node_id)
-            case ObjectiveSet(objective_seconds):
-                await self._change(replace(self._endpoint, objective_seconds=objective_seconds))
+                    work = self._work[known_id]
+                    report = work.answered or DeliveryReport(DeliveryState.FAILED, reason=reason)
+                    await self._step(self._deliveries[known_id], report, work.node_id)
+            case TermsSet():
+                await self._change(message.applied_to(self._endpoint))
             case AccessSet(access):
                 await self._change(replace(self._endpoint, access=access))
+            case NodesChanged():
+                await self._look()
             case EndpointDeleted():
                 name, tenant, now = self._endpoint.name, self._endpoint.tenant, self._clock.now()
                 gone = [EndpointGone(name, tenant, now, version.variant) for version in self._endpoint.live]
@@ -164,10 +202,37 @@ class EndpointActor(Actor[EndpointMessage]):
 
     def _show(self) -> None:
         """Show the scheduler what the endpoint is now, and its nodes what shall answer."""
-        self._peers.observe_endpoint(self._endpoint.name, view_of(self._endpoint, self._tenant_weight))
+        nodes = self._replicas.nodes(self._endpoint)
+        view = view_of(self._endpoint, self._tenant_weight)
+        self._peers.observe_endpoint(self._endpoint.name, view, views_of_copies(self._endpoint, view, nodes))
         self._peers.show_access(self._endpoint)  # before a node hears of a model of it
-        for node_id, models in versions.wanted_models(self._endpoint).items():
+        for node_id, models in self._replicas.wanted(self._endpoint, nodes, self._upcoming(nodes)).items():
             self._peers.declare_models(node_id, self._endpoint.name, models)
+
+    def _upcoming(self, nodes: Mapping[str, ServingNode]) -> list[Upcoming]:
+        judged = [
+            (self._deliveries[known], work.node_id)
+            for known, work in self._work.items()
+            if work.node_id and self._deliveries[known].verdict is Verdict.LIVE and work.answered is None
+        ]
+        return self._replicas.upcoming(self._endpoint, nodes, judged)
+
+    async def _look(self) -> None:
+        """See whether it answers where it shall, and go on with deliveries that waited for that."""
+        nodes = self._replicas.nodes(self._endpoint)
+        endpoint = replicas.spread(self._endpoint, nodes)
+        if endpoint is not self._endpoint:
+            await self._journal.commit(Commit(endpoint=endpoint))
+            self._endpoint = endpoint
+        self._show()
+        for coming in self._upcoming(nodes):
+            known = coming.files.delivery_id
+            if not self._work[known].released and not self._replicas.waits_for_copies(coming, nodes):
+                self._work[known] = replace(self._work[known], released=True)
+                self._declare(self._deliveries[known])
+        for known, work in list(self._work.items()):
+            if work.answered is not None and not self._replicas.waits_for_flips(self._endpoint, nodes):
+                await self._step(self._deliveries[known], work.answered, work.node_id)
 
     async def _choose(self, message: VersionChosen) -> None:
         choose = versions.rolled_back if message.back else versions.promoted
@@ -203,6 +268,8 @@ class EndpointActor(Actor[EndpointMessage]):
             self._send_to_job(delivery)
             return
         earlier = self._work.get(delivery.id)
+        if earlier is not None and earlier.answered is not None:
+            return
         spec = job.spec
         asked = (earlier.asked if earlier is not None else frozenset()) | {job.node_id} - {""}
         self._work[delivery.id] = _Work(
@@ -211,18 +278,32 @@ class EndpointActor(Actor[EndpointMessage]):
         if earlier is not None and earlier.node_id and earlier.node_id != job.node_id:
             self._peers.withdraw_delivery(earlier.node_id, delivery.id)
             delivery = self._deliveries[delivery.id] = machine.forget_verdict(delivery)
+        if machine.answers(self._endpoint, delivery):  # a broker that was killed since waited for copies of it
+            answered = replace(machine.facts_of(delivery), state=DeliveryState.DELIVERED)
+            self._work[delivery.id] = replace(self._work[delivery.id], released=True, answered=answered)
+            await self._look()
+            return
         self._declare(delivery)
 
     def _declare(self, delivery: Delivery) -> None:
         work = self._work[delivery.id]
-        if work.node_id:
-            wanted = WantedDelivery(delivery, work.run_id, work.metric, work.direction)
-            self._peers.declare_delivery(work.node_id, wanted)
+        if not work.node_id:
+            return
+        if delivery.verdict is Verdict.LIVE and not work.released:
+            nodes = self._replicas.nodes(self._endpoint)
+            (coming,) = self._replicas.upcoming(self._endpoint, nodes, [(delivery, work.node_id)])
+            if self._replicas.waits_for_copies(coming, nodes):  # its node is told once they are there
+                delivery = replace(delivery, verdict=Verdict.OPEN)
+                self._show()
+        wanted = WantedDelivery(delivery, work.run_id, work.metric, work.direction)
+        self._peers.declare_delivery(work.node_id, wanted)
 
     async def _on_report(self, node_id: str, known_id: str, report: DeliveryReport) -> None:
         work = self._work.get(known_id)
         if work is None:  # nothing that is wanted: the node may forget it
             self._peers.withdraw_delivery(node_id, known_id)
+        elif work.answered is not None:
+            return
         elif node_id == work.node_id or (node_id in work.asked and report.state is DeliveryState.DELIVERED):
             # A model that answers is delivered, wherever it was asked for; a failure counts only where it is now.
             await self._step(self._deliveries[known_id], report, node_id)
@@ -244,7 +325,12 @@ class EndpointActor(Actor[EndpointMessage]):
             return
         news = []
         version = next((each for each in endpoint.live if each.version == delivery.version), None)
-        if delivery.state is DeliveryState.DELIVERED and version is not None and version not in self._endpoint.live:
+        is_new = version is not None and (work.answered is not None or version not in self._endpoint.live)
+        if delivery.state is DeliveryState.DELIVERED and version is not None and is_new:
+            endpoint = replicas.spread(endpoint, self._replicas.nodes(endpoint))
+            if work.answered is None and endpoint.replica_nodes:
+                await self._wait_for_flips(endpoint, known, report, node_id)
+                return
             news = [EndpointEvent(endpoint.name, endpoint.tenant, version.delivered_at, version)]
         await self._journal.commit(Commit(endpoint=endpoint, delivery=delivery, news=news))
         self._endpoint = endpoint
@@ -255,6 +341,14 @@ class EndpointActor(Actor[EndpointMessage]):
             await self._finish(delivery, work, node_id)
         elif delivery.verdict is not known.verdict:
             self._declare(delivery)
+
+    async def _wait_for_flips(self, endpoint: Endpoint, known: Delivery, report: DeliveryReport, node_id: str) -> None:
+        """The version answers on its node; it is delivered once it does on the others, which are told now."""
+        await self._journal.commit(Commit(endpoint=endpoint))
+        self._endpoint = endpoint
+        answered = replace(report, delivered_at=None)  # when all of them answer
+        self._work[known.id] = replace(self._work[known.id], node_id=node_id, released=True, answered=answered)
+        await self._look()
 
     async def _finish(self, delivery: Delivery, work: _Work, node_id: str) -> None:
         del self._work[delivery.id]
@@ -292,4 +386,15 @@ def view_of(endpoint: Endpoint, tenant_weight: float) -> EndpointView | None:
         objective_seconds=endpoint.objective_seconds,
         # Of variants the best one: what answers are worth while there is time.
         quality=max(version.value for version in endpoint.live) if comparable else None,
+    )
+
+
+def views_of_copies(
+    endpoint: Endpoint, home: EndpointView | None, nodes: Mapping[str, ServingNode]
+) -> tuple[EndpointView, ...]:
+    """The same on each other node that answers with what is live: what is asked there takes of that node."""
+    return tuple(
+        replace(home, name=name_on(endpoint.name, name), node_id=name)
+        for name in endpoint.replica_nodes
+        if home is not None and name in nodes and nodes[name].answering == endpoint.live_version
     )

@@ -19,10 +19,14 @@ IDLE = EndpointLoad()
 
 @dataclass(frozen=True, slots=True)
 class EndpointObserved:
-    """An endpoint as it is now, its load and share left out; ``view`` is None while no version of it is live."""
+    """An endpoint as it is now, its load and share left out; ``view`` is None while no version of it is live.
+
+    ``copies`` are the same for the other nodes that answer, each under a name of its own (:func:`name_on`).
+    """
 
     name: str
     view: EndpointView | None
+    copies: tuple[EndpointView, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,16 @@ class ShareMoved:
 
 
 EndpointNews = EndpointObserved | EndpointsMeasured
+
+
+def name_on(endpoint: str, node_id: str) -> str:
+    """What a policy knows an endpoint by on a node that has a copy of its version; no endpoint has such a name."""
+    return f"{endpoint}@{node_id}"
+
+
+def endpoint_of(name: str) -> str:
+    """The endpoint that a policy knows by this name."""
+    return name.partition("@")[0]
 
 
 class EndpointStates:
@@ -73,11 +87,11 @@ class EndpointStates:
                 counted = self._counted.setdefault(node_id, {})
                 for usage in usages:
                     counted[usage.endpoint] = _sum(counted.get(usage.endpoint), usage)
-            case EndpointObserved(name, view):
-                if view is None:
-                    self._views.pop(name, None)
-                else:
-                    self._views[name] = view
+            case EndpointObserved(name, view, copies):
+                for known in [each for each in self._views if endpoint_of(each) == name]:
+                    del self._views[known]
+                if view is not None:
+                    self._views |= {each.name: each for each in (view, *copies)}
 
     def views(self, nodes: Iterable[str]) -> tuple[EndpointView, ...]:
         """The endpoints on these nodes by name, with what was counted since the last call.
@@ -97,14 +111,16 @@ class EndpointStates:
         return "" if view is None else view.node_id
 
     def load(self, name: str) -> EndpointLoad | None:
-        """What was measured of an endpoint last; None while nothing was."""
+        """What was measured of an endpoint last, on its home or (by :func:`name_on`) another node; None: nothing."""
         view = self._views.get(name)
-        return None if view is None or view.node_id not in self._loads else self._loads[view.node_id].get(name, IDLE)
+        if view is None or view.node_id not in self._loads:
+            return None
+        return self._loads[view.node_id].get(endpoint_of(name), IDLE)
 
     def share(self, name: str) -> Share | None:
         """What an endpoint may use; None while nothing limits it."""
         view = self._views.get(name)
-        return None if view is None else self._shares.get(view.node_id, {}).get(name)
+        return None if view is None else self._shares.get(view.node_id, {}).get(endpoint_of(name))
 
     def decide(self, shares: Mapping[str, Share], seen: Iterable[EndpointView]) -> list[ShareMoved]:
         """Carry out a plan's shares for the endpoints of a snapshot; returns what moved, by node and endpoint.
@@ -118,13 +134,15 @@ class EndpointStates:
         moved: list[ShareMoved] = []
         for node_id in sorted({*views, *self._shares, *self._online} & self._loads.keys()):
             before, here = self._shares.get(node_id), views[node_id]
-            after = {view.name: shares[view.name] for view in here if view.name in shares}
-            objectives = {view.name: view.objective_seconds for view in here if view.objective_seconds is not None}
+            after = {endpoint_of(view.name): shares[view.name] for view in here if view.name in shares}
+            objectives = {
+                endpoint_of(view.name): view.objective_seconds for view in here if view.objective_seconds is not None
+            }
             old, new = _limits(before or {}), _limits(after)
             if before is None or old != new or objectives != self._objectives.get(node_id):
                 self._declare(node_id, after, objectives)
-            changed = [view for view in here if old.get(view.name) != new.get(view.name)]
-            moved += [ShareMoved(view, after.get(view.name)) for view in changed]
+            changed = [view for view in here if old.get(endpoint_of(view.name)) != new.get(endpoint_of(view.name))]
+            moved += [ShareMoved(view, after.get(endpoint_of(view.name))) for view in changed]
             self._shares[node_id], self._objectives[node_id] = after, objectives
         return moved
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tiercel.broker.actors.supervisor import Supervisor
     from tiercel.broker.store.checkpoints import CheckpointStore
     from tiercel.broker.store.contract import Store
+    from tiercel.broker.store.version_files import VersionStore
     from tiercel.core.jobs import Job
 
 TICK_SECONDS = 0.5
@@ -36,6 +37,7 @@ class BrokerLife:
         supervisor: Starts tasks.
         clock: The time.
         checkpoints: Checkpoints of jobs that are moved; None where nobody asks for any.
+        versions: Files of versions that several nodes are to have; None where nobody asks for any.
     """
 
     def __init__(
@@ -46,6 +48,7 @@ class BrokerLife:
         supervisor: Supervisor,
         clock: Clock,
         checkpoints: CheckpointStore | None = None,
+        versions: VersionStore | None = None,
     ) -> None:
         self._store = store
         self._journal = journal
@@ -53,6 +56,7 @@ class BrokerLife:
         self._supervisor = supervisor
         self._clock = clock
         self._checkpoints = checkpoints
+        self._versions = versions
 
     async def start(self) -> None:
         """Continue everything that was under way when the broker stopped, and let time pass."""
@@ -82,6 +86,8 @@ class BrokerLife:
         if self._checkpoints is not None:
             jobs = [actor.job for actor in self._registry.jobs.values()]
             self._checkpoints.keep_only({job.id for job in jobs if job.carried_run or job.is_moving or job.copy})
+        if self._versions is not None:
+            self._versions.keep_endpoints(self._registry.endpoints)
         # A node that connects must at once be told everything that is wanted of it: what it is not told of, it stops.
         for endpoint_actor in list(self._registry.endpoints.values()):
             await endpoint_actor.wait_idle()
@@ -107,4 +113,5 @@ class BrokerLife:
             for node in self._registry.nodes.values():
                 send_latest(node, NodeTicked(), NodeTicked())
             self._registry.let_queues_move()
+            self._registry.look_after_replicas()
             send_latest(self._registry.scheduler, SchedulerTicked(), SchedulerTicked())

@@ -28,6 +28,7 @@ from tiercel.broker.actors.node_messages import (
     Wanted,
 )
 from tiercel.broker.actors.peers import WantedDelivery, WantedRun
+from tiercel.broker.actors.serving_nodes import serving_node
 from tiercel.broker.lifecycle import node as machine
 from tiercel.broker.lifecycle.job_events import NodeFenced, NodeGone, NodeSilent, RunUnknown
 from tiercel.broker.lifecycle.node import LeaseSettings, NodeLife, NodeNews
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from tiercel.broker.actors.clock import Clock
     from tiercel.broker.actors.journal import Journal
     from tiercel.broker.actors.peers import Peers
+    from tiercel.broker.lifecycle.replicas import ServingNode
     from tiercel.broker.lifecycle.versions import WantedModel
 
 
@@ -131,6 +133,17 @@ class NodeActor(Actor[NodeMessage]):
     def answers_for(self) -> tuple[str, ...]:
         """The endpoints that shall answer there, by name."""
         return tuple(sorted(name for name, models in self._models.items() if any(each.version for each in models)))
+
+    def models_of(self, endpoint: str) -> tuple[WantedModel, ...]:
+        """What is wanted here of an endpoint."""
+        return self._models.get(endpoint, ())
+
+    def serving_node(self, endpoint: str) -> ServingNode:
+        """What it is to an endpoint without variants."""
+        silence = self._clock.alive() - self._life.last_heard_at
+        lost = not self._life.node.online and silence > self._leases.lease_seconds
+        wanted = self._models.get(endpoint, ())
+        return serving_node(self._life.node, endpoint, self._answering, wanted, self.disk, lost=lost)
 
     def is_instance(self, instance: str) -> bool:
         """Whether this is the agent that speaks for the node, or did last.
@@ -275,6 +288,7 @@ class NodeActor(Actor[NodeMessage]):
         if heard.http or not is_hello:
             self._answering = heard
         self._peers.find_routes()
+        self._peers.look_after_replicas()
 
     async def _ticked(self) -> None:
         life, news = machine.ticked(self._life, self._leases, self._clock.alive())
@@ -296,6 +310,7 @@ class NodeActor(Actor[NodeMessage]):
             jobs += [wanted.delivery.job_id for wanted in self._deliveries.values()]
             for job_id in dict.fromkeys(jobs):
                 self._send_if_away(job_id)
+        self._peers.look_after_replicas()
         self._peers.reschedule("node")
 
     def _send_fenced(self, run: WantedRun) -> None:

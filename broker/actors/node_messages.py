@@ -77,6 +77,8 @@ class ServingReported:
     """Where a node's inference server answers, empty while it does not, and what; by endpoint and variant.
 
     On the broker's machine it may answer in the clear as well, where it says so as ``local_http`` and ``local_grpc``.
+    ``copies`` has the SHA-256 of the versions whose files are there, ``failed`` why copies that shall be there are not;
+    by endpoint and number.
     """
 
     http: str = ""
@@ -84,6 +86,8 @@ class ServingReported:
     served: Mapping[tuple[str, str], ServedStatus] = field(default_factory=dict)
     local_http: str = ""
     local_grpc: str = ""
+    copies: Mapping[tuple[str, int], str] = field(default_factory=dict)
+    failed: Mapping[tuple[str, int], str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

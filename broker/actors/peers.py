@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from tiercel.broker.lifecycle.job_events import JobInput
+    from tiercel.broker.lifecycle.replicas import ServingNode
     from tiercel.broker.lifecycle.versions import WantedModel
     from tiercel.broker.scheduling.interface import EndpointView, JobView, NodeView
     from tiercel.core.endpoint_access import AccessTable
@@ -124,6 +125,22 @@ class Peers(Protocol):
         """Who answers for which endpoint; None until all have been heard who may."""
         ...
 
+    def serving_nodes(self, endpoint: str) -> Mapping[str, ServingNode]:
+        """What each node is to an endpoint without variants, by name."""
+        ...
+
+    def look_after_replicas(self) -> None:
+        """Have endpoints that answer on several nodes look whether that is as it shall be."""
+        ...
+
+    def held_files(self, endpoint: str) -> Mapping[int, str]:
+        """SHA-256 of the versions of an endpoint whose files the broker holds, by number."""
+        ...
+
+    def keep_files(self, endpoint: str, versions: Collection[int]) -> None:
+        """Remove the files that the broker holds of other versions of an endpoint."""
+        ...
+
     def served_version(self, endpoint: str) -> int:
         """The highest version of an endpoint that answers on any node, as that says; 0 for none."""
         ...
@@ -176,8 +193,8 @@ class Peers(Protocol):
         """Show the scheduler a node, or (None) that it is offline."""
         ...
 
-    def observe_endpoint(self, name: str, view: EndpointView | None) -> None:
-        """Show the scheduler an endpoint, or (None) that no version of it is live."""
+    def observe_endpoint(self, name: str, view: EndpointView | None, copies: tuple[EndpointView, ...] = ()) -> None:
+        """Show the scheduler an endpoint on its home and on other nodes, or (None) that no version of it is live."""
         ...
 
     def declare_endpoint_shares(

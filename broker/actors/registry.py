@@ -7,7 +7,14 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from tiercel.broker.actors.access_tables import AccessTables
-from tiercel.broker.actors.endpoint import AccessSet, DeliverTier, DeliveryAbandoned, EndpointActor, ObjectiveSet
+from tiercel.broker.actors.endpoint import (
+    AccessSet,
+    DeliverTier,
+    DeliveryAbandoned,
+    EndpointActor,
+    NodesChanged,
+    TermsSet,
+)
 from tiercel.broker.actors.endpoint_queues import queue_steps
 from tiercel.broker.actors.endpoint_states import EndpointObserved
 from tiercel.broker.actors.job import JobActor
@@ -41,7 +48,7 @@ from tiercel.core.nodes import Drain, Node
 from tiercel.core.tenants import DEFAULT_WEIGHT
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping, Sequence
+    from collections.abc import Collection, Hashable, Mapping, Sequence
 
     from tiercel.broker.actors.clock import Clock
     from tiercel.broker.actors.journal import Journal
@@ -49,10 +56,12 @@ if TYPE_CHECKING:
     from tiercel.broker.actors.supervisor import Supervisor
     from tiercel.broker.lifecycle.job_events import JobInput
     from tiercel.broker.lifecycle.node import Fence, LeaseSettings
+    from tiercel.broker.lifecycle.replicas import ServingNode
     from tiercel.broker.lifecycle.versions import WantedModel
     from tiercel.broker.scheduling.interface import EndpointView, JobView, NodeView, Policy
     from tiercel.broker.scheduling.loop import LoopSettings
     from tiercel.broker.store.checkpoints import CheckpointStore
+    from tiercel.broker.store.version_files import VersionStore
     from tiercel.core.endpoint_access import AccessTable, KeyUse
     from tiercel.core.endpoints import Delivery, Endpoint
     from tiercel.core.errors import CannotWriteError
@@ -77,6 +86,7 @@ class ActorRegistry:
         leases: How long a node's silence is borne.
         tenant_weights: What the jobs of tenants are worth, by tenant; 1 where nothing is said.
         checkpoints: Checkpoints of jobs that are moved; None where nobody asks for any.
+        versions: Files of versions that several nodes are to have; None where nobody asks for any.
 
     Attributes:
         scheduler: The one there is.
@@ -97,6 +107,7 @@ class ActorRegistry:
         leases: LeaseSettings,
         tenant_weights: Mapping[str, float] | None = None,
         checkpoints: CheckpointStore | None = None,
+        versions: VersionStore | None = None,
     ) -> None:
         self._journal = journal
         self._supervisor = supervisor
@@ -104,6 +115,7 @@ class ActorRegistry:
         self._leases = leases
         self._tenant_weights = dict(tenant_weights or {})
         self._checkpoints = checkpoints
+        self._versions = versions
         self.scheduler = SchedulerActor(policy, loop, journal, clock, self.send_to_job, self.declare_endpoint_shares)
         self.jobs: dict[str, JobActor] = {}
         self.endpoints: dict[str, EndpointActor] = {}
@@ -176,8 +188,7 @@ class ActorRegistry:
         """Tell the jobs that are queued for endpoints whose turn it is, and what the others wait for."""
         steps = queue_steps([actor.job for actor in self.jobs.values()], self._clock.now())
         for job in steps.turns:
-            if job.spec.endpoint_objective_seconds is not None:
-                send(self.endpoints[job.spec.endpoint], ObjectiveSet(job.spec.endpoint_objective_seconds))
+            send(self.endpoints[job.spec.endpoint], TermsSet.of(job.spec))
             if job.spec.access is not None:
                 send(self.endpoints[job.spec.endpoint], AccessSet(job.spec.access))
             send_latest(self.jobs[job.id], TurnCame(), TurnCame())
@@ -258,6 +269,26 @@ class ActorRegistry:
         """Who answers for which endpoint; None until all have been heard who may."""
         return self._routes
 
+    def serving_nodes(self, endpoint: str) -> Mapping[str, ServingNode]:
+        """What each node is to an endpoint without variants, by name."""
+        return {node_id: actor.serving_node(endpoint) for node_id, actor in self.nodes.items()}
+
+    def look_after_replicas(self) -> None:
+        """Have endpoints that answer on several nodes look whether that is as it shall be."""
+        is_draining = any(actor.node.drain is not Drain.NO for actor in self.nodes.values())
+        for actor in self.endpoints.values():
+            if actor.needs_looks or is_draining:
+                send_latest(actor, NodesChanged, NodesChanged())
+
+    def held_files(self, endpoint: str) -> Mapping[int, str]:
+        """SHA-256 of the versions of an endpoint whose files the broker holds, by number."""
+        return self._versions.held(endpoint) if self._versions is not None else {}
+
+    def keep_files(self, endpoint: str, versions: Collection[int]) -> None:
+        """Remove the files that the broker holds of other versions of an endpoint."""
+        if self._versions is not None:
+            self._versions.keep_only(endpoint, versions)
+
     def served_version(self, endpoint: str) -> int:
         """The highest version of an endpoint that answers on any node, as that says; 0 for none."""
         heard = [(name, each.version) for node in self.nodes.values() for (name, _), each in node.served.items()]
@@ -306,9 +337,9 @@ class ActorRegistry:
         """Show the scheduler a node, or (None) that it is offline."""
         send_latest(self.scheduler, ("node", node_id), NodeObserved(node_id, view))
 
-    def observe_endpoint(self, name: str, view: EndpointView | None) -> None:
-        """Show the scheduler an endpoint, or (None) that no version of it is live."""
-        send_latest(self.scheduler, ("endpoint", name), EndpointObserved(name, view))
+    def observe_endpoint(self, name: str, view: EndpointView | None, copies: tuple[EndpointView, ...] = ()) -> None:
+        """Show the scheduler an endpoint on its home and on other nodes, or (None) that no version of it is live."""
+        send_latest(self.scheduler, ("endpoint", name), EndpointObserved(name, view, copies))
 
     def declare_endpoint_shares(
         self, node_id: str, shares: Mapping[str, Share], objectives: Mapping[str, float]

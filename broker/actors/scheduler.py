@@ -12,6 +12,7 @@ from tiercel.broker.actors.endpoint_states import (
     EndpointsMeasured,
     EndpointStates,
     ShareMoved,
+    endpoint_of,
 )
 from tiercel.broker.actors.journal import Commit
 from tiercel.broker.actors.mailbox import Actor
@@ -347,11 +348,16 @@ class SchedulerActor(Actor[SchedulerMessage]):
             return
         now, policy = self._clock.now(), self._policy.name
         decisions = [
-            ShareDecision("", now, policy, trigger.value, each.view.node_id, each.share or _NO_LIMIT, each.view.name)
+            ShareDecision(
+                "", now, policy, trigger.value, each.view.node_id, each.share or _NO_LIMIT, endpoint_of(each.view.name)
+            )
             for each in moved
         ]
+        # What is announced of an endpoint is what it may use of its home.
         news = [
-            EndpointShareChanged(each.view.name, each.view.tenant, now, each.view.node_id, each.share) for each in moved
+            EndpointShareChanged(each.view.name, each.view.tenant, now, each.view.node_id, each.share)
+            for each in moved
+            if endpoint_of(each.view.name) == each.view.name
         ]
         try:
             await self._journal.commit_or_refuse(Commit(decisions=decisions, news=news))

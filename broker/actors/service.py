@@ -23,7 +23,7 @@ from tiercel.broker.actors.endpoint import (
     AccessSet,
     EndpointActor,
     EndpointDeleted,
-    ObjectiveSet,
+    TermsSet,
     VersionChosen,
 )
 from tiercel.broker.actors.job import MAX_OBSERVATIONS, observations_of
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from tiercel.broker.actors.node_messages import AcceleratorStatus, ServedStatus
     from tiercel.broker.actors.registry import ActorRegistry
     from tiercel.broker.actors.supervisor import Supervisor
+    from tiercel.broker.lifecycle.replicas import ServingNode
     from tiercel.broker.store.contract import Store
     from tiercel.core.disk_use import NodeDisk
     from tiercel.core.endpoints import EndpointLoad
@@ -394,6 +395,10 @@ class BrokerService:
         served = node.served if node is not None else {}
         return {variant: heard for (endpoint, variant), heard in served.items() if endpoint == name}
 
+    def replicas_of(self, name: str) -> Mapping[str, ServingNode]:
+        """What nodes are to an endpoint without variants, by name."""
+        return self._registry.serving_nodes(name)
+
     def endpoint_share(self, name: str) -> Share | None:
         """What an endpoint may use of its node; None while nothing limits it."""
         return self._registry.scheduler.endpoints.share(name)
@@ -406,14 +411,15 @@ class BrokerService:
 
     async def _open_endpoint(self, spec: JobSpec, tenant: Tenant, known: EndpointActor | None) -> Endpoint | None:
         """Give a known endpoint the objective that a new job wants; returns one that is to be made, or None."""
-        objective = spec.endpoint_objective_seconds
+        terms = TermsSet.of(spec)
         if known is None:  # one that takes the name of an earlier one counts its versions on
             before = self._registry.endpoints.get(spec.endpoint)
             earlier = before.endpoint if before is not None else Endpoint(spec.endpoint, tenant.name)
             access = spec.access or EndpointAccess.TENANT
-            return replace(earlier, tenant=tenant.name, objective_seconds=objective, access=access)
-        if objective is not None and objective != known.endpoint.objective_seconds:
-            await known.call(ObjectiveSet(objective))
+            opened = replace(earlier, tenant=tenant.name, objective_seconds=None, access=access)
+            return terms.applied_to(opened)
+        if terms.applied_to(known.endpoint) != known.endpoint:
+            await known.call(terms)
         if spec.access is not None and spec.access is not known.endpoint.access:
             await known.call(AccessSet(spec.access))
         return None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tiercel.broker.actors.node_messages import ServedStatus, ServingReported
 from tiercel.broker.lifecycle.versions import kept
 from tiercel.core.endpoints import DelayWindow, EndpointUsage, Signature, Tensor
-from tiercel.core.views import EndpointInfo, VariantInfo, VersionInfo
+from tiercel.core.views import EndpointInfo, ReplicaInfo, VariantInfo, VersionInfo
 from tiercel.core.wire import from_proto, to_proto
 from tiercel.v1 import common_pb2, jobs_pb2, nodes_pb2
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from tiercel.broker.actors.node_messages import EndpointSharesDeclared
+    from tiercel.broker.lifecycle.replicas import ServingNode
     from tiercel.broker.lifecycle.versions import WantedModel
     from tiercel.core.endpoints import Endpoint, EndpointLoad, Version
     from tiercel.core.nodes import Node
@@ -34,6 +35,7 @@ def endpoint_to_proto(
     share: Share | None = None,
     load: EndpointLoad | None = None,
     served: Mapping[str, ServedStatus] = MappingProxyType({}),
+    places: tuple[ReplicaInfo, ...] = (),
 ) -> jobs_pb2.Endpoint:
     """An endpoint as its tenant sees it.
 
@@ -43,6 +45,7 @@ def endpoint_to_proto(
         share: What it may use there, if it is limited.
         load: What was measured of it last, if anything was.
         served: What its node says of it, by variant.
+        places: The nodes that shall answer.
     """
     live = {version.version for version in endpoint.live}
     there = {version.version for version in kept(endpoint)}
@@ -81,11 +84,40 @@ def endpoint_to_proto(
         problem=plain.problem,
         pinned="" in endpoint.pinned,
         access=endpoint.access,
+        replicas=endpoint.replicas,
+        places=places,
     )
     message = to_proto(info, jobs_pb2.Endpoint)
     if load is not None:
         message.load.CopyFrom(to_proto(load, jobs_pb2.EndpointLoad))
     return message
+
+
+def places_of(
+    endpoint: Endpoint, nodes: Mapping[str, Node], serving: Mapping[str, ServingNode]
+) -> tuple[ReplicaInfo, ...]:
+    """The nodes that shall answer for an endpoint, its home first; none of one with variants, or while nothing does.
+
+    Args:
+        endpoint: The endpoint.
+        nodes: All nodes.
+        serving: What they are to the endpoint.
+    """
+    live = endpoint.live_of("")
+    if live is None or not endpoint.node_id:
+        return ()
+    return tuple(
+        _replica_info(live.version, nodes[name], serving[name])
+        for name in (endpoint.node_id, *endpoint.replica_nodes)
+        if name in nodes and name in serving
+    )
+
+
+def _replica_info(live: int, node: Node, serving: ServingNode) -> ReplicaInfo:
+    if not node.online:
+        return ReplicaInfo(node.id, problem="the node is offline")
+    problem = "" if serving.answering == live else serving.failed.get(live, "it is on its way there")
+    return ReplicaInfo(node.id, serving.answering or None, node.serving_http, node.serving_grpc, problem)
 
 
 def _variant_info(endpoint: Endpoint, live: Version, load: EndpointLoad | None, served: ServedStatus) -> VariantInfo:
@@ -105,7 +137,12 @@ def wanted_models(models: Iterable[WantedModel]) -> list[nodes_pb2.WantedModel]:
     """What a node is told of the versions that it has."""
     return [
         nodes_pb2.WantedModel(
-            endpoint=model.endpoint, variant=model.variant, version=model.version, kept_versions=model.kept
+            endpoint=model.endpoint,
+            variant=model.variant,
+            version=model.version,
+            kept_versions=model.kept,
+            copies=[to_proto(each, nodes_pb2.VersionFiles) for each in model.copies],
+            sends=[to_proto(each, nodes_pb2.VersionFiles) for each in model.sends],
         )
         for model in models
     ]
@@ -118,7 +155,15 @@ def serving_of(status: nodes_pb2.ServingStatus) -> ServingReported:
     served = {
         place: ServedStatus(answering.get(place, 0), problems.get(place, "")) for place in (*answering, *problems)
     }
-    return ServingReported(status.http, status.grpc, served, status.local_http, status.local_grpc)
+    return ServingReported(
+        status.http,
+        status.grpc,
+        served,
+        status.local_http,
+        status.local_grpc,
+        copies={(each.endpoint, each.version): each.sha256 for each in status.copies if not each.reason},
+        failed={(each.endpoint, each.version): each.reason for each in status.copies if each.reason},
+    )
 
 
 def signature_of(delivery: nodes_pb2.DeliveryStatus) -> Signature | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tiercel.broker.actors.job_pages import JOBS_AT_A_TIME
 from tiercel.broker.api import pages
 from tiercel.broker.api.auth import tenant_of
-from tiercel.broker.api.endpoints import endpoint_to_proto
+from tiercel.broker.api.endpoints import endpoint_to_proto, places_of
 from tiercel.broker.api.projects import check_project
 from tiercel.broker.api.translation import job_to_proto, node_to_proto, spec_from_proto
 from tiercel.core.errors import InvalidSpecError, wrong_field
@@ -254,4 +254,5 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
             self._service.endpoint_share(endpoint.name),
             self._service.endpoint_load(endpoint.name),
             self._service.served_of(endpoint.name),
+            places_of(endpoint, nodes, self._service.replicas_of(endpoint.name)),
         )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import grpc
 
-from tiercel.broker.api import accelerators, checkpoints, incoming_files, node_data
+from tiercel.broker.api import accelerators, checkpoints, incoming_files, node_data, version_files
 from tiercel.broker.api.errors import translated_errors
 from tiercel.broker.api.incoming import Incoming
 from tiercel.broker.api.node_stream import NodeStream
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from tiercel.broker.store.kept_files import KeptFiles
     from tiercel.broker.store.logs import RunLogs
     from tiercel.broker.store.projects import ProjectStore
+    from tiercel.broker.store.version_files import VersionStore
 
     Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -61,6 +62,7 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
         files: What jobs left behind.
         secrets: Secrets of tenants.
         projects: What jobs run from.
+        versions: Files of versions that several nodes are to have.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
         files: KeptFiles,
         secrets: SecretService,
         projects: ProjectStore,
+        versions: VersionStore,
     ) -> None:
         self._agents = agents
         self._logs = logs
@@ -82,6 +85,7 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
         self._files = files
         self._secrets = secrets
         self._projects = projects
+        self._versions = versions
 
     def _check(self, context: Context, request: _FromAgent) -> None:
         """Let only the agent through that speaks for the node which the request names."""
@@ -140,7 +144,7 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
     async def SendCheckpoint(  # type: ignore[override]  # noqa: N802 - see Connect; the contract's name
         self, request_iterator: AsyncIterator[nodes_pb2.SendCheckpointRequest], context: Context
     ) -> None:
-        """Take in the checkpoint of a run that is moved to another node."""
+        """Take in the checkpoint of a run that is moved to another node, or the files of a version."""
         del request_iterator  # it would be left open, and complain, when the agent dies in the middle
         async with translated_errors(context):
             messages = Incoming(context.read, nodes_pb2.SendCheckpointRequest, "send the checkpoint")
@@ -150,17 +154,24 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
             async def accept() -> None:
                 await context.write(nodes_pb2.SendCheckpointResponse())
 
-            await checkpoints.ingest(header, messages, accept, self._agents, self._carried)
+            if header.endpoint:
+                await version_files.ingest(header, messages, accept, self._agents, self._versions)
+            else:
+                await checkpoints.ingest(header, messages, accept, self._agents, self._carried)
             await context.write(nodes_pb2.SendCheckpointResponse())
 
     async def FetchCheckpoint(  # type: ignore[override]  # noqa: N802 - see Connect; the contract's name
         self, request: nodes_pb2.FetchCheckpointRequest, context: Context
     ) -> None:
-        """Give an agent the checkpoint that its run goes on from."""
+        """Give an agent the checkpoint that its run goes on from, or the files of a version that it shall have."""
         async with translated_errors(context):
             self._check(context, request)
-            checkpoint = await checkpoints.find_for(request, self._agents, self._carried)
-            async for response in checkpoints.give_out(checkpoint, request.node_id, self._carried):
+            if request.endpoint:
+                given = version_files.give_out(request, self._agents, self._versions)
+            else:
+                checkpoint = await checkpoints.find_for(request, self._agents, self._carried)
+                given = checkpoints.give_out(checkpoint, request.node_id, self._carried)
+            async for response in given:
                 await context.write(response)
 
     async def FetchScript(  # type: ignore[override]  # noqa: N802 - see Connect; the contract's name

@@ -47,9 +47,26 @@ def _answering_lines(endpoint: EndpointInfo) -> list[str]:
     if not endpoint.variants:
         answering = live_cell(endpoint.live_version, endpoint)
         problem = [f"problem   {clean(endpoint.problem)}"] if endpoint.problem else []
-        return [f"node      {node}, version {answering} answers", *problem, *_kept_lines(endpoint)]
+        line = f"node      {node}, version {answering} answers"
+        return [line, *_replica_lines(endpoint), *problem, *_kept_lines(endpoint)]
     problems = [f"problem   {each.name}: {clean(each.problem)}" for each in endpoint.variants if each.problem]
     return [f"node      {node}", *map(_variant_line, endpoint.variants), *problems, *_kept_lines(endpoint)]
+
+
+def _replica_lines(endpoint: EndpointInfo) -> list[str]:
+    """The other nodes that shall answer, and why there are fewer of them than were asked for."""
+    lines = [
+        f"node      {each.node_id}, "
+        + (f"version {each.answering_version} answers" if each.answering_version else "nothing answers yet")
+        + (f" ({clean(each.problem)})" if each.problem else "")
+        for each in endpoint.places[1:]
+    ]
+    if len(endpoint.places) < endpoint.replicas and endpoint.live_version is not None:
+        lines.append(
+            f"replicas  {len(endpoint.places)} of {endpoint.replicas}: no other node is up, serves and has room; "
+            "more follow when there are"
+        )
+    return lines
 
 
 def _kept_lines(endpoint: EndpointInfo) -> list[str]:

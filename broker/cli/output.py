@@ -15,7 +15,15 @@ from tiercel.core.jobs import JobState, TierState
 from tiercel.core.nodes import Drain
 
 if TYPE_CHECKING:
-    from tiercel.broker.client import DecisionInfo, EndpointInfo, JobInfo, NodeInfo, TierStatus, VariantInfo
+    from tiercel.broker.client import (
+        DecisionInfo,
+        EndpointInfo,
+        JobInfo,
+        NodeInfo,
+        ReplicaInfo,
+        TierStatus,
+        VariantInfo,
+    )
     from tiercel.core.shares import Share
 
 # What a script prints or a job's reason says is not to move the cursor or rename the window.
@@ -239,7 +247,12 @@ def accelerator_rows(node: NodeInfo) -> list[tuple[str, ...]]:
 
 def endpoint_rows(endpoint: EndpointInfo) -> list[tuple[str, ...]]:
     """An endpoint for :data:`ENDPOINT_COLUMNS`, and its variants, a row for each."""
-    return [_endpoint_row(endpoint), *(_variant_row(endpoint, variant) for variant in endpoint.variants)]
+    copies = endpoint.places[1:]
+    return [
+        _endpoint_row(endpoint),
+        *(_variant_row(endpoint, variant) for variant in endpoint.variants),
+        *(_replica_row(copy) for copy in copies),
+    ]
 
 
 def live_cell(live: int | None, place: EndpointInfo | VariantInfo) -> str:
@@ -257,6 +270,13 @@ def _variant_row(endpoint: EndpointInfo, variant: VariantInfo) -> tuple[str, ...
         part(variant.answered_part),
     )
     return (*cells, *["" for _ in ENDPOINT_COLUMNS[len(cells) :]])
+
+
+def _replica_row(replica: ReplicaInfo) -> tuple[str, ...]:
+    """Another node that shall answer; how it answers stands with its endpoint."""
+    version = "-" if replica.answering_version is None else str(replica.answering_version)
+    middle = ["" for _ in ENDPOINT_COLUMNS[3:]]
+    return (f"  on {replica.node_id}", version, *middle, replica.serving_http or "-")
 
 
 def _version_cells(

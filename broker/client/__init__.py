@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         JobInfo,
         NodeInfo,
         ProgressEvent,
+        ReplicaInfo,
         ShareEvent,
         StateEvent,
         TierEvent,
@@ -53,7 +54,7 @@ _HOMES = {
     "tiercel.core.lineage": "CurvePoint Lineage",
     "tiercel.core.views": (
         "AcceleratorInfo DecisionInfo EndpointExplanation EndpointInfo Explanation JobEvent JobInfo "
-        "NodeInfo ProgressEvent ShareEvent StateEvent TierEvent VariantInfo VersionInfo"
+        "NodeInfo ProgressEvent ReplicaInfo ShareEvent StateEvent TierEvent VariantInfo VersionInfo"
     ),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
@@ -78,6 +79,7 @@ __all__ = [
     "NodeInfo",
     "ProgressEvent",
     "Removal",
+    "ReplicaInfo",
     "RetryPolicy",
     "RoomTaken",
     "ShareEvent",

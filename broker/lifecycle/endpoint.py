@@ -163,6 +163,11 @@ def facts_of(delivery: Delivery) -> DeliveryReport:
     )
 
 
+def answers(endpoint: Endpoint, delivery: Delivery) -> bool:
+    """Whether the version of a delivery that has not ended is one of the endpoint's already."""
+    return any((each.version, each.sha256) == (delivery.version, delivery.sha256) for each in endpoint.versions)
+
+
 def forget_verdict(delivery: Delivery) -> Delivery:
     """Another node is asked for the model, which will be another one: it is judged anew."""
     return delivery if delivery.state.is_final else replace(delivery, verdict=Verdict.OPEN, sha256="")

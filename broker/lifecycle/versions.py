@@ -21,6 +21,21 @@ REMEMBERED_VERSIONS = 100
 
 
 @dataclass(frozen=True, slots=True)
+class VersionFiles:
+    """The files of a version.
+
+    Attributes:
+        version: Its number.
+        sha256: Of its ONNX file, hexadecimal.
+        delivery_id: The delivery whose files these are, while they are not in their place yet; or empty.
+    """
+
+    version: int
+    sha256: str
+    delivery_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class WantedModel:
     """What a node shall do with an endpoint, or with one of its variants.
 
@@ -29,12 +44,16 @@ class WantedModel:
         variant: Which variant of it; empty for an endpoint without variants.
         version: Number of the version that shall answer there; 0 for none.
         kept: Numbers of the versions whose files stay there, and it may go back to.
+        copies: Versions of other nodes that it shall have as well.
+        sends: Versions of which it shall send the files to the broker, for other nodes.
     """
 
     endpoint: str
     variant: str
     version: int
     kept: tuple[int, ...]
+    copies: tuple[VersionFiles, ...] = ()
+    sends: tuple[VersionFiles, ...] = ()
 
 
 def why_held(endpoint: Endpoint, new: Version, *, may_replace: bool) -> str:
@@ -233,7 +252,8 @@ def deleted(endpoint: Endpoint) -> Endpoint:
 
     Its numbers go on: a node that was away and comes back with a version of before has the number of no new one.
     """
-    left = tuple(sorted({*endpoint.left, *places_of(endpoint)}))
+    copies = {(node_id, "") for node_id in endpoint.replica_nodes}
+    left = tuple(sorted({*endpoint.left, *places_of(endpoint), *copies}))
     return Endpoint(endpoint.name, endpoint.tenant, endpoint.next_version, left=left)
 
 

@@ -99,7 +99,7 @@ class CheckpointStore:
         match = _RUN_ID.fullmatch(run_id)
         if match is None:
             raise wrong_field("header.run_id", f"{run_id!r} is not the id of a run")
-        announced = _check_files(files, self._limit_bytes)
+        announced = check_files(files, self._limit_bytes)
         if announced + self._bytes_but_for(match[1]) > self._total_bytes:
             raise QuotaExceededError(
                 f"checkpoints: those that the broker keeps may have {self._total_bytes} bytes together, and this one "
@@ -121,7 +121,7 @@ class CheckpointStore:
         if path is None or not path.exists():
             return None
         with path.open("rb") as file:
-            return _read_manifest(file)
+            return read_manifest(file)
 
     def read(self, run_id: str) -> Iterator[bytes]:
         """The content of its files, one after the other, in pieces of up to 256 KiB.
@@ -133,7 +133,7 @@ class CheckpointStore:
         if path is None or self.find(run_id) is None:
             raise NotFoundError(f"run_id: there is no checkpoint of run {run_id!r}", field="run_id")
         with path.open("rb") as file:
-            _read_manifest(file)
+            read_manifest(file)
             while piece := file.read(CHUNK_BYTES):
                 yield piece
 
@@ -265,20 +265,25 @@ def _size_of(entry: os.DirEntry[str]) -> int:
         return 0
 
 
-def _check_files(files: Sequence[CheckpointFile], limit_bytes: int) -> int:
-    """What they have together, if that may be."""
+def check_files(files: Sequence[CheckpointFile], limit_bytes: int) -> int:
+    """What they have together, if that may be.
+
+    Raises:
+        InvalidSpecError: Says why it may not.
+    """
     names = {file.name for file in files}
     if not files or len(files) > MAX_FILES or len(names) < len(files):
-        raise wrong_field("header.files", f"a checkpoint has 1 to {MAX_FILES} files, each with a name of its own")
+        raise wrong_field("header.files", f"it has 1 to {MAX_FILES} files, each with a name of its own")
     for file in files:
         if not _FILE_NAME.fullmatch(file.name) or not _SHA256.fullmatch(file.sha256):
             raise wrong_field("header.files", f"{file.name[:128]!r} needs a plain file name and a SHA-256")
     total = sum(file.size_bytes for file in files)
     if total > limit_bytes:
-        raise wrong_field("header.files", f"the checkpoint has {total} bytes; at most {limit_bytes} are carried")
+        raise wrong_field("header.files", f"it has {total} bytes; at most {limit_bytes} are carried")
     return total
 
 
-def _read_manifest(file: BinaryIO) -> Checkpoint:
+def read_manifest(file: BinaryIO) -> Checkpoint:
+    """What a file holds; it is then read up to where the content begins."""
     manifest = json.loads(file.readline(_MAX_MANIFEST_BYTES))
     return Checkpoint(manifest["run_id"], tuple(CheckpointFile(**entry) for entry in manifest["files"]))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
+import os
 import shutil
 from collections.abc import Collection
 from dataclasses import dataclass, replace
@@ -11,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from tiercel.trainer_agent.disk.files import UntrustedFileError, copy_untrusted, open_folder, sync_folder
-from tiercel.trainer_agent.disk.job_folder import EXPORTS
+from tiercel.trainer_agent.disk.job_folder import EXPORTS, CopiedFile
 from tiercel.trainer_agent.errors import DeliveryFailedError
 from tiercel.trainer_agent.models import record as model_record
 from tiercel.trainer_agent.models import variants
@@ -22,6 +24,7 @@ from tiercel.v1 import nodes_pb2
 _STAGING: Final = ".staging"
 _MODEL: Final = "model.onnx"
 _ACCURACY: Final = "accuracy.json"
+_ACCURACY_BYTES: Final = 64 * 1024
 _LIMITS_BYTES: Final = {_MODEL: 2 * 1024**3, "reference.npz": 256 * 1024**2}
 
 
@@ -75,6 +78,51 @@ class ModelRepository:
     def signature_of_staged(self, delivery_id: str) -> nodes_pb2.ModelSignature | None:
         """What the staged model of a delivery takes and gives; None where its file does not say."""
         return read_signature(self.staged(delivery_id) / _MODEL)
+
+    def there(self) -> dict[str, dict[int, str]]:
+        """SHA-256 of the versions that were put there, by model and number."""
+        folders = list(self.path.iterdir()) if self.path.is_dir() else []
+        records = {folder.name: model_record.read(folder) for folder in folders}
+        return {name: dict(record.versions) for name, record in records.items() if record is not None}
+
+    def has(self, model: str, version: int, sha256: str) -> bool:
+        """Whether a version was put there, with this ONNX file."""
+        record = self.record(model)
+        is_there = record is not None and record.versions.get(version) == sha256
+        return is_there and (self.version(model, version) / _MODEL).is_file()
+
+    def files(self, model: str, version: int, sha256: str, delivery_id: str) -> list[CopiedFile]:
+        """The files of a version that was put there, or that a delivery has staged; none where there are none."""
+        folder = self.version(model, version)
+        if not self.has(model, version, sha256):
+            if not delivery_id:
+                return []
+            folder = self.staged(delivery_id)
+        found = []
+        for name in (*dict(self.limits_bytes), _ACCURACY):
+            with contextlib.suppress(FileNotFoundError), (folder / name).open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+                found.append(CopiedFile(folder / name, file.tell(), digest))
+        return found if any(each.path.name == _MODEL and each.sha256 == sha256 for each in found) else []
+
+    def check_copy(self, staged_id: str, sha256: str) -> None:
+        """Check and make durable what was fetched of another node's version.
+
+        Raises:
+            DeliveryFailedError: It is not what it should be.
+        """
+        folder = self.staged(staged_id)
+        limits = {**dict(self.limits_bytes), _ACCURACY: _ACCURACY_BYTES}
+        for path in sorted(folder.iterdir()):
+            if path.name not in limits or path.stat().st_size > limits[path.name]:
+                raise DeliveryFailedError(f"The copy has a file {path.name[:128]!r} that is unknown or too large.")
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+                if path.name == _MODEL and hashlib.file_digest(file, "sha256").hexdigest() != sha256:
+                    raise DeliveryFailedError("The copy is not the model that it should be: its SHA-256 differs.")
+        if not (folder / _MODEL).is_file():
+            raise DeliveryFailedError("The copy has no model in it.")
+        sync_folder(folder)
 
     def record(self, model: str) -> ModelRecord | None:
         """What was put there for a model; None for a model that the agent has not put there."""

@@ -348,6 +348,7 @@ class JobSpec(_message.Message):
     COMMAND_FIELD_NUMBER: _builtins.int
     OUTPUTS_FIELD_NUMBER: _builtins.int
     RANKS_FIELD_NUMBER: _builtins.int
+    REPLICAS_FIELD_NUMBER: _builtins.int
     ACCESS_FIELD_NUMBER: _builtins.int
     COPY_CHECKPOINT_SECONDS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
@@ -404,6 +405,10 @@ class JobSpec(_message.Message):
     ranks: _builtins.int
     """As how many processes, which train one model together, its program is started (docs/training-scripts.md): 1 to 64, no more
     than it has accelerators, or cores where it has none. Absent: one for each accelerator, where it is a Python program.
+    """
+    replicas: _builtins.int
+    """On how many nodes the endpoint's version answers, 1 to 8; absent: 1. Fewer while there are fewer nodes that can. It becomes
+    the endpoint's. Not for an endpoint with variants.
     """
     access: Global___EndpointAccess.ValueType
     """Who may ask the endpoint. It becomes the endpoint's; unspecified: the endpoint's stays as it is, and a new one is its tenant's."""
@@ -505,12 +510,13 @@ class JobSpec(_message.Message):
         command: _abc.Iterable[_builtins.str] | None = ...,
         outputs: _abc.Iterable[_builtins.str] | None = ...,
         ranks: _builtins.int | None = ...,
+        replicas: _builtins.int | None = ...,
         access: Global___EndpointAccess.ValueType = ...,
         copy_checkpoint_seconds: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_copy_checkpoint_seconds", b"_copy_checkpoint_seconds", "_endpoint_objective_seconds", b"_endpoint_objective_seconds", "_every_seconds", b"_every_seconds", "_max_duration_seconds", b"_max_duration_seconds", "_max_epochs", b"_max_epochs", "_ranks", b"_ranks", "_report_timeout_seconds", b"_report_timeout_seconds", "_retry_back_off_seconds", b"_retry_back_off_seconds", "_warm", b"_warm", "copy_checkpoint_seconds", b"copy_checkpoint_seconds", "endpoint_objective_seconds", b"endpoint_objective_seconds", "every_seconds", b"every_seconds", "max_duration_seconds", b"max_duration_seconds", "max_epochs", b"max_epochs", "module", b"module", "program", b"program", "project", b"project", "ranks", b"ranks", "report_timeout_seconds", b"report_timeout_seconds", "resources", b"resources", "retry_back_off_seconds", b"retry_back_off_seconds", "script", b"script", "ship", b"ship", "warm", b"warm"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_copy_checkpoint_seconds", b"_copy_checkpoint_seconds", "_endpoint_objective_seconds", b"_endpoint_objective_seconds", "_every_seconds", b"_every_seconds", "_max_duration_seconds", b"_max_duration_seconds", "_max_epochs", b"_max_epochs", "_ranks", b"_ranks", "_replicas", b"_replicas", "_report_timeout_seconds", b"_report_timeout_seconds", "_retry_back_off_seconds", b"_retry_back_off_seconds", "_warm", b"_warm", "copy_checkpoint_seconds", b"copy_checkpoint_seconds", "endpoint_objective_seconds", b"endpoint_objective_seconds", "every_seconds", b"every_seconds", "max_duration_seconds", b"max_duration_seconds", "max_epochs", b"max_epochs", "module", b"module", "program", b"program", "project", b"project", "ranks", b"ranks", "replicas", b"replicas", "report_timeout_seconds", b"report_timeout_seconds", "resources", b"resources", "retry_back_off_seconds", b"retry_back_off_seconds", "script", b"script", "ship", b"ship", "warm", b"warm"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_copy_checkpoint_seconds", b"_copy_checkpoint_seconds", "_endpoint_objective_seconds", b"_endpoint_objective_seconds", "_every_seconds", b"_every_seconds", "_max_duration_seconds", b"_max_duration_seconds", "_max_epochs", b"_max_epochs", "_ranks", b"_ranks", "_report_timeout_seconds", b"_report_timeout_seconds", "_retry_back_off_seconds", b"_retry_back_off_seconds", "_warm", b"_warm", "access", b"access", "arguments", b"arguments", "command", b"command", "continue_after_last_tier", b"continue_after_last_tier", "copy_checkpoint_seconds", b"copy_checkpoint_seconds", "data", b"data", "direction", b"direction", "endpoint", b"endpoint", "endpoint_objective_seconds", b"endpoint_objective_seconds", "env", b"env", "every_seconds", b"every_seconds", "image", b"image", "labels", b"labels", "max_duration_seconds", b"max_duration_seconds", "max_epochs", b"max_epochs", "metric", b"metric", "module", b"module", "name", b"name", "node_labels", b"node_labels", "outputs", b"outputs", "priority", b"priority", "program", b"program", "project", b"project", "queue", b"queue", "ranks", b"ranks", "replace", b"replace", "report_timeout_seconds", b"report_timeout_seconds", "requirements", b"requirements", "resources", b"resources", "retries", b"retries", "retry_back_off_seconds", b"retry_back_off_seconds", "retry_exit_codes", b"retry_exit_codes", "runtime", b"runtime", "script", b"script", "secrets", b"secrets", "ship", b"ship", "tiers", b"tiers", "variant", b"variant", "warm", b"warm", "warm_start", b"warm_start"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_copy_checkpoint_seconds", b"_copy_checkpoint_seconds", "_endpoint_objective_seconds", b"_endpoint_objective_seconds", "_every_seconds", b"_every_seconds", "_max_duration_seconds", b"_max_duration_seconds", "_max_epochs", b"_max_epochs", "_ranks", b"_ranks", "_replicas", b"_replicas", "_report_timeout_seconds", b"_report_timeout_seconds", "_retry_back_off_seconds", b"_retry_back_off_seconds", "_warm", b"_warm", "access", b"access", "arguments", b"arguments", "command", b"command", "continue_after_last_tier", b"continue_after_last_tier", "copy_checkpoint_seconds", b"copy_checkpoint_seconds", "data", b"data", "direction", b"direction", "endpoint", b"endpoint", "endpoint_objective_seconds", b"endpoint_objective_seconds", "env", b"env", "every_seconds", b"every_seconds", "image", b"image", "labels", b"labels", "max_duration_seconds", b"max_duration_seconds", "max_epochs", b"max_epochs", "metric", b"metric", "module", b"module", "name", b"name", "node_labels", b"node_labels", "outputs", b"outputs", "priority", b"priority", "program", b"program", "project", b"project", "queue", b"queue", "ranks", b"ranks", "replace", b"replace", "replicas", b"replicas", "report_timeout_seconds", b"report_timeout_seconds", "requirements", b"requirements", "resources", b"resources", "retries", b"retries", "retry_back_off_seconds", b"retry_back_off_seconds", "retry_exit_codes", b"retry_exit_codes", "runtime", b"runtime", "script", b"script", "secrets", b"secrets", "ship", b"ship", "tiers", b"tiers", "variant", b"variant", "warm", b"warm", "warm_start", b"warm_start"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__copy_checkpoint_seconds: _TypeAlias = _typing.Literal["copy_checkpoint_seconds"]  # noqa: Y015
     _WhichOneofArgType__copy_checkpoint_seconds: _TypeAlias = _typing.Literal["_copy_checkpoint_seconds", b"_copy_checkpoint_seconds"]  # noqa: Y015
@@ -524,6 +530,8 @@ class JobSpec(_message.Message):
     _WhichOneofArgType__max_epochs: _TypeAlias = _typing.Literal["_max_epochs", b"_max_epochs"]  # noqa: Y015
     _WhichOneofReturnType__ranks: _TypeAlias = _typing.Literal["ranks"]  # noqa: Y015
     _WhichOneofArgType__ranks: _TypeAlias = _typing.Literal["_ranks", b"_ranks"]  # noqa: Y015
+    _WhichOneofReturnType__replicas: _TypeAlias = _typing.Literal["replicas"]  # noqa: Y015
+    _WhichOneofArgType__replicas: _TypeAlias = _typing.Literal["_replicas", b"_replicas"]  # noqa: Y015
     _WhichOneofReturnType__report_timeout_seconds: _TypeAlias = _typing.Literal["report_timeout_seconds"]  # noqa: Y015
     _WhichOneofArgType__report_timeout_seconds: _TypeAlias = _typing.Literal["_report_timeout_seconds", b"_report_timeout_seconds"]  # noqa: Y015
     _WhichOneofReturnType__retry_back_off_seconds: _TypeAlias = _typing.Literal["retry_back_off_seconds"]  # noqa: Y015
@@ -544,6 +552,8 @@ class JobSpec(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_epochs) -> _WhichOneofReturnType__max_epochs | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__ranks) -> _WhichOneofReturnType__ranks | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__replicas) -> _WhichOneofReturnType__replicas | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__report_timeout_seconds) -> _WhichOneofReturnType__report_timeout_seconds | None: ...
     @_typing.overload

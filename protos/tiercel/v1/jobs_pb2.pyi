@@ -1290,6 +1290,8 @@ class Endpoint(_message.Message):
     PROBLEM_FIELD_NUMBER: _builtins.int
     PINNED_FIELD_NUMBER: _builtins.int
     ACCESS_FIELD_NUMBER: _builtins.int
+    REPLICAS_FIELD_NUMBER: _builtins.int
+    PLACES_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     tenant: _builtins.str
     live_version: _builtins.int
@@ -1307,6 +1309,8 @@ class Endpoint(_message.Message):
     """The live version was chosen: it stays whatever is delivered."""
     access: _common_pb2.EndpointAccess.ValueType
     """Who may ask it."""
+    replicas: _builtins.int
+    """On how many nodes its live version shall answer, where there are as many."""
     @_builtins.property
     def versions(self) -> _containers.RepeatedCompositeFieldContainer[Global___EndpointVersion]: ...
     @_builtins.property
@@ -1320,6 +1324,10 @@ class Endpoint(_message.Message):
     @_builtins.property
     def variants(self) -> _containers.RepeatedCompositeFieldContainer[Global___EndpointVariant]:
         """The variants that answer, by name; none for an endpoint without variants."""
+
+    @_builtins.property
+    def places(self) -> _containers.RepeatedCompositeFieldContainer[Global___EndpointReplica]:
+        """The nodes that shall answer, its home first; of an endpoint with variants none."""
 
     def __init__(
         self,
@@ -1339,10 +1347,12 @@ class Endpoint(_message.Message):
         problem: _builtins.str = ...,
         pinned: _builtins.bool = ...,
         access: _common_pb2.EndpointAccess.ValueType = ...,
+        replicas: _builtins.int = ...,
+        places: _abc.Iterable[Global___EndpointReplica] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_answering_version", b"_answering_version", "_live_version", b"_live_version", "_objective_seconds", b"_objective_seconds", "answering_version", b"answering_version", "live_version", b"live_version", "load", b"load", "objective_seconds", b"objective_seconds", "share", b"share"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_answering_version", b"_answering_version", "_live_version", b"_live_version", "_objective_seconds", b"_objective_seconds", "access", b"access", "answering_version", b"answering_version", "live_version", b"live_version", "load", b"load", "name", b"name", "node_id", b"node_id", "objective_seconds", b"objective_seconds", "pinned", b"pinned", "problem", b"problem", "serving_grpc", b"serving_grpc", "serving_http", b"serving_http", "share", b"share", "tenant", b"tenant", "variants", b"variants", "versions", b"versions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_answering_version", b"_answering_version", "_live_version", b"_live_version", "_objective_seconds", b"_objective_seconds", "access", b"access", "answering_version", b"answering_version", "live_version", b"live_version", "load", b"load", "name", b"name", "node_id", b"node_id", "objective_seconds", b"objective_seconds", "pinned", b"pinned", "places", b"places", "problem", b"problem", "replicas", b"replicas", "serving_grpc", b"serving_grpc", "serving_http", b"serving_http", "share", b"share", "tenant", b"tenant", "variants", b"variants", "versions", b"versions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__answering_version: _TypeAlias = _typing.Literal["answering_version"]  # noqa: Y015
     _WhichOneofArgType__answering_version: _TypeAlias = _typing.Literal["_answering_version", b"_answering_version"]  # noqa: Y015
@@ -1358,6 +1368,44 @@ class Endpoint(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__objective_seconds) -> _WhichOneofReturnType__objective_seconds | None: ...
 
 Global___Endpoint: _TypeAlias = Endpoint  # noqa: Y015
+
+@_typing.final
+class EndpointReplica(_message.Message):
+    """A node that shall answer for an endpoint."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    ANSWERING_VERSION_FIELD_NUMBER: _builtins.int
+    SERVING_HTTP_FIELD_NUMBER: _builtins.int
+    SERVING_GRPC_FIELD_NUMBER: _builtins.int
+    PROBLEM_FIELD_NUMBER: _builtins.int
+    node_id: _builtins.str
+    answering_version: _builtins.int
+    """The version that answers there, as the node says; absent while none does, or it does not say."""
+    serving_http: _builtins.str
+    """Where, as of the endpoint."""
+    serving_grpc: _builtins.str
+    problem: _builtins.str
+    """Why it does not answer with the live version, in plain words, as far as that is known."""
+    def __init__(
+        self,
+        *,
+        node_id: _builtins.str = ...,
+        answering_version: _builtins.int | None = ...,
+        serving_http: _builtins.str = ...,
+        serving_grpc: _builtins.str = ...,
+        problem: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_answering_version", b"_answering_version", "answering_version", b"answering_version"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_answering_version", b"_answering_version", "answering_version", b"answering_version", "node_id", b"node_id", "problem", b"problem", "serving_grpc", b"serving_grpc", "serving_http", b"serving_http"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__answering_version: _TypeAlias = _typing.Literal["answering_version"]  # noqa: Y015
+    _WhichOneofArgType__answering_version: _TypeAlias = _typing.Literal["_answering_version", b"_answering_version"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__answering_version) -> _WhichOneofReturnType__answering_version | None: ...
+
+Global___EndpointReplica: _TypeAlias = EndpointReplica  # noqa: Y015
 
 @_typing.final
 class PromoteVersionRequest(_message.Message):

@@ -921,6 +921,7 @@ class ServingStatus(_message.Message):
     PROBLEMS_FIELD_NUMBER: _builtins.int
     LOCAL_HTTP_FIELD_NUMBER: _builtins.int
     LOCAL_GRPC_FIELD_NUMBER: _builtins.int
+    COPIES_FIELD_NUMBER: _builtins.int
     http: _builtins.str
     """Where the node's inference server answers those who ask the broker; empty while it does not. https://host:port and
     grpcs://host:port by TLS, for those who show a certificate (access.proto): always of a node that joined, and of one on
@@ -936,6 +937,10 @@ class ServingStatus(_message.Message):
     def problems(self) -> _containers.RepeatedCompositeFieldContainer[Global___ModelProblem]:
         """Versions that shall answer (WantedState.models) and cannot."""
 
+    @_builtins.property
+    def copies(self) -> _containers.RepeatedCompositeFieldContainer[Global___VersionCopy]:
+        """What became of versions that the node shall have copies of (WantedModel.copies); of those that are on their way nothing."""
+
     def __init__(
         self,
         *,
@@ -945,14 +950,45 @@ class ServingStatus(_message.Message):
         problems: _abc.Iterable[Global___ModelProblem] | None = ...,
         local_http: _builtins.str = ...,
         local_grpc: _builtins.str = ...,
+        copies: _abc.Iterable[Global___VersionCopy] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["grpc", b"grpc", "http", b"http", "local_grpc", b"local_grpc", "local_http", b"local_http", "problems", b"problems", "versions", b"versions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["copies", b"copies", "grpc", b"grpc", "http", b"http", "local_grpc", b"local_grpc", "local_http", b"local_http", "problems", b"problems", "versions", b"versions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ServingStatus: _TypeAlias = ServingStatus  # noqa: Y015
+
+@_typing.final
+class VersionCopy(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENDPOINT_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    SHA256_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    endpoint: _builtins.str
+    version: _builtins.int
+    sha256: _builtins.str
+    """Of the ONNX file that is there, hexadecimal."""
+    reason: _builtins.str
+    """Why it is not there, in plain words; empty where it is."""
+    def __init__(
+        self,
+        *,
+        endpoint: _builtins.str = ...,
+        version: _builtins.int = ...,
+        sha256: _builtins.str = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["endpoint", b"endpoint", "reason", b"reason", "sha256", b"sha256", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___VersionCopy: _TypeAlias = VersionCopy  # noqa: Y015
 
 @_typing.final
 class ModelProblem(_message.Message):
@@ -1312,6 +1348,8 @@ class WantedModel(_message.Message):
     VARIANT_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     KEPT_VERSIONS_FIELD_NUMBER: _builtins.int
+    COPIES_FIELD_NUMBER: _builtins.int
+    SENDS_FIELD_NUMBER: _builtins.int
     endpoint: _builtins.str
     variant: _builtins.str
     """Which variant; empty for an endpoint without variants."""
@@ -1321,6 +1359,16 @@ class WantedModel(_message.Message):
     def kept_versions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Versions whose files are kept; those of others are removed."""
 
+    @_builtins.property
+    def copies(self) -> _containers.RepeatedCompositeFieldContainer[Global___VersionFiles]:
+        """Versions that other nodes have and this one shall have as well: fetch what is missing (FetchCheckpoint), say when it is
+        there (ServingStatus.copies).
+        """
+
+    @_builtins.property
+    def sends(self) -> _containers.RepeatedCompositeFieldContainer[Global___VersionFiles]:
+        """Versions of which the broker needs the files, for other nodes: send them (SendCheckpoint)."""
+
     def __init__(
         self,
         *,
@@ -1328,14 +1376,45 @@ class WantedModel(_message.Message):
         variant: _builtins.str = ...,
         version: _builtins.int = ...,
         kept_versions: _abc.Iterable[_builtins.int] | None = ...,
+        copies: _abc.Iterable[Global___VersionFiles] | None = ...,
+        sends: _abc.Iterable[Global___VersionFiles] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["endpoint", b"endpoint", "kept_versions", b"kept_versions", "variant", b"variant", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["copies", b"copies", "endpoint", b"endpoint", "kept_versions", b"kept_versions", "sends", b"sends", "variant", b"variant", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___WantedModel: _TypeAlias = WantedModel  # noqa: Y015
+
+@_typing.final
+class VersionFiles(_message.Message):
+    """The files of a version."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VERSION_FIELD_NUMBER: _builtins.int
+    SHA256_FIELD_NUMBER: _builtins.int
+    DELIVERY_ID_FIELD_NUMBER: _builtins.int
+    version: _builtins.int
+    sha256: _builtins.str
+    """Of the ONNX file, hexadecimal."""
+    delivery_id: _builtins.str
+    """The delivery whose files these are, while they are not in their place yet; may be empty."""
+    def __init__(
+        self,
+        *,
+        version: _builtins.int = ...,
+        sha256: _builtins.str = ...,
+        delivery_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["delivery_id", b"delivery_id", "sha256", b"sha256", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___VersionFiles: _TypeAlias = VersionFiles  # noqa: Y015
 
 @_typing.final
 class WantedRun(_message.Message):
@@ -1541,21 +1620,28 @@ class FetchCheckpointRequest(_message.Message):
     NODE_ID_FIELD_NUMBER: _builtins.int
     RUN_ID_FIELD_NUMBER: _builtins.int
     INSTANCE_FIELD_NUMBER: _builtins.int
+    ENDPOINT_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
     run_id: _builtins.str
     """The run that is about to start."""
     instance: _builtins.str
     """Of the hello."""
+    endpoint: _builtins.str
+    """Instead of a run: the endpoint of whose version the files are asked for, and its number."""
+    version: _builtins.int
     def __init__(
         self,
         *,
         node_id: _builtins.str = ...,
         run_id: _builtins.str = ...,
         instance: _builtins.str = ...,
+        endpoint: _builtins.str = ...,
+        version: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["instance", b"instance", "node_id", b"node_id", "run_id", b"run_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["endpoint", b"endpoint", "instance", b"instance", "node_id", b"node_id", "run_id", b"run_id", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1594,11 +1680,16 @@ class CheckpointHeader(_message.Message):
     RUN_ID_FIELD_NUMBER: _builtins.int
     FILES_FIELD_NUMBER: _builtins.int
     INSTANCE_FIELD_NUMBER: _builtins.int
+    ENDPOINT_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
     run_id: _builtins.str
     """The run that wrote it."""
     instance: _builtins.str
     """Of the hello; empty in what the broker sends."""
+    endpoint: _builtins.str
+    """Instead of a run: the endpoint of which this is a version, and its number."""
+    version: _builtins.int
     @_builtins.property
     def files(self) -> _containers.RepeatedCompositeFieldContainer[Global___CheckpointFile]: ...
     def __init__(
@@ -1608,10 +1699,12 @@ class CheckpointHeader(_message.Message):
         run_id: _builtins.str = ...,
         files: _abc.Iterable[Global___CheckpointFile] | None = ...,
         instance: _builtins.str = ...,
+        endpoint: _builtins.str = ...,
+        version: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["files", b"files", "instance", b"instance", "node_id", b"node_id", "run_id", b"run_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["endpoint", b"endpoint", "files", b"files", "instance", b"instance", "node_id", b"node_id", "run_id", b"run_id", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

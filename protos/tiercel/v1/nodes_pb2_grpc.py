@@ -83,15 +83,17 @@ class NodesServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def SendCheckpoint(self, request_iterator, context):
-        """The checkpoint of a run that is moved to another node (WantedRun.carry), sent before its exit is reported. Answered
-        twice: after the header, when it is wanted, and once the broker has it for good. NOT_FOUND: it is not wanted.
+        """The checkpoint of a run that is moved to another node (WantedRun.carry), sent before its exit is reported; or the files
+        of a version that other nodes are to have as well (WantedModel.sends). Answered twice: after the header, when it is
+        wanted, and once the broker has it for good. NOT_FOUND: it is not wanted.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def FetchCheckpoint(self, request, context):
-        """The checkpoint that a run goes on from (WantedRun.carried_run_id), fetched before the run is started.
+        """The checkpoint that a run goes on from (WantedRun.carried_run_id), fetched before the run is started; or the files of a
+        version that the node shall have a copy of (WantedModel.copies). UNAVAILABLE: they are not there yet.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

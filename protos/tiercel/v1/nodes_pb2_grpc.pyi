@@ -40,11 +40,14 @@ class NodesServiceStub:
     node is refused (ALREADY_EXISTS) while the first one's stream is open and its lease holds.
     """
     SendCheckpoint: _grpc.StreamStreamMultiCallable[_nodes_pb2.SendCheckpointRequest, _nodes_pb2.SendCheckpointResponse]
-    """The checkpoint of a run that is moved to another node (WantedRun.carry), sent before its exit is reported. Answered
-    twice: after the header, when it is wanted, and once the broker has it for good. NOT_FOUND: it is not wanted.
+    """The checkpoint of a run that is moved to another node (WantedRun.carry), sent before its exit is reported; or the files
+    of a version that other nodes are to have as well (WantedModel.sends). Answered twice: after the header, when it is
+    wanted, and once the broker has it for good. NOT_FOUND: it is not wanted.
     """
     FetchCheckpoint: _grpc.UnaryStreamMultiCallable[_nodes_pb2.FetchCheckpointRequest, _nodes_pb2.FetchCheckpointResponse]
-    """The checkpoint that a run goes on from (WantedRun.carried_run_id), fetched before the run is started."""
+    """The checkpoint that a run goes on from (WantedRun.carried_run_id), fetched before the run is started; or the files of a
+    version that the node shall have a copy of (WantedModel.copies). UNAVAILABLE: they are not there yet.
+    """
     FetchScript: _grpc.UnaryStreamMultiCallable[_nodes_pb2.FetchScriptRequest, _nodes_pb2.FetchScriptResponse]
     """The script of a run (WantedRun.script_sha256), fetched before the run is started."""
     FetchSecrets: _grpc.UnaryUnaryMultiCallable[_nodes_pb2.FetchSecretsRequest, _nodes_pb2.FetchSecretsResponse]
@@ -64,11 +67,14 @@ class NodesServiceAsyncStub(NodesServiceStub):
     node is refused (ALREADY_EXISTS) while the first one's stream is open and its lease holds.
     """
     SendCheckpoint: _aio.StreamStreamMultiCallable[_nodes_pb2.SendCheckpointRequest, _nodes_pb2.SendCheckpointResponse]  # type: ignore[assignment]
-    """The checkpoint of a run that is moved to another node (WantedRun.carry), sent before its exit is reported. Answered
-    twice: after the header, when it is wanted, and once the broker has it for good. NOT_FOUND: it is not wanted.
+    """The checkpoint of a run that is moved to another node (WantedRun.carry), sent before its exit is reported; or the files
+    of a version that other nodes are to have as well (WantedModel.sends). Answered twice: after the header, when it is
+    wanted, and once the broker has it for good. NOT_FOUND: it is not wanted.
     """
     FetchCheckpoint: _aio.UnaryStreamMultiCallable[_nodes_pb2.FetchCheckpointRequest, _nodes_pb2.FetchCheckpointResponse]  # type: ignore[assignment]
-    """The checkpoint that a run goes on from (WantedRun.carried_run_id), fetched before the run is started."""
+    """The checkpoint that a run goes on from (WantedRun.carried_run_id), fetched before the run is started; or the files of a
+    version that the node shall have a copy of (WantedModel.copies). UNAVAILABLE: they are not there yet.
+    """
     FetchScript: _aio.UnaryStreamMultiCallable[_nodes_pb2.FetchScriptRequest, _nodes_pb2.FetchScriptResponse]  # type: ignore[assignment]
     """The script of a run (WantedRun.script_sha256), fetched before the run is started."""
     FetchSecrets: _aio.UnaryUnaryMultiCallable[_nodes_pb2.FetchSecretsRequest, _nodes_pb2.FetchSecretsResponse]  # type: ignore[assignment]
@@ -97,8 +103,9 @@ class NodesServiceServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_nodes_pb2.SendCheckpointRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_nodes_pb2.SendCheckpointResponse], _abc.AsyncIterator[_nodes_pb2.SendCheckpointResponse]]:
-        """The checkpoint of a run that is moved to another node (WantedRun.carry), sent before its exit is reported. Answered
-        twice: after the header, when it is wanted, and once the broker has it for good. NOT_FOUND: it is not wanted.
+        """The checkpoint of a run that is moved to another node (WantedRun.carry), sent before its exit is reported; or the files
+        of a version that other nodes are to have as well (WantedModel.sends). Answered twice: after the header, when it is
+        wanted, and once the broker has it for good. NOT_FOUND: it is not wanted.
         """
 
     @_abc_1.abstractmethod
@@ -107,7 +114,9 @@ class NodesServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _nodes_pb2.FetchCheckpointRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_nodes_pb2.FetchCheckpointResponse], _abc.AsyncIterator[_nodes_pb2.FetchCheckpointResponse]]:
-        """The checkpoint that a run goes on from (WantedRun.carried_run_id), fetched before the run is started."""
+        """The checkpoint that a run goes on from (WantedRun.carried_run_id), fetched before the run is started; or the files of a
+        version that the node shall have a copy of (WantedModel.copies). UNAVAILABLE: they are not there yet.
+        """
 
     @_abc_1.abstractmethod
     def FetchScript(

@@ -1,0 +1,85 @@
+"""What an endpoint's actor keeps of its copies on other nodes: whom it waits for, and for how long."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tiercel.broker.lifecycle import replicas
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Mapping, Sequence
+
+    from tiercel.broker.actors.clock import Clock
+    from tiercel.broker.actors.peers import Peers
+    from tiercel.broker.lifecycle.replicas import ServingNode, Upcoming
+    from tiercel.broker.lifecycle.versions import WantedModel
+    from tiercel.core.endpoints import Delivery, Endpoint
+
+# For how long a version that was delivered waits for copies of it on other nodes, and then for these to answer. What
+# takes longer is caught up with later.
+COPY_SECONDS = 120.0
+FLIP_SECONDS = 60.0
+# For how long a node is not asked again for a version that its inference server refused.
+REFUSED_SECONDS = 300.0
+
+
+class Replicas:
+    """Looks at nodes for one endpoint.
+
+    Args:
+        clock: The time.
+        peers: Say what nodes are.
+    """
+
+    def __init__(self, clock: Clock, peers: Peers) -> None:
+        self._clock = clock
+        self._peers = peers
+        self._since: dict[Hashable, float] = {}
+        self._refused: dict[tuple[str, int], tuple[float, str]] = {}
+
+    def nodes(self, endpoint: Endpoint) -> Mapping[str, ServingNode]:
+        """What nodes are to it now; what one refused a while ago, it refuses still."""
+        now = self._clock.alive()
+        nodes = dict(self._peers.serving_nodes(endpoint.name))
+        self._refused = {key: kept for key, kept in self._refused.items() if now - kept[0] < REFUSED_SECONDS}
+        for node in list(nodes.values()):
+            for version, reason in node.refused.items():
+                self._refused.setdefault((node.id, version), (now, reason))
+        for (node_id, version), (_, reason) in self._refused.items():
+            if node_id in nodes:
+                node = nodes[node_id]
+                nodes[node_id] = replace(node, failed={**node.failed, version: reason})
+        return nodes
+
+    def upcoming(
+        self, endpoint: Endpoint, nodes: Mapping[str, ServingNode], deliveries: Iterable[tuple[Delivery, str]]
+    ) -> list[Upcoming]:
+        """The versions that are to answer soon, of deliveries with the nodes that have their models."""
+        return [replicas.upcoming(endpoint, delivery, node_id, nodes) for delivery, node_id in deliveries]
+
+    def wanted(
+        self, endpoint: Endpoint, nodes: Mapping[str, ServingNode], coming: Sequence[Upcoming]
+    ) -> Mapping[str, tuple[WantedModel, ...]]:
+        """What is wanted of each node; what the broker holds and nobody needs any more is removed."""
+        held = self._peers.held_files(endpoint.name)
+        needed = {files.version for files in replicas.needed_files(endpoint, coming)}
+        if held.keys() - needed:
+            self._peers.keep_files(endpoint.name, needed)
+        return replicas.wanted(endpoint, nodes, coming, held)
+
+    def waits_for_copies(self, coming: Upcoming, nodes: Mapping[str, ServingNode]) -> bool:
+        """Whether a version shall not answer yet, since copies of it are on their way."""
+        return self._waits(("copy", coming.files.delivery_id), replicas.without_files(coming, nodes), COPY_SECONDS)
+
+    def waits_for_flips(self, endpoint: Endpoint, nodes: Mapping[str, ServingNode]) -> bool:
+        """Whether other nodes are about to answer with what is live by now."""
+        waited = replicas.not_flipped(endpoint, nodes)
+        return self._waits(("flip", endpoint.live_version), waited, FLIP_SECONDS)
+
+    def _waits(self, key: Hashable, waited: Sequence[str], limit_seconds: float) -> bool:
+        now = self._clock.alive()
+        if not waited:
+            self._since.pop(key, None)
+            return False
+        return now - self._since.setdefault(key, now) < limit_seconds

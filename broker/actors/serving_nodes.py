@@ -1,0 +1,53 @@
+"""What a node is to an endpoint, out of what its agent says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tiercel.broker.actors.node_messages import ServedStatus
+from tiercel.broker.lifecycle.replicas import NEEDED_BYTES, ServingNode
+from tiercel.core.nodes import Drain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tiercel.broker.actors.node_messages import ServingReported
+    from tiercel.broker.lifecycle.versions import WantedModel
+    from tiercel.core.disk_use import NodeDisk
+    from tiercel.core.nodes import Node
+
+
+def serving_node(
+    node: Node,
+    endpoint: str,
+    said: ServingReported,
+    wanted: Iterable[WantedModel],
+    disk: NodeDisk | None,
+    *,
+    lost: bool,
+) -> ServingNode:
+    """What a node is to an endpoint without variants.
+
+    Args:
+        node: The node as it is.
+        endpoint: The endpoint.
+        said: What its agent said last of its inference server.
+        wanted: What is wanted there of the endpoint.
+        disk: What takes room there, where that is known.
+        lost: Whether it is silent for longer than its lease.
+    """
+    here = said.served.get((endpoint, ""), ServedStatus())
+    failed = {version: reason for (name, version), reason in said.failed.items() if name == endpoint}
+    refused = {each.version: here.problem for each in wanted if here.problem and each.version not in {0, here.version}}
+    return ServingNode(
+        node.id,
+        online=node.online,
+        lost=lost,
+        takes=bool(node.serving_http) and (disk is None or disk.free_bytes >= NEEDED_BYTES),
+        leaving=node.drain is not Drain.NO,
+        answering=here.version,
+        copies={version: sha256 for (name, version), sha256 in said.copies.items() if name == endpoint},
+        failed=failed | refused,
+        refused=refused,
+        crowd=len(said.served),
+    )

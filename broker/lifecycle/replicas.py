@@ -1,0 +1,269 @@
+"""On which nodes the live version of an endpoint answers, and in which order they change to another: pure.
+
+The node that a version was delivered on is its home. Others get copies of it (:func:`chosen` says which), and answer
+with it once they have them. Nobody stops to answer before somebody else answers with what is live, and nobody goes on
+with what was live before once somebody does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from tiercel.broker.lifecycle import versions
+from tiercel.broker.lifecycle.versions import VersionFiles, WantedModel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from tiercel.core.endpoints import Delivery, Endpoint, Version
+
+# What a node needs to have left on its disk to be given copies: more than what makes its agent end jobs.
+NEEDED_BYTES = 1024**3
+
+
+@dataclass(frozen=True, slots=True)
+class ServingNode:
+    """What a node is to one endpoint.
+
+    Attributes:
+        id: Its name.
+        online: Whether it was heard of lately.
+        lost: Whether it is silent for longer than its lease; not of one that the broker, which just began, waits for.
+        takes: Whether it may be given copies: its inference server answers, and its disk has room.
+        leaving: Whether it is to be emptied.
+        answering: Number of the version that answers there; 0 for none.
+        copies: SHA-256 of the versions whose files are in place there, by number.
+        failed: Why versions cannot answer there now, by number.
+        refused: Those of them that its inference server refused, which will not be otherwise soon.
+        crowd: How many endpoints answer there.
+    """
+
+    id: str
+    online: bool = True
+    lost: bool = False
+    takes: bool = True
+    leaving: bool = False
+    answering: int = 0
+    copies: Mapping[int, str] = field(default_factory=dict)
+    failed: Mapping[int, str] = field(default_factory=dict)
+    refused: Mapping[int, str] = field(default_factory=dict)
+    crowd: int = 0
+
+    def has(self, version: int, sha256: str) -> bool:
+        """Whether it could answer with a version at once."""
+        return version not in self.failed and (self.answering == version or self.copies.get(version) == sha256)
+
+
+@dataclass(frozen=True, slots=True)
+class Upcoming:
+    """A version that is about to be delivered and to answer.
+
+    Attributes:
+        files: What it is.
+        node_id: Where it is.
+        members: Nodes that shall have it before it answers anywhere.
+    """
+
+    files: VersionFiles
+    node_id: str
+    members: tuple[str, ...]
+
+
+def spreads(endpoint: Endpoint, nodes: Mapping[str, ServingNode]) -> bool:
+    """Whether an endpoint answers, or is to answer, on other nodes than its home as well."""
+    live = endpoint.live_of("")
+    return bool(endpoint.replicas > 1 or endpoint.replica_nodes) or (
+        live is not None
+        and any(each.answering == live.version and each.id != endpoint.node_id for each in nodes.values())
+    )
+
+
+def chosen(endpoint: Endpoint, nodes: Mapping[str, ServingNode]) -> tuple[str, ...]:
+    """The nodes that shall have copies of what is live, beside its home; those that have them stay.
+
+    A node that is lost, leaves or cannot answer is replaced where there is another one. What counts between those that
+    could be added: who has files of it already, then how many endpoints answer there.
+    """
+    home = nodes.get(endpoint.node_id)
+    is_leaving = home is not None and home.leaving
+    is_lost = home is None or home.lost
+    if not endpoint.node_id or (endpoint.replicas == 1 and not is_leaving and not (is_lost and endpoint.replica_nodes)):
+        return ()
+    count = endpoint.replicas - (not (is_lost or is_leaving))
+    others = [node for node in nodes.values() if node.id != endpoint.node_id and not node.leaving]
+    before = [node for node in others if node.id in endpoint.replica_nodes]
+    stay = [node for node in before if not node.lost]
+    able = [node for node in others if node not in before and node.online and node.takes]
+    live = endpoint.live_of("")
+    found = sorted([*stay, *able], key=lambda node: _rank(endpoint, live, node))
+    # One that is lost keeps its place where nobody takes it, and so its files for when it comes back.
+    names = [node.id for node in [*found, *(node for node in before if node.lost)]][:count]
+    kept = [name for name in endpoint.replica_nodes if name in names]
+    return (*kept, *(name for name in names if name not in kept))
+
+
+def _rank(endpoint: Endpoint, live: Version | None, node: ServingNode) -> tuple[bool, bool, bool, int, bytes]:
+    failed = live is not None and live.version in node.failed
+    has_files = node.answering > 0 or (live is not None and live.version in node.copies)
+    # The same for the same endpoint and node, and different from endpoint to endpoint.
+    lot = hashlib.sha256(f"{endpoint.name}\0{node.id}".encode()).digest()
+    return failed, node.id not in endpoint.replica_nodes, not has_files, node.crowd, lot
+
+
+def spread(endpoint: Endpoint, nodes: Mapping[str, ServingNode]) -> Endpoint:
+    """The endpoint with the nodes that shall have copies of it now; the same object where these are the same."""
+    members = chosen(endpoint, nodes)
+    if members == endpoint.replica_nodes:
+        return endpoint
+    places = versions.places_of(endpoint)
+    gone = {(name, "") for name in endpoint.replica_nodes if name not in members} - places
+    left = {*endpoint.left, *gone} - {(name, "") for name in members}
+    return replace(endpoint, replica_nodes=members, left=tuple(sorted(left)))
+
+
+def upcoming(endpoint: Endpoint, delivery: Delivery, node_id: str, nodes: Mapping[str, ServingNode]) -> Upcoming:
+    """What is to be where before a delivery's version answers.
+
+    Args:
+        endpoint: The endpoint as it is.
+        delivery: The delivery, which was judged.
+        node_id: The node that has its model.
+        nodes: All nodes.
+    """
+    members = chosen(replace(endpoint, node_id=node_id), nodes)
+    return Upcoming(VersionFiles(delivery.version, delivery.sha256, delivery.id), node_id, members)
+
+
+def needed_files(endpoint: Endpoint, coming: Iterable[Upcoming]) -> tuple[VersionFiles, ...]:
+    """The versions whose files the broker shall hold: with these a copy can be made whatever becomes of their home."""
+    live = endpoint.live_of("") if endpoint.replica_nodes else None
+    of_live = (VersionFiles(live.version, live.sha256),) if live is not None else ()
+    return (*of_live, *(each.files for each in coming if each.members))
+
+
+def wanted(
+    endpoint: Endpoint,
+    nodes: Mapping[str, ServingNode],
+    coming: Sequence[Upcoming] = (),
+    held: Mapping[int, str] | None = None,
+) -> Mapping[str, tuple[WantedModel, ...]]:
+    """What each node shall do with the versions of an endpoint, by node.
+
+    Args:
+        endpoint: The endpoint.
+        nodes: All nodes.
+        coming: Versions that are about to be delivered.
+        held: SHA-256 of the versions whose files the broker holds, by number.
+    """
+    known = versions.wanted_models(endpoint)
+    coming = [each for each in coming if each.members]
+    if not spreads(endpoint, nodes) and not coming:
+        return known
+    live = endpoint.live_of("")
+    held = held or {}
+    sends = _sends(endpoint, nodes, coming, held)
+    names = {*known, *endpoint.replica_nodes, *sends, *(name for each in coming for name in each.members)}
+    found: dict[str, tuple[WantedModel, ...]] = {}
+    for name in sorted(names):
+        before = next((model for model in known.get(name, ()) if not model.variant), None)
+        kept = set(before.kept) if before is not None else set()
+        arriving = [each.files for each in coming if name in each.members and _can_have(nodes, name, each.files, held)]
+        kept |= {each.files.version for each in coming if name in {each.node_id, *each.members}}
+        copies = tuple(arriving)
+        version = 0
+        if live is not None:
+            version = _answers(endpoint, live, nodes, name)
+            kept |= {version} - {0}
+            if name in {endpoint.node_id, *endpoint.replica_nodes}:
+                kept |= {each.version for each in versions.kept(endpoint)}
+            of_live = VersionFiles(live.version, live.sha256)
+            if name in endpoint.replica_nodes and _can_have(nodes, name, of_live, held):
+                copies = (of_live, *copies)
+        model = WantedModel(endpoint.name, "", version, tuple(sorted(kept)), copies, sends.get(name, ()))
+        found[name] = (model, *(model for model in known.get(name, ()) if model.variant))
+    return found
+
+
+def _can_have(nodes: Mapping[str, ServingNode], name: str, files: VersionFiles, held: Mapping[int, str]) -> bool:
+    """Whether a node has the files of a version, or finds them at the broker."""
+    return held.get(files.version) == files.sha256 or (name in nodes and nodes[name].has(files.version, files.sha256))
+
+
+def _answers(endpoint: Endpoint, live: Version, nodes: Mapping[str, ServingNode], name: str) -> int:
+    """The version that shall answer on a node; 0 for none."""
+    node = nodes.get(name, ServingNode(name, online=False, lost=True))
+    answering = {each.id for each in nodes.values() if each.online and each.answering == live.version}
+    others = [nodes[each] for each in endpoint.replica_nodes if each in nodes and each != name]
+    members = [each for each in others if each.online and not each.leaving]
+    replaced = bool(members) and all(each.id in answering for each in members)
+    if name == endpoint.node_id:
+        return 0 if node.leaving and replaced else live.version
+    if name not in endpoint.replica_nodes:
+        is_needed = answering == {name} or (name in answering and node.leaving and not replaced)
+        return live.version if is_needed else 0
+    if node.has(live.version, live.sha256):
+        return live.version
+    return 0 if answering else node.answering
+
+
+def _sends(
+    endpoint: Endpoint, nodes: Mapping[str, ServingNode], coming: Iterable[Upcoming], held: Mapping[int, str]
+) -> dict[str, tuple[VersionFiles, ...]]:
+    """Who shall send what to the broker: of each version that it lacks one node that has it."""
+    sources = {each.files.version: each.node_id for each in coming}
+    found: dict[str, tuple[VersionFiles, ...]] = {}
+    for files in needed_files(endpoint, coming):
+        if held.get(files.version) == files.sha256:
+            continue
+        source = sources.get(files.version) or _source(endpoint, nodes, files)
+        if source:
+            found[source] = (*found.get(source, ()), files)
+    return found
+
+
+def _source(endpoint: Endpoint, nodes: Mapping[str, ServingNode], files: VersionFiles) -> str:
+    first = [endpoint.node_id, *endpoint.replica_nodes]
+    having = [node.id for node in nodes.values() if node.online and node.copies.get(files.version) == files.sha256]
+    home = nodes.get(endpoint.node_id)
+    if home is not None and home.online:
+        return home.id
+    return min(having, key=lambda name: (first.index(name) if name in first else len(first), name), default="")
+
+
+def without_files(coming: Upcoming, nodes: Mapping[str, ServingNode]) -> tuple[str, ...]:
+    """The nodes whose copies of a coming version are waited for: it answers nowhere until they have them."""
+    files = coming.files
+    return tuple(
+        name
+        for name in coming.members
+        if name in nodes
+        and nodes[name].online
+        and files.version not in nodes[name].failed
+        and not nodes[name].has(files.version, files.sha256)
+    )
+
+
+def not_flipped(endpoint: Endpoint, nodes: Mapping[str, ServingNode]) -> tuple[str, ...]:
+    """The nodes that are waited for before it is said that the live version answers.
+
+    These are the ones that can answer with it and do not yet, and those that answer with an earlier one still.
+    """
+    live = endpoint.live_of("")
+    if live is None or not endpoint.replica_nodes:
+        return ()
+    told = {
+        *endpoint.replica_nodes,
+        *(name for name, _ in endpoint.left),
+        *(n for n, _ in versions.places_of(endpoint)),
+    }
+    waited = []
+    for name in sorted(told - {endpoint.node_id}):
+        node = nodes.get(name)
+        if node is None or not node.online or node.answering == live.version:
+            continue
+        is_member = name in endpoint.replica_nodes
+        if node.answering or (is_member and node.has(live.version, live.sha256)):
+            waited.append(name)
+    return tuple(waited)

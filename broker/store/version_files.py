@@ -1,0 +1,114 @@
+"""Files of versions that several nodes are to have: taken from one node and given to others while they may be needed.
+
+What nodes say is believed no further than of checkpoints (:mod:`.checkpoints`); each version is one file, as they are.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from tiercel.broker.store.checkpoints import (
+    CHUNK_BYTES,
+    Checkpoint,
+    CheckpointFile,
+    CheckpointWriter,
+    check_files,
+    read_manifest,
+)
+from tiercel.core.errors import UnavailableError, wrong_field
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+# Of one version: what an agent takes of a model and of what it is verified with.
+MAX_VERSION_BYTES = 2 * 1024**3 + 256 * 1024**2 + 64 * 1024
+MODEL_FILE = "model.onnx"
+_FILE_NAMES = frozenset({MODEL_FILE, "reference.npz", "accuracy.json"})
+_KEY = re.compile(r"([a-z0-9][a-z0-9._-]{0,62})@([1-9][0-9]{0,17})")
+
+
+class VersionStore:
+    """Keeps files of versions in a folder.
+
+    Args:
+        folder: Where they are; made when missing. What was never finished is removed.
+        limit_bytes: The largest version that is taken.
+    """
+
+    def __init__(self, folder: Path, limit_bytes: int = MAX_VERSION_BYTES) -> None:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._folder = folder
+        self._limit_bytes = limit_bytes
+        self._held: dict[str, dict[int, str]] = {}
+        for path in folder.iterdir():
+            match = _KEY.fullmatch(path.name)
+            if match is None:
+                path.unlink()
+            else:
+                self.finished(match[1], int(match[2]))
+
+    def held(self, endpoint: str) -> Mapping[int, str]:
+        """SHA-256 of the ONNX files of the versions of an endpoint that are here, by number."""
+        return self._held.get(endpoint, {})
+
+    def begin(self, endpoint: str, version: int, files: Sequence[CheckpointFile]) -> CheckpointWriter:
+        """Begin to take in a version; once it is whole, :meth:`finished` is to be called.
+
+        Raises:
+            InvalidSpecError: What is announced is not taken; says why.
+            CannotWriteError: The disk is full.
+        """
+        key = f"{endpoint}@{version}"
+        if not _KEY.fullmatch(key):
+            raise wrong_field("header.endpoint", f"{key!r} is no version of an endpoint")
+        check_files(files, self._limit_bytes)
+        names = {file.name for file in files}
+        if MODEL_FILE not in names or not names <= _FILE_NAMES:
+            raise wrong_field("header.files", f"a version has {MODEL_FILE}, and of others {', '.join(_FILE_NAMES)}")
+        return CheckpointWriter(self._folder, key, Checkpoint(key, tuple(files)))
+
+    def finished(self, endpoint: str, version: int) -> None:
+        """A version was taken in."""
+        found = self.find(endpoint, version)
+        self._held.setdefault(endpoint, {})[version] = sha256_of(found.files)
+
+    def find(self, endpoint: str, version: int) -> Checkpoint:
+        """What is here of a version.
+
+        Raises:
+            UnavailableError: Nothing, so far.
+        """
+        try:
+            with self._path(endpoint, version).open("rb") as file:
+                return read_manifest(file)
+        except (FileNotFoundError, ValueError):
+            raise UnavailableError(f"version {version} of endpoint {endpoint!r} is not here yet; try again") from None
+
+    def read(self, endpoint: str, version: int) -> Iterator[bytes]:
+        """The content of its files, one after the other, in pieces of up to 256 KiB."""
+        with self._path(endpoint, version).open("rb") as file:
+            read_manifest(file)
+            while piece := file.read(CHUNK_BYTES):
+                yield piece
+
+    def keep_only(self, endpoint: str, versions: Collection[int]) -> None:
+        """Remove the other versions of an endpoint."""
+        known = self._held.get(endpoint, {})
+        for version in known.keys() - set(versions):
+            self._path(endpoint, version).unlink(missing_ok=True)
+            del known[version]
+
+    def keep_endpoints(self, endpoints: Collection[str]) -> None:
+        """Remove what is of other endpoints."""
+        for endpoint in self._held.keys() - set(endpoints):
+            self.keep_only(endpoint, ())
+
+    def _path(self, endpoint: str, version: int) -> Path:
+        return self._folder / f"{endpoint}@{version}"
+
+
+def sha256_of(files: Sequence[CheckpointFile]) -> str:
+    """Of the ONNX file among those of a version, hexadecimal; empty where there is none."""
+    return next((file.sha256 for file in files if file.name == MODEL_FILE), "")

@@ -1,0 +1,147 @@
+"""An endpoint that answers on two nodes: real agents and servers, copies by way of the broker, flips in order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from testing.product_use import digits_job
+from testing.two_nodes import JOB_SECONDS, TwoNodes, two_nodes
+from testing.until import until
+from tiercel import JobState
+from tiercel.broker.api import version_files
+from tiercel.broker.client import EndpointInfo
+from tiercel.v1.nodes_pb2 import FetchCheckpointRequest, FetchCheckpointResponse
+
+pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]
+
+SLOW = ("--width", "64", "--learning-rate", "0.003")
+
+
+@pytest.fixture
+async def nodes(tmp_path: Path) -> AsyncIterator[TwoNodes]:
+    async with two_nodes(tmp_path, lease_seconds=3.0) as running:
+        yield running
+
+
+async def endpoint(nodes: TwoNodes) -> EndpointInfo:
+    async with nodes.client() as alice:
+        (found,) = await alice.list_endpoints()
+    return found
+
+
+async def answering(nodes: TwoNodes) -> dict[str, int | None]:
+    """The version that answers, by node."""
+    return {place.node_id: place.answering_version for place in (await endpoint(nodes)).places}
+
+
+async def wait_answering(nodes: TwoNodes, wanted: dict[str, int | None]) -> None:
+    """Wait until these versions answer on these nodes."""
+    async with asyncio.timeout(60):
+        while (found := await answering(nodes)) != wanted:  # noqa: ASYNC110 - nobody says when that is so
+            await asyncio.sleep(0.1)
+    assert found == wanted
+
+
+class Asked:
+    """Asks the endpoint on all of its nodes, and notes what it was told."""
+
+    def __init__(self, nodes: TwoNodes) -> None:
+        self._nodes = nodes
+        self.versions: set[tuple[str, int]] = set()
+        self.rounds_without_answer = 0
+
+    async def run(self) -> None:
+        """Ask until cancelled."""
+        async with aiohttp.ClientSession() as session:
+            while True:
+                nodes = [node for node in self._nodes._service.nodes() if node.serving_http]
+                found = [each for node in nodes if (each := await self._version(session, node.id, node.serving_http))]
+                self.versions |= set(found)
+                if self.versions and not found:
+                    self.rounds_without_answer += 1
+                await asyncio.sleep(0.02)
+
+    async def _version(self, session: aiohttp.ClientSession, node_id: str, address: str) -> tuple[str, int] | None:
+        with contextlib.suppress(aiohttp.ClientError, KeyError):
+            async with session.get(f"http://{address}/v2/models/digits") as response:
+                if response.status == 200:
+                    return node_id, int((await response.json())["versions"][-1])
+        return None
+
+
+async def test_two_tiers_answer_on_two_nodes_and_are_announced_when_both_do(nodes: TwoNodes) -> None:
+    asked = Asked(nodes)
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(asked.run())
+        async with nodes.client() as alice:
+            handle = await alice.submit(digits_job(targets=(0.70, 0.90), arguments=SLOW, replicas=2))
+            done = await handle.wait(JOB_SECONDS)
+            assert done.state is JobState.COMPLETED, done.reason
+        # It was announced: from now on nobody answers with anything else.
+        assert await answering(nodes) == {"n1": 2, "n2": 2}
+        task.cancel()
+    assert {version for _, version in asked.versions} == {1, 2}
+    assert {node for node, _ in asked.versions} == {"n1", "n2"}
+    assert asked.rounds_without_answer == 0
+    stored = [nodes.folder / node / "agent" / "models" / "digits" / "2" for node in ("n1", "n2")]
+    (first, second) = ({path.name: path.read_bytes() for path in folder.iterdir()} for folder in stored)
+    assert first == second
+    assert set(first) == {"model.onnx", "reference.npz", "accuracy.json"}
+
+
+async def test_a_copy_that_is_damaged_or_broken_off_is_fetched_again(
+    nodes: TwoNodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first copy arrives damaged; during the second one its agent is killed."""
+    real, attempts, killed = version_files.give_out, 0, asyncio.Event()
+
+    async def disturbed(request: FetchCheckpointRequest, *arguments: Any) -> AsyncIterator[FetchCheckpointResponse]:
+        nonlocal attempts
+        attempts += 1
+        attempt = attempts
+        async for response in real(request, *arguments):
+            if attempt == 1 and response.data:
+                response.data = b"?" + response.data[1:]
+            if attempt == 2 and response.data:
+                nodes.agents[request.node_id].process.kill()  # this call ends with it
+                killed.set()
+            yield response
+
+    monkeypatch.setattr(version_files, "give_out", disturbed)
+    async with nodes.client() as alice:
+        handle = await alice.submit(digits_job(targets=(0.70,), arguments=SLOW, replicas=2))
+        async with asyncio.timeout(60):
+            await killed.wait()
+        await until(lambda: any(agent.process.poll() is not None for agent in nodes.agents.values()))
+        (copy,) = [name for name, agent in nodes.agents.items() if agent.process.poll() is not None]
+        nodes.agents[copy].start()
+        done = await handle.wait(JOB_SECONDS)
+    assert done.state is JobState.COMPLETED, done.reason
+    await wait_answering(nodes, {"n1": 1, "n2": 1})
+    assert attempts == 3
+    assert list((nodes.folder / copy / "agent" / "models" / ".staging").iterdir()) == []
+
+
+async def test_a_node_that_was_away_for_a_flip_catches_up_and_fewer_replicas_end_its_copy(nodes: TwoNodes) -> None:
+    async with nodes.client() as alice:
+        handle = await alice.submit(digits_job(targets=(0.70, 0.90), arguments=SLOW, replicas=2))
+        await handle.wait(JOB_SECONDS)
+        found = await endpoint(nodes)
+        home, copy = (place.node_id for place in found.places)
+        await nodes.agents[copy].kill()  # its inference server goes on
+        await alice.rollback("digits")
+        await wait_answering(nodes, {home: 1, copy: None})
+        nodes.agents[copy].start()
+        await wait_answering(nodes, {home: 1, copy: 1})
+        await alice.promote("digits")
+        await wait_answering(nodes, {home: 2, copy: 2})
+        again = await alice.submit(digits_job(targets=(0.99,), arguments=SLOW, max_epochs=1))
+        await again.wait(JOB_SECONDS)
+        await wait_answering(nodes, {home: 2})

@@ -1,0 +1,268 @@
+"""An endpoint on several nodes: who has its version, in which order it is flipped, and what happens when nodes die."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from testing.actors import ALICE, Actors, running, running_actors, submit, wanted_of
+from testing.replica_nodes import ReplicaNodes, version_store
+from tiercel.broker.actors.replicas import COPY_SECONDS, FLIP_SECONDS
+from tiercel.broker.lifecycle.job_events import MoveOrdered, RunExited
+from tiercel.broker.store.contract import Store
+from tiercel.core.endpoints import DeliveryState, Endpoint, Verdict
+from tiercel.core.events import EndpointEvent
+from tiercel.core.jobs import Job, Tier, TierState
+from tiercel.core.shares import Share
+
+
+@pytest.fixture
+async def nodes(store: Store, tmp_path: Path) -> AsyncIterator[ReplicaNodes]:
+    held = version_store(tmp_path)
+    async with running_actors(store, versions=held) as started:
+        yield ReplicaNodes(started, held)
+
+
+def endpoint(actors: Actors) -> Endpoint:
+    (found,) = actors.service.endpoints_of("alice")
+    return found
+
+
+def announced(actors: Actors) -> list[int]:
+    return [event.version.version for event in actors.events if isinstance(event, EndpointEvent)]
+
+
+async def verdict_told(nodes: ReplicaNodes, job: Job) -> Verdict:
+    """What the job's node is told of its delivery."""
+    home = nodes.nodes[job.node_id]
+    (wanted,) = (await wanted_of(home.actor, home.epoch)).deliveries
+    return wanted.delivery.verdict
+
+
+async def staged(nodes: ReplicaNodes, job: Job, tier: int, value: float) -> str:
+    """A tier is reached, and its node has the model; returns the delivery."""
+    delivery_id = f"{job.id}-tier-{tier}"
+    await nodes.actors.report(job.run_id, value, tier)
+    home = (await nodes.actors.job(job.id)).node_id
+    await nodes.actors.delivery(delivery_id, DeliveryState.LOADING, home, value=value, sha256=f"{tier:064x}")
+    return delivery_id
+
+
+async def answers(nodes: ReplicaNodes, job: Job, tier: int, value: float) -> None:
+    """The version answers on the node of its job."""
+    home = (await nodes.actors.job(job.id)).node_id
+    sha256 = f"{tier:064x}"
+    nodes.nodes[home].answering, nodes.nodes[home].copies[tier] = tier, sha256
+    await nodes.say(home)
+    delivery_id = f"{job.id}-tier-{tier}"
+    await nodes.actors.delivery(delivery_id, DeliveryState.DELIVERED, home, value=value, sha256=sha256)
+
+
+async def deliver(nodes: ReplicaNodes, job: Job, tier: int, value: float) -> None:
+    """A tier is delivered everywhere."""
+    await staged(nodes, job, tier, value)
+    await nodes.obey()
+    await answers(nodes, job, tier, value)
+    await nodes.obey()
+
+
+async def other(nodes: ReplicaNodes, job: Job) -> str:
+    return next(name for name in nodes.nodes if name != job.node_id)
+
+
+async def test_copies_are_made_first_then_all_flip_then_it_is_announced(nodes: ReplicaNodes) -> None:
+    actors = nodes.actors
+    await nodes.connect("n1", "n2")
+    job = await running(actors, replicas=2)
+    await staged(nodes, job, 1, 0.85)
+    assert await verdict_told(nodes, job) is Verdict.OPEN, "no copy is there"
+    await nodes.obey()
+    assert await verdict_told(nodes, job) is Verdict.LIVE
+    assert nodes.answering() == {"n1": 0, "n2": 0}
+    await answers(nodes, job, 1, 0.85)
+    assert (announced(actors), (await actors.job(job.id)).tiers[0].state) == ([], TierState.REACHED)
+    await nodes.obey()
+    assert nodes.answering() == {"n1": 1, "n2": 1}
+    assert (announced(actors), (await actors.job(job.id)).tiers[0].state) == ([1], TierState.DELIVERED)
+    assert endpoint(actors).replica_nodes == (await other(nodes, job),)
+
+
+async def test_a_promoted_or_rolled_back_version_answers_on_all_nodes(nodes: ReplicaNodes) -> None:
+    await nodes.connect("n1", "n2")
+    job = await running(nodes.actors, replicas=2)
+    await deliver(nodes, job, 1, 0.85)
+    await deliver(nodes, job, 2, 0.95)
+    assert nodes.answering() == {"n1": 2, "n2": 2}
+    await nodes.actors.service.choose_version("alice", "digits", None, back=True)
+    await nodes.obey()
+    assert nodes.answering() == {"n1": 1, "n2": 1}
+    await nodes.actors.service.choose_version("alice", "digits", 2)
+    await nodes.obey()
+    assert nodes.answering() == {"n1": 2, "n2": 2}
+    assert all(0 not in node.history for node in nodes.nodes.values()), "there was always somebody"
+
+
+async def test_a_node_that_cannot_take_the_copy_holds_nothing_up_and_another_takes_its_place(
+    nodes: ReplicaNodes,
+) -> None:
+    await nodes.connect("n1", "n2", "n3")
+    job = await running(nodes.actors, replicas=2)
+    await staged(nodes, job, 1, 0.85)
+    await nodes.obey(job.node_id, rounds=1)
+    (first,) = [name for name in nodes.nodes if await asked_for_copy(nodes, name, 1)]
+    nodes.nodes[first].refuses.add(1)
+    await nodes.obey()
+    await answers(nodes, job, 1, 0.85)
+    await nodes.obey()
+    assert announced(nodes.actors) == [1]
+    assert sorted(nodes.answering().values()) == [0, 1, 1]
+    assert nodes.answering()[first] == 0
+
+
+async def asked_for_copy(nodes: ReplicaNodes, name: str, version: int) -> bool:
+    node = nodes.nodes[name]
+    models = (await wanted_of(node.actor, node.epoch)).models
+    return any(files.version == version for model in models for files in model.copies)
+
+
+async def test_what_takes_too_long_is_announced_without_and_caught_up_with(nodes: ReplicaNodes) -> None:
+    actors = nodes.actors
+    await nodes.connect("n1", "n2")
+    job = await running(actors, replicas=2)
+    await deliver(nodes, job, 1, 0.85)
+    copy = await other(nodes, job)
+    nodes.nodes[copy].is_stuck = True
+    await staged(nodes, job, 2, 0.95)
+    await pass_time(nodes, COPY_SECONDS / 2)
+    assert await verdict_told(nodes, job) is Verdict.OPEN
+    await pass_time(nodes, COPY_SECONDS / 2 + 1)
+    assert await verdict_told(nodes, job) is Verdict.LIVE
+    await answers(nodes, job, 2, 0.95)
+    assert announced(actors) == [1], "the other one answers with version 1 still"
+    await pass_time(nodes, FLIP_SECONDS + 1)
+    assert announced(actors) == [1, 2]
+    wanted = await wanted_of(nodes.nodes[copy].actor, nodes.nodes[copy].epoch)
+    assert [model.version for model in wanted.models] == [0], "it shall not answer with what is old"
+    nodes.nodes[copy].is_stuck = False
+    await nodes.obey()
+    assert set(nodes.answering().values()) == {2}
+
+
+async def pass_time(nodes: ReplicaNodes, seconds: float) -> None:
+    """Time passes in which all nodes are heard."""
+    for _ in range(round(seconds / 5)):
+        for node in nodes.nodes.values():
+            await nodes.actors.heartbeat(node.actor, node.epoch)
+        await nodes.actors.pass_time(5.0)
+
+
+async def test_a_lost_node_is_replaced_and_answers_with_nothing_old_when_it_comes_back(nodes: ReplicaNodes) -> None:
+    actors = nodes.actors
+    await nodes.connect("n1", "n2", "n3")
+    job = await running(actors, replicas=2)
+    await deliver(nodes, job, 1, 0.85)
+    (lost,) = endpoint(actors).replica_nodes
+    third = next(name for name in nodes.nodes if name not in {lost, job.node_id})
+    for _ in range(4):
+        for name in (job.node_id, third):
+            await actors.heartbeat(nodes.nodes[name].actor, nodes.nodes[name].epoch)
+        await actors.pass_time(3.0)
+    await nodes.obey(job.node_id, third)
+    assert endpoint(actors).replica_nodes == (third,)
+    assert nodes.answering()[third] == 1
+    await nodes.connect(lost)
+    await nodes.obey()
+    assert nodes.answering() == {job.node_id: 1, third: 1, lost: 0}
+    assert nodes.nodes[lost].copies == {}
+
+
+async def test_a_lost_home_leaves_the_others_answering_and_they_make_one_more(nodes: ReplicaNodes) -> None:
+    actors = nodes.actors
+    await nodes.connect("n1", "n2", "n3")
+    job = await running(actors, replicas=2)
+    await deliver(nodes, job, 1, 0.85)
+    home = job.node_id
+    others = [name for name in nodes.nodes if name != home]
+    for _ in range(4):
+        for name in others:
+            await actors.heartbeat(nodes.nodes[name].actor, nodes.nodes[name].epoch)
+        await actors.pass_time(3.0)
+    await nodes.obey(*others)
+    assert sorted(endpoint(actors).replica_nodes) == others
+    assert [nodes.answering()[name] for name in others] == [1, 1], "of what the broker holds"
+    await nodes.connect(home)
+    await nodes.obey()
+    assert sorted(nodes.answering().values()) == [0, 1, 1]
+    assert nodes.answering()[home] == 1
+
+
+async def test_a_job_that_moves_to_the_node_of_a_copy_leaves_a_copy_behind(nodes: ReplicaNodes) -> None:
+    actors = nodes.actors
+    await nodes.connect("n1", "n2")
+    job = await running(actors, replicas=2)
+    await deliver(nodes, job, 1, 0.85)
+    first, second = job.node_id, await other(nodes, job)
+    mover = actors.registry.job_of(job.run_id)
+    assert mover is not None
+    await mover.send(MoveOrdered(second, Share(1.0, None, ""), 2))
+    await mover.send(RunExited(job.run_id, 0, carried=True))
+    await actors.settle()
+    await actors.alive(f"{job.id}-2")
+    moved = await actors.job(job.id)
+    assert moved.node_id == second
+    await deliver(nodes, moved, 2, 0.95)
+    assert announced(actors) == [1, 2]
+    assert (endpoint(actors).node_id, endpoint(actors).replica_nodes) == (second, (first,))
+    assert nodes.answering() == {first: 2, second: 2}
+    assert all(0 not in node.history for node in nodes.nodes.values())
+
+
+async def test_fewer_replicas_of_a_new_job_leave_one_node(nodes: ReplicaNodes) -> None:
+    actors = nodes.actors
+    await nodes.connect("n1", "n2")
+    job = await running(actors, replicas=2, tiers=(Tier(0.8),))
+    await deliver(nodes, job, 1, 0.85)
+    await actors.exit(job.run_id)
+    copy = await other(nodes, job)
+    await submit(actors)
+    await nodes.obey()
+    await actors.pass_time(1.0)
+    await nodes.obey()
+    assert endpoint(actors).replica_nodes == ()
+    assert (nodes.answering()[job.node_id], nodes.answering()[copy], nodes.nodes[copy].copies) == (1, 0, {})
+    assert nodes.versions.held("digits") == {}
+
+
+async def test_a_broker_that_was_killed_between_copies_and_flips_goes_on(store: Store, tmp_path: Path) -> None:
+    held = version_store(tmp_path)
+    async with running_actors(store, versions=held) as actors:
+        nodes = ReplicaNodes(actors, held)
+        await nodes.connect("n1", "n2")
+        job = await running(actors, replicas=2)
+        await staged(nodes, job, 1, 0.85)
+        await nodes.obey()
+        await answers(nodes, job, 1, 0.85)
+        copy = await other(nodes, job)
+        assert (endpoint(actors).live_version, announced(actors)) == (1, [])
+        before = nodes.nodes
+    async with running_actors(store, versions=version_store(tmp_path)) as actors:
+        nodes = ReplicaNodes(actors, held)
+        nodes.nodes = before
+        await nodes.connect("n1", "n2")
+        await nodes.obey()
+        assert (nodes.answering()[copy], announced(actors)[-1:]) == (1, [1])
+        assert (await actors.job(job.id)).tiers[0].state is TierState.DELIVERED
+        assert endpoint(actors).replica_nodes == (copy,)
+
+
+async def test_a_deleted_endpoint_leaves_no_copies(nodes: ReplicaNodes) -> None:
+    await nodes.connect("n1", "n2")
+    job = await running(nodes.actors, replicas=2, tiers=(Tier(0.8),))
+    await deliver(nodes, job, 1, 0.85)
+    await nodes.actors.exit(job.run_id)
+    await nodes.actors.service.delete_endpoint(ALICE.name, "digits")
+    await nodes.obey()
+    assert [(node.answering, node.copies) for node in nodes.nodes.values()] == [(0, {})] * 2
+    assert nodes.versions.held("digits") == {}

@@ -1,0 +1,204 @@
+"""A few files on their way to the broker or from it: the checkpoint of a run, or a version of an endpoint.
+
+They go over calls of their own, so that megabytes do not stand in the way of heartbeats.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import shutil
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Protocol, TypeVar
+
+import grpc
+from grpc import aio
+
+from tiercel.trainer_agent.connection.calls import MAY_PASS, BrokerCalls, Stub
+from tiercel.trainer_agent.disk.job_folder import CopiedFile
+from tiercel.trainer_agent.disk.names import is_plain
+from tiercel.trainer_agent.errors import TransferError
+from tiercel.v1 import nodes_pb2
+
+_CHUNK_BYTES: Final = 256 * 1024
+
+_T = TypeVar("_T")
+_SendCall = aio.StreamStreamCall[nodes_pb2.SendCheckpointRequest, nodes_pb2.SendCheckpointResponse]
+_FetchCall = aio.UnaryStreamCall[nodes_pb2.FetchCheckpointRequest, nodes_pb2.FetchCheckpointResponse]
+
+
+class Pace(Protocol):
+    """How fast something may be sent."""
+
+    def seconds_for(self, size_bytes: int) -> float:
+        """How long so much takes at least."""
+        ...
+
+    async def wait_for(self, size_bytes: int) -> None:
+        """Wait until so much more may be sent."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TransferLimits:
+    """What a transfer may take.
+
+    Attributes:
+        size_bytes: The most that is transferred at once.
+        patience_seconds: How long it is tried while the broker does not answer, and how long one try may take.
+    """
+
+    size_bytes: int = 1024**3
+    patience_seconds: float = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Parcels:
+    """Sends files to the broker and fetches files from it.
+
+    Attributes:
+        calls: To the broker.
+        what: What the files are, for errors: ``its checkpoint``.
+        limits: What they may take.
+        may_pass: Which refusals may be otherwise in a moment.
+    """
+
+    calls: BrokerCalls
+    what: str
+    limits: TransferLimits = field(default_factory=TransferLimits)
+    may_pass: Collection[grpc.StatusCode] = MAY_PASS
+
+    async def send(
+        self, header: nodes_pb2.CheckpointHeader, files: Sequence[CopiedFile], pace: Pace | None = None
+    ) -> None:
+        """Send files; the broker has them for good when this returns.
+
+        Args:
+            header: What they are; completed with the files and who sends them.
+            files: They must not change.
+            pace: How fast; None for as fast as it goes.
+
+        Raises:
+            TransferError: They cannot be sent; says why.
+        """
+        header.MergeFrom(
+            nodes_pb2.CheckpointHeader(
+                node_id=self.calls.node_id,
+                instance=self.calls.instance,
+                files=[
+                    nodes_pb2.CheckpointFile(name=file.path.name, size_bytes=file.size_bytes, sha256=file.sha256)
+                    for file in files
+                ],
+            )
+        )
+        seconds = pace.seconds_for(sum(file.size_bytes for file in files)) if pace is not None else 0.0
+        await self._retried(lambda stub: self._send(stub, header, files, pace), seconds)
+
+    async def fetch(
+        self, request: nodes_pb2.FetchCheckpointRequest, place: Path, check_room: Callable[[int], None] = lambda _: None
+    ) -> list[Path]:
+        """Fetch files into a folder, which is emptied first; each is what the broker said that it is.
+
+        Args:
+            request: What is asked for; completed with who asks.
+            place: The folder; this agent's alone.
+            check_room: Told how many bytes will come; raises TransferError where there is no room for them.
+
+        Raises:
+            TransferError: They did not come.
+        """
+        request.node_id, request.instance = self.calls.node_id, self.calls.instance
+        return await self._retried(lambda stub: self._fetch(stub, request, place, check_room))
+
+    async def _retried(self, call: Callable[[Stub], Awaitable[_T]], more_seconds: float = 0.0) -> _T:
+        patience = self.limits.patience_seconds + more_seconds
+        return await self.calls.retried(call, patience, self.what, self.may_pass)
+
+    async def _send(
+        self, stub: Stub, header: nodes_pb2.CheckpointHeader, files: Sequence[CopiedFile], pace: Pace | None
+    ) -> None:
+        call: _SendCall = stub.SendCheckpoint(metadata=self.calls.metadata())
+        try:
+            await call.write(nodes_pb2.SendCheckpointRequest(header=header))
+            await _read_answer(call)  # before the content: what is not wanted must not be sent for nothing
+            for file in files:
+                with file.path.open("rb") as reader:
+                    while piece := await asyncio.to_thread(reader.read, _CHUNK_BYTES):
+                        if pace is not None:
+                            await pace.wait_for(len(piece))
+                        await call.write(nodes_pb2.SendCheckpointRequest(data=piece))
+            await call.done_writing()
+            await _read_answer(call)
+        finally:
+            call.cancel()
+
+    async def _fetch(
+        self, stub: Stub, request: nodes_pb2.FetchCheckpointRequest, place: Path, check_room: Callable[[int], None]
+    ) -> list[Path]:
+        await asyncio.to_thread(make_empty, place)
+        call = stub.FetchCheckpoint(request, metadata=self.calls.metadata())
+        first = await call.read()
+        if not isinstance(first, nodes_pb2.FetchCheckpointResponse) or not first.HasField("header"):
+            raise await _error_of(call)
+        files = list(first.header.files)
+        self._check(files)
+        check_room(sum(file.size_bytes for file in files))
+        content = _Content(call)
+        for file in files:
+            await content.write(file, place / file.name)
+        return [place / file.name for file in files]
+
+    def _check(self, files: Sequence[nodes_pb2.CheckpointFile]) -> None:
+        names = {file.name for file in files if is_plain(file.name)}
+        if len(names) < len(files) or sum(file.size_bytes for file in files) > self.limits.size_bytes:
+            raise TransferError("the broker offers files with bad names, or too much")
+
+
+class _Content:
+    """The content of one file after the other, out of pieces that begin and end anywhere."""
+
+    def __init__(self, call: _FetchCall) -> None:
+        self._call = call
+        self._left = b""
+
+    async def write(self, file: nodes_pb2.CheckpointFile, target: Path) -> None:
+        digest = hashlib.sha256()
+        missing = file.size_bytes
+        with target.open("xb") as writer:
+            while missing:
+                piece = (await self._next())[:missing]
+                self._left = self._left[len(piece) :]
+                missing -= len(piece)
+                digest.update(piece)
+                await asyncio.to_thread(writer.write, piece)
+        if digest.hexdigest() != file.sha256:
+            raise TransferError(f"{file.name} arrived damaged: its SHA-256 differs")
+
+    async def _next(self) -> bytes:
+        while not self._left:
+            response = await self._call.read()
+            if not isinstance(response, nodes_pb2.FetchCheckpointResponse):
+                raise await _error_of(self._call)
+            self._left = response.data
+        return self._left
+
+
+async def _read_answer(call: _SendCall) -> None:
+    if not isinstance(await call.read(), nodes_pb2.SendCheckpointResponse):
+        raise await _error_of(call)
+
+
+async def _error_of(call: _FetchCall | _SendCall) -> Exception:
+    """The call's error, which may pass, or that it ended too early."""
+    code = await call.code()
+    if code is grpc.StatusCode.OK:
+        return TransferError("the broker ended the call too early")
+    return aio.AioRpcError(code, await call.initial_metadata(), await call.trailing_metadata(), await call.details())
+
+
+def make_empty(place: Path) -> None:
+    """Make a folder of the agent's, without what it had; blocks."""
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir(parents=True, mode=0o700)

@@ -1,0 +1,211 @@
+"""Copies of versions: fetched from the broker where another node has delivered them, and sent there for other nodes.
+
+They come over the broker, as nodes need not reach each other. What is fetched is checked by its hashes and put in place
+like what a delivery has staged; whether and when it answers is the broker's to say (:mod:`..models.served`). What an
+earlier life of the agent had begun to fetch is thrown away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+from collections.abc import Callable, Collection, Coroutine
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tiercel.core.backoff import Attempts, Backoff
+from tiercel.trainer_agent.connection.parcels import Parcels, TransferLimits
+from tiercel.trainer_agent.errors import DeliveryFailedError, TransferError
+from tiercel.trainer_agent.models.repository import ModelRepository
+from tiercel.trainer_agent.models.served import ServedModels
+from tiercel.trainer_agent.models.variants import Place, place_of
+from tiercel.trainer_agent.supervision import Supervisor
+from tiercel.v1 import nodes_pb2
+
+_log = logging.getLogger(__name__)
+
+# Of one version: what is taken of a model and of what it is verified with.
+COPY_LIMITS: Final = TransferLimits(2 * 1024**3 + 256 * 1024**2 + 64 * 1024, patience_seconds=600.0)
+_PAUSES: Final = Backoff(1.0, 30.0)
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedFiles:
+    """The files of a version.
+
+    Attributes:
+        place: What it is a version of.
+        version: Its number.
+        sha256: Of its ONNX file, hexadecimal.
+        delivery_id: The delivery that has staged them, while they are not in their place; or empty.
+    """
+
+    place: Place
+    version: int
+    sha256: str
+    delivery_id: str = ""
+
+    @property
+    def staged_id(self) -> str:
+        """Where a copy waits to be put in place; no delivery has such an id."""
+        return f"copy-of-{self.place.model}-{self.version}"
+
+
+class VersionCopies:
+    """Owns what is on its way between this node's model repository and the broker.
+
+    Args:
+        parcels: Transfers it.
+        repository: Where versions are.
+        tasks: Owner of the tasks that transfer.
+        changed: Told when there is another copy, or a problem with one; may not block.
+        reserve_bytes: What the disk has to have left.
+    """
+
+    def __init__(
+        self,
+        parcels: Parcels,
+        repository: ModelRepository,
+        tasks: Supervisor,
+        changed: Callable[[], None],
+        reserve_bytes: int = 0,
+    ) -> None:
+        self._parcels = parcels
+        self._repository = repository
+        self._tasks = tasks
+        self._changed = changed
+        self._reserve_bytes = reserve_bytes
+        self._under_way: dict[PlacedFiles, asyncio.Task[None]] = {}
+        self._sent: frozenset[PlacedFiles] = frozenset()
+        self._there: dict[Place, dict[int, str]] = {}
+        self._problems: dict[PlacedFiles, str] = {}
+
+    async def open(self) -> None:
+        """Look at what an earlier life of the agent has put in place."""
+        there = await asyncio.to_thread(self._repository.there)
+        self._there = {place_of(model): versions for model, versions in there.items()}
+
+    def begin_anew(self) -> None:
+        """The broker is another one, perhaps: what was sent to the last one may have to be sent again."""
+        self._sent = frozenset()
+
+    def statuses(self) -> list[nodes_pb2.VersionCopy]:
+        """What the broker is told: what is in place, and what cannot be."""
+        return [
+            *(
+                nodes_pb2.VersionCopy(endpoint=place.endpoint, version=version, sha256=sha256)
+                for place, versions in self._there.items()
+                if not place.variant
+                for version, sha256 in versions.items()
+            ),
+            *(
+                nodes_pb2.VersionCopy(endpoint=files.place.endpoint, version=files.version, reason=reason)
+                for files, reason in self._problems.items()
+            ),
+        ]
+
+    def note_kept(self, place: Place, versions: Collection[int]) -> None:
+        """The files of all other versions of a place were removed."""
+        there = self._there.get(place, {})
+        for version in there.keys() - set(versions):
+            del there[version]
+
+    def want(self, copies: Collection[PlacedFiles], sends: Collection[PlacedFiles], served: ServedModels) -> None:
+        """Begin to fetch and to send what is wanted, and stop what is not.
+
+        Args:
+            copies: What shall be here.
+            sends: What the broker needs.
+            served: Puts copies in place.
+        """
+        for files in [each for each in self._under_way if each not in {*copies, *sends}]:
+            self._under_way.pop(files).cancel()
+        for files in [each for each in self._problems if each not in copies]:
+            del self._problems[files]
+        self._sent &= frozenset(sends)
+        for files in copies:
+            if files not in self._under_way and self._there.get(files.place, {}).get(files.version) != files.sha256:
+                self._start(files, self._fetch(files, served))
+        for files in sends:
+            if files not in self._under_way and files not in self._sent:
+                self._start(files, self._send(files))
+
+    def _start(self, files: PlacedFiles, work: Coroutine[Any, Any, None]) -> None:
+        self._under_way[files] = self._tasks.start(f"copy {files.place.model} {files.version}", work)
+
+    async def _fetch(self, files: PlacedFiles, served: ServedModels) -> None:
+        attempts = Attempts(_PAUSES)
+        try:
+            while problem := await self._try_fetch(files, served):
+                if not self._is_mine(files):
+                    return
+                _log.warning("version %d of %s cannot be had here: %s", files.version, files.place.model, problem)
+                self._problems[files] = problem
+                self._changed()
+                await asyncio.sleep(attempts.next_seconds())
+        finally:
+            self._end(files)
+        self._problems.pop(files, None)
+        self._there.setdefault(files.place, {})[files.version] = files.sha256
+        self._changed()
+        _log.info("version %d of %s is here, a copy", files.version, files.place.model)
+
+    async def _try_fetch(self, files: PlacedFiles, served: ServedModels) -> str:
+        """Fetch a version and put it in place; why it is not there, in plain words."""
+        staged = self._repository.staged(files.staged_id)
+        try:
+            if await asyncio.to_thread(self._repository.has, files.place.model, files.version, files.sha256):
+                return ""
+            request = nodes_pb2.FetchCheckpointRequest(endpoint=files.place.endpoint, version=files.version)
+            await self._parcels.fetch(request, staged, self._check_room)
+            await asyncio.to_thread(self._repository.check_copy, files.staged_id, files.sha256)
+            await served.deliver(files.staged_id, files.place, files.version, files.sha256, answers=False)
+        except (TransferError, DeliveryFailedError) as error:
+            return error.message
+        except OSError as error:
+            return f"the disk does not take it ({error})"
+        finally:
+            await asyncio.to_thread(shutil.rmtree, staged, ignore_errors=True)
+        return ""
+
+    async def _send(self, files: PlacedFiles) -> None:
+        attempts = Attempts(_PAUSES)
+        try:
+            while problem := await self._try_send(files):
+                if not self._is_mine(files):
+                    return
+                _log.warning("version %d of %s cannot be sent: %s", files.version, files.place.model, problem)
+                await asyncio.sleep(attempts.next_seconds())
+            self._sent |= {files}
+        finally:
+            self._end(files)
+
+    async def _try_send(self, files: PlacedFiles) -> str:
+        try:
+            found = await asyncio.to_thread(
+                self._repository.files, files.place.model, files.version, files.sha256, files.delivery_id
+            )
+            if not found:
+                return "its files are not here"
+            header = nodes_pb2.CheckpointHeader(endpoint=files.place.endpoint, version=files.version)
+            await self._parcels.send(header, found)
+        except TransferError as error:
+            return error.message
+        except OSError as error:  # put in place or removed meanwhile
+            return f"its files cannot be read ({error})"
+        return ""
+
+    def _check_room(self, size_bytes: int) -> None:
+        left = shutil.disk_usage(self._repository.path).free - size_bytes
+        if left < self._reserve_bytes:
+            raise TransferError(
+                f"the disk has no room for its {size_bytes} bytes, as {self._reserve_bytes} have to be left; make room"
+            )
+
+    def _is_mine(self, files: PlacedFiles) -> bool:
+        return self._under_way.get(files) is asyncio.current_task()
+
+    def _end(self, files: PlacedFiles) -> None:
+        if self._is_mine(files):
+            del self._under_way[files]
