@@ -56,6 +56,7 @@ class ServerContext:
     def __init__(self, shown: Shown) -> None:
         self._shown = shown
         self._identity = shown.current()
+        self._refused: Identity | None = None
         self._context = _context()
         load_identity(self._context, self._identity)
 
@@ -63,13 +64,15 @@ class ServerContext:
         """With the certificate of this moment; an earlier one while that is of no use."""
         identity = self._shown.current()
         if identity is not self._identity:
-            self._identity = identity
             try:
                 # Tried apart first: half of a pair in a context that is in use would break it.
                 load_identity(_context(), identity)
                 load_identity(self._context, identity)
-            except OSError as error:
-                _logger.warning("MQTT: a new certificate is of no use (%s); that of before is shown on", error)
+                self._identity = identity
+            except OSError as error:  # tried again at the next connection: it may be for want of room
+                if identity is not self._refused:
+                    _logger.warning("MQTT: a new certificate is of no use (%s); that of before is shown on", error)
+                self._refused = identity
         return self._context
 
 

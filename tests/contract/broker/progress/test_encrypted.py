@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import ssl
 import struct
 import time
@@ -21,6 +22,7 @@ from testing.events import job_event, state_event
 from testing.membership import WIDE
 from testing.mqtt import TENANCY, mosquitto_command, subscribed
 from testing.until import until
+from tiercel.broker.progress import encryption
 from tiercel.broker.progress.door import Place, Rooms
 from tiercel.broker.progress.embedded import EmbeddedMqttBroker
 from tiercel.broker.progress.encryption import HandshakeLimits
@@ -209,6 +211,31 @@ async def test_a_certificate_that_is_of_no_use_is_not_shown_and_one_that_ran_out
         shown.identity = authority.issue_to_broker([WIDE], now - CERTIFICATE_LIFE - timedelta(minutes=1))
         with pytest.raises(ssl.SSLCertVerificationError, match="expired"):
             await here.raw()
+
+
+async def test_a_certificate_that_could_not_be_shown_for_want_of_room_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with doors() as here:
+        serials = []
+
+        async def look() -> None:
+            _, writer = await here.raw()
+            serials.append(writer.get_extra_info("peercert")["serialNumber"])
+            writer.close()
+
+        def full(*_: object) -> None:
+            raise OSError(errno.EMFILE, "Too many open files")
+
+        await look()
+        here.clock.advance(OLD)
+        with monkeypatch.context() as patched:
+            patched.setattr(encryption, "load_identity", full)
+            await look()
+            await look()
+        await look()
+    assert serials[0] == serials[1] == serials[2] != serials[3]
+    assert caplog.text.count("is shown on") == 1
 
 
 async def test_who_does_not_finish_the_handshake_or_does_not_say_who_he_is_is_closed() -> None:
