@@ -109,6 +109,14 @@ class DataPlane:
             return True
         return self._endpoints is not None and self._endpoints.knows(model)
 
+    def wait(self, model: str) -> float:
+        """Seconds that one more request is expected to wait for its turn here; 0 where none waits."""
+        record = self._registry.known(model)
+        if record is None or not record.account.waiting:
+            return 0.0
+        account = record.account
+        return account.drain.wait(account.waiting.rows + account.running + 1)
+
     def known(self, model: str, version: str, template: Template) -> tuple[LoadedVersion, Checked] | None:
         """The version that answers and what it knows of a template; None where :meth:`submit` has to be asked.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Final
 from urllib.parse import urlsplit
@@ -13,6 +13,7 @@ from tiercel.core.errors import TiercelError
 from tiercel.serving.access.callers import Caller, handed_on_by, handed_on_for
 from tiercel.serving.dataplane import DataPlane
 from tiercel.serving.rest.messages import (
+    Cancellable,
     HttpRefusedError,
     HttpRequest,
     HttpResponse,
@@ -25,6 +26,9 @@ from tiercel.serving.routing.relay import ASKED_BY, HOPS, NOT_HERE, TIME_LEFT, T
 
 _HANDED_ON: Final = (b"content-type", b"inference-header-content-length", b"authorization", b"accept", b"traceparent")
 _HANDED_BACK: Final = (b"inference-header-content-length", b"retry-after", b"www-authenticate")
+
+
+Otherwise = Callable[[], Cancellable | None]
 
 
 class RestHanding:
@@ -80,8 +84,26 @@ class RestHanding:
         content_type = answer.headers.get(b"content-type", b"application/json")
         return HttpResponse(answer.status, bytes(answer.body), content_type, _lines(answer.headers, _HANDED_BACK))
 
-    async def answer_to(self, handed: Handed, request: HttpRequest, model: str, respond: Respond) -> None:
-        """The same for one that its caller may give up."""
+    def is_sooner(self, request: HttpRequest, model: str) -> bool:
+        """Whether another node is expected to answer before a request of a model that is here has its turn."""
+        wait = self._plane.wait(model)
+        if not wait or HOPS in request.headers:
+            return False
+        expected = self._relay.expected_seconds(model)
+        return expected is not None and expected < wait
+
+    async def answer_to(
+        self, handed: Handed, request: HttpRequest, model: str, respond: Respond, otherwise: Otherwise | None = None
+    ) -> None:
+        """The same for one that its caller may give up.
+
+        Args:
+            handed: Its caller's.
+            request: The request.
+            model: What it is for.
+            respond: Takes the answer.
+            otherwise: Answers it here where nobody else does; None where it cannot be answered here.
+        """
         if not handed.begin():
             return
         try:
@@ -90,7 +112,15 @@ class RestHanding:
             response = error_response(error)
         except Exception as error:  # the border
             response = answer_to_defect("Handing a request on", error)
-        respond(response)
+        if response.status != HTTPStatus.SERVICE_UNAVAILABLE or otherwise is None:
+            respond(response)
+            return
+        try:
+            handed.go_on_with(otherwise())
+        except TiercelError as error:
+            respond(error_response(error))
+        except Exception as error:  # the border
+            respond(answer_to_defect("A request", error))
 
 
 def not_here(what: str) -> HttpRefusedError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qs
@@ -26,7 +27,7 @@ from tiercel.serving.requests import InferResult
 from tiercel.serving.rest.compression import Inflater
 from tiercel.serving.rest.decoding import decode_request
 from tiercel.serving.rest.encoding import encode_result
-from tiercel.serving.rest.handing import RestHanding, time_left
+from tiercel.serving.rest.handing import Otherwise, RestHanding, time_left
 from tiercel.serving.rest.hosts import Hosts
 from tiercel.serving.rest.inference import infer_by_template
 from tiercel.serving.rest.messages import (
@@ -198,6 +199,20 @@ class Routes:
 
     def _infer(self, request: HttpRequest, parameters: Parameters, respond: Respond) -> Cancellable | None:
         model, version = parameters["model"], parameters.get("version", "")
+        if self._handing is not None and not version and self._handing.is_sooner(request, model):
+            return self._hand_on(request, model, respond, partial(self._infer_here, request, model, version, respond))
+        return self._infer_here(request, model, version, respond)
+
+    def _hand_on(
+        self, request: HttpRequest, model: str, respond: Respond, otherwise: Otherwise | None = None
+    ) -> Handed | None:
+        if self._handing is None:
+            return None
+        handed = Handed()
+        self._start_task(self._handing.answer_to(handed, request, model, respond, otherwise), "hand on")
+        return handed
+
+    def _infer_here(self, request: HttpRequest, model: str, version: str, respond: Respond) -> Cancellable | None:
         limit = time_left(request)
         found = recognise(request, self._max_json_bytes)
         if found is not None:
@@ -205,9 +220,7 @@ class Routes:
             if taken:
                 return call
         if self._handing is not None and self._handing.is_due(request, model):
-            handed = Handed()
-            self._start_task(self._handing.answer_to(handed, request, model, respond), "hand on")
-            return handed
+            return self._hand_on(request, model, respond)
         self._plane.check_room(model)
         if not request.body:
             _refuse_without_body(request)

@@ -11,7 +11,7 @@ import binascii
 import urllib.parse
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 PATH: Final = "/v2/between/"
 """Before the name of a method."""
@@ -62,18 +62,32 @@ def read_answer(headers: Mapping[bytes, bytes], body: bytes) -> CallAnswer | Non
     return CallAnswer(int(status), message[:_MOST_CHARACTERS], details, body)
 
 
+class Cancellable(Protocol):
+    """Work that nobody may want any more."""
+
+    def cancel(self) -> None:
+        """Do not answer any more."""
+
+
 class Handed:
     """A request that is being handed on, as whoever waits for it sees it."""
 
     def __init__(self) -> None:
         self._task: asyncio.Task[object] | None = None
+        self._instead: Cancellable | None = None
         self._is_cancelled = False
 
     def cancel(self) -> None:
         """Nobody waits any more: the other node learns of it as its connection ends."""
         self._is_cancelled = True
-        if self._task is not None:
+        if self._instead is not None:
+            self._instead.cancel()
+        elif self._task is not None:
             self._task.cancel()
+
+    def go_on_with(self, work: Cancellable | None) -> None:
+        """It is done here after all."""
+        self._instead, self._task = work, None
 
     def begin(self) -> bool:
         """Called by the task that does it; whether anybody still waits."""

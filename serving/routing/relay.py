@@ -97,6 +97,16 @@ class Relay:
         """Whether another node is known to answer for a model."""
         return bool(self._directory.backends(model))
 
+    def expected_seconds(self, model: str) -> float | None:
+        """After how long another node would answer for a model; None where none does that goes on to."""
+        now = asyncio.get_running_loop().time()
+        usable = [
+            choosing.cost(self._load(each.node_id), now)
+            for each in self._directory.backends(model)
+            if not each.draining and (each.http or self._credentials.are_there)
+        ]
+        return min(usable, default=None)
+
     @property
     def token(self) -> str:
         """What servers of this machine show each other; empty for none."""

@@ -270,3 +270,35 @@ def test_a_killed_peer_costs_no_more_than_what_was_in_flight_there(nodes: Nodes,
             thread.join()
     assert len(failures) <= len(threads), failures
     assert len(counts) > 100
+
+
+def test_what_would_wait_long_here_is_answered_by_a_copy_elsewhere_and_here_if_that_is_gone(tmp_path: Path) -> None:
+    """Each of the two has the model, and one thread."""
+    body = {"inputs": [{"name": "k", "datatype": "INT64", "shape": [], "data": [5_000]}]}
+    one, other = folder_of(tmp_path, "one"), folder_of(tmp_path, "other")
+    for folder in (one, other):
+        onnx_models.put(folder / "models", "loop", 1, onnx_models.counting_loop())
+    settings = {"routes_file": one / "routes.json", "inference_threads": 1}
+    with serving(one / "models", one, settings) as near, contextlib.ExitStack() as stack:
+        far = stack.enter_context(serving(other / "models", other, {"inference_threads": 1}))
+
+        def ask_all() -> list[int]:
+            with ThreadPoolExecutor(8) as pool:
+                return [
+                    reply.status
+                    for reply in pool.map(lambda _: near.request("POST", "/v2/models/loop/infer", body), range(24))
+                ]
+
+        def answered_elsewhere() -> float:
+            lines = near.request("GET", "/metrics").body.decode().splitlines()
+            (line,) = [line for line in lines if line.startswith('tiercel_handed_on_total{outcome="answered"}')]
+            return float(line.rpartition(" ")[2])
+
+        assert ask_all() == [200] * 24
+        assert answered_elsewhere() == 0, "nobody else is known to have it"
+        write_routes(one / "routes.json", "one", {"loop": (clear("other", far.http),)})
+        time.sleep(0.3)
+        assert ask_all() == [200] * 24
+        assert 0 < answered_elsewhere() < 24
+        stack.close()
+        assert ask_all() == [200] * 24
