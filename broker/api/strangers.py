@@ -11,12 +11,12 @@ import logging
 import os
 import socket
 from collections import Counter
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
 logger = logging.getLogger(__name__)
 
@@ -118,7 +118,7 @@ class RoomKeeper:
     def _look(self) -> list[Seen]:
         """What is open now; of a socket that was looked at already only its number."""
         found: dict[int, Seen] = {}
-        for name in os.listdir(_DESCRIPTORS):  # noqa: PTH208 - fifty times a second, where paths cost more than all else
+        for name in _numbers():
             with suppress(OSError):  # it may be closed by now
                 inode, number = os.readlink(f"{_DESCRIPTORS}/{name}"), int(name)  # noqa: PTH115
                 if inode.startswith("socket:"):
@@ -131,8 +131,27 @@ class RoomKeeper:
         return [each for each in self._looked_at.values() if each.port in self._ports]
 
 
+def _numbers() -> list[str]:
+    try:
+        return os.listdir(_DESCRIPTORS)  # noqa: PTH208 - fifty times a second, where paths cost more than all else
+    except OSError:  # there are no more descriptors to be had, which passes
+        return []
+
+
+@contextmanager
+def _copy(number: int) -> Iterator[socket.socket]:
+    descriptor = os.dup(number)
+    try:
+        found = socket.socket(fileno=descriptor)
+    except OSError:  # by now the number is no socket's
+        os.close(descriptor)
+        raise
+    with found:
+        yield found
+
+
 def _inspect(number: int, inode: str) -> Seen:
-    with socket.socket(fileno=os.dup(number)) as found:
+    with _copy(number) as found:
         if found.type != socket.SOCK_STREAM or found.family not in {socket.AF_INET, socket.AF_INET6}:
             return Seen(number, inode)
         try:
@@ -145,7 +164,7 @@ def _inspect(number: int, inode: str) -> Seen:
 
 def _close(seen: Seen) -> None:
     """End a connection as if the other end had: the descriptor stays whose it is."""
-    with suppress(OSError), socket.socket(fileno=os.dup(seen.descriptor)) as found:
+    with suppress(OSError), _copy(seen.descriptor) as found:
         # The copy is looked at, which nobody else can close and use anew.
         if f"socket:[{os.fstat(found.fileno()).st_ino}]" == seen.inode:
             found.shutdown(socket.SHUT_RDWR)

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import socket
+from pathlib import Path
 
-from tiercel.broker.api.strangers import Seen, Strangers
+import pytest
+
+from tiercel.broker.api import strangers as module
+from tiercel.broker.api.strangers import RoomKeeper, Seen, Strangers
 
 MOST = 16
 NUMBERS = itertools.count(1)
@@ -51,3 +56,42 @@ def test_each_door_is_looked_at_by_itself() -> None:
     strangers = Strangers(MOST)
     assert strangers.whom_to_close([*seen("10.0.0.1", 11), *seen("10.0.0.1", 11, port=7444)]) == []
     assert len(strangers.whom_to_close([*seen("10.0.0.1", 11), *seen("10.0.0.1", 12, port=7444)])) == 4
+
+
+def descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_only_connections_at_the_doors_are_looked_at_and_nothing_stays_open_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as door,
+        socket.create_connection(door.getsockname()) as caller,
+        (tmp_path / "file").open("w") as file,
+        socket.socket(socket.AF_UNIX),
+    ):
+        accepted, peer = door.accept()
+        with accepted:
+            keeper = RoomKeeper([door.getsockname()[1]], Strangers(MOST))
+            before = descriptors()
+            (found,) = keeper._look()
+            assert (found.descriptor, found.host, found.peer) == (
+                accepted.fileno(),
+                "127.0.0.1",
+                f"ipv4:127.0.0.1:{peer[1]}",
+            )
+            # The number has become another one's: that one is left alone.
+            module._close(Seen(accepted.fileno(), "socket:[1]"))
+            module._close(Seen(file.fileno(), "socket:[1]"))
+            caller.sendall(b"x")
+            assert accepted.recv(1) == b"x"
+            module._close(found)
+            assert caller.recv(1) == b""
+            assert descriptors() == before
+
+            def nothing_left(path: str) -> list[str]:
+                raise OSError(24, "Too many open files", path)
+
+            monkeypatch.setattr("os.listdir", nothing_left)
+            assert keeper._look() == []
