@@ -88,6 +88,7 @@ class ScriptedAgent:
         self.outcomes: dict[str, nodes_pb2.DeliveryStatus] = {}
         self.delivered: list[tuple[str, int]] = []
         self.wanted: nodes_pb2.WantedState | None = None
+        self.access: nodes_pb2.AccessTable | None = None
         self.welcome: nodes_pb2.Welcome | None = None
         self.first_message: nodes_pb2.ConnectRequest | None = None
         self.beats = 0
@@ -216,6 +217,8 @@ class ScriptedAgent:
 
     def _ingest(self, wanted: nodes_pb2.WantedState) -> None:
         self.wanted = wanted
+        if wanted.HasField("access"):
+            self.access = wanted.access
         for run in wanted.runs:
             self._make(run)
         for run_id in self.runs.keys() - {run.run_id for run in wanted.runs}:
