@@ -126,6 +126,10 @@ bench-tls: $(STAMP) ## Measure what TLS costs the inference server, beside the e
 bench-hop: $(STAMP) ## Measure what it costs a request to be handed on to another server (half a minute)
 	@$(BIN)/python -m benchmarks.serving_hop $(BENCH_FLAGS)
 
+.PHONY: bench-keys
+bench-keys: $(STAMP) ## Measure what a key costs a request to the inference server (half a minute)
+	@$(BIN)/python -m benchmarks.keys $(BENCH_FLAGS)
+
 .PHONY: bench-variants
 bench-variants: $(STAMP) ## Compare the schedulers of endpoints with variants, simulated over measured profiles (5 minutes)
 	@$(BIN)/python -m benchmarks.qoe run

@@ -30,6 +30,7 @@ JUDGES = {
     "simulated-tuning": "benchmarks.simulated_tuning:bars_of",
     "starts": "benchmarks.starts.bars:bars_of",
     "starts-live": "benchmarks.starts.live:bars_of",
+    "keys": "benchmarks.keys:bars_of",
     "tls": "benchmarks.tls.bars:bars_of",
 }
 """By name of the result: ``module:function`` of its judge, which takes the figures as JSON and returns bars."""

@@ -98,8 +98,8 @@ class Plane:
         """There is none."""
 
     def apply(self, *arguments: Any) -> None:
-        """Answer the last argument."""
-        arguments[-1]([ANSWER.outputs[0].array])
+        """Answer whom the fifth argument names."""
+        arguments[4]([ANSWER.outputs[0].array])
 
     def submit(self, request: InferRequest, on_answer: Answered) -> None:
         """Answer."""
