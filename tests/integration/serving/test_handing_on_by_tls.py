@@ -6,7 +6,6 @@ import contextlib
 import http.client
 import json
 import ssl
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from testing import onnx_models
-from testing.routes import MACHINE_TOKEN, write_routes
+from testing.routes import MACHINE_TOKEN, lead
 from testing.serving_process import ServingProcess, serving
 from tiercel.broker.trust.authority import Authority
 from tiercel.core import storage
@@ -90,18 +89,18 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
                 "routes_file": own / "routes.json",
             }
             found.servers[node] = stack.enter_context(serving(own / "models", own, settings))
-        lead(found, "n2")
+        tell(found, "n2")
         # The second has nobody to ask, and believes the first.
-        write_routes(folder / "n2" / "routes.json", "n2", {"other": (Backend("n1", 1, https=found.https("n1")),)})
-        time.sleep(0.3)
+        others = {"other": (Backend("n1", 1, https=found.https("n1")),)}
+        lead(found.servers["n2"], folder / "n2" / "routes.json", "n2", others)
         yield found
 
 
-def lead(lab: Lab, node: str) -> None:
+def tell(lab: Lab, node: str) -> None:
     """Tell the first node that the models are on this one, at the second one's address."""
     backends = (Backend(node, 1, https=lab.https("n2")),)
-    write_routes(lab.folder / "n1" / "routes.json", "n1", {"own": backends, "locked": backends})
-    time.sleep(0.3)  # it looks five times a second
+    routes = {"own": backends, "locked": backends}
+    lead(lab.servers["n1"], lab.folder / "n1" / "routes.json", "n1", routes)
 
 
 def test_a_tenant_asks_at_any_node_and_nobody_else_does(lab: Lab) -> None:
@@ -136,10 +135,10 @@ def test_a_key_is_good_at_any_node_and_is_counted_once(lab: Lab) -> None:
 
 def test_another_machine_at_the_address_of_a_node_is_told_nothing(lab: Lab) -> None:
     """The table says a name, which the certificate there has to have."""
-    lead(lab, "n3")
+    tell(lab, "n3")
     try:
         answer = lab.servers["n1"].request("POST", "/v2/models/own/infer", BODY.encode())
         assert answer.status == 503
         assert "node n3, which cannot be asked now" in answer.error
     finally:
-        lead(lab, "n2")
+        tell(lab, "n2")
