@@ -223,7 +223,7 @@ class MembersGate(grpc.aio.ServerInterceptor):
             return self._recorder.refusing(error, method)
         if handler.request_streaming:
             # A stream's own first message says which node it is about; a refusal that met it would be lost.
-            return handler
+            return self._recorder.watched(handler, method)
         recorded = self._recorder.recorded(handler, rule, method, self._member)
 
         async def enter(requests: object, context: Context) -> None:

@@ -11,7 +11,7 @@ import grpc
 from tiercel.broker.access.audit import Subject
 from tiercel.broker.access.peers import Peers
 from tiercel.broker.api.errors import translated_errors
-from tiercel.broker.api.handlers import answer, as_stream, request_of
+from tiercel.broker.api.handlers import answer, as_stream, call, request_of
 from tiercel.broker.tenancy import Caller
 from tiercel.core.audit import DONE
 from tiercel.core.errors import (
@@ -91,6 +91,24 @@ class Recorder:
                 await answer(handler, request, context)
             except _REFUSALS as error:
                 self._audit.refuse(subject, error.code)
+                raise
+
+        return as_stream(handler, enter)
+
+    def watched(self, handler: Handler, method: str) -> Handler:
+        """A method that looks itself at who calls: that it refused somebody is written down.
+
+        Args:
+            handler: The method's.
+            method: Its name, ``/package.Service/Method``.
+        """
+
+        async def enter(requests: object, context: Context) -> None:
+            try:
+                await call(handler, requests, context)
+            except grpc.aio.AbortError:
+                if context.code() is grpc.StatusCode.UNAUTHENTICATED:
+                    self._audit.refuse(_subject(STRANGER, method, context), NotAuthenticatedError.code)
                 raise
 
         return as_stream(handler, enter)

@@ -12,22 +12,25 @@ import grpc
 import pytest
 from typer.testing import CliRunner, Result
 
-from testing.brokers import Tenant, running_broker, tenant_of, tenant_token
+from testing.brokers import Tenant, broker_process, running_broker, tenant_of, tenant_token
 from testing.clock import ManualClock
-from testing.membership import operator_of
+from testing.membership import WIDE, joined, open_as, operator_of, removed
+from testing.scripted_agent import ScriptedAgent
 from tiercel import Client
 from tiercel.broker.access import audit as audits
 from tiercel.broker.access.audit import Audit, Subject
 from tiercel.broker.actors.clock import SystemClock
 from tiercel.broker.cli import app
 from tiercel.broker.client.audit import read_audit
+from tiercel.broker.client.membership import create_join_token, join
 from tiercel.broker.client.tokens import create_token
 from tiercel.broker.server import Broker
 from tiercel.broker.store.audit import AuditStore
 from tiercel.broker.store.sql import SqlStore, sqlite_url
 from tiercel.core.audit import AuditRow, AuditStart, ChainCheck, calls_of
-from tiercel.core.errors import CannotWriteError, UnavailableError
+from tiercel.core.errors import CannotWriteError, NotAuthenticatedError, UnavailableError
 from tiercel.core.roles import Role
+from tiercel.core.trust.join_token import JoinToken
 
 SUBJECT = Subject("t1", "alice", "submitter", "JobsService.CancelJob", "127.0.0.1", "job")
 SECRET = "hunter2-and-no-more"
@@ -102,6 +105,55 @@ async def test_changes_and_refusals_are_written_down_and_reads_are_not(tmp_path:
     assert {row.peer for row in rows} == {"127.0.0.1"}
     kept = repr(rows)
     assert not [word for word in (SECRET, text.split("_")[3], "guessed", tenant_token(tmp_path)) if word in kept]
+
+
+async def test_machines_that_join_and_that_are_no_members_any_more_are_written_down(tmp_path: Path) -> None:
+    async with running_broker(tmp_path, listen=WIDE) as broker:
+        identity = await joined(broker, tmp_path, "n2")
+        async with operator_of(broker, tmp_path) as operator:
+            line = await create_join_token(operator, "n3", 60.0)
+        token = JoinToken.parse(line.token)
+        await join(line.address, token, "n3")
+        with pytest.raises(NotAuthenticatedError, match="was used already"):
+            await join(line.address, token, "n3")
+        await removed(broker, tmp_path, "n2")
+        agent = ScriptedAgent("", "n2", open_channel=lambda address: open_as(address, identity))
+        await agent.run(broker.addresses["nodes_tls"])
+        assert agent.ending is not None
+        assert agent.ending[0] is grpc.StatusCode.UNAUTHENTICATED
+    async with running_broker(tmp_path) as broker:
+        _, rows = await told(broker, tmp_path)
+    assert [(row.method, row.object, row.outcome) for row in calls_of(rows)] == [
+        ("MembershipService.CreateJoinToken", "", "done"),
+        ("MembershipService.Join", "n2", "done"),
+        ("MembershipService.CreateJoinToken", "n3", "done"),
+        ("MembershipService.Join", "n3", "done"),
+        ("MembershipService.Join", "n3", "not_authenticated"),
+        ("MembershipService.RemoveNode", "n2", "done"),
+        ("NodesService.Connect", "", "not_authenticated"),
+    ]
+    assert token.secret not in repr(rows)
+
+
+async def test_a_broker_that_is_killed_in_the_middle_leaves_a_chain_that_fits(tmp_path: Path) -> None:
+    async with (
+        broker_process(tmp_path) as (process, address, _, _),
+        tenant_of(address, tenant_token(tmp_path)) as alice,
+    ):
+        calls = [asyncio.create_task(alice.submit(f"e{number}")) for number in range(20)]
+        await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
+        process.kill()
+        answered = [
+            one.id for one in await asyncio.gather(*calls, return_exceptions=True) if not isinstance(one, BaseException)
+        ]
+    async with running_broker(tmp_path) as broker:
+        start, rows = await told(broker, tmp_path)
+        async with tenant_of(broker.broker_address, tenant_token(tmp_path)) as alice:
+            there = [(await alice.get(job_id)).id for job_id in answered]
+    assert problem_of(start, rows) == ""
+    assert there == answered
+    # What was done was begun to be done, in the record.
+    assert len([row for row in rows if row.outcome == "begun"]) >= len(answered) > 0
 
 
 async def test_a_thousand_wrong_tokens_are_a_few_rows_and_a_number(
