@@ -62,7 +62,7 @@ async def test_of_strangers_those_of_the_address_with_most_go(
         await until(lambda: sum(map(is_open, many)) <= listeners.TENANTS.connections // 2)
         assert all(map(is_open, few))
         # Those that were there stay, and who comes anew gets in.
-        assert [node.online for node in await client.list_nodes()] == [True]
+        assert len(await client.list_nodes()) == 1
         late = Client(broker.addresses["broker_tls"], token=tenant_token(tmp_path), trust=trust)
         async with late:
             assert len(await late.list_nodes()) == 1
