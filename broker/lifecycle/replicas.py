@@ -86,6 +86,8 @@ def chosen(endpoint: Endpoint, nodes: Mapping[str, ServingNode]) -> tuple[str, .
     A node that is lost, leaves or cannot answer is replaced where there is another one. What counts between those that
     could be added: who has files of it already, then how many endpoints answer there.
     """
+    if any(version.variant for version in endpoint.versions):  # all of them answer on one node
+        return ()
     home = nodes.get(endpoint.node_id)
     is_leaving = home is not None and home.leaving
     is_lost = home is None or home.lost
@@ -132,7 +134,7 @@ def upcoming(endpoint: Endpoint, delivery: Delivery, node_id: str, nodes: Mappin
         node_id: The node that has its model.
         nodes: All nodes.
     """
-    members = chosen(replace(endpoint, node_id=node_id), nodes)
+    members = () if delivery.variant else chosen(replace(endpoint, node_id=node_id), nodes)
     return Upcoming(VersionFiles(delivery.version, delivery.sha256, delivery.id), node_id, members)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from tiercel.broker.actors.endpoint_states import EndpointObserved, EndpointsMeasured, EndpointStates
+from tiercel.broker.actors.endpoint_states import EndpointObserved, EndpointsMeasured, EndpointStates, name_on
 from tiercel.broker.scheduling.interface import EndpointView
 from tiercel.core.endpoints import DelayWindow, EndpointLoad, EndpointUsage
 from tiercel.core.shares import Share
@@ -152,3 +152,19 @@ def test_an_endpoint_that_moved_is_not_limited_where_it_was(heard: EndpointState
     assert states.share("a") is None
     states.decide({"a": share}, states.views(["n1", "n2"]))
     assert declared.told == [("n1", {"a": share}), ("n2", {}), ("n1", {}), ("n2", {"a": share})]
+
+
+def test_an_endpoint_on_two_nodes_is_seen_and_limited_on_each_by_what_is_asked_there(
+    states: EndpointStates, declared: Declared
+) -> None:
+    home, copy = EndpointView("a", "alice", "n1"), EndpointView(name_on("a", "n2"), "alice", "n2")
+    states.on_news(EndpointObserved("a", home, (copy,)))
+    states.on_news(EndpointsMeasured("n1", (EndpointUsage("a", 1.0, 10, 10, 1.0, 1.0),)))
+    states.on_news(EndpointsMeasured("n2", (EndpointUsage("a", 1.0, 30, 30, 3.0, 3.0),)))
+    seen = states.views(["n1", "n2"])
+    assert {view.name: view.requests_per_second for view in seen} == {"a": 10.0, "a@n2": 30.0, "b": 0.0}
+    states.decide({"a": Share(0.25), "a@n2": Share(0.75)}, seen)
+    assert dict(declared.told) == {"n1": {"a": Share(0.25)}, "n2": {"a": Share(0.75)}}
+    assert (states.share("a"), states.share("a@n2")) == (Share(0.25), Share(0.75))
+    states.on_news(EndpointObserved("a", None))
+    assert names(states.views(["n1", "n2"])) == ["b"]

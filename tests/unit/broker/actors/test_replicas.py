@@ -9,12 +9,14 @@ import pytest
 
 from testing.actors import ALICE, Actors, running, running_actors, submit, wanted_of
 from testing.replica_nodes import ReplicaNodes, version_store
+from tiercel.broker.actors.node_messages import DrainSet
 from tiercel.broker.actors.replicas import COPY_SECONDS, FLIP_SECONDS
 from tiercel.broker.lifecycle.job_events import MoveOrdered, RunExited
 from tiercel.broker.store.contract import Store
 from tiercel.core.endpoints import DeliveryState, Endpoint, Verdict
 from tiercel.core.events import EndpointEvent
 from tiercel.core.jobs import Job, Tier, TierState
+from tiercel.core.nodes import Drain
 from tiercel.core.shares import Share
 
 
@@ -266,3 +268,25 @@ async def test_a_deleted_endpoint_leaves_no_copies(nodes: ReplicaNodes) -> None:
     await nodes.obey()
     assert [(node.answering, node.copies) for node in nodes.nodes.values()] == [(0, {})] * 2
     assert nodes.versions.held("digits") == {}
+
+
+@pytest.mark.parametrize("count", [1, 2])
+async def test_a_drained_node_answers_until_another_one_does(nodes: ReplicaNodes, count: int) -> None:
+    actors = nodes.actors
+    await nodes.connect("n1", "n2", "n3")
+    job = await running(actors, replicas=count, tiers=(Tier(0.8),))
+    await deliver(nodes, job, 1, 0.85)
+    await actors.exit(job.run_id)
+    home = job.node_id
+    await nodes.nodes[home].actor.send(DrainSet(Drain.WAIT))
+    await actors.pass_time(1.0)
+    await nodes.obey(home)
+    assert nodes.answering()[home] == 1, "nobody has taken its place"
+    await nodes.obey()
+    assert nodes.answering()[home] == 0
+    assert sorted(nodes.answering().values()) == [0] * (3 - count) + [1] * count
+    await nodes.nodes[home].actor.send(DrainSet(Drain.NO))
+    await actors.pass_time(1.0)
+    await nodes.obey()
+    assert nodes.answering()[home] == 1
+    assert sorted(nodes.answering().values()) == [0] * (3 - count) + [1] * count

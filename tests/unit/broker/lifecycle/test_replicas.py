@@ -1,0 +1,55 @@
+"""Which nodes get copies of a version."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tiercel.broker.lifecycle import replicas
+from tiercel.broker.lifecycle.replicas import ServingNode
+from tiercel.core.endpoints import Delivery, DeliveryState, Endpoint, Version
+from tiercel.core.jobs import Direction
+
+VERSION = Version(1, "j", 1, "accuracy", 0.9, 0.0, "ab", Direction.MAX, node_id="n1")
+ENDPOINT = Endpoint("digits", "alice", 2, (VERSION,), "n1", live_versions={"": 1}, replicas=2)
+
+
+def nodes(**changed: ServingNode) -> dict[str, ServingNode]:
+    known = {name: ServingNode(name) for name in ("n1", "n2", "n3")} | changed
+    return known | {"n1": replace(known["n1"], answering=1)}
+
+
+def test_the_quietest_node_is_chosen_and_one_that_has_the_files_before_it() -> None:
+    busy = ServingNode("n2", crowd=5)
+    assert replicas.chosen(ENDPOINT, nodes(n2=busy)) == ("n3",)
+    assert replicas.chosen(ENDPOINT, nodes(n2=replace(busy, copies={1: "ab"}))) == ("n2",)
+    assert replicas.chosen(ENDPOINT, nodes(n2=replace(busy, failed={1: "refused"}))) == ("n3",)
+
+
+def test_a_node_that_cannot_serve_or_is_drained_or_silent_gets_none() -> None:
+    for unfit in (
+        ServingNode("n2", takes=False),
+        ServingNode("n2", leaving=True),
+        ServingNode("n2", online=False),
+    ):
+        assert replicas.chosen(replace(ENDPOINT, replicas=3), nodes(n2=unfit)) == ("n3",)
+
+
+def test_a_node_that_is_only_silent_for_a_moment_keeps_its_place() -> None:
+    endpoint = replace(ENDPOINT, replica_nodes=("n2",))
+    silent = ServingNode("n2", online=False, takes=False)
+    assert replicas.chosen(endpoint, nodes(n2=silent)) == ("n2",)
+    assert replicas.chosen(endpoint, nodes(n2=replace(silent, lost=True))) == ("n3",)
+    alone = nodes(n2=replace(silent, lost=True))
+    del alone["n3"]
+    assert replicas.chosen(endpoint, alone) == ("n2",), "nobody takes it"
+
+
+def test_variants_stay_on_their_node_even_where_that_is_drained() -> None:
+    of_variant = replace(VERSION, variant="small")
+    endpoint = replace(ENDPOINT, versions=(of_variant,), live_versions={"small": 1}, replicas=1)
+    drained = nodes(n1=ServingNode("n1", leaving=True))
+    assert replicas.chosen(endpoint, drained) == ()
+    delivery = Delivery("j-tier-1", "j", 1, 0.9, "digits", 1, DeliveryState.LOADING, 0.0, variant="small", sha256="ab")
+    empty = Endpoint("digits", "alice")
+    assert replicas.upcoming(empty, delivery, "n1", drained).members == ()
+    assert replicas.upcoming(empty, replace(delivery, variant=""), "n1", drained).members != ()

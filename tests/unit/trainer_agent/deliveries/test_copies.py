@@ -1,0 +1,158 @@
+"""Copies of versions on a node: checked before they are in place, and tried again while they are wanted."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from testing.until import until
+from tiercel.core.backoff import Backoff
+from tiercel.trainer_agent.connection.parcels import Parcels
+from tiercel.trainer_agent.deliveries import copies as module
+from tiercel.trainer_agent.deliveries.copies import PlacedFiles, VersionCopies
+from tiercel.trainer_agent.models.repository import ModelRepository
+from tiercel.trainer_agent.models.served import ServedModels, WantedVersions
+from tiercel.trainer_agent.models.variants import Place
+from tiercel.trainer_agent.supervision import Supervisor
+
+MODEL = b"a model"
+SHA256 = hashlib.sha256(MODEL).hexdigest()
+PLACE = Place("digits")
+WANTED = PlacedFiles(PLACE, 3, SHA256)
+
+
+class Broker:
+    """Gives out files, the next of several answers each time, and takes some in."""
+
+    def __init__(self) -> None:
+        self.answers: list[dict[str, bytes] | OSError] = []
+        self.sent: list[dict[str, bytes]] = []
+        self.fetches = 0
+
+    async def fetch(self, _request: object, place: Path, check_room: Callable[[int], None]) -> None:
+        self.fetches += 1
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, OSError):
+            place.mkdir(parents=True)
+            (place / "model.onnx").write_bytes(MODEL[:2])
+            raise answer
+        check_room(sum(map(len, answer.values())))
+        place.mkdir(parents=True)
+        for name, content in answer.items():
+            (place / name).write_bytes(content)
+
+    async def send(self, _header: object, files: list[Any]) -> None:
+        self.sent.append({file.path.name: file.path.read_bytes() for file in files})
+
+
+class Loader:
+    """An inference server that says of what it was told to answer with what it should."""
+
+    async def load(self, model: str, version: int | None = None) -> str:
+        return SHA256
+
+    async def unload(self, model: str) -> None:
+        pass
+
+
+class Node:
+    """What copies are made of on a node."""
+
+    def __init__(self, folder: Path, tasks: Supervisor, reserve_bytes: int) -> None:
+        self.repository = ModelRepository(folder / "models")
+        self.repository.path.mkdir()
+        self.broker = Broker()
+        self.changes = 0
+        self.copies = VersionCopies(cast("Parcels", self.broker), self.repository, tasks, self._changed, reserve_bytes)
+        self.served = ServedModels(self.repository, Loader(), tasks, kept=self.copies.note_kept)
+
+    def _changed(self) -> None:
+        self.changes += 1
+
+    def told(self) -> list[tuple[int, str, str]]:
+        return [(each.version, each.sha256, each.reason) for each in self.copies.statuses()]
+
+
+@pytest.fixture
+async def tasks(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Supervisor]:
+    monkeypatch.setattr(module, "_PAUSES", Backoff(0.01, 0.02))
+    async with Supervisor() as supervisor:
+        yield supervisor
+        supervisor.cancel_all()
+
+
+async def test_a_copy_is_fetched_until_it_is_what_it_should_be_and_nothing_else_is_left(
+    tmp_path: Path, tasks: Supervisor
+) -> None:
+    node = Node(tmp_path, tasks, reserve_bytes=0)
+    node.broker.answers = [
+        {"model.onnx": b"another"},
+        {"model.onnx": MODEL, "run.sh": b"#!/bin/sh"},
+        {"reference.npz": b""},
+        OSError(28, "No space left on device"),
+        {"model.onnx": MODEL, "reference.npz": b"r", "accuracy.json": b"{}"},
+    ]
+    node.copies.want({WANTED}, (), node.served)
+    await until(lambda: node.told() == [(3, SHA256, "")])
+    assert node.broker.fetches == 5
+    assert sorted(path.name for path in node.repository.version("digits", 3).iterdir()) == [
+        "accuracy.json",
+        "model.onnx",
+        "reference.npz",
+    ]
+    assert list(node.repository.staged("x").parent.iterdir()) == []
+    assert json.loads((node.repository.path / "digits" / "live.json").read_text())["version"] == 0, "it waits"
+
+
+async def test_a_disk_without_room_is_said_and_no_longer_wanted_copies_are_left_alone(
+    tmp_path: Path, tasks: Supervisor
+) -> None:
+    node = Node(tmp_path, tasks, reserve_bytes=2**62)
+    node.broker.answers = [{"model.onnx": MODEL}]
+    node.copies.want({WANTED}, (), node.served)
+    await until(node.told)
+    ((version, sha256, reason),) = node.told()
+    assert (version, sha256) == (3, "")
+    assert "no room" in reason
+    node.copies.want((), (), node.served)
+    assert node.told() == []
+    fetches = node.broker.fetches
+    await asyncio.sleep(0.1)
+    assert node.broker.fetches == fetches
+
+
+async def test_a_version_is_sent_once_and_again_to_the_next_broker(tmp_path: Path, tasks: Supervisor) -> None:
+    node = Node(tmp_path, tasks, reserve_bytes=0)
+    staged = node.repository.staged("j-tier-1")
+    staged.mkdir(parents=True)
+    (staged / "model.onnx").write_bytes(MODEL)
+    files = PlacedFiles(PLACE, 3, SHA256, "j-tier-1")
+    for _ in range(2):
+        node.copies.want((), {files}, node.served)
+        await until(lambda: node.broker.sent and not node.copies._under_way)
+    assert node.broker.sent == [{"model.onnx": MODEL}]
+    node.copies.begin_anew()
+    node.copies.want((), {files}, node.served)
+    await until(lambda: len(node.broker.sent) == 2)
+
+
+async def test_what_an_earlier_life_has_put_in_place_is_told_until_it_is_removed(
+    tmp_path: Path, tasks: Supervisor
+) -> None:
+    first = Node(tmp_path, tasks, reserve_bytes=0)
+    first.broker.answers = [{"model.onnx": MODEL}]
+    first.copies.want({WANTED}, (), first.served)
+    await until(lambda: first.told() == [(3, SHA256, "")])
+    again = VersionCopies(cast("Parcels", first.broker), first.repository, tasks, lambda: None)
+    await again.open()
+    assert [(each.version, each.sha256) for each in again.statuses()] == [(3, SHA256)]
+    served = ServedModels(first.repository, Loader(), tasks, kept=again.note_kept)
+    served.want({PLACE: WantedVersions(0, frozenset())}, ())
+    await until(lambda: again.statuses() == [])
+    assert not first.repository.version("digits", 3).exists()
