@@ -118,6 +118,10 @@ bench-decisions: $(STAMP) ## Measure what one decision of each policy costs
 bench-serving: $(STAMP) ## Measure the inference server beside its peers (about 12 minutes; BENCH_FLAGS=--quick for one)
 	@$(BIN)/python -m benchmarks.serving run $(BENCH_FLAGS)
 
+.PHONY: bench-cluster
+bench-cluster: $(STAMP) ## Three machines: an endpoint asked at each while its job moves and machines are cut off (3 minutes; as root)
+	@$(BIN)/python -m benchmarks.cluster $(BENCH_FLAGS)
+
 .PHONY: bench-tls
 bench-tls: $(STAMP) ## Measure what TLS costs the inference server, beside the event loop's own (two minutes)
 	@$(BIN)/python -m benchmarks.tls $(BENCH_FLAGS)

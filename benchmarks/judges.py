@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 JUDGES = {
+    "cluster": "benchmarks.cluster.bars:bars_of",
     "decision-cost": "benchmarks.decision_cost:bars_of",
     "demo": "benchmarks.report:build_bars",
     "faults": "benchmarks.faults.bars:bars_of",

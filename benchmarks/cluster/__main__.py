@@ -1,0 +1,183 @@
+"""``make bench-cluster``: three machines, a job on each, one endpoint asked at every address; as root."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from benchmarks.bars import keep_result
+from benchmarks.cluster.bars import ANSWERING, BYSTANDER, bars_of, counts_of, cut_of, failed_between, whys_of
+from benchmarks.results import KEEP_HELP, ROOT, Bar
+from benchmarks.sections import bars_table, write_section
+from testing.hosts import Host, hosts
+from testing.lab import Lab
+from testing.product_use import running_product
+
+DOCUMENT = ROOT / "docs" / "results.md"
+LEASE_SECONDS = 10.0
+ENDPOINT = "line"
+NODES = ("n2", "n3")
+PAUSE_SECONDS = 3.0
+"""After each step of the job that moves: slow enough to move between its first model and its second."""
+REST_SECONDS = 2.0
+
+Json = dict[str, Any]
+
+
+def main(
+    cut_seconds: Annotated[float, typer.Option(min=1.0, help="How long a machine is cut off.")] = 15.0,
+    keep: Annotated[bool, typer.Option("--keep", help=KEEP_HELP)] = False,
+) -> None:
+    """Run it, tell, and write cluster.json; exits with 1 where a bar does not hold."""
+    with tempfile.TemporaryDirectory() as folder:
+        figures = asyncio.run(measure(Path(folder), cut_seconds))
+    keep_result("cluster", command="make bench-cluster", figures=figures, keep=keep)
+    bars = bars_of(figures)
+    if keep:
+        write_section(DOCUMENT, "cluster", section_of(bars))
+    if not all(bar.holds for bar in bars):
+        raise typer.Exit(1)
+
+
+def section_of(bars: Sequence[Bar]) -> str:
+    """What documents show of the result."""
+    return bars_table("three machines", bars)
+
+
+async def measure(folder: Path, cut_seconds: float) -> Json:
+    """Figures for the result file."""
+    with hosts("n1", *NODES, "user") as (first, second, third, user):
+        options = ("--listen", first.address, "--node-id", "n1")
+        settings = {"TIERCEL_LEASE_SECONDS": str(LEASE_SECONDS)}
+        async with running_product(folder, *options, host=first, environment=settings):
+            lab = Lab(folder, first, user)
+            joined = dict(zip(NODES, (second, third), strict=True))
+            try:
+                join_seconds = [await _join(lab, host, name) for name, host in joined.items()]
+                return {
+                    "lease_seconds": LEASE_SECONDS,
+                    "join_seconds": join_seconds,
+                    **await _ask_through(lab, joined, cut_seconds),
+                }
+            finally:
+                for name, host in joined.items():
+                    await lab.leave(host, name)
+
+
+async def _join(lab: Lab, host: Host, name: str) -> float:
+    """A machine joins and runs a job; how long that took."""
+    began = time.monotonic()
+    await lab.join(host, name, "--label", f"place={name}")
+    job = await lab.submit(f"of-{name}", "0.6", "1.5", options=("--set", f"node_labels.place={name}"))
+    await lab.until("show", job, state="running", node_id=name)
+    return round(time.monotonic() - began, 2)
+
+
+async def _ask_through(lab: Lab, joined: dict[str, Host], cut_seconds: float) -> Json:
+    """One endpoint, asked at each address while its job moves from n2 to n3, and n2 and then n3 are cut off."""
+    source, target = NODES
+    for node in NODES:
+        await lab.operate("node", "drain", node)
+    await lab.submit("of-n1", "0.6", "1.5")
+    await lab.until("endpoints", name="of-n1", live_version=1, node_id="n1")
+    await lab.operate("node", "drain", "n1")
+    await lab.operate("node", "undrain", source)
+    job = await lab.submit(ENDPOINT, "0.7", "0.9", "1.5", pause_seconds=PAUSE_SECONDS)
+    await lab.until("endpoints", name=ENDPOINT, live_version=1, node_id=source)
+    lines: list[Json] = []
+    async with _asking(lab, lines):
+        await _wait_answered(lines, 3)
+        moving = time.monotonic()
+        _tell("its job moves")
+        await lab.operate("node", "undrain", target)
+        await lab.operate("node", "drain", source, "--migrate")
+        await lab.until("show", job, state="running", node_id=target)
+        _tell("it goes on, and its endpoint moves with its next model")
+        await lab.until("endpoints", name=ENDPOINT, live_version=2, node_id=target)
+        await asyncio.sleep(REST_SECONDS)
+        moved = time.monotonic()
+        cuts = {}
+        for name, node in ((BYSTANDER, source), (ANSWERING, target)):
+            _tell(f"{node} is cut off ({name})")
+            cut, back = await _cut_off(joined[node], cut_seconds)
+            await lab.until("nodes", id=node, online=True)
+            # Whatever is not back by then will be in the last figure.
+            await asyncio.sleep(max(0.0, back + LEASE_SECONDS + 10.0 - time.monotonic()))
+            cuts[name] = (node, cut, back, time.monotonic())
+        rest = time.monotonic()
+        await asyncio.sleep(REST_SECONDS)
+    failed = failed_between(lines, moving, moved)
+    return {
+        "counts": counts_of(lines),
+        "moving": {"seconds": round(moved - moving, 2), "failed": len(failed), "why": whys_of(failed)},
+        "cuts": {name: cut_of(lines, *cut) for name, cut in cuts.items()},
+        "failed_after": len([line for line in lines if line["outcome"] == "failed" and line["began"] >= rest]),
+    }
+
+
+async def _cut_off(host: Host, seconds: float) -> tuple[float, float]:
+    """Pull a cable for a while; when that was, and when it was back."""
+    host.cut_off()
+    cut = time.monotonic()
+    await asyncio.sleep(seconds)
+    host.connect()
+    return cut, time.monotonic()
+
+
+@contextlib.asynccontextmanager
+async def _asking(lab: Lab, lines: list[Json]) -> AsyncIterator[None]:
+    """Ask at all nodes inside, from the user's host; what came out is in ``lines``."""
+    nodes = (await lab.ask("nodes", "--json")).content
+    configuration = {
+        "broker": lab.address,
+        "endpoint": ENDPOINT,
+        "addresses": {node["id"]: node["serving_http"] for node in nodes},
+    }
+    process = await asyncio.create_subprocess_exec(
+        *lab.user.command(sys.executable, "-m", "benchmarks.cluster.asker", json.dumps(configuration)),
+        stdout=asyncio.subprocess.PIPE,
+        cwd=ROOT,
+        env={**os.environ, **lab.environment},
+    )
+
+    async def read() -> None:
+        assert process.stdout is not None
+        while line := await process.stdout.readline():
+            lines.append(json.loads(line))
+
+    reading = asyncio.create_task(read())
+    try:
+        yield
+        process.terminate()
+        await reading
+    finally:
+        reading.cancel()
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+async def _wait_answered(lines: list[Json], nodes: int) -> None:
+    """Wait until so many nodes have answered."""
+    async with asyncio.timeout(60):
+        while len({line["node"] for line in lines if line["outcome"] == "answered"}) < nodes:  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+    lines.clear()  # routes may not have been told before
+
+
+def _tell(sentence: str) -> None:
+    typer.echo(f"{sentence} …")
+
+
+if __name__ == "__main__":
+    typer.run(main)

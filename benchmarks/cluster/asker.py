@@ -1,0 +1,108 @@
+"""Asks an endpoint at several addresses until it is stopped: ``python -m benchmarks.cluster.asker CONFIGURATION``.
+
+A line of JSON on standard output for each request, with when it began and ended (monotonic seconds, the same for all
+processes of a machine).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import aiohttp
+
+from tiercel.broker.client.access import Access
+from tiercel.broker.client.connection import Connection
+from tiercel.broker.client.options import ClientOptions
+from tiercel.core.trust.names import node_name
+from tiercel.core.trust.trust import Trust
+
+ASKERS = 4
+"""At each address."""
+PAUSE_SECONDS = 0.05
+DEADLINE_SECONDS = 3.0
+BODY = {"inputs": [{"name": "input", "shape": [1, 6], "datatype": "FP32", "data": [0.5, -1.0, 0.25, 1.0, -0.5, 2.0]}]}
+TOLERANCE = 1e-4
+
+Json = dict[str, Any]
+
+
+class Answers:
+    """What each version answers: the same wherever it is asked."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, list[float]] = {}
+
+    def why_wrong(self, document: Any) -> str:
+        """What is wrong with an answer; empty where nothing is."""
+        try:
+            version = str(document["model_version"])
+            (output,) = document["outputs"]
+            values = [float(value) for value in output["data"]]
+        except (KeyError, TypeError, ValueError) as error:
+            return f"it cannot be understood ({error!r})"
+        known = self._known.setdefault(version, values)
+        if len(values) != len(known) or any(abs(a - b) > TOLERANCE for a, b in zip(values, known, strict=True)):
+            return f"version {version} answered {known} before and {values} now"
+        return ""
+
+
+async def ask(session: aiohttp.ClientSession, url: str, answers: Answers, tls: Mapping[str, Any]) -> Json:
+    """One request: ``outcome`` is answered, wrong or failed."""
+    began = time.monotonic()
+    try:
+        async with session.post(url, json=BODY, **tls) as response:
+            document = await response.json(content_type=None)
+            status = response.status
+    except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+        found: Json = {"outcome": "failed", "why": type(error).__name__}
+    else:
+        if status != 200:
+            found = {"outcome": "failed", "why": f"{status}: {document}"[:200]}
+        elif wrong := answers.why_wrong(document):
+            found = {"outcome": "wrong", "why": wrong}
+        else:
+            found = {"outcome": "answered", "version": int(document["model_version"])}
+    return {"began": began, "ended": time.monotonic(), **found}
+
+
+async def ask_at(node: str, url: str, endpoint: str, answers: Answers, access: Access) -> None:
+    """Ask at one address for ever."""
+    timeout = aiohttp.ClientTimeout(total=DEADLINE_SECONDS)
+    async with aiohttp.ClientSession(timeout=timeout) as session:
+        tls = {"ssl": await access.context(), "server_hostname": node_name(node)}
+        while True:
+            line = await ask(session, f"{url}/v2/models/{endpoint}/infer", answers, tls)
+            sys.stdout.write(json.dumps({"node": node, **line}) + "\n")
+            sys.stdout.flush()
+            await asyncio.sleep(PAUSE_SECONDS)
+
+
+async def main(configuration: Json) -> None:
+    """Ask at all addresses until SIGTERM."""
+    loop, stopped = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_signal_handler(signal.SIGTERM, stopped.set)
+    trust = Trust.from_environment(os.environ)
+    connection = await Connection.open(configuration["broker"], os.environ["TIERCEL_TOKEN"], ClientOptions(), trust)
+    access, answers = Access(connection), Answers()
+    await access.context()  # before the broker's machine may be cut off
+    async with asyncio.TaskGroup() as group:
+        asking = [
+            group.create_task(ask_at(node, url, configuration["endpoint"], answers, access), name=node)
+            for node, url in configuration["addresses"].items()
+            for _ in range(ASKERS)
+        ]
+        await stopped.wait()
+        for task in asking:
+            task.cancel()
+    await connection.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(json.loads(sys.argv[1])))

@@ -1,0 +1,87 @@
+"""What has to hold of three machines, derived from the figures of the result file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from benchmarks.results import Bar
+
+Json = dict[str, Any]
+JOIN_SECONDS = 180.0
+BACK_SECONDS = 10.0
+"""Beyond the lease, within which everything is back after a cable is."""
+BYSTANDER, ANSWERING = "bystander", "answering"
+
+
+def bars_of(figures: Json) -> list[Bar]:
+    """Of one run."""
+    bystander, answering = figures["cuts"][BYSTANDER], figures["cuts"][ANSWERING]
+    bound = figures["lease_seconds"] + BACK_SECONDS
+    counts = figures["counts"].values()
+    return [
+        Bar(
+            "second machine: from the token to its running job", figures["join_seconds"][0], f"<= {JOIN_SECONDS:g}", "s"
+        ),
+        Bar("addresses that were asked", sum(bool(each["answered"]) for each in counts), "== 3"),
+        Bar("wrong answers", sum(each["wrong"] for each in counts), "== 0"),
+        Bar("failed while the job moved and its endpoint with it", figures["moving"]["failed"], "== 0"),
+        Bar("failed at other addresses, one that did not answer itself being cut off", bystander["elsewhere"], "== 0"),
+        Bar("longest until that one was back", bystander["back_seconds"], f"<= {bound:g}", "s"),
+        Bar(
+            "longest until all were back, the one that answers being cut off",
+            answering["back_seconds"],
+            f"<= {bound:g}",
+            "s",
+        ),
+        Bar("failed once all were back", figures["failed_after"], "== 0"),
+    ]
+
+
+def counts_of(lines: Iterable[Json]) -> dict[str, dict[str, int]]:
+    """How many requests came out how, by node."""
+    counts: dict[str, dict[str, int]] = {}
+    for line in lines:
+        node = counts.setdefault(line["node"], {"answered": 0, "wrong": 0, "failed": 0})
+        node[line["outcome"]] += 1
+    return counts
+
+
+def cut_of(lines: Sequence[Json], node: str, cut: float, back: float, end: float) -> Json:
+    """What a cut cost.
+
+    Args:
+        lines: All requests.
+        node: Who was cut off.
+        cut: When its cable was pulled.
+        back: When it was put back.
+        end: Until when it counts.
+
+    Returns:
+        ``here`` and ``elsewhere``: how many failed, at its own address and at others; ``in_flight``: those of them that
+        had begun before; ``back_seconds``: from the cable's return to the last failure of one that began after it.
+    """
+    failed = [line for line in lines if line["outcome"] == "failed" and cut <= line["ended"] and line["began"] <= end]
+    late = [line["ended"] for line in failed if line["began"] >= back]
+    return {
+        "node": node,
+        "seconds": round(back - cut, 2),
+        "here": sum(line["node"] == node for line in failed),
+        "elsewhere": sum(line["node"] != node for line in failed),
+        "in_flight": sum(line["began"] < cut for line in failed),
+        "back_seconds": round(max(late, default=back) - back, 2),
+        "why": whys_of(failed),
+    }
+
+
+def failed_between(lines: Iterable[Json], begin: float, end: float) -> list[Json]:
+    """The requests that failed and were under way then."""
+    return [line for line in lines if line["outcome"] == "failed" and line["ended"] >= begin and line["began"] <= end]
+
+
+def whys_of(failed: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """Why requests failed, the most frequent ten."""
+    counts: dict[str, int] = {}
+    for line in failed:
+        counts[line["why"]] = counts.get(line["why"], 0) + 1
+    return dict(sorted(counts.items(), key=lambda item: -item[1])[:10])

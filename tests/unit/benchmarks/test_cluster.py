@@ -1,0 +1,87 @@
+"""What is concluded from requests to three machines of which some are cut off."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from benchmarks.cluster.__main__ import section_of
+from benchmarks.cluster.asker import Answers
+from benchmarks.cluster.bars import ANSWERING, BYSTANDER, bars_of, counts_of, cut_of, failed_between
+
+CUT, BACK, END = 10.0, 20.0, 40.0
+
+
+def line(node: str, began: float, ended: float, outcome: str = "failed") -> dict[str, Any]:
+    return {"node": node, "began": began, "ended": ended, "outcome": outcome, "why": "TimeoutError"}
+
+
+LINES = [
+    line("n1", 1.0, 1.1, "answered"),
+    line("n2", 9.9, 12.9),
+    line("n2", 13.0, 16.0),
+    line("n1", 9.5, 12.5),
+    line("n3", 5.0, 6.0),
+    line("n2", 21.0, 23.5),
+    line("n2", 41.0, 42.0),
+]
+
+
+def test_what_a_cut_cost() -> None:
+    assert cut_of(LINES, "n2", CUT, BACK, END) == {
+        "node": "n2",
+        "seconds": 10.0,
+        "here": 3,
+        "elsewhere": 1,
+        "in_flight": 2,
+        "back_seconds": 3.5,
+        "why": {"TimeoutError": 4},
+    }
+    assert cut_of(LINES[:1], "n2", CUT, BACK, END)["back_seconds"] == 0.0
+    assert counts_of(LINES)["n1"] == {"answered": 1, "wrong": 0, "failed": 1}
+    assert len(failed_between(LINES, 4.0, 9.0)) == 1
+
+
+def figures(**changes: Any) -> dict[str, Any]:
+    well = {"answered": 5, "wrong": 0, "failed": 0}
+    cut = {"node": "n2", "here": 3, "elsewhere": 0, "back_seconds": 4.0}
+    found = {
+        "lease_seconds": 10.0,
+        "join_seconds": [20.0, 30.0],
+        "counts": {"n1": well, "n2": well, "n3": well},
+        "moving": {"failed": 0},
+        "cuts": {BYSTANDER: cut, ANSWERING: {**cut, "elsewhere": 100}},
+        "failed_after": 0,
+    }
+    return found | changes
+
+
+def test_all_holds_where_only_those_failed_who_had_to() -> None:
+    bars = bars_of(figures())
+    assert all(bar.holds for bar in bars)
+    assert "| wrong answers | 0 | == 0 | yes |" in section_of(bars)
+
+
+@pytest.mark.parametrize(
+    ("changes", "missed"),
+    [
+        ({"counts": {"n1": {"answered": 5, "wrong": 1, "failed": 0}}}, ["addresses that were asked", "wrong answers"]),
+        ({"join_seconds": [181.0]}, ["second machine: from the token to its running job"]),
+        ({"moving": {"failed": 1}}, ["failed while the job moved and its endpoint with it"]),
+        ({"failed_after": 2}, ["failed once all were back"]),
+    ],
+)
+def test_what_does_not_hold_is_told(changes: dict[str, Any], missed: list[str]) -> None:
+    assert [bar.name for bar in bars_of(figures(**changes)) if not bar.holds] == missed
+
+
+def test_an_answer_is_wrong_that_differs_from_what_its_version_said_before() -> None:
+    answers = Answers()
+
+    def told(version: str, *values: float) -> str:
+        return answers.why_wrong({"model_version": version, "outputs": [{"data": list(values)}]})
+
+    assert told("1", 0.5, 0.25) == told("2", 3.0, 4.0) == told("1", 0.5, 0.250001) == ""
+    assert "version 1 answered [0.5, 0.25] before" in told("1", 0.5, 0.3)
+    assert "cannot be understood" in answers.why_wrong({"error": "no"})
