@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from tiercel.broker.client.client import Client
 from tiercel.broker.client.downloads import Progress
+from tiercel.broker.client.keys import Keys
 from tiercel.broker.client.options import ClientOptions
 from tiercel.broker.client.secrets import Secrets
 from tiercel.core.disk_use import DiskUse, Removal
+from tiercel.core.endpoint_access import EndpointAccess, Key
 from tiercel.core.errors import TiercelError
 from tiercel.core.file_views import FileInfo
 from tiercel.core.jobs import JobSpec, TierStatus
@@ -74,6 +76,29 @@ class SyncClient:
             self._run(self._client.__aexit__(None, None, None))
             self._loop.stop()
             self._loop = None
+
+    def create_key(
+        self, endpoint: str, *, name: str = "", per_second: float = 0.0, seconds: float = 0.0
+    ) -> tuple[Key, str]:
+        """See :meth:`Keys.create`."""
+        return self._run(
+            self._keys(lambda keys: keys.create(endpoint, name=name, per_second=per_second, seconds=seconds))
+        )
+
+    def list_keys(self, endpoint: str = "") -> tuple[Key, ...]:
+        """See :meth:`Keys.list`."""
+        return self._run(self._keys(lambda keys: keys.list(endpoint)))
+
+    def revoke_key(self, key_id: str) -> None:
+        """See :meth:`Keys.revoke`."""
+        self._run(self._keys(lambda keys: keys.revoke(key_id)))
+
+    def set_access(self, endpoint: str, access: EndpointAccess) -> None:
+        """See :meth:`Keys.set_access`."""
+        self._run(self._keys(lambda keys: keys.set_access(endpoint, access)))
+
+    async def _keys(self, action: Callable[[Keys], Awaitable[T]]) -> T:
+        return await action(self._client.keys)
 
     def set_secret(self, name: str, value: str) -> Secret:
         """See :meth:`Secrets.set`."""
@@ -180,10 +205,14 @@ class SyncClient:
         return self._iterate(self._client.collect_garbage(dry_run=dry_run))
 
     def infer(
-        self, endpoint: str, inputs: Mapping[str, ArrayLike], minimum_accuracy: float | None = None
+        self,
+        endpoint: str,
+        inputs: Mapping[str, ArrayLike],
+        minimum_accuracy: float | None = None,
+        key: str | None = None,
     ) -> InferenceResult:
         """See :meth:`Client.infer`."""
-        return self._run(self._client.infer(endpoint, inputs, minimum_accuracy))
+        return self._run(self._client.infer(endpoint, inputs, minimum_accuracy, key))
 
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         if self._loop is None:

@@ -30,6 +30,8 @@ _PEERS = 1024
 _WRONG_PER_SECOND = 5.0
 _WRONG_BURST = 20.0
 _SCHEME = b"bearer "
+# An enum's members are looked up slowly, as requests go.
+_PUBLIC, _TENANT, _KEY = EndpointAccess.PUBLIC, EndpointAccess.TENANT, EndpointAccess.KEY
 REASONS = ("no_key", "key", "rate", "many_wrong_keys", "tenant", "overview", "damaged")
 """Why requests are refused, as metrics name it."""
 _BURST_SECONDS = 1.0
@@ -126,8 +128,8 @@ class Gate:
                 self._check_unlisted(caller, model, authorization)
                 return
         access = rule.access
-        if access is not EndpointAccess.KEY:
-            if access is EndpointAccess.TENANT and not caller.is_local and caller.tenant != rule.tenant:
+        if access is not _KEY:
+            if access is _TENANT and not caller.is_local and caller.tenant != rule.tenant:
                 self._refuse_but_operators("tenant", caller, model, authorization)
             return
         grant = self._granted.get(authorization)
@@ -151,10 +153,10 @@ class Gate:
         rule = self._rule_of(model)
         if rule is None:
             return caller.is_local and not self._is_shut
-        if rule.access is EndpointAccess.KEY:
+        if rule.access is _KEY:
             grant = self._find(authorization)
             return grant is not None and grant.endpoint == rule.endpoint
-        return rule.access is EndpointAccess.PUBLIC or caller.is_local or caller.tenant == rule.tenant
+        return rule.access is _PUBLIC or caller.is_local or caller.tenant == rule.tenant
 
     def check_overview(self, caller: Caller, authorization: bytes) -> None:
         """Let what tells of all models pass.

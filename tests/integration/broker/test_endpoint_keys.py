@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator
@@ -12,7 +13,7 @@ import pytest
 from testing.brokers import node_token, running_broker, tenant_token
 from testing.jobs import make_spec
 from testing.scripted_agent import ScriptedAgent
-from tiercel import Client, InvalidSpecError, NotFoundError, QuotaExceededError
+from tiercel import Client, InvalidSpecError, NotFoundError, QuotaExceededError, SyncClient
 from tiercel.broker.actors import endpoint_keys
 from tiercel.core.endpoint_access import EndpointAccess
 from tiercel.core.tokens import hash_token
@@ -149,3 +150,18 @@ async def test_what_is_asked_of_a_key_has_bounds(tmp_path: Path, monkeypatch: py
             await alice.keys.create("digits")
         with pytest.raises(QuotaExceededError, match="tiercel key revoke"):
             await alice.keys.create("digits")
+
+
+async def test_the_blocking_client_keeps_keys_too(tmp_path: Path) -> None:
+    async with lab(tmp_path) as (alice, *_):
+
+        def use() -> list[str]:
+            with SyncClient(alice.address, token=tenant_token(tmp_path)) as client:
+                client.set_access("digits", EndpointAccess.PUBLIC)
+                first, _ = client.create_key("digits", name="one", per_second=2.0)
+                client.create_key("digits", name="two")
+                client.revoke_key(first.id)
+                return [key.name for key in client.list_keys("digits")]
+
+        assert await asyncio.to_thread(use) == ["two"]
+        assert [info.access for info in await alice.list_endpoints()] == [EndpointAccess.PUBLIC]
