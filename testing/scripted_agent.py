@@ -88,6 +88,7 @@ class ScriptedAgent:
         self.outcomes: dict[str, nodes_pb2.DeliveryStatus] = {}
         self.delivered: list[tuple[str, int]] = []
         self.wanted: nodes_pb2.WantedState | None = None
+        self.routes: list[list[str]] = []  # nodes of the tables of who answers, in the order in which they came
         self.access: nodes_pb2.AccessTable | None = None
         self.welcome: nodes_pb2.Welcome | None = None
         self.first_message: nodes_pb2.ConnectRequest | None = None
@@ -217,6 +218,8 @@ class ScriptedAgent:
 
     def _ingest(self, wanted: nodes_pb2.WantedState) -> None:
         self.wanted = wanted
+        if self.wanted.HasField("routes"):
+            self.routes.append(list(self.wanted.routes.nodes))
         if wanted.HasField("access"):
             self.access = wanted.access
         for run in wanted.runs:

@@ -168,3 +168,18 @@ async def test_a_fence_is_told_once_another_node_could_take_the_jobs_over(tmp_pa
                 first.heartbeat()
                 await first.until(lambda: first.answered is not None and first.answered.heartbeat == first.beats)
                 assert first.answered.fence == second.welcome.fence
+
+
+async def test_who_answers_is_told_at_first_and_then_only_when_that_is_something_else(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker:
+        agent, other = (ScriptedAgent(node_token(tmp_path), node_id) for node_id in ("n1", "n2"))
+        async with (
+            tenant_of(broker.broker_address, tenant_token(tmp_path)) as alice,
+            agent.connected(broker.nodes_address),
+        ):
+            await agent.until(lambda: agent.routes == [["n1"]])
+            job = await alice.submit()
+            await agent.wait_run(f"{job.id}-1")
+            assert agent.routes == [["n1"]]
+            async with other.connected(broker.nodes_address):
+                await agent.until(lambda: agent.routes[-1] == ["n1", "n2"])
