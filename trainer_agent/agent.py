@@ -83,8 +83,6 @@ _LAST_WORDS_SECONDS: Final = 1.0
 _FENCE_SECONDS: Final = 0.1
 # Of the machine's memory, for the inference server and what it starts to verify; by itself it stays within less.
 _SERVING_MEMORY: Final = 0.9
-# For what answers on another node to be told of there: the inference server there is asked twice a second what it has.
-_ELSEWHERE_SECONDS: Final = 5.0
 
 
 class Agent:
@@ -160,7 +158,7 @@ class Agent:
         parcels = Parcels(calls, "the files of a version", COPY_LIMITS)
         self._copies = VersionCopies(parcels, repository, tasks, self._serving_changed, parts.disk.reserve_bytes)
         self._served = ServedModels(
-            repository, client, tasks, self._serving_changed, self._wait_elsewhere, self._copies.note_kept
+            repository, client, tasks, self._serving_changed, self._routes.wait_elsewhere, self._copies.note_kept
         )
         self._deliveries = Deliveries(
             delivery_log=DeliveryLog(parts.state_dir / "deliveries.json"),
@@ -373,9 +371,6 @@ class Agent:
 
     def _serving_changed(self) -> None:
         self._reporter.serving_changed(self._serving_status())
-
-    async def _wait_elsewhere(self, endpoint: str) -> None:
-        await self._routes.wait_elsewhere(endpoint, _ELSEWHERE_SECONDS)
 
     def _serving_address(self) -> str:
         return self._serving.address()

@@ -21,6 +21,8 @@ from tiercel.trainer_agent.errors import AgentError
 _log = logging.getLogger(__name__)
 
 _AGAIN_SECONDS: Final = 1.0
+# For what answers on another node to be told of there: the inference server there is asked twice a second what it has.
+_ELSEWHERE_SECONDS: Final = 5.0
 
 
 def machine_token(agents_token: str) -> str:
@@ -64,7 +66,7 @@ class RouteKeeper:
         found = (route.backends for route in self._written.routes if route.endpoint == endpoint)
         return any(each.node_id != self._node_id and not each.draining for backends in found for each in backends)
 
-    async def wait_elsewhere(self, endpoint: str, seconds: float) -> None:
+    async def wait_elsewhere(self, endpoint: str, seconds: float = _ELSEWHERE_SECONDS) -> None:
         """Wait until another node answers for an endpoint, so far as this one's server knows, or time is over."""
         try:
             async with asyncio.timeout(seconds), self._settled:
