@@ -1,0 +1,29 @@
+"""How an endpoint on several nodes is printed, and that it crosses the wire."""
+
+from __future__ import annotations
+
+from tiercel.broker.cli.details import endpoint_lines
+from tiercel.broker.cli.output import ENDPOINT_COLUMNS, endpoint_rows
+from tiercel.core.views import EndpointInfo, ReplicaInfo
+from tiercel.core.wire import from_proto, to_proto
+from tiercel.v1 import jobs_pb2
+
+HOME = ReplicaInfo("n1", 2, "127.0.0.1:8000", "127.0.0.1:8001")
+LATE = ReplicaInfo("n2", None, "127.0.0.1:8010", "127.0.0.1:8011", "its disk is full")
+ENDPOINT = EndpointInfo("digits", "alice", 2, (), "n1", "127.0.0.1:8000", "", replicas=3, places=(HOME, LATE))
+
+
+def test_each_further_node_has_a_row_with_what_answers_there() -> None:
+    home, late = endpoint_rows(ENDPOINT)
+    assert (home[0], home[-1]) == ("digits", "127.0.0.1:8000")
+    assert (len(late), late[0], late[1], late[-1]) == (len(ENDPOINT_COLUMNS), "  on n2", "-", "127.0.0.1:8010")
+
+
+def test_it_is_said_why_a_node_does_not_answer_and_why_there_are_fewer() -> None:
+    lines = "\n".join(endpoint_lines(ENDPOINT))
+    assert "node      n2, nothing answers yet (its disk is full)" in lines
+    assert "replicas  2 of 3: no other node is up, serves and has room" in lines
+
+
+def test_the_nodes_are_told_to_tenants() -> None:
+    assert from_proto(EndpointInfo, to_proto(ENDPOINT, jobs_pb2.Endpoint)) == ENDPOINT
