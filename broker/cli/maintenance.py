@@ -27,7 +27,7 @@ def drain(
     state_dir: StateDir = None,
     broker: BrokerAddress = "",
 ) -> None:
-    """Let nothing new start on a node, such as before work on it; it goes on answering for its endpoints."""
+    """Let nothing new start on a node, such as before work on it; it answers for its endpoints until another one does."""
     from tiercel.broker.client.membership import drain_node
 
     left = as_operator(state_dir, broker, lambda connection: drain_node(connection, node_id, migrate=migrate))
@@ -58,4 +58,4 @@ def _jobs(count: int, *, migrate: bool) -> str:
 
 def _endpoints(left: LeftThere) -> str:
     names = ", ".join(left.endpoints)
-    return f"It goes on answering for {names}, until a job delivers to them from another node or it is removed."
+    return f"It goes on answering for {names} until another node does, or it is removed."
