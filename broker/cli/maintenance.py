@@ -27,7 +27,7 @@ def drain(
     state_dir: StateDir = None,
     broker: BrokerAddress = "",
 ) -> None:
-    """Let nothing new start on a node, such as before work on it; it answers for its endpoints until another one does."""
+    """Let nothing new start on a node, such as before work on it; it answers for endpoints until another one does."""
     from tiercel.broker.client.membership import drain_node
 
     left = as_operator(state_dir, broker, lambda connection: drain_node(connection, node_id, migrate=migrate))
