@@ -109,6 +109,22 @@ class ScriptedAgent:
             finally:
                 task.cancel()
 
+    @contextlib.asynccontextmanager
+    async def beating(self) -> AsyncIterator[None]:
+        """Have its lease kept up inside, however short that is."""
+
+        async def beat() -> None:
+            while True:
+                self.heartbeat()
+                await asyncio.sleep(0.05)
+
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(beat())
+            try:
+                yield
+            finally:
+                task.cancel()
+
     async def run(self, address: str) -> None:
         """One stream, to its end; ``ending`` then says how it ended."""
         self.welcome = self.wanted = self.ending = None

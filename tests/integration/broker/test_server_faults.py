@@ -179,7 +179,7 @@ async def test_a_node_whose_lease_runs_out_is_told_and_comes_back(tmp_path: Path
 
 
 async def test_a_node_that_stays_away_loses_its_jobs_to_another(tmp_path: Path) -> None:
-    settings = {"lease_seconds": 0.5, "gone_after_seconds": 1.0, "heartbeat_seconds": 0.1}
+    settings = {"lease_seconds": 4.0, "gone_after_seconds": 4.0, "heartbeat_seconds": 1.0}
     async with running_broker(tmp_path, **settings) as broker:
         lost, other = (ScriptedAgent(node_token(tmp_path), node_id) for node_id in ("n1", "n2"))
         async with tenant_of(broker.broker_address, tenant_token(tmp_path)) as alice:
@@ -187,7 +187,7 @@ async def test_a_node_that_stays_away_loses_its_jobs_to_another(tmp_path: Path) 
                 job = await alice.submit()
                 await lost.wait_run(f"{job.id}-1")
             await alice.wait(job.id, lambda job: job.state == jobs_pb2.JOB_STATE_PENDING)
-            async with other.connected(broker.nodes_address):
+            async with other.connected(broker.nodes_address), other.beating():
                 await other.wait_run(f"{job.id}-2")
                 other.report(f"{job.id}-2", 0.95)
                 done = await alice.wait_finished(job.id)
