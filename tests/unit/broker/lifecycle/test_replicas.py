@@ -53,3 +53,25 @@ def test_variants_stay_on_their_node_even_where_that_is_drained() -> None:
     empty = Endpoint("digits", "alice")
     assert replicas.upcoming(empty, delivery, "n1", drained).members == ()
     assert replicas.upcoming(empty, replace(delivery, variant=""), "n1", drained).members != ()
+
+
+def told(endpoint: Endpoint, known: dict[str, ServingNode], name: str) -> int:
+    (model,) = replicas.wanted(endpoint, known)[name]
+    return model.version
+
+
+def test_what_is_old_answers_on_where_nobody_answers_with_what_is_live() -> None:
+    newer = replace(VERSION, version=2, sha256="cd")
+    endpoint = replace(ENDPOINT, versions=(VERSION, newer), live_versions={"": 2}, replica_nodes=("n2",))
+    away = nodes(n2=ServingNode("n2", answering=1, copies={1: "ab"}))
+    away["n1"] = ServingNode("n1", online=False)
+    assert told(endpoint, away, "n2") == 1
+    back = away | {"n1": ServingNode("n1", answering=2)}
+    assert told(endpoint, back, "n2") == 0
+
+
+def test_a_copy_that_is_not_wanted_any_more_answers_until_somebody_else_does() -> None:
+    endpoint = replace(ENDPOINT, replicas=1, left=(("n2", ""),))
+    alone = nodes(n2=ServingNode("n2", answering=1, copies={1: "ab"}))
+    assert told(endpoint, alone, "n2") == 0
+    assert told(endpoint, alone | {"n1": ServingNode("n1")}, "n2") == 1
