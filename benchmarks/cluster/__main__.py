@@ -21,7 +21,7 @@ from benchmarks.results import KEEP_HELP, ROOT, Bar
 from benchmarks.sections import bars_table, write_section
 from testing.hosts import Host, hosts
 from testing.lab import Lab
-from testing.product_use import running_product
+from testing.product_use import JOB_SECONDS, running_product
 
 DOCUMENT = ROOT / "docs" / "results.md"
 LEASE_SECONDS = 10.0
@@ -36,11 +36,12 @@ Json = dict[str, Any]
 
 def main(
     cut_seconds: Annotated[float, typer.Option(min=1.0, help="How long a machine is cut off.")] = 15.0,
+    replicas: Annotated[int, typer.Option(min=1, max=2, help="On how many nodes the endpoint shall answer.")] = 2,
     keep: Annotated[bool, typer.Option("--keep", help=KEEP_HELP)] = False,
 ) -> None:
     """Run it, tell, and write cluster.json; exits with 1 where a bar does not hold."""
     with tempfile.TemporaryDirectory() as folder:
-        figures = asyncio.run(measure(Path(folder), cut_seconds))
+        figures = asyncio.run(measure(Path(folder), cut_seconds, replicas))
     keep_result("cluster", command="make bench-cluster", figures=figures, keep=keep)
     bars = bars_of(figures)
     if keep:
@@ -54,7 +55,7 @@ def section_of(bars: Sequence[Bar]) -> str:
     return bars_table("three machines", bars)
 
 
-async def measure(folder: Path, cut_seconds: float) -> Json:
+async def measure(folder: Path, cut_seconds: float, replicas: int) -> Json:
     """Figures for the result file."""
     with hosts("n1", *NODES, "user") as (first, second, third, user):
         options = ("--listen", first.address, "--node-id", "n1")
@@ -66,8 +67,9 @@ async def measure(folder: Path, cut_seconds: float) -> Json:
                 join_seconds = [await _join(lab, host, name) for name, host in joined.items()]
                 return {
                     "lease_seconds": LEASE_SECONDS,
+                    "replicas": replicas,
                     "join_seconds": join_seconds,
-                    **await _ask_through(lab, joined, cut_seconds),
+                    **await _ask_through(lab, joined, cut_seconds, replicas),
                 }
             finally:
                 for name, host in joined.items():
@@ -83,7 +85,7 @@ async def _join(lab: Lab, host: Host, name: str) -> float:
     return round(time.monotonic() - began, 2)
 
 
-async def _ask_through(lab: Lab, joined: dict[str, Host], cut_seconds: float) -> Json:
+async def _ask_through(lab: Lab, joined: dict[str, Host], cut_seconds: float, replicas: int) -> Json:
     """One endpoint, asked at each address while its job moves from n2 to n3, and n2 and then n3 are cut off."""
     source, target = NODES
     for node in NODES:
@@ -92,7 +94,8 @@ async def _ask_through(lab: Lab, joined: dict[str, Host], cut_seconds: float) ->
     await lab.until("endpoints", name="of-n1", live_version=1, node_id="n1")
     await lab.operate("node", "drain", "n1")
     await lab.operate("node", "undrain", source)
-    job = await lab.submit(ENDPOINT, "0.7", "0.9", "1.5", pause_seconds=PAUSE_SECONDS)
+    copies = ("--set", f"replicas={replicas}")
+    job = await lab.submit(ENDPOINT, "0.7", "0.9", "1.5", pause_seconds=PAUSE_SECONDS, options=copies)
     await lab.until("endpoints", name=ENDPOINT, live_version=1, node_id=source)
     lines: list[Json] = []
     async with _asking(lab, lines):
@@ -102,8 +105,10 @@ async def _ask_through(lab: Lab, joined: dict[str, Host], cut_seconds: float) ->
         await lab.operate("node", "undrain", target)
         await lab.operate("node", "drain", source, "--migrate")
         await lab.until("show", job, state="running", node_id=target)
+        await lab.operate("node", "undrain", "n1")  # from now on it may have a copy
         _tell("it goes on, and its endpoint moves with its next model")
         await lab.until("endpoints", name=ENDPOINT, live_version=2, node_id=target)
+        await _wait_places(lab, replicas)
         await asyncio.sleep(REST_SECONDS)
         moved = time.monotonic()
         cuts = {}
@@ -123,6 +128,17 @@ async def _ask_through(lab: Lab, joined: dict[str, Host], cut_seconds: float) ->
         "cuts": {name: cut_of(lines, *cut) for name, cut in cuts.items()},
         "failed_after": len([line for line in lines if line["outcome"] == "failed" and line["began"] >= rest]),
     }
+
+
+async def _wait_places(lab: Lab, count: int) -> None:
+    """Wait until the newest version answers on so many nodes."""
+    async with asyncio.timeout(JOB_SECONDS):
+        while True:
+            (found,) = [each for each in (await lab.ask("endpoints", "--json")).content if each["name"] == ENDPOINT]
+            answering = [place["answering_version"] for place in found["places"]]
+            if answering.count(found["live_version"]) >= count:
+                return
+            await asyncio.sleep(REST_SECONDS)
 
 
 async def _cut_off(host: Host, seconds: float) -> tuple[float, float]:

@@ -11,6 +11,8 @@ Json = dict[str, Any]
 JOIN_SECONDS = 180.0
 BACK_SECONDS = 10.0
 """Beyond the lease, within which everything is back after a cable is."""
+OVER_SECONDS = 1.0
+"""Within which replicas take over for a node that is lost."""
 BYSTANDER, ANSWERING = "bystander", "answering"
 
 
@@ -34,7 +36,18 @@ def bars_of(figures: Json) -> list[Bar]:
             f"<= {bound:g}",
             "s",
         ),
+        *_over_bars(answering, figures["replicas"]),
         Bar("failed once all were back", figures["failed_after"], "== 0"),
+    ]
+
+
+def _over_bars(answering: Json, replicas: int) -> list[Bar]:
+    """Where another node has the model: it takes over."""
+    if replicas < 2:
+        return []
+    value = answering["elsewhere_seconds"]
+    return [
+        Bar("other addresses failed after the one that answers was cut off, for", value, f"<= {OVER_SECONDS:g}", "s")
     ]
 
 
@@ -59,15 +72,18 @@ def cut_of(lines: Sequence[Json], node: str, cut: float, back: float, end: float
 
     Returns:
         ``here`` and ``elsewhere``: how many failed, at its own address and at others; ``in_flight``: those of them that
-        had begun before; ``back_seconds``: from the cable's return to the last failure of one that began after it.
+        had begun before; ``elsewhere_seconds``: from the cut to the beginning of the last that failed at another
+        address; ``back_seconds``: from the cable's return to the last failure of one that began after it.
     """
     failed = [line for line in lines if line["outcome"] == "failed" and cut <= line["ended"] and line["began"] <= end]
+    others = [line["began"] for line in failed if line["node"] != node]
     late = [line["ended"] for line in failed if line["began"] >= back]
     return {
         "node": node,
         "seconds": round(back - cut, 2),
         "here": sum(line["node"] == node for line in failed),
-        "elsewhere": sum(line["node"] != node for line in failed),
+        "elsewhere": len(others),
+        "elsewhere_seconds": round(max(others, default=cut) - cut, 2),
         "in_flight": sum(line["began"] < cut for line in failed),
         "back_seconds": round(max(late, default=back) - back, 2),
         "why": whys_of(failed),

@@ -10,6 +10,7 @@ from benchmarks.cluster.__main__ import section_of
 from benchmarks.cluster.asker import Answers
 from benchmarks.cluster.bars import ANSWERING, BYSTANDER, bars_of, counts_of, cut_of, failed_between
 
+CUT_OFF = {"node": "n2", "here": 3, "elsewhere": 0, "elsewhere_seconds": 0.5, "back_seconds": 4.0}
 CUT, BACK, END = 10.0, 20.0, 40.0
 
 
@@ -34,6 +35,7 @@ def test_what_a_cut_cost() -> None:
         "seconds": 10.0,
         "here": 3,
         "elsewhere": 1,
+        "elsewhere_seconds": -0.5,
         "in_flight": 2,
         "back_seconds": 3.5,
         "why": {"TimeoutError": 4},
@@ -45,13 +47,13 @@ def test_what_a_cut_cost() -> None:
 
 def figures(**changes: Any) -> dict[str, Any]:
     well = {"answered": 5, "wrong": 0, "failed": 0}
-    cut = {"node": "n2", "here": 3, "elsewhere": 0, "back_seconds": 4.0}
     found = {
         "lease_seconds": 10.0,
+        "replicas": 1,
         "join_seconds": [20.0, 30.0],
         "counts": {"n1": well, "n2": well, "n3": well},
         "moving": {"failed": 0},
-        "cuts": {BYSTANDER: cut, ANSWERING: {**cut, "elsewhere": 100}},
+        "cuts": {BYSTANDER: CUT_OFF, ANSWERING: {**CUT_OFF, "elsewhere": 100}},
         "failed_after": 0,
     }
     return found | changes
@@ -69,6 +71,10 @@ def test_all_holds_where_only_those_failed_who_had_to() -> None:
         ({"counts": {"n1": {"answered": 5, "wrong": 1, "failed": 0}}}, ["addresses that were asked", "wrong answers"]),
         ({"join_seconds": [181.0]}, ["second machine: from the token to its running job"]),
         ({"moving": {"failed": 1}}, ["failed while the job moved and its endpoint with it"]),
+        (
+            {"replicas": 2, "cuts": {BYSTANDER: CUT_OFF, ANSWERING: CUT_OFF | {"elsewhere_seconds": 1.5}}},
+            ["other addresses failed after the one that answers was cut off, for"],
+        ),
         ({"failed_after": 2}, ["failed once all were back"]),
     ],
 )
