@@ -44,6 +44,7 @@ async def test_operators_see_all_and_tenants_theirs(tmp_path: Path) -> None:
             await until(lambda: agent.runs)
             await drain_node(operator, "n1", migrate=False)
             waits = await alice.submit("other")
+            await alice.wait(waits.id, lambda job: "drained" in job.reason)  # the scheduler has seen it
             seen = await cluster_status(operator)
             assert seen.tenant == ""
             assert [(node.id, node.online, node.jobs, node.drain) for node in seen.nodes] == [
