@@ -391,14 +391,17 @@ def agent_process(
     node_id: str = "testing",
     node_token: str = NODE_TOKEN,
 ) -> Iterator[AgentProcess]:
-    """A running agent; whatever is left of it at the end is killed, its inference server and its runs too."""
+    """A running agent; whatever is left of it at the end is killed, its inference server and its runs too.
+
+    It starts no run warm unless a flag says so: to get ready for the next run costs more than most tests do.
+    """
     state_dir.mkdir(parents=True, exist_ok=True)
     addresses, token, log = state_dir / "addresses.json", state_dir / "token", state_dir / "agent.log"
     addresses.write_text(json.dumps({"nodes": broker}))
     token.write_text(f"{node_token}\n")
     command = [sys.executable, "-m", "tiercel.trainer_agent", "--addresses-file", str(addresses)]
     command += ["--state-dir", str(state_dir / "agent"), "--token-file", str(token), "--node-id", node_id]
-    command += ["--runtimes", runtimes, "--http-port", "0", "--grpc-port", "0", *flags]
+    command += ["--runtimes", runtimes, "--http-port", "0", "--grpc-port", "0", "--warm-templates", "0", *flags]
     agent = AgentProcess(state_dir, command, log)
     try:
         yield agent

@@ -92,15 +92,14 @@ def client_of(product: Product, tenant: str = "alice") -> Client:
 
 
 def digits_job(endpoint: str = "digits", targets: tuple[float, ...] = (0.70, 0.90), **changes: Any) -> JobSpec:
-    """The perceptron on scikit-learn's digits, which learns in seconds."""
+    """A perceptron on scikit-learn's digits, which learns in seconds."""
     fields: dict[str, Any] = {
         "name": endpoint,
         "endpoint": endpoint,
         "metric": "accuracy",
         "direction": Direction.MAX,
         "tiers": tuple(Tier(target) for target in targets),
-        "module": "tiercel.trainer_agent.workloads.digits_mlp",
-        "arguments": ("--width", "64"),
+        "script": Script("digits.py", (SCRIPTS / "digits.py").read_bytes()),
         "resources": Resources(cpu_cores=1.0, memory_bytes=1024**3),
     }
     return JobSpec(**(fields | changes))

@@ -76,10 +76,15 @@ class TwoNodes:
     async def order_move(self, job_id: str, node: str) -> None:
         """Send a job to another node, as the scheduler does, once it may be moved."""
         actor = self._service._registry.jobs[job_id]
-        await until(lambda: (view := actor._view()) is not None and view.migratable, seconds=JOB_SECONDS)
         share = Share(1.0, None, f"moved to {node} because the test wants it")
-        self._service._registry.send_to_job(job_id, MoveOrdered(node, share, actor.job.attempts + 1))
-        await until(lambda: actor.job.is_moving or actor.job.node_id == node)
+
+        def is_on_its_way() -> bool:
+            if (view := actor._view()) is not None and view.migratable:
+                # Until it is taken: what may be moved now may not be so once it is told.
+                self._service._registry.send_to_job(job_id, MoveOrdered(node, share, actor.job.attempts + 1))
+            return bool(actor.job.is_moving) or actor.job.node_id == node
+
+        await until(is_on_its_way, seconds=JOB_SECONDS)
 
     def output(self, run_id: str) -> str:
         """A run's output as far as the broker has it."""

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]
 
 RATE = 50.0
 # It learns slowly enough that the second tier is still ahead when the first one is delivered.
-SLOW = ("--width", "64", "--learning-rate", "0.003")
+SLOW = ("--step-sleep-seconds", "0.02")
 
 
 @pytest.mark.parametrize("moment", ["before the first tier", "while the first tier is handed over", "between tiers"])

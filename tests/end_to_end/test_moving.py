@@ -20,7 +20,7 @@ from tiercel.broker.client import JobInfo, StateEvent, TierEvent
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]
 
 # It learns slowly enough that the second tier is still ahead when the first one is delivered.
-SLOW = ("--width", "64", "--learning-rate", "0.003")
+SLOW = ("--step-sleep-seconds", "0.02")
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from tiercel import JobState, TierState
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]
 
-SLOW = ("--width", "64", "--learning-rate", "0.003")
+SLOW = ("--step-sleep-seconds", "0.02")
 BODY = {"inputs": [{"name": "input", "datatype": "FP32", "shape": [1, 8, 8], "data": [0.0] * 64}]}
 
 

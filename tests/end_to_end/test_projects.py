@@ -29,7 +29,7 @@ while not pathlib.Path(config["go"]).exists():
 if not first.exists():
     first.touch()
     sys.exit(3)
-digits_mlp.main(["--width", "64"])
+digits_mlp.main(["--width", "64", "--batch-size", "64", "--learning-rate", "0.1"])
 """
 SPEC = """
 endpoint: project
@@ -98,7 +98,7 @@ def learn_digits(width: int) -> None:
     """Train the perceptron on scikit-learn's digits."""
     from tiercel.trainer_agent.workloads import digits_mlp
 
-    digits_mlp.main(["--width", str(width)])
+    digits_mlp.main(["--width", str(width), "--batch-size", "64", "--learning-rate", "0.1"])
 
 
 async def test_a_function_is_trained_and_shipped(product: Product) -> None:

@@ -21,7 +21,7 @@ from tiercel.v1.nodes_pb2 import FetchCheckpointRequest, FetchCheckpointResponse
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]
 
-SLOW = ("--width", "64", "--learning-rate", "0.003")
+SLOW = ("--step-sleep-seconds", "0.02")
 
 
 @pytest.fixture

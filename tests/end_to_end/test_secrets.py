@@ -35,7 +35,7 @@ async def test_a_secret_reaches_the_script_and_nothing_else(tmp_path: Path) -> N
         spec = digits_job(module="", script=Script("t.py", SCRIPT), arguments=(), env={"SEED": "7"}, secrets=("A_KEY",))
         job = await alice.submit(spec)
         async with asyncio.timeout(JOB_SECONDS):
-            while not (output := b"".join([piece async for piece in job.logs()])):  # noqa: ASYNC110 - no event
+            while not (output := b"".join([piece async for piece in job.logs()])).endswith(b"\n"):  # noqa: ASYNC110
                 await asyncio.sleep(0.2)
         assert output.split() == [b"7", hashlib.sha256(VALUE.encode()).hexdigest().encode()]
 

@@ -35,7 +35,7 @@ print('done', flush=True)
 raise SystemExit(7)
 """
     run = await start(script, run_id="adopted")
-    position = await _read_until(run, b"ready")
+    position = await _read_until(run, b"ready\n")
     work = tmp_path / "jobs" / "job" / "work"
     await run.apply_share(CpuShare(0.25, 0.5))
     before, pids = await run.usage(), run.pids()
@@ -67,7 +67,7 @@ while not os.path.exists('go'): time.sleep(0.01)
 print('more', flush=True)
 """
     run = await start(script, run_id="talks")
-    position = await _read_until(run, b"ready")
+    position = await _read_until(run, b"ready\n")
     again = await next_life.adopt(launch_of("talks", tmp_path / "jobs" / "job"))
     assert again is not None
     rest = asyncio.create_task(_read_from(again, position))
@@ -78,13 +78,15 @@ print('more', flush=True)
     await again.close()
 
 
-async def _read_until(run: RunHandle, words: bytes) -> str:
-    """Read what comes before some words and the line that they are in; the position behind it."""
+async def _read_until(run: RunHandle, line: bytes) -> str:
+    """Read what comes before a line, and the line; the position behind it."""
+    end = b""
     async with asyncio.timeout(60), aclosing(run.output()) as output:  # type: ignore[type-var]  # it is a generator
         async for chunk in output:
-            if words in chunk.data:
+            end = (end + chunk.data)[-len(line) :]  # it may come in two pieces
+            if end == line:
                 return chunk.position
-    raise AssertionError(f"the run ended before it said {words!r}")
+    raise AssertionError(f"the run ended before it said {line!r}")
 
 
 async def _read_from(run: RunHandle, position: str) -> bytes:

@@ -10,24 +10,26 @@ from pathlib import Path
 import pytest
 
 from testing.docker import DockerEngine
-from testing.nodes_broker import AgentProcess, ScriptedBroker, agent_process, wanted_run
+from testing.nodes_broker import ScriptedBroker, agent_process, wanted_run
 from testing.until import until
 from tiercel.v1 import nodes_pb2
 
+WARM = ("--warm-templates", "2")
 SHORT = ("--metric", "score", "--steps", "2", "--epochs", "3")
 
 
 async def test_the_runs_of_a_tenant_become_warm_and_learn_the_same(
-    broker: ScriptedBroker, agent: AgentProcess, linear: str
+    broker: ScriptedBroker, linear: str, tmp_path: Path
 ) -> None:
-    cold_seconds, cold_output = await _run(broker, "first-1", linear)
-    async with asyncio.timeout(90):
-        for number in itertools.count():
-            warm_seconds, warm_output = await _run(broker, f"next{number}-1", linear)
-            assert warm_output == cold_output
-            if warm_seconds < cold_seconds / 2:
-                break
-            await asyncio.sleep(2.0)
+    with agent_process(tmp_path / "state", broker.address, *WARM):
+        cold_seconds, cold_output = await _run(broker, "first-1", linear)
+        async with asyncio.timeout(90):
+            for number in itertools.count():
+                warm_seconds, warm_output = await _run(broker, f"next{number}-1", linear)
+                assert warm_output == cold_output
+                if warm_seconds < cold_seconds / 2:
+                    break
+                await asyncio.sleep(2.0)
     cold, warm = _begun(broker, "first-1"), _begun(broker, f"next{number}-1")
     assert (cold.warm, warm.warm) == (False, True)
     assert 0 <= warm.begun_cpu_seconds < cold.begun_cpu_seconds / 2 < cold_seconds
@@ -49,7 +51,7 @@ async def test_so_do_runs_in_containers_and_none_is_left_when_the_agent_ends(
         "--filter",
         "label=tiercel.node=warm-agent",
     )
-    flags = ("--docker-host", engine.host, "--docker-image", engine.image, "--node-id", "warm-agent")
+    flags = ("--docker-host", engine.host, "--docker-image", engine.image, "--node-id", "warm-agent", *WARM)
     with agent_process(tmp_path / "state", broker.address, *flags, runtimes="docker") as agent:
         outputs = {(await _run(broker, f"cold{number}-1", linear, "docker"))[1] for number in range(2)}
         await until(lambda: "waits for a run of tests" in agent.log.read_text(), seconds=60.0)
