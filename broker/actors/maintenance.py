@@ -57,6 +57,7 @@ class Maintenance:
         Raises:
             NotFoundError: Nobody knows the node.
             CannotWriteError: The broker's disk takes nothing now; the node stays as it is.
+            UnavailableError: Too much is going on about the node; it is drained as soon as it gets to it.
         """
         await self._set(node_id, Drain.MOVE if migrate else Drain.WAIT)
         jobs = [actor.job for actor in self._registry.jobs.values() if actor.job.run_active]
@@ -93,3 +94,4 @@ class Maintenance:
             del self._registry.drains[node_id]
         if (actor := self._registry.nodes.get(node_id)) is not None:
             send(actor, DrainSet(drain))
+            await actor.wait_idle()  # whoever asks next is told so

@@ -21,7 +21,7 @@ from tiercel.broker.lifecycle.job_events import Assigned, Deferred, MoveOrdered,
 from tiercel.broker.scheduling import loop
 from tiercel.broker.scheduling.accelerators import held_by
 from tiercel.broker.scheduling.allocate import with_accelerators
-from tiercel.broker.scheduling.draining import is_emptying, with_leavers, without_leavers
+from tiercel.broker.scheduling.draining import is_emptying, staying, with_leavers, without_leavers
 from tiercel.broker.scheduling.history import History
 from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Plan, Policy, Snapshot, Trigger
 from tiercel.broker.scheduling.loop import LoopSettings
@@ -184,6 +184,7 @@ class SchedulerActor(Actor[SchedulerMessage]):
         self._restarts = Restarts()
         # Why jobs have what they have, as of the latest plan; a share whose limits stay is not decided anew.
         self._reasons: dict[str, tuple[str, str]] = {}
+        self._staying: Mapping[str, str] = {}
         # Why jobs were not shown to the policy when it was asked last.
         self._held_back: dict[str, str] = {}
 
@@ -196,6 +197,10 @@ class SchedulerActor(Actor[SchedulerMessage]):
         """Why a job has its share of a node, by the latest plan; empty where that says nothing of it."""
         planned_for, reason = self._reasons.get(job_id, ("", ""))
         return reason if planned_for == node_id else ""
+
+    def reason_to_stay(self, job_id: str) -> str:
+        """Why a job that is to leave its node found no other one, by the latest plan; empty where it was not sought."""
+        return self._staying.get(job_id, "")
 
     async def receive(self, message: SchedulerMessage) -> None:
         """Take in news, and plan when it is time and no more news is waiting."""
@@ -298,6 +303,7 @@ class SchedulerActor(Actor[SchedulerMessage]):
         if problems:
             logger.error("The plan of policy %s is not carried out: %s", self._policy.name, "; ".join(problems))
             return None
+        self._staying = staying(plan, snapshot)
         return without_leavers(plan, snapshot)
 
     def _snapshot(self, trigger: Trigger) -> Snapshot:

@@ -26,6 +26,7 @@ from tiercel.broker.actors.endpoint import (
     TermsSet,
     VersionChosen,
 )
+from tiercel.broker.actors.explaining import explained
 from tiercel.broker.actors.job import MAX_OBSERVATIONS, observations_of
 from tiercel.broker.actors.job_pages import JOBS_AT_A_TIME
 from tiercel.broker.actors.secrets import check_secrets
@@ -170,11 +171,8 @@ class BrokerService:
         return [actors[job.id].job if job.id in actors else job for job in found]
 
     def explained(self, job: Job) -> Job:
-        """The job with the reason that its share has now, which may be another than when it was given."""
-        reason = self._registry.scheduler.reason_for(job.id, job.node_id)
-        if not reason or job.run is None or job.state.is_final:
-            return job
-        return replace(job, run=replace(job.run, share=replace(job.run.share, reason=reason)))
+        """The job as its tenant is told; see :mod:`.explaining`."""
+        return explained(job, self._registry)
 
     async def cancel(self, tenant: str, job_id: str) -> Job:
         """Ask a job to stop; returns it as it is once it has heard.

@@ -8,12 +8,18 @@ import typer
 
 from tiercel.broker.cli.operator import as_operator
 from tiercel.broker.cli.output import print_json
-from tiercel.broker.cli.session import AsJson, BrokerAddress, StateDir
+from tiercel.broker.cli.session import USAGE, AsJson, BrokerAddress, StateDir, fail
+from tiercel.core.durations import in_words, seconds_in
 
 if TYPE_CHECKING:
+    from tiercel.broker.client.connection import Connection
     from tiercel.broker.client.membership import LeftThere
 
 NodeName = Annotated[str, typer.Argument(help="The node's name.")]
+NOT_EMPTY = 5
+"""Exit code where something was still there when the time was over."""
+_WAIT = "10m"
+_NAMES_SHOWN = 5
 
 
 def drain(
@@ -23,20 +29,40 @@ def drain(
         bool,
         typer.Option("--migrate", help="Move what runs there to other nodes, with its checkpoints."),
     ] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Return when nothing is left there; exit code 5 if it takes too long.")
+    ] = False,
+    timeout: Annotated[str, typer.Option(help="How long to wait.", show_default=_WAIT)] = "",
     as_json: AsJson = False,
     state_dir: StateDir = None,
     broker: BrokerAddress = "",
 ) -> None:
     """Let nothing new start on a node, such as before work on it; it answers for endpoints until another one does."""
+    from tiercel.broker.client.draining import wait_until_empty
     from tiercel.broker.client.membership import drain_node
+    from tiercel.broker.client.status import cluster_status
 
-    left = as_operator(state_dir, broker, lambda connection: drain_node(connection, node_id, migrate=migrate))
+    seconds = _seconds(timeout, wait=wait)
+
+    async def emptied(connection: Connection) -> LeftThere:
+        left = await drain_node(connection, node_id, migrate=migrate)
+        if not as_json:
+            _tell(node_id, left, migrate=migrate)
+        return await wait_until_empty(node_id, lambda: cluster_status(connection), seconds, _progress) if wait else left
+
+    left = as_operator(state_dir, broker, emptied)
     if as_json:
-        print_json({"node": node_id, "jobs": left.jobs, "endpoints": list(left.endpoints)})
+        print_json({"node": node_id, "jobs": left.jobs, "endpoints": list(left.endpoints), "empty": left.is_empty})
+    if not wait:
         return
-    typer.echo(f"Nothing new starts on node {node_id}. {_jobs(left.jobs, migrate=migrate)}")
-    if left.endpoints:
-        typer.echo(_endpoints(left))
+    if not left.is_empty:
+        fail(
+            f"after {in_words(seconds)}, node {node_id} has {_named(left)} left; it stays drained. 'tiercel explain "
+            "JOB' tells a job's tenant why it is there. Endpoints with variants, or for which no other node is, stay.",
+            NOT_EMPTY,
+        )
+    if not as_json:
+        typer.echo(f"Nothing is left on node {node_id}.")
 
 
 def undrain(node_id: NodeName, *, state_dir: StateDir = None, broker: BrokerAddress = "") -> None:
@@ -47,6 +73,36 @@ def undrain(node_id: NodeName, *, state_dir: StateDir = None, broker: BrokerAddr
     typer.echo(f"Jobs may start on node {node_id} again.")
 
 
+def _seconds(timeout: str, *, wait: bool) -> float:
+    if timeout and not wait:
+        fail("--timeout says how long --wait waits; give that as well.", USAGE)
+    try:
+        return seconds_in(timeout or _WAIT)
+    except ValueError as error:
+        fail(f"--timeout: {error}.", USAGE)
+
+
+def _tell(node_id: str, left: LeftThere, *, migrate: bool) -> None:
+    typer.echo(f"Nothing new starts on node {node_id}. {_jobs(left.jobs, migrate=migrate)}")
+    if left.endpoints:
+        typer.echo(f"It goes on answering for {', '.join(left.endpoints)} until another node does, or it is removed.")
+
+
+def _progress(passed: float, left: LeftThere | None) -> None:
+    """A line for whoever watches; what programs read stays free of it."""
+    said = "the broker does not answer; waiting goes on" if left is None else f"left: {_named(left)}"
+    typer.echo(f"{passed:5.0f} s  {said}", err=True)
+
+
+def _named(left: LeftThere) -> str:
+    parts = ["1 job" if left.jobs == 1 else f"{left.jobs} jobs"] if left.jobs else []
+    if left.endpoints:
+        more = len(left.endpoints) - _NAMES_SHOWN
+        names = ", ".join(left.endpoints[:_NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
+        parts.append(f"endpoint{'s' if len(left.endpoints) > 1 else ''} {names}")
+    return " and ".join(parts) or "nothing"
+
+
 def _jobs(count: int, *, migrate: bool) -> str:
     if not count:
         return "No job is there."
@@ -54,8 +110,3 @@ def _jobs(count: int, *, migrate: bool) -> str:
     if migrate:
         return f"{jobs} there and {'goes' if count == 1 else 'go'} elsewhere, where there is room; see 'tiercel nodes'."
     return f"{jobs} there, and {'ends' if count == 1 else 'end'} by {'itself' if count == 1 else 'themselves'}."
-
-
-def _endpoints(left: LeftThere) -> str:
-    names = ", ".join(left.endpoints)
-    return f"It goes on answering for {names} until another node does, or it is removed."

@@ -48,7 +48,21 @@ JOB_COLUMNS = ("ID", "NAME", "STATE", "EPOCH", "BEST", "TIERS", "CPU", "ENDPOINT
 NODE_COLUMNS = ("ID", "STATE", "CORES", "MEMORY", "JOBS", "RUNTIMES", "LIMITS", "SERVING")
 ACCELERATOR_COLUMNS = ("NODE", "GPU", "MAKE", "MEMORY", "HELD", "BUSY", "JOBS", "PROBLEM")
 LABEL_COLUMNS = ("NODE", "LABEL")
-ENDPOINT_COLUMNS = ("NAME", "LIVE", "METRIC", "VALUE", "JOB", "ANSWERS", "DELAY", "P95", "IN TIME", "CPU", "SERVING")
+ENDPOINT_COLUMNS = (
+    "NAME",
+    "LIVE",
+    "METRIC",
+    "VALUE",
+    "JOB",
+    "ANSWERS",
+    "DELAY",
+    "P95",
+    "IN TIME",
+    "CPU",
+    "ACCESS",
+    "NODES",
+    "SERVING",
+)
 # In which order a narrow terminal does without them; what is not here is always shown.
 _DISPENSABLE = (
     "ANSWERS",
@@ -62,6 +76,8 @@ _DISPENSABLE = (
     "MAKE",
     "EPOCH",
     "IN TIME",
+    "NODES",
+    "ACCESS",
     "SERVING",
 )
 _NOTHING = ("", "-")
@@ -300,6 +316,8 @@ def _endpoint_row(endpoint: EndpointInfo) -> tuple[str, ...]:
         milliseconds(endpoint.windows[0].p95_seconds if endpoint.windows else None),
         part(endpoint.in_objective),
         "-" if endpoint.share is None else share_text(endpoint.share),
+        endpoint.access.value,
+        ",".join(place.node_id for place in endpoint.places) or endpoint.node_id or "-",
         endpoint.serving_http or "-",
     )
 

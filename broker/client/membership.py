@@ -72,6 +72,11 @@ class LeftThere:
     jobs: int
     endpoints: tuple[str, ...]
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is left."""
+        return not (self.jobs or self.endpoints)
+
 
 async def drain_node(connection: Connection, node_id: str, *, migrate: bool) -> LeftThere:
     """Have nothing new start on a node, on a connection with the operator's token.

@@ -14,6 +14,7 @@ from tiercel.broker.lifecycle.start import stop_seconds
 from tiercel.broker.lifecycle.steps import Step, delivering, enter, request_deliveries
 from tiercel.core.events import ShareChanged
 from tiercel.core.jobs import Job, JobState
+from tiercel.core.nodes import Drain
 from tiercel.core.runs import Move, Run
 
 if TYPE_CHECKING:
@@ -51,6 +52,24 @@ def moving_words(job: Job) -> str:
     if job.moving_to is None:
         return ""
     return f"moving to node {job.moving_to.node_id}: it saves a checkpoint on node {job.node_id} and stops there"
+
+
+def drained_words(job: Job, drain: Drain, why: str) -> str:
+    """What a job says that runs on a drained node and is not being moved.
+
+    Args:
+        job: The job.
+        drain: How its node is drained.
+        why: Why there is no place for it elsewhere; empty where none was sought yet.
+    """
+    begin = f"node {job.node_id} is drained, where nothing new starts; this job"
+    if drain is not Drain.MOVE:
+        return f"{begin} runs there to its end"
+    if job.spec.variant:
+        return f"{begin} runs there to its end, since the variants of an endpoint stay on their node"
+    if not may_move(job):
+        return f"{begin} moves to another one once it has reported and hands over no model"
+    return f"{begin} moves to another one as soon as that has room for it" + (f" ({why})" if why else "")
 
 
 def was_stopped_to_move(event: RunExited) -> bool:

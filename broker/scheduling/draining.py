@@ -7,9 +7,13 @@ leaves (:mod:`.feasible`). Where the policy finds it a place, that is a migratio
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from tiercel.broker.scheduling.interface import JobView, Plan, Snapshot
 from tiercel.core.nodes import Drain
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 def with_leavers(snapshot: Snapshot) -> Snapshot:
@@ -28,10 +32,23 @@ def without_leavers(plan: Plan, snapshot: Snapshot) -> Plan:
         plan: What the policy made of :func:`with_leavers`.
         snapshot: What is.
     """
-    if not plan.waiting or not _emptied(snapshot):
+    stay = staying(plan, snapshot)
+    if not stay:
         return plan
+    return replace(plan, waiting={name: why for name, why in plan.waiting.items() if name not in stay})
+
+
+def staying(plan: Plan, snapshot: Snapshot) -> Mapping[str, str]:
+    """Why there is no place for jobs that run and are to leave, by job.
+
+    Args:
+        plan: What the policy made of :func:`with_leavers`.
+        snapshot: What is.
+    """
+    if not plan.waiting or not _emptied(snapshot):
+        return {}
     running = {job.id for job in snapshot.jobs if not job.movable}
-    return replace(plan, waiting={name: why for name, why in plan.waiting.items() if name not in running})
+    return {name: why for name, why in plan.waiting.items() if name in running}
 
 
 def is_emptying(snapshot: Snapshot) -> bool:

@@ -46,11 +46,12 @@ async def a_job_on_the_far_node_answers_elsewhere(lab: Lab, far: Host) -> None:
     await lab.ask("infer", "line", text=QUESTION)
 
     await lab.operate("node", "undrain", local)
-    drained = await lab.operate("node", "drain", "far", "--migrate")
+    drained = await lab.operate("node", "drain", "far", "--migrate", "--wait", "--timeout", "2m")
     assert "1 job is there and goes elsewhere" in drained.output
     assert "It goes on answering for line" in drained.output
+    assert drained.output.endswith("Nothing is left on node far.\n")
+    assert (await lab.until("nodes", id="far"))["drain"] == "move"
     moved = await lab.until("show", job, state="running", node_id=local)
     assert moved["attempts"] == 2
     await lab.ask("infer", "line", text=QUESTION)
-    assert (await lab.until("nodes", id="far", jobs=0))["drain"] == "move"
     await lab.ask("cancel", job)

@@ -135,7 +135,14 @@ def test_endpoints(tiercel: Tiercel, script: Script) -> None:
         version=2, job_id="j1", tier=1, metric="accuracy", value=0.91, delivered_at=wire.SUBMITTED
     )
     script.endpoints += [
-        jobs_pb2.Endpoint(name="digits", live_version=2, versions=[version], serving_http="127.0.0.1:8000"),
+        jobs_pb2.Endpoint(
+            name="digits",
+            live_version=2,
+            versions=[version],
+            node_id="n1",
+            serving_http="127.0.0.1:8000",
+            access=common_pb2.ENDPOINT_ACCESS_KEY,
+        ),
         jobs_pb2.Endpoint(name="empty"),
         jobs_pb2.Endpoint(
             name="timed",
@@ -151,11 +158,13 @@ def test_endpoints(tiercel: Tiercel, script: Script) -> None:
 
     _, first, second, timed, asked, unasked = tiercel("endpoints").stdout.splitlines()
 
-    assert first.split() == ["digits", "2", "accuracy", "0.91", "j1", "-", "-", "-", "-", "127.0.0.1:8000"]
-    assert second.split() == ["empty", *["-"] * 9]
-    assert timed.split()[5:] == ["12.3", "of", "50", "ms", "42", "ms", "99.9%", "25%", "≤0.5", "-"]
-    assert asked.split()[5:] == ["2", "ms", "-", "-", "-", "-"]
-    assert unasked.split()[5:] == ["-", "of", "50", "ms", "-", "-", "-", "-"]
+    where = ["key", "n1", "127.0.0.1:8000"]
+    assert first.split() == ["digits", "2", "accuracy", "0.91", "j1", "-", "-", "-", "-", *where]
+    own = ["tenant", "-", "-"]
+    assert second.split() == ["empty", *["-"] * 8, *own]
+    assert timed.split()[5:] == ["12.3", "of", "50", "ms", "42", "ms", "99.9%", "25%", "≤0.5", *own]
+    assert asked.split()[5:] == ["2", "ms", "-", "-", "-", *own]
+    assert unasked.split()[5:] == ["-", "of", "50", "ms", "-", "-", "-", *own]
     found = json.loads(tiercel("endpoints", "--json").stdout)
     assert found[0]["versions"][0]["job_id"] == "j1"
     assert {key: found[0][key] for key in ("objective_seconds", "share", "requests_per_second", "cpu_cores")} == {
@@ -195,7 +204,7 @@ def test_an_endpoint_with_variants(tiercel: Tiercel, script: Script) -> None:
     )
 
     _, endpoint, large, small = tiercel("endpoints").stdout.splitlines()
-    assert endpoint.split() == ["digits", "2", "variants", "-", "-", "-", "-", "h:1"]
+    assert endpoint.split() == ["digits", "2", "variants", "-", "-", "-", "-", "tenant", "n1", "h:1"]
     assert large.split() == ["large", "2", "accuracy", "0.9", "j2", "25%"]
     assert small.split() == ["small", "3", "accuracy", "0.85", "j3", "-"]
     (found,) = json.loads(tiercel("endpoints", "--json").stdout)

@@ -70,6 +70,42 @@ async def test_what_runs_on_a_drained_node_goes_on_there_or_moves(actors: Actors
     assert [run.job.id for run in (await wanted_of(first, epoch)).runs] == [job.id]
 
 
+async def test_a_job_on_a_drained_node_says_so_and_why_it_is_there_still(
+    actors: Actors, maintenance: Maintenance
+) -> None:
+    node, epoch = await actors.connect()
+    job = await running(actors)
+
+    async def told() -> str:
+        return actors.service.explained(await actors.job(job.id)).reason
+
+    assert await told() == ""
+    await maintenance.drain("n1", migrate=False)
+    begin = "node n1 is drained, where nothing new starts; this job"
+    assert await told() == f"{begin} runs there to its end"
+    await maintenance.drain("n1", migrate=True)
+    assert await told() == f"{begin} moves to another one once it has reported and hands over no model"
+    await actors.report(job.run_id, 0.1)
+    await actors.pass_time(5)
+    await actors.heartbeat(node, epoch)
+    assert await told() == (
+        f"{begin} moves to another one as soon as that has room for it "
+        "(waits for a node: nothing new starts on n1, which could run it, while drained)"
+    )
+    await actors.connect(make_node("n2"))
+    await actors.pass_time(1)
+    assert (await told()).startswith("moving to node n2")
+
+
+async def test_a_job_of_a_variant_says_that_it_stays(actors: Actors, maintenance: Maintenance) -> None:
+    await actors.connect()
+    job = await running(actors, variant="small")
+    await actors.report(job.run_id, 0.1)
+    await maintenance.drain("n1", migrate=True)
+    told = actors.service.explained(await actors.job(job.id)).reason
+    assert told.endswith("runs there to its end, since the variants of an endpoint stay on their node")
+
+
 async def test_an_agent_that_comes_back_finds_its_node_drained_also_after_a_restart(
     sql: SqlStore, actors: Actors, maintenance: Maintenance
 ) -> None:

@@ -52,8 +52,11 @@ def test_control_characters_do_not_get_through() -> None:
 
 
 ENDPOINTS = [
-    ("digits", "12", "accuracy", "0.9731", "j4k2m8x1", "", "3.21 of 50 ms", "4.5 ms", "100%", "50%", "127.0.0.1:41234"),
-    ("faces", "-", "-", "-", "-", "", "-", "-", "-", "-", "127.0.0.1:41234"),
+    (
+        *("digits", "12", "accuracy", "0.9731", "j4k2m8x1", "", "3.21 of 50 ms", "4.5 ms", "100%", "50%"),
+        *("tenant", "local,far", "127.0.0.1:41234"),
+    ),
+    ("faces", "-", "-", "-", "-", "", "-", "-", "-", "-", "key", "far", "127.0.0.1:41234"),
 ]
 
 
@@ -80,7 +83,7 @@ def test_an_endpoint_takes_one_line_on_80_columns(
 def test_wide_terminals_leave_nothing_out_and_names_are_never_left_out() -> None:
     assert columns_left_out(ENDPOINT_COLUMNS, ENDPOINTS, 200) == set()
     # What says nothing goes first.
-    assert columns_left_out(ENDPOINT_COLUMNS, ENDPOINTS, 100) == {"ANSWERS"}
+    assert columns_left_out(ENDPOINT_COLUMNS, ENDPOINTS, 120) == {"ANSWERS"}
     for columns in (ENDPOINT_COLUMNS, JOB_COLUMNS, DECISION_COLUMNS):
         rows = [tuple("x" * 30 for _ in columns)]
         assert columns_left_out(columns, rows, 10) <= set(columns) - {"NAME", "ID", "STATE", "REASON"}

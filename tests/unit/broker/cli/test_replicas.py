@@ -15,7 +15,7 @@ ENDPOINT = EndpointInfo("digits", "alice", 2, (), "n1", "127.0.0.1:8000", "", re
 
 def test_each_further_node_has_a_row_with_what_answers_there() -> None:
     home, late = endpoint_rows(ENDPOINT)
-    assert (home[0], home[-1]) == ("digits", "127.0.0.1:8000")
+    assert (home[0], *home[-3:]) == ("digits", "tenant", "n1,n2", "127.0.0.1:8000")
     assert (len(late), late[0], late[1], late[-1]) == (len(ENDPOINT_COLUMNS), "  on n2", "-", "127.0.0.1:8010")
 
 
