@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
+    from tiercel.broker.access.people.people import People
     from tiercel.broker.scheduling.registry import AnyPolicy
     from tiercel.broker.settings import BrokerSettings
     from tiercel.broker.tenancy import Tenancy
@@ -152,6 +153,7 @@ class Broker:
         prepare_state_dir(settings.state_dir)
         stack.enter_context(broker_lock(settings.state_dir))
         tenancy = open_tenancy(settings.state_dir, settings.tenants, self._clock.now)
+        people = _open_people(settings, tenancy, self._clock)
         sealer = Sealer.open(settings.state_dir)
         store = SqlStore(sqlite_url(settings.state_dir / "broker.sqlite"))
         encryption = open_encryption(settings, self._clock.now)
@@ -160,7 +162,7 @@ class Broker:
             self.authority = encryption.authority
             membership = Membership(MemberStore(store), encryption.authority, self._clock, encryption.pin)
         audit = Audit(AuditStore(store), self._clock)
-        doors = Doors(settings, tenancy, encryption, membership, audit)
+        doors = Doors(settings, tenancy, encryption, membership, audit, people)
         # Before anything changes: a port that is taken must leave the state as it is.
         stack.push_async_callback(doors.stop)
         doors.bind()
@@ -230,6 +232,8 @@ class Broker:
         stack.push_async_callback(doors.stop)
         await doors.start()
         supervisor.start(doors.keep_room(), name="room at the doors")
+        if people is not None:
+            supervisor.start(people.run(), name="keys of the provider")
         self.broker_address, self.nodes_address = doors.addresses["broker"], doors.addresses["nodes"]
         self.addresses = {**doors.addresses, "mqtt": self.mqtt_address}
         if isinstance(news, EmbeddedMqttBroker) and news.wide_address:
@@ -275,6 +279,15 @@ class Broker:
             news = await stack.enter_async_context(embedded)
         self.mqtt_address = news.address
         return news
+
+
+def _open_people(settings: BrokerSettings, tenancy: Tenancy, clock: SystemClock) -> People | None:
+    if not settings.oidc_issuer and not settings.oidc_audience:
+        return None
+    # What verifies tokens of a provider takes a moment to import, and most brokers have none.
+    from tiercel.broker.access.people.people import open_people
+
+    return open_people(settings, tenancy, clock)
 
 
 def _require_loopback(host: str) -> None:

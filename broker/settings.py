@@ -31,6 +31,9 @@ class BrokerSettings(BaseSettings):
         tls_certificate: File with a certificate of the operator's for tenants; None for one of our own authority.
         tls_key: File with its key.
         tls_ca: File with the certificate of the authority that vouches for it.
+        oidc_issuer: URL of the OpenID Connect provider at which people sign in; empty for none.
+        oidc_audience: For whom its tokens must be.
+        oidc_algorithms: Those that they may be signed by; as JSON in the environment.
         broker_port: Port of the gRPC services for tenants; 0 means any free one.
         nodes_port: Port of the gRPC service for agents; 0 means any free one.
         mqtt_port: Port of the embedded MQTT broker; 0 means any free one.
@@ -70,6 +73,9 @@ class BrokerSettings(BaseSettings):
     tls_certificate: Path | None = None
     tls_key: Path | None = None
     tls_ca: Path | None = None
+    oidc_issuer: str = ""
+    oidc_audience: str = ""
+    oidc_algorithms: tuple[str, ...] = ("ES256", "RS256")
     broker_port: int = Field(default=0, ge=0, le=65535)
     nodes_port: int = Field(default=0, ge=0, le=65535)
     mqtt_port: int = Field(default=0, ge=0, le=65535)

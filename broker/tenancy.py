@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from tiercel.core.errors import NotAuthenticatedError, wrong_field
 from tiercel.core.issued_tokens import IssuedTokens, check_usable
+from tiercel.core.people import KnownPeople
 from tiercel.core.private_files import write_private
 from tiercel.core.roles import Role
 from tiercel.core.tenants import DEFAULT_MAX_ACTIVE_JOBS, DEFAULT_WEIGHT, Tenant
@@ -21,6 +22,8 @@ from tiercel.core.tenants import DEFAULT_MAX_ACTIVE_JOBS, DEFAULT_WEIGHT, Tenant
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
+
+    from tiercel.core.people import Person
 
 MIN_TOKEN_CHARACTERS = 16
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
@@ -36,13 +39,15 @@ class Caller:
 
     Attributes:
         role: What the caller may call.
-        token: Which token says so: its id, or the file that it stands in. No secret.
+        token: Which token says so: its id, the file that it stands in, or whom a provider says it is. No secret.
         tenant: Whose things are meant; None for whoever calls for no tenant.
+        person: Who signed in at a provider; None for all others.
     """
 
     role: Role
     token: str
     tenant: Tenant | None = None
+    person: Person | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +60,7 @@ class Tenancy:
         operator_token: Secret of whoever may say which machines are nodes.
         now: Seconds since the Unix epoch.
         issued: Tokens that were given out besides.
+        people: Whose tokens of a provider were verified.
     """
 
     tenants: Mapping[str, Tenant]
@@ -62,6 +68,7 @@ class Tenancy:
     operator_token: str = field(default="", repr=False)
     now: Callable[[], float] = field(default=time.time, repr=False, compare=False)
     issued: IssuedTokens = field(default_factory=IssuedTokens, repr=False, compare=False)
+    people: KnownPeople = field(default_factory=KnownPeople, repr=False, compare=False)
 
     _by_digest: Mapping[bytes, Tenant] = field(init=False, repr=False, compare=False)
 
@@ -86,7 +93,15 @@ class Tenancy:
             return Caller(Role.SUBMITTER, "tenants.toml", tenant)
         if self.is_operator(token):
             return Caller(Role.OPERATOR, "operator.token")
-        return Caller(Role.AGENT, "node.token") if self.is_node(token) else None
+        if self.is_node(token):
+            return Caller(Role.AGENT, "node.token")
+        if person := self.people.find(token, self.now()):
+            return Caller(person.role, person.id, self.tenants.get(person.tenant), person)
+        return None
+
+    def can_end(self, caller: Caller) -> bool:
+        """Whether a caller's token may be good no more while a call goes on."""
+        return caller.person is not None or self.issued.get(caller.token) is not None
 
     def check(self, caller: Caller) -> None:
         """Do nothing while a caller may go on.
@@ -94,7 +109,9 @@ class Tenancy:
         Raises:
             NotAuthenticatedError: Its token is good no more.
         """
-        if issued := self.issued.get(caller.token):
+        if caller.person is not None:
+            self.people.check(caller.person, self.now())
+        elif issued := self.issued.get(caller.token):
             check_usable(issued, self.now())
 
     def is_node(self, token: str) -> bool:

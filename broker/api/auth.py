@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     import grpc
 
+    from tiercel.broker.access.people.people import People
     from tiercel.broker.tenancy import Caller, Tenancy
     from tiercel.core.tenants import Tenant
 
@@ -35,6 +36,23 @@ def caller_by_metadata(metadata: Metadata, tenancy: Tenancy) -> Caller:
             "the token belongs to nobody; use one from tenants.toml in the broker's state directory"
         )
     return caller
+
+
+async def arriving_caller(metadata: Metadata, tenancy: Tenancy, people: People | None) -> Caller:
+    """The same at the gate, where it may take a moment to learn who shows a provider's token.
+
+    Args:
+        metadata: Of the call.
+        tenancy: Whose tokens count.
+        people: Knows the provider; None for none.
+
+    Raises:
+        TiercelError: As :func:`caller_by_metadata` and :meth:`.People.learn` do.
+    """
+    if people is not None:
+        _check_protocol(metadata)
+        await people.learn(_token(metadata))
+    return caller_by_metadata(metadata, tenancy)
 
 
 def tenant_of(context: grpc.aio.ServicerContext[object, object], tenancy: Tenancy) -> Tenant:

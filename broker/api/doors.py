@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import grpc
 
     from tiercel.broker.access.audit import Audit
+    from tiercel.broker.access.people.people import People
     from tiercel.broker.settings import BrokerSettings
     from tiercel.broker.tenancy import Tenancy
     from tiercel.broker.trust.encryption import Encryption
@@ -34,6 +35,7 @@ class Doors:
         encryption: What the encrypted ones need; None for none of them.
         membership: Whose certificates count; None without encryption.
         audit: Where changes and refusals are written down.
+        people: Knows those who signed in at a provider; None where nobody does.
 
     Attributes:
         tenants: For tenants, in the clear on this machine and encrypted elsewhere.
@@ -50,13 +52,14 @@ class Doors:
         encryption: Encryption | None,
         membership: Membership | None,
         audit: Audit,
+        people: People | None = None,
     ) -> None:
         self._settings = settings
         self._encryption = encryption
         matrix, recorder = Matrix.read(), Recorder(audit)
         self.strangers = Strangers(min(listeners.TENANTS.connections, listeners.NODES.connections))
         rates = CallRates(settings.calls_per_second)
-        gate = TenantsGate(tenancy, matrix, recorder, self.strangers, rates)
+        gate = TenantsGate(tenancy, matrix, recorder, self.strangers, rates, people)
         self.tenants = listeners.make_server(listeners.TENANTS, gate)
         self.nodes = listeners.make_server(listeners.NODES, NodesGate(tenancy, matrix, recorder))
         self.members: grpc.aio.Server | None = None

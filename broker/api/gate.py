@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
-from tiercel.broker.api.auth import caller_by_metadata, node_token_error
+from tiercel.broker.api.auth import arriving_caller, node_token_error
 from tiercel.broker.api.errors import translated_errors
 from tiercel.broker.api.handlers import as_stream, call
 from tiercel.broker.api.node_doors import certificate_of
@@ -26,6 +26,7 @@ from tiercel.core.tasks import run_until_one_ends
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
+    from tiercel.broker.access.people.people import People
     from tiercel.broker.access.rates import CallRates
     from tiercel.broker.api.matrix import Matrix
     from tiercel.broker.api.recording import Recorder
@@ -101,13 +102,21 @@ class TenantsGate(grpc.aio.ServerInterceptor):
         recorder: Writes down what is changed and who is refused.
         strangers: Is told of connections that have shown who they are.
         rates: How often each token may call.
+        people: Knows those who signed in at a provider; None where nobody does.
     """
 
     def __init__(
-        self, tenancy: Tenancy, matrix: Matrix, recorder: Recorder, strangers: Strangers, rates: CallRates
+        self,
+        tenancy: Tenancy,
+        matrix: Matrix,
+        recorder: Recorder,
+        strangers: Strangers,
+        rates: CallRates,
+        people: People | None = None,
     ) -> None:
         self._rates = rates
         self._tenancy = tenancy
+        self._people = people
         self._matrix = matrix
         self._recorder = recorder
         self._strangers = strangers
@@ -128,21 +137,21 @@ class TenantsGate(grpc.aio.ServerInterceptor):
             return handler
         method, caller = handler_call_details.method, STRANGER
         if method.startswith(PUBLIC):
-            return self._public(handler, handler_call_details)
+            return await self._public(handler, handler_call_details)
         try:
             rule = self._matrix.rule(method)
             if Role.ANYBODY in rule.roles:
                 return _guarded(self._recorder.recorded(handler, rule, method, lambda _: STRANGER), self._joins)
-            caller = caller_by_metadata(handler_call_details.invocation_metadata, self._tenancy)
+            caller = await arriving_caller(handler_call_details.invocation_metadata, self._tenancy, self._people)
             self._rates.check(caller, asyncio.get_running_loop().time())
             self._matrix.check(method, caller.role)
         except TiercelError as error:
             return self._recorder.refusing(error, method, caller)
         return self._known(self._recorder.recorded(handler, rule, method, lambda _: caller), caller, handler)
 
-    def _public(self, handler: Handler, details: grpc.HandlerCallDetails) -> Handler:
+    async def _public(self, handler: Handler, details: grpc.HandlerCallDetails) -> Handler:
         try:
-            caller = caller_by_metadata(details.invocation_metadata, self._tenancy)
+            caller = await arriving_caller(details.invocation_metadata, self._tenancy, self._people)
         except TiercelError:
             if handler.response_streaming:
                 return _guarded(handler, self._streams, seconds=PUBLIC_STREAM_SECONDS)
@@ -151,7 +160,7 @@ class TenantsGate(grpc.aio.ServerInterceptor):
 
     def _known(self, found: Handler, caller: Caller, method: Handler) -> Handler:
         """Of somebody who is known: what was found for a method, with a place, and for as long as the token is good."""
-        if (method.response_streaming or method.request_streaming) and self._tenancy.issued.get(caller.token):
+        if (method.response_streaming or method.request_streaming) and self._tenancy.can_end(caller):
             found = _while_good(found, lambda: self._tenancy.check(caller))
         if caller.tenant is None:
             return _guarded(found, self._operators, caller=caller.token, strangers=self._strangers)

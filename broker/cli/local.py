@@ -57,6 +57,14 @@ def up(
     ] = None,
     tls_key: Annotated[Path | None, typer.Option(help="Its private key, PEM.")] = None,
     tls_ca: Annotated[Path | None, typer.Option(help="The certificate of the authority behind it, PEM.")] = None,
+    oidc_issuer: Annotated[
+        str, typer.Option(help="URL of the OpenID Connect provider at which people sign in; see people.toml.")
+    ] = "",
+    oidc_audience: Annotated[str, typer.Option(help="For whom its tokens must be: the client's id there.")] = "",
+    oidc_algorithm: Annotated[
+        list[str] | None,
+        typer.Option(help="By which they may be signed; repeatable.", show_default="ES256 and RS256"),
+    ] = None,
     detach: Annotated[
         bool, typer.Option("--detach", "-d", help="Run in the background; return once all of it answers.")
     ] = False,
@@ -94,6 +102,9 @@ def up(
         advertise=advertise,
         tls_http_port=tls_http_port,
         tls_grpc_port=tls_grpc_port,
+        oidc_issuer=oidc_issuer,
+        oidc_audience=oidc_audience,
+        oidc_algorithms=tuple(oidc_algorithm or ()),
         tls_certificate=tls_certificate and tls_certificate.absolute(),
         tls_key=tls_key and tls_key.absolute(),
         tls_ca=tls_ca and tls_ca.absolute(),

@@ -243,6 +243,8 @@ class Door:
             return None
         if caller is None or caller.tenant is None or caller.role not in _READERS:
             return None
+        if caller.person is not None:
+            return None  # it would be known here only if it had been verified elsewhere before
         return caller if caller.tenant.name == connect.username else None
 
     @staticmethod

@@ -57,6 +57,9 @@ class UpOptions(NodeOptions):
         listen_nodes_port: Port there for agents that have joined; 0 for any.
         listen_mqtt_port: Port there of the embedded MQTT broker; 0 for any.
         listen_names: Names and addresses by which others call this machine.
+        oidc_issuer: URL of the provider at which people sign in; empty for none.
+        oidc_audience: For whom its tokens must be.
+        oidc_algorithms: By which they may be signed; empty for the default.
         tls_certificate: File with a certificate of the operator's, or None.
         tls_key: Its key.
         tls_ca: Its authority's certificate.
@@ -73,6 +76,9 @@ class UpOptions(NodeOptions):
     listen_nodes_port: int = 0
     listen_mqtt_port: int = 0
     listen_names: tuple[str, ...] = ()
+    oidc_issuer: str = ""
+    oidc_audience: str = ""
+    oidc_algorithms: tuple[str, ...] = ()
     tls_certificate: Path | None = None
     tls_key: Path | None = None
     tls_ca: Path | None = None

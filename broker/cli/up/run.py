@@ -199,6 +199,9 @@ def _encrypted_settings(options: UpOptions, earlier: dict[str, str]) -> dict[str
     values: dict[str, Any] = {
         "listen": options.listen,
         "listen_names": options.listen_names,
+        "oidc_issuer": options.oidc_issuer,
+        "oidc_audience": options.oidc_audience,
+        "oidc_algorithms": options.oidc_algorithms,
         "tls_certificate": options.tls_certificate,
         "tls_key": options.tls_key,
         "tls_ca": options.tls_ca,

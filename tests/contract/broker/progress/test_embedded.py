@@ -24,6 +24,7 @@ from tiercel.core.errors import UnavailableError
 from tiercel.core.events import ProgressMade, StateChanged
 from tiercel.core.issued_tokens import KIND, IssuedToken, IssuedTokens
 from tiercel.core.jobs import JobState
+from tiercel.core.people import Person
 from tiercel.core.roles import Role
 from tiercel.core.tokens import Token, hash_token
 
@@ -123,6 +124,18 @@ async def test_a_token_that_was_given_out_lets_in_until_it_is_good_no_more() -> 
         # What runs out is nobody else's.
         async with subscribed(port, tenant="bob") as subscriber:
             await subscriber.wait_message("broker/presence")
+
+
+async def test_a_token_of_a_provider_is_refused_also_where_it_is_known() -> None:
+    tenancy = Tenancy(TENANCY.tenants, "the-token-of-nodes", now=lambda: 1000.0)
+    tenancy.people.trust(["key"])
+    tenancy.people.put("a.b.c", Person("oidc:ann", Role.SUBMITTER, "bob", "key", 2000.0))
+    assert tenancy.find_caller("a.b.c") is not None
+    async with EmbeddedMqttBroker(tenancy) as broker:
+        port = int(broker.address.rpartition(":")[2])
+        with pytest.raises(aiomqtt.MqttError):
+            async with aiomqtt.Client("127.0.0.1", port, username="bob", password="a.b.c"):
+                pass
 
 
 @pytest.mark.mosquitto

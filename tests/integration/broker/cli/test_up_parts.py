@@ -24,7 +24,7 @@ from tiercel.broker.cli.up.agent import AgentKeeper, AgentPatience
 from tiercel.broker.cli.up.options import Places, UpOptions
 from tiercel.broker.cli.up.ports import choose_port
 from tiercel.broker.cli.up.processes import stop_holder
-from tiercel.broker.cli.up.run import _advertised
+from tiercel.broker.cli.up.run import _advertised, _broker_settings
 from tiercel.broker.cli.up.stop import run_down
 from tiercel.broker.state_lock import up_lock
 from tiercel.core.backoff import Backoff
@@ -68,6 +68,17 @@ def test_others_are_told_of_an_address_where_there_are_doors_for_them(options: U
     assert _advertised(options, "0.0.0.0") not in {"", "0.0.0.0"}
     with pytest.raises(InvalidSpecError, match="give --listen as well"):
         _advertised(replace(options, advertise="10.0.0.5"), "")
+
+
+def test_what_is_said_of_the_provider_reaches_the_broker_or_else_the_environment(
+    options: UpOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIERCEL_OIDC_ISSUER", "https://environment")
+    said = replace(options, oidc_issuer="https://option", oidc_audience="a", oidc_algorithms=("ES384",))
+    found = [_broker_settings(each, {}) for each in (said, options)]
+    assert [each.oidc_issuer for each in found] == ["https://option", "https://environment"]
+    assert [each.oidc_algorithms for each in found] == [("ES384",), ("ES256", "RS256")]
+    assert [each.oidc_audience for each in found] == ["a", ""]
 
 
 def test_a_lock_names_its_holder(tmp_path: Path) -> None:

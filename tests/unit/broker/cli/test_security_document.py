@@ -27,7 +27,7 @@ def test_every_command_line_of_the_document_is_understood() -> None:
     blocks = re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL)
     lines = [shlex.split(line, comments=True) for block in blocks for line in block.splitlines()]
     commands = [line[1:] for line in lines if line[:1] == ["tiercel"]]
-    assert len(commands) == 15
+    assert len(commands) == 17
     for words in commands:
         command, arguments = command_of(words)
         command.make_context("tiercel", arguments)
