@@ -87,6 +87,7 @@ class Endpoint:
         keys_from: Keys that were made until then do not count, seconds since the Unix epoch: they were good for an
             endpoint of this name that was deleted.
         replicas: On how many nodes its live version shall answer, where there are as many.
+        auto_replicas: Whether the broker says on how many, by what is asked of it.
         replica_nodes: Nodes that shall have a copy of its live version, beside ``node_id``, which it was delivered on.
     """
 
@@ -102,6 +103,7 @@ class Endpoint:
     access: EndpointAccess = EndpointAccess.TENANT
     keys_from: float = 0.0
     replicas: int = 1
+    auto_replicas: bool = False
     replica_nodes: tuple[str, ...] = ()
 
     @property

@@ -34,6 +34,8 @@ __all__ = [
 
 DEFAULT_MAX_EPOCHS = 100
 DEFAULT_REPORT_TIMEOUT_SECONDS = 300.0
+AUTO_REPLICAS = 0
+"""A number of replicas that leaves it to the broker; people write ``auto``."""
 
 
 class Direction(enum.Enum):
@@ -151,6 +153,7 @@ class JobSpec:
         copy_checkpoint_seconds: How often the broker gets a copy of its newest checkpoint while it trains, to go on
             from if its node is lost; None: never.
         replicas: On how many nodes its endpoint's version answers, where there are as many; becomes the endpoint's.
+            :data:`AUTO_REPLICAS`: the broker says, by the endpoint's load.
     """
 
     name: str

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tiercel.core.data_validation import validate_data
 from tiercel.core.errors import wrong_field
-from tiercel.core.jobs import Direction
+from tiercel.core.jobs import AUTO_REPLICAS, Direction
 from tiercel.core.path_patterns import validate_outputs
 from tiercel.core.projects import validate_project
 from tiercel.core.ranks import validate_ranks
@@ -226,9 +226,9 @@ def _validate_variant(spec: JobSpec) -> None:
 
 
 def _validate_replicas(spec: JobSpec) -> None:
-    if not 1 <= spec.replicas <= MAX_REPLICAS:
-        raise wrong_field("replicas", f"{spec.replicas} is not a number of nodes from 1 to {MAX_REPLICAS}")
-    if spec.variant and spec.replicas > 1:
+    if spec.replicas != AUTO_REPLICAS and not 1 <= spec.replicas <= MAX_REPLICAS:
+        raise wrong_field("replicas", f"{spec.replicas} is not a number of nodes from 1 to {MAX_REPLICAS}, nor auto")
+    if spec.variant and spec.replicas != 1:
         raise wrong_field(
             "replicas",
             "is given beside a variant, and all variants of an endpoint answer on one node; leave out one of the two",

@@ -335,6 +335,8 @@ class EndpointInfo(Jsonable):
         pinned: Whether somebody chose the live version: it stays whatever is delivered.
         access: Who may ask it.
         replicas: On how many nodes its live version shall answer, where there are as many.
+        auto_replicas: Whether the broker says on how many, by what is asked of it.
+        replicas_reason: Why these are as many as they are, in plain words; empty where its job said how many.
         places: The nodes that shall answer, its home first; empty for an endpoint with variants.
     """
 
@@ -359,6 +361,8 @@ class EndpointInfo(Jsonable):
     pinned: bool = False
     access: EndpointAccess = EndpointAccess.TENANT
     replicas: int = 1
+    auto_replicas: bool = False
+    replicas_reason: str = ""
     places: tuple[ReplicaInfo, ...] = ()
 
 

@@ -156,7 +156,7 @@ class AgentService:
             lag_seconds: By how much the server's event loop came late, or None.
         """
         usages = tuple(usage for usage in usages if usage.endpoint in self._registry.endpoints)
-        send(self._registry.scheduler, EndpointsMeasured(node_id, usages, lag_seconds))
+        send(self._registry.scheduler, EndpointsMeasured(node_id, usages, lag_seconds, self._clock.alive()))
         now = self._clock.now()
         for usage in usages:
             actor = self._registry.endpoints.get(usage.endpoint)

@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tiercel.broker.actors.endpoint_states import name_on
+from tiercel.broker.actors.endpoint_views import view_of, views_of_copies
 from tiercel.broker.actors.journal import Commit
 from tiercel.broker.actors.mailbox import Actor
 from tiercel.broker.actors.peers import WantedDelivery
+from tiercel.broker.actors.replica_loads import ReplicaCount
 from tiercel.broker.actors.replicas import Replicas
 from tiercel.broker.lifecycle import endpoint as machine
 from tiercel.broker.lifecycle import replicas, versions
 from tiercel.broker.lifecycle.endpoint import DeliveryReport
 from tiercel.broker.lifecycle.job_events import DeliveryEnded
-from tiercel.broker.scheduling.interface import EndpointView
 from tiercel.core.endpoints import Delivery, DeliveryState, Endpoint, Verdict, delivery_id
 from tiercel.core.events import EndpointEvent, EndpointGone, Event
-from tiercel.core.jobs import Direction
+from tiercel.core.jobs import AUTO_REPLICAS, Direction
 from tiercel.core.tenants import DEFAULT_WEIGHT
 
 if TYPE_CHECKING:
@@ -58,7 +58,10 @@ class DeliveryAbandoned:
 
 @dataclass(frozen=True, slots=True)
 class TermsSet:
-    """What a job that feeds it wants of it: answers within so many seconds, if it says so, on so many nodes."""
+    """What a job that feeds it wants of it: answers within so many seconds, if it says so, on so many nodes.
+
+    ``replicas`` is :data:`.AUTO_REPLICAS` where the broker is to say on how many: at first on as many as before.
+    """
 
     objective_seconds: float | None
     replicas: int
@@ -71,7 +74,9 @@ class TermsSet:
     def applied_to(self, endpoint: Endpoint) -> Endpoint:
         """The endpoint as the job wants it."""
         objective = endpoint.objective_seconds if self.objective_seconds is None else self.objective_seconds
-        return replace(endpoint, objective_seconds=objective, replicas=self.replicas)
+        auto = self.replicas == AUTO_REPLICAS
+        count = endpoint.replicas if auto else self.replicas
+        return replace(endpoint, objective_seconds=objective, replicas=count, auto_replicas=auto)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +161,7 @@ class EndpointActor(Actor[EndpointMessage]):
         self._peers = peers
         self._tenant_weight = tenant_weight
         self._replicas = Replicas(clock, peers)
+        self._count = ReplicaCount(clock, peers)
         self._show()
 
     @property
@@ -167,7 +173,13 @@ class EndpointActor(Actor[EndpointMessage]):
     def needs_looks(self) -> bool:
         """Whether it matters to it how nodes are."""
         known = self._endpoint
-        return known.replicas > 1 or bool(known.replica_nodes) or any(not variant for _, variant in known.left)
+        is_spread = known.auto_replicas or known.replicas > 1 or bool(known.replica_nodes)
+        return is_spread or any(not variant for _, variant in known.left)
+
+    @property
+    def replicas_reason(self) -> str:
+        """Why it answers on as many nodes as it does; empty where its job says on how many."""
+        return self._count.reason
 
     async def receive(self, message: EndpointMessage) -> None:
         """Take one step of a delivery."""
@@ -183,6 +195,7 @@ class EndpointActor(Actor[EndpointMessage]):
                     await self._step(self._deliveries[known_id], report, work.node_id)
             case TermsSet():
                 await self._change(message.applied_to(self._endpoint))
+                self._count.begin_anew()
             case AccessSet(access):
                 await self._change(replace(self._endpoint, access=access))
             case NodesChanged():
@@ -220,7 +233,7 @@ class EndpointActor(Actor[EndpointMessage]):
     async def _look(self) -> None:
         """See whether it answers where it shall, and go on with deliveries that waited for that."""
         nodes = self._replicas.nodes(self._endpoint)
-        endpoint = replicas.spread(self._endpoint, nodes)
+        endpoint = replicas.spread(self._count.applied_to(self._endpoint, nodes), nodes)
         if endpoint is not self._endpoint:
             await self._journal.commit(Commit(endpoint=endpoint))
             self._endpoint = endpoint
@@ -371,30 +384,3 @@ class EndpointActor(Actor[EndpointMessage]):
                 reason=delivery.reason,
             ),
         )
-
-
-def view_of(endpoint: Endpoint, tenant_weight: float) -> EndpointView | None:
-    """An endpoint as a policy may see it, its load and share left out; None while no version of it is live."""
-    if not endpoint.live or not endpoint.node_id:
-        return None
-    comparable = all(version.direction is Direction.MAX and 0 <= version.value <= 1 for version in endpoint.live)
-    return EndpointView(
-        name=endpoint.name,
-        tenant=endpoint.tenant,
-        node_id=endpoint.node_id,
-        tenant_weight=tenant_weight,
-        objective_seconds=endpoint.objective_seconds,
-        # Of variants the best one: what answers are worth while there is time.
-        quality=max(version.value for version in endpoint.live) if comparable else None,
-    )
-
-
-def views_of_copies(
-    endpoint: Endpoint, home: EndpointView | None, nodes: Mapping[str, ServingNode]
-) -> tuple[EndpointView, ...]:
-    """The same on each other node that answers with what is live: what is asked there takes of that node."""
-    return tuple(
-        replace(home, name=name_on(endpoint.name, name), node_id=name)
-        for name in endpoint.replica_nodes
-        if home is not None and name in nodes and nodes[name].answering == endpoint.live_version
-    )

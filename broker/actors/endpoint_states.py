@@ -33,12 +33,13 @@ class EndpointObserved:
 class EndpointsMeasured:
     """What a node's inference server counted lately; endpoints that nobody asked anything are not listed.
 
-    ``lag_seconds`` is by how much its event loop came late, or None.
+    ``lag_seconds`` is by how much its event loop came late, or None; ``heard_at`` is the broker's steady clock.
     """
 
     node_id: str
     usages: tuple[EndpointUsage, ...]
     lag_seconds: float | None = None
+    heard_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,23 @@ class ShareMoved:
 
 
 EndpointNews = EndpointObserved | EndpointsMeasured
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What a node counted of an endpoint since the broker began to hear of it; it only grows.
+
+    Attributes:
+        heard_at: When it was heard last, seconds of the broker's steady clock.
+        usage: Of the endpoint.
+        all_cpu_seconds: CPU that running all the node's models took.
+        cpu_cap_cores: What the endpoint may use of the node at present, or None.
+    """
+
+    heard_at: float
+    usage: EndpointUsage
+    all_cpu_seconds: float
+    cpu_cap_cores: float | None
 
 
 def name_on(endpoint: str, node_id: str) -> str:
@@ -73,6 +91,8 @@ class EndpointStates:
         self._declare = declare
         self._views: dict[str, EndpointView] = {}
         self._counted: dict[str, dict[str, EndpointUsage]] = {}
+        self._totals: dict[str, dict[str, EndpointUsage]] = {}
+        self._heard_at: dict[str, float] = {}
         self._loads: dict[str, dict[str, EndpointLoad]] = {}
         self._lags: dict[str, float | None] = {}
         self._shares: dict[str, dict[str, Share]] = {}
@@ -82,11 +102,13 @@ class EndpointStates:
     def on_news(self, message: EndpointNews) -> None:
         """Take in news. What is counted adds up until the next snapshot."""
         match message:
-            case EndpointsMeasured(node_id, usages, lag_seconds):
-                self._lags[node_id] = lag_seconds
+            case EndpointsMeasured(node_id, usages, lag_seconds, heard_at):
+                self._lags[node_id], self._heard_at[node_id] = lag_seconds, heard_at
                 counted = self._counted.setdefault(node_id, {})
+                totals = self._totals.setdefault(node_id, {})
                 for usage in usages:
                     counted[usage.endpoint] = _sum(counted.get(usage.endpoint), usage)
+                    totals[usage.endpoint] = _sum(totals.get(usage.endpoint), usage)
             case EndpointObserved(name, view, copies):
                 for known in [each for each in self._views if endpoint_of(each) == name]:
                     del self._views[known]
@@ -116,6 +138,19 @@ class EndpointStates:
         if view is None or view.node_id not in self._loads:
             return None
         return self._loads[view.node_id].get(endpoint_of(name), IDLE)
+
+    def counted(self, endpoint: str) -> Mapping[str, Counted]:
+        """What was counted of an endpoint in all, by node; nodes that were not heard yet are not in it."""
+        found = {}
+        for node_id, totals in self._totals.items():
+            share = self._shares.get(node_id, {}).get(endpoint)
+            found[node_id] = Counted(
+                self._heard_at[node_id],
+                totals.get(endpoint, EndpointUsage(endpoint, 0.0)),
+                sum(usage.cpu_seconds for usage in totals.values()),
+                None if share is None else share.cpu_cap_cores,
+            )
+        return found
 
     def share(self, name: str) -> Share | None:
         """What an endpoint may use; None while nothing limits it."""

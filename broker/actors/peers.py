@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from tiercel.broker.actors.endpoint_states import Counted
     from tiercel.broker.lifecycle.job_events import JobInput
     from tiercel.broker.lifecycle.replicas import ServingNode
     from tiercel.broker.lifecycle.versions import WantedModel
@@ -127,6 +128,10 @@ class Peers(Protocol):
 
     def serving_nodes(self, endpoint: str) -> Mapping[str, ServingNode]:
         """What each node is to an endpoint without variants, by name."""
+        ...
+
+    def counted(self, endpoint: str) -> Mapping[str, Counted]:
+        """What nodes have counted of an endpoint since the broker began, by name."""
         ...
 
     def look_after_replicas(self) -> None:

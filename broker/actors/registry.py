@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Hashable, Mapping, Sequence
 
     from tiercel.broker.actors.clock import Clock
+    from tiercel.broker.actors.endpoint_states import Counted
     from tiercel.broker.actors.journal import Journal
     from tiercel.broker.actors.peers import WantedDelivery, WantedRun
     from tiercel.broker.actors.supervisor import Supervisor
@@ -272,6 +273,10 @@ class ActorRegistry:
     def serving_nodes(self, endpoint: str) -> Mapping[str, ServingNode]:
         """What each node is to an endpoint without variants, by name."""
         return {node_id: actor.serving_node(endpoint) for node_id, actor in self.nodes.items()}
+
+    def counted(self, endpoint: str) -> Mapping[str, Counted]:
+        """What nodes have counted of an endpoint since the broker began, by name."""
+        return self.scheduler.endpoints.counted(endpoint)
 
     def look_after_replicas(self) -> None:
         """Have endpoints that answer on several nodes look whether that is as it shall be."""

@@ -397,6 +397,11 @@ class BrokerService:
         """What nodes are to an endpoint without variants, by name."""
         return self._registry.serving_nodes(name)
 
+    def replicas_reason(self, name: str) -> str:
+        """Why an endpoint answers on as many nodes as it does; empty where its job says on how many."""
+        actor = self._registry.endpoints.get(name)
+        return actor.replicas_reason if actor is not None else ""
+
     def endpoint_share(self, name: str) -> Share | None:
         """What an endpoint may use of its node; None while nothing limits it."""
         return self._registry.scheduler.endpoints.share(name)

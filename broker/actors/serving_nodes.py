@@ -50,4 +50,5 @@ def serving_node(
         failed=failed | refused,
         refused=refused,
         crowd=len(said.served),
+        cpu_cores=node.cpu_cores,
     )

@@ -36,6 +36,7 @@ def endpoint_to_proto(
     load: EndpointLoad | None = None,
     served: Mapping[str, ServedStatus] = MappingProxyType({}),
     places: tuple[ReplicaInfo, ...] = (),
+    replicas_reason: str = "",
 ) -> jobs_pb2.Endpoint:
     """An endpoint as its tenant sees it.
 
@@ -46,6 +47,7 @@ def endpoint_to_proto(
         load: What was measured of it last, if anything was.
         served: What its node says of it, by variant.
         places: The nodes that shall answer.
+        replicas_reason: Why these are as many as they are, where the broker says that.
     """
     live = {version.version for version in endpoint.live}
     there = {version.version for version in kept(endpoint)}
@@ -85,6 +87,8 @@ def endpoint_to_proto(
         pinned="" in endpoint.pinned,
         access=endpoint.access,
         replicas=endpoint.replicas,
+        auto_replicas=endpoint.auto_replicas,
+        replicas_reason=replicas_reason,
         places=places,
     )
     message = to_proto(info, jobs_pb2.Endpoint)

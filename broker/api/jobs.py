@@ -255,4 +255,5 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
             self._service.endpoint_load(endpoint.name),
             self._service.served_of(endpoint.name),
             places_of(endpoint, nodes, self._service.replicas_of(endpoint.name)),
+            self._service.replicas_reason(endpoint.name),
         )

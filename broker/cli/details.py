@@ -61,6 +61,8 @@ def _replica_lines(endpoint: EndpointInfo) -> list[str]:
         + (f" ({clean(each.problem)})" if each.problem else "")
         for each in endpoint.places[1:]
     ]
+    if endpoint.auto_replicas and endpoint.replicas_reason:
+        lines.append(f"replicas  auto, {endpoint.replicas} by now: {clean(endpoint.replicas_reason)}")
     if len(endpoint.places) < endpoint.replicas and endpoint.live_version is not None:
         lines.append(
             f"replicas  {len(endpoint.places)} of {endpoint.replicas}: no other node is up, serves and has room; "

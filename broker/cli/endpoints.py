@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tiercel.broker.cli.completion import complete_endpoint
-from tiercel.broker.cli.output import ENDPOINT_COLUMNS, endpoint_rows, print_json, print_table
+from tiercel.broker.cli.output import ENDPOINT_COLUMNS, auto_replica_lines, endpoint_rows, print_json, print_table
 from tiercel.broker.cli.session import USAGE, AsJson, BrokerAddress, StateDir, Target, TenantName, fail, run
 
 endpoints = typer.Typer(invoke_without_command=True)
@@ -31,6 +31,8 @@ def list_all(
         print_json([endpoint.to_json() for endpoint in found])
     elif found:
         print_table(ENDPOINT_COLUMNS, [row for endpoint in found for row in endpoint_rows(endpoint)])
+        for line in auto_replica_lines(found):
+            typer.echo(line)
     else:
         typer.echo("No endpoints; one appears with the first job that feeds it.", err=True)
 

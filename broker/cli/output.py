@@ -15,6 +15,8 @@ from tiercel.core.jobs import JobState, TierState
 from tiercel.core.nodes import Drain
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from tiercel.broker.client import (
         DecisionInfo,
         EndpointInfo,
@@ -293,6 +295,16 @@ def _replica_row(replica: ReplicaInfo) -> tuple[str, ...]:
     version = "-" if replica.answering_version is None else str(replica.answering_version)
     middle = ["" for _ in ENDPOINT_COLUMNS[3:]]
     return (f"  on {replica.node_id}", version, *middle, replica.serving_http or "-")
+
+
+def auto_replica_lines(endpoints: Iterable[EndpointInfo]) -> list[str]:
+    """Why endpoints answer on as many nodes as they do, a line for each of which the broker says that."""
+    return [
+        f"{endpoint.name} on {endpoint.replicas} node{'s' if endpoint.replicas > 1 else ''}: "
+        f"{clean(endpoint.replicas_reason)}"
+        for endpoint in endpoints
+        if endpoint.auto_replicas and endpoint.replicas_reason
+    ]
 
 
 def _version_cells(

@@ -14,6 +14,7 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ByteSize, ConfigDict, Field, ValidationError, create_model
 
 from tiercel.broker.client.spec_environment import environment_of
+from tiercel.broker.client.spec_replicas import Replicas
 from tiercel.broker.client.spec_requirements import read_requirements
 from tiercel.broker.client.spec_times import Seconds, with_retries_as_mapping, with_retries_spread
 from tiercel.broker.client.spec_yaml import read_yaml
@@ -86,6 +87,7 @@ _SpecForm = _form(
     env=(Annotated[dict[str, str], BeforeValidator(environment_of)], {}),
     max_duration_seconds=_written("max_duration", Seconds | None, None),
     every_seconds=_written("every", Seconds | None, None),
+    replicas=(Replicas, 1),
     copy_checkpoint_seconds=_written("copy_checkpoint_every", Seconds | None, None),
     retry_back_off_seconds=_written("retries.back_off", Seconds | None, None),
     retry_exit_codes=_written("retries.exit_codes", tuple[int, ...], ()),

@@ -38,6 +38,7 @@ class ServingNode:
         failed: Why versions cannot answer there now, by number.
         refused: Those of them that its inference server refused, which will not be otherwise soon.
         crowd: How many endpoints answer there.
+        cpu_cores: Cores that it has.
     """
 
     id: str
@@ -50,6 +51,7 @@ class ServingNode:
     failed: Mapping[int, str] = field(default_factory=dict)
     refused: Mapping[int, str] = field(default_factory=dict)
     crowd: int = 0
+    cpu_cores: float = 1.0
 
     def has(self, version: int, sha256: str) -> bool:
         """Whether it could answer with a version at once."""

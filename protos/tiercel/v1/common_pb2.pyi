@@ -407,8 +407,8 @@ class JobSpec(_message.Message):
     than it has accelerators, or cores where it has none. Absent: one for each accelerator, where it is a Python program.
     """
     replicas: _builtins.int
-    """On how many nodes the endpoint's version answers, 1 to 8; absent: 1. Fewer while there are fewer nodes that can. It becomes
-    the endpoint's. Not for an endpoint with variants.
+    """On how many nodes the endpoint's version answers, 1 to 8; absent: 1. Fewer while there are fewer nodes that can. 0: the
+    broker says, by what is asked of the endpoint. It becomes the endpoint's. Not for an endpoint with variants.
     """
     access: Global___EndpointAccess.ValueType
     """Who may ask the endpoint. It becomes the endpoint's; unspecified: the endpoint's stays as it is, and a new one is its tenant's."""

@@ -1289,6 +1289,8 @@ class Endpoint(_message.Message):
     ANSWERING_VERSION_FIELD_NUMBER: _builtins.int
     PROBLEM_FIELD_NUMBER: _builtins.int
     PINNED_FIELD_NUMBER: _builtins.int
+    AUTO_REPLICAS_FIELD_NUMBER: _builtins.int
+    REPLICAS_REASON_FIELD_NUMBER: _builtins.int
     ACCESS_FIELD_NUMBER: _builtins.int
     REPLICAS_FIELD_NUMBER: _builtins.int
     PLACES_FIELD_NUMBER: _builtins.int
@@ -1307,6 +1309,10 @@ class Endpoint(_message.Message):
     """Why that is not the live version, in plain words, as far as its node knows."""
     pinned: _builtins.bool
     """The live version was chosen: it stays whatever is delivered."""
+    auto_replicas: _builtins.bool
+    """The broker says on how many nodes its live version shall answer, by what is asked of it."""
+    replicas_reason: _builtins.str
+    """Why these are as many as they are, in plain words; empty where its job said how many."""
     access: _common_pb2.EndpointAccess.ValueType
     """Who may ask it."""
     replicas: _builtins.int
@@ -1346,13 +1352,15 @@ class Endpoint(_message.Message):
         answering_version: _builtins.int | None = ...,
         problem: _builtins.str = ...,
         pinned: _builtins.bool = ...,
+        auto_replicas: _builtins.bool = ...,
+        replicas_reason: _builtins.str = ...,
         access: _common_pb2.EndpointAccess.ValueType = ...,
         replicas: _builtins.int = ...,
         places: _abc.Iterable[Global___EndpointReplica] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_answering_version", b"_answering_version", "_live_version", b"_live_version", "_objective_seconds", b"_objective_seconds", "answering_version", b"answering_version", "live_version", b"live_version", "load", b"load", "objective_seconds", b"objective_seconds", "share", b"share"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_answering_version", b"_answering_version", "_live_version", b"_live_version", "_objective_seconds", b"_objective_seconds", "access", b"access", "answering_version", b"answering_version", "live_version", b"live_version", "load", b"load", "name", b"name", "node_id", b"node_id", "objective_seconds", b"objective_seconds", "pinned", b"pinned", "places", b"places", "problem", b"problem", "replicas", b"replicas", "serving_grpc", b"serving_grpc", "serving_http", b"serving_http", "share", b"share", "tenant", b"tenant", "variants", b"variants", "versions", b"versions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_answering_version", b"_answering_version", "_live_version", b"_live_version", "_objective_seconds", b"_objective_seconds", "access", b"access", "answering_version", b"answering_version", "auto_replicas", b"auto_replicas", "live_version", b"live_version", "load", b"load", "name", b"name", "node_id", b"node_id", "objective_seconds", b"objective_seconds", "pinned", b"pinned", "places", b"places", "problem", b"problem", "replicas", b"replicas", "replicas_reason", b"replicas_reason", "serving_grpc", b"serving_grpc", "serving_http", b"serving_http", "share", b"share", "tenant", b"tenant", "variants", b"variants", "versions", b"versions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__answering_version: _TypeAlias = _typing.Literal["answering_version"]  # noqa: Y015
     _WhichOneofArgType__answering_version: _TypeAlias = _typing.Literal["_answering_version", b"_answering_version"]  # noqa: Y015

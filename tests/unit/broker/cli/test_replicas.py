@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tiercel.broker.cli.details import endpoint_lines
-from tiercel.broker.cli.output import ENDPOINT_COLUMNS, endpoint_rows
+from tiercel.broker.cli.output import ENDPOINT_COLUMNS, auto_replica_lines, endpoint_rows
 from tiercel.core.views import EndpointInfo, ReplicaInfo
 from tiercel.core.wire import from_proto, to_proto
 from tiercel.v1 import jobs_pb2
@@ -27,3 +29,12 @@ def test_it_is_said_why_a_node_does_not_answer_and_why_there_are_fewer() -> None
 
 def test_the_nodes_are_told_to_tenants() -> None:
     assert from_proto(EndpointInfo, to_proto(ENDPOINT, jobs_pb2.Endpoint)) == ENDPOINT
+
+
+def test_where_the_broker_says_how_many_it_is_said_why() -> None:
+    reason = "41 requests/s, 12% of them late, 80% of its CPU busy; 2 after 1 since 80% of its CPU was busy"
+    auto = replace(ENDPOINT, replicas=2, auto_replicas=True, replicas_reason=reason + "\x1b[2J")
+    assert auto_replica_lines([ENDPOINT, auto]) == [f"digits on 2 nodes: {reason}\ufffd[2J"]
+    lines = endpoint_lines(auto)
+    assert f"replicas  auto, 2 by now: {reason}\ufffd[2J" in lines
+    assert from_proto(EndpointInfo, to_proto(auto, jobs_pb2.Endpoint)) == auto

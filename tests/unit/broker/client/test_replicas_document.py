@@ -10,7 +10,10 @@ import yaml
 
 from tiercel import InvalidSpecError
 from tiercel.broker.client import parse_spec
+from tiercel.core.jobs import AUTO_REPLICAS, JobSpec
 from tiercel.core.validation import validate_spec
+from tiercel.core.wire import from_proto, to_proto
+from tiercel.v1 import common_pb2
 
 PAGE = Path(__file__).resolve().parents[4] / "docs" / "replicas.md"
 
@@ -24,7 +27,17 @@ def test_the_example_is_a_spec_and_what_it_excludes_is_refused_with_the_field(tm
     spec = parse_spec(content)
     validate_spec(spec)
     assert spec.replicas == 2
-    for changes in ({"replicas": 9}, {"replicas": 0}, {"variant": "small"}):
+    refused_ones = [{"replicas": wrong} for wrong in (9, 0, -1, "0", "many", True)]
+    for changes in (*refused_ones, {"variant": "small"}, {"variant": "small", "replicas": "auto"}):
         with pytest.raises(InvalidSpecError) as refused:
             validate_spec(parse_spec(content | changes))
         assert refused.value.field == "replicas"
+
+
+def test_auto_leaves_it_to_the_broker_and_crosses_the_wire() -> None:
+    _, block = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    spec = parse_spec(yaml.safe_load(block) | {"script": "", "module": "package.train"})
+    validate_spec(spec)
+    assert spec.replicas == AUTO_REPLICAS
+    assert spec.endpoint_objective_seconds == 0.05
+    assert from_proto(JobSpec, to_proto(spec, common_pb2.JobSpec)).replicas == AUTO_REPLICAS
