@@ -25,6 +25,7 @@ from tiercel.broker.api import listeners
 from tiercel.broker.api.access import AccessService
 from tiercel.broker.api.addresses import AddressesService
 from tiercel.broker.api.audit import AuditService
+from tiercel.broker.api.authority import AuthorityService, finish_in_time
 from tiercel.broker.api.disk import DiskService
 from tiercel.broker.api.doors import Doors
 from tiercel.broker.api.files import FilesService
@@ -61,6 +62,7 @@ from tiercel.broker.store.version_files import VersionStore
 from tiercel.broker.tenancy import open_tenancy
 from tiercel.broker.trust.encryption import open_encryption
 from tiercel.broker.trust.membership import Membership
+from tiercel.broker.trust.rotation import Rotation
 from tiercel.core.blobs import BlobFolder
 from tiercel.core.errors import wrong_field
 from tiercel.v1 import membership_pb2_grpc, nodes_pb2_grpc
@@ -73,8 +75,8 @@ if TYPE_CHECKING:
     from tiercel.broker.scheduling.registry import AnyPolicy
     from tiercel.broker.settings import BrokerSettings
     from tiercel.broker.tenancy import Tenancy
-    from tiercel.broker.trust.authority import Authority
     from tiercel.broker.trust.encryption import Encryption
+    from tiercel.broker.trust.kept_authority import KeptAuthority
     from tiercel.core.nodes import Node
 
 logger = logging.getLogger(__name__)
@@ -96,7 +98,6 @@ class Broker:
         broker_address: Where tenants of this machine call, ``host:port``.
         nodes_address: Where agents of this machine do.
         mqtt_address: Where MQTT answers.
-        addresses: All of them by the keys of ``addresses.json``, those of encrypted doors among them.
         authority: Vouches for nodes; None where the broker listens on this machine alone.
     """
 
@@ -109,8 +110,9 @@ class Broker:
         self.broker_address = ""
         self.nodes_address = ""
         self.mqtt_address = ""
-        self.addresses: dict[str, str] = {}
-        self.authority: Authority | None = None
+        self.authority: KeptAuthority | None = None
+        self._addresses: dict[str, str] = {}
+        self._encryption: Encryption | None = None
 
     async def __aenter__(self) -> Self:
         async with contextlib.AsyncExitStack() as stack:
@@ -122,6 +124,11 @@ class Broker:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._stack.__aexit__(kind, error, trace)
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        """All of them by the keys of ``addresses.json``, those of encrypted doors among them, with the pin of now."""
+        return {**self._addresses, **({"pin": self._encryption.pin} if self._encryption is not None else {})}
 
     async def wait_serving(self, node_id: Callable[[], str]) -> dict[str, str]:
         """Wait for the inference server of a node here; returns where it answers, by the keys of ``addresses.json``.
@@ -156,11 +163,12 @@ class Broker:
         people = _open_people(settings, tenancy, self._clock)
         sealer = Sealer.open(settings.state_dir)
         store = SqlStore(sqlite_url(settings.state_dir / "broker.sqlite"))
-        encryption = open_encryption(settings, self._clock.now)
-        membership = None
+        encryption = self._encryption = open_encryption(settings, self._clock.now)
+        membership = rotation = None
         if encryption is not None:
-            self.authority = encryption.authority
-            membership = Membership(MemberStore(store), encryption.authority, self._clock, encryption.pin)
+            self.authority = kept = encryption.authority
+            membership = Membership(MemberStore(store), kept, self._clock, lambda: encryption.pin)
+            rotation = Rotation(kept, membership, self._clock)
         audit = Audit(AuditStore(store), self._clock)
         doors = Doors(settings, tenancy, encryption, membership, audit, people)
         # Before anything changes: a port that is taken must leave the state as it is.
@@ -211,9 +219,10 @@ class Broker:
             AccessService(membership, tenancy),
             TokensService(tokens),
             AddressesService(service, tenancy),
-            StatusService(registry, tenancy),
+            StatusService(registry, tenancy, rotation),
             KeysService(keys, service, tenancy),
             AuditService(audit),
+            AuthorityService(rotation),
         )
         agents = AgentService(journal, registry, self._clock)
 
@@ -234,10 +243,12 @@ class Broker:
         supervisor.start(doors.keep_room(), name="room at the doors")
         if people is not None:
             supervisor.start(people.run(), name="keys of the provider")
+        if rotation is not None:
+            supervisor.start(finish_in_time(rotation, audit, self._clock), name="rotation of the authority")
         self.broker_address, self.nodes_address = doors.addresses["broker"], doors.addresses["nodes"]
-        self.addresses = {**doors.addresses, "mqtt": self.mqtt_address}
+        self._addresses = {**doors.addresses, "mqtt": self.mqtt_address}
         if isinstance(news, EmbeddedMqttBroker) and news.wide_address:
-            self.addresses["mqtt_tls"] = news.wide_address
+            self._addresses["mqtt_tls"] = news.wide_address
 
     def _is_online(self, node_id: str) -> bool:
         return any(node.id == node_id and node.online for node in self._nodes())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from tiercel.core.authority import AuthorityState
 from tiercel.core.nodes import Drain
 from tiercel.core.views import Json, Jsonable, json_of
 
@@ -111,6 +112,7 @@ class ClusterStatus:
         jobs: How many jobs that are not over are in which state.
         waiting: Some of those that wait, the oldest first.
         endpoints: By name.
+        rotation: How far it is that another authority takes the place of the broker's; None while none does.
     """
 
     version: str
@@ -119,6 +121,7 @@ class ClusterStatus:
     jobs: Mapping[str, int] = field(default_factory=dict)
     waiting: tuple[WaitingJob, ...] = ()
     endpoints: tuple[EndpointStatus, ...] = ()
+    rotation: AuthorityState | None = None
 
     def problems(self) -> tuple[Problem, ...]:
         """What there is to see to; empty when all is well."""
@@ -130,6 +133,8 @@ class ClusterStatus:
         elif all(node.drain is not Drain.NO for node in self.nodes if node.online) and self.waiting:
             action = "undrain one: 'tiercel node undrain NAME'"
             found.append(Problem("cluster", "jobs wait, and every node that is online is drained", action))
+        if self.rotation is not None and self.rotation.waiting:
+            found.append(_rotation_problem(self.rotation.waiting))
         return tuple(found)
 
     def to_json(self) -> Json:
@@ -154,6 +159,14 @@ def _node_problems(node: NodeStatus, version: str) -> Iterator[Problem]:
     if node.disk_total_bytes and node.disk_free_bytes < LEAST_FREE_PART * node.disk_total_bytes:
         free = f"{100 * node.disk_free_bytes / node.disk_total_bytes:.1f} % of its disk is free"
         yield Problem(about, free, "make room there; 'tiercel du' says what takes it, 'tiercel gc' removes what may go")
+
+
+def _rotation_problem(waiting: tuple[str, ...]) -> Problem:
+    action = (
+        "start their agents, of this version, or take them off the list: 'tiercel node remove NAME'; a node that is "
+        "still away when the earlier authority goes ('tiercel authority finish --force') joins again with a new line"
+    )
+    return Problem("authority", f"its rotation waits for {', '.join(waiting)}", action)
 
 
 def _endpoint_problems(endpoint: EndpointStatus, offline: set[str]) -> Iterator[Problem]:

@@ -13,7 +13,7 @@ from tiercel.broker.client.membership import create_join_token, join, remove_nod
 from tiercel.broker.client.options import ClientOptions
 from tiercel.broker.server import Broker
 from tiercel.broker.tenancy import open_tenancy
-from tiercel.core.trust.certificates import BROKER_NAME, Identity, read_chain, to_pem
+from tiercel.core.trust.certificates import BROKER_NAME, Identity, authorities_in, read_chain, to_pem
 from tiercel.core.trust.join_token import JoinToken
 from tiercel.core.trust.trust import Trust
 
@@ -55,7 +55,7 @@ def open_as(address: str, identity: Identity, roots: bytes | None = None) -> grp
         identity: Who calls.
         roots: Whom it believes; who vouches for itself when left out.
     """
-    authorities = roots or to_pem(*read_chain(identity.chain)[1:])
+    authorities = roots or to_pem(*authorities_in(read_chain(identity.chain)))
     credentials = grpc.ssl_channel_credentials(authorities, identity.key, identity.chain)
     options = [("grpc.ssl_target_name_override", BROKER_NAME), ("grpc.use_local_subchannel_pool", 1)]
     return grpc.aio.secure_channel(address, credentials, options)

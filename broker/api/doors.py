@@ -94,7 +94,7 @@ class Doors:
             listeners.bind(self.members, wide, settings.listen_nodes_port, "--listen-nodes-port", needs.nodes),
         ]
         broker_tls, nodes_tls = (f"{needs.host}:{port}" for port in self._encrypted_ports)
-        self.addresses |= {"broker_tls": broker_tls, "nodes_tls": nodes_tls, "pin": needs.pin}
+        self.addresses |= {"broker_tls": broker_tls, "nodes_tls": nodes_tls}
 
     async def start(self) -> None:
         """Listen.

@@ -20,6 +20,8 @@ from tiercel.v1 import (
     addresses_pb2_grpc,
     audit_pb2,
     audit_pb2_grpc,
+    authority_pb2,
+    authority_pb2_grpc,
     disk_pb2,
     disk_pb2_grpc,
     files_pb2,
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from tiercel.broker.api.access import AccessService
     from tiercel.broker.api.addresses import AddressesService
     from tiercel.broker.api.audit import AuditService
+    from tiercel.broker.api.authority import AuthorityService
     from tiercel.broker.api.disk import DiskService
     from tiercel.broker.api.files import FilesService
     from tiercel.broker.api.jobs import JobsService
@@ -65,6 +68,7 @@ _TENANTS_SERVICES = tuple(
         (access_pb2, "AccessService"),
         (addresses_pb2, "AddressesService"),
         (audit_pb2, "AuditService"),
+        (authority_pb2, "AuthorityService"),
         (disk_pb2, "DiskService"),
         (files_pb2, "FilesService"),
         (jobs_pb2, "JobsService"),
@@ -172,6 +176,7 @@ async def add_tenants_services(
     status: StatusService,
     keys: KeysService,
     audit: AuditService,
+    authority: AuthorityService,
 ) -> None:
     """What answers on the tenants' listener; health and reflection do too."""
     jobs_pb2_grpc.add_JobsServiceServicer_to_server(jobs, server)
@@ -187,6 +192,7 @@ async def add_tenants_services(
     status_pb2_grpc.add_StatusServiceServicer_to_server(status, server)
     keys_pb2_grpc.add_KeysServiceServicer_to_server(keys, server)
     audit_pb2_grpc.add_AuditServiceServicer_to_server(audit, server)
+    authority_pb2_grpc.add_AuthorityServiceServicer_to_server(authority, server)
     checks = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(checks, server)
     reflection.enable_server_reflection((*_TENANTS_SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME), server)

@@ -45,6 +45,9 @@ class NodeDoor(Protocol):
             NotAuthenticatedError: It may no longer.
         """
 
+    def authorities(self) -> tuple[str, ...]:
+        """Pins of the authorities that the caller is to believe, the one first by which its certificate is to be."""
+
 
 class LocalDoor:
     """Of this machine alone: whoever has the agents' token speaks for any node that did not join from elsewhere.
@@ -74,6 +77,10 @@ class LocalDoor:
         del context
         await asyncio.Event().wait()
 
+    def authorities(self) -> tuple[str, ...]:
+        """None: it has no certificate."""
+        return ()
+
 
 class MembersDoor:
     """For other machines: a node is who its certificate says, while that counts.
@@ -101,6 +108,10 @@ class MembersDoor:
     async def until_refused(self, context: Context) -> NoReturn:
         """See :class:`NodeDoor`."""
         await self._membership.until_refused(certificate_of(context))
+
+    def authorities(self) -> tuple[str, ...]:
+        """See :class:`NodeDoor`."""
+        return self._membership.pins()
 
 
 def certificate_of(context: Context) -> x509.Certificate:

@@ -60,10 +60,18 @@ class NodeStream:
         service: The other actors.
         logs: Output of runs.
         carried: Checkpoints of jobs that are moved.
+        authorities: Says which authorities the agent is to believe, by their pins.
     """
 
     def __init__(
-        self, actor: NodeActor, epoch: int, *, agents: AgentService, logs: RunLogs, carried: CheckpointStore
+        self,
+        actor: NodeActor,
+        epoch: int,
+        *,
+        agents: AgentService,
+        logs: RunLogs,
+        carried: CheckpointStore,
+        authorities: Callable[[], tuple[str, ...]],
     ) -> None:
         self._actor = actor
         self._node_id = actor.node.id
@@ -71,6 +79,7 @@ class NodeStream:
         self._agents = agents
         self._logs = logs
         self._carried = carried
+        self._authorities = authorities
         self._taken: dict[str, int] = {}
         self._heartbeat = 0
         self._took = asyncio.Event()
@@ -107,7 +116,7 @@ class NodeStream:
             reports, self._taken = self._taken, {}
             heartbeat, self._heartbeat = self._heartbeat, 0
             fence = fence_to_proto(self._agents.fence())
-            taken = nodes_pb2.Taken(reports=reports, heartbeat=heartbeat, fence=fence)
+            taken = nodes_pb2.Taken(reports=reports, heartbeat=heartbeat, fence=fence, authorities=self._authorities())
             async with self._writing:
                 await write(nodes_pb2.ConnectResponse(taken=taken))
             await asyncio.sleep(GATHER_SECONDS)

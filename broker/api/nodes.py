@@ -134,7 +134,10 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
             fence=fence_to_proto(self._agents.fence()),
         )
         await context.write(nodes_pb2.ConnectResponse(welcome=welcome))
-        stream = NodeStream(actor, epoch, agents=self._agents, logs=self._logs, carried=self._carried)
+        authorities = self._door.authorities
+        stream = NodeStream(
+            actor, epoch, agents=self._agents, logs=self._logs, carried=self._carried, authorities=authorities
+        )
         await stream.serve(hello, requests, context.write)
         if actor.node.lease_epoch != epoch:
             raise LeaseLostError(f"a newer stream of node {actor.node.id} took over")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tiercel.broker.actors.status import status_of
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from tiercel.broker.actors.registry import ActorRegistry
     from tiercel.broker.tenancy import Tenancy
+    from tiercel.broker.trust.rotation import Rotation
 
     Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -26,11 +28,13 @@ class StatusService(status_pb2_grpc.StatusServiceServicer):
     Args:
         registry: Knows the cluster.
         tenancy: Who calls.
+        rotation: Knows how far a rotation of the authority is; None where the broker listens on this machine alone.
     """
 
-    def __init__(self, registry: ActorRegistry, tenancy: Tenancy) -> None:
+    def __init__(self, registry: ActorRegistry, tenancy: Tenancy, rotation: Rotation | None) -> None:
         self._registry = registry
         self._tenancy = tenancy
+        self._rotation = rotation
 
     async def GetStatus(  # noqa: N802 - the contract's name
         self, request: status_pb2.GetStatusRequest, context: Context
@@ -38,4 +42,6 @@ class StatusService(status_pb2_grpc.StatusServiceServicer):
         """Tell of the cluster: an operator of all, a tenant of what is its own."""
         tenant = caller_by_metadata(context.invocation_metadata(), self._tenancy).tenant
         status = status_of(self._registry, tenant.name if tenant is not None else "")
+        if self._rotation is not None and (state := self._rotation.state()).earlier_pin:
+            status = replace(status, rotation=state)
         return to_proto(status, status_pb2.GetStatusResponse)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from tiercel.broker.cli.audit import audit
+from tiercel.broker.cli.authority import authority
 from tiercel.broker.cli.cluster import infer, nodes, print_version, version
 from tiercel.broker.cli.disk import du, gc
 from tiercel.broker.cli.endpoints import endpoints
@@ -69,6 +70,7 @@ app.add_typer(node, name="node")
 app.add_typer(mqtt, name="mqtt")
 app.add_typer(tokens, name="token")
 app.add_typer(proxy, name="proxy")
+app.add_typer(authority, name="authority")
 
 
 @app.callback()

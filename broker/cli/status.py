@@ -71,6 +71,16 @@ def _print(found: ClusterStatus) -> None:
         print_table(
             ("WAITS", "TENANT", "FOR"), [(job.id, clean(job.tenant), clean(job.reason)) for job in found.waiting]
         )
+    _say_rotation(found)
+
+
+def _say_rotation(found: ClusterStatus) -> None:
+    from tiercel.broker.cli.authority import words_of
+
+    if found.rotation is not None:
+        typer.echo()
+        for line in words_of(found.rotation):
+            typer.echo(line)
 
 
 def _node_row(node: NodeStatus) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from tiercel.core.errors import UnavailableError
 from tiercel.core.trust.certificates import (
     CertificateError,
     Identity,
+    authorities_in,
     key_to_pem,
     make_key,
     make_request,
@@ -51,14 +52,14 @@ class Access:
 
     async def _ask(self) -> ssl.SSLContext:
         identity = await certify(self._connection)
-        own, *authorities = read_chain(identity.chain)
+        chain = read_chain(identity.chain)
         try:
-            context = ssl.create_default_context(cadata=to_pem(*authorities).decode())
+            context = ssl.create_default_context(cadata=to_pem(*authorities_in(chain)).decode())
             context.minimum_version = ssl.TLSVersion.TLSv1_3
             load_identity(context, identity)
         except OSError as error:
             raise _useless(error) from error
-        self._fresh_until = renewal_time(own)
+        self._fresh_until = renewal_time(chain[0])
         return context
 
 
@@ -73,9 +74,7 @@ async def certify(connection: Connection) -> Identity:
     request = access_pb2.IssueCertificateRequest(certificate_request=make_request(key))
     answer = await connection.call(stub.IssueCertificate, request)
     try:
-        _, *authorities = read_chain(answer.certificates)
-        if not authorities:
-            raise CertificateError("the authority's is missing")  # noqa: TRY301 - one sentence for all of it
+        authorities_in(read_chain(answer.certificates))
     except CertificateError as error:
         raise _useless(error) from error
     return Identity(key_to_pem(key), answer.certificates)

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING
 from tiercel.broker.client.connection import Connection
 from tiercel.broker.client.options import ClientOptions
 from tiercel.core.errors import UnavailableError
-from tiercel.core.trust.certificates import CertificateError, Identity, key_to_pem, make_key, make_request, node_of
+from tiercel.core.trust.certificates import (
+    CertificateError,
+    Identity,
+    authorities_in,
+    key_to_pem,
+    make_key,
+    make_request,
+    node_of,
+    read_chain,
+)
 from tiercel.core.trust.trust import Trust
 from tiercel.v1 import membership_pb2, membership_pb2_grpc
 
@@ -129,6 +138,7 @@ async def join(address: str, token: JoinToken, node_id: str) -> tuple[Identity, 
         await connection.close()
     identity = Identity(key_to_pem(key), answer.certificates)
     try:
+        authorities_in(read_chain(identity.chain))
         fits = identity.certificate.public_key() == key.public_key() and node_of(identity.certificate) == node_id
     except CertificateError:
         fits = False

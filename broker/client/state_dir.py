@@ -10,6 +10,9 @@ from pathlib import Path
 from tiercel.core.errors import NotAuthenticatedError, UnavailableError
 from tiercel.core.trust.trust import Trust
 
+PIN_FOLLOWS = "pin_follows_authority"
+"""Set in ``addresses.json`` of a machine that joined where the pin is of the authority that its agent believes."""
+
 
 def default_state_dir() -> Path:
     """``TIERCEL_STATE_DIR``, else ``tiercel`` in the user's folder for state."""
@@ -47,9 +50,23 @@ def read_broker(state_dir: Path) -> tuple[str, Trust]:
     if address := addresses.get("broker", ""):
         return address, Trust()
     if address := addresses.get("broker_tls", ""):
-        return address, Trust(pin=addresses.get("pin", ""))
+        return address, Trust(pin=_newest_pin(state_dir, addresses))
     message = f"The broker in {state_dir} did not say where it listens; start 'tiercel up' again on {state_dir}."
     raise UnavailableError(message)
+
+
+def _newest_pin(state_dir: Path, addresses: dict[str, str]) -> str:
+    """The pin with which the machine joined, or of the authority that took that one's place since."""
+    pin = addresses.get("pin", "")
+    if PIN_FOLLOWS not in addresses:
+        return pin
+    from tiercel.core.trust.certificates import CertificateError, pin_of, read_chain  # takes a while to import
+
+    try:
+        believed = [pin_of(each) for each in read_chain((state_dir / "agent" / "authority.pem").read_bytes())]
+    except (OSError, CertificateError):
+        return pin
+    return pin if pin in believed else believed[0]
 
 
 def read_tokens(state_dir: Path) -> dict[str, str]:

@@ -45,11 +45,13 @@ class Member:
         serial: Its number, hexadecimal.
         node: Whose it is.
         expires_at: Seconds since the Unix epoch.
+        authority: Pin of the authority that signed it; empty where that was not written down.
     """
 
     serial: str
     node: str
     expires_at: float
+    authority: str = ""
 
 
 class MemberStore:
@@ -68,7 +70,7 @@ class MemberStore:
         async with self._store.writing() as connection:
             await connection.execute(delete(table).where(_CERTIFICATES.expires_at < now))
             rows = (await connection.execute(select(table))).all()
-        return [Member(row.serial, row.node, row.expires_at) for row in rows]
+        return [Member(row.serial, row.node, row.expires_at, row.authority) for row in rows]
 
     async def find_token(self, token_id: str) -> KeptToken | None:
         """A token, used or not; None if nobody knows it, or it ran out long ago."""
@@ -104,6 +106,12 @@ class MemberStore:
             await connection.execute(delete(tables.node_certificates).where(*others))
             await connection.execute(insert(tables.node_certificates).values(_member_row(member)))
 
+    async def keep_only(self, authority: str, node: str = "") -> None:
+        """Forget all certificates by other authorities; those of one node alone where one is named."""
+        others = [_CERTIFICATES.authority != authority, *([_CERTIFICATES.node == node] if node else [])]
+        async with self._store.writing() as connection:
+            await connection.execute(delete(tables.node_certificates).where(*others))
+
     async def remove(self, node: str) -> None:
         """Forget all certificates of a node, and the tokens that are good for its name alone."""
         async with self._store.writing() as connection:
@@ -122,4 +130,9 @@ def _token_row(token: KeptToken) -> dict[str, object]:
 
 
 def _member_row(member: Member) -> dict[str, object]:
-    return {"serial": member.serial, "node": member.node, "expires_at": member.expires_at}
+    return {
+        "serial": member.serial,
+        "node": member.node,
+        "expires_at": member.expires_at,
+        "authority": member.authority,
+    }

@@ -148,6 +148,7 @@ node_certificates = Table(
     Column("serial", Text, primary_key=True),  # hexadecimal
     Column("node", Text, nullable=False),
     Column("expires_at", Double, nullable=False),
+    Column("authority", Text, nullable=False, server_default=""),  # its pin; empty where nobody wrote it down
     Index("node_certificates_by_node", "node"),
 )
 

@@ -16,6 +16,7 @@ from tiercel.core.trust.certificates import (
     BROKER_NAME,
     CertificateError,
     Identity,
+    is_issued_by,
     key_to_pem,
     make_key,
     node_uri,
@@ -40,51 +41,96 @@ CLOCK_TOLERANCE = timedelta(minutes=5)
 class Authority:
     """A private key that vouches for one broker and its nodes.
 
+    While it takes the place of an earlier one, both are believed. That one's key is not needed any more: it has signed
+    the certificate that leads from it to this one.
+
     Attributes:
         key: Never leaves the broker's state directory.
         certificate: What everybody may see.
+        link: A certificate for the same key by the earlier authority; None where there is none.
+        earlier: The certificate of the earlier authority; None where there is none.
     """
 
     key: ec.EllipticCurvePrivateKey
     certificate: x509.Certificate
+    link: x509.Certificate | None = None
+    earlier: x509.Certificate | None = None
 
     @classmethod
     def create(cls, now: datetime) -> Authority:
         """A fresh one."""
         key = make_key()
-        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Tiercel authority")])
-        certificate = (
-            _builder(now, AUTHORITY_LIFE)
-            .subject_name(name)
-            .issuer_name(name)
-            .public_key(key.public_key())
-            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-            .add_extension(_usage(signs_certificates=True), critical=True)
-            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-            .sign(key, hashes.SHA256())
-        )
-        return cls(key, certificate)
+        # One step is left for what will lead to the one that takes its place. By the rules (RFC 5280, 4.2.1.9) that is
+        # none, as both have the same name; OpenSSL and gRPC know that, and others do not.
+        return cls(key, _authority_certificate(key.public_key(), now, steps=1).sign(key, hashes.SHA256()))
 
     @classmethod
-    def from_pem(cls, key: bytes, certificate: bytes) -> Authority:
+    def from_file(cls, content: bytes) -> Authority:
         """One that was kept.
 
         Raises:
-            CertificateError: They are no key and certificate, or do not belong together.
+            CertificateError: It is no key with certificates, or they do not belong together.
         """
-        found = read_chain(certificate)[0]
+        kept = Identity.from_file(content)
+        return cls.from_pem(kept.key, kept.chain)
+
+    @classmethod
+    def from_pem(cls, key: bytes, certificates: bytes) -> Authority:
+        """The same from its parts: the key, its certificate, and what leads to it from an earlier one.
+
+        Raises:
+            CertificateError: They are no key and certificates, or do not belong together.
+        """
+        found, *before = read_chain(certificates)
         try:
             private = serialization.load_pem_private_key(key, None)
         except (ValueError, TypeError) as error:
             raise CertificateError(f"there is no private key in it ({error})") from error
         if not isinstance(private, ec.EllipticCurvePrivateKey) or private.public_key() != found.public_key():
             raise CertificateError("the key is not the certificate's")
-        return cls(private, found)
+        if not before:
+            return cls(private, found)
+        if len(before) != 2 or pin_of(before[0]) != pin_of(found) or not is_issued_by(*before):
+            raise CertificateError("what leads to it from the earlier authority is not whole")
+        return cls(private, found, *before)
+
+    def to_file(self) -> bytes:
+        """All of it in one text, so that one step puts all in place; with the private key."""
+        before = () if self.link is None or self.earlier is None else (self.link, self.earlier)
+        return Identity(key_to_pem(self.key), to_pem(self.certificate, *before)).to_file()
+
+    def successor(self, now: datetime) -> Authority:
+        """A fresh one that takes this one's place; who believes this one alone believes what that one signs."""
+        fresh = Authority.create(now)
+        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
+        link = _authority_certificate(fresh.key.public_key(), now, steps=0).add_extension(issuer, critical=False)
+        return Authority(fresh.key, fresh.certificate, link.sign(self.key, hashes.SHA256()), self.certificate)
+
+    def alone(self) -> Authority:
+        """The same, from when on the earlier one is not believed any more."""
+        return Authority(self.key, self.certificate)
 
     @property
     def pin(self) -> str:
         """Stands for the key."""
         return pin_of(self.certificate)
+
+    @property
+    def roots(self) -> tuple[x509.Certificate, ...]:
+        """Who is believed: this one first."""
+        return (self.certificate,) if self.earlier is None else (self.certificate, self.earlier)
+
+    @property
+    def pins(self) -> tuple[str, ...]:
+        """Stand for the keys of those who are believed, this one's first."""
+        return tuple(pin_of(each) for each in self.roots)
+
+    def chain_of(self, certificate: x509.Certificate) -> bytes:
+        """A certificate by this authority with all that leads to whom others may believe, PEM."""
+        if self.link is None or self.earlier is None:
+            return to_pem(certificate, self.certificate)
+        # In the order of the path from the earlier one: so it is found by whoever walks along it.
+        return to_pem(certificate, self.link, self.earlier, self.certificate)
 
     def issue_to_broker(self, names: Iterable[str], now: datetime) -> Identity:
         """A key and a certificate for the broker's own doors.
@@ -96,7 +142,7 @@ class Authority:
         key = make_key()
         given = [_general_name(name) for name in dict.fromkeys((BROKER_NAME, *names))]
         certificate = self._issue(key.public_key(), given, [ExtendedKeyUsageOID.SERVER_AUTH], now)
-        return Identity(key_to_pem(key), to_pem(certificate, self.certificate))
+        return Identity(key_to_pem(key), self.chain_of(certificate))
 
     def issue_to_node(self, node_id: str, key: ec.EllipticCurvePublicKey, now: datetime) -> x509.Certificate:
         """A certificate that says which node its bearer is, to the broker and to those who ask its models.
@@ -135,6 +181,19 @@ class Authority:
             .add_extension(issuer, critical=False)
             .sign(self.key, hashes.SHA256())
         )
+
+
+def _authority_certificate(key: ec.EllipticCurvePublicKey, now: datetime, *, steps: int) -> x509.CertificateBuilder:
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Tiercel authority")])
+    return (
+        _builder(now, AUTHORITY_LIFE)
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=steps), critical=True)
+        .add_extension(_usage(signs_certificates=True), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+    )
 
 
 def _builder(now: datetime, life: timedelta) -> x509.CertificateBuilder:

@@ -12,26 +12,23 @@ from typing import TYPE_CHECKING
 
 import grpc
 
-from tiercel.broker.trust.authority import Authority
 from tiercel.core.errors import InvalidSpecError, wrong_field
-from tiercel.core.private_files import write_private
-from tiercel.core.trust.certificates import (
-    CertificateError,
-    Identity,
-    key_to_pem,
-    pin_of,
-    read_chain,
-    renewal_time,
-    to_pem,
-)
+from tiercel.core.trust.certificates import CertificateError, Identity, pin_of, read_chain, renewal_time, to_pem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
     from typing import Protocol
 
+    from tiercel.broker.trust.kept_authority import KeptAuthority
+
     class Shown(Protocol):
         """Who a door says that it is."""
+
+        @property
+        def pin(self) -> str:
+            """Stands for the key of the authority that vouches for it, at this moment."""
+            ...
 
         def current(self) -> Identity:
             """The key and the certificates of this moment; called on any thread."""
@@ -40,59 +37,35 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-KEY_FILE = "authority.key"
-CERTIFICATE_FILE = "authority.pem"
-
-
-def open_authority(state_dir: Path, now: datetime) -> Authority:
-    """Read the authority of a state directory, or make it.
-
-    Args:
-        state_dir: The broker's; exists.
-        now: The time.
-
-    Raises:
-        InvalidSpecError: It cannot be read or written, or is damaged.
-    """
-    key, certificate = state_dir / KEY_FILE, state_dir / CERTIFICATE_FILE
-    try:
-        if not key.exists():
-            made = Authority.create(now)
-            write_private(key, Identity(key_to_pem(made.key), to_pem(made.certificate)).to_file())
-        if key.stat().st_mode & 0o077:
-            key.chmod(0o600)
-        kept = Identity.from_file(key.read_bytes())
-        # What clients may be given.
-        write_private(certificate, kept.chain)
-        return Authority.from_pem(kept.key, kept.chain)
-    except (OSError, CertificateError) as error:
-        raise wrong_field(
-            "listen",
-            f"the broker's authority in {key} cannot be used ({error}); put it back from a copy, or remove it, "
-            "and all nodes have to join again",
-        ) from error
-
 
 class OwnIdentity:
-    """Certificates by the broker's own authority, issued anew before they run out.
+    """Certificates by the broker's own authority, issued anew before they run out and when that is another one.
 
     Args:
-        authority: Signs them.
+        kept: Has the authority that signs them.
         names: Addresses and names by which the broker is called.
         now: The time.
     """
 
-    def __init__(self, authority: Authority, names: Sequence[str], now: Callable[[], float]) -> None:
-        self._authority = authority
+    def __init__(self, kept: KeptAuthority, names: Sequence[str], now: Callable[[], float]) -> None:
+        self._kept = kept
         self._names = tuple(names)
         self._now = now
         self._changing = threading.Lock()
+        self._authority = kept.current
         self._identity = self._issue()
+
+    @property
+    def pin(self) -> str:
+        """Stands for the authority's key."""
+        return self._kept.current.pin
 
     def current(self) -> Identity:
         """The one of this moment."""
         with self._changing:
-            if self._time() >= renewal_time(self._identity.certificate):
+            authority = self._kept.current
+            if authority is not self._authority or self._time() >= renewal_time(self._identity.certificate):
+                self._authority = authority
                 self._identity = self._issue()
             return self._identity
 
@@ -175,26 +148,31 @@ def _stamp(file: Path) -> tuple[int, int]:
     return found.st_mtime_ns, found.st_ino
 
 
-def server_credentials(shown: Shown, members_of: Authority | None = None) -> grpc.ServerCredentials:
+def server_credentials(shown: Shown, members_of: KeptAuthority | None = None) -> grpc.ServerCredentials:
     """What a listener needs for TLS.
 
     Args:
         shown: Who the listener says that it is; asked at each handshake.
-        members_of: Only who has a certificate by this authority gets through the handshake; None for everybody.
+        members_of: Only who has a certificate by this authority, or the one before it while that is believed, gets
+            through the handshake; asked at each. None for everybody.
     """
-    last = shown.current()
 
-    def configuration(identity: Identity) -> grpc.ServerCertificateConfiguration:
-        roots = to_pem(members_of.certificate) if members_of is not None else None
+    def now() -> tuple[Identity, bytes | None]:
+        return shown.current(), to_pem(*members_of.current.roots) if members_of is not None else None
+
+    last = now()
+
+    def configuration() -> grpc.ServerCertificateConfiguration:
+        identity, roots = last
         return grpc.ssl_server_certificate_configuration([(identity.key, identity.chain)], roots)
 
     def fetch() -> grpc.ServerCertificateConfiguration | None:
         nonlocal last
-        now = shown.current()
-        if now is last:
+        found = now()
+        if found[0] is last[0] and found[1] == last[1]:
             return None
-        last = now
-        return configuration(now)
+        last = found
+        return configuration()
 
     # None stands for "as before", which the types that are published leave out.
-    return grpc.dynamic_ssl_server_credentials(configuration(last), fetch, members_of is not None)  # type: ignore[arg-type]
+    return grpc.dynamic_ssl_server_credentials(configuration(), fetch, members_of is not None)  # type: ignore[arg-type]

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from tiercel.broker.trust.doors import OperatorsIdentity, OwnIdentity, open_authority, server_credentials
+from tiercel.broker.trust.doors import OperatorsIdentity, OwnIdentity, server_credentials
+from tiercel.broker.trust.kept_authority import KeptAuthority
 from tiercel.core.errors import wrong_field
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     import grpc
 
     from tiercel.broker.settings import BrokerSettings
-    from tiercel.broker.trust.authority import Authority
     from tiercel.broker.trust.doors import Shown
 
 
@@ -32,16 +32,19 @@ class Encryption:
         tenants: What the tenants' door shows.
         nodes: What the agents' door shows, and whom it lets through.
         shown: What other doors for tenants show.
-        pin: Of the authority that vouches for the tenants' door.
         host: How others call this machine.
     """
 
-    authority: Authority
+    authority: KeptAuthority
     tenants: grpc.ServerCredentials
     nodes: grpc.ServerCredentials
     shown: Shown
-    pin: str
     host: str
+
+    @property
+    def pin(self) -> str:
+        """Of the authority that vouches for the tenants' door at this moment."""
+        return self.shown.pin
 
 
 def open_encryption(settings: BrokerSettings, now: Callable[[], float]) -> Encryption | None:
@@ -62,22 +65,20 @@ def open_encryption(settings: BrokerSettings, now: Callable[[], float]) -> Encry
             )
         return None
     _check_address(settings.listen)
-    authority = open_authority(settings.state_dir, datetime.fromtimestamp(now(), UTC))
+    authority = KeptAuthority.open(settings.state_dir, datetime.fromtimestamp(now(), UTC))
     names = _names(settings)
     own = OwnIdentity(authority, names, now)
     shown: Shown = own
-    pin = authority.pin
     certificate, key, operators_authority = given
     if certificate and key and operators_authority:
-        shown = operators = OperatorsIdentity(certificate, key, operators_authority)
-        pin = operators.pin
+        shown = OperatorsIdentity(certificate, key, operators_authority)
     elif any(given):
         raise wrong_field(
             "tls_certificate", "--tls-certificate, --tls-key and --tls-ca go together; give all three or none"
         )
     # Nodes always know the broker by its own authority, from which they have their certificates.
     nodes = server_credentials(own, authority)
-    return Encryption(authority, server_credentials(shown), nodes, shown, pin, names[0])
+    return Encryption(authority, server_credentials(shown), nodes, shown, names[0])
 
 
 def address_for_others(listen: str) -> str:

@@ -17,18 +17,21 @@ from tiercel.core.errors import (
     NotAuthenticatedError,
     NotFoundError,
     QuotaExceededError,
+    TiercelError,
     wrong_field,
 )
-from tiercel.core.trust.certificates import CertificateError, node_of, node_uri, read_request, to_pem
+from tiercel.core.trust.certificates import CertificateError, node_of, node_uri, read_request
 from tiercel.core.trust.join_token import JoinToken, digest_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric import ec
 
     from tiercel.broker.actors.clock import Clock
     from tiercel.broker.store.members import MemberStore
-    from tiercel.broker.trust.authority import Authority
+    from tiercel.broker.trust.kept_authority import KeptAuthority
 
 logger = logging.getLogger(__name__)
 
@@ -45,15 +48,17 @@ class Membership:
 
     Args:
         store: What is kept.
-        authority: Signs certificates.
+        kept: Has the authority that signs certificates.
         clock: The time.
-        pin: Of the authority that vouches for where machines join; that of ``authority`` when left out.
+        pin: Of the authority that vouches for where machines join; that of ``kept`` when left out.
     """
 
-    def __init__(self, store: MemberStore, authority: Authority, clock: Clock, pin: str = "") -> None:
-        self._pin = pin or authority.pin
+    def __init__(
+        self, store: MemberStore, kept: KeptAuthority, clock: Clock, pin: Callable[[], str] | None = None
+    ) -> None:
+        self._pin = pin or (lambda: kept.current.pin)
         self._store = store
-        self._authority = authority
+        self._kept = kept
         self._clock = clock
         # One change at a time, so that two machines never get one name.
         self._changing = asyncio.Lock()
@@ -91,8 +96,29 @@ class Membership:
             NotAuthenticatedError: It counts no more.
         """
         while True:
-            self.node_of(certificate)
+            node = self.node_of(certificate)
+            await self._let_go_of_earlier(node, certificate)
             await self._clock.sleep(_LOOK_SECONDS)
+
+    def pins(self) -> tuple[str, ...]:
+        """Stand for the authorities that nodes are to believe; the first is the one that is to vouch for them."""
+        return self._kept.current.pins
+
+    def behind(self) -> list[str]:
+        """Nodes that have not been here with a certificate by the authority of now."""
+        now, pin = self._clock.now(), self._kept.current.pin
+        return sorted({each.node for each in self._members.values() if each.authority != pin and each.expires_at > now})
+
+    async def let_go_of_those_behind(self) -> None:
+        """Take all certificates by other authorities than that of now off the list.
+
+        Raises:
+            UnavailableError: The database takes nothing now.
+        """
+        async with self._changing:
+            pin = self._kept.current.pin
+            await self._store.keep_only(pin)
+            self._members = {serial: each for serial, each in self._members.items() if each.authority == pin}
 
     async def make_token(self, node: str = "", seconds: float = TOKEN_SECONDS) -> tuple[JoinToken, float]:
         """A token by which one machine may join, and when it runs out, in seconds since the Unix epoch.
@@ -109,7 +135,7 @@ class Membership:
             _check_name(node)
         if not 1 <= seconds <= LONGEST_TOKEN_SECONDS:
             raise wrong_field("seconds", "a token is good for 1 s to 7 days; 900 s is the default")
-        token = JoinToken.draw(self._pin)
+        token = JoinToken.draw(self._pin())
         now = self._clock.now()
         kept = KeptToken(token.id, digest_of(token.secret), node, now + seconds)
         if not await self._store.add_token(kept, now, MOST_TOKENS):
@@ -135,7 +161,7 @@ class Membership:
         """
         async with self._changing:
             await self._check_token(token_id, secret, node)
-            certificate, member = self._issue(node, request)
+            chain, member = self._issue(node, request)
             if self.is_member(node):
                 raise NodeTakenError(
                     f"node_id: a machine joined as {node!r} already; choose another with --node-id, or take that one "
@@ -146,7 +172,7 @@ class Membership:
                 raise _refused(token_id, "was used or ran out just now")
             self._members[member.serial] = member
         logger.info("a machine joined as node %s with token %s", node, token_id)
-        return to_pem(certificate, self._authority.certificate)
+        return chain
 
     async def renew(self, certificate: x509.Certificate, request: bytes) -> bytes:
         """The next certificates of a node, PEM; the one it has counts until it runs out.
@@ -157,12 +183,13 @@ class Membership:
         """
         async with self._changing:
             node, serial = self.node_of(certificate), _serial(certificate)
-            fresh, member = self._issue(node, request)
+            chain, member = self._issue(node, request)
             await self._store.replace(serial, member)
             stay = {each.serial: each for each in self._members.values() if each.node != node or each.serial == serial}
             self._members = {**stay, member.serial: member}
-        logger.info("node %s has a new certificate, good until %s", node, fresh.not_valid_after_utc)
-        return to_pem(fresh, self._authority.certificate)
+        expires_at = datetime.fromtimestamp(member.expires_at, UTC)
+        logger.info("node %s has a new certificate, good until %s", node, expires_at)
+        return chain
 
     async def remove(self, node: str) -> None:
         """Take a node off the list: its certificates count no more.
@@ -186,8 +213,8 @@ class Membership:
             InvalidSpecError: The request is wrong.
         """
         now = datetime.fromtimestamp(self._clock.now(), UTC)
-        certificate = self._authority.issue_to_tenant(tenant, _key_of(request), now)
-        return to_pem(certificate, self._authority.certificate)
+        authority = self._kept.current
+        return authority.chain_of(authority.issue_to_tenant(tenant, _key_of(request), now))
 
     async def _check_token(self, token_id: str, secret: str, node: str) -> None:
         token = await self._store.find_token(token_id)
@@ -201,12 +228,28 @@ class Membership:
         if token.node not in {"", node}:
             raise _refused(token_id, f"is good for node {token.node} alone")
 
-    def _issue(self, node: str, request: bytes) -> tuple[x509.Certificate, Member]:
+    def _issue(self, node: str, request: bytes) -> tuple[bytes, Member]:
+        """A certificate with all that leads to the authority, PEM, and what is kept of it."""
         _check_name(node)
-        now = datetime.fromtimestamp(self._clock.now(), UTC)
-        certificate = self._authority.issue_to_node(node, _key_of(request), now)
+        authority, now = self._kept.current, datetime.fromtimestamp(self._clock.now(), UTC)
+        certificate = authority.issue_to_node(node, _key_of(request), now)
         expires_at = certificate.not_valid_after_utc.timestamp()
-        return certificate, Member(_serial(certificate), node, expires_at)
+        return authority.chain_of(certificate), Member(_serial(certificate), node, expires_at, authority.pin)
+
+    async def _let_go_of_earlier(self, node: str, shown: x509.Certificate) -> None:
+        """A node that was here with a certificate by the authority of now needs those by another one no more."""
+        pin = self._kept.current.pin
+        if self._members[_serial(shown)].authority != pin or node not in self.behind():
+            return
+        try:
+            async with self._changing:
+                await self._store.keep_only(pin, node)
+                stay = [each for each in self._members.values() if each.node != node or each.authority == pin]
+                self._members = {each.serial: each for each in stay}
+        except TiercelError as error:  # the disk takes nothing now: it is tried again in a moment
+            logger.debug("what node %s had before stays for now: %s", node, error.message)
+            return
+        logger.info("node %s shows a certificate by the broker's new authority", node)
 
 
 def _key_of(request: bytes) -> ec.EllipticCurvePublicKey:

@@ -10,13 +10,12 @@ import logging
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from cryptography.exceptions import InvalidSignature
-
 from tiercel.core.errors import wrong_field
 from tiercel.core.private_files import write_private
 from tiercel.core.trust.certificates import (
     CertificateError,
     Identity,
+    is_issued_by,
     key_to_pem,
     make_key,
     node_of,
@@ -29,27 +28,30 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tiercel.broker.trust.authority import Authority
+    from tiercel.broker.trust.kept_authority import KeptAuthority
 
 logger = logging.getLogger(__name__)
 
-_LOOK_SECONDS = 600.0
+# Whether the authority is another one is seen at a glance; so many of them are between two looks at the files.
+_GLANCE_SECONDS = 1.0
+_GLANCES = 600
 
 
 class OwnNode:
-    """Keeps the files of the node beside the broker: its key with its certificates, and the authority's certificate.
+    """Keeps the files of the node beside the broker: its key with its certificates, and those of who is believed.
 
     Args:
-        authority: Signs.
+        kept: Has the authority that signs.
         node_id: The node's name.
         identity: File for the key and the certificates, 0600.
-        authority_file: File for the certificate of the authority, which vouches for those who ask.
+        authority_file: File for the certificates of the authorities that vouch for those who ask.
         now: Seconds since the Unix epoch.
     """
 
     def __init__(
-        self, authority: Authority, node_id: str, identity: Path, authority_file: Path, now: Callable[[], float]
+        self, kept: KeptAuthority, node_id: str, identity: Path, authority_file: Path, now: Callable[[], float]
     ) -> None:
-        self._authority = authority
+        self._kept = kept
         self._node_id = node_id
         self._identity = identity
         self._authority_file = authority_file
@@ -62,36 +64,40 @@ class OwnNode:
             InvalidSpecError: The node's name cannot stand in a certificate.
             OSError: A file cannot be written.
         """
-        now = datetime.fromtimestamp(self._now(), UTC)
-        if self._is_good(now):
+        now, authority = datetime.fromtimestamp(self._now(), UTC), self._kept.current
+        if self._is_good(authority, now):
             return
         key = make_key()
         try:
-            certificate = self._authority.issue_to_node(self._node_id, key.public_key(), now)
+            certificate = authority.issue_to_node(self._node_id, key.public_key(), now)
         except CertificateError as error:
             raise wrong_field("node_id", f"{error}; or take no requests from elsewhere: --advertise none") from error
         self._identity.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_private(self._authority_file, to_pem(self._authority.certificate))
-        write_private(
-            self._identity, Identity(key_to_pem(key), to_pem(certificate, self._authority.certificate)).to_file()
-        )
+        write_private(self._authority_file, to_pem(*authority.roots))
+        write_private(self._identity, Identity(key_to_pem(key), authority.chain_of(certificate)).to_file())
         logger.info("node %s has a new certificate, good until %s", self._node_id, certificate.not_valid_after_utc)
 
     async def keep_fresh(self) -> None:
-        """Renew them, for ever."""
+        """Renew them when they are due or the authority is another one, for ever."""
         while True:
-            await asyncio.sleep(_LOOK_SECONDS)
+            authority = self._kept.current
             try:
                 await asyncio.to_thread(self.write)
             except OSError as error:  # a full disk passes, and there are ten days left
                 logger.warning("the certificate of node %s cannot be renewed now: %s", self._node_id, error)
+            for _ in range(_GLANCES):
+                await asyncio.sleep(_GLANCE_SECONDS)
+                if self._kept.current is not authority:
+                    break
 
-    def _is_good(self, now: datetime) -> bool:
+    def _is_good(self, authority: Authority, now: datetime) -> bool:
         try:
-            found = Identity.from_file(self._identity.read_bytes()).certificate
-            found.verify_directly_issued_by(self._authority.certificate)
+            kept = Identity.from_file(self._identity.read_bytes())
+            found = kept.certificate
             is_private = not self._identity.stat().st_mode & 0o077
-            same = self._authority_file.read_bytes() == to_pem(self._authority.certificate)
-        except (OSError, CertificateError, InvalidSignature, ValueError, TypeError):
+            same = self._authority_file.read_bytes() == to_pem(*authority.roots)
+        except (OSError, CertificateError):
             return False
-        return is_private and same and node_of(found) == self._node_id and now < renewal_time(found)
+        is_led_to = kept.chain == authority.chain_of(found) and is_issued_by(found, authority.certificate)
+        is_whose = node_of(found) == self._node_id
+        return is_private and same and is_led_to and is_whose and now < renewal_time(found)

@@ -12,12 +12,14 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from tiercel.core.trust.names import NODE_ID, NODE_URI, TENANT_URI, node_in
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
 
 BROKER_NAME = "broker.tiercel.internal"
@@ -159,6 +161,27 @@ def read_chain(pem: bytes) -> list[x509.Certificate]:
 def to_pem(*certificates: x509.Certificate) -> bytes:
     """Certificates as text, in this order."""
     return b"".join(each.public_bytes(serialization.Encoding.PEM) for each in certificates)
+
+
+def is_issued_by(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:
+    """Whether the key of ``issuer`` signed a certificate."""
+    try:
+        certificate.verify_directly_issued_by(issuer)
+    except (InvalidSignature, ValueError, TypeError):
+        return False
+    return True
+
+
+def authorities_in(chain: Sequence[x509.Certificate]) -> list[x509.Certificate]:
+    """The certificates of a chain that vouch for themselves: whom its bearer believes. Others only lead to them.
+
+    Raises:
+        CertificateError: There are none.
+    """
+    found = [each for each in chain[1:] if is_issued_by(each, each)]
+    if not found:
+        raise CertificateError("the authority's certificate is missing")
+    return found
 
 
 def pin_of(certificate: x509.Certificate) -> str:

@@ -6,18 +6,16 @@ With a pin, the certificates of the other end are looked at first, before anythi
 from __future__ import annotations
 
 import asyncio
-import itertools
 import socket
 import ssl
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cryptography.exceptions import InvalidSignature
-
 from tiercel.core.errors import InvalidSpecError, NotAuthenticatedError, UnavailableError
 from tiercel.core.trust.certificates import (
     BROKER_NAME,
     CertificateError,
+    is_issued_by,
     pin_of,
     read_chain,
     speaks_for_broker,
@@ -26,12 +24,15 @@ from tiercel.core.trust.certificates import (
 from tiercel.core.trust.trust import AUTHORITY_VARIABLE, PIN_VARIABLE
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from cryptography import x509
 
     from tiercel.core.trust.trust import Trust
 
 _LOOK_SECONDS = 10.0
 _PIN_CHARACTERS = 43
+_MOST_CERTIFICATES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,20 +86,29 @@ def _by_pin(address: str, pin: str) -> Believed:
             field="pin",
         )
     chain = shown_by(address)
-    authority = next((each for each in chain[1:] if pin_of(each) == pin), None)
-    try:
-        if authority is None:
-            raise InvalidSignature  # noqa: TRY301 - one sentence for all that does not fit
-        steps = chain[: chain.index(authority) + 1]
-        for issued, issuer in itertools.pairwise(steps):
-            issued.verify_directly_issued_by(issuer)
-    except (InvalidSignature, ValueError, TypeError) as error:
+    authority = _vouching(chain, pin)
+    if authority is None:
         raise NotAuthenticatedError(
-            f"whoever answers at {address} is not the broker that the pin stands for: either the address is another "
-            "broker's, or somebody stands between; nothing was sent. Ask the broker's operator for address and pin",
+            f"whoever answers at {address} is not the broker that the pin stands for: the address is another broker's, "
+            "or somebody stands between, or the broker's authority was rotated; nothing was sent. Ask the broker's "
+            "operator for address and pin",
             field="pin",
-        ) from error
+        )
     return Believed(to_pem(authority), BROKER_NAME if speaks_for_broker(chain[0]) else "")
+
+
+def _vouching(chain: Sequence[x509.Certificate], pin: str) -> x509.Certificate | None:
+    """The certificate with the pin's key that vouches for the first of a chain, perhaps through others in it."""
+    vouched, others = list(chain[:1]), list(chain[1:_MOST_CERTIFICATES])
+    found: x509.Certificate | None = None
+    for one in vouched:  # grows
+        for issuer in [each for each in others if is_issued_by(one, each)]:
+            others.remove(issuer)
+            vouched.append(issuer)
+            # Of two certificates for that key the one that needs no other is what TLS is best told.
+            if pin_of(issuer) == pin and (found is None or is_issued_by(issuer, issuer)):
+                found = issuer
+    return found
 
 
 def shown_by(address: str) -> list[x509.Certificate]:

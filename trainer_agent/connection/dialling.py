@@ -6,15 +6,17 @@ All of it is read again before every dial: the broker may move, and certificates
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 import grpc
+from cryptography import x509
 from grpc import aio
 
 from tiercel.core.backoff import Attempts, Backoff
@@ -23,10 +25,13 @@ from tiercel.core.trust.certificates import (
     BROKER_NAME,
     CertificateError,
     Identity,
+    authorities_in,
+    is_issued_by,
     key_to_pem,
     make_key,
     make_request,
     node_of,
+    pin_of,
     read_chain,
     renewal_time,
     to_pem,
@@ -39,6 +44,7 @@ _log = logging.getLogger(__name__)
 _LOOK_SECONDS: Final = 600.0
 _RENEW_SECONDS: Final = 20.0
 _RETRY: Final = Backoff(5.0, 600.0)
+_MOST_AUTHORITIES: Final = 8
 _OPTIONS: Final = (("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_pool", 1))
 
 Options = Sequence[tuple[str, Any]]
@@ -69,6 +75,13 @@ class Dialler(Protocol):
             DialError: It is not known now.
         """
 
+    def heed(self, authorities: Sequence[str]) -> None:
+        """The broker says which authorities to believe, by their pins, the one first that is to vouch for this node."""
+
+    @property
+    def outdated(self) -> asyncio.Event:
+        """Set once a channel that is opened now would show something else than those there are, which should end."""
+
     async def keep_fresh(self) -> None:
         """Renew what runs out, for as long as that may be needed."""
 
@@ -80,10 +93,12 @@ class LocalDialler:
     Attributes:
         find: Where the broker listens.
         token: The agents' token.
+        outdated: See :class:`Dialler`: never set.
     """
 
     find: Callable[[], str]
     token: Callable[[], str]
+    outdated: asyncio.Event = field(default_factory=asyncio.Event)
 
     def address(self) -> str:
         """See :class:`Dialler`."""
@@ -97,23 +112,32 @@ class LocalDialler:
         """See :class:`Dialler`."""
         return (("authorization", f"Bearer {self.token()}"),)
 
+    def heed(self, authorities: Sequence[str]) -> None:
+        """There is nobody to believe."""
+
     async def keep_fresh(self) -> None:
         """Nothing runs out."""
 
 
-@dataclass(frozen=True, slots=True)
 class JoinedDialler:
     """From a machine that joined.
 
-    Attributes:
+    Args:
         find: Where the broker listens.
-        file: With the node's key, its certificate and the authority's; replaced when they are renewed.
+        file: With the node's key, its certificate and those of whom it believes; replaced when they are renewed.
+            Beside it ``authority.pem`` has the last ones alone.
         now: The time.
     """
 
-    find: Callable[[], str]
-    file: Path
-    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    def __init__(
+        self, find: Callable[[], str], file: Path, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    ) -> None:
+        self.find = find
+        self.file = file
+        self.now = now
+        self._heeded: tuple[str, ...] = ()
+        self._told = asyncio.Event()
+        self._outdated = asyncio.Event()
 
     def address(self) -> str:
         """See :class:`Dialler`."""
@@ -122,9 +146,8 @@ class JoinedDialler:
     def open(self, options: Options) -> aio.Channel:
         """See :class:`Dialler`."""
         identity = self._read()
-        own, *authorities = read_chain(identity.chain)
-        if not authorities:
-            raise DialError(f"{self.file} does not say who vouches for the broker; join again with a new token.")
+        own = identity.certificate
+        authorities = self._believed(identity)
         if self.now() > own.not_valid_after_utc:
             raise DialError(
                 f"The node's certificate ran out at {own.not_valid_after_utc}; remove the node and join again."
@@ -146,16 +169,32 @@ class JoinedDialler:
         """
         return node_of(self._read().certificate)
 
+    @property
+    def outdated(self) -> asyncio.Event:
+        """See :class:`Dialler`."""
+        return self._outdated
+
+    def heed(self, authorities: Sequence[str]) -> None:
+        """See :class:`Dialler`."""
+        told = tuple(authorities[:_MOST_AUTHORITIES])
+        if told and told != self._heeded:
+            self._heeded = told
+            self._told.set()
+
     async def keep_fresh(self) -> None:
         """See :class:`Dialler`; a broker that is away is asked again."""
         attempts = Attempts(_RETRY)
         jitter = random.random()  # noqa: S311 - spreads load
         while True:
+            self._told.clear()
             try:
-                if self.now() >= renewal_time(self._read().certificate, jitter):
+                await asyncio.to_thread(self._write_believed)
+                if self._is_due(jitter):
                     await self.renew()
                     attempts.reset()
-                await asyncio.sleep(_LOOK_SECONDS)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_LOOK_SECONDS):
+                        await self._told.wait()
             except (DialError, aio.AioRpcError, CertificateError, OSError) as error:
                 _log.warning("the node's certificate cannot be renewed now: %s", _words(error))
                 await asyncio.sleep(attempts.next_seconds())
@@ -177,8 +216,38 @@ class JoinedDialler:
         fresh = Identity(key_to_pem(key), answer.certificates)
         if fresh.certificate.public_key() != key.public_key():
             raise CertificateError("the broker's answer is not for the key that was sent")
+        authorities_in(read_chain(fresh.chain))
         await asyncio.to_thread(write_private, self.file, fresh.to_file())
+        outdated, self._outdated = self._outdated, asyncio.Event()
+        outdated.set()
+        await asyncio.to_thread(self._write_believed)
         _log.info("the node has a new certificate, good until %s", fresh.certificate.not_valid_after_utc)
+
+    def _is_due(self, jitter: float) -> bool:
+        """Whether the certificate is old, or not as the broker wants it."""
+        identity = self._read()
+        if self.now() >= renewal_time(identity.certificate, jitter):
+            return True
+        believed = {pin_of(each): each for each in self._believed(identity)}
+        if not self._heeded:
+            return False
+        signer = believed.get(self._heeded[0])
+        is_its = signer is not None and is_issued_by(identity.certificate, signer)
+        return not is_its or believed.keys() != set(self._heeded)
+
+    def _believed(self, identity: Identity) -> list[x509.Certificate]:
+        try:
+            return authorities_in(read_chain(identity.chain))
+        except CertificateError as error:
+            raise DialError(
+                f"{self.file} does not say who vouches for the broker; join again with a new token."
+            ) from error
+
+    def _write_believed(self) -> None:
+        """For the inference server, which lets in whom these vouch for."""
+        believed, file = to_pem(*self._believed(self._read())), self.file.with_name("authority.pem")
+        if not file.exists() or file.read_bytes() != believed:
+            write_private(file, believed)
 
     def _read(self) -> Identity:
         try:

@@ -94,12 +94,13 @@ class BrokerConnection:
 
     async def _stream(self) -> None:
         address = self._dialler.address()
+        outdated = self._dialler.outdated
         async with self._dialler.open(_OPTIONS) as channel:
             call = nodes_pb2_grpc.NodesServiceStub(channel).Connect(metadata=self._dialler.metadata())
             outbox = Outbox(self._facts, self._node.heartbeat)
             self._reporter.attach(outbox)
             try:
-                await self._exchange(call, outbox, address)
+                await run_until_one_ends(exchange=self._exchange(call, outbox, address), outdated=_until(outdated))
             finally:
                 self._reporter.detach()
                 call.cancel()
@@ -129,6 +130,7 @@ class BrokerConnection:
                     outbox.forget_others(run.run_id for run in response.wanted.runs)
                 case "taken":
                     self._node.note_taken(response.taken)
+                    self._dialler.heed(response.taken.authorities)
                     outbox.confirm(response.taken.reports)
         raise DialError(f"The broker ended the stream ({await _ending(call)}).")
 
@@ -148,6 +150,10 @@ async def _read_welcome(call: _Call) -> nodes_pb2.Welcome:
     if first.WhichOneof("message") != "welcome":
         raise DialError("The broker's first message is not a welcome; are broker and agent of the same version?")
     return first.welcome
+
+
+async def _until(event: asyncio.Event) -> None:
+    await event.wait()
 
 
 async def _beat(outbox: Outbox, seconds: float) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tiercel.broker.cli.proxy.configuration import AUTHORITY, IDENTITY, configuration, shape_of
 from tiercel.core.errors import TiercelError, UnavailableError
 from tiercel.core.private_files import write_private
-from tiercel.core.trust.certificates import CertificateError, Identity, read_chain, renewal_time, to_pem
+from tiercel.core.trust.certificates import CertificateError, Identity, authorities_in, read_chain, renewal_time, to_pem
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -118,6 +118,6 @@ class Keeper:
         except (FileNotFoundError, CertificateError):
             pass
         fresh = await self._certify()
-        write_private(authority, to_pem(*read_chain(fresh.chain)[1:]))
+        write_private(authority, to_pem(*authorities_in(read_chain(fresh.chain))))
         write_private(identity, fresh.to_file())
         return True

@@ -18,11 +18,12 @@ from tiercel.broker.cli.up.agent import AGENT_COMMAND, AgentKeeper
 from tiercel.broker.cli.up.options import UP_WORDS, NodeOptions, Places
 from tiercel.broker.cli.up.signals import stop_on_signals
 from tiercel.broker.client.membership import join
+from tiercel.broker.client.state_dir import PIN_FOLLOWS
 from tiercel.broker.state_folder import prepare_state_dir, refuse_state_dir
 from tiercel.broker.state_lock import up_lock
 from tiercel.core.errors import InvalidSpecError
 from tiercel.core.private_files import write_private
-from tiercel.core.trust.certificates import read_chain, to_pem
+from tiercel.core.trust.certificates import authorities_in, pin_of, read_chain, to_pem
 
 if TYPE_CHECKING:
     from tiercel.core.trust.join_token import JoinToken
@@ -56,14 +57,17 @@ async def run_join(address: str, token: JoinToken, options: NodeOptions) -> bool
     if read_earlier(places.addresses).get(_JOINED_WITH) == token.id and places.identity.exists():
         return False
     identity, nodes_port = await join(address, token, options.node_id)
+    authorities = authorities_in(read_chain(identity.chain))
     try:
         places.agent_dir.mkdir(mode=0o700, exist_ok=True)
-        write_private(places.authority, to_pem(*read_chain(identity.chain)[1:]))
+        write_private(places.authority, to_pem(*authorities))
         write_private(places.identity, identity.to_file())
         addresses = {
             "nodes": f"{address.rpartition(':')[0]}:{nodes_port}",
             "broker_tls": address,
             "pin": token.pin,
+            # Else it is of a certificate of the operator's, which has nothing to do with whom nodes believe.
+            **({PIN_FOLLOWS: "yes"} if token.pin in map(pin_of, authorities) else {}),
             _NODE_ID: options.node_id,
             _JOINED_WITH: token.id,
         }

@@ -1159,6 +1159,7 @@ class Taken(_message.Message):
     REPORTS_FIELD_NUMBER: _builtins.int
     HEARTBEAT_FIELD_NUMBER: _builtins.int
     FENCE_FIELD_NUMBER: _builtins.int
+    AUTHORITIES_FIELD_NUMBER: _builtins.int
     heartbeat: _builtins.int
     """The latest heartbeat; 0 for none. Each is answered."""
     @_builtins.property
@@ -1171,16 +1172,23 @@ class Taken(_message.Message):
     def fence(self) -> Global___Fence:
         """Absent: none. Replaces what was said before."""
 
+    @_builtins.property
+    def authorities(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Pins of the authorities that a node which joined is to believe. The first is the one that its certificate is to be by:
+        whose certificates say something else asks for the next (CertificatesService). None: all stays as it is.
+        """
+
     def __init__(
         self,
         *,
         reports: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
         heartbeat: _builtins.int = ...,
         fence: Global___Fence | None = ...,
+        authorities: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["fence", b"fence"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["fence", b"fence", "heartbeat", b"heartbeat", "reports", b"reports"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["authorities", b"authorities", "fence", b"fence", "heartbeat", b"heartbeat", "reports", b"reports"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

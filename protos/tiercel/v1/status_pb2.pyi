@@ -9,6 +9,7 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from tiercel.v1 import authority_pb2 as _authority_pb2
 from tiercel.v1 import jobs_pb2 as _jobs_pb2
 import builtins as _builtins
 import sys
@@ -66,6 +67,7 @@ class GetStatusResponse(_message.Message):
     JOBS_FIELD_NUMBER: _builtins.int
     WAITING_FIELD_NUMBER: _builtins.int
     ENDPOINTS_FIELD_NUMBER: _builtins.int
+    ROTATION_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     """The version of Tiercel that the broker is of."""
     tenant: _builtins.str
@@ -82,6 +84,10 @@ class GetStatusResponse(_message.Message):
 
     @_builtins.property
     def endpoints(self) -> _containers.RepeatedCompositeFieldContainer[Global___EndpointStatus]: ...
+    @_builtins.property
+    def rotation(self) -> _authority_pb2.AuthorityState:
+        """While another authority takes the place of the broker's; else absent."""
+
     def __init__(
         self,
         *,
@@ -91,10 +97,11 @@ class GetStatusResponse(_message.Message):
         jobs: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
         waiting: _abc.Iterable[Global___WaitingJob] | None = ...,
         endpoints: _abc.Iterable[Global___EndpointStatus] | None = ...,
+        rotation: _authority_pb2.AuthorityState | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["rotation", b"rotation"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["endpoints", b"endpoints", "jobs", b"jobs", "nodes", b"nodes", "tenant", b"tenant", "version", b"version", "waiting", b"waiting"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["endpoints", b"endpoints", "jobs", b"jobs", "nodes", b"nodes", "rotation", b"rotation", "tenant", b"tenant", "version", b"version", "waiting", b"waiting"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -29,6 +29,7 @@ from tiercel.broker.progress.encryption import HandshakeLimits
 from tiercel.broker.progress.subscriber import SubscriberLimits
 from tiercel.broker.trust.authority import CERTIFICATE_LIFE, Authority
 from tiercel.broker.trust.doors import OwnIdentity
+from tiercel.broker.trust.kept_authority import KeptAuthority
 from tiercel.core.errors import InvalidSpecError
 from tiercel.core.events import ProgressMade, StateChanged
 from tiercel.core.jobs import JobState
@@ -86,7 +87,7 @@ async def doors(
 ) -> AsyncIterator[Doors]:
     clock = ManualClock(time.time() - OLD)
     authority = Authority.create(datetime.fromtimestamp(clock.now(), UTC))
-    place = Place(WIDE, 0, "--listen-mqtt-port", OwnIdentity(authority, [WIDE], clock.now))
+    place = Place(WIDE, 0, "--listen-mqtt-port", OwnIdentity(KeptAuthority(Path(), authority), [WIDE], clock.now))
     broker = EmbeddedMqttBroker(TENANCY, wide=place, rooms=rooms, limits=limits, handshakes=handshakes)
     async with broker:
         yield Doors(broker, authority, clock)

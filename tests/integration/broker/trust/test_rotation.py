@@ -20,6 +20,7 @@ from testing.scripted_agent import ScriptedAgent
 from testing.until import until
 from tiercel.broker.trust.authority import CERTIFICATE_LIFE, Authority
 from tiercel.broker.trust.doors import OperatorsIdentity, OwnIdentity, server_credentials
+from tiercel.broker.trust.kept_authority import KeptAuthority
 from tiercel.core.trust.certificates import Identity, read_chain, to_pem
 from tiercel.core.trust.pinning import shown_by
 from tiercel.trainer_agent.connection.address import DialError
@@ -43,10 +44,10 @@ async def serial_at(address: str) -> int:
     return (await asyncio.to_thread(shown_by, address))[0].serial_number
 
 
-async def test_the_brokers_own_certificate_is_issued_anew_without_a_restart() -> None:
+async def test_the_brokers_own_certificate_is_issued_anew_without_a_restart(tmp_path: Path) -> None:
     clock = ManualClock(time.time())
     authority = Authority.create(datetime.fromtimestamp(clock.now(), UTC))
-    async with door(OwnIdentity(authority, [], clock.now)) as address:
+    async with door(OwnIdentity(KeptAuthority(tmp_path, authority), [], clock.now)) as address:
         first = await serial_at(address)
         clock.advance(0.6 * LIFE)
         assert await serial_at(address) == first

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tiercel.broker.trust.authority import Authority
+from tiercel.broker.trust.kept_authority import KeptAuthority
 from tiercel.broker.trust.own_node import OwnNode
 from tiercel.core.errors import InvalidSpecError
 from tiercel.core.trust.certificates import Identity, node_of, read_chain
@@ -24,7 +25,8 @@ class Kept:
     time: float = NOW
 
     def write(self, node_id: str = "local") -> Identity:
-        OwnNode(self.authority, node_id, self.file, self.folder / "authority.pem", lambda: self.time).write()
+        kept = KeptAuthority(self.folder, self.authority)
+        OwnNode(kept, node_id, self.file, self.folder / "authority.pem", lambda: self.time).write()
         return Identity.from_file(self.file.read_bytes())
 
     @property
