@@ -174,6 +174,7 @@ class Server:
             tasks.start(plane.loop_lag.watch(), "loop lag")
             tasks.start(gate.watch(), "access")
             tasks.start(directory.watch(), "routes")
+            tasks.start(relay.watch(), "silent nodes")
             if self._encryption is not None:
                 tasks.start(self._encryption.watch(), "certificates")
             _hand_over_on_signal(tasks, renewal, serving)

@@ -68,8 +68,8 @@ class RestHanding:
             return handed_on_by(request.headers.get(ASKED_BY, b"").decode("latin-1")), True
         return caller, False
 
-    async def answer(self, request: HttpRequest, model: str) -> HttpResponse:
-        """Have another node answer.
+    async def answer(self, request: HttpRequest, model: str, *, is_here: bool = False) -> HttpResponse:
+        """Have another node answer; the model may be here as well.
 
         Raises:
             TiercelError: None does.
@@ -80,7 +80,8 @@ class RestHanding:
         if asked_by := handed_on_for(request.caller):
             headers += b"%b: %b\r\n" % (ASKED_BY, asked_by.encode("latin-1"))
         handing = Handing(model, method, _origin_form(head.target), headers, request.body)
-        answer = await self._relay.ask(handing, asyncio.get_running_loop().time() + self._timeout)
+        deadline = asyncio.get_running_loop().time() + self._timeout
+        answer = await self._relay.ask(handing, deadline, is_here=is_here)
         content_type = answer.headers.get(b"content-type", b"application/json")
         return HttpResponse(answer.status, bytes(answer.body), content_type, _lines(answer.headers, _HANDED_BACK))
 
@@ -107,7 +108,7 @@ class RestHanding:
         if not handed.begin():
             return
         try:
-            response = await self.answer(request, model)
+            response = await self.answer(request, model, is_here=otherwise is not None)
         except TiercelError as error:
             response = error_response(error)
         except Exception as error:  # the border

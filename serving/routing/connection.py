@@ -11,6 +11,7 @@ from typing import Final, cast
 import httptools
 
 from tiercel.core.errors import CapacityExceededError, DeadlineExceededError
+from tiercel.serving.routing.silence import Hearing
 
 HEADER_BYTES: Final = 32 * 1024
 """The most that stands before the body of an answer."""
@@ -55,14 +56,16 @@ class PeerConnection(asyncio.Protocol):
 
     Args:
         room: For answers.
+        hearing: Told whenever something comes back.
 
     Attributes:
         is_open: Whether it can be asked something.
         idle_since: When its last answer was complete, seconds of the event loop's clock.
     """
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: Room, hearing: Hearing) -> None:
         self._room = room
+        self._hearing = hearing
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._waiting: asyncio.Future[Answer] | None = None
@@ -136,6 +139,7 @@ class PeerConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """asyncio: bytes from the other server."""
+        self._hearing.heard(self._loop.time())
         if self._waiting is None or self._waiting.done():
             self.close()  # nobody asked
             return

@@ -51,10 +51,15 @@ class Directory:
     def backends(self, endpoint: str) -> tuple[Backend, ...]:
         """The other nodes that answer for an endpoint; looks into the file if none is known."""
         found = self._backends.get(endpoint, ())
-        if not found and self._file is not None and self._clock() - self._looked_at >= _AGAIN_SECONDS:
-            self._look_now()
+        if not found:
+            self.look()
             found = self._backends.get(endpoint, ())
         return found
+
+    def look(self) -> None:
+        """Look into the file at once, but not all the time."""
+        if self._file is not None and self._clock() - self._looked_at >= _AGAIN_SECONDS:
+            self._look_now()
 
     @property
     def nodes(self) -> frozenset[str]:

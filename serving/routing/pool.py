@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tiercel.core.errors import CapacityExceededError
+from tiercel.core.errors import CapacityExceededError, DeadlineExceededError
 from tiercel.serving.routing.connection import Answer, PeerConnection, PeerLostError, Room
+from tiercel.serving.routing.silence import Hearing
 
 _logger = logging.getLogger(__name__)
 
@@ -42,10 +44,12 @@ class NotSent:
         reason: Why, in plain words.
         is_certain: Whether the other server cannot have begun with it; else it may have, and only what may be done
             twice is asked for again.
+        is_silent: Whether it said nothing for too long: it may be asked later, by somebody who does not wait.
     """
 
     reason: str
     is_certain: bool
+    is_silent: bool = False
 
 
 class Credentials:
@@ -95,6 +99,9 @@ class Peer:
         credentials: What it is shown.
         limits: What may be under way there.
         room: For answers of all servers.
+
+    Attributes:
+        hearing: For how long nothing came back from there.
     """
 
     def __init__(self, address: str, name: str, credentials: Credentials, limits: PeerLimits, room: Room) -> None:
@@ -109,6 +116,7 @@ class Peer:
         self._bytes = 0
         self._closed = False
         self.in_flight = 0
+        self.hearing = Hearing()
 
     @property
     def is_encrypted(self) -> bool:
@@ -155,9 +163,24 @@ class Peer:
             self._bytes -= len(body)
         return answer
 
+    async def try_out(self) -> None:
+        """Ask on a new connection whether it lives; whatever comes back is heard."""
+        deadline = asyncio.get_running_loop().time() + CONNECT_SECONDS
+        connection = await self._open(deadline)
+        if isinstance(connection, NotSent):
+            return
+        head = b"GET /v2/health/live HTTP/1.1\r\nHost: %b\r\nContent-Length: 0\r\n\r\n" % self.address.encode()
+        with contextlib.suppress(PeerLostError, DeadlineExceededError, CapacityExceededError):
+            await connection.ask(head, b"", deadline)
+        connection.close()
+
     def close(self) -> None:
         """Let go of the connections that are not in use, and of the others once they are not."""
         self._closed = True
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Let go of the connections that are not in use now."""
         for connection in self._idle:
             connection.close()
         self._idle.clear()
@@ -183,7 +206,7 @@ class Peer:
             async with asyncio.timeout_at(min(deadline, loop.time() + CONNECT_SECONDS)):
                 context = self._credentials.context() if self._name else None
                 _, connection = await loop.create_connection(
-                    lambda: PeerConnection(self._room),
+                    lambda: PeerConnection(self._room, self.hearing),
                     self._host,
                     self._port,
                     ssl=context,

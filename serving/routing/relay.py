@@ -9,7 +9,7 @@ import asyncio
 import logging
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -21,6 +21,8 @@ from tiercel.serving.routing.choosing import Candidate, Load
 from tiercel.serving.routing.connection import Answer, PeerLostError, Room
 from tiercel.serving.routing.directory import Directory
 from tiercel.serving.routing.pool import Credentials, NotSent, Peer, PeerLimits
+from tiercel.serving.routing.silence import Patience
+from tiercel.serving.routing.trials import Trials
 
 _logger = logging.getLogger(__name__)
 
@@ -35,9 +37,21 @@ ASKED_BY: Final = b"tiercel-for"
 NOT_HERE: Final = b"tiercel-not-here"
 """In an answer: nothing was done, for the model is not here by now."""
 
-OUTCOMES: Final = ("answered", "not_sent", "repeated", "not_here", "lost", "late", "full", "nobody", "given_up")
+OUTCOMES: Final = (
+    "answered",
+    "not_sent",
+    "repeated",
+    "silent",
+    "not_here",
+    "lost",
+    "late",
+    "full",
+    "nobody",
+    "given_up",
+)
 """What becomes of attempts to hand on, as metrics name it."""
 
+NOT_HERE_REASON: Final = "it does not have the model any more"
 _TRIES: Final = 2
 _COMPLAIN_SECONDS: Final = 10.0
 
@@ -91,7 +105,13 @@ class Relay:
         self._peers: dict[tuple[str, str], Peer] = {}
         self._loads: dict[str, Load] = {}
         self._complained: dict[str, float] = {}
+        self._patience = Patience()
+        self._trials = Trials(lambda node: node in directory.nodes, asyncio.get_running_loop().time)
         self.outcomes: Counter[str] = Counter()
+
+    async def watch(self) -> None:
+        """Find out for ever which of the nodes that were silent are back."""
+        await self._trials.run()
 
     def answers(self, model: str) -> bool:
         """Whether another node is known to answer for a model."""
@@ -103,7 +123,7 @@ class Relay:
         usable = [
             choosing.cost(self._load(each.node_id), now)
             for each in self._directory.backends(model)
-            if not each.draining and (each.http or self._credentials.are_there)
+            if not each.draining and self._can_ask(each) and not self._is_silent(each)
         ]
         return min(usable, default=None)
 
@@ -116,12 +136,15 @@ class Relay:
         """Whether a node is believed in who asked it: one that is of the cluster still."""
         return node in self._directory.believed
 
-    async def ask(self, handing: Handing, deadline: float) -> Answer:
+    async def ask(self, handing: Handing, deadline: float, *, is_here: bool = False) -> Answer:
         """Have another node answer a request.
+
+        One that says nothing for longer than its answers take is left, once, for another one that has the model.
 
         Args:
             handing: The request.
             deadline: When the answer is of no use any more, seconds of the event loop's clock.
+            is_here: Whether it can be answered here as well.
 
         Raises:
             UnavailableError: Nobody does.
@@ -135,32 +158,42 @@ class Relay:
             backend = self._choose(handing.model, tried) or (tried[-1] if is_again else None)
             if backend is None:
                 break
-            outcome = await self._try(backend, handing, deadline, is_again=backend in tried)
+            others = [*tried, backend]
+            patience = None
+            if not tried and (is_here or not all(map(self._is_silent, self._usable(handing.model, others)))):
+                patience = self._patience.seconds(handing.model)
+            outcome = await self._try(backend, handing, deadline, patience, is_again=backend in tried)
             if isinstance(outcome, Answer):
                 return outcome
             tried.append(backend)
-            reason, is_again = outcome.reason, not outcome.is_certain
+            reason, is_again = outcome.reason, not outcome.is_certain and not outcome.is_silent
+            if reason == NOT_HERE_REASON:  # what was just told may not have been read yet
+                self._directory.look()
         self.outcomes["nobody"] += 1
         nodes = ", ".join(sorted({each.node_id for each in tried or self._directory.backends(handing.model)}))
         raise UnavailableError(
             f"'{handing.model}' answers on node {nodes[:200]}, which cannot be asked now: {reason[:200]}; try again"
         )
 
-    async def _try(self, backend: Backend, handing: Handing, deadline: float, *, is_again: bool) -> Answer | NotSent:
-        """Ask one node; what it did not take may go to another one."""
+    async def _try(
+        self, backend: Backend, handing: Handing, deadline: float, patience: float | None, *, is_again: bool
+    ) -> Answer | NotSent:
+        """Ask one node; what it did not take, or says nothing to, may go to another one."""
         loop = asyncio.get_running_loop()
         began, node = loop.time(), backend.node_id
         allowed = deadline - began
         peer = self._peer(backend)
         self._loads[node] = replace(self._load(node), in_flight=self._load(node).in_flight + 1)
         outcome = "given_up"
+        peer.hearing.sent(began)
         try:
-            answer = await peer.send(self._head(handing, peer, allowed), handing.body, deadline, is_again=is_again)
+            head = self._head(handing, peer, allowed)
+            answer = await _unless_silent(peer, peer.send(head, handing.body, deadline, is_again=is_again), patience)
             if isinstance(answer, Answer) and NOT_HERE in answer.headers:
-                answer = NotSent("it does not have the model any more", is_certain=True)
+                answer = NotSent(NOT_HERE_REASON, is_certain=True)
                 outcome = "not_here"
             elif isinstance(answer, NotSent):
-                outcome = "not_sent" if answer.is_certain else "repeated"
+                outcome = "silent" if answer.is_silent else "not_sent" if answer.is_certain else "repeated"
                 self._complain(backend, answer.reason)
             else:
                 outcome = "answered"
@@ -182,6 +215,17 @@ class Relay:
         finally:
             self.outcomes[outcome] += 1
             self._note(node, outcome, allowed, loop.time() - began)
+            self._hear(peer, node, handing.model, outcome, loop.time() - began)
+
+    def _hear(self, peer: Peer, node: str, model: str, outcome: str, took: float) -> None:
+        """Learn from an attempt for how long answers are waited for, and whether anybody is there."""
+        now = asyncio.get_running_loop().time()
+        if outcome == "answered":
+            self._patience.answered(model, took)
+        elif peer.hearing.quiet_seconds(now) >= self._patience.seconds(model):
+            self._patience.waited(model, took)
+            self._trials.pass_over(peer, node)
+        peer.hearing.ended(now)
 
     def _note(self, node: str, outcome: str, allowed: float, took: float) -> None:
         """Learn from an attempt how fast a node is."""
@@ -198,19 +242,26 @@ class Relay:
         return self._loads.get(node, Load())
 
     def _choose(self, model: str, tried: list[Backend]) -> Backend | None:
-        usable = [
-            each
-            for each in self._directory.backends(model)
-            if each not in tried and (each.http or self._credentials.are_there)
-        ]
+        usable = self._usable(model, tried)
+        usable = [each for each in usable if not self._is_silent(each)] or usable
         if not usable:
             return None
         candidates = [Candidate(self._load(each.node_id), each.draining) for each in usable]
         return usable[choosing.choose(candidates, asyncio.get_running_loop().time(), self._draw)]
 
+    def _usable(self, model: str, tried: list[Backend]) -> list[Backend]:
+        return [each for each in self._directory.backends(model) if each not in tried and self._can_ask(each)]
+
+    def _can_ask(self, backend: Backend) -> bool:
+        return bool(backend.http) or self._credentials.are_there
+
+    def _is_silent(self, backend: Backend) -> bool:
+        peer = self._peers.get(_key(backend))
+        return peer is not None and peer.hearing.is_silent
+
     def _peer(self, backend: Backend) -> Peer:
-        address = backend.http or backend.https
-        key = backend.node_id, address
+        key = _key(backend)
+        address = key[1]
         peer = self._peers.get(key)
         if peer is None:
             self._forget_others()
@@ -254,6 +305,39 @@ class Relay:
         """Let go of all connections."""
         for peer in self._peers.values():
             peer.close()
+
+
+def _key(backend: Backend) -> tuple[str, str]:
+    return backend.node_id, backend.http or backend.https
+
+
+async def _unless_silent(
+    peer: Peer, sending: Coroutine[None, None, Answer | NotSent], patience: float | None
+) -> Answer | NotSent:
+    """What comes back, unless for so many seconds nothing at all does from there; None for however long it takes."""
+    if patience is None:
+        return await sending
+    loop = asyncio.get_running_loop()
+
+    timer: asyncio.TimerHandle | None = None
+
+    def look() -> None:
+        nonlocal timer
+        left = patience - peer.hearing.quiet_seconds(loop.time())
+        if left > 0:
+            timer = loop.call_later(left, look)
+        else:
+            limit.reschedule(loop.time())
+
+    try:
+        async with asyncio.timeout(None) as limit:
+            look()
+            return await sending
+    except TimeoutError:
+        return NotSent(f"nothing came back for {patience:.1f} s", is_certain=False, is_silent=True)
+    finally:
+        if timer is not None:
+            timer.cancel()
 
 
 def _rounded(seconds: float) -> int:

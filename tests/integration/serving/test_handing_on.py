@@ -124,19 +124,16 @@ def test_a_second_hop_is_refused_and_loops_end(nodes: Nodes) -> None:
 
 @pytest.mark.parametrize("fault", [Fault.RESET, Fault.STALL])
 def test_another_one_is_asked_where_nothing_came_back(nodes: Nodes, fault: Fault) -> None:
-    """A refused connection for certain; one that ends before the first byte perhaps, which inference bears."""
+    """A refused connection for certain; one that ends before the first byte, or says nothing, perhaps."""
     nodes.lead_to(("dead", f"127.0.0.1:{free_port()}"), ("far", nodes.far.http))
     assert [nodes.ask().status for _ in range(10)] == [200] * 10
     nodes.lead_to(("proxied", nodes.proxy.address), ("far", nodes.far.http))
     nodes.proxy.fault = fault
     before = nodes.outcomes()
     statuses = [nodes.ask().status for _ in range(6)]
-    if fault is Fault.RESET:
-        assert statuses == [200] * 6
-        assert nodes.outcomes()["repeated"] > before["repeated"]
-    else:  # it may be at work: nobody else is asked, and time runs out once
-        assert statuses.count(504) <= 1
-        assert statuses.count(200) >= 5
+    outcome = "repeated" if fault is Fault.RESET else "silent"
+    assert statuses == [200] * 6
+    assert nodes.outcomes()[outcome] > before.get(outcome, 0)
 
 
 @pytest.mark.parametrize(
