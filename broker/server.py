@@ -6,11 +6,13 @@ import asyncio
 import contextlib
 import ipaddress
 import logging
+import secrets
 from typing import TYPE_CHECKING, NoReturn, Self
 
 from tiercel.broker.access.audit import Audit
 from tiercel.broker.access.tokens import Tokens
 from tiercel.broker.actors.agents import AgentService
+from tiercel.broker.actors.checkpoint_keeper import CheckpointKeeper
 from tiercel.broker.actors.clock import SystemClock
 from tiercel.broker.actors.endpoint_keys import KeyService
 from tiercel.broker.actors.journal import Journal
@@ -46,6 +48,9 @@ from tiercel.broker.scheduling.loop import LoopSettings
 from tiercel.broker.scheduling.registry import create_policy
 from tiercel.broker.state_folder import prepare_state_dir
 from tiercel.broker.state_lock import broker_lock
+from tiercel.broker.store.artefact_owner import owner_name
+from tiercel.broker.store.artefacts.opening import open_artefacts
+from tiercel.broker.store.artefacts.ownership import Ownership
 from tiercel.broker.store.audit import AuditStore
 from tiercel.broker.store.checkpoints import CheckpointStore
 from tiercel.broker.store.drains import DrainStore
@@ -64,7 +69,7 @@ from tiercel.broker.trust.encryption import open_encryption
 from tiercel.broker.trust.membership import Membership
 from tiercel.broker.trust.rotation import Rotation
 from tiercel.core.blobs import BlobFolder
-from tiercel.core.errors import wrong_field
+from tiercel.core.errors import ConflictError, TiercelError, wrong_field
 from tiercel.v1 import membership_pb2_grpc, nodes_pb2_grpc
 
 if TYPE_CHECKING:
@@ -74,6 +79,7 @@ if TYPE_CHECKING:
     from tiercel.broker.access.people.people import People
     from tiercel.broker.scheduling.registry import AnyPolicy
     from tiercel.broker.settings import BrokerSettings
+    from tiercel.broker.store.artefacts.contract import Artefacts
     from tiercel.broker.tenancy import Tenancy
     from tiercel.broker.trust.encryption import Encryption
     from tiercel.broker.trust.kept_authority import KeptAuthority
@@ -82,6 +88,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 SERVING_POLL_SECONDS = 0.1
+ARTEFACTS_SECONDS = 5.0
 
 
 class Broker:
@@ -182,6 +189,7 @@ class Broker:
         await audit.start()
         logs = RunLogs(settings.state_dir / "logs")
         carried = CheckpointStore(settings.state_dir / "checkpoints", total_bytes=settings.checkpoints_bytes)
+        artefacts = await self._open_artefacts(stack, store)
         versions = VersionStore(settings.state_dir / "versions")
         projects = ProjectStore(settings.state_dir / "projects", settings.project_bytes, settings.tenant_projects_bytes)
         news = await self._open_mqtt(stack, tenancy, encryption)
@@ -195,10 +203,15 @@ class Broker:
         maintenance = Maintenance(DrainStore(store), registry)
         await maintenance.start()
         supervisor.start(audit.run(), name="audit log")
-        await BrokerLife(store, journal, registry, supervisor, self._clock, carried, versions).start()
+        has_store = artefacts is not None
+        life = BrokerLife(store, journal, registry, supervisor, self._clock, carried, versions, has_store=has_store)
+        await life.start()
+        if artefacts is not None:  # once all jobs are known: what none of them needs is removed
+            keeper = CheckpointKeeper(*artefacts, carried, registry, self._clock, settings.artefacts_bytes)
+            supervisor.start(keeper.run(), name="checkpoint keeper")
         keys = KeyService(KeyStore(store), service, registry, self._clock)
         await keys.start()
-        secrets = SecretService(store, sealer, self._clock)
+        secret_service = SecretService(store, sealer, self._clock)
         jobs_service = JobsService(service, journal, store, logs, tenancy, projects)
         files = KeptFiles(store, BlobFolder(settings.state_dir / "files"), settings.file_limits)
         await files.start()
@@ -212,7 +225,7 @@ class Broker:
             FilesService(service, files, tenancy),
             LineageService(service, store, tenancy),
             ProjectsService(projects, tenancy),
-            SecretsService(secrets, tenancy),
+            SecretsService(secret_service, tenancy),
             MembershipService(
                 membership, maintenance, doors.addresses.get("broker_tls", ""), doors.nodes_port, self._is_online
             ),
@@ -227,7 +240,7 @@ class Broker:
         agents = AgentService(journal, registry, self._clock)
 
         def nodes_service(door: NodeDoor) -> NodesService:
-            return NodesService(agents, logs, door, settings, carried, files, secrets, projects, versions)
+            return NodesService(agents, logs, door, settings, carried, files, secret_service, projects, versions)
 
         local = nodes_service(LocalDoor(tenancy, membership))
         nodes_pb2_grpc.add_NodesServiceServicer_to_server(local, doors.nodes)
@@ -273,6 +286,22 @@ class Broker:
             carried,
             versions,
         )
+
+    async def _open_artefacts(
+        self, stack: contextlib.AsyncExitStack, store: SqlStore
+    ) -> tuple[Artefacts, Ownership] | None:
+        if not self._settings.artefacts:
+            return None
+        artefacts = open_artefacts(self._settings.artefacts)
+        stack.push_async_callback(artefacts.close)
+        ownership = Ownership(artefacts, await owner_name(store), secrets.token_hex(8))
+        try:
+            await ownership.ensure(ARTEFACTS_SECONDS)
+        except ConflictError:
+            raise
+        except TiercelError as error:  # jobs go on without it
+            logger.warning("%s", error.message)
+        return artefacts, ownership
 
     async def _open_mqtt(
         self, stack: contextlib.AsyncExitStack, tenancy: Tenancy, encryption: Encryption | None

@@ -54,6 +54,8 @@ class BrokerSettings(BaseSettings):
         job_files_bytes: What the files that are kept of a job may have together.
         tenant_files_bytes: What the files that are kept of all jobs of a tenant may have together.
         checkpoints_bytes: What the checkpoints that the broker holds of all jobs may have together.
+        artefacts: Where copies of checkpoints are kept as well, ``s3://bucket/prefix`` or a folder; empty for nowhere.
+        artefacts_bytes: What they may have together there.
         keep_events_seconds: How long events and decisions of jobs that are over are kept; ``inf`` for ever.
         keep_logs_seconds: How long their output is.
         keep_files_seconds: How long the files that they left behind are.
@@ -95,7 +97,8 @@ class BrokerSettings(BaseSettings):
     job_files_bytes: int = Field(default=FileLimits().job_bytes, ge=0)
     tenant_files_bytes: int = Field(default=FileLimits().tenant_bytes, ge=0)
     checkpoints_bytes: int = Field(default=DEFAULT_CHECKPOINTS_BYTES, ge=0)
-
+    artefacts: str = ""
+    artefacts_bytes: int = Field(default=DEFAULT_CHECKPOINTS_BYTES, ge=0)
     keep_events_seconds: float = Field(default=RetentionSettings().events_seconds, ge=0)
     keep_logs_seconds: float = Field(default=RetentionSettings().logs_seconds, ge=0)
     keep_files_seconds: float = Field(default=RetentionSettings().files_seconds, ge=0)

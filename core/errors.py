@@ -22,7 +22,7 @@
     │   └── CannotWriteError   cannot_write        RESOURCE_EXHAUSTED   -    the broker's disk takes nothing now
     ├── DeadlineExceededError  deadline_exceeded   DEADLINE_EXCEEDED    504  the answer would come too late
     ├── LeaseLostError         lease_lost          ABORTED              -    a node's stream does not count any more
-    ├── StoreDamagedError      store_damaged       DATA_LOSS            -    the broker's database is damaged
+    ├── StoreDamagedError      store_damaged       DATA_LOSS            -    what the broker has stored is damaged
     ├── InferenceFailedError   inference_failed    INTERNAL             500  the model failed while it ran
     ├── IllegalTransitionError illegal_transition  INTERNAL             -    a bug of ours: an event without an edge
     ├── TierMissedError        tier_missed         (the client's own)   -    what was waited for does not come

@@ -6,6 +6,7 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from tiercel.core.checkpoints import CheckpointCopy, StoredCheckpoint
 from tiercel.core.data_sets import DataSet
 from tiercel.core.endpoint_access import EndpointAccess
 from tiercel.core.fields import NOT_STORED
@@ -230,19 +231,6 @@ _FINAL_STATES = frozenset({JobState.COMPLETED, JobState.MISSED, JobState.FAILED,
 
 
 @dataclass(frozen=True, slots=True)
-class CheckpointCopy:
-    """A checkpoint of a job that the broker holds a copy of.
-
-    Attributes:
-        run_id: The run that wrote it.
-        at: When the copy was complete, seconds since the Unix epoch.
-    """
-
-    run_id: str
-    at: float
-
-
-@dataclass(frozen=True, slots=True)
 class Observation:
     """One report of the metric.
 
@@ -290,6 +278,9 @@ class Job:
         warm_node: Node that has the checkpoint of ``spec.warm_start``, or empty.
         carried_run: Run whose checkpoint the broker holds for the present run, or for the next one; else empty.
         copy: The newest copy of a checkpoint that the broker keeps of it, where its spec asks for copies; or None.
+        awaits_copy: It can go on from that copy alone once the artefact store has given it back. Not stored.
+        stored: The newest such copy that is in the artefact store as well, or None.
+        store_problem: Why a newer one is not there yet; plain words, or empty. Not stored.
         checkpoint_node: While it waits: node that has its newest checkpoint, or empty.
         epoch: Latest epoch reported.
         latest_value: Latest value of the metric, or None.
@@ -324,6 +315,9 @@ class Job:
     warm_node: str = ""
     carried_run: str = ""
     copy: CheckpointCopy | None = None
+    awaits_copy: bool = field(default=False, metadata=NOT_STORED)
+    stored: StoredCheckpoint | None = None
+    store_problem: str = field(default="", metadata=NOT_STORED)
     checkpoint_node: str = ""
     epoch: int = 0
     latest_value: float | None = None
@@ -384,7 +378,7 @@ class Job:
     def concerns_scheduler(self) -> bool:
         """Whether it holds a place on a node or waits for one."""
         waits = self.state is JobState.PENDING and self.stop_outcome is None
-        may_begin = self.retry_at is None and self.starts_at is None and not self.queued
+        may_begin = self.retry_at is None and self.starts_at is None and not self.queued and not self.awaits_copy
         return self.run_active or (waits and may_begin)
 
     @property

@@ -63,6 +63,8 @@ class JobInfo(Jsonable):
         starts: What its latest runs took to get to work, the oldest first, as far as that was measured: what moving it
             costs.
         checkpoint_copied_seconds: When the broker got the copy of its checkpoint that it keeps, where its spec asks.
+        checkpoint_stored_seconds: When a copy was in the broker's artefact store as well, where it has one.
+        checkpoint_store_problem: Why the newest copy is not there yet, or why it was of no use; else empty.
     """
 
     id: str
@@ -86,6 +88,8 @@ class JobInfo(Jsonable):
     retries: int = 0
     starts: tuple[Start, ...] = ()
     checkpoint_copied_seconds: float | None = None
+    checkpoint_stored_seconds: float | None = None
+    checkpoint_store_problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from tiercel.broker.lifecycle.node import LeaseSettings
 from tiercel.broker.scheduling.fair import FairPolicy
 from tiercel.broker.scheduling.interface import Policy
 from tiercel.broker.scheduling.loop import LoopSettings
+from tiercel.broker.store.checkpoints import CheckpointStore
 from tiercel.broker.store.contract import Store
 from tiercel.broker.store.version_files import VersionStore
 from tiercel.core.endpoints import DeliveryState
@@ -141,6 +142,9 @@ async def running_actors(
     clock: ManualClock | None = None,
     policy: Policy[Any] | None = None,
     versions: VersionStore | None = None,
+    checkpoints: CheckpointStore | None = None,
+    *,
+    has_store: bool = False,
 ) -> AsyncIterator[Actors]:
     """Actors over a store that is open; leaving is as abrupt for them as ``kill -9``."""
     clock = clock or ManualClock()
@@ -148,11 +152,14 @@ async def running_actors(
     async with Supervisor() as supervisor:
         journal = Journal(store, clock, await store.last_sequence(), [events.append])
         chosen = policy if policy is not None else FairPolicy()
-        registry = ActorRegistry(journal, chosen, LoopSettings(), supervisor, clock, LEASES, versions=versions)
+        registry = ActorRegistry(
+            journal, chosen, LoopSettings(), supervisor, clock, LEASES, None, checkpoints, versions
+        )
         service = BrokerService(store, journal, registry, supervisor, clock)
         agents = AgentService(journal, registry, clock)
         supervisor.start(journal.run(), name="journal")
-        await BrokerLife(store, journal, registry, supervisor, clock, versions=versions).start()
+        life = BrokerLife(store, journal, registry, supervisor, clock, checkpoints, versions, has_store=has_store)
+        await life.start()
         actors = Actors(service, agents, registry, journal, store, clock, supervisor, events)
         await actors.settle()
         yield actors

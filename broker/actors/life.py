@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tiercel.broker.actors.job import MAX_OBSERVATIONS, observations_of
@@ -12,6 +11,7 @@ from tiercel.broker.actors.pruning import keep_pruned
 from tiercel.broker.actors.registry import send, send_latest
 from tiercel.broker.actors.replay import endpoint_as_it_is, job_as_it_is
 from tiercel.broker.actors.scheduler import RunsRemembered, SchedulerTicked
+from tiercel.broker.lifecycle.checkpoints import with_what_is_held
 from tiercel.broker.lifecycle.job_events import Ticked
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ class BrokerLife:
         clock: The time.
         checkpoints: Checkpoints of jobs that are moved; None where nobody asks for any.
         versions: Files of versions that several nodes are to have; None where nobody asks for any.
+        has_store: Whether there is an artefact store, which has copies of checkpoints as well.
     """
 
     def __init__(
@@ -49,6 +50,8 @@ class BrokerLife:
         clock: Clock,
         checkpoints: CheckpointStore | None = None,
         versions: VersionStore | None = None,
+        *,
+        has_store: bool = False,
     ) -> None:
         self._store = store
         self._journal = journal
@@ -57,6 +60,7 @@ class BrokerLife:
         self._clock = clock
         self._checkpoints = checkpoints
         self._versions = versions
+        self._has_store = has_store
 
     async def start(self) -> None:
         """Continue everything that was under way when the broker stopped, and let time pass."""
@@ -95,11 +99,11 @@ class BrokerLife:
             await node_actor.wait_idle()
 
     def _with_copy_that_is_there(self, job: Job) -> Job:
-        """The job, its copy the one that is on the disk: that of a newer run may have come without being noted."""
-        if job.copy is None or job.carried_run:
+        """The job as what is on the disk lets it go on."""
+        if self._checkpoints is None:
             return job
-        held = self._checkpoints.find_of_job(job.id) if self._checkpoints is not None else None
-        return replace(job, copy=None if held is None else replace(job.copy, run_id=held.run_id))
+        held = self._checkpoints.find_of_job(job.id)
+        return with_what_is_held(job, held.run_id if held is not None else "", has_store=self._has_store)
 
     async def _run_clock(self) -> None:
         while True:

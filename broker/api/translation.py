@@ -63,6 +63,8 @@ def job_to_proto(job: Job) -> jobs_pb2.Job:
         retries=job.retries,
         starts=job.starts,
         checkpoint_copied_seconds=since(job.copy.at) if job.copy is not None else None,
+        checkpoint_stored_seconds=since(job.stored.at) if job.stored is not None else None,
+        checkpoint_store_problem=job.store_problem,
     )
     return to_proto(info, jobs_pb2.Job)
 

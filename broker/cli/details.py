@@ -119,11 +119,17 @@ def job_lines(job: JobInfo) -> list[str]:
 
 
 def _copy_lines(job: JobInfo) -> list[str]:
-    """Since when it could go on if its node were lost."""
+    """Since when it could go on if its node were lost, or the broker's machine."""
     if job.spec.copy_checkpoint_seconds is None:
         return []
-    at = job.checkpoint_copied_seconds
-    return ["copied    no checkpoint yet" if at is None else f"copied    its checkpoint to the broker after {at:.1f} s"]
+    copied, stored = job.checkpoint_copied_seconds, job.checkpoint_stored_seconds
+    words = "no checkpoint yet" if copied is None else f"its checkpoint to the broker after {copied:.1f} s"
+    lines = [f"copied    {words}"]
+    if stored is not None:
+        lines.append(f"stored    a copy in the artefact store after {stored:.1f} s")
+    if job.checkpoint_store_problem:
+        lines.append(f"          {clean(job.checkpoint_store_problem)}")
+    return lines
 
 
 def _program(spec: JobSpec) -> str:

@@ -65,6 +65,13 @@ def up(
         list[str] | None,
         typer.Option(help="By which they may be signed; repeatable.", show_default="ES256 and RS256"),
     ] = None,
+    artefacts: Annotated[
+        str,
+        typer.Option(
+            help="Where copies of checkpoints outlive this machine: s3://BUCKET/PREFIX, or the path of a folder.",
+            show_default="the state directory alone",
+        ),
+    ] = "",
     detach: Annotated[
         bool, typer.Option("--detach", "-d", help="Run in the background; return once all of it answers.")
     ] = False,
@@ -108,6 +115,7 @@ def up(
         tls_certificate=tls_certificate and tls_certificate.absolute(),
         tls_key=tls_key and tls_key.absolute(),
         tls_ca=tls_ca and tls_ca.absolute(),
+        artefacts=artefacts,
     )
     if detach:
         from tiercel.broker.cli.up.detached import start_detached

@@ -198,6 +198,9 @@ def resume_requested(job: Job, max_epochs: int) -> Step:
         # What the broker held of it went when it ended.
         carried_run="",
         copy=None,
+        awaits_copy=False,
+        stored=None,
+        store_problem="",
     )
     job, effects = wait_again(job, "resumed by its tenant", checkpoint_node=job.checkpoint_node or job.node_id)
     return replace(job, earlier=replace(job.earlier, seconds=0.0)), effects

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tiercel.core.checkpoints import StoredCheckpoint
 from tiercel.core.events import JobChange
 from tiercel.core.jobs import TierStatus
 from tiercel.core.shares import Share
@@ -149,6 +150,35 @@ class CheckpointCopied:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckpointStored:
+    """The artefact store has a copy as well, in place of any earlier one."""
+
+    stored: StoredCheckpoint
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointNotStored:
+    """The artefact store has not the newest copy yet; ``problem`` says why, in a sentence."""
+
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointHeldAgain:
+    """The artefact store has given back the copy of a run's checkpoint, which the broker had lost."""
+
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointGone:
+    """The artefact store has not the copy of a run's checkpoint that it should have, or not as it was stored."""
+
+    run_id: str
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
 class NodeSilent:
     """A node does not answer; the run may well go on there."""
 
@@ -201,6 +231,7 @@ class Ticked:
     """Time passed."""
 
 
+CheckpointInput = CheckpointCopied | CheckpointStored | CheckpointNotStored | CheckpointHeldAgain | CheckpointGone
 JobInput = (
     Assigned
     | TurnCame
@@ -213,7 +244,7 @@ JobInput = (
     | Reported
     | UsageMeasured
     | RunExited
-    | CheckpointCopied
+    | CheckpointInput
     | NodeSilent
     | NodeFenced
     | NodeGone

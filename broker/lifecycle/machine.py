@@ -1,7 +1,8 @@
 """The one door to the machines of a job: which of their steps takes which input.
 
 Pure: an input goes in, a job and effects come out. The job's own edges are in :mod:`.job`, those of its run in
-:mod:`.run` and :mod:`.move`, those of its tiers and what is beyond them in :mod:`.delivery`.
+:mod:`.run` and :mod:`.move`, those of its tiers and what is beyond them in :mod:`.delivery`, copies of its checkpoints
+in :mod:`.checkpoints`.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tiercel.broker.lifecycle import delivery, move, run, time_limit
+from tiercel.broker.lifecycle import checkpoints, delivery, move, run, time_limit
 from tiercel.broker.lifecycle import job as job_machine
 from tiercel.broker.lifecycle.duration import in_a_new_life
 from tiercel.broker.lifecycle.job import create
@@ -17,6 +18,11 @@ from tiercel.broker.lifecycle.job_events import (
     Assigned,
     CancelRequested,
     CheckpointCopied,
+    CheckpointGone,
+    CheckpointHeldAgain,
+    CheckpointInput,
+    CheckpointNotStored,
+    CheckpointStored,
     DeclareRun,
     Deferred,
     DeliveryEnded,
@@ -86,8 +92,8 @@ def handle(job: Job, event: JobInput, now: Moment) -> Step:  # noqa: C901 - one 
             return run.usage_measured(job, event)
         case RunExited():
             return run.exited(job, event, now)
-        case CheckpointCopied(run_id, at):
-            return run.checkpoint_copied(job, run_id, at)
+        case CheckpointCopied() | CheckpointStored() | CheckpointNotStored() | CheckpointHeldAgain() | CheckpointGone():
+            return _checkpoint_handled(job, event)
         case NodeSilent(node_id):
             return run.node_silent(job, node_id)
         case NodeFenced(node_id, fenced):
@@ -100,6 +106,20 @@ def handle(job: Job, event: JobInput, now: Moment) -> Step:  # noqa: C901 - one 
             return delivery.delivery_ended(job, event, now)
         case Ticked():
             return _ticked(job, now)
+
+
+def _checkpoint_handled(job: Job, event: CheckpointInput) -> Step:
+    match event:
+        case CheckpointCopied(run_id, at):
+            return checkpoints.copied(job, run_id, at)
+        case CheckpointStored():
+            return checkpoints.stored(job, event)
+        case CheckpointNotStored(problem):
+            return checkpoints.not_stored(job, problem)
+        case CheckpointHeldAgain(run_id):
+            return checkpoints.held_again(job, run_id)
+        case CheckpointGone():
+            return checkpoints.gone(job, event)
 
 
 def _ticked(job: Job, now: Moment) -> Step:

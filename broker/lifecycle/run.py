@@ -29,10 +29,11 @@ from tiercel.broker.lifecycle.report_bounds import carried_metrics
 from tiercel.broker.lifecycle.silence import heard, silent_seconds, with_share
 from tiercel.broker.lifecycle.start import unmeasured, with_start
 from tiercel.broker.lifecycle.steps import Step, abandon_deliveries, delivering, enter, with_run_over
+from tiercel.core.checkpoints import CheckpointCopy
 from tiercel.core.data_validation import data_hashes
 from tiercel.core.events import ProgressMade, ShareChanged
 from tiercel.core.exit_codes import is_retried
-from tiercel.core.jobs import CheckpointCopy, Job, JobState
+from tiercel.core.jobs import Job, JobState
 
 if TYPE_CHECKING:
     from tiercel.broker.lifecycle.job_events import Reported, UsageMeasured
@@ -99,14 +100,6 @@ def is_alive(job: Job, event: RunIsAlive, now: Moment) -> Step:
         words = moving_words(job) or finishing_words(job) or _beginning_words(job, event)
         job, entered = enter(job, JobState.RUNNING, words)
     return job, (*entered, *effects)
-
-
-def checkpoint_copied(job: Job, run_id: str, at: float) -> Step:
-    """The broker has a copy of its newest checkpoint."""
-    asked = job.spec.copy_checkpoint_seconds is not None
-    if not asked or job.state.is_final or job.run_id != run_id or job.carried_run:
-        return job, ()
-    return replace(job, copy=CheckpointCopy(run_id, at)), ()
 
 
 def _beginning_words(job: Job, event: RunIsAlive) -> str:

@@ -19,7 +19,13 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, BinaryIO, Self
 
 from tiercel.broker.store.errors import no_space
-from tiercel.core.errors import NotFoundError, QuotaExceededError, wrong_field
+from tiercel.core.errors import (
+    InvalidSpecError,
+    NotFoundError,
+    QuotaExceededError,
+    StoreDamagedError,
+    wrong_field,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -99,15 +105,7 @@ class CheckpointStore:
         match = _RUN_ID.fullmatch(run_id)
         if match is None:
             raise wrong_field("header.run_id", f"{run_id!r} is not the id of a run")
-        announced = check_files(files, self._limit_bytes)
-        if announced + self._bytes_but_for(match[1]) > self._total_bytes:
-            raise QuotaExceededError(
-                f"checkpoints: those that the broker keeps may have {self._total_bytes} bytes together, and this one "
-                "does not fit; wait until other jobs are over, or give it more (TIERCEL_CHECKPOINTS_BYTES)",
-                field="checkpoints",
-            )
-        if shutil.disk_usage(self._folder).free - announced < self._reserve_bytes:
-            raise no_space(str(self._folder))
+        self._check_room(match[1], check_files(files, self._limit_bytes))
         return CheckpointWriter(self._folder, match[1], Checkpoint(run_id, tuple(files)))
 
     def find(self, run_id: str) -> Checkpoint | None:
@@ -136,6 +134,55 @@ class CheckpointStore:
             read_manifest(file)
             while piece := file.read(CHUNK_BYTES):
                 yield piece
+
+    def open_whole(self, job_id: str) -> BinaryIO | None:
+        """The file that holds a job's checkpoint with what is said of it, or None; it is replaced, never changed."""
+        path = self._path(job_id)
+        try:
+            return path.open("rb") if path is not None else None
+        except FileNotFoundError:
+            return None
+
+    @contextlib.contextmanager
+    def taking_back(self, run_id: str, size_bytes: int) -> Iterator[Path]:
+        """Where to put a file that :meth:`open_whole` gave out once; held when the block is left, unless it fails.
+
+        What came meanwhile of the same job stays.
+
+        Args:
+            run_id: The run whose checkpoint it is.
+            size_bytes: What the file has.
+
+        Raises:
+            QuotaExceededError: All of them together would have more than they may.
+            CannotWriteError: The disk is full, or nearly.
+            StoreDamagedError: After the block: it is not what it should be.
+        """
+        job_id = run_id.rpartition("-")[0]
+        path = self._path(job_id)
+        if path is None:
+            raise StoreDamagedError(f"{run_id!r} is not the id of a run")
+        self._check_room(job_id, size_bytes)
+        scratch = self._folder / f".{job_id}.{secrets.token_hex(4)}.part"
+        try:
+            with _room_on(self._folder):
+                yield scratch
+            check_whole(scratch, run_id)
+            with contextlib.suppress(FileExistsError):
+                os.link(scratch, path)
+            _sync(self._folder)
+        finally:
+            scratch.unlink(missing_ok=True)
+
+    def _check_room(self, job_id: str, wanted_bytes: int) -> None:
+        if wanted_bytes + self._bytes_but_for(job_id) > self._total_bytes:
+            raise QuotaExceededError(
+                f"checkpoints: those that the broker keeps may have {self._total_bytes} bytes together, and this one "
+                "does not fit; wait until other jobs are over, or give it more (TIERCEL_CHECKPOINTS_BYTES)",
+                field="checkpoints",
+            )
+        if shutil.disk_usage(self._folder).free - wanted_bytes < self._reserve_bytes:
+            raise no_space(str(self._folder))
 
     def drop(self, job_id: str) -> None:
         """Remove what is held of a job, if anything."""
@@ -228,11 +275,7 @@ class CheckpointWriter:
             self._file.flush()
             os.fsync(self._file.fileno())
             self._scratch.replace(self._target)
-        folder = os.open(self._target.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        _sync(self._target.parent)
 
     def _next_file(self) -> None:
         self._digest = hashlib.sha256()
@@ -256,6 +299,15 @@ def _room_on(folder: Path) -> Iterator[None]:
         if error.errno in {errno.ENOSPC, errno.EDQUOT}:
             raise no_space(str(folder)) from error
         raise
+
+
+def _sync(folder: Path) -> None:
+    """Make it durable which files are in a folder."""
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 def _size_of(entry: os.DirEntry[str]) -> int:
@@ -287,3 +339,21 @@ def read_manifest(file: BinaryIO) -> Checkpoint:
     """What a file holds; it is then read up to where the content begins."""
     manifest = json.loads(file.readline(_MAX_MANIFEST_BYTES))
     return Checkpoint(manifest["run_id"], tuple(CheckpointFile(**entry) for entry in manifest["files"]))
+
+
+def check_whole(path: Path, run_id: str) -> None:
+    """Check that a file holds the checkpoint of a run, and all of it.
+
+    Raises:
+        StoreDamagedError: It does not.
+    """
+    with path.open("rb") as file:
+        try:
+            checkpoint = read_manifest(file)
+            wanted = file.tell() + check_files(checkpoint.files, MAX_CHECKPOINT_BYTES)
+        except (ValueError, KeyError, TypeError, InvalidSpecError) as error:
+            raise StoreDamagedError(f"what came back as the checkpoint of run {run_id} is none") from error
+        if checkpoint.run_id != run_id or path.stat().st_size != wanted:
+            raise StoreDamagedError(
+                f"what came back as the checkpoint of run {run_id} is another one, or not all of it"
+            )

@@ -141,6 +141,14 @@ drained_nodes = Table(
     Column("drain", Text, nullable=False),
 )
 
+# One row: by what name an artefact store knows the broker with this database.
+artefact_owner = Table(
+    "artefact_owner",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("name", Text, nullable=False),
+)
+
 # Certificates that count: what is not here is refused, however well it is signed.
 node_certificates = Table(
     "node_certificates",

@@ -63,6 +63,7 @@ class UpOptions(NodeOptions):
         tls_certificate: File with a certificate of the operator's, or None.
         tls_key: Its key.
         tls_ca: Its authority's certificate.
+        artefacts: Where copies of checkpoints are kept as well, or empty.
     """
 
     broker_port: int
@@ -82,6 +83,7 @@ class UpOptions(NodeOptions):
     tls_certificate: Path | None = None
     tls_key: Path | None = None
     tls_ca: Path | None = None
+    artefacts: str = ""
 
 
 @dataclass(frozen=True, slots=True)

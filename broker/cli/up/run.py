@@ -181,6 +181,8 @@ def _broker_settings(options: UpOptions, earlier: dict[str, str]) -> BrokerSetti
     }
     if options.policy:
         values["policy"] = options.policy
+    if options.artefacts:
+        values["artefacts"] = options.artefacts
     if options.mqtt_url:
         values["mqtt_url"] = options.mqtt_url
     else:

@@ -230,6 +230,8 @@ class Job(_message.Message):
     RETRIES_FIELD_NUMBER: _builtins.int
     STARTS_FIELD_NUMBER: _builtins.int
     CHECKPOINT_COPIED_SECONDS_FIELD_NUMBER: _builtins.int
+    CHECKPOINT_STORED_SECONDS_FIELD_NUMBER: _builtins.int
+    CHECKPOINT_STORE_PROBLEM_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     tenant: _builtins.str
     state: Global___JobState.ValueType
@@ -255,6 +257,10 @@ class Job(_message.Message):
     """How many of the spec's retries were used, since it was resumed if it was."""
     checkpoint_copied_seconds: _builtins.float
     """When the broker got the copy of its checkpoint that it keeps, where its spec asks for copies; absent while there is none."""
+    checkpoint_stored_seconds: _builtins.float
+    """When a copy was in the broker's artefact store as well, where it has one; absent while none is."""
+    checkpoint_store_problem: _builtins.str
+    """Plain words: why the newest copy is not there yet, or why it was of no use; else empty."""
     @_builtins.property
     def spec(self) -> _common_pb2.JobSpec:
         """The spec as accepted, defaults filled in; a script's content is left out."""
@@ -293,15 +299,19 @@ class Job(_message.Message):
         retries: _builtins.int = ...,
         starts: _abc.Iterable[Global___RunStart] | None = ...,
         checkpoint_copied_seconds: _builtins.float | None = ...,
+        checkpoint_stored_seconds: _builtins.float | None = ...,
+        checkpoint_store_problem: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_best_value", b"_best_value", "_checkpoint_copied_seconds", b"_checkpoint_copied_seconds", "_finished_seconds", b"_finished_seconds", "_latest_value", b"_latest_value", "_started_seconds", b"_started_seconds", "best_value", b"best_value", "checkpoint_copied_seconds", b"checkpoint_copied_seconds", "finished_seconds", b"finished_seconds", "latest_value", b"latest_value", "share", b"share", "spec", b"spec", "started_seconds", b"started_seconds", "submitted_at", b"submitted_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_best_value", b"_best_value", "_checkpoint_copied_seconds", b"_checkpoint_copied_seconds", "_checkpoint_stored_seconds", b"_checkpoint_stored_seconds", "_finished_seconds", b"_finished_seconds", "_latest_value", b"_latest_value", "_started_seconds", b"_started_seconds", "best_value", b"best_value", "checkpoint_copied_seconds", b"checkpoint_copied_seconds", "checkpoint_stored_seconds", b"checkpoint_stored_seconds", "finished_seconds", b"finished_seconds", "latest_value", b"latest_value", "share", b"share", "spec", b"spec", "started_seconds", b"started_seconds", "submitted_at", b"submitted_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_best_value", b"_best_value", "_checkpoint_copied_seconds", b"_checkpoint_copied_seconds", "_finished_seconds", b"_finished_seconds", "_latest_value", b"_latest_value", "_started_seconds", b"_started_seconds", "accelerator_seconds", b"accelerator_seconds", "attempts", b"attempts", "best_value", b"best_value", "checkpoint_copied_seconds", b"checkpoint_copied_seconds", "cpu_seconds", b"cpu_seconds", "epoch", b"epoch", "finished_seconds", b"finished_seconds", "id", b"id", "latest_value", b"latest_value", "log_tail", b"log_tail", "node_id", b"node_id", "reason", b"reason", "retries", b"retries", "share", b"share", "spec", b"spec", "started_seconds", b"started_seconds", "starts", b"starts", "state", b"state", "submitted_at", b"submitted_at", "tenant", b"tenant", "tiers", b"tiers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_best_value", b"_best_value", "_checkpoint_copied_seconds", b"_checkpoint_copied_seconds", "_checkpoint_stored_seconds", b"_checkpoint_stored_seconds", "_finished_seconds", b"_finished_seconds", "_latest_value", b"_latest_value", "_started_seconds", b"_started_seconds", "accelerator_seconds", b"accelerator_seconds", "attempts", b"attempts", "best_value", b"best_value", "checkpoint_copied_seconds", b"checkpoint_copied_seconds", "checkpoint_store_problem", b"checkpoint_store_problem", "checkpoint_stored_seconds", b"checkpoint_stored_seconds", "cpu_seconds", b"cpu_seconds", "epoch", b"epoch", "finished_seconds", b"finished_seconds", "id", b"id", "latest_value", b"latest_value", "log_tail", b"log_tail", "node_id", b"node_id", "reason", b"reason", "retries", b"retries", "share", b"share", "spec", b"spec", "started_seconds", b"started_seconds", "starts", b"starts", "state", b"state", "submitted_at", b"submitted_at", "tenant", b"tenant", "tiers", b"tiers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__best_value: _TypeAlias = _typing.Literal["best_value"]  # noqa: Y015
     _WhichOneofArgType__best_value: _TypeAlias = _typing.Literal["_best_value", b"_best_value"]  # noqa: Y015
     _WhichOneofReturnType__checkpoint_copied_seconds: _TypeAlias = _typing.Literal["checkpoint_copied_seconds"]  # noqa: Y015
     _WhichOneofArgType__checkpoint_copied_seconds: _TypeAlias = _typing.Literal["_checkpoint_copied_seconds", b"_checkpoint_copied_seconds"]  # noqa: Y015
+    _WhichOneofReturnType__checkpoint_stored_seconds: _TypeAlias = _typing.Literal["checkpoint_stored_seconds"]  # noqa: Y015
+    _WhichOneofArgType__checkpoint_stored_seconds: _TypeAlias = _typing.Literal["_checkpoint_stored_seconds", b"_checkpoint_stored_seconds"]  # noqa: Y015
     _WhichOneofReturnType__finished_seconds: _TypeAlias = _typing.Literal["finished_seconds"]  # noqa: Y015
     _WhichOneofArgType__finished_seconds: _TypeAlias = _typing.Literal["_finished_seconds", b"_finished_seconds"]  # noqa: Y015
     _WhichOneofReturnType__latest_value: _TypeAlias = _typing.Literal["latest_value"]  # noqa: Y015
@@ -312,6 +322,8 @@ class Job(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__best_value) -> _WhichOneofReturnType__best_value | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__checkpoint_copied_seconds) -> _WhichOneofReturnType__checkpoint_copied_seconds | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__checkpoint_stored_seconds) -> _WhichOneofReturnType__checkpoint_stored_seconds | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__finished_seconds) -> _WhichOneofReturnType__finished_seconds | None: ...
     @_typing.overload

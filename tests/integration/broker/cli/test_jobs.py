@@ -46,6 +46,7 @@ def test_ls_as_json_has_stable_keys(tiercel: Tiercel, script: Script) -> None:
         *("id", "tenant", "spec", "state", "reason", "submitted_at", "started_seconds", "finished_seconds", "tiers"),
         *("epoch", "latest_value", "best_value", "node_id", "share", "cpu_seconds", "attempts", "log_tail"),
         *("accelerator_seconds", "retries", "starts", "checkpoint_copied_seconds"),
+        *("checkpoint_stored_seconds", "checkpoint_store_problem"),
     }
     assert set(job["tiers"][0]) == {
         *("number", "target", "value", "deadline_seconds", "state", "reached_value", "delivered_value"),

@@ -19,7 +19,8 @@ from tiercel.broker.lifecycle.job_events import (
     RunExited,
     RunIsAlive,
 )
-from tiercel.core.jobs import CheckpointCopy, Job, JobState
+from tiercel.core.checkpoints import CheckpointCopy
+from tiercel.core.jobs import Job, JobState
 from tiercel.core.shares import Share
 
 GONE = (NodeFenced("n1", fenced=True), NodeSilent("n1"), NodeGone("n1"))

@@ -1,0 +1,119 @@
+"""A broker with an artefact store: what it held comes back after its machine is lost; no training waits for it."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+
+from testing.brokers import node_token, running_broker, tenant_of, tenant_token
+from testing.s3_server import BUCKET, S3Server, s3_server
+from testing.scripted_agent import ScriptedAgent
+from tests.integration.broker.test_checkpoint_copies import CONTENT, fetch, send, trains
+from tiercel.core.errors import ConflictError
+from tiercel.v1 import jobs_pb2
+
+PATIENCE = {"heartbeat_seconds": 1.0, "lease_seconds": 4.0, "gone_after_seconds": 4.0}
+URL = f"s3://{BUCKET}/lab"
+
+
+@pytest.fixture(scope="module")
+def bucket() -> Iterator[S3Server]:
+    with s3_server() as server:
+        yield server
+
+
+@pytest.fixture
+def s3(bucket: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
+    for name, value in {**bucket.environment, "AWS_DEFAULT_REGION": "us-east-1"}.items():
+        monkeypatch.setenv(name, value)
+    bucket.client.delete_object(Bucket=BUCKET, Key="lab/owner.json")
+    return bucket
+
+
+def names_in(server: S3Server) -> list[str]:
+    found = server.client.list_objects_v2(Bucket=BUCKET, Prefix="lab/").get("Contents", [])
+    return [entry["Key"].removeprefix("lab/") for entry in found if not entry["Key"].endswith("owner.json")]
+
+
+def saved_from(lost: Path, folder: Path) -> Path:
+    """What somebody had saved of a lost machine: the database and the tokens, and nothing that the broker held."""
+    folder.mkdir()
+    for path in lost.iterdir():
+        if path.is_file() and path.suffix != ".lock":
+            shutil.copy(path, folder)
+    return folder
+
+
+async def test_a_copy_outlives_the_machine_of_the_broker(s3: S3Server, tmp_path: Path) -> None:
+    lost = tmp_path / "lost"
+    lost.mkdir()
+    first = ScriptedAgent(node_token(lost), "n1")
+    async with (
+        running_broker(lost, artefacts=URL, **PATIENCE) as broker,
+        tenant_of(broker.broker_address, tenant_token(lost)) as tenant,
+        first.connected(broker.nodes_address),
+    ):
+        job_id = await trains(tenant, first, copy_checkpoint_seconds=60.0)
+        run_id = f"{job_id}-1"
+        assert await send(first, broker.nodes_address, lost, run_id, CONTENT) is grpc.StatusCode.OK
+        job = await tenant.wait(job_id, lambda job: job.HasField("checkpoint_stored_seconds"))
+        assert job.checkpoint_store_problem == ""
+    (name,) = names_in(s3)
+    stored = s3.client.get_object(Bucket=BUCKET, Key=f"lab/{name}")["Body"].read()
+    assert hashlib.sha256(stored).hexdigest() == name
+    found = saved_from(lost, tmp_path / "found")
+    second = ScriptedAgent(node_token(found), "n2")
+    async with (
+        running_broker(found, artefacts=URL, **PATIENCE) as broker,
+        tenant_of(broker.broker_address, tenant_token(found)) as tenant,
+        second.connected(broker.nodes_address),
+        second.beating(),
+    ):
+        second.starts_runs = False
+        job = await tenant.wait(job_id, lambda job: job.node_id == "n2")
+        assert job.reason == "starting on node n2 from the checkpoint that the broker holds"
+        await second.until(lambda: second.wanted is not None and second.wanted.runs)
+        assert await fetch(second, broker.nodes_address, found, f"{job_id}-2") == CONTENT
+        second.starts_runs = True
+        assert second.wanted is not None
+        second._ingest(second.wanted)
+        await tenant.wait(job_id, lambda job: job.state == jobs_pb2.JOB_STATE_RUNNING)
+        second.exit(f"{job_id}-2", 0)
+        await second.until(lambda: not names_in(s3))
+
+
+async def test_while_the_store_is_away_the_job_goes_on_and_its_owner_reads_why(s3: S3Server, tmp_path: Path) -> None:
+    agent = ScriptedAgent(node_token(tmp_path), "n1")
+    async with (
+        running_broker(tmp_path, artefacts="s3://not-yet/lab", **PATIENCE) as broker,
+        tenant_of(broker.broker_address, tenant_token(tmp_path)) as tenant,
+        agent.connected(broker.nodes_address),
+        agent.beating(),
+    ):
+        job_id = await trains(tenant, agent, copy_checkpoint_seconds=60.0)
+        assert await send(agent, broker.nodes_address, tmp_path, f"{job_id}-1", CONTENT) is grpc.StatusCode.OK
+        job = await tenant.wait(job_id, lambda job: job.checkpoint_store_problem)
+        assert job.checkpoint_store_problem == (
+            "the artefact store s3://not-yet/lab refuses: there is no such bucket; it is tried again"
+        )
+        assert job.state == jobs_pb2.JOB_STATE_RUNNING
+        assert job.HasField("checkpoint_copied_seconds")
+        assert not job.HasField("checkpoint_stored_seconds")
+        s3.client.create_bucket(Bucket="not-yet")
+        job = await tenant.wait(job_id, lambda job: job.HasField("checkpoint_stored_seconds"))
+        assert job.checkpoint_store_problem == ""
+
+
+async def test_another_brokers_store_is_refused(s3: S3Server, tmp_path: Path) -> None:
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+    async with running_broker(tmp_path / "one", artefacts=URL):
+        pass
+    with pytest.raises(ConflictError, match="is another broker's; give each broker a place of its own"):
+        async with running_broker(tmp_path / "other", artefacts=URL):
+            pass
