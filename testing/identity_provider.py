@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -25,6 +26,7 @@ class IdentityProvider:
 
     Attributes:
         port: Where it listens, on 127.0.0.1.
+        scheme: How it is asked.
         key: What it signs with; its id is ``kid`` of its parameters.
         listed: What it lists; anything.
         about: What it says of itself besides.
@@ -34,6 +36,7 @@ class IdentityProvider:
     """
 
     port: int = 0
+    scheme: str = "http"
     key: ECKey | RSAKey = field(default_factory=lambda: new_key("first"))
     listed: list[Any] = field(default_factory=list)
     about: dict[str, Any] = field(default_factory=dict)
@@ -46,7 +49,7 @@ class IdentityProvider:
 
     @property
     def issuer(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"{self.scheme}://127.0.0.1:{self.port}"
 
     def rotate(self, key_id: str) -> None:
         """From now on sign with another key, and list no other."""
@@ -83,14 +86,14 @@ def new_key(key_id: str) -> ECKey:
 
 
 @contextlib.asynccontextmanager
-async def identity_provider() -> AsyncIterator[IdentityProvider]:
-    """One that answers, for as long as this is entered."""
-    provider = IdentityProvider()
+async def identity_provider(encryption: ssl.SSLContext | None = None) -> AsyncIterator[IdentityProvider]:
+    """One that answers, for as long as this is entered; by TLS if it is told how."""
+    provider = IdentityProvider(scheme="http" if encryption is None else "https")
     application = web.Application()
     application.router.add_get("/{path:.*}", provider.handle)
     runner = web.AppRunner(application, shutdown_timeout=0.1)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=encryption)
     await site.start()
     provider.port = runner.addresses[0][1]
     try:

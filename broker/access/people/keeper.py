@@ -24,10 +24,10 @@ FETCH_AGAIN_SECONDS = 3600.0
 LEAST_SECONDS = 60.0
 # How long keys count while the provider does not answer.
 GOOD_SECONDS = 24 * 3600.0
-# Of a provider that does not answer.
+# Of a provider that has not answered yet; one that has is asked again as rarely as above.
 RETRY = Backoff(first_seconds=1.0, longest_seconds=LEAST_SECONDS)
 # Who waits for keys keeps one of the listener's calls.
-MOST_WAITING = 16
+MOST_WAITING = 64
 WAIT_SECONDS = 8.0
 
 
@@ -102,6 +102,10 @@ class KeyKeeper:
             keys = await self._fetch()
         except UnavailableError as error:
             self._fail(error)
+        except Exception:
+            # Whatever a provider answers, it does not end the broker.
+            logger.exception("a defect of Tiercel: please report it")
+            self._fail(UnavailableError("the provider gave an answer that was not understood"))
         else:
             self._take(keys)
         finally:
@@ -121,7 +125,8 @@ class KeyKeeper:
     def _fail(self, error: UnavailableError) -> None:
         now = self._clock.alive()
         self._problem = error.message.removeprefix("the provider ")
-        self._may_fetch_at = self._fetch_at = now + self._attempts.next_seconds()
+        pause = self._attempts.next_seconds() if self._fetched_at is None else LEAST_SECONDS
+        self._may_fetch_at = self._fetch_at = now + pause
         logger.warning("its keys cannot be fetched: %s", error.message)
         if self._fetched_at is not None and now - self._fetched_at > GOOD_SECONDS:
             logger.error("%s; nobody gets in by its tokens any more until it answers", error.message)

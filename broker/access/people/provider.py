@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import ssl
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -56,6 +57,8 @@ class Provider:
             async with (
                 asyncio.timeout(FETCH_SECONDS),
                 aiohttp.ClientSession(
+                    # Made each time: authorities of the system change while a broker lives.
+                    connector=aiohttp.TCPConnector(ssl=ssl.create_default_context()),
                     auto_decompress=False,  # a bound on what is received is one on what is read
                     cookie_jar=aiohttp.DummyCookieJar(),
                     headers={"Accept": "application/json", "Accept-Encoding": "identity"},
@@ -67,7 +70,7 @@ class Provider:
                 listing = await self._read(session, self._checked(about.get("jwks_uri")))
         except TimeoutError:
             raise _unusable(f"did not answer within {FETCH_SECONDS:g} s") from None
-        except (aiohttp.ClientError, OSError) as error:
+        except (aiohttp.ClientError, OSError, ValueError) as error:  # the last of a host that cannot be one
             raise _unusable(f"cannot be reached ({type(error).__name__}: {str(error)[:200]})") from error
         keys = read_keys(listing.get("keys"), self._algorithms)
         if not keys:

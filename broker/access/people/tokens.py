@@ -132,9 +132,16 @@ def _check(claims: Mapping[str, Any], expected: Expected, now: float) -> None:
         raise NotAuthenticatedError(
             f"the token is for another program (aud), not for {expected.audience!r}; have the provider make one for it"
         )
-    made, ends, begins = _moment(claims, "iat"), _moment(claims, "exp"), 0.0
-    if "nbf" in claims:
-        begins = _moment(claims, "nbf")
+    if "cnf" in claims:
+        raise NotAuthenticatedError(
+            "the provider's token is bound to a key of its holder (cnf), which is not asked for here; have others made"
+        )
+    _check_moments(claims, now)
+
+
+def _check_moments(claims: Mapping[str, Any], now: float) -> None:
+    made, ends = _moment(claims, "iat"), _moment(claims, "exp")
+    begins = _moment(claims, "nbf") if "nbf" in claims else 0.0
     if now >= ends:
         raise NotAuthenticatedError(f"the provider's token ran out {now - ends:.0f} s ago (exp); sign in again")
     if max(made, begins) > now + CLOCKS_SECONDS:

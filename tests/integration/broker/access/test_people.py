@@ -134,12 +134,18 @@ async def test_what_is_no_good_token_gets_nobody_in(tmp_path: Path) -> None:
             f"{good} ",
             f"{good}.{good}",
             f"Bearer {good}",
-            provider.token("eve", more="x" * MAX_CHARACTERS),
         ]
         async with grpc.aio.insecure_channel(broker.broker_address) as channel:
             for each in bad:
-                status = await status_of(Tenant(channel, each).nodes())
-                assert status == "UNAUTHENTICATED" or len(each) > MAX_CHARACTERS, each
+                assert await status_of(Tenant(channel, each).nodes()) == "UNAUTHENTICATED", each
+            # As long as one may be, and a little and much longer.
+            most = provider.token("eve", more="x" * ((MAX_CHARACTERS - 400) * 3 // 4))
+            assert MAX_CHARACTERS - 300 < len(most) <= MAX_CHARACTERS
+            assert await status_of(Tenant(channel, most).nodes()) == "OK"
+            longer = provider.token("eve", more="x" * (MAX_CHARACTERS * 3 // 4))
+            assert f"more than {MAX_CHARACTERS} characters" in await refusal_of(Tenant(channel, longer).nodes())
+            huge = provider.token("eve", more="x" * 100_000)
+            assert await status_of(Tenant(channel, huge).nodes()) != "OK"
             assert await status_of(Tenant(channel, good).nodes()) == "OK"
             # Tiercel's own tokens go on beside them, and are not asked of the provider.
             assert await status_of(Tenant(channel, tenant_token(tmp_path)).nodes()) == "OK"

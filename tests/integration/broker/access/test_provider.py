@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import ssl
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +16,9 @@ from aiohttp import web
 from testing.free_ports import free_port
 from testing.identity_provider import ABOUT, KEYS, IdentityProvider, hang, identity_provider
 from tiercel.broker.access.people.provider import MAX_DOCUMENT_BYTES, Provider
+from tiercel.broker.trust.authority import Authority
 from tiercel.core.errors import InvalidSpecError, UnavailableError
+from tiercel.core.trust.certificates import to_pem
 
 ALLOWED = ("ES256", "RS256")
 
@@ -154,3 +159,32 @@ async def test_a_list_without_a_key_that_can_be_used_is_none() -> None:
 def test_an_issuer_that_cannot_be_one_is_refused_at_the_start(issuer: str) -> None:
     with pytest.raises(InvalidSpecError, match="oidc_issuer"):
         Provider(issuer, ALLOWED)
+
+
+async def test_a_name_that_cannot_be_one_is_a_sentence_too() -> None:
+    async with identity_provider() as provider:
+        for host in ("a" * 64 + ".example", "a..example", "%00", "[::1%25lo]"):
+            provider.about = {"jwks_uri": f"https://{host}/keys"}
+            with pytest.raises(UnavailableError, match=r"^the provider "):
+                await fetch(provider)
+
+
+async def test_by_https_it_is_known_by_an_authority_of_the_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority, file, trusted = Authority.create(datetime.now(UTC)), tmp_path / "provider.pem", tmp_path / "ca.pem"
+    for name, words in (("127.0.0.1", ""), ("127.0.0.2", "CERTIFICATE_VERIFY_FAILED")):
+        file.write_bytes(authority.issue_to_broker([name], datetime.now(UTC)).to_file())
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(file)
+        async with identity_provider(context) as provider:
+            monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+            with pytest.raises(UnavailableError, match="CERTIFICATE_VERIFY_FAILED"):
+                await fetch(provider)
+            trusted.write_bytes(to_pem(authority.certificate))
+            monkeypatch.setenv("SSL_CERT_FILE", str(trusted))
+            if words:
+                with pytest.raises(UnavailableError, match=words):
+                    await fetch(provider)
+            else:
+                assert await fetch(provider) == ["first"]

@@ -32,7 +32,7 @@ class StandIn:
 
     def __init__(self) -> None:
         self.asked = 0
-        self.answer: Mapping[str, ProviderKey] | UnavailableError = keys("one")
+        self.answer: Mapping[str, ProviderKey] | Exception = keys("one")
         self.may_answer = asyncio.Event()
         self.may_answer.set()
         self.told: list[list[str]] = []
@@ -42,7 +42,7 @@ class StandIn:
     async def fetch(self) -> Mapping[str, ProviderKey]:
         self.asked += 1
         await self.may_answer.wait()
-        if isinstance(self.answer, UnavailableError):
+        if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
 
@@ -94,10 +94,17 @@ async def test_a_new_key_is_fetched_when_it_is_first_seen_and_others_ids_make_no
         for number in range(1_000):
             assert await provider.keeper.find(f"made up {number}") is None
         assert provider.asked == 2
+        right, provider.answer = provider.answer, UnavailableError("the provider answered 500")
+        await provider.advance(LEAST_SECONDS)
+        for number in range(1_000):
+            assert await provider.keeper.find(f"made up {number}") is None
+        assert provider.asked == 3, "also where it does not answer"
+        provider.answer = right
+        await provider.advance(LEAST_SECONDS)
         for _ in range(30):
             await provider.advance(LEAST_SECONDS / 3)
             await provider.keeper.find("made up")
-        assert provider.asked == 12, "once a minute, ten minutes long"
+        assert provider.asked == 14, "once a minute, ten minutes long"
 
 
 async def test_while_keys_are_fetched_few_wait_and_who_has_a_known_key_does_not() -> None:
@@ -136,7 +143,7 @@ async def test_while_the_provider_is_down_its_keys_count_for_a_day_and_then_no_m
         for _ in range(round(GOOD_SECONDS / 60) - 1):
             await provider.advance(60)
             assert await provider.keeper.find("one") is not None
-        assert provider.asked < GOOD_SECONDS / 30 * 1.2, "at most twice a minute, with jitter"
+        assert provider.asked <= GOOD_SECONDS / LEAST_SECONDS
         for _ in range(3):
             await provider.advance(60)
         assert provider.told[-1] == []
@@ -157,6 +164,17 @@ async def test_a_provider_that_starts_late_is_soon_found() -> None:
         await provider.advance(1)
         assert await provider.keeper.find("one") is not None
         assert provider.asked <= 3
+
+
+async def test_an_error_that_nobody_thought_of_does_not_end_it(caplog: pytest.LogCaptureFixture) -> None:
+    async with kept() as provider:
+        provider.answer = ZeroDivisionError("a defect")
+        with pytest.raises(UnavailableError, match="an answer that was not understood"):
+            await provider.keeper.find("one")
+        assert "a defect of Tiercel" in caplog.text
+        provider.answer = keys("one")
+        await provider.advance(1)
+        assert await provider.keeper.find("one") is not None
 
 
 async def test_nobody_waits_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:

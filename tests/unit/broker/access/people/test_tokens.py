@@ -65,6 +65,7 @@ def test_a_good_token_says_whose_it_is() -> None:
         ({"aud": []}, "another program"),
         ({"aud": {AUDIENCE: True}}, "another program"),
         ({"aud": f"{AUDIENCE}, other"}, "another program"),
+        ({"cnf": {"jkt": "abc"}}, "bound to a key of its holder"),
         ({"exp": NOW}, "ran out 1 s ago"),
         ({"exp": None}, "does not say in numbers .* \\(exp\\)"),
         ({"exp": str(NOW + 60)}, "\\(exp\\)"),
