@@ -16,6 +16,7 @@ from tiercel.broker.actors.node_messages import (
     EndpointSharesDeclared,
     ModelsDeclared,
     NodeConnected,
+    NodeExpelled,
     NodeMessage,
     NodeRemoved,
     NodeReported,
@@ -76,6 +77,7 @@ class NodeActor(Actor[NodeMessage]):
         self._answering = ServingReported()  # also while an agent begins anew: its inference server outlives it
         self._is_local = True
         self._was_awaited = True
+        self._is_expelled = False
         self._accelerators: Mapping[str, AcceleratorStatus] = {}
         self.disk: NodeDisk | None = None
         self._wanted = Wanted(0, (), ())
@@ -101,6 +103,11 @@ class NodeActor(Actor[NodeMessage]):
         """Whether it may well answer for endpoints, and has not been heard since the broker began."""
         silence = self._clock.alive() - self._life.last_heard_at
         return not self._life.instance and silence <= self._leases.lease_seconds
+
+    @property
+    def is_away(self) -> bool:
+        """Whether it is of the cluster, as far as we have heard, and offline."""
+        return bool(self._life.instance) and not self._life.node.online and not self._is_expelled
 
     @property
     def serving(self) -> NodeServing | None:
@@ -196,7 +203,7 @@ class NodeActor(Actor[NodeMessage]):
                 await self._withdraw(message)
             case EndpointSharesDeclared() | RoutesChanged() | AccessChanged() | ModelsDeclared():
                 await self._declare_anew(message)
-            case DrainSet() | NodeRemoved():
+            case DrainSet() | NodeExpelled() | NodeRemoved():
                 await self._on_maintenance(message)
 
     async def _on_stream_ended(self, lease_epoch: int) -> None:
@@ -204,7 +211,11 @@ class NodeActor(Actor[NodeMessage]):
             self._life = machine.stream_ended(self._life, lease_epoch)
             self._changed.notify_all()
 
-    async def _on_maintenance(self, message: DrainSet | NodeRemoved) -> None:
+    async def _on_maintenance(self, message: DrainSet | NodeExpelled | NodeRemoved) -> None:
+        if isinstance(message, NodeExpelled):
+            self._is_expelled = True
+            self._peers.find_routes()
+            return
         if isinstance(message, NodeRemoved):
             await self._announce(machine.removed(self._life), NodeNews.GONE)
             return
@@ -244,7 +255,7 @@ class NodeActor(Actor[NodeMessage]):
             self._life, message.node, self._clock.alive(), instance=message.instance, fenced=message.fenced
         )
         self._accelerators, self._served = {}, {}
-        self._is_local = message.is_local
+        self._is_local, self._is_expelled = message.is_local, False
         await self._announce(life, news)
         if not message.epoch.done():
             message.epoch.set_result(life.node.lease_epoch)

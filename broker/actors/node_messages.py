@@ -161,6 +161,11 @@ class DrainSet:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeExpelled:
+    """The operator took it off the list; something may be left there."""
+
+
+@dataclass(frozen=True, slots=True)
 class NodeRemoved:
     """It is no node any more, and nothing is left there."""
 
@@ -178,6 +183,7 @@ NodeMessage = (
     | ModelsDeclared
     | RoutesChanged
     | DrainSet
+    | NodeExpelled
     | NodeRemoved
     | AccessChanged
 )

@@ -25,6 +25,7 @@ from tiercel.broker.actors.node_messages import (
     DeliveryWithdrawn,
     EndpointSharesDeclared,
     ModelsDeclared,
+    NodeExpelled,
     NodeRemoved,
     RoutesChanged,
     RunWithdrawn,
@@ -163,7 +164,10 @@ class ActorRegistry:
     async def forget_node(self, node_id: str) -> None:
         """Forget a node that is none any more; one of which something is still wanted stays, as one that is away."""
         actor = self.nodes.get(node_id)
-        if actor is None or actor.is_needed:
+        if actor is None:
+            return
+        send(actor, NodeExpelled())
+        if actor.is_needed:
             return
         # Its stream ends by itself, with a word to the agent on why.
         with contextlib.suppress(TimeoutError):
@@ -260,7 +264,8 @@ class ActorRegistry:
         nodes = tuple(self.nodes.values())
         if any(node.is_awaited for node in nodes):  # of a broker that began anew: what nodes know already is better
             return
-        routes = routes_of(serving for node in nodes if (serving := node.serving) is not None)
+        away = (node.node.id for node in nodes if node.is_away)
+        routes = routes_of((serving for node in nodes if (serving := node.serving) is not None), away)
         if routes != self._routes:
             self._routes = routes
             for node in nodes:

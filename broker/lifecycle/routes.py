@@ -41,8 +41,13 @@ class NodeServing:
     local_grpc: str = ""
 
 
-def routes_of(nodes: Iterable[NodeServing]) -> Routes:
-    """The table of nodes that are online; several may answer for one endpoint."""
+def routes_of(nodes: Iterable[NodeServing], away: Iterable[str] = ()) -> Routes:
+    """The table of nodes that are online; several may answer for one endpoint.
+
+    Args:
+        nodes: Those that are online.
+        away: Those that are not, and are of the cluster still: they are believed from the moment on when they are back.
+    """
     nodes = tuple(nodes)
     found: dict[str, list[Backend]] = defaultdict(list)
     for node in nodes:
@@ -58,7 +63,7 @@ def routes_of(nodes: Iterable[NodeServing]) -> Routes:
                 Backend(node.node_id, version, *clear, *encrypted, draining=endpoint in node.leaving)
             )
     routes = (Route(endpoint, tuple(backends)) for endpoint, backends in found.items())
-    return bounded(routes, (node.node_id for node in nodes))
+    return bounded(routes, {*away, *(node.node_id for node in nodes)})
 
 
 def _clear(address: str, is_local: bool) -> str:

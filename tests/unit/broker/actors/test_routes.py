@@ -70,6 +70,45 @@ async def test_an_agent_that_begins_anew_does_not_take_its_server_out_of_the_tab
         assert backends(actors.registry.routes()) == {}
 
 
+async def test_a_node_that_is_away_is_believed_when_it_is_back_unless_it_was_removed(store: Store) -> None:
+    """Else what it hands on would be refused from when it is back until all others have been told that it is."""
+    async with running_actors(store) as actors:
+        near, epoch = await actors.connect(make_node("near"))
+        await actors.connect(make_node("far"))
+        for _ in range(3):  # the lease of the one that is silent runs out
+            await actors.pass_time(4.0)
+            await report(actors, near, epoch, 0)
+        routes = (await wanted_of(near, epoch)).routes
+        assert routes is not None
+        assert routes.nodes == ("far", "near")
+        assert not actors.registry.nodes["far"].node.online
+        await actors.registry.forget_node("far")
+        await actors.settle()
+        routes = (await wanted_of(near, epoch)).routes
+        assert routes is not None
+        assert routes.nodes == ("near",)
+
+
+async def test_a_node_that_was_removed_with_work_left_is_not_believed_once_it_is_away(store: Store) -> None:
+    async with running_actors(store) as actors:
+        await actors.connect(make_node("home"))
+        home = await delivered(actors)
+        near, epoch = await actors.connect(make_node("near"))
+        await actors.registry.forget_node(home)
+        for _ in range(3):
+            await actors.pass_time(4.0)
+            await report(actors, near, epoch, 0)
+        assert home in actors.registry.nodes, "something is wanted of it still"
+        routes = (await wanted_of(near, epoch)).routes
+        assert routes is not None
+        assert routes.nodes == ("near",)
+        await actors.connect(make_node(home))  # another machine, which joined by that name
+        await actors.settle()
+        routes = actors.registry.routes()
+        assert routes is not None
+        assert routes.nodes == (home, "near")
+
+
 async def test_a_broker_that_begins_anew_says_nothing_until_it_has_heard_of_those_who_may_answer(store: Store) -> None:
     async with running_actors(store) as actors:
         await actors.connect()
