@@ -21,7 +21,8 @@ os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 _HOMES = {
     "tiercel.broker.client": (
-        "Client ClientOptions JobHandle JobInfo RetryPolicy SyncClient TierMissedError job load_spec parse_spec"
+        "Client ClientOptions EndpointClient JobHandle JobInfo RetryPolicy SyncClient SyncEndpointClient "
+        "TierMissedError job load_spec parse_spec"
     ),
     "tiercel.core.data_sets": "DataSet",
     "tiercel.core.errors": (

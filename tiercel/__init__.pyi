@@ -1,9 +1,11 @@
 from tiercel.broker.client import Client as Client
 from tiercel.broker.client import ClientOptions as ClientOptions
+from tiercel.broker.client import EndpointClient as EndpointClient
 from tiercel.broker.client import JobHandle as JobHandle
 from tiercel.broker.client import JobInfo as JobInfo
 from tiercel.broker.client import RetryPolicy as RetryPolicy
 from tiercel.broker.client import SyncClient as SyncClient
+from tiercel.broker.client import SyncEndpointClient as SyncEndpointClient
 from tiercel.broker.client import TierMissedError as TierMissedError
 from tiercel.broker.client import job as job
 from tiercel.broker.client import load_spec as load_spec

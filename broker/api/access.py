@@ -31,14 +31,25 @@ class AccessService(access_pb2_grpc.AccessServiceServicer):
         self._membership = membership
         self._tenancy = tenancy
 
+    async def ListAuthorities(  # noqa: N802 - the contract's name
+        self, request: access_pb2.ListAuthoritiesRequest, context: Context
+    ) -> access_pb2.ListAuthoritiesResponse:
+        """Tell who vouches for nodes."""
+        del request
+        tenant_of(context, self._tenancy)
+        return access_pb2.ListAuthoritiesResponse(certificates=self._open().authority_pem)
+
     async def IssueCertificate(  # noqa: N802 - the contract's name
         self, request: access_pb2.IssueCertificateRequest, context: Context
     ) -> access_pb2.IssueCertificateResponse:
         """Sign a tenant's key."""
         tenant = tenant_of(context, self._tenancy)
+        certificates = self._open().certify_tenant(tenant.name, request.certificate_request)
+        return access_pb2.IssueCertificateResponse(certificates=certificates)
+
+    def _open(self) -> Membership:
         if self._membership is None:
             raise wrong_field(
                 "listen", "this broker listens on its own machine alone, and no model answers anywhere else"
             )
-        certificates = self._membership.certify_tenant(tenant.name, request.certificate_request)
-        return access_pb2.IssueCertificateResponse(certificates=certificates)
+        return self._membership

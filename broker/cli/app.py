@@ -9,10 +9,11 @@ import typer
 
 from tiercel.broker.cli.audit import audit
 from tiercel.broker.cli.authority import authority
-from tiercel.broker.cli.cluster import infer, nodes, print_version, version
+from tiercel.broker.cli.cluster import nodes, print_version, version
 from tiercel.broker.cli.disk import du, gc
 from tiercel.broker.cli.endpoints import endpoints
 from tiercel.broker.cli.files import files
+from tiercel.broker.cli.infer import infer
 from tiercel.broker.cli.jobs import cancel, explain, logs, ls, resume, show
 from tiercel.broker.cli.keys import keys
 from tiercel.broker.cli.lineage import lineage

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tiercel.broker.client.client import Client
+    from tiercel.broker.client.endpoint_client import EndpointClient
     from tiercel.broker.client.functions import FunctionJob, job
     from tiercel.broker.client.handle import JobHandle
     from tiercel.broker.client.options import ClientOptions, RetryPolicy
     from tiercel.broker.client.spec_file import load_spec, parse_spec
     from tiercel.broker.client.sync import SyncClient, SyncJobHandle
+    from tiercel.broker.client.sync_endpoint_client import SyncEndpointClient
     from tiercel.core.disk_use import DiskUse, NodeDisk, Removal, RoomTaken
     from tiercel.core.errors import TierMissedError
     from tiercel.core.file_views import FileInfo
@@ -42,11 +44,13 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "tiercel.broker.client.client": "Client",
+    "tiercel.broker.client.endpoint_client": "EndpointClient",
     "tiercel.broker.client.functions": "FunctionJob job",
     "tiercel.broker.client.handle": "JobHandle",
     "tiercel.broker.client.options": "ClientOptions RetryPolicy",
     "tiercel.broker.client.spec_file": "load_spec parse_spec",
     "tiercel.broker.client.sync": "SyncClient SyncJobHandle",
+    "tiercel.broker.client.sync_endpoint_client": "SyncEndpointClient",
     "tiercel.core.disk_use": "DiskUse NodeDisk Removal RoomTaken",
     "tiercel.core.errors": "TierMissedError",
     "tiercel.core.file_views": "FileInfo",
@@ -66,6 +70,7 @@ __all__ = [
     "CurvePoint",
     "DecisionInfo",
     "DiskUse",
+    "EndpointClient",
     "EndpointExplanation",
     "EndpointInfo",
     "Explanation",
@@ -85,6 +90,7 @@ __all__ = [
     "ShareEvent",
     "StateEvent",
     "SyncClient",
+    "SyncEndpointClient",
     "SyncJobHandle",
     "TierEvent",
     "TierMissedError",

@@ -391,11 +391,12 @@ class Client(Keeping):
         if self._inference is None:
             # Most programs submit and watch only: aiohttp is not imported for them.
             from tiercel.broker.client.inference import InferenceClient
+            from tiercel.broker.client.places import BrokerPlaces
 
-            seconds = self._options.infer_deadline_seconds
-            self._inference = InferenceClient(seconds, self._connection, is_elsewhere=bool(self._trust))
+            places = BrokerPlaces(self._connection, self.list_endpoints, is_elsewhere=bool(self._trust))
+            self._inference = InferenceClient(self._options.infer_deadline_seconds, places)
         shown = os.environ.get(KEY_VARIABLE, "") if key is None else key
-        return await self._inference.infer(endpoint, inputs, self.list_endpoints, minimum_accuracy, shown)
+        return await self._inference.infer(endpoint, inputs, minimum_accuracy, shown)
 
     async def _check_finished(self, job_id: str) -> None:
         # The broker ends a stream when the job has finished, and also when it stops itself.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -13,17 +14,18 @@ import aiohttp
 from tiercel.core.endpoint_access import KEY_VARIABLE
 from tiercel.core.errors import (
     InvalidSpecError,
+    NotAllowedError,
     NotAuthenticatedError,
     NotFoundError,
     RateExceededError,
     TiercelError,
     UnavailableError,
 )
-from tiercel.core.views import EndpointInfo, Json
+from tiercel.core.trust.trust import AUTHORITY_VARIABLE, PIN_VARIABLE
+from tiercel.core.views import Json
 
 if TYPE_CHECKING:
-    from tiercel.broker.client.access import Access
-    from tiercel.broker.client.connection import Connection
+    from tiercel.broker.client.places import Place, Places
 
 
 class _Array(Protocol):
@@ -36,8 +38,6 @@ ArrayLike: TypeAlias = _Array | list[Any] | tuple[Any, ...] | float | str
 # More than any model has; beyond it the lists are a mistake or an attack.
 _MOST_DIMENSIONS = 32
 _SHOWN_CHARACTERS = 40
-
-ListEndpoints: TypeAlias = Callable[[], Awaitable[tuple[EndpointInfo, ...]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,29 +101,18 @@ class InferenceResult:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where an endpoint answers: its address, and the node's name where that is another machine."""
-
-    url: str
-    node: str = ""
-
-
 class InferenceClient:
     """Sends requests to endpoints and remembers where they answer.
 
     Args:
         deadline_seconds: For each request.
-        connection: To the broker, which says who is to be believed.
-        is_elsewhere: Whether the broker is on another machine.
+        places: Knows where they answer.
     """
 
-    def __init__(self, deadline_seconds: float, connection: Connection, *, is_elsewhere: bool = False) -> None:
-        self._connection = connection
-        self._is_elsewhere = is_elsewhere
-        self._access: Access | None = None
+    def __init__(self, deadline_seconds: float, places: Places) -> None:
+        self._knows = places
         self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=deadline_seconds))
-        self._places: dict[str, _Place] = {}
+        self._places: dict[str, Place] = {}
         self._datatypes: dict[str, dict[str, str]] = {}
 
     async def close(self) -> None:
@@ -134,7 +123,6 @@ class InferenceClient:
         self,
         endpoint: str,
         inputs: Mapping[str, ArrayLike],
-        list_endpoints: ListEndpoints,
         minimum_accuracy: float | None = None,
         key: str = "",
     ) -> InferenceResult:
@@ -143,7 +131,6 @@ class InferenceClient:
         Args:
             endpoint: Its name.
             inputs: For each input of the model.
-            list_endpoints: Tells where endpoints answer.
             minimum_accuracy: Variants below it do not answer; None for any.
             key: For an endpoint that takes keys; empty for none.
         """
@@ -151,10 +138,10 @@ class InferenceClient:
         if endpoint in self._places:
             try:
                 return await self._infer(endpoint, inputs, hints, key)
-            except UnavailableError:
-                # It may have moved: look again, once.
+            except (UnavailableError, NotFoundError, NotAllowedError):
+                # It may have moved, or be for others than before: look again, once.
                 self._forget(endpoint)
-        self._places[endpoint] = self._checked(endpoint, await _find(endpoint, list_endpoints))
+        self._places[endpoint] = await self._knows.find(endpoint)
         return await self._infer(endpoint, inputs, hints, key)
 
     def _forget(self, endpoint: str) -> None:
@@ -164,34 +151,31 @@ class InferenceClient:
     async def _infer(self, endpoint: str, inputs: Mapping[str, ArrayLike], hints: Json, key: str) -> InferenceResult:
         place = self._places[endpoint]
         url = f"{place.url}/v2/models/{endpoint}"
-        if endpoint not in self._datatypes:
-            metadata = await self._request("GET", url, place, key)
-            self._datatypes[endpoint] = {tensor["name"]: tensor["datatype"] for tensor in metadata["inputs"]}
-        tensors = _tensors(inputs, self._datatypes[endpoint])
-        body = {"inputs": tensors, **hints}
-        return _result(endpoint, await self._request("POST", f"{url}/infer", place, key, body))
+        datatypes = self._datatypes.get(endpoint)
+        if datatypes is None:
+            with _understood(url):
+                metadata = await self._request("GET", url, place, key)
+                datatypes = {str(each["name"]): str(each["datatype"]) for each in metadata["inputs"]}
+            self._datatypes[endpoint] = datatypes
+        tensors = _tensors(inputs, datatypes)
+        answer = await self._request("POST", f"{url}/infer", place, key, {"inputs": tensors, **hints})
+        with _understood(url):
+            return _result(endpoint, answer)
 
-    def _checked(self, endpoint: str, place: _Place) -> _Place:
-        if self._is_elsewhere and not place.node:
-            raise UnavailableError(f"Endpoint '{endpoint}' answers on the broker's own machine alone; ask it there.")
-        return place
-
-    async def _encryption(self, place: _Place) -> dict[str, Any]:
-        """What a request needs that goes to another machine."""
-        if not place.node:
-            return {}
-        from tiercel.broker.client.access import Access
-        from tiercel.core.trust.names import node_name
-
-        self._access = self._access or Access(self._connection)
-        return {"ssl": await self._access.context(), "server_hostname": node_name(place.node)}
-
-    async def _request(self, method: str, url: str, place: _Place, key: str, body: Json | None = None) -> Any:
-        encryption = await self._encryption(place)
+    async def _request(self, method: str, url: str, place: Place, key: str, body: Json | None = None) -> Any:
+        encryption = await self._knows.encryption(place, has_key=bool(key))
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         try:
-            async with self._session.request(method, url, json=body, headers=headers, **encryption) as response:
+            async with self._session.request(
+                method, url, json=body, headers=headers, allow_redirects=False, **encryption
+            ) as response:
                 answer = await response.json(content_type=None)
+        except aiohttp.ClientSSLError as error:
+            message = (
+                f"Whoever answers at {url} is not to be believed ({error}); check the address, and for a node set "
+                f"{PIN_VARIABLE} or {AUTHORITY_VARIABLE} as for its broker."
+            )
+            raise UnavailableError(message) from error
         except (aiohttp.ClientError, TimeoutError, asyncio.IncompleteReadError, ValueError) as error:
             message = f"The inference server does not answer at {url} ({str(error) or 'it took too long'}); try again."
             raise UnavailableError(message) from error
@@ -201,6 +185,17 @@ class InferenceClient:
         raise _refusal(response.status, why)
 
 
+@contextlib.contextmanager
+def _understood(url: str) -> Iterator[None]:
+    """What answers without being an inference server is told as that."""
+    try:
+        yield
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise UnavailableError(
+            f"What answers at {url} is no inference server of Tiercel; check the address."
+        ) from error
+
+
 def _refusal(status: int, why: str) -> TiercelError:
     if status == 401:
         return NotAuthenticatedError(f"{why}. Give the key in the variable {KEY_VARIABLE}, or by --key -.")
@@ -208,26 +203,9 @@ def _refusal(status: int, why: str) -> TiercelError:
         return RateExceededError(why)
     if status == 404:
         return NotFoundError(why, field="endpoint")
-    if status < 500:
+    if 400 <= status < 500:
         return InvalidSpecError(why, field="inputs")
     return UnavailableError(why)
-
-
-async def _find(endpoint: str, list_endpoints: ListEndpoints) -> _Place:
-    known = {info.name: info for info in await list_endpoints()}
-    info = known.get(endpoint)
-    if info is None:
-        names = ", ".join(sorted(known)) or "none"
-        raise NotFoundError(f"There is no endpoint '{endpoint}' (known: {names}).", field="endpoint")
-    if info.live_version is None:
-        raise UnavailableError(
-            f"Endpoint '{endpoint}' has no version yet; it gets one when a job reaches its first tier."
-        )
-    if not info.serving_http:
-        raise UnavailableError(f"The inference server of endpoint '{endpoint}' does not answer; try again.")
-    if info.serving_http.startswith("https://"):
-        return _Place(info.serving_http, info.node_id)
-    return _Place(f"http://{info.serving_http}")
 
 
 def _tensors(inputs: Mapping[str, ArrayLike], datatypes: Mapping[str, str]) -> list[Json]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -12,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from tiercel.broker.client.client import Client
 from tiercel.broker.client.downloads import Progress
 from tiercel.broker.client.keys import Keys
+from tiercel.broker.client.loop_thread import LoopThread
 from tiercel.broker.client.options import ClientOptions
 from tiercel.broker.client.secrets import Secrets
 from tiercel.core.disk_use import DiskUse, Removal
@@ -51,7 +50,7 @@ class SyncClient:
         self, address: str, *, token: str, options: ClientOptions | None = None, trust: Trust | None = None
     ) -> None:
         self._client = Client(address, token=token, options=options, trust=trust)
-        self._loop: _LoopThread | None = None
+        self._loop: LoopThread | None = None
 
     @classmethod
     def from_state_dir(
@@ -64,7 +63,7 @@ class SyncClient:
 
     def __enter__(self) -> Self:
         """Get ready; connects with the first call."""
-        self._loop = _LoopThread()
+        self._loop = LoopThread()
         self._run(self._client.__aenter__())
         return self
 
@@ -281,29 +280,3 @@ class SyncJobHandle:
     def explain(self) -> Explanation:
         """See :meth:`JobHandle.explain`."""
         return self._facade.explain_job(self.id)
-
-
-class _LoopThread:
-    """An event loop in a thread of its own."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        # A daemon, so that a program that forgets to close the client still ends.
-        self._thread = threading.Thread(target=self._loop.run_forever, name="tiercel-client", daemon=True)
-        self._thread.start()
-
-    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine to its end; an interrupt while waiting cancels it."""
-        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-        try:
-            return future.result()
-        except KeyboardInterrupt:
-            future.cancel()
-            raise
-
-    def stop(self) -> None:
-        """End the loop and its thread."""
-        self.run(self._loop.shutdown_asyncgens())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()

@@ -20,7 +20,7 @@ from tiercel.core.errors import (
     TiercelError,
     wrong_field,
 )
-from tiercel.core.trust.certificates import CertificateError, node_of, node_uri, read_request
+from tiercel.core.trust.certificates import CertificateError, node_of, node_uri, read_request, to_pem
 from tiercel.core.trust.join_token import JoinToken, digest_of
 
 if TYPE_CHECKING:
@@ -205,6 +205,11 @@ class Membership:
             await self._store.remove(node)
             self._members = {serial: each for serial, each in self._members.items() if each.node != node}
         logger.info("node %s was removed", node)
+
+    @property
+    def authority_pem(self) -> bytes:
+        """The certificates of those who vouch for nodes, PEM."""
+        return to_pem(*self._kept.current.roots)
 
     def certify_tenant(self, tenant: str, request: bytes) -> bytes:
         """Certificates that say who a tenant is, PEM.

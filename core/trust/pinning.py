@@ -89,9 +89,9 @@ def _by_pin(address: str, pin: str) -> Believed:
     authority = _vouching(chain, pin)
     if authority is None:
         raise NotAuthenticatedError(
-            f"whoever answers at {address} is not the broker that the pin stands for: the address is another broker's, "
-            "or somebody stands between, or the broker's authority was rotated; nothing was sent. Ask the broker's "
-            "operator for address and pin",
+            f"whoever answers at {address} does not belong to the broker that the pin stands for: the address is "
+            "another broker's, or somebody stands between, or the broker's authority was rotated; nothing was sent. "
+            "Ask the broker's operator for address and pin",
             field="pin",
         )
     return Believed(to_pem(authority), BROKER_NAME if speaks_for_broker(chain[0]) else "")

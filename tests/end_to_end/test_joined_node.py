@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import psutil
@@ -11,12 +13,16 @@ import pytest
 
 from testing.membership import WIDE
 from testing.product_use import JOB_SECONDS, digits_job, get_json, running_product, tiercel
-from tiercel import Client
+from tiercel import Client, EndpointClient, NotFoundError
 from tiercel.broker.client.state_dir import read_addresses, read_token
+from tiercel.core.endpoint_access import EndpointAccess
+from tiercel.core.errors import NotAllowedError
 from tiercel.core.jobs import JobState
 from tiercel.core.trust.trust import Trust
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]
+
+INPUTS = {"input": [[[0.0] * 8] * 8]}
 
 
 async def test_a_machine_joins_trains_answers_and_is_sent_away(tmp_path: Path) -> None:
@@ -68,13 +74,57 @@ async def it_trains_there(state: Path) -> None:
         assert finished.node_id == "far"
         nodes = {node.id: node for node in await client.list_nodes()}
         assert nodes["far"].serving_http.startswith(f"https://{WIDE}:")
-        answer = await client.infer("digits", {"input": [[[0.0] * 8] * 8]})
+        answer = await client.infer("digits", INPUTS)
         assert (answer.version, len(answer.outputs)) == (1, 1)
+        await those_ask_who_may_do_little_else(client, state)
     # The broker's own node is asked for it, and hands it on by TLS.
     async with asyncio.timeout(JOB_SECONDS):
         while (found := await get_json(f"http://{addresses['serving_http']}/v2/models/digits"))[0] != 200:  # noqa: ASYNC110
             await asyncio.sleep(0.1)
     assert found[1]["versions"] == ["1"]
+
+
+async def those_ask_who_may_do_little_else(owner: Client, state: Path) -> None:
+    """A viewer what is public; and who has nothing but a key, the address of a node and the broker's pin."""
+    addresses = read_addresses(state)
+    made = await tiercel("token", "create", "eyes", "--tenant", "alice", state_dir=state)
+    assert made.exit_code == 0, made.errors
+    pin = Trust(pin=addresses["pin"])
+    async with Client(addresses["broker_tls"], token=made.output.strip(), trust=pin) as viewer:
+        with pytest.raises(NotAllowedError, match="submitter"):
+            await viewer.infer("digits", INPUTS)
+        await owner.keys.set_access("digits", EndpointAccess.PUBLIC)
+        await until_it_answers(lambda: viewer.infer("digits", INPUTS))
+    await owner.keys.set_access("digits", EndpointAccess.KEY)
+    _, key = await owner.keys.create("digits")
+    # Asked at the broker's own node, which hands it on to the one that has it.
+    address = f"https://{addresses['serving_https']}"
+    async with EndpointClient(address, trust=pin) as stranger:
+        await until_refused(lambda: stranger.infer("digits", INPUTS))
+    async with EndpointClient(address, key=key, trust=pin) as application:
+        await until_it_answers(lambda: application.infer("digits", INPUTS))
+    await owner.keys.set_access("digits", EndpointAccess.TENANT)
+
+
+async def until_it_answers(ask: Callable[[], Awaitable[object]]) -> None:
+    """Nodes hear of who may ask within about a second."""
+    async with asyncio.timeout(JOB_SECONDS):
+        while True:
+            try:
+                await ask()
+            except (NotFoundError, NotAllowedError):
+                await asyncio.sleep(0.1)
+            else:
+                return
+
+
+async def until_refused(ask: Callable[[], Awaitable[object]]) -> None:
+    """The same the other way."""
+    with contextlib.suppress(NotFoundError):
+        async with asyncio.timeout(JOB_SECONDS):
+            while True:
+                await ask()
+                await asyncio.sleep(0.1)
 
 
 async def the_brokers_own_node_answers(state: Path) -> None:
@@ -86,11 +136,11 @@ async def the_brokers_own_node_answers(state: Path) -> None:
         job = await client.submit(digits_job("near", targets=(0.3,)))
         finished = await job.wait(JOB_SECONDS)
         assert finished.state is JobState.COMPLETED, finished.reason
-        assert len((await client.infer("near", {"input": [[[0.0] * 8] * 8]})).outputs) == 1
+        assert len((await client.infer("near", INPUTS)).outputs) == 1
     listed = await tiercel("endpoints", "--json", state_dir=state, tenant="bob")
     assert f"https://{WIDE}:" in listed.output
     # On its own machine, too: a tenant there asks where it is told.
-    said = await tiercel("infer", "near", state_dir=state, tenant="bob", text=json.dumps({"input": [[[0.0] * 8] * 8]}))
+    said = await tiercel("infer", "near", state_dir=state, tenant="bob", text=json.dumps(INPUTS))
     assert said.exit_code == 0, said.errors
 
 

@@ -25,19 +25,25 @@ _sym_db = _symbol_database.Default()
 from tiercel.v1 import rights_pb2 as tiercel_dot_v1_dot_rights__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17tiercel/v1/access.proto\x12\ntiercel.v1\x1a\x17tiercel/v1/rights.proto\"6\n\x17IssueCertificateRequest\x12\x1b\n\x13\x63\x65rtificate_request\x18\x01 \x01(\x0c\"0\n\x18IssueCertificateResponse\x12\x14\n\x0c\x63\x65rtificates\x18\x01 \x01(\x0c\x32y\n\rAccessService\x12h\n\x10IssueCertificate\x12#.tiercel.v1.IssueCertificateRequest\x1a$.tiercel.v1.IssueCertificateResponse\"\t\xa2\xbb\x18\x05\n\x01\x03\x10\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17tiercel/v1/access.proto\x12\ntiercel.v1\x1a\x17tiercel/v1/rights.proto\"\x18\n\x16ListAuthoritiesRequest\"/\n\x17ListAuthoritiesResponse\x12\x14\n\x0c\x63\x65rtificates\x18\x01 \x01(\x0c\"6\n\x17IssueCertificateRequest\x12\x1b\n\x13\x63\x65rtificate_request\x18\x01 \x01(\x0c\"0\n\x18IssueCertificateResponse\x12\x14\n\x0c\x63\x65rtificates\x18\x01 \x01(\x0c\x32\xdf\x01\n\rAccessService\x12\x64\n\x0fListAuthorities\x12\".tiercel.v1.ListAuthoritiesRequest\x1a#.tiercel.v1.ListAuthoritiesResponse\"\x08\xa2\xbb\x18\x04\n\x02\x02\x03\x12h\n\x10IssueCertificate\x12#.tiercel.v1.IssueCertificateRequest\x1a$.tiercel.v1.IssueCertificateResponse\"\t\xa2\xbb\x18\x05\n\x01\x03\x10\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tiercel.v1.access_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
+  _globals['_ACCESSSERVICE'].methods_by_name['ListAuthorities']._loaded_options = None
+  _globals['_ACCESSSERVICE'].methods_by_name['ListAuthorities']._serialized_options = b'\242\273\030\004\n\002\002\003'
   _globals['_ACCESSSERVICE'].methods_by_name['IssueCertificate']._loaded_options = None
   _globals['_ACCESSSERVICE'].methods_by_name['IssueCertificate']._serialized_options = b'\242\273\030\005\n\001\003\020\001'
-  _globals['_ISSUECERTIFICATEREQUEST']._serialized_start=64
-  _globals['_ISSUECERTIFICATEREQUEST']._serialized_end=118
-  _globals['_ISSUECERTIFICATERESPONSE']._serialized_start=120
-  _globals['_ISSUECERTIFICATERESPONSE']._serialized_end=168
-  _globals['_ACCESSSERVICE']._serialized_start=170
-  _globals['_ACCESSSERVICE']._serialized_end=291
+  _globals['_LISTAUTHORITIESREQUEST']._serialized_start=64
+  _globals['_LISTAUTHORITIESREQUEST']._serialized_end=88
+  _globals['_LISTAUTHORITIESRESPONSE']._serialized_start=90
+  _globals['_LISTAUTHORITIESRESPONSE']._serialized_end=137
+  _globals['_ISSUECERTIFICATEREQUEST']._serialized_start=139
+  _globals['_ISSUECERTIFICATEREQUEST']._serialized_end=193
+  _globals['_ISSUECERTIFICATERESPONSE']._serialized_start=195
+  _globals['_ISSUECERTIFICATERESPONSE']._serialized_end=243
+  _globals['_ACCESSSERVICE']._serialized_start=246
+  _globals['_ACCESSSERVICE']._serialized_end=469
 # @@protoc_insertion_point(module_scope)

@@ -17,6 +17,41 @@ else:
 DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
+class ListAuthoritiesRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListAuthoritiesRequest: _TypeAlias = ListAuthoritiesRequest  # noqa: Y015
+
+@_typing.final
+class ListAuthoritiesResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CERTIFICATES_FIELD_NUMBER: _builtins.int
+    certificates: _builtins.bytes
+    """One or more, PEM."""
+    def __init__(
+        self,
+        *,
+        certificates: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["certificates", b"certificates"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListAuthoritiesResponse: _TypeAlias = ListAuthoritiesResponse  # noqa: Y015
+
+@_typing.final
 class IssueCertificateRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -35,6 +35,11 @@ class AccessServiceStub(object):
         Args:
             channel: A grpc.Channel.
         """
+        self.ListAuthorities = channel.unary_unary(
+                '/tiercel.v1.AccessService/ListAuthorities',
+                request_serializer=tiercel_dot_v1_dot_access__pb2.ListAuthoritiesRequest.SerializeToString,
+                response_deserializer=tiercel_dot_v1_dot_access__pb2.ListAuthoritiesResponse.FromString,
+                _registered_method=True)
         self.IssueCertificate = channel.unary_unary(
                 '/tiercel.v1.AccessService/IssueCertificate',
                 request_serializer=tiercel_dot_v1_dot_access__pb2.IssueCertificateRequest.SerializeToString,
@@ -45,6 +50,14 @@ class AccessServiceStub(object):
 class AccessServiceServicer(object):
     """For tenants.
     """
+
+    def ListAuthorities(self, request, context):
+        """The certificates of those who vouch for nodes: what is needed to ask models that everybody may ask, or with a key.
+        INVALID_ARGUMENT: this broker listens on its own machine alone.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
 
     def IssueCertificate(self, request, context):
         """A certificate for the tenant, good for a day: by it models are asked that answer on machines which joined.
@@ -57,6 +70,11 @@ class AccessServiceServicer(object):
 
 def add_AccessServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
+            'ListAuthorities': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListAuthorities,
+                    request_deserializer=tiercel_dot_v1_dot_access__pb2.ListAuthoritiesRequest.FromString,
+                    response_serializer=tiercel_dot_v1_dot_access__pb2.ListAuthoritiesResponse.SerializeToString,
+            ),
             'IssueCertificate': grpc.unary_unary_rpc_method_handler(
                     servicer.IssueCertificate,
                     request_deserializer=tiercel_dot_v1_dot_access__pb2.IssueCertificateRequest.FromString,
@@ -73,6 +91,33 @@ def add_AccessServiceServicer_to_server(servicer, server):
 class AccessService(object):
     """For tenants.
     """
+
+    @staticmethod
+    def ListAuthorities(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tiercel.v1.AccessService/ListAuthorities',
+            tiercel_dot_v1_dot_access__pb2.ListAuthoritiesRequest.SerializeToString,
+            tiercel_dot_v1_dot_access__pb2.ListAuthoritiesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
 
     @staticmethod
     def IssueCertificate(request,

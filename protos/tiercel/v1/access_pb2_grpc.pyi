@@ -33,6 +33,10 @@ class AccessServiceStub:
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> AccessServiceAsyncStub: ...
+    ListAuthorities: _grpc.UnaryUnaryMultiCallable[_access_pb2.ListAuthoritiesRequest, _access_pb2.ListAuthoritiesResponse]
+    """The certificates of those who vouch for nodes: what is needed to ask models that everybody may ask, or with a key.
+    INVALID_ARGUMENT: this broker listens on its own machine alone.
+    """
     IssueCertificate: _grpc.UnaryUnaryMultiCallable[_access_pb2.IssueCertificateRequest, _access_pb2.IssueCertificateResponse]
     """A certificate for the tenant, good for a day: by it models are asked that answer on machines which joined.
     INVALID_ARGUMENT: this broker listens on its own machine alone.
@@ -43,6 +47,10 @@ class AccessServiceAsyncStub(AccessServiceStub):
     """For tenants."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
+    ListAuthorities: _aio.UnaryUnaryMultiCallable[_access_pb2.ListAuthoritiesRequest, _access_pb2.ListAuthoritiesResponse]  # type: ignore[assignment]
+    """The certificates of those who vouch for nodes: what is needed to ask models that everybody may ask, or with a key.
+    INVALID_ARGUMENT: this broker listens on its own machine alone.
+    """
     IssueCertificate: _aio.UnaryUnaryMultiCallable[_access_pb2.IssueCertificateRequest, _access_pb2.IssueCertificateResponse]  # type: ignore[assignment]
     """A certificate for the tenant, good for a day: by it models are asked that answer on machines which joined.
     INVALID_ARGUMENT: this broker listens on its own machine alone.
@@ -50,6 +58,16 @@ class AccessServiceAsyncStub(AccessServiceStub):
 
 class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
     """For tenants."""
+
+    @_abc_1.abstractmethod
+    def ListAuthorities(
+        self,
+        request: _access_pb2.ListAuthoritiesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_access_pb2.ListAuthoritiesResponse, _abc.Awaitable[_access_pb2.ListAuthoritiesResponse]]:
+        """The certificates of those who vouch for nodes: what is needed to ask models that everybody may ask, or with a key.
+        INVALID_ARGUMENT: this broker listens on its own machine alone.
+        """
 
     @_abc_1.abstractmethod
     def IssueCertificate(

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pytest
-from aiohttp import web
 
+from testing.doubling_model import DoublingModel
 from testing.jobs_service import Script
 from tiercel import Client, InvalidSpecError, NotFoundError, UnavailableError
 from tiercel.v1 import jobs_pb2
@@ -23,54 +22,16 @@ def _nested(depth: int) -> Any:
     return value
 
 
-@dataclass
-class Model:
-    """A model that doubles what it gets."""
-
-    requests: list[Any] = field(default_factory=list)
-    says: dict[str, Any] = field(default_factory=dict)
-    runner: web.AppRunner | None = None
-
-    async def metadata(self, _: web.Request) -> web.Response:
-        inputs = [{"name": "input", "datatype": "FP32", "shape": [-1, 2]}]
-        return web.json_response({"name": "digits", "inputs": inputs, "outputs": []})
-
-    async def infer(self, request: web.Request) -> web.Response:
-        body = await request.json()
-        self.requests.append(body)
-        (tensor,) = body["inputs"]
-        if tensor["shape"][1:] != [2]:
-            return web.json_response({"error": "input has the shape of another model"}, status=400)
-        output = {**tensor, "name": "output", "data": [2 * value for value in tensor["data"]]}
-        said = {"parameters": self.says} if self.says else {}
-        return web.json_response({"model_name": "digits", "model_version": "3", "outputs": [output], **said})
-
-    async def start(self) -> str:
-        app = web.Application()
-        app.router.add_get("/v2/models/digits", self.metadata)
-        app.router.add_post("/v2/models/digits/infer", self.infer)
-        self.runner = web.AppRunner(app)
-        await self.runner.setup()
-        site = web.TCPSite(self.runner, "127.0.0.1", 0)
-        await site.start()
-        host, port = self.runner.addresses[0][:2]
-        return f"{host}:{port}"
-
-    async def stop(self) -> None:
-        if self.runner is not None:
-            await self.runner.cleanup()
-
-
 @pytest.fixture
-async def model(script: Script) -> AsyncIterator[Model]:
-    model = Model()
+async def model(script: Script) -> AsyncIterator[DoublingModel]:
+    model = DoublingModel()
     address = await model.start()
     script.endpoints.append(jobs_pb2.Endpoint(name="digits", live_version=3, serving_http=address))
     yield model
     await model.stop()
 
 
-async def test_nested_lists(client: Client, model: Model) -> None:
+async def test_nested_lists(client: Client, model: DoublingModel) -> None:
     result = await client.infer("digits", {"input": [[1, 2], [3, 4.5]]})
 
     assert result.version == 3
@@ -82,7 +43,7 @@ async def test_nested_lists(client: Client, model: Model) -> None:
     assert result.to_json()["outputs"][0]["data"] == [[2, 4], [6, 9]]
 
 
-async def test_who_may_answer_is_said_and_who_did_is_told(client: Client, model: Model) -> None:
+async def test_who_may_answer_is_said_and_who_did_is_told(client: Client, model: DoublingModel) -> None:
     plain = await client.infer("digits", {"input": [[1, 2]]})
     model.says = {"variant": "large", "version": "3", "accuracy": 0.9}
     result = await client.infer("digits", {"input": [[1, 2]]}, minimum_accuracy=0.85)
@@ -93,13 +54,15 @@ async def test_who_may_answer_is_said_and_who_did_is_told(client: Client, model:
     assert {key: result.to_json()[key] for key in ("variant", "accuracy")} == {"variant": "large", "accuracy": 0.9}
 
 
-async def test_numpy_arrays(client: Client, model: Model) -> None:
+async def test_numpy_arrays(client: Client, model: DoublingModel) -> None:
     result = await client.infer("digits", {"input": np.array([[0.5, 1.0]], dtype=np.float32)})
 
     assert np.array_equal(np.array(result.outputs["output"].tolist()), [[1.0, 2.0]])
 
 
-async def test_where_it_answers_is_remembered_until_it_moves(client: Client, script: Script, model: Model) -> None:
+async def test_where_it_answers_is_remembered_until_it_moves(
+    client: Client, script: Script, model: DoublingModel
+) -> None:
     for _ in range(2):
         await client.infer("digits", {"input": [[1, 2]]})
     assert script.calls.count("ListEndpoints") == 1
@@ -133,13 +96,15 @@ async def test_where_it_answers_is_remembered_until_it_moves(client: Client, scr
         ({"input": _nested(500)}, "nested 500 deep"),
     ],
 )
-async def test_wrong_inputs_are_named(client: Client, model: Model, inputs: dict[str, Any], message: str) -> None:
+async def test_wrong_inputs_are_named(
+    client: Client, model: DoublingModel, inputs: dict[str, Any], message: str
+) -> None:
     with pytest.raises(InvalidSpecError, match=message) as caught:
         await client.infer("digits", inputs)
     assert caught.value.field.startswith("inputs")
 
 
-async def test_endpoints_that_do_not_answer(client: Client, script: Script, model: Model) -> None:
+async def test_endpoints_that_do_not_answer(client: Client, script: Script, model: DoublingModel) -> None:
     with pytest.raises(NotFoundError, match="known: digits"):
         await client.infer("other", {})
     script.endpoints[0].ClearField("live_version")

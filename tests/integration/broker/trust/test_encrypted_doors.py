@@ -90,7 +90,7 @@ async def test_a_tenant_says_nothing_to_whom_it_does_not_know(broker: Broker, tm
     stranger = tmp_path / "stranger.pem"
     stranger.write_bytes(to_pem(Authority.create(datetime.now(UTC)).certificate))
     tried: tuple[tuple[str, Trust, type[Exception], str], ...] = (
-        (address, Trust(pin="p" * 43), NotAuthenticatedError, "not the broker that the pin stands for"),
+        (address, Trust(pin="p" * 43), NotAuthenticatedError, "belong to the broker that the pin stands for"),
         (address, Trust(pin="short"), InvalidSpecError, "a pin has 43 characters"),
         (address, Trust(authority=stranger), UnavailableError, "does not answer"),
         (address, Trust(authority=tmp_path / "none.pem"), InvalidSpecError, "has no certificates"),

@@ -25,7 +25,8 @@ def command_of(words: list[str]) -> tuple[Any, list[str]]:
 
 def test_every_command_line_of_the_document_is_understood() -> None:
     blocks = re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL)
-    lines = [shlex.split(line, comments=True) for block in blocks for line in block.splitlines()]
+    texts = [block.replace("\\\n", " ") for block in blocks]
+    lines = [shlex.split(line, comments=True) for text in texts for line in text.splitlines()]
     commands = [line[1:] for line in lines if line[:1] == ["tiercel"]]
     assert len(commands) >= 20
     for words in commands:

@@ -1,0 +1,110 @@
+"""``tiercel infer``: asks an endpoint."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tiercel.broker.cli.completion import complete_endpoint
+from tiercel.broker.cli.output import number, print_json
+from tiercel.broker.cli.session import (
+    USAGE,
+    AsJson,
+    BrokerAddress,
+    StateDir,
+    Target,
+    TenantName,
+    fail,
+    run,
+    run_to_the_end,
+)
+
+if TYPE_CHECKING:
+    from tiercel.broker.client.inference import InferenceResult, Tensor
+
+_SHOWN_ELEMENTS = 32
+
+
+def infer(
+    endpoint: Annotated[str, typer.Argument(help="The endpoint's name.", autocompletion=complete_endpoint)],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="JSON with the inputs; '-' for standard input.")] = "-",
+    *,
+    minimum_accuracy: Annotated[
+        float | None, typer.Option(help="Of an endpoint with variants: let none answer that is less accurate.")
+    ] = None,
+    key: Annotated[
+        str,
+        typer.Option(
+            help="For an endpoint that takes keys: '-' for standard input's first line. Others can read command lines; "
+            "the environment's TIERCEL_KEY they cannot."
+        ),
+    ] = "",
+    at: Annotated[
+        str,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Any node's, as 'tiercel endpoints' shows it under SERVING, or a proxy's: then neither broker nor "
+            "token is needed, but a key or a public endpoint.",
+        ),
+    ] = "",
+    as_json: AsJson = False,
+    state_dir: StateDir = None,
+    broker: BrokerAddress = "",
+    tenant: TenantName = "default",
+) -> None:
+    """Ask an endpoint; inputs are a JSON object such as {"input": [[0.1, 0.2]]}, the batch dimension first."""
+    if at and broker:
+        fail("Give --at or --broker, not both: at a node's address no broker is asked.", USAGE)
+    shown = sys.stdin.readline().strip() if key == "-" else key
+    inputs = _read_inputs(file)
+    if at:
+        result = run_to_the_end(_ask_at(at, endpoint, inputs, minimum_accuracy, shown or None))
+    else:
+        target = Target(state_dir, broker, tenant)
+        result = run(target, lambda client: client.infer(endpoint, inputs, minimum_accuracy, shown or None))
+    if as_json:
+        print_json(result.to_json())
+    else:
+        _print_result(result)
+
+
+async def _ask_at(
+    address: str, endpoint: str, inputs: dict[str, Any], minimum_accuracy: float | None, key: str | None
+) -> InferenceResult:
+    from tiercel.broker.client.endpoint_client import EndpointClient
+
+    async with EndpointClient(address, key=key) as client:
+        return await client.infer(endpoint, inputs, minimum_accuracy)
+
+
+def _read_inputs(file: str) -> dict[str, Any]:
+    name = "standard input" if file == "-" else file
+    if file == "-" and sys.stdin.isatty():
+        typer.echo('Waiting for JSON such as {"input": [[0.1, 0.2]]}, and Ctrl-D behind it.', err=True)
+    try:
+        inputs = json.loads(sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8"))
+    except OSError as error:
+        fail(f"{name} cannot be read ({error.strerror}); give the path of a JSON file.")
+    except ValueError as error:
+        fail(f"{name} is not JSON: {error}")
+    except RecursionError:
+        fail(f"{name} is nested deeper than any model's inputs are.")
+    if not isinstance(inputs, dict):
+        fail(f'{name} must hold an object such as {{"input": [[0.1, 0.2]]}}.')
+    return inputs
+
+
+def _print_result(result: InferenceResult) -> None:
+    variant = f" {result.variant}" if result.variant else ""
+    typer.echo(f"{result.endpoint}{variant} version {result.version or '?'}")
+    for tensor in result.outputs.values():
+        typer.echo(f"{tensor.name} {tensor.datatype} {list(tensor.shape)}: {_elements(tensor)}")
+
+
+def _elements(tensor: Tensor) -> str:
+    shown = (number(value) if isinstance(value, float) else str(value) for value in tensor.data[:_SHOWN_ELEMENTS])
+    return " ".join(shown) + (" … (all of it with --json)" if len(tensor.data) > _SHOWN_ELEMENTS else "")

@@ -1,0 +1,118 @@
+"""Where endpoints answer, and what TLS needs to ask there: as the broker says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tiercel.core.endpoint_access import EndpointAccess
+from tiercel.core.errors import NotFoundError, UnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from tiercel.broker.client.access import Access
+    from tiercel.broker.client.connection import Connection
+    from tiercel.core.views import EndpointInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an endpoint answers.
+
+    Attributes:
+        url: ``http://`` or ``https://`` with host and port.
+        node: The node whose certificate is expected there; empty for none, or for any.
+        access: Who may ask.
+    """
+
+    url: str
+    node: str = ""
+    access: EndpointAccess = EndpointAccess.TENANT
+
+
+class Places(Protocol):
+    """Knows where to ask."""
+
+    async def find(self, endpoint: str) -> Place:
+        """Where an endpoint answers now.
+
+        Raises:
+            TiercelError: Nowhere, or it cannot be found out.
+        """
+
+    async def encryption(self, place: Place, *, has_key: bool) -> Mapping[str, Any]:
+        """What a request needs there, as aiohttp takes it; ``has_key`` says that one is presented.
+
+        Raises:
+            TiercelError: What it needs is not to be had.
+        """
+
+
+class BrokerPlaces:
+    """What the broker says.
+
+    Args:
+        connection: To the broker.
+        list_endpoints: Asks it for the tenant's endpoints.
+        is_elsewhere: Whether it is on another machine.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        list_endpoints: Callable[[], Awaitable[tuple[EndpointInfo, ...]]],
+        *,
+        is_elsewhere: bool = False,
+    ) -> None:
+        self._connection = connection
+        self._list_endpoints = list_endpoints
+        self._is_elsewhere = is_elsewhere
+        self._access: Access | None = None
+
+    async def find(self, endpoint: str) -> Place:
+        """Where the tenant's endpoint answers."""
+        place = place_of(endpoint, await self._list_endpoints())
+        if self._is_elsewhere and not place.node:
+            raise UnavailableError(f"Endpoint '{endpoint}' answers on the broker's own machine alone; ask it there.")
+        return place
+
+    async def encryption(self, place: Place, *, has_key: bool) -> Mapping[str, Any]:
+        """A context that believes the broker's authority, and shows the tenant's certificate where that is needed."""
+        if not place.node:
+            return {}
+        # What asks nobody on this machine does without libraries for certificates.
+        from tiercel.broker.client.access import Access
+        from tiercel.core.trust.names import node_name
+
+        self._access = self._access or Access(self._connection)
+        needs_name = not (has_key or place.access is EndpointAccess.PUBLIC)
+        context = await (self._access.context() if needs_name else self._access.stranger_context())
+        return {"ssl": context, "server_hostname": node_name(place.node)}
+
+
+def place_of(endpoint: str, endpoints: tuple[EndpointInfo, ...]) -> Place:
+    """Where an endpoint answers.
+
+    Args:
+        endpoint: Its name.
+        endpoints: All that the tenant has.
+
+    Raises:
+        NotFoundError: It is none of them.
+        UnavailableError: It does not answer.
+    """
+    known = {info.name: info for info in endpoints}
+    info = known.get(endpoint)
+    if info is None:
+        names = ", ".join(sorted(known)) or "none"
+        raise NotFoundError(f"There is no endpoint '{endpoint}' (known: {names}).", field="endpoint")
+    if info.live_version is None:
+        raise UnavailableError(
+            f"Endpoint '{endpoint}' has no version yet; it gets one when a job reaches its first tier."
+        )
+    if not info.serving_http:
+        raise UnavailableError(f"The inference server of endpoint '{endpoint}' does not answer; try again.")
+    if info.serving_http.startswith("https://"):
+        return Place(info.serving_http, info.node_id, info.access)
+    return Place(f"http://{info.serving_http}", access=info.access)

@@ -1,0 +1,52 @@
+"""Asks endpoints at one address, for programs without an event loop."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from tiercel.broker.client.endpoint_client import EndpointClient
+from tiercel.broker.client.loop_thread import LoopThread
+from tiercel.core.errors import TiercelError
+
+if TYPE_CHECKING:
+    from tiercel.broker.client.inference import ArrayLike, InferenceResult
+    from tiercel.broker.client.options import ClientOptions
+    from tiercel.core.trust.trust import Trust
+
+
+class SyncEndpointClient:
+    """A blocking :class:`~tiercel.broker.client.endpoint_client.EndpointClient`; a context manager.
+
+    Not for use within an event loop. Arguments and errors are the same.
+    """
+
+    def __init__(
+        self, address: str, *, key: str | None = None, options: ClientOptions | None = None, trust: Trust | None = None
+    ) -> None:
+        self._client = EndpointClient(address, key=key, options=options, trust=trust)
+        self._loop: LoopThread | None = None
+
+    def __enter__(self) -> Self:
+        """Get ready; connects with the first request."""
+        self._loop = LoopThread()
+        self._loop.run(self._client.__aenter__())
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        """End the connections."""
+        if self._loop is not None:
+            self._loop.run(self._client.__aexit__(None, None, None))
+            self._loop.stop()
+            self._loop = None
+
+    def infer(
+        self, endpoint: str, inputs: Mapping[str, ArrayLike], minimum_accuracy: float | None = None
+    ) -> InferenceResult:
+        """See :meth:`EndpointClient.infer`."""
+        if self._loop is None:
+            raise TiercelError("The client is not open; use it in 'with SyncEndpointClient(...) as client:'.")
+        return self._loop.run(self._client.infer(endpoint, inputs, minimum_accuracy))
