@@ -107,8 +107,10 @@ class CheckpointKeeper:
         self._listed_at = 0.0
         # What jobs were told that the store has, until they have noted it.
         self._told: dict[str, StoredCheckpoint] = {}
-        # When a job's copy was last tried: one that fails again and again comes after the others.
+        # When a job's copy was last tried: one on which the store fails again and again comes after the others.
         self._tried: dict[str, float] = {}
+        # Why the last look failed; said once in the log.
+        self._problem = ""
 
     async def run(self) -> None:
         """Compare and mend until cancelled."""
@@ -118,6 +120,7 @@ class CheckpointKeeper:
             try:
                 await self.look()
                 attempts.reset()
+                self._problem = ""
             except TiercelError as error:
                 pause = await self._say(error.message, attempts)
             except OSError as error:
@@ -126,7 +129,9 @@ class CheckpointKeeper:
 
     async def _say(self, problem: str, attempts: Attempts) -> float:
         """Say why the store does not do what it should; returns how long to wait now."""
-        logger.warning("%s", problem)
+        if problem != self._problem:
+            logger.warning("%s", problem)
+            self._problem = problem
         with contextlib.suppress(OverloadedError):  # who did not hear it hears it next time
             await self._tell_all(problem)
         return attempts.next_seconds()
@@ -145,14 +150,19 @@ class CheckpointKeeper:
             self._held = await self._artefacts.held(self._patience.answer_seconds)
             self._listed_at = self._clock.alive()
         await self._remove_unneeded(self._held)
-        for actor in self._that_wait_for_their_copy():
-            await self._bring_back(actor)
-        for actor in self._that_are_not_stored(self._held):
-            await self._store(actor, self._held)
-            await self._remove_unneeded(self._held)
+        work = [*self._that_wait_for_their_copy(), *self._that_are_not_stored(self._held)]
+        for actor in sorted(work, key=lambda actor: self._tried.get(actor.job.id, 0.0)):
+            self._tried[actor.job.id] = self._clock.alive()
+            if actor.job.awaits_copy:
+                await self._bring_back(actor)
+            else:
+                await self._store(actor, self._held)
+                await self._remove_unneeded(self._held)
 
     def _living(self) -> list[JobActor]:
-        return [actor for actor in self._registry.jobs.values() if not actor.job.state.is_final]
+        """Those of which the broker or the store has a copy, or should."""
+        actors = self._registry.jobs.values()
+        return [actor for actor in actors if actor.job.copy is not None and not actor.job.state.is_final]
 
     def _forget_what_is_over(self) -> None:
         living = {actor.job.id: actor.job for actor in self._living()}
@@ -167,14 +177,14 @@ class CheckpointKeeper:
         return [actor for actor in self._living() if actor.job.awaits_copy and actor.job.stored is not None]
 
     def _that_are_not_stored(self, held: dict[str, int]) -> list[JobActor]:
-        """Those whose copy at the broker is newer than what is stored, who were tried longest ago first."""
+        """Those whose copy at the broker is newer than what is stored."""
         found = []
         for actor in self._living():
             stored = self._told.get(actor.job.id, actor.job.stored)
             is_stored = stored is not None and stored.copy == actor.job.copy and stored.artefact.sha256 in held
-            if actor.job.copy is not None and not actor.job.awaits_copy and not is_stored:
+            if not actor.job.awaits_copy and not is_stored:
                 found.append(actor)
-        return sorted(found, key=lambda actor: self._tried.get(actor.job.id, 0.0))
+        return found
 
     async def _remove_unneeded(self, held: dict[str, int]) -> None:
         """Remove what no job goes on from any more."""
@@ -191,7 +201,6 @@ class CheckpointKeeper:
     async def _store(self, actor: JobActor, held: dict[str, int]) -> None:
         """Put a job's copy into the store, unless what it holds belongs to another run by now."""
         job_id, copy = actor.job.id, actor.job.copy
-        self._tried[job_id] = self._clock.alive()
         source = self._checkpoints.open_whole(job_id)
         if source is None or copy is None:
             return
@@ -239,6 +248,8 @@ class CheckpointKeeper:
         except (QuotaExceededError, CannotWriteError) as error:  # it waits for room, others may be smaller
             await self._tell_waiting(actor, error.message)
         else:
+            if actor.job.state.is_final:  # meanwhile, and what it had at the broker was removed before
+                self._checkpoints.drop(actor.job.id)
             await actor.send(CheckpointHeldAgain(run_id))
 
     async def _get(self, artefact: Artefact, place: Path) -> None:

@@ -40,8 +40,7 @@ async def test_what_was_put_is_there_and_comes_back(place: Place, content: bytes
     assert await place.artefacts.held(SECONDS) == {}
 
 
-@pytest.mark.parametrize("content", [b"small", LARGE], ids=["small", "in parts"])
-@pytest.mark.parametrize("change", [b"", b"!"], ids=["shorter", "other"])
+@pytest.mark.parametrize(("content", "change"), [(b"small", b"!"), (LARGE, b"")], ids=["other", "shorter, in parts"])
 async def test_what_is_not_as_it_was_said_to_be_is_not_put(place: Place, content: bytes, change: bytes) -> None:
     artefact = artefact_of(content)
     with pytest.raises(StoreDamagedError, match="was not stored"):
@@ -106,8 +105,8 @@ async def test_one_broker_has_it_and_its_next_life_takes_it_over(place: Place) -
         await Ownership(place.artefacts, "bob", "1").ensure(SECONDS)
 
 
-@pytest.mark.parametrize("mark", [b"", b"{", b"[]", b'{"broker": 1}', b"\xff"])
-async def test_a_mark_that_says_nothing_is_somebody_elses(place: Place, mark: bytes) -> None:
-    await place.artefacts.write_mark(mark, SECONDS, only_new=True)
-    with pytest.raises(ConflictError):
-        await Ownership(place.artefacts, "alice", "1").ensure(SECONDS)
+async def test_a_mark_that_says_nothing_is_somebody_elses(place: Place) -> None:
+    for mark in (b"", b"{", b"[]", b'{"broker": 1}', b"\xff", b"[" * 5000):
+        await place.artefacts.write_mark(mark, SECONDS, only_new=False)
+        with pytest.raises(ConflictError):
+            await Ownership(place.artefacts, "alice", "1").ensure(SECONDS)
