@@ -62,12 +62,14 @@ class Counted:
         usage: Of the endpoint.
         all_cpu_seconds: CPU that running all the node's models took.
         cpu_cap_cores: What the endpoint may use of the node at present, or None.
+        lag_seconds: By how much its inference server's event loop came late at last, or None.
     """
 
     heard_at: float
     usage: EndpointUsage
     all_cpu_seconds: float
     cpu_cap_cores: float | None
+    lag_seconds: float | None = None
 
 
 def name_on(endpoint: str, node_id: str) -> str:
@@ -92,6 +94,7 @@ class EndpointStates:
         self._views: dict[str, EndpointView] = {}
         self._counted: dict[str, dict[str, EndpointUsage]] = {}
         self._totals: dict[str, dict[str, EndpointUsage]] = {}
+        self._cpu_seconds: dict[str, float] = {}
         self._heard_at: dict[str, float] = {}
         self._loads: dict[str, dict[str, EndpointLoad]] = {}
         self._lags: dict[str, float | None] = {}
@@ -109,6 +112,7 @@ class EndpointStates:
                 for usage in usages:
                     counted[usage.endpoint] = _sum(counted.get(usage.endpoint), usage)
                     totals[usage.endpoint] = _sum(totals.get(usage.endpoint), usage)
+                    self._cpu_seconds[node_id] = self._cpu_seconds.get(node_id, 0.0) + usage.cpu_seconds
             case EndpointObserved(name, view, copies):
                 for known in [each for each in self._views if endpoint_of(each) == name]:
                     del self._views[known]
@@ -147,8 +151,9 @@ class EndpointStates:
             found[node_id] = Counted(
                 self._heard_at[node_id],
                 totals.get(endpoint, EndpointUsage(endpoint, 0.0)),
-                sum(usage.cpu_seconds for usage in totals.values()),
+                self._cpu_seconds.get(node_id, 0.0),
                 None if share is None else share.cpu_cap_cores,
+                self._lags.get(node_id),
             )
         return found
 

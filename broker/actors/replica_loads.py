@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tiercel.broker.lifecycle.replica_count import LOOK_SECONDS, Reading, Trend, decide
+from tiercel.broker.lifecycle.replica_count import LAG_SECONDS, LOOK_SECONDS, Reading, Trend, decide
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -88,6 +88,7 @@ def reading_of(
     parts = [_part_of(node, before[node.id], counted[node.id]) for node in answering]
     ended = sum(part.answers + part.failures for part in parts)
     in_time = sum(part.answers if endpoint.objective_seconds is None else part.on_time for part in parts)
+    allowed = LAG_SECONDS if endpoint.objective_seconds is None else endpoint.objective_seconds
     may_use = sum(part.cores for part in parts)
     return Reading(
         answering=len(answering),
@@ -97,6 +98,7 @@ def reading_of(
         requests_per_second=sum(part.requests / part.seconds for part in parts),
         answers_per_second=sum(part.answers / part.seconds for part in parts),
         late=max(0.0, 1 - in_time / ended) if ended else 0.0,
+        lagging=ended > 0 and any((counted[node.id].lag_seconds or 0.0) > allowed for node in answering),
         under_way=sum(part.delay_seconds / part.seconds for part in parts),
         busy=min(1.0, sum(part.cores_used for part in parts) / may_use) if may_use > 0 else 0.0,
     )

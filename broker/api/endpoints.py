@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 # What an agent reads of a model is far below; it is stored with each version.
 MAX_SIGNATURE_BYTES = 64 * 1024
+# What nobody can have used since the last heartbeat; what is told is added up for as long as the broker lives.
+_MOST_SECONDS = 1e9
 
 
 def endpoint_to_proto(
@@ -204,6 +206,7 @@ def usages_of(heartbeat: nodes_pb2.Heartbeat) -> tuple[EndpointUsage, ...]:
         if math.isfinite(usage.seconds + usage.delay_seconds + usage.cpu_seconds)
         and usage.seconds > 0
         and min(usage.delay_seconds, usage.cpu_seconds) >= 0
+        and max(usage.seconds, usage.delay_seconds, usage.cpu_seconds) <= _MOST_SECONDS
     )
 
 

@@ -31,6 +31,8 @@ AFTER_GROWTH: Final = 0.5
 """Part of the CPU that they shall take once there are more."""
 AFTER_SHRINKING: Final = 0.4
 """Part of the CPU that they may take once there is one fewer."""
+LAG_SECONDS: Final = 0.1
+"""By how much an inference server may come to reading requests late, where nobody said how soon answers are wanted."""
 WAITING: Final = 0.5
 """Requests under way at a node from which on they wait for each other, so that another node may help."""
 _BELOW_LIMIT: Final = 0.6  # of what was too much for each node: what may be asked of each once there is one fewer
@@ -52,6 +54,7 @@ class Reading:
         requests_per_second: Requests that arrived.
         answers_per_second: Those that were answered.
         late: Part of those that ended that was not answered within the objective; without one, not answered at all.
+        lagging: Whether a server came to reading requests so late that these were late by that alone; not in ``late``.
         under_way: Requests that were being answered at a time.
         busy: Part of the CPU that it may use which its answers took.
     """
@@ -63,21 +66,28 @@ class Reading:
     requests_per_second: float = 0.0
     answers_per_second: float = 0.0
     late: float = 0.0
+    lagging: bool = False
     under_way: float = 0.0
     busy: float = 0.0
 
     @property
+    def all_late(self) -> float:
+        """Part of the requests that was late for whoever asked, as far as that is known."""
+        return 1.0 if self.lagging else self.late
+
+    @property
     def surely_late(self) -> float:
         """Part of its requests of which more than chance says that it is late: of two requests one says little."""
-        if not self.ended:
-            return 0.0
+        if self.lagging or not self.ended:
+            return self.all_late
         chance = _DEVIATIONS**2 / self.ended  # the lower end of Wilson's interval
         spread = math.sqrt(self.late * (1 - self.late) / self.ended + chance / (4 * self.ended))
         return max(0.0, (self.late + chance / 2 - _DEVIATIONS * spread) / (1 + chance))
 
     def __str__(self) -> str:
-        late = f"{self.late:.0%} of them late, " if self.ended else ""
-        return f"{self.requests_per_second:.3g} requests/s, {late}{self.busy:.0%} of its CPU busy"
+        rate = self.requests_per_second
+        late = ("read late, " if self.lagging else f"{self.late:.0%} of them late, ") if self.ended else ""
+        return f"{rate:.{0 if rate >= 100 else 1}f} requests/s, {late}{self.busy:.0%} of its CPU busy"
 
 
 class Mood(enum.Enum):
@@ -104,7 +114,7 @@ class Attempt:
         """Whether as much is as late as it was before."""
         more = _OF_WHAT_IT_COULD * (reading.answering / self.nodes - 1)
         better = 1 + more if more > 0 else _BETTER
-        is_as_late = reading.late * _BETTER > self.late
+        is_as_late = reading.all_late * _BETTER > self.late
         return is_as_late and reading.answers_per_second < self.answers_per_second * better
 
 
@@ -175,7 +185,7 @@ def _is_in_vain(reading: Reading, trend: Trend) -> bool:
 
 def _mood(count: int, reading: Reading, trend: Trend) -> Mood:
     in_vain = _is_in_vain(reading, trend)
-    waiting = reading.under_way >= WAITING * reading.answering
+    waiting = reading.lagging or reading.under_way >= WAITING * reading.answering
     if reading.busy >= BUSY or (reading.surely_late > LATE and waiting and not in_vain):
         return Mood.PRESSED
     fewer = count - 1
@@ -199,7 +209,7 @@ def _grown(count: int, reading: Reading, trend: Trend, now: float) -> Decision:
     needed = math.ceil(reading.answering * reading.busy / AFTER_GROWTH) if is_busy else 0
     grown = min(max(count + 1, needed), most)
     because = f"{grown} after {count} since " + (
-        f"{reading.busy:.0%} of its CPU was busy" if is_busy else f"{reading.late:.0%} of its requests were late"
+        f"{reading.busy:.0%} of its CPU was busy" if is_busy else f"{reading.all_late:.0%} of its requests were late"
     )
     trend = replace(
         trend,
@@ -207,7 +217,7 @@ def _grown(count: int, reading: Reading, trend: Trend, now: float) -> Decision:
         since=now,
         added_at=now,
         limit=reading.requests_per_second / reading.answering,
-        attempt=None if is_busy else Attempt(reading.late, reading.answers_per_second, reading.answering),
+        attempt=None if is_busy else Attempt(reading.all_late, reading.answers_per_second, reading.answering),
         because=because,
     )
     return Decision(grown, f"{reading}; {because}", trend)
@@ -218,6 +228,6 @@ def _after_attempt(trend: Trend, reading: Reading) -> Trend:
     attempt = trend.attempt
     if attempt is None:
         return trend
-    in_time = reading.late <= LATE / 2 and reading.answers_per_second * _BETTER >= attempt.answers_per_second
+    in_time = reading.all_late <= LATE / 2 and reading.answers_per_second * _BETTER >= attempt.answers_per_second
     looks = attempt.in_time + 1 if in_time else 0
     return replace(trend, attempt=replace(attempt, in_time=looks) if looks < _LOOKS_IN_TIME else None)

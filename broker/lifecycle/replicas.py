@@ -38,7 +38,7 @@ class ServingNode:
         failed: Why versions cannot answer there now, by number.
         refused: Those of them that its inference server refused, which will not be otherwise soon.
         crowd: How many endpoints answer there.
-        cpu_cores: Cores that it has.
+        cpu_cores: Cores that it has for jobs and endpoints.
     """
 
     id: str

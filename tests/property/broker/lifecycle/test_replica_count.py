@@ -28,6 +28,7 @@ rates = st.floats(0, 1e6)
             requests_per_second=rates,
             answers_per_second=rates,
             late=parts,
+            lagging=st.booleans(),
             under_way=rates,
             busy=parts,
         ),

@@ -158,6 +158,17 @@ def test_a_reading_is_of_all_nodes_that_answer_together() -> None:
     assert reading.busy == pytest.approx(1 / (4 + 3))
 
 
+@pytest.mark.parametrize(
+    ("objective", "lag", "lagging"), [(0.05, 0.06, True), (0.05, 0.04, False), (None, 0.09, False)]
+)
+def test_a_server_that_reads_requests_late_lags(objective: float | None, lag: float, lagging: bool) -> None:
+    after = AFTER | {"n1": counted(), "n2": replace(AFTER["n2"], lag_seconds=lag)}
+    for told, expected in ((after, lagging), (AFTER | {"n2": after["n2"]}, False)):  # nobody asks
+        reading = reading_of(replace(HERE, objective_seconds=objective), NODES, BEFORE, told)
+        assert reading is not None
+        assert reading.lagging is expected
+
+
 def test_without_an_objective_what_was_answered_is_in_time() -> None:
     after = AFTER | {"n1": counted(on_time=0)}
     reading = reading_of(replace(HERE, objective_seconds=None), NODES, BEFORE, after)

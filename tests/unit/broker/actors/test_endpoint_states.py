@@ -168,3 +168,18 @@ def test_an_endpoint_on_two_nodes_is_seen_and_limited_on_each_by_what_is_asked_t
     assert (states.share("a"), states.share("a@n2")) == (Share(0.25), Share(0.75))
     states.on_news(EndpointObserved("a", None))
     assert names(states.views(["n1", "n2"])) == ["b"]
+
+
+def test_what_was_counted_in_all_grows_by_node_and_snapshots_take_nothing_of_it(states: EndpointStates) -> None:
+    states.on_news(EndpointsMeasured("n1", (EndpointUsage("a", 2.0, 10, cpu_seconds=1.0),), heard_at=2.0))
+    states.views(["n1"])
+    other = EndpointUsage("c", 2.0, 1, cpu_seconds=0.5)
+    states.on_news(EndpointsMeasured("n1", (EndpointUsage("a", 2.0, 5, cpu_seconds=1.0), other), 0.2, heard_at=4.0))
+    states.on_news(EndpointsMeasured("n2", (), heard_at=5.0))
+    found = states.counted("a")
+    assert (found["n1"].usage.requests, found["n1"].usage.cpu_seconds, found["n1"].all_cpu_seconds) == (15, 2.0, 2.5)
+    assert (found["n1"].heard_at, found["n1"].lag_seconds, found["n1"].cpu_cap_cores) == (4.0, 0.2, None)
+    assert (found["n2"].usage.requests, found["n2"].heard_at) == (0, 5.0)
+    share = Share(1.0, 0.5, "")
+    states.decide({"a": share}, states.views(["n1"]))
+    assert states.counted("a")["n1"].cpu_cap_cores == 0.5

@@ -225,6 +225,14 @@ def test_windows_that_make_no_sense_are_left_out(window: dict[str, float]) -> No
     assert lag_of(nodes_pb2.Heartbeat(serving_lag_seconds=math.nan)) is None
 
 
+@pytest.mark.parametrize("field", ["seconds", "delay_seconds", "cpu_seconds"])
+def test_usage_that_nobody_can_have_had_is_left_out(field: str) -> None:
+    for wrong in (math.inf, math.nan, -1.0, 1e300):
+        usage = nodes_pb2.EndpointUsage(endpoint="a", seconds=1.0)
+        setattr(usage, field, wrong)
+        assert usages_of(nodes_pb2.Heartbeat(endpoints=[usage])) == ()
+
+
 def test_a_node_is_told_shares_and_objectives_of_endpoints_that_have_either() -> None:
     declared = EndpointSharesDeclared((("a", Share(0.25, 0.5, "slow")),), (("a", 0.1), ("b", 0.2)))
     a, b = wanted_endpoints(declared)

@@ -40,7 +40,7 @@ class Looks:
         return self.count
 
 
-@pytest.mark.parametrize("reading", [BUSY, LATE, replace(LATE, late=1.0, ended=3)])
+@pytest.mark.parametrize("reading", [BUSY, LATE, replace(LATE, late=1.0, ended=3), replace(QUIET, lagging=True)])
 def test_what_is_late_or_busy_for_ten_seconds_gets_more_at_once(reading: Reading) -> None:
     looks = Looks()
     assert looks.see(reading, GROW_SECONDS) == 1
@@ -113,6 +113,15 @@ def test_a_model_that_is_late_by_itself_gets_one_more_and_that_is_taken_back() -
         looks.see(idle, 120)
         assert looks.see(slow, 60) == 1
     assert looks.see(replace(slow, requests_per_second=40, answers_per_second=40), 15) == 2, "more is asked"
+
+
+def test_servers_that_lag_for_another_reason_get_one_more_and_that_is_taken_back() -> None:
+    looks = Looks()
+    lagging = replace(QUIET, lagging=True)
+    assert looks.see(lagging, 15) == 2
+    assert looks.see(lagging, 4 * SHRINK_SECONDS) == 1
+    assert looks.see(QUIET, 60) == 1
+    assert looks.see(lagging, 15) == 2, "it had been well meanwhile"
 
 
 def test_an_addition_that_answers_more_is_followed_by_the_next() -> None:
