@@ -35,7 +35,9 @@ def as_operator(state_dir: Path | None, address: str, action: Callable[[Connecti
     return with_token(folder, address, lambda: _operator_token(folder), action)
 
 
-def with_token(folder: Path, address: str, token: Callable[[], str], action: Callable[[Connection], Awaitable[T]]) -> T:
+def with_token(
+    folder: Path, address: str, token: Callable[[], str | Path], action: Callable[[Connection], Awaitable[T]]
+) -> T:
     """The same with whatever token ``token`` returns."""
     from tiercel.broker.client.connection import Connection
     from tiercel.broker.client.options import ClientOptions

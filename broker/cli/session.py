@@ -40,7 +40,9 @@ BrokerAddress = Annotated[
 TenantName = Annotated[
     str,
     typer.Option(
-        "--tenant", envvar="TIERCEL_TENANT", help="Whose token to use; the environment's TIERCEL_TOKEN comes first."
+        "--tenant",
+        envvar="TIERCEL_TENANT",
+        help="Whose token to use; the environment's TIERCEL_TOKEN or TIERCEL_TOKEN_FILE comes first.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON with stable keys.")]
@@ -104,10 +106,11 @@ def open_client(target: Target) -> Client:
     """
     # gRPC takes a third of a second to import; 'tiercel --help' does without.
     from tiercel.broker.client import Client
+    from tiercel.broker.client.given_token import given_token
     from tiercel.broker.client.state_dir import default_state_dir, read_broker, read_token
 
     folder = target.state_dir or default_state_dir()
     # The environment says how a broker that is named is known.
     address, trust = (target.broker, None) if target.broker else read_broker(folder)
-    token = os.environ.get("TIERCEL_TOKEN") or read_token(folder, target.tenant)
+    token = given_token(os.environ) or read_token(folder, target.tenant)
     return Client(address, token=token, trust=trust)

@@ -46,11 +46,12 @@ def status(
 
 
 def _ask(state_dir: Path | None, broker: str, tenant: str) -> ClusterStatus:
+    from tiercel.broker.client.given_token import given_token
     from tiercel.broker.client.state_dir import default_state_dir, read_token
     from tiercel.broker.client.status import cluster_status
 
     folder = state_dir or default_state_dir()
-    own = os.environ.get("TIERCEL_TOKEN", "")
+    own = given_token(os.environ)
     if not tenant and (os.environ.get(VARIABLE) or (not own and os.access(folder / "operator.token", os.R_OK))):
         return as_operator(folder, broker, cluster_status)
     return with_token(folder, broker, lambda: own or read_token(folder, tenant or "default"), cluster_status)

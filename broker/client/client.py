@@ -20,6 +20,7 @@ from tiercel.broker.client.conversion import (
     node_from_proto,
     spec_to_proto,
 )
+from tiercel.broker.client.given_token import given_token
 from tiercel.broker.client.handle import JobHandle
 from tiercel.broker.client.keeping import Keeping
 from tiercel.broker.client.keys import Keys
@@ -52,14 +53,14 @@ class Client(Keeping):
 
     Args:
         address: The broker's, ``host:port``.
-        token: The tenant's secret.
+        token: The tenant's secret; or the path of a file that has it, which is read anew for each call.
         options: Deadlines and retries.
         trust: How a broker on another machine is known; what ``TIERCEL_BROKER_PIN`` or ``TIERCEL_BROKER_CA`` say when
             left out.
     """
 
     def __init__(
-        self, address: str, *, token: str, options: ClientOptions | None = None, trust: Trust | None = None
+        self, address: str, *, token: str | Path, options: ClientOptions | None = None, trust: Trust | None = None
     ) -> None:
         self.address = address
         self._trust = Trust.from_environment(os.environ) if trust is None else trust
@@ -76,7 +77,7 @@ class Client(Keeping):
 
         Args:
             state_dir: Its ``--state-dir``; left out, the one that it has by default.
-            tenant: Whose token to use; the environment's ``TIERCEL_TOKEN`` comes first.
+            tenant: Whose token to use; the environment's ``TIERCEL_TOKEN`` or ``TIERCEL_TOKEN_FILE`` comes first.
             options: Deadlines and retries.
 
         Raises:
@@ -85,7 +86,7 @@ class Client(Keeping):
         """
         folder = default_state_dir() if state_dir is None else Path(state_dir).expanduser()
         address, trust = read_broker(folder)
-        token = os.environ.get("TIERCEL_TOKEN") or read_token(folder, tenant)
+        token = given_token(os.environ) or read_token(folder, tenant)
         return cls(address, token=token, options=options, trust=trust)
 
     async def __aenter__(self) -> Self:

@@ -12,8 +12,16 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 import grpc
 
 from tiercel.broker.client.errors import from_rpc_error
+from tiercel.broker.client.given_token import ShownToken
 from tiercel.broker.client.options import ClientOptions, channel_options
-from tiercel.core.errors import OverloadedError, RateExceededError, TiercelError, UnavailableError, wrong_field
+from tiercel.core.errors import (
+    NotAuthenticatedError,
+    OverloadedError,
+    RateExceededError,
+    TiercelError,
+    UnavailableError,
+    wrong_field,
+)
 from tiercel.core.trust.trust import AUTHORITY_VARIABLE, PIN_VARIABLE, Trust, is_loopback
 from tiercel.v1 import PROTOCOL, PROTOCOL_KEY
 from tiercel.v1.files_pb2_grpc import FilesServiceStub
@@ -21,6 +29,8 @@ from tiercel.v1.jobs_pb2_grpc import JobsServiceStub
 from tiercel.v1.projects_pb2_grpc import ProjectsServiceStub
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tiercel.core.trust.pinning import Believed
 
 # What gRPC says of a call that ended while something was written to it, whatever its status was.
@@ -52,7 +62,7 @@ class Connection:
 
     Args:
         address: ``host:port``.
-        token: The tenant's secret; sent with each call, shown nowhere.
+        token: The tenant's secret, or the file that has it; sent with each call, told nowhere.
         options: Deadlines and retries.
         believed: What TLS needs to know of the broker; None for a broker on this machine.
 
@@ -60,9 +70,11 @@ class Connection:
         InvalidSpecError: The broker is elsewhere, and nothing says how to know it.
     """
 
-    def __init__(self, address: str, token: str, options: ClientOptions, believed: Believed | None = None) -> None:
+    def __init__(
+        self, address: str, token: str | Path, options: ClientOptions, believed: Believed | None = None
+    ) -> None:
         self.address = address
-        self._metadata = (("authorization", f"Bearer {token}"), (PROTOCOL_KEY, str(PROTOCOL)))
+        self._token = ShownToken(token)
         self._options = options
         self.channel = _channel(address, options, believed)
         self.stub = JobsServiceStub(self.channel)
@@ -70,7 +82,7 @@ class Connection:
         self.files = FilesServiceStub(self.channel)
 
     @classmethod
-    async def open(cls, address: str, token: str, options: ClientOptions, trust: Trust) -> Self:
+    async def open(cls, address: str, token: str | Path, options: ClientOptions, trust: Trust) -> Self:
         """A channel to a broker that is known by what ``trust`` says, if it says anything.
 
         Raises:
@@ -96,7 +108,7 @@ class Connection:
         until = clock() + self._options.deadline_seconds
         while True:
             try:
-                return await method(request, timeout=max(until - clock(), 0.0), metadata=self._metadata)
+                return await method(request, timeout=max(until - clock(), 0.0), metadata=self._metadata())
             except grpc.aio.AioRpcError as failure:
                 error = from_rpc_error(failure, self.address)
                 if not isinstance(error, RateExceededError) or clock() + error.seconds >= until:
@@ -115,7 +127,7 @@ class Connection:
         Raises:
             TiercelError: What the broker answered, or that it does not answer.
         """
-        call = method(timeout=seconds, metadata=self._metadata)
+        call = method(timeout=seconds, metadata=self._metadata())
         try:
             # Written here, not by gRPC: what goes wrong in the iterator is then raised as what it is.
             async with aclosing(requests):
@@ -138,7 +150,7 @@ class Connection:
         Raises:
             TiercelError: What the broker answered, or that the connection broke.
         """
-        call = method(request, metadata=self._metadata)
+        call = method(request, metadata=self._metadata())
         try:
             async for response in call:
                 yield response
@@ -148,7 +160,7 @@ class Connection:
             call.cancel()
 
     async def resumed(self, attempt: Callable[[], AsyncGenerator[Item]]) -> AsyncGenerator[Item]:
-        """What ``attempt`` yields, begun anew whenever the connection breaks.
+        """What ``attempt`` yields, begun anew whenever the connection breaks, or a token that is renewed runs out.
 
         Args:
             attempt: Opens the stream behind what was seen last.
@@ -170,10 +182,18 @@ class Connection:
                 failures += 1
                 least = error.seconds if isinstance(error, RateExceededError) else 0.0
                 self._check_patience(error, clock() - failing_since + least)
+            except NotAuthenticatedError:
+                # It ran out; whoever keeps the file has put the next one there.
+                if not self._token.has_changed():
+                    raise
+                continue
             else:
                 return
             # Jitter spreads load; nothing secret depends on it.
             await asyncio.sleep(max(least, retry.pause_seconds(failures, random.random())))  # noqa: S311
+
+    def _metadata(self) -> tuple[tuple[str, str], ...]:
+        return (("authorization", f"Bearer {self._token.text()}"), (PROTOCOL_KEY, str(PROTOCOL)))
 
     def _check_patience(self, error: TiercelError, seconds: float) -> None:
         if seconds >= self._options.retry.patience_seconds:

@@ -41,13 +41,13 @@ class SyncClient:
 
     Args:
         address: The broker's, ``host:port``.
-        token: The tenant's secret.
+        token: The tenant's secret, or the path of a file that has it.
         options: Deadlines and retries.
         trust: How a broker on another machine is known, see :class:`Client`.
     """
 
     def __init__(
-        self, address: str, *, token: str, options: ClientOptions | None = None, trust: Trust | None = None
+        self, address: str, *, token: str | Path, options: ClientOptions | None = None, trust: Trust | None = None
     ) -> None:
         self._client = Client(address, token=token, options=options, trust=trust)
         self._loop: LoopThread | None = None

@@ -104,13 +104,14 @@ async def _run(front: Front, target: Target, *, watch: bool) -> None:
 @asynccontextmanager
 async def _connected(target: Target) -> AsyncIterator[Connection]:
     from tiercel.broker.client.connection import Connection
+    from tiercel.broker.client.given_token import given_token
     from tiercel.broker.client.options import ClientOptions
     from tiercel.broker.client.state_dir import default_state_dir, read_broker, read_token
     from tiercel.core.trust.trust import Trust
 
     folder = target.state_dir or default_state_dir()
     address, trust = (target.broker, Trust.from_environment(os.environ)) if target.broker else read_broker(folder)
-    token = os.environ.get("TIERCEL_TOKEN") or read_token(folder, target.tenant)
+    token = given_token(os.environ) or read_token(folder, target.tenant)
     connection = await Connection.open(address, token, ClientOptions(), trust)
     try:
         yield connection

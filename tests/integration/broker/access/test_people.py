@@ -8,6 +8,7 @@ import json
 import logging
 import time
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,10 @@ from typer.testing import CliRunner
 
 from testing.brokers import Tenant, running_broker, tenant_of, tenant_token
 from testing.identity_provider import AUDIENCE, IdentityProvider, hang, identity_provider, new_key
+from testing.jobs import make_spec
 from testing.membership import operator_of
+from testing.until import until
+from tiercel import Client
 from tiercel.broker.access.people import keeper
 from tiercel.broker.access.people.tokens import MAX_CHARACTERS
 from tiercel.broker.actors.clock import SystemClock
@@ -25,7 +29,7 @@ from tiercel.broker.cli import app
 from tiercel.broker.client.audit import read_audit
 from tiercel.broker.server import Broker
 from tiercel.core.audit import BEGUN, AuditRow
-from tiercel.core.errors import InvalidSpecError
+from tiercel.core.errors import InvalidSpecError, NotAuthenticatedError
 from tiercel.core.tokens import Token
 
 PEOPLE = """
@@ -220,6 +224,38 @@ async def test_while_the_provider_is_down_who_has_a_known_key_gets_in_and_the_br
         assert await status_of(Tenant(channel, tenant_token(tmp_path)).nodes()) == "OK"
 
 
+async def test_who_has_the_token_in_a_file_goes_on_with_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shift = [0.0]
+    monkeypatch.setattr(SystemClock, "now", lambda _self: time.time() + shift[0])
+    file = tmp_path / "token"
+    async with identity_provider() as provider, broker_for(provider, tmp_path) as broker:
+        file.write_text(provider.token("ann", groups=["ml"]) + "\n")
+        async with Client(broker.broker_address, token=file) as client:
+            seen: set[str] = set()
+
+            async def watch() -> None:
+                async with aclosing(client.events()) as events:
+                    async for event in events:
+                        seen.add(event.job_id)
+
+            watching = asyncio.create_task(watch())
+            first = await client.submit(make_spec())
+            await until(lambda: first.id in seen)
+            file.write_text(provider.token("ann", groups=["ml"], seconds=7200.0))
+            shift[0] = 301.0
+            # What was begun with the first token ends, and begins anew with the second.
+            second = await client.submit(make_spec(endpoint="other"))
+            await until(lambda: second.id in seen)
+            file.write_text("")
+            with pytest.raises(NotAuthenticatedError, match="has no token"):
+                await client.list_jobs()
+            shift[0] = 7300.0
+            with pytest.raises(NotAuthenticatedError, match="ran out"):
+                await asyncio.wait_for(watching, 20)
+
+
 def test_commands_take_a_token_of_the_provider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def commands() -> None:
         async with identity_provider() as provider, broker_for(provider, tmp_path) as broker:
@@ -231,6 +267,10 @@ def test_commands_take_a_token_of_the_provider(tmp_path: Path, monkeypatch: pyte
                 return json.loads(result.stdout)
 
             monkeypatch.setenv("TIERCEL_TOKEN", provider.token("eve"))
+            assert await run("ls", "--json") == []
+            (tmp_path / "token").write_text(provider.token("eve"))
+            monkeypatch.delenv("TIERCEL_TOKEN")
+            monkeypatch.setenv("TIERCEL_TOKEN_FILE", str(tmp_path / "token"))
             assert await run("ls", "--json") == []
             monkeypatch.setenv("TIERCEL_OPERATOR_TOKEN", provider.token("olga", groups=["ops"]))
             assert await run("token", "create", "ci", "--tenant", "bob", "--json")
