@@ -273,7 +273,7 @@ async def test_the_second_step_comes_by_itself_when_nobody_is_cut_off_by_it_and_
         chain = await turned(membership, chain)
         clock.advance(61)
         await until(lambda: not rotation.state().earlier_pin)
-        await until(lambda: not audit._waiting)
+        await audit.flush()
         _, pages = await audit.rows(0.0)
         rows = [row async for page in pages for row in page]
         assert [(row.caller, row.method, row.object, row.outcome) for row in rows] == [
