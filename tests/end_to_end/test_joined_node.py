@@ -16,7 +16,7 @@ from testing.product_use import JOB_SECONDS, digits_job, get_json, running_produ
 from tiercel import Client, EndpointClient, NotFoundError
 from tiercel.broker.client.state_dir import read_addresses, read_token
 from tiercel.core.endpoint_access import EndpointAccess
-from tiercel.core.errors import NotAllowedError
+from tiercel.core.errors import NotAllowedError, UnavailableError
 from tiercel.core.jobs import JobState
 from tiercel.core.trust.trust import Trust
 
@@ -52,6 +52,7 @@ async def test_a_machine_joins_trains_answers_and_is_sent_away(tmp_path: Path) -
             assert (node / "agent" / "identity.pem").stat().st_mode & 0o777 == 0o600
             assert files_with(token.rpartition(".")[2], tmp_path) == []
             await it_trains_there(state)
+            await another_authority_takes_over(state, node)
 
             removed = await tiercel("node", "remove", "far", state_dir=state)
             assert removed.exit_code == 0, removed.errors
@@ -125,6 +126,49 @@ async def until_refused(ask: Callable[[], Awaitable[object]]) -> None:
             while True:
                 await ask()
                 await asyncio.sleep(0.1)
+
+
+async def another_authority_takes_over(state: Path, node: Path) -> None:
+    """Nothing is started anew, and who asked before goes on asking."""
+    before, token = read_addresses(state), read_token(state, "alice")
+    pids = {folder: (folder / "serving.lock").read_text() for folder in (state / "agent", node / "agent")}
+    async with Client(before["broker_tls"], token=token, trust=Trust(pin=before["pin"])) as client:
+        await client.infer("digits", INPUTS)
+        assert (await tiercel("authority", "rotate", state_dir=state)).exit_code == 0
+        async with asyncio.timeout(JOB_SECONDS):
+            while (shown := await tiercel("authority", "show", "--json", state_dir=state)).content["waiting"]:
+                assert shown.exit_code == 0, shown.errors
+        assert shown.content["earlier_pin"] == before["pin"]
+        await client.infer("digits", INPUTS)
+    refused = await tiercel("authority", "finish", state_dir=state)
+    assert refused.exit_code == 1
+    assert "good for a day" in refused.errors
+    finished = await tiercel("authority", "finish", "--force", state_dir=state)
+    assert finished.exit_code == 0, finished.errors
+    async with asyncio.timeout(JOB_SECONDS):
+        while read_addresses(state)["pin"] != shown.content["pin"]:  # noqa: ASYNC110 - another process
+            await asyncio.sleep(0.1)
+        # Both inference servers look at their files every few seconds.
+        while not await answers(state):  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+    assert await tells_versions(state) == (200, ["1"])
+    assert pids == {folder: (folder / "serving.lock").read_text() for folder in pids}
+
+
+async def answers(state: Path) -> bool:
+    """Whether a tenant who knows the new pin is answered."""
+    addresses, token = read_addresses(state), read_token(state, "alice")
+    async with Client(addresses["broker_tls"], token=token, trust=Trust(pin=addresses["pin"])) as client:
+        try:
+            return bool((await client.infer("digits", INPUTS)).outputs)
+        except UnavailableError:
+            return False
+
+
+async def tells_versions(state: Path) -> tuple[int, list[str]]:
+    """What the broker's own node says of the model on the other one, whom it asks by TLS."""
+    status, content = await get_json(f"http://{read_addresses(state)['serving_http']}/v2/models/digits")
+    return status, content.get("versions", [])
 
 
 async def the_brokers_own_node_answers(state: Path) -> None:
