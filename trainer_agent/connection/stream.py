@@ -33,6 +33,9 @@ _OPTIONS: Final = (
     ("grpc.use_local_subchannel_pool", 1),  # gRPC would share its own, slower, back-off among all attempts
 )
 
+# What gRPC says of a certificate that nobody vouches for whom this end believes.
+_UNVOUCHED: Final = "CERTIFICATE_VERIFY_FAILED"
+
 _Call = aio.StreamStreamCall[nodes_pb2.ConnectRequest, nodes_pb2.ConnectResponse]
 
 
@@ -181,5 +184,10 @@ def _message_of(error: Exception) -> str:
     if isinstance(error, aio.AioRpcError):
         if error.code() == grpc.StatusCode.UNAUTHENTICATED:
             return f"The broker does not take this for the node ({error.details()})."
+        if _UNVOUCHED in (error.details() or ""):
+            return (
+                "Whoever answers at the broker's address is not vouched for by the authority that this node joined. If "
+                "that was rotated while the node was away, join again with a new line of 'tiercel node token'."
+            )
         return f"No stream to the broker ({error.code().name}: {error.details()})."
     return f"The stream to the broker broke: {error}"

@@ -73,7 +73,9 @@ async def can_list(broker: Broker, folder: Path, trust: Trust) -> bool:
         return await client.list_jobs() == ()
 
 
-async def test_nodes_stay_joined_while_another_authority_takes_the_place_of_theirs(tmp_path: Path) -> None:
+async def test_nodes_stay_joined_while_another_authority_takes_the_place_of_theirs(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """Over a restart of the broker in the middle; one node is away during all of it."""
     state = tmp_path / "b"
     ports = {"broker_port": 0, "nodes_port": 0}
@@ -135,9 +137,10 @@ async def test_nodes_stay_joined_while_another_authority_takes_the_place_of_thei
         await until(lambda: len(read_chain(agent.identity.chain)) == 2)
         await until(lambda: agent.welcomes == 5)
         assert [pin_of(each) for each in read_chain(agent.file.with_name("authority.pem").read_bytes())] == [begun.pin]
-        late = ScriptedAgent("", "n3", open_channel=lambda where: open_as(where, away))
-        await late.run(address)
-        assert late.ending is not None
+        sleeper = JoinedAgent("n3", tmp_path / "n3", lambda: address, away)
+        async with sleeper.running():
+            await until(lambda: "join again with a new line of 'tiercel node token'" in caplog.text)
+        assert sleeper.welcomes == 0
         for trust in (old, Trust(authority=old_file)):
             with pytest.raises(TiercelError):
                 await can_list(broker, state, trust)
