@@ -13,6 +13,7 @@ import pytest
 
 from testing.membership import WIDE
 from testing.product_use import JOB_SECONDS, digits_job, get_json, running_product, tiercel
+from testing.weak_tls import hears_strangers, weaknesses_of
 from tiercel import Client, EndpointClient, NotFoundError
 from tiercel.broker.client.state_dir import read_addresses, read_token
 from tiercel.core.endpoint_access import EndpointAccess
@@ -52,6 +53,7 @@ async def test_a_machine_joins_trains_answers_and_is_sent_away(tmp_path: Path) -
             assert (node / "agent" / "identity.pem").stat().st_mode & 0o777 == 0o600
             assert files_with(token.rpartition(".")[2], tmp_path) == []
             await it_trains_there(state)
+            await no_door_is_weak(state)
             await another_authority_takes_over(state, node)
 
             removed = await tiercel("node", "remove", "far", state_dir=state)
@@ -126,6 +128,20 @@ async def until_refused(ask: Callable[[], Awaitable[object]]) -> None:
             while True:
                 await ask()
                 await asyncio.sleep(0.1)
+
+
+async def no_door_is_weak(state: Path) -> None:
+    """Every encrypted door that there is: the broker's, and those of both inference servers."""
+    addresses, token = read_addresses(state), read_token(state, "alice")
+    async with Client(addresses["broker_tls"], token=token, trust=Trust(pin=addresses["pin"])) as client:
+        told = [each for node in await client.list_nodes() for each in (node.serving_http, node.serving_grpc)]
+    doors = {address for key, address in addresses.items() if key.endswith(("_tls", "_https", "_grpcs"))}
+    doors |= {each.partition("://")[2] for each in told if each.startswith(("https://", "grpcs://"))}
+    assert len(doors) == 7
+    found = await asyncio.gather(*map(weaknesses_of, doors))
+    assert dict(zip(doors, found, strict=True)) == {door: [] for door in doors}
+    assert not await hears_strangers(addresses["nodes_tls"])
+    assert await hears_strangers(addresses["broker_tls"])  # who has a token; it shows that this asks at all
 
 
 async def another_authority_takes_over(state: Path, node: Path) -> None:
