@@ -279,6 +279,17 @@ def test_commands_take_a_token_of_the_provider(tmp_path: Path, monkeypatch: pyte
     asyncio.run(commands())
 
 
+async def test_a_tenants_own_token_may_look_like_a_providers(tmp_path: Path) -> None:
+    own = "an.operators.own-choice"
+    (tmp_path / "tenants.toml").write_text(f'[tenants.alice]\ntoken = "{own}"\n')
+    async with (
+        identity_provider() as provider,
+        broker_for(provider, tmp_path) as broker,
+        tenant_of(broker.broker_address, own) as alice,
+    ):
+        assert await status_of(alice.submit()) == "OK"
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
