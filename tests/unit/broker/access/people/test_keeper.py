@@ -140,7 +140,7 @@ async def test_while_the_provider_is_down_its_keys_count_for_a_day_and_then_no_m
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert GOOD_SECONDS == 24 * 3600
-    good = 1800.0  # a day takes a second of the test's own
+    good = 2 * FETCH_AGAIN_SECONDS  # a whole day of minutes takes a second
     monkeypatch.setattr("tiercel.broker.access.people.keeper.GOOD_SECONDS", good)
     async with kept() as provider:
         await provider.keeper.find("one")
