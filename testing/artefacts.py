@@ -21,17 +21,23 @@ class MemoryArtefacts:
         contents: What is there, by name.
         mark: Whose it is.
         failing: What each call raises, where it fails.
+        keeps_all: Whether nothing may be removed.
+        slow_above: What is larger does not arrive in time.
         calls: The names of the calls that were made, but for those about the mark.
     """
 
     contents: dict[str, bytes] = field(default_factory=dict)
     mark: bytes | None = None
     failing: TiercelError | None = None
+    keeps_all: bool = False
+    slow_above: int = 2**62
     calls: list[str] = field(default_factory=list)
     where: str = "memory"
 
     async def put(self, artefact: Artefact, source: BinaryIO, seconds: float) -> None:
         self._called("put", seconds)
+        if artefact.size_bytes > self.slow_above:
+            raise failures.no_answer(self.where, f"not within {seconds:g} s")
         source.seek(0)
         content = source.read()
         if (len(content), hashlib.sha256(content).hexdigest()) != (artefact.size_bytes, artefact.sha256):
@@ -53,6 +59,8 @@ class MemoryArtefacts:
 
     async def delete(self, sha256: str, seconds: float) -> None:
         self._called("delete", seconds)
+        if self.keeps_all:
+            raise failures.refused(self.where, "its credentials do not open it (AccessDenied)")
         self.contents.pop(sha256, None)
 
     async def held(self, seconds: float) -> dict[str, int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -102,9 +103,9 @@ class CheckpointKeeper:
         self._clock = clock
         self._limit_bytes = limit_bytes
         self._patience = patience or Patience()
-        # What the store has, as far as we know; None before it was asked.
-        self._held: dict[str, int] | None = None
-        self._listed_at = 0.0
+        # What the store has, as far as we know, and when it was asked.
+        self._held: dict[str, int] = {}
+        self._listed_at = -math.inf
         # What jobs were told that the store has, until they have noted it.
         self._told: dict[str, StoredCheckpoint] = {}
         # When a job's copy was last tried: one on which the store fails again and again comes after the others.
@@ -143,21 +144,21 @@ class CheckpointKeeper:
             TiercelError: The store is away, full or another broker's; the rest is mended with the next look.
         """
         self._forget_what_is_over()
-        if self._held is None or self._clock.alive() - self._listed_at >= self._patience.list_seconds:
+        if self._clock.alive() - self._listed_at >= self._patience.list_seconds:
             await self._ownership.ensure(self._patience.answer_seconds)
-            if self._held is None:
-                await self._artefacts.remove_unfinished(self._patience.answer_seconds)
+            await self._artefacts.remove_unfinished(self._patience.answer_seconds)
             self._held = await self._artefacts.held(self._patience.answer_seconds)
             self._listed_at = self._clock.alive()
-        await self._remove_unneeded(self._held)
-        work = [*self._that_wait_for_their_copy(), *self._that_are_not_stored(self._held)]
+        held = self._held
+        work = [*self._that_wait_for_their_copy(), *self._that_are_not_stored(held)]
         for actor in sorted(work, key=lambda actor: self._tried.get(actor.job.id, 0.0)):
             self._tried[actor.job.id] = self._clock.alive()
             if actor.job.awaits_copy:
                 await self._bring_back(actor)
             else:
-                await self._store(actor, self._held)
-                await self._remove_unneeded(self._held)
+                await self._store(actor, held)
+        # Last: where nothing may be removed, what is newer is stored all the same.
+        await self._remove_unneeded(held)
 
     def _living(self) -> list[JobActor]:
         """Those of which the broker or the store has a copy, or should."""
@@ -193,7 +194,7 @@ class CheckpointKeeper:
         needed.update(job.stored.artefact.sha256 for job in jobs if job.stored is not None)
         unneeded = held.keys() - needed
         if unneeded:
-            await self._ownership.ensure(self._patience.answer_seconds)
+            await self._ensure_ours()
         for sha256 in unneeded:
             await self._artefacts.delete(sha256, self._patience.answer_seconds)
             del held[sha256]
@@ -225,13 +226,17 @@ class CheckpointKeeper:
                 "fit; wait until other jobs are over, or give them more (TIERCEL_ARTEFACTS_BYTES)",
                 field="artefacts",
             )
-        await self._ownership.ensure(self._patience.answer_seconds)
+        await self._ensure_ours()
         await self._artefacts.put(artefact, source, self._patience.seconds_for(artefact.size_bytes))
         if not await self._artefacts.has(artefact, self._patience.answer_seconds):
             raise UnavailableError(
                 f"the artefact store {self._artefacts.where} has not what it took; it is tried again"
             )
         held[artefact.sha256] = artefact.size_bytes
+
+    async def _ensure_ours(self) -> None:
+        if await self._ownership.ensure(self._patience.answer_seconds):
+            self._listed_at = -math.inf  # somebody has emptied it: what is there is asked for again
 
     async def _bring_back(self, actor: JobActor) -> None:
         """Let the broker hold again what it had lost."""
@@ -263,7 +268,7 @@ class CheckpointKeeper:
         """Say to those that it concerns why the store does not do what it should."""
         for actor in self._that_wait_for_their_copy():
             await self._tell_waiting(actor, problem)
-        for actor in self._that_are_not_stored(self._held or {}):
+        for actor in self._that_are_not_stored(self._held):
             if actor.job.store_problem != problem:
                 await actor.send(CheckpointNotStored(problem))
 

@@ -165,7 +165,7 @@ class CheckpointStore:
         self._check_room(job_id, size_bytes)
         scratch = self._folder / f".{job_id}.{secrets.token_hex(4)}.part"
         try:
-            with _room_on(self._folder):
+            with room_on(self._folder):
                 yield scratch
             check_whole(scratch, run_id)
             with contextlib.suppress(FileExistsError):
@@ -220,7 +220,7 @@ class CheckpointWriter:
         self._scratch = folder / f".{job_id}.{secrets.token_hex(4)}.part"
         self._checkpoint = checkpoint
         self._left = list(checkpoint.files)
-        with _room_on(folder):
+        with room_on(folder):
             self._file: BinaryIO = self._scratch.open("wb")
         self._missing = 0
         self._digest = hashlib.sha256()
@@ -235,7 +235,7 @@ class CheckpointWriter:
 
     def _write_manifest(self) -> None:
         manifest = {"run_id": self._checkpoint.run_id, "files": [asdict(file) for file in self._checkpoint.files]}
-        with _room_on(self._target.parent):
+        with room_on(self._target.parent):
             self._file.write(json.dumps(manifest).encode() + b"\n")
         self._next_file()
 
@@ -252,7 +252,7 @@ class CheckpointWriter:
             InvalidSpecError: It is more than was announced, or not what was announced.
             CannotWriteError: The disk is full.
         """
-        with _room_on(self._target.parent):
+        with room_on(self._target.parent):
             self._file.write(data)
         while data:
             if not self._left:
@@ -271,7 +271,7 @@ class CheckpointWriter:
         """
         if self._left:
             raise wrong_field("data", f"{self._left[0].name} ends {self._missing} bytes too early")
-        with _room_on(self._target.parent):
+        with room_on(self._target.parent):
             self._file.flush()
             os.fsync(self._file.fileno())
             self._scratch.replace(self._target)
@@ -291,7 +291,7 @@ class CheckpointWriter:
 
 
 @contextlib.contextmanager
-def _room_on(folder: Path) -> Iterator[None]:
+def room_on(folder: Path) -> Iterator[None]:
     """What is said of a disk that is full."""
     try:
         yield

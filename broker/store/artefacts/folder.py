@@ -9,14 +9,15 @@ import os
 import secrets
 import shutil
 import stat
+import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 from tiercel.broker.store.artefacts import failures
 from tiercel.broker.store.artefacts.contract import CHUNK_BYTES, MAX_HELD, MAX_MARK_BYTES
 from tiercel.broker.store.artefacts.writing import new_file, sync
+from tiercel.broker.store.checkpoints import room_on
 from tiercel.core.blobs import BlobError, BlobFolder, is_sha256
 
 if TYPE_CHECKING:
@@ -27,12 +28,15 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 _MARK = "owner.json"
 RESERVE_BYTES = 512 * 1024**2
+# Calls that a mount has not given back; of more none is begun.
+MAX_HELD_THREADS = 4
 
 
 class FolderArtefacts:
     """Keeps artefacts in a folder.
 
-    It has threads of its own: a mount whose other side is gone holds them for ever, and must hold no others.
+    Each call has a thread of its own: a mount whose other side is gone may hold it for ever, and must hold nobody else,
+    nor the end of the broker.
 
     Args:
         folder: Where they are; its parent exists, so that nothing is written below a mount that is not there.
@@ -43,7 +47,7 @@ class FolderArtefacts:
         self._folder = folder
         self._blobs = BlobFolder(folder)
         self._reserve_bytes = reserve_bytes
-        self._threads = ThreadPoolExecutor(2, "artefacts")
+        self._held_threads = 0
 
     @property
     def where(self) -> str:
@@ -84,18 +88,45 @@ class FolderArtefacts:
 
     async def close(self) -> None:
         """See :class:`.contract.Artefacts`."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _run(self, seconds: float, work: Callable[[float], _T]) -> _T:
         """Do something on a thread, which gives up by itself where it can: nobody else can end it."""
+        if self._held_threads >= MAX_HELD_THREADS:
+            raise failures.no_answer(self.where, "it holds earlier calls still")
         until = time.monotonic() + seconds
         try:
             async with asyncio.timeout(seconds):
-                return await asyncio.get_running_loop().run_in_executor(self._threads, work, until)
+                return await self._on_thread(work, until)
         except TimeoutError:
             raise failures.no_answer(self.where, f"not within {seconds:g} s") from None
         except OSError as error:
             raise failures.of_disk(self.where, error) from error
+
+    async def _on_thread(self, work: Callable[[float], _T], until: float) -> _T:
+        loop = asyncio.get_running_loop()
+        outcome: asyncio.Future[_T] = loop.create_future()
+
+        def end(error: BaseException | None, result: Any) -> None:
+            self._held_threads -= 1
+            if outcome.done():  # nobody waits any more
+                return
+            if error is not None:
+                outcome.set_exception(error)
+            else:
+                outcome.set_result(result)
+
+        def run() -> None:
+            error, result = None, None
+            try:
+                result = work(until)
+            except Exception as raised:  # told to whoever waits
+                error = raised
+            with contextlib.suppress(RuntimeError):  # the broker has ended meanwhile
+                loop.call_soon_threadsafe(end, error, result)
+
+        self._held_threads += 1
+        threading.Thread(target=run, name="artefacts", daemon=True).start()
+        return await outcome
 
     def _put(self, artefact: Artefact, source: BinaryIO, until: float) -> None:
         self._make()
@@ -120,7 +151,7 @@ class FolderArtefacts:
             status = os.fstat(source)
             if not stat.S_ISREG(status.st_mode) or status.st_size != artefact.size_bytes:
                 raise failures.damaged(self.where, artefact, f"it has {status.st_size} bytes")
-            with new_file(target) as writer:
+            with room_on(target.parent), new_file(target) as writer:
                 digest, left = hashlib.sha256(), artefact.size_bytes
                 while left and (piece := file.read(min(left, CHUNK_BYTES))):
                     writer.write(piece)

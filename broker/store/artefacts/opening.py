@@ -42,6 +42,7 @@ def open_artefacts(url: str) -> Artefacts:
         return FolderArtefacts(Path(unquote(parts.path)))
     prefix = parts.path.strip("/")
     is_plain = not prefix or (_PREFIX.fullmatch(prefix) and len(prefix) <= _MAX_PREFIX)
+    is_plain = is_plain and not {".", ".."} & set(prefix.split("/"))
     if parts.scheme != "s3" or not _BUCKET.fullmatch(parts.netloc) or not is_plain:
         raise _wrong()
     if importlib.util.find_spec("s3fs") is None:

@@ -30,11 +30,14 @@ class Ownership:
         self._mark = {"broker": database, "life": life}
         self._is_taken = False
 
-    async def ensure(self, seconds: float) -> None:
+    async def ensure(self, seconds: float) -> bool:
         """Take the store, or see that it is still ours; to be called before anything is changed there.
 
         Args:
             seconds: The deadline of each call to the store.
+
+        Returns:
+            Whether it was taken just now.
 
         Raises:
             ConflictError: It is another broker's, or another life's by now.
@@ -43,7 +46,7 @@ class Ownership:
         found = await self._read(seconds)
         if found == self._mark:
             self._is_taken = True
-            return
+            return False
         if found is not None and found.get("broker") != self._mark["broker"]:
             raise ConflictError(
                 f"the artefact store {self._artefacts.where} is another broker's; give each broker a place of its own"
@@ -60,6 +63,7 @@ class Ownership:
                 "of its own"
             )
         self._is_taken = True
+        return True
 
     async def _read(self, seconds: float) -> dict[str, str] | None:
         content = await self._artefacts.read_mark(seconds)

@@ -120,6 +120,6 @@ class Calls:
             raise failures.refused(self._where, f"its credentials do not open it ({words})") from None
         if status == _NO_ROOM:
             raise failures.full(self._where, words) from None
-        if status in _BAD_GATEWAYS or status < 400 or "Timeout" in code:
+        if status in _BAD_GATEWAYS or status < 300 or "Timeout" in code:
             return words
         raise failures.refused(self._where, words) from None

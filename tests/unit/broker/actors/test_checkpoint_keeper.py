@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -296,3 +298,70 @@ async def test_a_newer_copy_that_came_meanwhile_stays(lives: Lives) -> None:
         assert not job.awaits_copy
         assert broker.content_of(job) == b"newer"
         assert b"".join(broker.checkpoints.read(job.run_id)) == b"newer"
+
+
+async def test_where_nothing_may_be_removed_newer_copies_are_stored_all_the_same(lives: Lives) -> None:
+    lives.artefacts.keeps_all = True
+    async with lives.life("first") as broker:
+        await broker.actors.connect()
+        job = await trained(broker)
+        for content in (b"older", b"newer"):
+            await broker.copied(job.run_id, content)
+            with contextlib.suppress(UnavailableError):
+                await broker.keeper.look()
+            job = await broker.actors.job(job.id)
+            assert broker.content_of(job) == content
+        assert (len(broker.artefacts.contents), job.store_problem) == (2, "")
+
+
+async def test_a_store_that_somebody_emptied_is_filled_again(lives: Lives) -> None:
+    async with lives.life("first") as broker:
+        await broker.actors.connect()
+        job, other = await trained(broker), await trained(broker, "other")
+        for each in (job, other):
+            await broker.copied(each.run_id, b"learnt")
+        await broker.look(job)
+        lives.artefacts.contents.clear()
+        lives.artefacts.mark = None
+        await broker.copied(other.run_id, b"newer")
+        await broker.look(other)
+        job, other = await broker.look(job), await broker.look(other)
+        assert (broker.content_of(job), broker.content_of(other)) == (b"learnt", b"newer")
+
+
+async def test_one_on_which_the_store_fails_again_and_again_keeps_no_other_waiting(lives: Lives) -> None:
+    async with lives.life("first") as broker:
+        await broker.actors.connect()
+        large, small = await trained(broker), await trained(broker, "other")
+        await broker.copied(large.run_id, b"x" * 2000)
+        await broker.copied(small.run_id, b"learnt")
+        lives.artefacts.slow_above = 1000
+        with pytest.raises(UnavailableError):
+            await broker.keeper.look()
+        with contextlib.suppress(UnavailableError):
+            await broker.keeper.look()
+        assert broker.content_of(await broker.actors.job(small.id)) == b"learnt"
+
+
+async def test_a_job_that_ends_while_its_copy_comes_back_leaves_nothing(
+    lives: Lives, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with lives.life("lost") as broker:
+        await broker.actors.connect()
+        job = await trained(broker)
+        await broker.copied(job.run_id, b"learnt")
+        await broker.look(job)
+    async with lives.life("new") as broker:
+        await broker.actors.pass_time(61)
+        get = lives.artefacts.get
+
+        async def slowly(*arguments: Any) -> None:
+            await broker.actors.service.cancel("alice", job.id)
+            await broker.actors.settle()
+            await get(*arguments)
+
+        monkeypatch.setattr(lives.artefacts, "get", slowly)
+        await broker.look(job)
+        await broker.keeper.look()
+        assert not list((lives.folder / "new").iterdir())
+        assert not lives.artefacts.contents
