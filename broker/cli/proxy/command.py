@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import os
 import re
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tiercel.broker.cli.session import USAGE, BrokerAddress, StateDir, Target, TenantName, fail, run_to_the_end
+from tiercel.broker.cli.session import USAGE, BrokerAddress, StateDir, fail, run_to_the_end
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from tiercel.broker.cli.proxy.configuration import Front
+    from tiercel.broker.cli.proxy.keeper import Source
     from tiercel.broker.client.connection import Connection
+    from tiercel.core.trust.trust import Trust
 
 proxy = typer.Typer(no_args_is_help=True)
 
@@ -25,6 +27,8 @@ _LAST_PORT = 65_535
 # Nothing that HAProxy's file would read otherwise.
 _PATH = re.compile(r"/[A-Za-z0-9._/@+-]*")
 _BIND = re.compile(r"((?:[0-9]{1,3}\.){3}[0-9]{1,3}):([0-9]{1,5})")
+# It becomes a part of a file's name.
+_TENANT = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 
 
@@ -44,11 +48,25 @@ def config(
     ] = None,
     name: Annotated[list[str] | None, typer.Option(help="A name by which applications call it; repeatable.")] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Keep it up to date until Ctrl-C.")] = False,
+    tenant: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--tenant",
+            envvar="TIERCEL_TENANT",
+            help="Whose endpoints; repeatable. The environment's TIERCEL_TOKEN or TIERCEL_TOKEN_FILE is for one.",
+            show_default="default",
+        ),
+    ] = None,
+    all_tenants: Annotated[
+        bool,
+        typer.Option(
+            "--all-tenants", help="Those of all tenants whose tokens the state directory has, whatever --tenant says."
+        ),
+    ] = False,
     state_dir: StateDir = None,
     broker: BrokerAddress = "",
-    tenant: TenantName = "default",
 ) -> None:
-    """Write an HAProxy's configuration for the tenant's endpoints, from who answers for them now.
+    """Write an HAProxy's configuration for tenants' endpoints, from who answers for them now.
 
     HAProxy checks it first, and what is of no use is not put in place.
     """
@@ -56,7 +74,7 @@ def config(
 
     front = Front(folder.absolute(), http, grpc, certificate and certificate.absolute(), tuple(name or ()))
     _check(front)
-    run_to_the_end(_run(front, Target(state_dir, broker, tenant), watch=watch))
+    run_to_the_end(_run(front, state_dir, broker, () if all_tenants else tuple(tenant or ["default"]), watch=watch))
 
 
 def _check(front: Front) -> None:
@@ -75,43 +93,65 @@ def _check(front: Front) -> None:
             fail(f"--name: {each!r} is no host's name; give one such as models.example.com.", USAGE)
 
 
-async def _run(front: Front, target: Target, *, watch: bool) -> None:
+async def _run(front: Front, state_dir: Path | None, broker: str, tenants: tuple[str, ...], *, watch: bool) -> None:
     from tiercel.broker.cli.proxy.haproxy import Haproxy
     from tiercel.broker.cli.proxy.keeper import Keeper
-    from tiercel.broker.client.access import certify
-    from tiercel.broker.client.addresses import list_routes
+    from tiercel.broker.client.state_dir import default_state_dir, read_broker
     from tiercel.core.errors import UnavailableError
-    from tiercel.core.trust.trust import is_loopback
+    from tiercel.core.trust.trust import Trust
 
+    folder = state_dir or default_state_dir()
+    tokens = _tokens(folder, tenants)
+    address, trust = (broker, Trust.from_environment(os.environ)) if broker else read_broker(folder)
     try:
         front.folder.mkdir(mode=0o755, parents=True, exist_ok=True)
     except OSError as error:
         raise UnavailableError(f"{front.folder} cannot be made ({error.strerror}); choose another") from error
-    async with _connected(target) as connection:
-        is_elsewhere = not is_loopback(connection.address)
-        keeper = Keeper(
-            front,
-            Haproxy(front.folder),
-            lambda: list_routes(connection, is_elsewhere=is_elsewhere),
-            lambda: certify(connection),
-        )
+    async with AsyncExitStack() as stack:
+        sources = {
+            tenant: _source(await stack.enter_async_context(_connected(address, token, trust)))
+            for tenant, token in tokens.items()
+        }
+        keeper = Keeper(front, Haproxy(front.folder), sources)
         if watch:
             await keeper.watch(_SECONDS, lambda sentence: typer.echo(sentence, err=True))
         else:
             typer.echo(await keeper.renew() or f"{keeper.file} is up to date")
 
 
-@asynccontextmanager
-async def _connected(target: Target) -> AsyncIterator[Connection]:
-    from tiercel.broker.client.connection import Connection
+def _tokens(folder: Path, tenants: tuple[str, ...]) -> dict[str, str | Path]:
+    """The tokens of tenants, or of all that there are where none is named."""
     from tiercel.broker.client.given_token import given_token
-    from tiercel.broker.client.options import ClientOptions
-    from tiercel.broker.client.state_dir import default_state_dir, read_broker, read_token
-    from tiercel.core.trust.trust import Trust
+    from tiercel.broker.client.state_dir import read_token, read_tokens
+    from tiercel.core.errors import wrong_field
 
-    folder = target.state_dir or default_state_dir()
-    address, trust = (target.broker, Trust.from_environment(os.environ)) if target.broker else read_broker(folder)
-    token = given_token(os.environ) or read_token(folder, target.tenant)
+    given = given_token(os.environ)
+    if given and len(tenants) != 1:
+        raise wrong_field(
+            "tenant", "the environment has the token of one; unset it, and those of the state directory count"
+        )
+    named = tenants or tuple(read_tokens(folder))
+    for each in named:
+        if not _TENANT.fullmatch(each):
+            raise wrong_field("tenant", f"{each!r} is no tenant's name")
+    return {each: given or read_token(folder, each) for each in named}
+
+
+def _source(connection: Connection) -> Source:
+    from tiercel.broker.cli.proxy.keeper import Source
+    from tiercel.broker.client.access import certify
+    from tiercel.broker.client.addresses import list_routes
+    from tiercel.core.trust.trust import is_loopback
+
+    is_elsewhere = not is_loopback(connection.address)
+    return Source(lambda: list_routes(connection, is_elsewhere=is_elsewhere), lambda: certify(connection))
+
+
+@asynccontextmanager
+async def _connected(address: str, token: str | Path, trust: Trust) -> AsyncIterator[Connection]:
+    from tiercel.broker.client.connection import Connection
+    from tiercel.broker.client.options import ClientOptions
+
     connection = await Connection.open(address, token, ClientOptions(), trust)
     try:
         yield connection

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 FULL_WEIGHT = 100
 _NODES = "nodes"
 STATS_SOCKET, MASTER_SOCKET = "haproxy.sock", "master.sock"
-IDENTITY, AUTHORITY = "identity.pem", "authority.pem"
+AUTHORITY = "authority.pem"
 ENDPOINT_KEY = "tiercel-endpoint"
 """Metadata of a gRPC request that says which endpoint it is for, since HAProxy does not look into messages."""
 
@@ -114,12 +114,12 @@ class Configuration:
     Attributes:
         text: The file.
         weights: Of each server, by backend and name.
-        shows_certificate: Whether a server is asked by TLS, so that the proxy has to show a certificate.
+        identities: Tenants whose certificates the proxy has to show, since servers are asked by TLS in their names.
     """
 
     text: str
     weights: Mapping[tuple[str, str], int]
-    shows_certificate: bool
+    identities: frozenset[str]
 
     @property
     def backends(self) -> frozenset[str]:
@@ -127,36 +127,49 @@ class Configuration:
         return frozenset(backend for backend, _ in self.weights)
 
 
+def identity_file(tenant: str) -> str:
+    """The name of the file with a tenant's certificate and key."""
+    return f"identity-{tenant}.pem"
+
+
 def shape_of(text: str) -> str:
     """A file without what can change while HAProxy runs."""
     return _WEIGHT.sub("", text)
 
 
-def configuration(routes: Routes, front: Front) -> Configuration:
-    """The file for a table; what is no name or address is left out of it."""
+def configuration(tables: Mapping[str, Routes], front: Front) -> Configuration:
+    """The file for the tables of tenants, by name; what is no name or address is left out of it.
+
+    An endpoint's name is one tenant's, whose certificate is shown for it.
+    """
     if front.is_wide:
         # In the clear, nodes take whoever asks for somebody on their own machine, who may ask more than others.
-        routes = seen_from_elsewhere(routes)
-    rest, grpc = _backends(routes, of_grpc=False), _backends(routes, of_grpc=True)
-    anywhere = _anywhere(grpc)
-    tables = {f"rest_{name}": servers for name, servers in rest.items()}
-    tables |= {f"grpc_{name}": servers for name, servers in grpc.items()}
-    if anywhere:
-        tables["grpc"] = anywhere
-    nodes = {server.node_id: server for servers in rest.values() for server in servers}
+        tables = {tenant: seen_from_elsewhere(routes) for tenant, routes in tables.items()}
+    backends: dict[str, tuple[str, list[Backend]]] = {}
+    nodes: dict[str, tuple[str, Backend]] = {}
+    for tenant, routes in sorted(tables.items()):
+        rest, grpc = _backends(routes, of_grpc=False), _backends(routes, of_grpc=True)
+        backends |= {f"rest_{name}": (tenant, servers) for name, servers in rest.items()}
+        backends |= {f"grpc_{name}": (tenant, servers) for name, servers in grpc.items()}
+        # Of several tenants nobody can say in whose name a request is that does not say for which endpoint.
+        if len(tables) == 1 and (anywhere := _anywhere(grpc)):
+            backends["grpc"] = (tenant, anywhere)
+        nodes = {server.node_id: (tenant, server) for servers in rest.values() for server in servers} | nodes
     # Each node is asked once how it is, however many endpoints it has.
-    lines = ["", f"backend {_NODES}", *(_line(nodes[node], front, "check") for node in sorted(nodes))]
+    checks = [_line(server, tenant, front, "check") for _, (tenant, server) in sorted(nodes.items())]
+    lines = ["", f"backend {_NODES}", *checks]
     weights: dict[tuple[str, str], int] = {}
-    for backend, servers in tables.items():
+    for backend, (tenant, servers) in backends.items():
         lines += ["", f"backend {backend}"]
         alone = all(server.draining for server in servers)
         for server in servers:
             weight = 0 if server.draining and not alone else FULL_WEIGHT
             followed = f"track {_NODES}/{server.node_id} weight {weight}"
-            lines.append(_line(server, front, followed, of_grpc=backend.startswith("grpc")))
+            lines.append(_line(server, tenant, front, followed, of_grpc=backend.startswith("grpc")))
             weights[backend, server.node_id] = weight
-    text = _head(front, "grpc" if anywhere else "nobody") + "\n".join([*lines, ""])
-    return Configuration(text, weights, shows_certificate=" ssl crt " in "\n".join(lines))
+    text = _head(front, "grpc" if "grpc" in backends else "nobody") + "\n".join([*lines, ""])
+    shown = frozenset(each for each in tables if f" ssl crt {front.folder / identity_file(each)} " in text)
+    return Configuration(text, weights, shown)
 
 
 def _head(front: Front, anywhere: str) -> str:
@@ -209,13 +222,13 @@ def _anywhere(by_endpoint: Mapping[str, Iterable[Backend]]) -> list[Backend]:
     return [nodes[node] for node in sorted(complete or nodes)]
 
 
-def _line(server: Backend, front: Front, options: str, *, of_grpc: bool = False) -> str:
+def _line(server: Backend, tenant: str, front: Front, options: str, *, of_grpc: bool = False) -> str:
     begin = f"    server {server.node_id}"
     if _clear(server, of_grpc=of_grpc):
         return f"{begin} {server.grpc} proto h2 {options}" if of_grpc else f"{begin} {server.http} {options}"
     address, protocol = (server.grpcs, "h2") if of_grpc else (server.https, "http/1.1")
     name = node_name(server.node_id)
     return (
-        f"{begin} {address} ssl crt {front.folder / IDENTITY} ca-file {front.folder / AUTHORITY} verify required "
-        f"sni str({name}) verifyhost {name} check-sni {name} alpn {protocol} {options}"
+        f"{begin} {address} ssl crt {front.folder / identity_file(tenant)} ca-file {front.folder / AUTHORITY} "
+        f"verify required sni str({name}) verifyhost {name} check-sni {name} alpn {protocol} {options}"
     )

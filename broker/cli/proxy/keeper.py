@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from tiercel.broker.cli.proxy.configuration import AUTHORITY, IDENTITY, configuration, shape_of
+from tiercel.broker.cli.proxy.configuration import AUTHORITY, configuration, identity_file, shape_of
 from tiercel.core.errors import TiercelError, UnavailableError
 from tiercel.core.private_files import write_private
 from tiercel.core.trust.certificates import CertificateError, Identity, authorities_in, read_chain, renewal_time, to_pem
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
     from pathlib import Path
 
     from tiercel.broker.cli.proxy.configuration import Configuration, Front
@@ -23,27 +24,32 @@ FILE = "haproxy.cfg"
 _CANDIDATE = "candidate.cfg"
 
 
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What the broker is asked in the name of one tenant.
+
+    Attributes:
+        list_routes: Where the tenant's endpoints answer.
+        certify: A certificate, by which nodes elsewhere are asked.
+    """
+
+    list_routes: Callable[[], Awaitable[Routes]]
+    certify: Callable[[], Awaitable[Identity]]
+
+
 class Keeper:
     """Writes the file, and has it taken.
 
     Args:
         front: Where applications ask.
         haproxy: The one that runs, or may.
-        list_routes: Asks the broker.
-        certify: Asks the broker for a certificate, by which nodes elsewhere are asked.
+        sources: Ask the broker, by the names of tenants.
     """
 
-    def __init__(
-        self,
-        front: Front,
-        haproxy: Haproxy,
-        list_routes: Callable[[], Awaitable[Routes]],
-        certify: Callable[[], Awaitable[Identity]],
-    ) -> None:
+    def __init__(self, front: Front, haproxy: Haproxy, sources: Mapping[str, Source]) -> None:
         self._front = front
         self._haproxy = haproxy
-        self._list_routes = list_routes
-        self._certify = certify
+        self._sources = sources
         # A change that was written and not taken, by a HAProxy that was just starting or is at fault.
         self._owes_reload = False
 
@@ -79,9 +85,10 @@ class Keeper:
         Raises:
             TiercelError: The broker does not say, HAProxy refuses it, or the folder is of no use.
         """
-        wanted = configuration(await self._list_routes(), self._front)
+        tables = {tenant: await source.list_routes() for tenant, source in self._sources.items()}
+        wanted = configuration(tables, self._front)
         try:
-            has_new_identity = wanted.shows_certificate and await self._renew_identity()
+            has_new_identity = any([await self._renew_identity(tenant) for tenant in sorted(wanted.identities)])
             before = self.file.read_text(encoding="utf-8") if self.file.exists() else ""
             if wanted.text != before:
                 await self._put(wanted)
@@ -108,16 +115,16 @@ class Keeper:
         await self._haproxy.check(candidate)
         candidate.replace(self.file)
 
-    async def _renew_identity(self) -> bool:
-        """See to a certificate that is good for a while; whether there is another one now."""
-        identity, authority = self._front.folder / IDENTITY, self._front.folder / AUTHORITY
+    async def _renew_identity(self, tenant: str) -> bool:
+        """See to a tenant's certificate that is good for a while; whether there is another one now."""
+        identity, authority = self._front.folder / identity_file(tenant), self._front.folder / AUTHORITY
         try:
             kept = Identity.from_file(identity.read_bytes())
             if authority.exists() and datetime.now(UTC) < renewal_time(kept.certificate):
                 return False
         except (FileNotFoundError, CertificateError):
             pass
-        fresh = await self._certify()
+        fresh = await self._sources[tenant].certify()
         write_private(authority, to_pem(*authorities_in(read_chain(fresh.chain))))
         write_private(identity, fresh.to_file())
         return True

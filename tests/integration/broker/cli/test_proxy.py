@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import shutil
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
@@ -26,7 +27,7 @@ from testing.until import until
 from tiercel.broker.cli import app
 from tiercel.broker.cli.proxy.configuration import ENDPOINT_KEY, Front
 from tiercel.broker.cli.proxy.haproxy import Haproxy
-from tiercel.broker.cli.proxy.keeper import Keeper
+from tiercel.broker.cli.proxy.keeper import Keeper, Source
 from tiercel.broker.trust.authority import Authority
 from tiercel.core.errors import InvalidSpecError, UnavailableError
 from tiercel.core.routes import Backend, Route, Routes
@@ -144,7 +145,7 @@ def make_proxy(folder: Path, routes: Routes) -> Proxy:
     folder.mkdir()
     front = Front(folder, f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}", names=("models.example.com",))
     broker = Broker(routes)
-    return Proxy(front, broker, Keeper(front, Haproxy(folder), broker.list_routes, broker.certify))
+    return Proxy(front, broker, Keeper(front, Haproxy(folder), {"alice": Source(broker.list_routes, broker.certify)}))
 
 
 async def test_who_is_drained_is_asked_no_more_and_a_reload_does_not_forget_it(
@@ -220,7 +221,7 @@ async def test_nodes_elsewhere_are_asked_by_tls_and_known_by_their_name(tmp_path
             # A certificate is renewed in time, and HAProxy shows the next one.
             assert proxy.broker.certificates == 1
             old = proxy.broker.identity(now - timedelta(hours=18))
-            (proxy.front.folder / "identity.pem").write_bytes(old.to_file())
+            (proxy.front.folder / "identity-alice.pem").write_bytes(old.to_file())
             assert "has read it" in await proxy.keeper.renew()
             assert proxy.broker.certificates == 2
             assert await proxy.answers() == {"1"}
@@ -316,8 +317,9 @@ async def test_nothing_fails_while_weights_versions_endpoints_and_servers_change
         assert await proxy.answers(endpoint="other") == {"1"}
 
 
-async def test_the_command_asks_a_real_broker_as_the_tenant(tmp_path: Path) -> None:
+async def test_the_command_asks_a_real_broker_as_the_tenant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     haproxy_command()
+    monkeypatch.delenv("TIERCEL_TOKEN", raising=False)
     command = ["proxy", "config", "--dir", str(tmp_path / "proxy")]
     async with running_broker(tmp_path / "state", listen=WIDE) as broker:
         for address, trust in (
@@ -329,14 +331,24 @@ async def test_the_command_asks_a_real_broker_as_the_tenant(tmp_path: Path) -> N
             result = await asyncio.to_thread(CliRunner().invoke, app, asking, env=environment)
             assert result.exit_code == 0, result.output
         assert "backend nobody" in (tmp_path / "proxy" / "haproxy.cfg").read_text()
+        (tmp_path / "state" / "addresses.json").write_text(json.dumps({"broker": broker.broker_address}))
+        of_all = [*command, "--state-dir", str(tmp_path / "state")]
+        for options, code, words in (
+            (["--tenant", "alice", "--tenant", "bob"], 0, "up to date"),
+            (["--all-tenants"], 0, "up to date"),
+            (["--tenant", "alice", "--tenant", "nobody"], 1, "no tenant 'nobody'"),
+            (["--tenant", "nobody", "--all-tenants"], 0, "up to date"),
+        ):
+            result = await asyncio.to_thread(CliRunner().invoke, app, [*of_all, *options])
+            assert (result.exit_code, words in result.output) == (code, True), result.output
+        result = await asyncio.to_thread(CliRunner().invoke, app, [*of_all, "--all-tenants"], env=environment)
+        assert (result.exit_code, "the environment has the token of one" in result.output) == (1, True)
         environment["TIERCEL_TOKEN"] = "nobody has this token"
         result = await asyncio.to_thread(CliRunner().invoke, app, asking, env=environment)
         assert (result.exit_code, "token" in result.output) == (1, True)
 
 
 def state_of(folder: Path) -> dict[str, str]:
-    import json
-
     content: dict[str, str] = json.loads((folder / "serving.json").read_text())
     return content
 
