@@ -59,10 +59,12 @@ class Routes:
     Attributes:
         routes: By endpoint: one that is not in it answers nowhere.
         nodes: Nodes whose inference servers are believed in who asked them, when they hand a request on.
+        number: Grows with each table of a broker's life; no other life uses the same numbers.
     """
 
     routes: tuple[Route, ...] = ()
     nodes: tuple[str, ...] = ()
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,4 +101,4 @@ def seen_from_elsewhere(routes: Routes) -> Routes:
         backends = tuple(replace(each, http="", grpc="") for each in route.backends if each.https or each.grpcs)
         if backends:
             far.append(Route(route.endpoint, backends))
-    return Routes(tuple(far), routes.nodes)
+    return Routes(tuple(far), routes.nodes, routes.number)

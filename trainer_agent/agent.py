@@ -13,7 +13,6 @@ import aiohttp
 
 import tiercel
 from tiercel.core.endpoint_access import AccessTable
-from tiercel.core.routes import Routes
 from tiercel.core.wire import from_proto
 from tiercel.trainer_agent.accelerators.reports import accelerators_to_wire, readings_to_wire
 from tiercel.trainer_agent.connection.calls import BrokerCalls
@@ -287,8 +286,7 @@ class Agent:
         A node that is being left begins nothing, nor does one that was without its broker for so long that what it is
         told may be out of date.
         """
-        if wanted.HasField("routes"):
-            self._routes.want(from_proto(Routes, wanted.routes))
+        self._routes.ingest(wanted)
         if wanted.HasField("access") or not self._has_heard_access:
             self._has_heard_access = True
             self._access.want(from_proto(AccessTable, wanted.access) if wanted.HasField("access") else None)

@@ -119,17 +119,27 @@ class NodeActor(Actor[NodeMessage]):
         for (endpoint, _), status in heard.served.items():
             if status.version and endpoint in self._models:  # nobody's word counts on what it was not given
                 versions[endpoint] = max(status.version, versions.get(endpoint, 0))
-        leaving = frozenset(name for name in versions if not any(model.version for model in self._models[name]))
         return NodeServing(
             self._life.node.id,
             heard.http,
             heard.grpc,
             self._is_local,
             versions,
-            leaving,
+            self.leaving & versions.keys(),
             heard.local_http,
             heard.local_grpc,
         )
+
+    @property
+    def leaving(self) -> frozenset[str]:
+        """The endpoints that it has or had and that shall not answer there."""
+        return frozenset(name for name, models in self._models.items() if not any(each.version for each in models))
+
+    @property
+    def routes_number(self) -> int | None:
+        """Number of the table by which its inference server goes; None where nobody can ask that."""
+        is_asked = self._life.node.online and (self._answering.http or self._answering.local_http)
+        return self._answering.routes_number if is_asked else None
 
     @property
     def is_needed(self) -> bool:
@@ -348,6 +358,7 @@ class NodeActor(Actor[NodeMessage]):
                 tuple(model for _, models in sorted(self._models.items()) for model in models),
                 self._wanted.routes if routes == self._wanted.routes else routes,
                 self._peers.access(self._life.node.id),
+                self._peers.answered_elsewhere(self._life.node.id),
             )
             self._changed.notify_all()
 

@@ -78,7 +78,7 @@ class ServingReported:
 
     On the broker's machine it may answer in the clear as well, where it says so as ``local_http`` and ``local_grpc``.
     ``copies`` has the SHA-256 of the versions whose files are there, ``failed`` why copies that shall be there are not;
-    by endpoint and number.
+    by endpoint and number. ``routes_number`` is that of the table of who answers by which it goes.
     """
 
     http: str = ""
@@ -88,6 +88,7 @@ class ServingReported:
     local_grpc: str = ""
     copies: Mapping[tuple[str, int], str] = field(default_factory=dict)
     failed: Mapping[tuple[str, int], str] = field(default_factory=dict)
+    routes_number: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +196,7 @@ class Wanted:
 
     ``endpoints`` is None until something was decided about them: then they keep what they have. ``routes`` is None
     until it is known who answers, and ``access`` before the first connection; both are the same object for as long as
-    they say the same.
+    they say the same. ``answered_elsewhere`` are endpoints that all know to answer on other nodes: they may go.
     """
 
     generation: int
@@ -205,3 +206,4 @@ class Wanted:
     models: tuple[WantedModel, ...] = ()
     routes: Routes | None = None
     access: AccessTable | None = None
+    answered_elsewhere: frozenset[str] = frozenset()

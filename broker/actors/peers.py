@@ -126,6 +126,10 @@ class Peers(Protocol):
         """Who answers for which endpoint; None until all have been heard who may."""
         ...
 
+    def answered_elsewhere(self, node_id: str) -> frozenset[str]:
+        """The endpoints that may stop to answer on a node, as all others know who does in its place."""
+        ...
+
     def serving_nodes(self, endpoint: str) -> Mapping[str, ServingNode]:
         """What each node is to an endpoint without variants, by name."""
         ...

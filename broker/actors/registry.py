@@ -41,7 +41,7 @@ from tiercel.broker.actors.scheduler import (
 )
 from tiercel.broker.lifecycle.job_events import Deferred, TurnCame
 from tiercel.broker.lifecycle.node import fence_of
-from tiercel.broker.lifecycle.routes import routes_of
+from tiercel.broker.lifecycle.routes import ToldRoutes, known_elsewhere, renewed, routes_of
 from tiercel.broker.scheduling.interface import Trigger
 from tiercel.core.endpoints import delivery_id
 from tiercel.core.errors import OverloadedError
@@ -123,7 +123,8 @@ class ActorRegistry:
         self.endpoints: dict[str, EndpointActor] = {}
         self.nodes: dict[str, NodeActor] = {}
         self.drains: dict[str, Drain] = {}
-        self._routes: Routes | None = None
+        self._told: ToldRoutes | None = None
+        self._elsewhere: dict[str, frozenset[str]] = {}
         self.access_tables = AccessTables()
         journal.on_away(self._refuse_calls)
 
@@ -177,6 +178,7 @@ class ActorRegistry:
         # Told before another machine may be known by its name.
         await actor.wait_idle()
         del self.nodes[node_id]
+        self._elsewhere.pop(node_id, None)
         actor.finish()
 
     def _refuse_calls(self, error: CannotWriteError) -> None:
@@ -266,14 +268,21 @@ class ActorRegistry:
             return
         away = (node.node.id for node in nodes if node.is_away)
         routes = routes_of((serving for node in nodes if (serving := node.serving) is not None), away)
-        if routes != self._routes:
-            self._routes = routes
-            for node in nodes:
+        before, self._told = self._told, renewed(self._told, routes, first=round(self._clock.now() * 1e6))
+        confirmed = [number for node in nodes if (number := node.routes_number) is not None]
+        for node in nodes:
+            may_go = known_elsewhere(self._told, node.node.id, node.leaving, confirmed)
+            if self._told is not before or may_go != self._elsewhere.get(node.node.id, frozenset()):
+                self._elsewhere[node.node.id] = may_go
                 send_latest(node, RoutesChanged, RoutesChanged())
 
     def routes(self) -> Routes | None:
         """Who answers for which endpoint; None until all have been heard who may."""
-        return self._routes
+        return self._told.table if self._told is not None else None
+
+    def answered_elsewhere(self, node_id: str) -> frozenset[str]:
+        """The endpoints that may stop to answer on a node, as all others know who does in its place."""
+        return self._elsewhere.get(node_id, frozenset())
 
     def serving_nodes(self, endpoint: str) -> Mapping[str, ServingNode]:
         """What each node is to an endpoint without variants, by name."""

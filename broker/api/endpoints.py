@@ -169,6 +169,7 @@ def serving_of(status: nodes_pb2.ServingStatus) -> ServingReported:
         status.local_grpc,
         copies={(each.endpoint, each.version): each.sha256 for each in status.copies if not each.reason},
         failed={(each.endpoint, each.version): each.reason for each in status.copies if each.reason},
+        routes_number=status.routes_number,
     )
 
 

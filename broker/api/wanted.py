@@ -37,6 +37,7 @@ def wanted_to_proto(wanted: Wanted, logs: RunLogs) -> nodes_pb2.WantedState:
         endpoints=wanted_endpoints(wanted.endpoints) if wanted.endpoints is not None else (),
         endpoints_pending=wanted.endpoints is None,
         models=wanted_models(wanted.models),
+        answered_elsewhere=sorted(wanted.answered_elsewhere),
     )
 
 

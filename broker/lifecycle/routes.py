@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tiercel.core.routes import Backend, Route, Routes, bounded
@@ -64,6 +64,61 @@ def routes_of(nodes: Iterable[NodeServing], away: Iterable[str] = ()) -> Routes:
             )
     routes = (Route(endpoint, tuple(backends)) for endpoint, backends in found.items())
     return bounded(routes, {*away, *(node.node_id for node in nodes)})
+
+
+@dataclass(frozen=True, slots=True)
+class ToldRoutes:
+    """The newest table, and since which one each endpoint has answered where it does.
+
+    Attributes:
+        table: The table.
+        since: Number of the first table that said the same of an endpoint as this one, by endpoint.
+        first: Number of the first table of all.
+    """
+
+    table: Routes
+    since: Mapping[str, int] = field(default_factory=dict)
+    first: int = 0
+
+
+def renewed(told: ToldRoutes | None, table: Routes, first: int) -> ToldRoutes:
+    """The table as it is to be told from now on; the same object where nothing has changed.
+
+    Args:
+        told: What was told before; None for nothing.
+        table: Who answers now.
+        first: Number of the first table that is told.
+    """
+    if told is None:
+        return ToldRoutes(replace(table, number=first), {route.endpoint: first for route in table.routes}, first)
+    number = told.table.number
+    if replace(table, number=number) == told.table:
+        return told
+    before = {route.endpoint: route for route in told.table.routes}
+    since = {
+        route.endpoint: told.since[route.endpoint] if before.get(route.endpoint) == route else number + 1
+        for route in table.routes
+    }
+    return ToldRoutes(replace(table, number=number + 1), since, told.first)
+
+
+def known_elsewhere(told: ToldRoutes, node_id: str, leaving: Iterable[str], confirmed: Iterable[int]) -> frozenset[str]:
+    """The endpoints that may stop to answer on a node: all others know of one that answers and goes on to.
+
+    Args:
+        told: What was told.
+        node_id: The node.
+        leaving: Endpoints that shall answer there no more.
+        confirmed: Numbers of the tables by which the servers that can be asked go.
+    """
+    routes = {route.endpoint: route.backends for route in told.table.routes}
+    oldest = min((number if told.first <= number <= told.table.number else 0 for number in confirmed), default=0)
+    return frozenset(
+        name
+        for name in leaving
+        if oldest >= told.since.get(name, told.table.number + 1)
+        and any(each.node_id != node_id and not each.draining for each in routes[name])
+    )
 
 
 def _clear(address: str, is_local: bool) -> str:

@@ -45,6 +45,11 @@ class RestHanding:
         self._plane = plane
         self._timeout = timeout
 
+    @property
+    def table_number(self) -> int:
+        """Number of the table by which requests are handed on."""
+        return self._relay.table_number
+
     def is_due(self, request: HttpRequest, model: str) -> bool:
         """Whether a request is for another node: the model is not here, and it is known who has it.
 

@@ -248,7 +248,8 @@ class Routes:
     def _usage(self, request: HttpRequest, _: Parameters) -> HttpResponse:
         self.check_overview(request)
         usage = self._plane.usage(_since(request.target))
-        return json_response(usage | {"keys": self._gate.uses()})
+        number = self._handing.table_number if self._handing is not None else 0
+        return json_response(usage | {"keys": self._gate.uses(), "routes_number": number})
 
     def _metadata(self, request: HttpRequest, parameters: Parameters) -> Answer:
         if self._handing is not None and self._handing.is_due(request, parameters["model"]):

@@ -44,6 +44,8 @@ class Directory:
         self._nodes: frozenset[str] = frozenset()
         self.believed: frozenset[str] = frozenset()
         """Nodes that are believed in who asked them."""
+        self.number = 0
+        """Of the table, as its broker counts."""
         self.token = ""
         """What servers of this machine show each other; empty for none."""
         self._look_now()
@@ -90,6 +92,7 @@ class Directory:
             return
         self.token = found.token
         self.believed = frozenset(found.routes.nodes)
+        self.number = found.routes.number
         self._backends = _of_others(found.routes, found.node_id)
         self._nodes = frozenset(each.node_id for backends in self._backends.values() for each in backends)
 

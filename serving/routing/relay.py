@@ -132,6 +132,11 @@ class Relay:
         """What servers of this machine show each other; empty for none."""
         return self._directory.token
 
+    @property
+    def table_number(self) -> int:
+        """Number of the table by which requests are handed on."""
+        return self._directory.number
+
     def believes(self, node: str) -> bool:
         """Whether a node is believed in who asked it: one that is of the cluster still."""
         return node in self._directory.believed

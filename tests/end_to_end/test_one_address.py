@@ -96,8 +96,11 @@ async def test_an_endpoint_is_asked_at_any_node_whatever_becomes_of_its_job(tmp_
                 job = await alice.job(job_id).wait(JOB_SECONDS)
             assert (job.state, job.node_id) == (JobState.COMPLETED, "n2"), job.reason
             await until(lambda: all(each.versions[-1:] == ["2"] for each in seen.values()), seconds=JOB_SECONDS)
-            # What is left of the old node's model goes once the table names the new one.
-            await asyncio.sleep(1.5)
+            # What is left of the old node's model goes once both servers go by a table that names the new one.
+            log = tmp_path / "n1" / "agent.log"
+            await until(lambda: "no version of digits answers here any more" in log.read_text(), seconds=60.0)
+            assert "not all nodes know" not in log.read_text(), "it gave up waiting for that"
+            await asyncio.sleep(0.5)
         for node, application in seen.items():
             assert application.failures == [], node
             assert application.versions == sorted(application.versions), node

@@ -45,6 +45,7 @@ class ServingUsage:
         windows: Delays of the last few seconds, by endpoint.
         lag_seconds: By how much its event loop came late, or None while nobody knows.
         keys: Requests that came with each key, by its id.
+        routes_number: Of the table by which it hands requests on; 0 for none.
     """
 
     uptime_seconds: float
@@ -52,6 +53,7 @@ class ServingUsage:
     windows: Mapping[str, tuple[common_pb2.DelayWindow, ...]] = field(default_factory=dict)
     lag_seconds: float | None = None
     keys: Mapping[str, int] = field(default_factory=dict)
+    routes_number: int = 0
 
 
 def usage_from_json(content: Mapping[str, Any]) -> ServingUsage:
@@ -70,6 +72,7 @@ def usage_from_json(content: Mapping[str, Any]) -> ServingUsage:
         {name: tuple(map(_window, line.get("windows", ()))) for name, line in lines.items()},
         lags[0] if lags else None,
         {str(line["id"]): int(line["requests"]) for line in content.get("keys", ())},
+        max(0, int(content.get("routes_number", 0))),
     )
 
 

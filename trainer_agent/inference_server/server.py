@@ -90,6 +90,7 @@ class InferenceServer:
         self._attempts = Attempts(Backoff(0.2, 5.0))
         self._meter = UsageMeter()
         self._last_complaint = ""
+        self._routes_number = 0
         # None: nobody has said what is wanted, or what this server was told.
         self._wanted_terms: EndpointTerms | None = None
         self._declared_terms: EndpointTerms | None = None
@@ -111,6 +112,7 @@ class InferenceServer:
             versions=versions,
             local_http=here[0],
             local_grpc=here[1],
+            routes_number=self._routes_number,
         )
 
     def why_not(self, model: str, version: int) -> str:
@@ -250,7 +252,11 @@ class InferenceServer:
             if wanted is not None and wanted != self._declared_terms:
                 await self._client.declare_shares(state.http, wanted)
                 self._declared_terms = wanted
-            self._meter.note(await self._client.usage(state.http, self._meter.since))
+            usage = await self._client.usage(state.http, self._meter.since)
+            self._meter.note(usage)
+            if usage.routes_number != self._routes_number:
+                self._routes_number = usage.routes_number
+                self._changed()
         except ServingUnreachableError as error:  # tried again at the next look
             self._complain_once(error)
 
@@ -294,7 +300,7 @@ class InferenceServer:
 
     def _leave(self) -> None:
         if self._state is not None:
-            self._state, self._served, self._is_known = None, (), False
+            self._state, self._served, self._is_known, self._routes_number = None, (), False, 0
             self._changed()
 
     def _note(self, served: tuple[ServedModel, ...]) -> None:

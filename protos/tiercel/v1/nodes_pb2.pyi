@@ -922,6 +922,7 @@ class ServingStatus(_message.Message):
     LOCAL_HTTP_FIELD_NUMBER: _builtins.int
     LOCAL_GRPC_FIELD_NUMBER: _builtins.int
     COPIES_FIELD_NUMBER: _builtins.int
+    ROUTES_NUMBER_FIELD_NUMBER: _builtins.int
     http: _builtins.str
     """Where the node's inference server answers those who ask the broker; empty while it does not. https://host:port and
     grpcs://host:port by TLS, for those who show a certificate (access.proto): always of a node that joined, and of one on
@@ -931,6 +932,8 @@ class ServingStatus(_message.Message):
     local_http: _builtins.str
     """Of a node on the broker's machine: where the same answers there in the clear, host:port."""
     local_grpc: _builtins.str
+    routes_number: _builtins.int
+    """Number of the table (WantedState.routes) by which the inference server goes."""
     @_builtins.property
     def versions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ServedVersion]: ...
     @_builtins.property
@@ -951,10 +954,11 @@ class ServingStatus(_message.Message):
         local_http: _builtins.str = ...,
         local_grpc: _builtins.str = ...,
         copies: _abc.Iterable[Global___VersionCopy] | None = ...,
+        routes_number: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["copies", b"copies", "grpc", b"grpc", "http", b"http", "local_grpc", b"local_grpc", "local_http", b"local_http", "problems", b"problems", "versions", b"versions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["copies", b"copies", "grpc", b"grpc", "http", b"http", "local_grpc", b"local_grpc", "local_http", b"local_http", "problems", b"problems", "routes_number", b"routes_number", "versions", b"versions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1209,6 +1213,7 @@ class WantedState(_message.Message):
     ENDPOINTS_PENDING_FIELD_NUMBER: _builtins.int
     MODELS_FIELD_NUMBER: _builtins.int
     ROUTES_FIELD_NUMBER: _builtins.int
+    ANSWERED_ELSEWHERE_FIELD_NUMBER: _builtins.int
     ACCESS_FIELD_NUMBER: _builtins.int
     generation: _builtins.int
     """Grows with each change within one lease epoch."""
@@ -1233,6 +1238,12 @@ class WantedState(_message.Message):
         """Which nodes answer for which endpoints. Absent: as it was said last, perhaps by an earlier broker."""
 
     @_builtins.property
+    def answered_elsewhere(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Endpoints that are to leave this node and of which all nodes that are up know who answers in its place: what answers here may go.
+        Of others the agent waits for that for some seconds.
+        """
+
+    @_builtins.property
     def access(self) -> Global___AccessTable:
         """Who may ask which endpoint of the broker, here or elsewhere; absent: as it was told before on this stream. An endpoint that is
         not in it is asked from its own machine alone, unless the agent knows it from an earlier table and has models of it.
@@ -1248,11 +1259,12 @@ class WantedState(_message.Message):
         endpoints_pending: _builtins.bool = ...,
         models: _abc.Iterable[Global___WantedModel] | None = ...,
         routes: _routes_pb2.Routes | None = ...,
+        answered_elsewhere: _abc.Iterable[_builtins.str] | None = ...,
         access: Global___AccessTable | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["access", b"access", "routes", b"routes"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["access", b"access", "deliveries", b"deliveries", "endpoints", b"endpoints", "endpoints_pending", b"endpoints_pending", "generation", b"generation", "models", b"models", "routes", b"routes", "runs", b"runs"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["access", b"access", "answered_elsewhere", b"answered_elsewhere", "deliveries", b"deliveries", "endpoints", b"endpoints", "endpoints_pending", b"endpoints_pending", "generation", b"generation", "models", b"models", "routes", b"routes", "runs", b"runs"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

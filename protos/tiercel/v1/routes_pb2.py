@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17tiercel/v1/routes.proto\x12\ntiercel.v1\":\n\x06Routes\x12!\n\x06routes\x18\x01 \x03(\x0b\x32\x11.tiercel.v1.Route\x12\r\n\x05nodes\x18\x02 \x03(\t\"@\n\x05Route\x12\x10\n\x08\x65ndpoint\x18\x01 \x01(\t\x12%\n\x08\x62\x61\x63kends\x18\x02 \x03(\x0b\x32\x13.tiercel.v1.Backend\"w\n\x07\x42\x61\x63kend\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12\x0c\n\x04http\x18\x03 \x01(\t\x12\x0c\n\x04grpc\x18\x04 \x01(\t\x12\r\n\x05https\x18\x05 \x01(\t\x12\r\n\x05grpcs\x18\x06 \x01(\t\x12\x10\n\x08\x64raining\x18\x07 \x01(\x08\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17tiercel/v1/routes.proto\x12\ntiercel.v1\"J\n\x06Routes\x12!\n\x06routes\x18\x01 \x03(\x0b\x32\x11.tiercel.v1.Route\x12\r\n\x05nodes\x18\x02 \x03(\t\x12\x0e\n\x06number\x18\x03 \x01(\x04\"@\n\x05Route\x12\x10\n\x08\x65ndpoint\x18\x01 \x01(\t\x12%\n\x08\x62\x61\x63kends\x18\x02 \x03(\x0b\x32\x13.tiercel.v1.Backend\"w\n\x07\x42\x61\x63kend\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12\x0c\n\x04http\x18\x03 \x01(\t\x12\x0c\n\x04grpc\x18\x04 \x01(\t\x12\r\n\x05https\x18\x05 \x01(\t\x12\r\n\x05grpcs\x18\x06 \x01(\t\x12\x10\n\x08\x64raining\x18\x07 \x01(\x08\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,9 +32,9 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tiercel.v1.routes_pb2', _gl
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_ROUTES']._serialized_start=39
-  _globals['_ROUTES']._serialized_end=97
-  _globals['_ROUTE']._serialized_start=99
-  _globals['_ROUTE']._serialized_end=163
-  _globals['_BACKEND']._serialized_start=165
-  _globals['_BACKEND']._serialized_end=284
+  _globals['_ROUTES']._serialized_end=113
+  _globals['_ROUTE']._serialized_start=115
+  _globals['_ROUTE']._serialized_end=179
+  _globals['_BACKEND']._serialized_start=181
+  _globals['_BACKEND']._serialized_end=300
 # @@protoc_insertion_point(module_scope)

@@ -7,6 +7,7 @@ import pytest
 from testing.actors import Actors, make_node, running, running_actors, wanted_of
 from tiercel.broker.actors.node import NodeActor
 from tiercel.broker.actors.node_messages import NodeReported, ServedStatus, ServingReported
+from tiercel.broker.lifecycle.versions import WantedModel
 from tiercel.broker.store.contract import Store
 from tiercel.core.endpoints import DeliveryState
 from tiercel.core.errors import UnavailableError
@@ -15,9 +16,13 @@ from tiercel.core.routes import Backend, Routes
 HEARD = {("digits", ""): ServedStatus(1), ("foreign", ""): ServedStatus(9)}
 
 
-async def report(actors: Actors, node: NodeActor, epoch: int, port: int, *, hello: bool = False) -> None:
+async def report(
+    actors: Actors, node: NodeActor, epoch: int, port: int, *, hello: bool = False, number: int = 0
+) -> None:
     """A node says that its server answers for digits, and for something that nobody gave it."""
-    serving = ServingReported(f"127.0.0.1:{port}", f"127.0.0.1:{port + 1}", HEARD) if port else ServingReported()
+    serving = ServingReported()
+    if port:
+        serving = ServingReported(f"127.0.0.1:{port}", f"127.0.0.1:{port + 1}", HEARD, routes_number=number)
     await node.send(NodeReported(epoch, serving=serving, is_hello=hello))
     await actors.settle()
 
@@ -68,6 +73,51 @@ async def test_an_agent_that_begins_anew_does_not_take_its_server_out_of_the_tab
         assert "digits" in backends((await wanted_of(node, epoch)).routes)
         await actors.pass_time(11.0)  # its lease runs out
         assert backends(actors.registry.routes()) == {}
+
+
+async def test_what_leaves_a_node_may_go_once_every_server_goes_by_a_table_that_says_so(store: Store) -> None:
+    async with running_actors(store) as actors:
+        nodes = {node_id: await actors.connect(make_node(node_id)) for node_id in ("n1", "n2", "n3")}
+        home = await delivered(actors)
+        other, bystander = sorted(nodes.keys() - {home})
+        for node_id in (home, bystander):
+            await report(actors, *nodes[node_id], 8000)
+        actors.registry.declare_models(home, "digits", (WantedModel("digits", "", 0, (1,)),))
+        actors.registry.declare_models(other, "digits", (WantedModel("digits", "", 1, (1,)),))
+        await report(actors, *nodes[other], 8010)  # it answers by now
+        table = actors.registry.routes()
+        assert table is not None
+        assert [each.draining for each in backends(table)["digits"]] == [name == home for name in sorted((home, other))]
+        for node_id in (home, other):
+            await report(actors, *nodes[node_id], 8000 if node_id == home else 8010, number=table.number)
+        assert (await wanted_of(*nodes[home])).answered_elsewhere == frozenset(), "the third does not know"
+        await report(actors, *nodes[bystander], 8000, number=table.number)
+        assert (await wanted_of(*nodes[home])).answered_elsewhere == {"digits"}
+        assert (await wanted_of(*nodes[other])).answered_elsewhere == frozenset()
+        # It comes back, and leaves again: what was said before does not count.
+        actors.registry.declare_models(home, "digits", (WantedModel("digits", "", 1, (1,)),))
+        await actors.settle()
+        actors.registry.declare_models(home, "digits", (WantedModel("digits", "", 0, (1,)),))
+        await actors.settle()
+        assert (await wanted_of(*nodes[home])).answered_elsewhere == frozenset()
+
+
+async def test_who_cannot_be_heard_or_asked_is_not_waited_for(store: Store) -> None:
+    async with running_actors(store) as actors:
+        nodes = {node_id: await actors.connect(make_node(node_id)) for node_id in ("n1", "n2", "n3", "n4")}
+        home = await delivered(actors)
+        other, without_server, lost = sorted(nodes.keys() - {home})
+        for node_id, port in ((home, 8000), (other, 8010), (without_server, 0), (lost, 8020)):
+            await report(actors, *nodes[node_id], port)
+        actors.registry.declare_models(home, "digits", (WantedModel("digits", "", 0, (1,)),))
+        actors.registry.declare_models(other, "digits", (WantedModel("digits", "", 1, (1,)),))
+        for _ in range(3):  # a lease runs out
+            await actors.pass_time(4.0)
+            table = actors.registry.routes()
+            assert table is not None
+            for node_id, port in ((home, 8000), (other, 8010), (without_server, 0)):
+                await report(actors, *nodes[node_id], port, number=table.number)
+        assert (await wanted_of(*nodes[home])).answered_elsewhere == {"digits"}
 
 
 async def test_a_node_that_is_away_is_believed_when_it_is_back_unless_it_was_removed(store: Store) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tiercel.broker.lifecycle.routes import NodeServing, routes_of
+from tiercel.broker.lifecycle.routes import NodeServing, ToldRoutes, known_elsewhere, renewed, routes_of
 from tiercel.core.routes import (
     MOST_BACKENDS,
     MOST_ENDPOINTS,
@@ -73,6 +73,40 @@ def test_what_is_no_address_of_the_kind_leads_nowhere(address: str) -> None:
 
 def test_a_joined_nodes_own_loopback_is_not_taken_for_the_brokers() -> None:
     assert routes_of([replace(NEAR, is_local=False)]).routes == ()
+
+
+def told_by(nodes: list[NodeServing], told: ToldRoutes | None = None) -> ToldRoutes:
+    return renewed(told, routes_of(nodes), first=100)
+
+
+def test_a_table_that_says_the_same_keeps_its_number_and_an_endpoint_that_stays_the_number_since_when() -> None:
+    first = told_by([NEAR, replace(FAR, versions={"other": 1})])
+    assert (first.table.number, first.since) == (100, {"digits": 100, "other": 100})
+    assert told_by([NEAR, replace(FAR, versions={"other": 1})], first) is first
+    second = told_by([NEAR, replace(FAR, versions={"other": 2})], first)
+    assert (second.table.number, second.since) == (101, {"digits": 100, "other": 101})
+    third = told_by([NEAR], second)
+    assert (third.table.number, third.since, third.first) == (102, {"digits": 100}, 100)
+    assert seen_from_elsewhere(third.table).number == 102
+
+
+def test_an_endpoint_leaves_a_node_once_all_servers_go_by_a_table_that_says_who_answers_in_its_place() -> None:
+    both = {"digits": 3}
+    before = told_by([NEAR])
+    arrived = told_by([NEAR, replace(FAR, versions=both, leaving=frozenset())], before)
+    leaving = replace(NEAR, leaving=frozenset({"digits"}))
+    moving = told_by([leaving, replace(FAR, versions=both, leaving=frozenset())], arrived)
+    assert moving.table.number == 102
+    for confirmed in ([102, 101], [0, 102], [102, 7], [103, 102], []):
+        assert known_elsewhere(moving, "n1", ["digits"], confirmed) == frozenset(), confirmed
+    assert known_elsewhere(moving, "n1", ["digits"], [102, 102]) == {"digits"}
+    assert known_elsewhere(moving, "n2", ["digits"], [102, 102]) == frozenset(), "nobody answers in its place"
+    # What changes of others is not waited for.
+    later = told_by([leaving, replace(FAR, versions={**both, "new": 1}, leaving=frozenset())], moving)
+    assert known_elsewhere(later, "n1", ["digits", "new", "unknown"], [102, 103]) == {"digits"}
+    both_leave = told_by([leaving, FAR], later)
+    number = both_leave.table.number
+    assert known_elsewhere(both_leave, "n1", ["digits"], [number]) == frozenset()
 
 
 def test_a_table_has_bounds() -> None:
