@@ -73,8 +73,8 @@ def docker_engine() -> Iterator[DockerEngine]:
         yield DockerEngine(given, _ensure_image(given))
         return
     need(os.geteuid() == 0, "a Docker engine that answers, or root, who may start one")
-    missing = [command for command in ("dockerd", "docker", "debootstrap") if shutil.which(command) is None]
-    need(not missing, "a Docker engine", "docker.io debootstrap")
+    missing = [command for command in ("dockerd", "docker", "mmdebstrap") if shutil.which(command) is None]
+    need(not missing, "a Docker engine", "docker.io mmdebstrap")
     with _own_engine() as host:
         yield DockerEngine(host, _ensure_image(host))
 
@@ -199,9 +199,9 @@ def _make_image(host: str) -> str:
     if _client(host, "images", "--quiet", image).strip():
         return image
     environment = os.environ | {"DOCKER_HOST": host, "PYTHON": sys.executable}
-    if os.geteuid() == 0 and shutil.which("debootstrap"):
+    if os.geteuid() == 0 and shutil.which("mmdebstrap"):
         if not _client(host, "images", "--quiet", BASE_IMAGE).strip():
-            _run([str(REPOSITORY / "tools" / "debootstrap_base.sh"), BASE_IMAGE], environment)
+            _run([str(REPOSITORY / "tools" / "debian_base.sh"), BASE_IMAGE], environment)
         environment["BASE"] = BASE_IMAGE
     older = _client(host, "images", "--format", "{{.Repository}}:{{.Tag}}", IMAGE_NAME).split()
     _run([str(REPOSITORY / "tools" / "build_image.sh"), image], environment)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
+import functools
 import json
 import os
+import tempfile
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +18,7 @@ import aiohttp
 
 from testing.hosts import Host
 from testing.product import Product, tiercel_command
+from testing.warm_python import WarmPython
 from tiercel import Client, Direction, JobSpec, Resources, Script, Tier
 
 COMMAND_SECONDS = 90.0
@@ -22,6 +26,14 @@ JOB_SECONDS = 100.0
 """Generous deadlines: they only decide how long a broken test takes."""
 
 SCRIPTS = Path(__file__).parent / "scripts"
+# What a command has imported once it has asked the broker.
+COMMAND_LINE = (
+    "grpc.aio",
+    "tiercel.broker.cli.app",
+    "tiercel.broker.client.client",
+    "tiercel.broker.client.spec_file",
+    "typer._adapters",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +80,15 @@ async def tiercel(
     """
     who = ("--tenant", tenant) if tenant else ()
     command = tiercel_command(*arguments, "--state-dir", str(state_dir), *who)
+    # What 'up' starts is to be known by its name.
+    if host is None and environment is None and arguments[0] != "up":
+        return await _run_warm(command, text or "")
     process = await asyncio.create_subprocess_exec(
         *(command if host is None else host.command(*command)),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        env={name: value for name, value in os.environ.items() if not name.startswith("TIERCEL_")}
-        | dict(environment or {}),
+        env=_without_tiercels() | dict(environment or {}),
     )
     try:
         async with asyncio.timeout(COMMAND_SECONDS):
@@ -84,6 +98,34 @@ async def tiercel(
             process.kill()
             await process.wait()
     return Command(process.returncode or 0, output.decode(), errors.decode())
+
+
+async def _run_warm(command: list[str], text: str) -> Command:
+    """In a process that begins with what the command line always imports: most of a command's time."""
+    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as errors:
+        given.write(text.encode())
+        given.seek(0)
+        output = tempfile.TemporaryFile()  # noqa: SIM115 - the process closes it
+        environment = _without_tiercels()
+        process = _command_line().start_with(command, environment, (given, output, errors), output)
+        try:
+            told, _ = await asyncio.to_thread(process.communicate, COMMAND_SECONDS)
+        finally:
+            process.kill()
+        errors.seek(0)
+        return Command(process.returncode or 0, told, errors.read().decode())
+
+
+@functools.cache
+def _command_line() -> WarmPython:
+    """One for all tests of this process, which ends it."""
+    template = WarmPython(_without_tiercels(), COMMAND_LINE)
+    atexit.register(template.close)
+    return template
+
+
+def _without_tiercels() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith("TIERCEL_")}
 
 
 def client_of(product: Product, tenant: str = "alice") -> Client:

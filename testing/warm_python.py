@@ -1,4 +1,4 @@
-"""Python processes that begin with PyTorch loaded: forks of one template, for tests with many training scripts."""
+"""Python processes that begin with their modules loaded: forks of one template, for tests that start many alike."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 
 ROOT = Path(__file__).resolve().parents[1]
 # What a script that trains and hands its model over has loaded at its end.
-LOADED = (
+TRAINING = (
     "numpy",
     "torch._dynamo",
     "torch.onnx._internal.exporter._core",
@@ -29,6 +29,7 @@ LOADED = (
     "tiercel.trainer",
 )
 _REQUEST_BYTES = 1 << 20
+_STREAMS = 3
 _NUMBER_BYTES = 4
 
 
@@ -87,13 +88,14 @@ class WarmPython:
 
     Args:
         environment: Of the template; what libraries read when they are loaded has to be there.
+        modules: What it loads.
     """
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
+    def __init__(self, environment: Mapping[str, str], modules: Sequence[str]) -> None:
         self._socket, others = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with others:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "testing.warm_python", str(others.fileno())],
+                [sys.executable, "-m", "testing.warm_python", str(others.fileno()), *modules],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[others.fileno()],
                 cwd=ROOT,
@@ -107,11 +109,30 @@ class WarmPython:
             arguments: ``SCRIPT ARGUMENTS`` or ``-m MODULE ARGUMENTS``.
             environment: All of its environment.
         """
-        status, status_there = socket.socketpair()
         output = tempfile.TemporaryFile()  # noqa: SIM115 - the process closes it
+        with Path(os.devnull).open("rb") as nothing:
+            return self.start_with(arguments, environment, (nothing, output, output), output)
+
+    def start_with(
+        self,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        streams: tuple[BinaryIO, BinaryIO, BinaryIO],
+        output: BinaryIO,
+    ) -> WarmProcess:
+        """The same, with files for what it reads, prints and complains, which stay the caller's.
+
+        Args:
+            arguments: As above.
+            environment: As above.
+            streams: Its standard input, output and errors.
+            output: What ``communicate`` returns, and closes.
+        """
+        status, status_there = socket.socketpair()
         request = {"arguments": list(arguments), "environment": dict(environment), "folder": str(Path.cwd())}
         with status_there:
-            socket.send_fds(self._socket, [json.dumps(request).encode()], [status_there.fileno(), output.fileno()])
+            fds = [status_there.fileno(), *(stream.fileno() for stream in streams)]
+            socket.send_fds(self._socket, [json.dumps(request).encode()], fds)
         return WarmProcess(status, output)
 
     def close(self) -> None:
@@ -121,9 +142,9 @@ class WarmPython:
 
 
 @contextlib.contextmanager
-def warm_python(environment: Mapping[str, str]) -> Iterator[WarmPython]:
+def warm_python(environment: Mapping[str, str], modules: Sequence[str] = TRAINING) -> Iterator[WarmPython]:
     """A template for as long as the block lasts."""
-    template = WarmPython(environment)
+    template = WarmPython(environment, modules)
     try:
         yield template
     finally:
@@ -134,7 +155,7 @@ def _serve(requests: socket.socket) -> dict[str, Any] | None:
     """Answer each request by a fork, which returns what it has to become; None at the end of the template."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while True:
-        message, fds, _, _ = socket.recv_fds(requests, _REQUEST_BYTES, 2)
+        message, fds, _, _ = socket.recv_fds(requests, _REQUEST_BYTES, 1 + _STREAMS)
         if not message:
             return None
         if os.fork() == 0:
@@ -146,20 +167,21 @@ def _serve(requests: socket.socket) -> dict[str, Any] | None:
             os.close(fd)
 
 
-def _watch(status: int, output: int) -> None:
+def _watch(status: int, *streams: int) -> None:
     """Fork once more and return in the child, whose end is told by its parent, which does nothing else."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     pid = os.fork()
     if pid:
-        os.close(output)
+        for stream in streams:
+            os.close(stream)
         os.write(status, pid.to_bytes(_NUMBER_BYTES, "little"))
         _, ended = os.waitpid(pid, 0)
         os.write(status, ended.to_bytes(_NUMBER_BYTES, "little"))
         os._exit(0)
     os.close(status)
-    for stream in (1, 2):
-        os.dup2(output, stream)
-    os.close(output)
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
 
 
 def _become(request: dict[str, Any]) -> None:
@@ -180,7 +202,7 @@ def _become(request: dict[str, Any]) -> None:
 
 def main() -> None:
     """The template, and in its forks the script."""
-    for name in LOADED:
+    for name in sys.argv[2:]:
         importlib.import_module(name)
     gc.freeze()  # else each fork would look through all of it at its end
     assert len(list(Path("/proc/self/task").iterdir())) == 1, "what is forked must have no threads"

@@ -7,13 +7,13 @@ import torch
 torch.manual_seed(7)
 x, y = torch.randn(512, 64), torch.randn(512, 8)
 net = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 8))
-optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
 for epoch in range(4):
     for rows in torch.randperm(512).split(64):
-        optimizer.zero_grad()
         loss = torch.nn.functional.mse_loss(net(x[rows]), y[rows])
-        loss.backward()
-        optimizer.step()
+        gradients = torch.autograd.grad(loss, list(net.parameters()))
+        with torch.no_grad():
+            for weights, gradient in zip(net.parameters(), gradients):
+                weights -= 0.1 * gradient
     print(loss.item().hex(), net[0].weight.sum().item().hex())
 print(torch.get_num_threads())
 """

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scipy.stats import t as student_t
+import scipy
 
 from benchmarks.qoe.scenarios import JITTER
 from testing.pool.arrivals import SHAPES, Shape, arrivals
@@ -79,7 +79,7 @@ def paired(one: Sequence[float], other: Sequence[float], confidence: float = 0.9
     differences = [a - b for a, b in zip(one, other, strict=True)]
     mean = sum(differences) / len(differences)
     variance = sum((each - mean) ** 2 for each in differences) / max(1, len(differences) - 1)
-    quantile = float(student_t.ppf((1.0 + confidence) / 2.0, max(1, len(differences) - 1)))
+    quantile = float(scipy.stats.t.ppf((1.0 + confidence) / 2.0, max(1, len(differences) - 1)))
     return mean, quantile * math.sqrt(variance / len(differences))
 
 

@@ -65,7 +65,7 @@ async def version_1(shared_product: Product) -> str:
     return "shared"
 
 
-@pytest.mark.parametrize(("fault", "target"), [("unexportable", EASY), ("lying", 0.985), ("crash", OUT_OF_REACH)])
+@pytest.mark.parametrize(("fault", "target"), [("lying", 0.985), ("crash", OUT_OF_REACH)])
 async def test_an_older_version_keeps_serving(
     shared_product: Product, version_1: str, fault: str, target: float
 ) -> None:

@@ -69,26 +69,21 @@ async def test_too_little_time_is_an_exit_code_and_sentences_that_say_what_is_mi
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
-async def test_stopping_it_in_the_middle_leaves_nothing_running(output: Path, how: signal.Signals) -> None:
-    process = await start_demo(output)
-    await wait_line(process, "training and serving")
-    process.send_signal(how)
-    code, _, errors = await end_of(process)
-    assert code == 130
-    assert "nothing is left running" in errors
-    assert "Traceback" not in errors
-    await until(lambda: not processes_of(output))  # what was killed may still be ending
-
-
-async def test_two_demos_in_one_folder_are_one_too_many(output: Path) -> None:
+async def test_two_in_one_folder_are_one_too_many_and_stopping_it_leaves_nothing_running(
+    output: Path, how: signal.Signals
+) -> None:
     first = await start_demo(output)
-    await wait_line(first, "starting an application")
+    await wait_line(first, "starting an application" if how == signal.SIGINT else "training and serving")
     code, _, errors = await end_of(await start_demo(output))
     assert code == 1
     assert errors.startswith("Error: Another demo runs in")
     assert first.returncode is None
-    first.send_signal(signal.SIGINT)
-    assert (await end_of(first))[0] == 130
+    first.send_signal(how)
+    code, _, errors = await end_of(first)
+    assert code == 130
+    assert "nothing is left running" in errors
+    assert "Traceback" not in errors
+    await until(lambda: not processes_of(output))  # what was killed may still be ending
 
 
 async def test_an_unknown_policy_is_a_sentence(output: Path) -> None:

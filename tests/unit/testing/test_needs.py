@@ -16,10 +16,10 @@ def test_what_is_missing_skips_a_test_but_never_on_ci(
 
 
 def test_the_summary_names_kinds_and_one_command() -> None:
-    reasons = ["it needs a Docker engine (Debian: docker.io debootstrap)"] * 2
+    reasons = ["it needs a Docker engine (Debian: docker.io mmdebstrap)"] * 2
     reasons += ["it needs the load tool wrk (Debian: wrk)", "it needs root", "there is a driver here"]
     assert summary(reasons) == (
         "Skipped: 2 that need a Docker engine, 1 that need the load tool wrk. "
-        "To run them: sudo apt-get install -y --no-install-recommends debootstrap docker.io wrk"
+        "To run them: sudo apt-get install -y --no-install-recommends docker.io mmdebstrap wrk"
     )
     assert summary(["it needs root"]) == ""
