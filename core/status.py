@@ -113,6 +113,7 @@ class ClusterStatus:
         waiting: Some of those that wait, the oldest first.
         endpoints: By name.
         rotation: How far it is that another authority takes the place of the broker's; None while none does.
+        store_problems: Why copies of checkpoints are not in the artefact store, in plain words, and of how many jobs.
     """
 
     version: str
@@ -122,6 +123,7 @@ class ClusterStatus:
     waiting: tuple[WaitingJob, ...] = ()
     endpoints: tuple[EndpointStatus, ...] = ()
     rotation: AuthorityState | None = None
+    store_problems: Mapping[str, int] = field(default_factory=dict)
 
     def problems(self) -> tuple[Problem, ...]:
         """What there is to see to; empty when all is well."""
@@ -135,6 +137,9 @@ class ClusterStatus:
             found.append(Problem("cluster", "jobs wait, and every node that is online is drained", action))
         if self.rotation is not None and self.rotation.waiting:
             found.append(_rotation_problem(self.rotation.waiting))
+        for problem, jobs in self.store_problems.items():
+            what = f"checkpoints of {jobs} {'job' if jobs == 1 else 'jobs'} are not safe: {problem}"
+            found.append(Problem("artefact store", what, "see to the store, or to what the broker has for it"))
         return tuple(found)
 
     def to_json(self) -> Json:

@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import logging
 import math
+import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -207,32 +208,35 @@ class CheckpointKeeper:
             return
         with source:
             try:
-                run_id, artefact = await run_in_thread(_described, source)
-                if run_id != copy.run_id:
+                if _run_of(source) != copy.run_id:
                     return
-                await self._put(artefact, source, held)
+                # Before all of it is read, which takes a while.
+                self._check_room(os.fstat(source.fileno()).st_size, held)
+                await self._ensure_ours()
+                artefact = await run_in_thread(_artefact_of, source)
+                if artefact.sha256 not in held:
+                    await self._put(artefact, source)
+                    held[artefact.sha256] = artefact.size_bytes
             except (QuotaExceededError, StoreDamagedError) as error:  # of this one alone
-                await actor.send(CheckpointNotStored(error.message))
+                await self._tell(actor, error.message)
                 return
         self._told[job_id] = StoredCheckpoint(copy, self._clock.now(), artefact)
         await actor.send(CheckpointStored(self._told[job_id]))
 
-    async def _put(self, artefact: Artefact, source: BinaryIO, held: dict[str, int]) -> None:
-        if artefact.sha256 in held:
-            return
-        if sum(held.values()) + artefact.size_bytes > self._limit_bytes:
+    def _check_room(self, wanted_bytes: int, held: dict[str, int]) -> None:
+        if sum(held.values()) + wanted_bytes > self._limit_bytes:
             raise QuotaExceededError(
                 f"the artefact store may have {self._limit_bytes} bytes of checkpoints together, and this one does not "
                 "fit; wait until other jobs are over, or give them more (TIERCEL_ARTEFACTS_BYTES)",
                 field="artefacts",
             )
-        await self._ensure_ours()
+
+    async def _put(self, artefact: Artefact, source: BinaryIO) -> None:
         await self._artefacts.put(artefact, source, self._patience.seconds_for(artefact.size_bytes))
         if not await self._artefacts.has(artefact, self._patience.answer_seconds):
             raise UnavailableError(
                 f"the artefact store {self._artefacts.where} has not what it took; it is tried again"
             )
-        held[artefact.sha256] = artefact.size_bytes
 
     async def _ensure_ours(self) -> None:
         if await self._ownership.ensure(self._patience.answer_seconds):
@@ -269,24 +273,32 @@ class CheckpointKeeper:
         for actor in self._that_wait_for_their_copy():
             await self._tell_waiting(actor, problem)
         for actor in self._that_are_not_stored(self._held):
-            if actor.job.store_problem != problem:
-                await actor.send(CheckpointNotStored(problem))
+            await self._tell(actor, problem)
+
+    async def _tell(self, actor: JobActor, problem: str) -> None:
+        if actor.job.store_problem != problem:
+            await actor.send(CheckpointNotStored(problem))
 
     async def _tell_waiting(self, actor: JobActor, problem: str) -> None:
+        await self._tell(actor, problem)
         words = f"waits for its checkpoint: {problem}"
         if actor.job.state is JobState.PENDING and actor.job.reason != words:
             await actor.send(Deferred(words))
 
 
-def _described(source: BinaryIO) -> tuple[str, Artefact]:
-    """Whose checkpoint a file holds, and what it is as an artefact; blocks."""
+def _run_of(source: BinaryIO) -> str:
+    """Whose checkpoint a file holds."""
     try:
-        run_id = read_manifest(source).run_id
+        return read_manifest(source).run_id
     except (ValueError, KeyError, TypeError) as error:
         raise StoreDamagedError("the broker's own copy of the checkpoint is damaged") from error
+
+
+def _artefact_of(source: BinaryIO) -> Artefact:
+    """What a file is as an artefact; blocks."""
     source.seek(0)
     digest, size = hashlib.sha256(), 0
     while piece := source.read(_READ_BYTES):
         digest.update(piece)
         size += len(piece)
-    return run_id, Artefact(digest.hexdigest(), size)
+    return Artefact(digest.hexdigest(), size)

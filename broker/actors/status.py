@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 MAX_WAITING = 20
 """Jobs that wait are told of by name up to so many."""
 
+MAX_PROBLEMS = 5
+"""Of what is wrong with the artefact store so much is told."""
+
 
 def status_of(registry: ActorRegistry, tenant: str) -> ClusterStatus:
     """The cluster at a glance.
@@ -43,6 +46,7 @@ def status_of(registry: ActorRegistry, tenant: str) -> ClusterStatus:
             for each in endpoints
             if each.versions and tenant in {"", each.tenant}
         ),
+        store_problems=dict(Counter(job.store_problem for job in own if job.store_problem).most_common(MAX_PROBLEMS)),
     )
 
 

@@ -27,7 +27,7 @@ from tiercel.v1 import jobs_pb2 as tiercel_dot_v1_dot_jobs__pb2
 from tiercel.v1 import rights_pb2 as tiercel_dot_v1_dot_rights__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17tiercel/v1/status.proto\x12\ntiercel.v1\x1a\x1atiercel/v1/authority.proto\x1a\x15tiercel/v1/jobs.proto\x1a\x17tiercel/v1/rights.proto\"\x12\n\x10GetStatusRequest\"\xc5\x02\n\x11GetStatusResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12%\n\x05nodes\x18\x03 \x03(\x0b\x32\x16.tiercel.v1.NodeStatus\x12\x35\n\x04jobs\x18\x04 \x03(\x0b\x32\'.tiercel.v1.GetStatusResponse.JobsEntry\x12\'\n\x07waiting\x18\x05 \x03(\x0b\x32\x16.tiercel.v1.WaitingJob\x12-\n\tendpoints\x18\x06 \x03(\x0b\x32\x1a.tiercel.v1.EndpointStatus\x12,\n\x08rotation\x18\x46 \x01(\x0b\x32\x1a.tiercel.v1.AuthorityState\x1a+\n\tJobsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\r:\x02\x38\x01\"\xcc\x02\n\nNodeStatus\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0e\n\x06online\x18\x02 \x01(\x08\x12 \n\x05\x64rain\x18\x03 \x01(\x0e\x32\x11.tiercel.v1.Drain\x12\x0f\n\x07version\x18\x04 \x01(\t\x12\x0c\n\x04jobs\x18\x05 \x01(\r\x12\x11\n\tcpu_cores\x18\x06 \x01(\x01\x12\x17\n\x0f\x63pu_cores_asked\x18\x07 \x01(\x01\x12\x14\n\x0cmemory_bytes\x18\x08 \x01(\x04\x12\x1d\n\x15memory_reserved_bytes\x18\t \x01(\x04\x12\x14\n\x0c\x61\x63\x63\x65lerators\x18\n \x01(\r\x12\x19\n\x11\x61\x63\x63\x65lerators_held\x18\x0b \x01(\r\x12\x1c\n\x14\x61\x63\x63\x65lerator_problems\x18\x0c \x03(\t\x12\x17\n\x0f\x64isk_free_bytes\x18\r \x01(\x04\x12\x18\n\x10\x64isk_total_bytes\x18\x0e \x01(\x04\"8\n\nWaitingJob\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\"x\n\x0e\x45ndpointStatus\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x14\n\x0clive_version\x18\x03 \x01(\x04\x12\r\n\x05nodes\x18\x04 \x03(\t\x12\x11\n\tanswering\x18\x05 \x03(\t\x12\x10\n\x08problems\x18\x06 \x03(\t2d\n\rStatusService\x12S\n\tGetStatus\x12\x1c.tiercel.v1.GetStatusRequest\x1a\x1d.tiercel.v1.GetStatusResponse\"\t\xa2\xbb\x18\x05\n\x03\x02\x03\x04\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17tiercel/v1/status.proto\x12\ntiercel.v1\x1a\x1atiercel/v1/authority.proto\x1a\x15tiercel/v1/jobs.proto\x1a\x17tiercel/v1/rights.proto\"\x12\n\x10GetStatusRequest\"\xc5\x03\n\x11GetStatusResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12%\n\x05nodes\x18\x03 \x03(\x0b\x32\x16.tiercel.v1.NodeStatus\x12\x35\n\x04jobs\x18\x04 \x03(\x0b\x32\'.tiercel.v1.GetStatusResponse.JobsEntry\x12\'\n\x07waiting\x18\x05 \x03(\x0b\x32\x16.tiercel.v1.WaitingJob\x12-\n\tendpoints\x18\x06 \x03(\x0b\x32\x1a.tiercel.v1.EndpointStatus\x12,\n\x08rotation\x18\x46 \x01(\x0b\x32\x1a.tiercel.v1.AuthorityState\x12H\n\x0estore_problems\x18K \x03(\x0b\x32\x30.tiercel.v1.GetStatusResponse.StoreProblemsEntry\x1a+\n\tJobsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\r:\x02\x38\x01\x1a\x34\n\x12StoreProblemsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\r:\x02\x38\x01\"\xcc\x02\n\nNodeStatus\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0e\n\x06online\x18\x02 \x01(\x08\x12 \n\x05\x64rain\x18\x03 \x01(\x0e\x32\x11.tiercel.v1.Drain\x12\x0f\n\x07version\x18\x04 \x01(\t\x12\x0c\n\x04jobs\x18\x05 \x01(\r\x12\x11\n\tcpu_cores\x18\x06 \x01(\x01\x12\x17\n\x0f\x63pu_cores_asked\x18\x07 \x01(\x01\x12\x14\n\x0cmemory_bytes\x18\x08 \x01(\x04\x12\x1d\n\x15memory_reserved_bytes\x18\t \x01(\x04\x12\x14\n\x0c\x61\x63\x63\x65lerators\x18\n \x01(\r\x12\x19\n\x11\x61\x63\x63\x65lerators_held\x18\x0b \x01(\r\x12\x1c\n\x14\x61\x63\x63\x65lerator_problems\x18\x0c \x03(\t\x12\x17\n\x0f\x64isk_free_bytes\x18\r \x01(\x04\x12\x18\n\x10\x64isk_total_bytes\x18\x0e \x01(\x04\"8\n\nWaitingJob\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\"x\n\x0e\x45ndpointStatus\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x14\n\x0clive_version\x18\x03 \x01(\x04\x12\r\n\x05nodes\x18\x04 \x03(\t\x12\x11\n\tanswering\x18\x05 \x03(\t\x12\x10\n\x08problems\x18\x06 \x03(\t2d\n\rStatusService\x12S\n\tGetStatus\x12\x1c.tiercel.v1.GetStatusRequest\x1a\x1d.tiercel.v1.GetStatusResponse\"\t\xa2\xbb\x18\x05\n\x03\x02\x03\x04\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,20 +36,24 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_GETSTATUSRESPONSE_JOBSENTRY']._loaded_options = None
   _globals['_GETSTATUSRESPONSE_JOBSENTRY']._serialized_options = b'8\001'
+  _globals['_GETSTATUSRESPONSE_STOREPROBLEMSENTRY']._loaded_options = None
+  _globals['_GETSTATUSRESPONSE_STOREPROBLEMSENTRY']._serialized_options = b'8\001'
   _globals['_STATUSSERVICE'].methods_by_name['GetStatus']._loaded_options = None
   _globals['_STATUSSERVICE'].methods_by_name['GetStatus']._serialized_options = b'\242\273\030\005\n\003\002\003\004'
   _globals['_GETSTATUSREQUEST']._serialized_start=115
   _globals['_GETSTATUSREQUEST']._serialized_end=133
   _globals['_GETSTATUSRESPONSE']._serialized_start=136
-  _globals['_GETSTATUSRESPONSE']._serialized_end=461
-  _globals['_GETSTATUSRESPONSE_JOBSENTRY']._serialized_start=418
-  _globals['_GETSTATUSRESPONSE_JOBSENTRY']._serialized_end=461
-  _globals['_NODESTATUS']._serialized_start=464
-  _globals['_NODESTATUS']._serialized_end=796
-  _globals['_WAITINGJOB']._serialized_start=798
-  _globals['_WAITINGJOB']._serialized_end=854
-  _globals['_ENDPOINTSTATUS']._serialized_start=856
-  _globals['_ENDPOINTSTATUS']._serialized_end=976
-  _globals['_STATUSSERVICE']._serialized_start=978
-  _globals['_STATUSSERVICE']._serialized_end=1078
+  _globals['_GETSTATUSRESPONSE']._serialized_end=589
+  _globals['_GETSTATUSRESPONSE_JOBSENTRY']._serialized_start=492
+  _globals['_GETSTATUSRESPONSE_JOBSENTRY']._serialized_end=535
+  _globals['_GETSTATUSRESPONSE_STOREPROBLEMSENTRY']._serialized_start=537
+  _globals['_GETSTATUSRESPONSE_STOREPROBLEMSENTRY']._serialized_end=589
+  _globals['_NODESTATUS']._serialized_start=592
+  _globals['_NODESTATUS']._serialized_end=924
+  _globals['_WAITINGJOB']._serialized_start=926
+  _globals['_WAITINGJOB']._serialized_end=982
+  _globals['_ENDPOINTSTATUS']._serialized_start=984
+  _globals['_ENDPOINTSTATUS']._serialized_end=1104
+  _globals['_STATUSSERVICE']._serialized_start=1106
+  _globals['_STATUSSERVICE']._serialized_end=1206
 # @@protoc_insertion_point(module_scope)

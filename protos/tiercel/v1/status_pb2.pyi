@@ -61,6 +61,26 @@ class GetStatusResponse(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+    @_typing.final
+    class StoreProblemsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     VERSION_FIELD_NUMBER: _builtins.int
     TENANT_FIELD_NUMBER: _builtins.int
     NODES_FIELD_NUMBER: _builtins.int
@@ -68,6 +88,7 @@ class GetStatusResponse(_message.Message):
     WAITING_FIELD_NUMBER: _builtins.int
     ENDPOINTS_FIELD_NUMBER: _builtins.int
     ROTATION_FIELD_NUMBER: _builtins.int
+    STORE_PROBLEMS_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     """The version of Tiercel that the broker is of."""
     tenant: _builtins.str
@@ -88,6 +109,10 @@ class GetStatusResponse(_message.Message):
     def rotation(self) -> _authority_pb2.AuthorityState:
         """While another authority takes the place of the broker's; else absent."""
 
+    @_builtins.property
+    def store_problems(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """Why copies of checkpoints are not in the artefact store, in plain words, and of how many jobs; the 5 that concern most of them."""
+
     def __init__(
         self,
         *,
@@ -98,10 +123,11 @@ class GetStatusResponse(_message.Message):
         waiting: _abc.Iterable[Global___WaitingJob] | None = ...,
         endpoints: _abc.Iterable[Global___EndpointStatus] | None = ...,
         rotation: _authority_pb2.AuthorityState | None = ...,
+        store_problems: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["rotation", b"rotation"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["endpoints", b"endpoints", "jobs", b"jobs", "nodes", b"nodes", "rotation", b"rotation", "tenant", b"tenant", "version", b"version", "waiting", b"waiting"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["endpoints", b"endpoints", "jobs", b"jobs", "nodes", b"nodes", "rotation", b"rotation", "store_problems", b"store_problems", "tenant", b"tenant", "version", b"version", "waiting", b"waiting"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -14,6 +14,7 @@ from testing.brokers import node_token, running_broker, tenant_of, tenant_token
 from testing.s3_server import BUCKET, S3Server, s3_server
 from testing.scripted_agent import ScriptedAgent
 from tests.integration.broker.test_checkpoint_copies import CONTENT, fetch, send, trains
+from tests.integration.broker.test_status import as_tenant
 from tiercel.core.errors import ConflictError
 from tiercel.v1 import jobs_pb2
 
@@ -102,6 +103,7 @@ async def test_while_the_store_is_away_the_job_goes_on_and_its_owner_reads_why(s
             "the artefact store s3://not-yet/lab refuses: there is no such bucket; it is tried again"
         )
         assert job.state == jobs_pb2.JOB_STATE_RUNNING
+        assert (await as_tenant(broker, tmp_path, "alice")).store_problems == {job.checkpoint_store_problem: 1}
         assert job.HasField("checkpoint_copied_seconds")
         assert not job.HasField("checkpoint_stored_seconds")
         s3.client.create_bucket(Bucket="not-yet")

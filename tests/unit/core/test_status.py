@@ -49,6 +49,14 @@ def test_what_a_node_does_not_say_is_no_problem(node: NodeStatus) -> None:
     assert told(node) == []
 
 
+def test_an_artefact_store_that_is_away() -> None:
+    found = told(WELL, store_problems={"it does not answer": 2, "no room": 1})
+    assert found == [
+        ("artefact store", "checkpoints of 2 jobs are not safe: it does not answer"),
+        ("artefact store", "checkpoints of 1 job are not safe: no room"),
+    ]
+
+
 def test_an_endpoint_that_nobody_answers_for() -> None:
     away = replace(WELL, online=False)
     silent = replace(ANSWERS, answering=())
