@@ -1,4 +1,4 @@
-"""The systemd units are ones that systemd takes, and start commands that there are."""
+"""The systemd units are ones that systemd takes; they, and the compose files, start commands that there are."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+import typer.main
+import yaml
 
 from testing.needs import need
 from tiercel.broker.cli.app import app
@@ -46,11 +49,83 @@ def test_systemd_takes_it(unit: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
 def test_its_command_and_options_are_ones_that_there_are(unit: Path) -> None:
-    program, command, *words = shlex.split(service_of(unit)["ExecStart"])
+    program, *words = shlex.split(service_of(unit)["ExecStart"])
     assert program == PROGRAM
-    helped = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "200", "TERM": "dumb"})
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", helped.output)
-    assert [word for word in words if word.startswith("--") and word not in plain] == []
+    assert understood(words)
+
+
+def understood(words: list[str]) -> bool:
+    """Whether a command takes these options and arguments, which is found out without running it."""
+    command: Any = typer.main.get_command(app)
+    command.commands[words[0]].make_context("tiercel", list(words[1:]))
+    return True
+
+
+COMPOSE = sorted(DEPLOY.glob("compose-*.yaml"))
+# Of the Compose Specification what these files use; a key that is misspelt is ignored by some versions.
+SERVICE_KEYS = {
+    *("cap_drop", "command", "image", "init", "network_mode", "restart", "security_opt", "shm_size"),
+    *("stop_grace_period", "ulimits", "volumes"),
+}
+
+
+def test_there_are_compose_files_for_the_same_machines() -> None:
+    assert [file.name for file in COMPOSE] == ["compose-agent.yaml", "compose-broker.yaml"]
+
+
+@pytest.mark.parametrize("file", COMPOSE, ids=lambda file: file.name)
+def test_a_compose_file_runs_a_command_that_there_is_and_keeps_its_state(file: Path) -> None:
+    content = yaml.safe_load(file.read_text())
+    assert set(content) == {"name", "services", "volumes"}
+    ((name, service),) = content["services"].items()
+    assert file.name == f"compose-{name}.yaml"
+    assert set(service) <= SERVICE_KEYS
+    given = {"BROKER": "10.0.0.5:7443", "ADDRESS": "10.0.0.5"}
+    words = [re.sub(r"\$\{(\w+):\?[^}]+\}", lambda found: given[found[1]], word) for word in service["command"]]
+    assert understood(words)
+    assert "$" not in "".join(words)
+    # What a container loses when it is made anew is not in the volume.
+    (volume,) = service["volumes"]
+    source, _, folder = volume.partition(":")
+    assert set(content["volumes"]) == {source}
+    assert f"--state-dir={folder}" in words
+    assert (service["network_mode"], service["init"], service["cap_drop"]) == ("host", True, ["ALL"])
+
+
+def test_both_compose_files_have_the_same_image_and_unit_files_the_same_options() -> None:
+    services = {file.stem: yaml.safe_load(file.read_text())["services"] for file in COMPOSE}
+    plain = [
+        {key: value for key, value in next(iter(each.values())).items() if key != "command"}
+        for each in services.values()
+    ]
+    assert plain[0] == plain[1]
+    broker = services["compose-broker"]["broker"]["command"]
+    unit = shlex.split(service_of(DEPLOY / "tiercel-broker.service")["ExecStart"])
+    for option in ("--listen-port", "--listen-nodes-port"):
+        assert f"{option}={unit[unit.index(option) + 1]}" in broker
+
+
+def test_what_operators_type_at_containers_is_understood() -> None:
+    text = (DEPLOY.parent / "docs" / "operations.md").read_text()
+    lines = re.findall(
+        r"^docker compose --file deploy/compose-\w+\.yaml (?:exec broker tiercel|run --rm agent) (.*)$", text, re.M
+    )
+    assert len(lines) == 2
+    for line in lines:
+        words = shlex.split(line)
+        command: Any = typer.main.get_command(app)
+        while hasattr(command, "commands"):
+            command = command.commands[words.pop(0)]
+        command.make_context("tiercel", words)
+
+
+def test_the_image_has_what_the_package_offers() -> None:
+    text = (DEPLOY / "Dockerfile").read_text()
+    (extras,) = re.findall(r"/source\[([\w,]+)\]", text)
+    project = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text())["project"]
+    assert set(extras.split(",")) <= set(project["optional-dependencies"])
+    assert (DEPLOY.parent / "constraints.txt").exists()
+    assert 'ENTRYPOINT ["tiercel"]' in text
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
