@@ -108,7 +108,9 @@ def test_both_compose_files_have_the_same_image_and_unit_files_the_same_options(
 def test_what_operators_type_at_containers_is_understood() -> None:
     text = (DEPLOY.parent / "docs" / "operations.md").read_text()
     lines = re.findall(
-        r"^docker compose --file deploy/compose-\w+\.yaml (?:exec broker tiercel|run --rm agent) (.*)$", text, re.M
+        r"^docker compose --file deploy/compose-\w+\.yaml (?:exec broker tiercel|run --rm agent) (.*)$",
+        text,
+        re.MULTILINE,
     )
     assert len(lines) == 2
     for line in lines:
