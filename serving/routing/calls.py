@@ -20,6 +20,9 @@ _MESSAGE: Final = b"tiercel-grpc-message"
 _DETAILS: Final = b"tiercel-grpc-details"
 _MOST_CHARACTERS: Final = 1000
 _CODES: Final = range(17)
+_FAILURES: Final = frozenset({500, 502, 503})
+_CALL_FAILURES: Final = frozenset({b"2", b"13", b"14"})  # UNKNOWN, INTERNAL, UNAVAILABLE
+_FULL: Final = b"8"  # RESOURCE_EXHAUSTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,22 @@ def read_answer(headers: Mapping[bytes, bytes], body: bytes) -> CallAnswer | Non
         return None
     message = urllib.parse.unquote(headers.get(_MESSAGE, b"").decode("latin-1"), errors="replace")
     return CallAnswer(int(status), message[:_MOST_CHARACTERS], details, body)
+
+
+def is_failure(status: int, headers: Mapping[bytes, bytes]) -> bool:
+    """Whether an answer is no answer for a reason that is its server's: it is full, leaves, or is broken.
+
+    What its callers ask in a wrong way, too often, or with too little time says nothing of a server.
+
+    Args:
+        status: HTTP status code.
+        headers: As of :func:`read_answer`.
+    """
+    call = headers.get(_STATUS)
+    if call is None:
+        return status in _FAILURES
+    # A key's rate, which is the caller's, comes with details of when to ask again.
+    return call in _CALL_FAILURES or (call == _FULL and not headers.get(_DETAILS))
 
 
 class Cancellable(Protocol):

@@ -2,7 +2,8 @@
 
 What is expected is the measured delay times one more than what is under way. What this server has under way at a node
 it knows exactly, and two draws keep many servers from all running to the same node. A node that fails looks fast, so a
-failure counts as the whole time that there was. What was measured fades, so that who was slow once is asked again.
+failure counts as the whole time that there was. What was measured fades, so that who was slow once is asked again. Who
+is not known is taken to be as fast as the fastest that is: it gets its part, and is not flooded while others are slow.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 EXPECTED_SECONDS: Final = 0.001
-"""What a node of which nothing is known is expected to take."""
+"""What a node is expected to take where nothing is known of any."""
 HALF_LIFE_SECONDS: Final = 2.0
 _WEIGHT: Final = 0.2
 
@@ -25,12 +26,12 @@ class Load:
     Attributes:
         in_flight: Requests of this server that it has not answered.
         delay_seconds: How long its answers took lately.
-        measured_at: When that was measured, seconds of a steady clock.
+        measured_at: When that was measured, seconds of a steady clock; None: it never was.
     """
 
     in_flight: int = 0
     delay_seconds: float = EXPECTED_SECONDS
-    measured_at: float = 0.0
+    measured_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ class Candidate:
 
 def answered(load: Load, seconds: float, now: float) -> Load:
     """An answer came after so many seconds."""
-    before = delay_now(load, now)
+    before = seconds if load.measured_at is None else delay_now(load, now)
     return replace(load, delay_seconds=before + _WEIGHT * (seconds - before), measured_at=now)
 
 
@@ -57,15 +58,23 @@ def failed(load: Load, allowed_seconds: float, now: float) -> Load:
     return replace(load, delay_seconds=max(allowed_seconds, delay_now(load, now)), measured_at=now)
 
 
-def delay_now(load: Load, now: float) -> float:
-    """What its delay is taken for by now: what was measured halves with time, down to what is expected of anybody."""
-    above = load.delay_seconds - EXPECTED_SECONDS
-    return EXPECTED_SECONDS + above * math.pow(0.5, max(0.0, now - load.measured_at) / HALF_LIFE_SECONDS)
+def delay_now(load: Load, now: float, expected: float = EXPECTED_SECONDS) -> float:
+    """What its delay is taken for by now: what was measured comes nearer to what is expected of anybody, with time."""
+    if load.measured_at is None:
+        return expected
+    above = load.delay_seconds - expected
+    return expected + above * math.pow(0.5, max(0.0, now - load.measured_at) / HALF_LIFE_SECONDS)
 
 
-def cost(load: Load, now: float) -> float:
+def least_delay(candidates: Sequence[Candidate]) -> float:
+    """What is expected of nodes of which nothing is known: what the fastest of the others takes."""
+    known = (each.load.delay_seconds for each in candidates if each.load.measured_at is not None)
+    return min(known, default=EXPECTED_SECONDS)
+
+
+def cost(load: Load, now: float, expected: float = EXPECTED_SECONDS) -> float:
     """Seconds after which one more request is expected to be answered."""
-    return (load.in_flight + 1) * delay_now(load, now)
+    return (load.in_flight + 1) * delay_now(load, now, expected)
 
 
 def choose(candidates: Sequence[Candidate], now: float, draw: Callable[[int], int]) -> int:
@@ -83,4 +92,5 @@ def choose(candidates: Sequence[Candidate], now: float, draw: Callable[[int], in
     second = draw(len(staying) - 1)
     second += second >= first
     one, other = staying[first], staying[second]
-    return other if cost(candidates[other].load, now) < cost(candidates[one].load, now) else one
+    expected = least_delay([candidates[index] for index in staying])
+    return other if cost(candidates[other].load, now, expected) < cost(candidates[one].load, now, expected) else one

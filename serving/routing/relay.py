@@ -17,6 +17,7 @@ from tiercel.core.errors import CapacityExceededError, DeadlineExceededError, Un
 from tiercel.core.routes import Backend
 from tiercel.core.trust.names import node_name
 from tiercel.serving.routing import choosing
+from tiercel.serving.routing.calls import is_failure
 from tiercel.serving.routing.choosing import Candidate, Load
 from tiercel.serving.routing.connection import Answer, PeerLostError, Room
 from tiercel.serving.routing.directory import Directory
@@ -54,6 +55,9 @@ OUTCOMES: Final = (
 NOT_HERE_REASON: Final = "it does not have the model any more"
 _TRIES: Final = 2
 _COMPLAIN_SECONDS: Final = 10.0
+# Of so many nodes and models it is remembered how fast they are; of more, of those that were asked in the last minute.
+_MANY_LOADS: Final = 1024
+_FORGET_SECONDS: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +107,7 @@ class Relay:
         self._room = Room(answer_bytes)
         self._draw = draw
         self._peers: dict[tuple[str, str], Peer] = {}
-        self._loads: dict[str, Load] = {}
+        self._loads: dict[tuple[str, str], Load] = {}  # by node and model: a slow model makes no other one late
         self._complained: dict[str, float] = {}
         self._patience = Patience()
         self._trials = Trials(lambda node: node in directory.nodes, asyncio.get_running_loop().time)
@@ -121,7 +125,7 @@ class Relay:
         """After how long another node would answer for a model; None where none does that goes on to."""
         now = asyncio.get_running_loop().time()
         usable = [
-            choosing.cost(self._load(each.node_id), now)
+            choosing.cost(self._load(each.node_id, model), now)
             for each in self._directory.backends(model)
             if not each.draining and self._can_ask(each) and not self._is_silent(each)
         ]
@@ -188,8 +192,8 @@ class Relay:
         began, node = loop.time(), backend.node_id
         allowed = deadline - began
         peer = self._peer(backend)
-        self._loads[node] = replace(self._load(node), in_flight=self._load(node).in_flight + 1)
-        outcome = "given_up"
+        self._begin(node, handing.model)
+        outcome, is_good = "given_up", False
         peer.hearing.sent(began)
         try:
             head = self._head(handing, peer, allowed)
@@ -202,6 +206,7 @@ class Relay:
                 self._complain(backend, answer.reason)
             else:
                 outcome = "answered"
+                is_good = not is_failure(answer.status, answer.headers)
         except PeerLostError as error:
             outcome = "lost"
             self._complain(backend, error.reason)
@@ -219,7 +224,7 @@ class Relay:
             return answer
         finally:
             self.outcomes[outcome] += 1
-            self._note(node, outcome, allowed, loop.time() - began)
+            self._note(node, handing.model, outcome, allowed, loop.time() - began, is_good=is_good)
             self._hear(peer, node, handing.model, outcome, loop.time() - began)
 
     def _hear(self, peer: Peer, node: str, model: str, outcome: str, took: float) -> None:
@@ -232,26 +237,38 @@ class Relay:
             self._trials.pass_over(peer, node)
         peer.hearing.ended(now)
 
-    def _note(self, node: str, outcome: str, allowed: float, took: float) -> None:
-        """Learn from an attempt how fast a node is."""
-        load = self._load(node)
+    def _begin(self, node: str, model: str) -> None:
+        """A request is under way to a node."""
+        now = asyncio.get_running_loop().time()
+        if (node, model) not in self._loads and len(self._loads) >= _MANY_LOADS:
+            self._loads = {
+                key: load
+                for key, load in self._loads.items()
+                if load.in_flight or (load.measured_at is not None and now - load.measured_at < _FORGET_SECONDS)
+            }
+        load = self._load(node, model)
+        self._loads[node, model] = replace(load, in_flight=load.in_flight + 1)
+
+    def _note(self, node: str, model: str, outcome: str, allowed: float, took: float, *, is_good: bool) -> None:
+        """Learn from an attempt how fast a node is; one that fails fast is not fast."""
+        load = self._load(node, model)
         load = replace(load, in_flight=load.in_flight - 1)
         now = asyncio.get_running_loop().time()
-        if outcome == "answered":
+        if is_good:
             load = choosing.answered(load, took, now)
-        elif outcome in {"not_sent", "repeated", "lost", "late", "not_here"}:
+        elif outcome in {"answered", "not_sent", "repeated", "lost", "late", "not_here"}:
             load = choosing.failed(load, allowed, now)
-        self._loads[node] = load
+        self._loads[node, model] = load
 
-    def _load(self, node: str) -> Load:
-        return self._loads.get(node, Load())
+    def _load(self, node: str, model: str) -> Load:
+        return self._loads.get((node, model), Load())
 
     def _choose(self, model: str, tried: list[Backend]) -> Backend | None:
         usable = self._usable(model, tried)
         usable = [each for each in usable if not self._is_silent(each)] or usable
         if not usable:
             return None
-        candidates = [Candidate(self._load(each.node_id), each.draining) for each in usable]
+        candidates = [Candidate(self._load(each.node_id, model), each.draining) for each in usable]
         return usable[choosing.choose(candidates, asyncio.get_running_loop().time(), self._draw)]
 
     def _usable(self, model: str, tried: list[Backend]) -> list[Backend]:
@@ -279,9 +296,7 @@ class Relay:
         nodes = self._directory.nodes
         for key in [key for key, peer in self._peers.items() if key[0] not in nodes and not peer.in_flight]:
             self._peers.pop(key).close()
-        for node in self._loads.keys() - nodes:
-            if not self._loads[node].in_flight:
-                del self._loads[node]
+        self._loads = {key: load for key, load in self._loads.items() if key[0] in nodes or load.in_flight}
         self._complained = {node: at for node, at in self._complained.items() if node in nodes}
 
     def _head(self, handing: Handing, peer: Peer, allowed: float) -> bytes:

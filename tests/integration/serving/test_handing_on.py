@@ -130,9 +130,9 @@ def test_another_one_is_asked_where_nothing_came_back(nodes: Nodes, fault: Fault
     nodes.lead_to(("proxied", nodes.proxy.address), ("far", nodes.far.http))
     nodes.proxy.fault = fault
     before = nodes.outcomes()
-    statuses = [nodes.ask().status for _ in range(6)]
+    statuses = [nodes.ask().status for _ in range(20)]  # each time either of the two comes first, by chance
     outcome = "repeated" if fault is Fault.RESET else "silent"
-    assert statuses == [200] * 6
+    assert statuses == [200] * 20
     assert nodes.outcomes()[outcome] > before.get(outcome, 0)
 
 

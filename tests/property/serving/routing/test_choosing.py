@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +12,7 @@ from tiercel.serving.routing import choosing
 from tiercel.serving.routing.choosing import Candidate, Load
 
 seconds = st.floats(0, 100)
-loads = st.builds(Load, st.integers(0, 1000), st.floats(0.0001, 60), seconds)
+loads = st.builds(Load, st.integers(0, 1000), st.floats(0.0001, 60), st.none() | seconds)
 candidates = st.lists(st.builds(Candidate, loads, st.booleans()), min_size=1, max_size=20)
 
 
@@ -23,11 +24,12 @@ def test_who_stays_is_asked_before_who_goes_and_never_the_worst_of_two(
     staying = [each for each in found if not each.draining]
     assert found[index].draining is not bool(staying)
     group = staying or found
+    expected = choosing.least_delay(group)
+    costs = sorted(choosing.cost(each.load, now, expected) for each in group)
     if len(group) == 2:
-        assert choosing.cost(found[index].load, now) == min(choosing.cost(each.load, now) for each in group)
+        assert choosing.cost(found[index].load, now, expected) == costs[0]
     elif len(group) > 2:
-        costs = sorted(choosing.cost(each.load, now) for each in group)
-        assert choosing.cost(found[index].load, now) <= costs[-2]
+        assert choosing.cost(found[index].load, now, expected) <= costs[-2]
 
 
 @given(st.lists(st.tuples(st.booleans(), st.floats(0, 60), st.floats(0, 5)), max_size=50), st.floats(0, 1000))
@@ -56,3 +58,19 @@ def test_two_nodes_share_by_their_speed_and_one_that_failed_is_tried_again() -> 
     assert set(asked) == {0}
     busy = Load(in_flight=3, delay_seconds=0.001, measured_at=60.0)
     assert choosing.choose([Candidate(busy), Candidate(slow)], 60.0, draw) == 1
+
+
+@given(st.floats(0.0001, 10), st.integers(1, 200), st.integers(0, 99))
+def test_one_of_which_nothing_is_known_gets_its_part_and_is_not_flooded(delay: float, requests: int, seed: int) -> None:
+    draw = random.Random(seed).randrange
+    known, new = Load(0, delay, 0.0), Load()
+    for _ in range(requests):  # none of them is answered meanwhile
+        if choosing.choose([Candidate(known), Candidate(new)], 0.0, draw):
+            new = replace(new, in_flight=new.in_flight + 1)
+        else:
+            known = replace(known, in_flight=known.in_flight + 1)
+    assert abs(known.in_flight - new.in_flight) <= 1
+
+
+def test_the_first_answer_is_all_that_is_known_of_a_node() -> None:
+    assert choosing.answered(Load(), 0.1, 5.0).delay_seconds == 0.1
