@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
 
 if TYPE_CHECKING:
+    from rich.progress import TaskID
+
     from tiercel.broker.client.projects.packing import PackedProject
     from tiercel.core.jobs import JobSpec
 
@@ -44,6 +44,10 @@ class SendingProgress:
     """
 
     def __init__(self, *, shown: bool) -> None:
+        # Commands that send nothing do without: it takes longer to import than a call takes.
+        from rich.console import Console
+        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
         console = Console(stderr=True)
         columns = (TextColumn("Sending"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
         self._bar = Progress(*columns, console=console, transient=True, disable=not (shown and console.is_terminal))

@@ -25,12 +25,8 @@ from tiercel.broker.client.handle import JobHandle
 from tiercel.broker.client.keeping import Keeping
 from tiercel.broker.client.keys import Keys
 from tiercel.broker.client.options import ClientOptions
-from tiercel.broker.client.projects.packing import PackedProject, pack
-from tiercel.broker.client.projects.sending import project_limit, send_project
 from tiercel.broker.client.secrets import Secrets
-from tiercel.broker.client.spec_file import load_spec
 from tiercel.broker.client.state_dir import default_state_dir, read_broker, read_token
-from tiercel.core.commands import check_command
 from tiercel.core.endpoint_access import KEY_VARIABLE
 from tiercel.core.errors import InvalidSpecError, TiercelError, UnavailableError, wrong_field
 from tiercel.core.jobs import JobSpec
@@ -42,6 +38,7 @@ from tiercel.v1 import jobs_pb2
 
 if TYPE_CHECKING:
     from tiercel.broker.client.inference import ArrayLike, InferenceClient, InferenceResult
+    from tiercel.broker.client.projects.packing import PackedProject
 
 JOBS_AT_A_TIME = 500
 
@@ -143,6 +140,10 @@ class Client(Keeping):
             EndpointBusyError: Somebody else feeds the endpoint.
             QuotaExceededError: The tenant has as many active jobs as it may.
         """
+        # What only a job needs that is sent is imported here: reading specs and folders takes longer than a call.
+        from tiercel.broker.client.projects.sending import send_project
+        from tiercel.broker.client.spec_file import load_spec
+
         if not isinstance(spec, JobSpec):
             spec = await asyncio.to_thread(load_spec, spec)
         packed = packed or await self.pack(spec)
@@ -174,6 +175,10 @@ class Client(Keeping):
         Raises:
             InvalidSpecError: A field is wrong, or the folder cannot be sent; says what to do.
         """
+        from tiercel.broker.client.projects.packing import pack
+        from tiercel.broker.client.projects.sending import project_limit
+        from tiercel.core.commands import check_command
+
         validate_spec(spec)
         if spec.project is None or not spec.project.folder:
             return None
