@@ -11,6 +11,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from tiercel.core.errors import CapacityExceededError, DeadlineExceededError, UnavailableError
@@ -163,15 +164,16 @@ class Relay:
         tried: list[Backend] = []
         reason = "no address of its node can be reached from here"
         is_again = False
+        patience = self._patience.seconds(handing.model)
         for _ in range(_TRIES):
             backend = self._choose(handing.model, tried) or (tried[-1] if is_again else None)
             if backend is None:
                 break
-            others = [*tried, backend]
-            patience = None
-            if not tried and (is_here or not all(map(self._is_silent, self._usable(handing.model, others)))):
-                patience = self._patience.seconds(handing.model)
-            outcome = await self._try(backend, handing, deadline, patience, is_again=backend in tried)
+            others = self._usable(handing.model, [*tried, backend])
+            may_leave = not tried and (is_here or not all(map(self._is_silent, others)))
+            outcome = await self._try(
+                backend, handing, deadline, patience, may_leave=may_leave, is_again=backend in tried
+            )
             if isinstance(outcome, Answer):
                 return outcome
             tried.append(backend)
@@ -185,7 +187,7 @@ class Relay:
         )
 
     async def _try(
-        self, backend: Backend, handing: Handing, deadline: float, patience: float | None, *, is_again: bool
+        self, backend: Backend, handing: Handing, deadline: float, patience: float, *, may_leave: bool, is_again: bool
     ) -> Answer | NotSent:
         """Ask one node; what it did not take, or says nothing to, may go to another one."""
         loop = asyncio.get_running_loop()
@@ -197,7 +199,10 @@ class Relay:
         peer.hearing.sent(began)
         try:
             head = self._head(handing, peer, allowed)
-            answer = await _unless_silent(peer, peer.send(head, handing.body, deadline, is_again=is_again), patience)
+            sending = peer.send(head, handing.body, deadline, is_again=is_again)
+            answer = await _heard(
+                sending, peer, patience, None if may_leave else partial(self._trials.pass_over, peer, node)
+            )
             if isinstance(answer, Answer) and NOT_HERE in answer.headers:
                 answer = NotSent(NOT_HERE_REASON, is_certain=True)
                 outcome = "not_here"
@@ -225,17 +230,12 @@ class Relay:
         finally:
             self.outcomes[outcome] += 1
             self._note(node, handing.model, outcome, allowed, loop.time() - began, is_good=is_good)
-            self._hear(peer, node, handing.model, outcome, loop.time() - began)
-
-    def _hear(self, peer: Peer, node: str, model: str, outcome: str, took: float) -> None:
-        """Learn from an attempt for how long answers are waited for, and whether anybody is there."""
-        now = asyncio.get_running_loop().time()
-        if outcome == "answered":
-            self._patience.answered(model, took)
-        elif peer.hearing.quiet_seconds(now) >= self._patience.seconds(model):
-            self._patience.waited(model, took)
-            self._trials.pass_over(peer, node)
-        peer.hearing.ended(now)
+            if outcome == "answered":
+                self._patience.answered(handing.model, loop.time() - began)
+            elif peer.hearing.quiet_seconds(loop.time()) >= patience:
+                self._patience.waited(handing.model, loop.time() - began)
+                self._trials.pass_over(peer, node)
+            peer.hearing.ended(loop.time())
 
     def _begin(self, node: str, model: str) -> None:
         """A request is under way to a node."""
@@ -331,12 +331,13 @@ def _key(backend: Backend) -> tuple[str, str]:
     return backend.node_id, backend.http or backend.https
 
 
-async def _unless_silent(
-    peer: Peer, sending: Coroutine[None, None, Answer | NotSent], patience: float | None
+async def _heard(
+    sending: Coroutine[None, None, Answer | NotSent],
+    peer: Peer,
+    patience: float,
+    instead: Callable[[], None] | None,
 ) -> Answer | NotSent:
-    """What comes back, unless for so many seconds nothing at all does from there; None for however long it takes."""
-    if patience is None:
-        return await sending
+    """What comes back; where for so many seconds nothing at all does from there, what is done instead of leaving it."""
     loop = asyncio.get_running_loop()
 
     timer: asyncio.TimerHandle | None = None
@@ -346,6 +347,8 @@ async def _unless_silent(
         left = patience - peer.hearing.quiet_seconds(loop.time())
         if left > 0:
             timer = loop.call_later(left, look)
+        elif instead is not None:
+            instead()
         else:
             limit.reschedule(loop.time())
 

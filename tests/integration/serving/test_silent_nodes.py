@@ -179,6 +179,23 @@ async def test_with_no_other_copy_a_silent_one_is_waited_for(lab: Lab) -> None:
     assert lab.a.asked == 1
 
 
+async def test_where_none_of_the_copies_is_heard_who_comes_later_is_told_so_soon(lab: Lab) -> None:
+    """As on a host that was cut off: those that were under way wait, for they may have been heard."""
+    async with lab.knowing("a", "b"):
+        await asyncio.gather(*(lab.ask() for _ in range(4)))  # connections that are kept
+        lab.a.seconds = lab.b.seconds = None
+        waiting = asyncio.create_task(lab.ask(seconds=60.0))
+        await until(lambda: lab.relay.outcomes["silent"] == 1)
+        await asyncio.sleep(2 * LEAST_PATIENCE_SECONDS)
+        assert lab.relay.expected_seconds("m") is None, "both are passed over"
+        assert not waiting.done()
+        lab.b.seconds = 0.0  # its network is back, and that connection is not
+        await until(lambda: lab.relay.expected_seconds("m") is not None)
+        await lab.ask()
+        waiting.cancel()
+        await asyncio.wait([waiting])
+
+
 async def test_what_can_be_answered_here_does_not_wait_for_a_copy_that_is_silent(lab: Lab) -> None:
     lab.a.seconds = None
     async with lab.knowing("a"):
