@@ -9,7 +9,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from grpc import aio
 
 from testing.taken_files import TakesFiles
 from testing.until import until
+from testing.warm_python import WarmProcess, lasting_python
 from tiercel.trainer_agent.runtimes.processes.minding import end_leftovers
 from tiercel.v1 import common_pb2, nodes_pb2, nodes_pb2_grpc, projects_pb2
 
@@ -350,12 +350,12 @@ def wanted_delivery(
 
 @dataclass(slots=True)
 class AgentProcess:
-    """An agent as ``tiercel up`` starts it."""
+    """An agent as ``tiercel up`` starts it, but that what it always imports is there when it begins."""
 
     state_dir: Path
     command: Sequence[str]
     log: Path
-    process: subprocess.Popen[bytes] = field(init=False)
+    process: WarmProcess = field(init=False)
 
     def __post_init__(self) -> None:
         """The first start."""
@@ -363,13 +363,15 @@ class AgentProcess:
 
     def start(self) -> None:
         """Start it, again too once it has ended."""
-        with self.log.open("ab") as output:
-            self.process = subprocess.Popen(self.command, stdout=output, stderr=output, start_new_session=True)
+        template = lasting_python(("tiercel.trainer_agent.main",))
+        with Path(os.devnull).open("rb") as nothing, self.log.open("ab") as output:
+            streams = nothing, output, output
+            self.process = template.start_with(self.command, os.environ, streams, None)
 
     async def wait(self) -> int:
         """Wait until it has ended."""
         await until(lambda: self.process.poll() is not None, seconds=DEADLINE)
-        return int(self.process.returncode)
+        return self.process.wait()
 
     async def kill(self) -> None:
         """Kill it as a crash would."""
@@ -399,7 +401,7 @@ def agent_process(
     addresses, token, log = state_dir / "addresses.json", state_dir / "token", state_dir / "agent.log"
     addresses.write_text(json.dumps({"nodes": broker}))
     token.write_text(f"{node_token}\n")
-    command = [sys.executable, "-m", "tiercel.trainer_agent", "--addresses-file", str(addresses)]
+    command = ["-m", "tiercel.trainer_agent", "--addresses-file", str(addresses)]
     command += ["--state-dir", str(state_dir / "agent"), "--token-file", str(token), "--node-id", node_id]
     command += ["--runtimes", runtimes, "--http-port", "0", "--grpc-port", "0", "--warm-templates", "0", *flags]
     agent = AgentProcess(state_dir, command, log)

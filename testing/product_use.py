@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import atexit
 import contextlib
-import functools
 import json
-import os
 import tempfile
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
@@ -18,7 +15,7 @@ import aiohttp
 
 from testing.hosts import Host
 from testing.product import Product, tiercel_command
-from testing.warm_python import WarmPython
+from testing.warm_python import lasting_python, without_tiercels
 from tiercel import Client, Direction, JobSpec, Resources, Script, Tier
 
 COMMAND_SECONDS = 90.0
@@ -88,7 +85,7 @@ async def tiercel(
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        env=_without_tiercels() | dict(environment or {}),
+        env=without_tiercels() | dict(environment or {}),
     )
     try:
         async with asyncio.timeout(COMMAND_SECONDS):
@@ -106,26 +103,14 @@ async def _run_warm(command: list[str], text: str) -> Command:
         given.write(text.encode())
         given.seek(0)
         output = tempfile.TemporaryFile()  # noqa: SIM115 - the process closes it
-        environment = _without_tiercels()
-        process = _command_line().start_with(command, environment, (given, output, errors), output)
+        template = lasting_python(COMMAND_LINE)
+        process = template.start_with(command, without_tiercels(), (given, output, errors), output)
         try:
             told, _ = await asyncio.to_thread(process.communicate, COMMAND_SECONDS)
         finally:
             process.kill()
         errors.seek(0)
         return Command(process.returncode or 0, told, errors.read().decode())
-
-
-@functools.cache
-def _command_line() -> WarmPython:
-    """One for all tests of this process, which ends it."""
-    template = WarmPython(_without_tiercels(), COMMAND_LINE)
-    atexit.register(template.close)
-    return template
-
-
-def _without_tiercels() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith("TIERCEL_")}
 
 
 def client_of(product: Product, tenant: str = "alice") -> Client:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
 import gc
 import importlib
 import json
@@ -38,10 +40,10 @@ class WarmProcess:
 
     Args:
         status: Where its process id is told, and later how it ended.
-        output: The file that it prints to.
+        output: The file that it prints to, if it is to be read.
     """
 
-    def __init__(self, status: socket.socket, output: BinaryIO) -> None:
+    def __init__(self, status: socket.socket, output: BinaryIO | None) -> None:
         self.returncode: int | None = None
         self._status, self._output = status, output
         self.pid = self._told()
@@ -55,21 +57,31 @@ class WarmProcess:
         if self.poll() is None:
             os.kill(self.pid, number)
 
+    def terminate(self) -> None:
+        """Ask it to end."""
+        self.send_signal(signal.SIGTERM)
+
     def kill(self) -> None:
         """End it at once."""
         self.send_signal(signal.SIGKILL)
 
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end; the exit code."""
+        code = self._wait(timeout)
+        if code is None:
+            raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0.0)
+        return code
+
     def communicate(self, timeout: float) -> tuple[str, None]:
         """Wait for its end; what it printed."""
-        if self._wait(timeout) is None:
-            raise subprocess.TimeoutExpired(f"process {self.pid}", timeout)
-        if not self._output.closed:
+        self.wait(timeout)
+        if self._output is not None and not self._output.closed:
             self._output.seek(0)
             with self._output:
                 return self._output.read().decode(), None
         return "", None
 
-    def _wait(self, seconds: float) -> int | None:
+    def _wait(self, seconds: float | None) -> int | None:
         if self.returncode is None:
             self._status.settimeout(seconds)
             with contextlib.suppress(TimeoutError, BlockingIOError):
@@ -118,7 +130,7 @@ class WarmPython:
         arguments: Sequence[str],
         environment: Mapping[str, str],
         streams: tuple[BinaryIO, BinaryIO, BinaryIO],
-        output: BinaryIO,
+        output: BinaryIO | None,
     ) -> WarmProcess:
         """The same, with files for what it reads, prints and complains, which stay the caller's.
 
@@ -126,7 +138,7 @@ class WarmPython:
             arguments: As above.
             environment: As above.
             streams: Its standard input, output and errors.
-            output: What ``communicate`` returns, and closes.
+            output: What ``communicate`` returns, and closes, if anything.
         """
         status, status_there = socket.socketpair()
         request = {"arguments": list(arguments), "environment": dict(environment), "folder": str(Path.cwd())}
@@ -151,6 +163,19 @@ def warm_python(environment: Mapping[str, str], modules: Sequence[str] = TRAININ
         template.close()
 
 
+@functools.cache
+def lasting_python(modules: tuple[str, ...]) -> WarmPython:
+    """A template for all tests of this process, which ends it; without the variables that tell Tiercel something."""
+    template = WarmPython(without_tiercels(), modules)
+    atexit.register(template.close)
+    return template
+
+
+def without_tiercels() -> dict[str, str]:
+    """The environment of this process without the variables that tell Tiercel something."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("TIERCEL_")}
+
+
 def _serve(requests: socket.socket) -> dict[str, Any] | None:
     """Answer each request by a fork, which returns what it has to become; None at the end of the template."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
@@ -168,7 +193,10 @@ def _serve(requests: socket.socket) -> dict[str, Any] | None:
 
 
 def _watch(status: int, *streams: int) -> None:
-    """Fork once more and return in the child, whose end is told by its parent, which does nothing else."""
+    """Fork once more and return in the child, whose end is told by its parent, which does nothing else.
+
+    The child has a session of its own: Ctrl-C in the terminal is for whoever had it started.
+    """
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     pid = os.fork()
     if pid:
@@ -179,6 +207,7 @@ def _watch(status: int, *streams: int) -> None:
         os.write(status, ended.to_bytes(_NUMBER_BYTES, "little"))
         os._exit(0)
     os.close(status)
+    os.setsid()
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)

@@ -289,7 +289,8 @@ async def test_runs_end_in_time_also_where_a_defect_ended_their_agent(broker: Sc
     with agent_process(tmp_path / "state", broker.address) as agent:
         await agent.kill()
         flags = agent.command[agent.command.index("tiercel.trainer_agent") + 1 :]
-        agent.command = [sys.executable, "-c", DEFECT.format(crash=str(tmp_path / "crash")), *flags]
+        (tmp_path / "defect.py").write_text(DEFECT.format(crash=str(tmp_path / "crash")))
+        agent.command = [str(tmp_path / "defect.py"), *flags]
         agent.start()
         await broker.want(wanted_run("job-1", DEAF))
         pid = await running_pid(broker, "job-1")
