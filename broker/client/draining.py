@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from tiercel.broker.client.membership import LeftThere
-from tiercel.core.errors import NotFoundError, UnavailableError, wrong_field
+from tiercel.core.errors import NotFoundError, OverloadedError, UnavailableError, wrong_field
 from tiercel.core.nodes import Drain
 
 if TYPE_CHECKING:
@@ -58,14 +58,14 @@ async def wait_until_empty(
 
     Raises:
         InvalidSpecError: The node is not drained any more.
-        UnavailableError: The broker did not answer when the time was over.
+        UnavailableError: The broker did not answer when the time was over; or it had too much to do (OverloadedError).
         TiercelError: What else the broker answered.
     """
     began = clock()
     seen: list[LeftThere | None] = []
     while True:
         found = await _found(node_id, look)
-        left = None if isinstance(found, UnavailableError) else found
+        left = found if isinstance(found, LeftThere) else None
         passed = clock() - began
         if seen[-1:] != [left]:
             tell(passed, left)
@@ -73,16 +73,18 @@ async def wait_until_empty(
             return left
         seen = [left]
         if passed >= seconds:
-            if isinstance(found, UnavailableError):
-                raise found
-            return found
+            if isinstance(found, LeftThere):
+                return found
+            raise found
         await asyncio.sleep(min(LOOK_SECONDS, seconds - passed))
 
 
-async def _found(node_id: str, look: Callable[[], Awaitable[ClusterStatus]]) -> LeftThere | UnavailableError:
+async def _found(
+    node_id: str, look: Callable[[], Awaitable[ClusterStatus]]
+) -> LeftThere | UnavailableError | OverloadedError:
     try:
         return left_on(await look(), node_id)
     except NotFoundError:  # it was removed; a node that has something still is listed all the same
         return LeftThere(0, ())
-    except UnavailableError as error:
+    except (UnavailableError, OverloadedError) as error:
         return error

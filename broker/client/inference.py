@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from tiercel.core.errors import (
     NotFoundError,
     RateExceededError,
     TiercelError,
+    TooLargeError,
     UnavailableError,
 )
 from tiercel.core.trust.trust import AUTHORITY_VARIABLE, PIN_VARIABLE
@@ -38,6 +40,8 @@ ArrayLike: TypeAlias = _Array | list[Any] | tuple[Any, ...] | float | str
 # More than any model has; beyond it the lists are a mistake or an attack.
 _MOST_DIMENSIONS = 32
 _SHOWN_CHARACTERS = 40
+MAX_ANSWER_BYTES = 256 * 1024**2
+"""The largest answer of an inference server that is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,14 +173,14 @@ class InferenceClient:
             async with self._session.request(
                 method, url, json=body, headers=headers, allow_redirects=False, **encryption
             ) as response:
-                answer = await response.json(content_type=None)
+                answer = json.loads(await _read(response))
         except aiohttp.ClientSSLError as error:
             message = (
                 f"Whoever answers at {url} is not to be believed ({error}); check the address, and for a node set "
                 f"{PIN_VARIABLE} or {AUTHORITY_VARIABLE} as for its broker."
             )
             raise UnavailableError(message) from error
-        except (aiohttp.ClientError, TimeoutError, asyncio.IncompleteReadError, ValueError) as error:
+        except (aiohttp.ClientError, TimeoutError, asyncio.IncompleteReadError, ValueError, RecursionError) as error:
             message = f"The inference server does not answer at {url} ({str(error) or 'it took too long'}); try again."
             raise UnavailableError(message) from error
         if response.status == 200:
@@ -185,12 +189,22 @@ class InferenceClient:
         raise _refusal(response.status, why)
 
 
+async def _read(response: aiohttp.ClientResponse) -> bytes:
+    """The whole answer, unless it has no end."""
+    body = bytearray()
+    async for chunk in response.content.iter_any():
+        body += chunk
+        if len(body) > MAX_ANSWER_BYTES:
+            raise TooLargeError(f"The answer of {response.url} is over {MAX_ANSWER_BYTES} bytes; ask for less at once.")
+    return bytes(body)
+
+
 @contextlib.contextmanager
 def _understood(url: str) -> Iterator[None]:
     """What answers without being an inference server is told as that."""
     try:
         yield
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
         raise UnavailableError(
             f"What answers at {url} is no inference server of Tiercel; check the address."
         ) from error

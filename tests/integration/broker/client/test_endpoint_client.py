@@ -29,6 +29,7 @@ from tiercel import (
 from tiercel.broker.cli.app import app
 from tiercel.broker.client.endpoint_client import OnePlace
 from tiercel.broker.trust.authority import Authority
+from tiercel.core.errors import TooLargeError
 from tiercel.core.trust.certificates import Identity, key_to_pem, make_key, to_pem
 from tiercel.core.trust.contexts import load_identity
 from tiercel.core.trust.trust import Trust
@@ -165,6 +166,20 @@ async def test_what_is_no_inference_server_is_said(model: DoublingModel, answer:
     model.answer = web.json_response(answer)
     async with EndpointClient(await model.start()) as client:
         with pytest.raises(UnavailableError, match="is no inference server"):
+            await client.infer("digits", QUESTION)
+
+
+async def test_an_answer_without_end_or_bottom_is_not_read_on(
+    model: DoublingModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tiercel.broker.client.inference.MAX_ANSWER_BYTES", 1000)
+    model.answer = web.json_response("x" * 1000)
+    async with EndpointClient(await model.start()) as client:
+        with pytest.raises(TooLargeError, match="over 1000 bytes"):
+            await client.infer("digits", QUESTION)
+        monkeypatch.undo()
+        model.answer = web.Response(text="[" * 100_000)
+        with pytest.raises(UnavailableError):
             await client.infer("digits", QUESTION)
 
 

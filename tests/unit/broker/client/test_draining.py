@@ -9,7 +9,7 @@ import pytest
 from tiercel.broker.client import draining
 from tiercel.broker.client.draining import left_on, wait_until_empty
 from tiercel.broker.client.membership import LeftThere
-from tiercel.core.errors import InvalidSpecError, UnavailableError
+from tiercel.core.errors import InvalidSpecError, OverloadedError, UnavailableError
 from tiercel.core.nodes import Drain
 from tiercel.core.status import ClusterStatus, EndpointStatus, NodeStatus
 
@@ -32,7 +32,9 @@ def _on_both(name: str) -> EndpointStatus:
 
 
 async def waited(
-    answers: list[ClusterStatus | UnavailableError], seconds: float = 100.0, clock: Callable[[], float] | None = None
+    answers: list[ClusterStatus | UnavailableError | OverloadedError],
+    seconds: float = 100.0,
+    clock: Callable[[], float] | None = None,
 ) -> tuple[LeftThere, list[tuple[float, LeftThere | None]]]:
     """What is left in the end, and what was told; the last answer is given for ever."""
     told: list[tuple[float, LeftThere | None]] = []
@@ -40,9 +42,9 @@ async def waited(
 
     async def look() -> ClusterStatus:
         answer = left.pop(0) if len(left) > 1 else left[0]
-        if isinstance(answer, UnavailableError):
-            raise answer
-        return answer
+        if isinstance(answer, ClusterStatus):
+            return answer
+        raise answer
 
     ticks: Iterator[int] = iter(range(10_000))
     found = await wait_until_empty(
@@ -69,7 +71,7 @@ async def test_a_job_that_was_just_being_started_there_is_seen() -> None:
 
 
 async def test_a_broker_that_is_away_for_a_while_is_waited_for_and_no_longer() -> None:
-    found, told = await waited([status(1), AWAY, AWAY, status(0)])
+    found, told = await waited([status(1), AWAY, OverloadedError("Too much at once."), status(0)])
     assert found.is_empty
     assert [what for _, what in told] == [LeftThere(1, ()), None, LeftThere(0, ())]
     with pytest.raises(UnavailableError, match="does not answer"):
