@@ -1,9 +1,10 @@
-"""Which of several nodes is asked: of two drawn at random the one where an answer is expected sooner. Pure.
+"""Which of several nodes is asked: the one where an answer is expected soonest. Pure.
 
 What is expected is the measured delay times one more than what is under way. What this server has under way at a node
-it knows exactly, and two draws keep many servers from all running to the same node. A node that fails looks fast, so a
-failure counts as the whole time that there was. What was measured fades, so that who was slow once is asked again. Who
-is not known is taken to be as fast as the fastest that is: it gets its part, and is not flooded while others are slow.
+it knows exactly, and what others have there shows in the delay; nothing is pushed, so that they do not all run to the
+same node at once. A node that fails looks fast, so a failure counts as the whole time that there was. What was measured
+fades, so that who was slow once is asked again. Who is not known is taken to be as fast as the fastest that is: it gets
+its part, and is not flooded while others are slow.
 """
 
 from __future__ import annotations
@@ -86,11 +87,8 @@ def choose(candidates: Sequence[Candidate], now: float, draw: Callable[[int], in
         draw: Draws a number from 0 up to, and without, the one it is given.
     """
     staying = [index for index, each in enumerate(candidates) if not each.draining] or [*range(len(candidates))]
-    if len(staying) == 1:
-        return staying[0]
-    first = draw(len(staying))
-    second = draw(len(staying) - 1)
-    second += second >= first
-    one, other = staying[first], staying[second]
     expected = least_delay([candidates[index] for index in staying])
-    return other if cost(candidates[other].load, now, expected) < cost(candidates[one].load, now, expected) else one
+    costs = {index: cost(candidates[index].load, now, expected) for index in staying}
+    least = min(costs.values())
+    equal = [index for index in staying if costs[index] == least]
+    return equal[0] if len(equal) == 1 else equal[draw(len(equal))]
