@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,14 +18,14 @@ class DoublingModel:
         requests: What it was asked.
         keys: The ``Authorization`` of each of these.
         says: Parameters of its answers.
-        answer: What it says instead of what it takes; None for what it should.
+        answer: Makes what it says instead of what it takes; None for what it should.
         asked: How often it was asked what it takes.
     """
 
     requests: list[Any] = field(default_factory=list)
     keys: list[str] = field(default_factory=list)
     says: dict[str, Any] = field(default_factory=dict)
-    answer: web.Response | None = None
+    answer: Callable[[], web.Response] | None = None
     asked: int = 0
     runner: web.AppRunner | None = None
 
@@ -32,7 +33,7 @@ class DoublingModel:
         """Tell what it takes."""
         self.asked += 1
         if self.answer is not None:
-            return self.answer
+            return self.answer()
         inputs = [{"name": "input", "datatype": "FP32", "shape": [-1, 2]}]
         return web.json_response({"name": "digits", "inputs": inputs, "outputs": []})
 

@@ -110,7 +110,7 @@ async def test_a_node_elsewhere_is_known_by_the_pin_or_the_authoritys_file(
 async def test_nothing_is_said_to_whom_nobody_vouches_for_as_a_node(
     model: DoublingModel, shown: Identity, trust: Trust, error: type[TiercelError]
 ) -> None:
-    model.answer = web.json_response({})
+    model.answer = lambda: web.json_response({})
     address = f"https://{await model.start(WIDE, shows(shown))}"
     async with EndpointClient(address, key="k", trust=trust) as client:
         with pytest.raises(error):
@@ -163,7 +163,7 @@ async def test_a_name_does_not_lead_elsewhere(model: DoublingModel, name: str) -
 
 @pytest.mark.parametrize("answer", [{}, [], {"inputs": 1}, {"inputs": [{"name": "input"}]}])
 async def test_what_is_no_inference_server_is_said(model: DoublingModel, answer: object) -> None:
-    model.answer = web.json_response(answer)
+    model.answer = lambda: web.json_response(answer)
     async with EndpointClient(await model.start()) as client:
         with pytest.raises(UnavailableError, match="is no inference server"):
             await client.infer("digits", QUESTION)
@@ -173,12 +173,12 @@ async def test_an_answer_without_end_or_bottom_is_not_read_on(
     model: DoublingModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tiercel.broker.client.inference.MAX_ANSWER_BYTES", 1000)
-    model.answer = web.json_response("x" * 1000)
+    model.answer = lambda: web.json_response("x" * 1000)
     async with EndpointClient(await model.start()) as client:
         with pytest.raises(TooLargeError, match="over 1000 bytes"):
             await client.infer("digits", QUESTION)
         monkeypatch.undo()
-        model.answer = web.Response(text="[" * 100_000)
+        model.answer = lambda: web.Response(text="[" * 100_000)
         with pytest.raises(UnavailableError):
             await client.infer("digits", QUESTION)
 
@@ -186,7 +186,7 @@ async def test_an_answer_without_end_or_bottom_is_not_read_on(
 async def test_nobody_is_led_to_another_address_with_the_key(model: DoublingModel) -> None:
     other = DoublingModel()
     there = await other.start()
-    model.answer = web.Response(status=307, headers={"Location": f"http://{there}/v2/models/digits"})
+    model.answer = lambda: web.Response(status=307, headers={"Location": f"http://{there}/v2/models/digits"})
     async with EndpointClient(await model.start(), key="k") as client:
         with pytest.raises(UnavailableError):
             await client.infer("digits", QUESTION)
