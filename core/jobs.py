@@ -279,6 +279,8 @@ class Job:
         carried_run: Run whose checkpoint the broker holds for the present run, or for the next one; else empty.
         copy: The newest copy of a checkpoint that the broker keeps of it, where its spec asks for copies; or None.
         awaits_copy: It can go on from that copy alone once the artefact store has given it back. Not stored.
+        prefers_copy: It goes on from that copy on any node, as the broker is on another machine, and a node of an
+            earlier one's name may be as well. Not stored.
         stored: The newest such copy that is in the artefact store as well, or None.
         store_problem: Why a newer one is not there yet; plain words, or empty. Not stored.
         checkpoint_node: While it waits: node that has its newest checkpoint, or empty.
@@ -316,6 +318,7 @@ class Job:
     carried_run: str = ""
     copy: CheckpointCopy | None = None
     awaits_copy: bool = field(default=False, metadata=NOT_STORED)
+    prefers_copy: bool = field(default=False, metadata=NOT_STORED)
     stored: StoredCheckpoint | None = None
     store_problem: str = field(default="", metadata=NOT_STORED)
     checkpoint_node: str = ""

@@ -28,7 +28,7 @@ def copied(job: Job, run_id: str, at: float) -> Step:
     asked = job.spec.copy_checkpoint_seconds is not None
     if not asked or job.state.is_final or job.run_id != run_id or job.carried_run:
         return job, ()
-    return replace(job, copy=CheckpointCopy(run_id, at), awaits_copy=False), ()
+    return replace(job, copy=CheckpointCopy(run_id, at), awaits_copy=False, prefers_copy=False), ()
 
 
 def stored(job: Job, event: CheckpointStored) -> Step:
@@ -78,7 +78,9 @@ def with_what_is_held(job: Job, held_run: str, *, has_store: bool) -> Job:
         return replace(job, copy=replace(job.copy, run_id=held_run))
     if job.stored is None:
         return replace(job, copy=None, carried_run="")
-    carried = job.stored.copy.run_id if job.carried_run else ""
+    # A run that is about to start may do so on another machine with the node's name.
+    carried = job.stored.copy.run_id if job.carried_run or job.state is JobState.STARTING else ""
     problem = "" if has_store else _NO_STORE
-    job = replace(job, copy=job.stored.copy, awaits_copy=True, carried_run=carried, store_problem=problem)
+    job = replace(job, copy=job.stored.copy, awaits_copy=True, prefers_copy=True, carried_run=carried)
+    job = replace(job, store_problem=problem)
     return replace(job, reason=problem or _WAITS) if job.state is JobState.PENDING else job

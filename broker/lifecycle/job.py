@@ -85,7 +85,7 @@ def assigned(job: Job, event: Assigned, alive: float) -> Step:
         return job, ()
     if job.state is not JobState.PENDING:
         raise IllegalTransitionError(f"job {job.id}", job.state.value, event)
-    if not job.carried_run and job.copy is not None and event.node_id != job.checkpoint_node:
+    if not job.carried_run and job.copy is not None and (job.prefers_copy or event.node_id != job.checkpoint_node):
         job = replace(job, carried_run=job.copy.run_id)
     words = f"starting on node {event.node_id}{_from_what(job, event.node_id)}"
     run = Run(job.id, event.attempt, event.node_id, event.share, ordered_at=alive)
@@ -199,6 +199,7 @@ def resume_requested(job: Job, max_epochs: int) -> Step:
         carried_run="",
         copy=None,
         awaits_copy=False,
+        prefers_copy=False,
         stored=None,
         store_problem="",
     )

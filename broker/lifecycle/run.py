@@ -88,6 +88,7 @@ def is_alive(job: Job, event: RunIsAlive, now: Moment) -> Step:
         run=heard(counted(run, now), now.alive),
         started_at=started_at,
         data_sha256={**job.data_sha256, **data_hashes(job.spec, event.data_sha256)},
+        prefers_copy=False,
     )
     effects: tuple[JobEffect, ...] = ()
     if job.carried_run and job.spec.copy_checkpoint_seconds is not None:  # until there is a newer one

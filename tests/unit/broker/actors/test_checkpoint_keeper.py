@@ -185,6 +185,24 @@ async def test_a_broker_with_an_empty_folder_gets_the_copy_back(lives: Lives) ->
         assert job.reason == "starting on node n2 from the checkpoint that the broker holds"
 
 
+async def test_another_machine_with_the_name_of_a_lost_node_is_given_the_copy(lives: Lives) -> None:
+    async with lives.life("lost") as broker:
+        await broker.actors.connect()
+        job = await trained(broker)
+        await broker.copied(job.run_id, b"learnt")
+        await broker.look(job)
+    async with lives.life("new") as broker:
+        await broker.actors.connect()  # n1 again, without the run
+        job = await broker.actors.job(job.id)
+        assert (job.state, job.awaits_copy, job.checkpoint_node) == (JobState.PENDING, True, "n1")
+        await broker.look(job)
+        await broker.actors.pass_time(2)
+        job = await broker.actors.job(job.id)
+        assert (job.node_id, job.carried_run) == ("n1", f"{job.id}-1")
+        await broker.actors.alive(job.run_id)
+        assert not (await broker.actors.job(job.id)).prefers_copy
+
+
 @pytest.mark.parametrize("change", ["wrong bytes", "truncated", "gone"])
 async def test_a_job_whose_copy_is_of_no_use_any_more_begins_anew_and_says_so(lives: Lives, change: str) -> None:
     async with lives.life("lost") as broker:
