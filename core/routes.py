@@ -38,6 +38,11 @@ class Backend:
     grpcs: str = ""
     draining: bool = False
 
+    @property
+    def place(self) -> tuple[str, str]:
+        """Its node, and where REST is asked there."""
+        return self.node_id, self.http or self.https
+
 
 @dataclass(frozen=True, slots=True)
 class Route:

@@ -41,6 +41,7 @@ class Directory:
         self._stamp: _Stamp | None = None
         self._looked_at = -_AGAIN_SECONDS
         self._backends: dict[str, tuple[Backend, ...]] = {}
+        self._places: frozenset[tuple[str, str]] = frozenset()
         self._nodes: frozenset[str] = frozenset()
         self.believed: frozenset[str] = frozenset()
         """Nodes that are believed in who asked them."""
@@ -68,6 +69,11 @@ class Directory:
         """The other nodes that answer for anything."""
         return self._nodes
 
+    @property
+    def places(self) -> frozenset[tuple[str, str]]:
+        """The same, each with where it is asked."""
+        return self._places
+
     async def watch(self) -> None:
         """Follow the file for ever."""
         while True:
@@ -94,7 +100,8 @@ class Directory:
         self.believed = frozenset(found.routes.nodes)
         self.number = found.routes.number
         self._backends = _of_others(found.routes, found.node_id)
-        self._nodes = frozenset(each.node_id for backends in self._backends.values() for each in backends)
+        self._places = frozenset(each.place for backends in self._backends.values() for each in backends)
+        self._nodes = frozenset(node for node, _ in self._places)
 
 
 def _of_others(routes: Routes, node_id: str) -> dict[str, tuple[Backend, ...]]:

@@ -55,6 +55,8 @@ OUTCOMES: Final = (
 
 NOT_HERE_REASON: Final = "it does not have the model any more"
 _TRIES: Final = 2
+# Bytes of a request, of which nothing comes back while it is on its way: a slow line.
+_SENT_PER_SECOND: Final = 10e6
 _COMPLAIN_SECONDS: Final = 10.0
 # Of so many nodes and models it is remembered how fast they are; of more, of those that were asked in the last minute.
 _MANY_LOADS: Final = 1024
@@ -111,7 +113,7 @@ class Relay:
         self._loads: dict[tuple[str, str], Load] = {}  # by node and model: a slow model makes no other one late
         self._complained: dict[str, float] = {}
         self._patience = Patience()
-        self._trials = Trials(lambda node: node in directory.nodes, asyncio.get_running_loop().time)
+        self._trials = Trials(lambda place: place in directory.places, asyncio.get_running_loop().time)
         self.outcomes: Counter[str] = Counter()
 
     async def watch(self) -> None:
@@ -164,7 +166,7 @@ class Relay:
         tried: list[Backend] = []
         reason = "no address of its node can be reached from here"
         is_again = False
-        patience = self._patience.seconds(handing.model)
+        patience = self._patience.seconds(handing.model) + len(handing.body) / _SENT_PER_SECOND
         for _ in range(_TRIES):
             backend = self._choose(handing.model, tried) or (tried[-1] if is_again else None)
             if backend is None:
@@ -201,7 +203,7 @@ class Relay:
             head = self._head(handing, peer, allowed)
             sending = peer.send(head, handing.body, deadline, is_again=is_again)
             answer = await _heard(
-                sending, peer, patience, None if may_leave else partial(self._trials.pass_over, peer, node)
+                sending, peer, patience, None if may_leave else partial(self._trials.pass_over, peer, backend.place)
             )
             if isinstance(answer, Answer) and NOT_HERE in answer.headers:
                 answer = NotSent(NOT_HERE_REASON, is_certain=True)
@@ -234,7 +236,7 @@ class Relay:
                 self._patience.answered(handing.model, loop.time() - began)
             elif peer.hearing.quiet_seconds(loop.time()) >= patience:
                 self._patience.waited(handing.model, loop.time() - began)
-                self._trials.pass_over(peer, node)
+                self._trials.pass_over(peer, backend.place)
             peer.hearing.ended(loop.time())
 
     def _begin(self, node: str, model: str) -> None:
@@ -278,11 +280,11 @@ class Relay:
         return bool(backend.http) or self._credentials.are_there
 
     def _is_silent(self, backend: Backend) -> bool:
-        peer = self._peers.get(_key(backend))
+        peer = self._peers.get(backend.place)
         return peer is not None and peer.hearing.is_silent
 
     def _peer(self, backend: Backend) -> Peer:
-        key = _key(backend)
+        key = backend.place
         address = key[1]
         peer = self._peers.get(key)
         if peer is None:
@@ -325,10 +327,6 @@ class Relay:
         """Let go of all connections."""
         for peer in self._peers.values():
             peer.close()
-
-
-def _key(backend: Backend) -> tuple[str, str]:
-    return backend.node_id, backend.http or backend.https
 
 
 async def _heard(

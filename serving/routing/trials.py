@@ -17,9 +17,13 @@ _GROWTH: Final = 2.0
 _TICK_SECONDS: Final = 0.1
 
 
+Place = tuple[str, str]
+"""A node, and where it is asked."""
+
+
 @dataclass(slots=True)
 class _Trial:
-    node: str
+    place: Place
     at: float
     pause: float = FIRST_SECONDS
 
@@ -28,23 +32,23 @@ class Trials:
     """Owns what is known of nodes that are passed over.
 
     Args:
-        is_known: Whether a node answers for anything still, as far as this server was told.
+        is_known: Whether a node answers for anything there still, as far as this server was told.
         clock: Seconds of a steady clock.
     """
 
-    def __init__(self, is_known: Callable[[str], bool], clock: Callable[[], float]) -> None:
+    def __init__(self, is_known: Callable[[Place], bool], clock: Callable[[], float]) -> None:
         self._is_known = is_known
         self._clock = clock
         self._trials: dict[Peer, _Trial] = {}
         self._begun = asyncio.Event()
 
-    def pass_over(self, peer: Peer, node: str) -> None:
+    def pass_over(self, peer: Peer, place: Place) -> None:
         """Nothing came back from there."""
         if peer.hearing.is_silent:
             return
         peer.hearing.is_silent = True
         peer.let_go()
-        self._trials[peer] = _Trial(node, self._clock() + FIRST_SECONDS)
+        self._trials[peer] = _Trial(place, self._clock() + FIRST_SECONDS)
         self._begun.set()
 
     async def run(self) -> None:
@@ -60,7 +64,7 @@ class Trials:
     async def ask_those_due(self) -> None:
         """Ask those whose time has come, and forget those that were heard."""
         for peer, trial in list(self._trials.items()):
-            if not self._is_known(trial.node):
+            if not self._is_known(trial.place):
                 peer.hearing.heard(self._clock())  # if it is told of again, nothing is known of it
             if not peer.hearing.is_silent:
                 del self._trials[peer]
