@@ -61,14 +61,12 @@ class Counted:
         heard_at: When it was heard last, seconds of the broker's steady clock.
         usage: Of the endpoint.
         all_cpu_seconds: CPU that running all the node's models took.
-        cpu_cap_cores: What the endpoint may use of the node at present, or None.
         lag_seconds: By how much its inference server's event loop came late at last, or None.
     """
 
     heard_at: float
     usage: EndpointUsage
     all_cpu_seconds: float
-    cpu_cap_cores: float | None
     lag_seconds: float | None = None
 
 
@@ -145,17 +143,15 @@ class EndpointStates:
 
     def counted(self, endpoint: str) -> Mapping[str, Counted]:
         """What was counted of an endpoint in all, by node; nodes that were not heard yet are not in it."""
-        found = {}
-        for node_id, totals in self._totals.items():
-            share = self._shares.get(node_id, {}).get(endpoint)
-            found[node_id] = Counted(
+        return {
+            node_id: Counted(
                 self._heard_at[node_id],
                 totals.get(endpoint, EndpointUsage(endpoint, 0.0)),
                 self._cpu_seconds.get(node_id, 0.0),
-                None if share is None else share.cpu_cap_cores,
                 self._lags.get(node_id),
             )
-        return found
+            for node_id, totals in self._totals.items()
+        }
 
     def share(self, name: str) -> Share | None:
         """What an endpoint may use; None while nothing limits it."""

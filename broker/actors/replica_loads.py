@@ -115,7 +115,7 @@ class _Part:
     on_time: int
     delay_seconds: float
     cores_used: float
-    cores: float  # that it may use: what its cap is, and what others leave of the node
+    cores: float  # that others leave of the node; a policy's cap is none of it, since some give no more than it takes
 
 
 def _part_of(node: ServingNode, before: Counted, after: Counted) -> _Part:
@@ -124,7 +124,6 @@ def _part_of(node: ServingNode, before: Counted, after: Counted) -> _Part:
     seconds = max(after.heard_at - before.heard_at, later.seconds - earlier.seconds)
     used = (later.cpu_seconds - earlier.cpu_seconds) / seconds
     by_others = (after.all_cpu_seconds - before.all_cpu_seconds) / seconds - used
-    left = max(node.cpu_cores - max(by_others, 0.0), used)
     return _Part(
         seconds,
         later.requests - earlier.requests,
@@ -133,5 +132,5 @@ def _part_of(node: ServingNode, before: Counted, after: Counted) -> _Part:
         later.on_time - earlier.on_time,
         later.delay_seconds - earlier.delay_seconds,
         used,
-        left if after.cpu_cap_cores is None else min(left, after.cpu_cap_cores),
+        max(node.cpu_cores - max(by_others, 0.0), used),
     )

@@ -56,7 +56,7 @@ class Reading:
         late: Part of those that ended that was not answered within the objective; without one, not answered at all.
         lagging: Whether a server came to reading requests so late that these were late by that alone; not in ``late``.
         under_way: Requests that were being answered at a time.
-        busy: Part of the CPU that it may use which its answers took.
+        busy: Part of the CPU that other endpoints leave on its nodes which its answers took.
     """
 
     answering: int

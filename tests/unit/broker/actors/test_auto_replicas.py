@@ -137,14 +137,14 @@ HERE = Endpoint(
     replica_nodes=("n2",),
 )
 NODES = {name: ServingNode(name, answering=1, cpu_cores=4.0) for name in ("n1", "n2")} | {"n3": ServingNode("n3")}
-NOTHING = Counted(10.0, EndpointUsage("digits", 0.0), 0.0, None)
+NOTHING = Counted(10.0, EndpointUsage("digits", 0.0), 0.0)
 BEFORE = dict.fromkeys(("n1", "n2", "n3"), NOTHING)
 AFTER = dict.fromkeys(("n1", "n2", "n3"), replace(NOTHING, heard_at=20.0))
 
 
-def counted(all_cpu_seconds: float = 10.0, cap: float | None = None, **changes: Any) -> Counted:
+def counted(all_cpu_seconds: float = 10.0, **changes: Any) -> Counted:
     usage = EndpointUsage("digits", 10.0, 100, 80, 40.0, 10.0, failures=20, on_time=60)
-    return Counted(20.0, replace(usage, **changes), all_cpu_seconds, cap)
+    return Counted(20.0, replace(usage, **changes), all_cpu_seconds)
 
 
 def test_a_reading_is_of_all_nodes_that_answer_together() -> None:
@@ -180,13 +180,12 @@ def test_without_an_objective_what_was_answered_is_in_time() -> None:
     ("told", "busy"),
     [
         (counted(), 0.25),
-        (counted(cap=2.0), 0.5),
         (counted(all_cpu_seconds=36.0), 0.7143),
         (counted(all_cpu_seconds=90.0), 1.0),
         (counted(cpu_seconds=400.0, all_cpu_seconds=400.0), 1.0),
     ],
 )
-def test_its_cpu_is_what_its_cap_is_and_what_other_models_leave(told: Counted, busy: float) -> None:
+def test_its_cpu_is_what_other_models_leave(told: Counted, busy: float) -> None:
     alone = replace(HERE, replicas=1, replica_nodes=())
     reading = reading_of(alone, NODES, BEFORE, AFTER | {"n1": told})
     assert reading is not None

@@ -178,8 +178,5 @@ def test_what_was_counted_in_all_grows_by_node_and_snapshots_take_nothing_of_it(
     states.on_news(EndpointsMeasured("n2", (), heard_at=5.0))
     found = states.counted("a")
     assert (found["n1"].usage.requests, found["n1"].usage.cpu_seconds, found["n1"].all_cpu_seconds) == (15, 2.0, 2.5)
-    assert (found["n1"].heard_at, found["n1"].lag_seconds, found["n1"].cpu_cap_cores) == (4.0, 0.2, None)
+    assert (found["n1"].heard_at, found["n1"].lag_seconds) == (4.0, 0.2)
     assert (found["n2"].usage.requests, found["n2"].heard_at) == (0, 5.0)
-    share = Share(1.0, 0.5, "")
-    states.decide({"a": share}, states.views(["n1"]))
-    assert states.counted("a")["n1"].cpu_cap_cores == 0.5
