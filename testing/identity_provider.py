@@ -90,7 +90,7 @@ async def identity_provider(encryption: ssl.SSLContext | None = None) -> AsyncIt
     """One that answers, for as long as this is entered; by TLS if it is told how."""
     provider = IdentityProvider(scheme="http" if encryption is None else "https")
     application = web.Application()
-    application.router.add_get("/{path:.*}", provider.handle)
+    application.router.add_route("*", "/{path:.*}", provider.handle)
     runner = web.AppRunner(application, shutdown_timeout=0.1)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=encryption)

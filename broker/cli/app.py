@@ -18,6 +18,7 @@ from tiercel.broker.cli.jobs import cancel, explain, logs, ls, resume, show
 from tiercel.broker.cli.keys import keys
 from tiercel.broker.cli.lineage import lineage
 from tiercel.broker.cli.local import down, up
+from tiercel.broker.cli.login.command import login
 from tiercel.broker.cli.maintenance import drain, undrain
 from tiercel.broker.cli.membership import join
 from tiercel.broker.cli.mqtt import mqtt
@@ -41,6 +42,7 @@ for command in (
     up,
     down,
     join,
+    login,
     submit,
     ls,
     show,

@@ -15,7 +15,8 @@ from aiohttp import web
 
 from testing.free_ports import free_port
 from testing.identity_provider import ABOUT, KEYS, IdentityProvider, hang, identity_provider
-from tiercel.broker.access.people.provider import MAX_DOCUMENT_BYTES, Provider
+from tiercel.broker.access.people.provider import Provider
+from tiercel.broker.access.people.site import MAX_DOCUMENT_BYTES, ProviderSite
 from tiercel.broker.trust.authority import Authority
 from tiercel.core.errors import InvalidSpecError, UnavailableError
 from tiercel.core.trust.certificates import to_pem
@@ -112,14 +113,15 @@ async def test_an_address_that_may_not_be_asked_is_not(about: dict[str, Any], wo
 
 
 async def test_an_encrypted_provider_does_not_name_one_in_the_clear() -> None:
-    with pytest.raises(UnavailableError, match="is not encrypted"):
-        Provider("https://login.example.org", ALLOWED)._checked("http://127.0.0.1:1/keys")
+    async with ProviderSite("https://login.example.org").asking() as asking:
+        with pytest.raises(UnavailableError, match="is not encrypted"):
+            asking.address_in({"jwks_uri": "http://127.0.0.1:1/keys"}, "jwks_uri")
 
 
 @pytest.mark.parametrize("path", [ABOUT, KEYS])
 @pytest.mark.parametrize("does", [hang, one_byte_a_second])
 async def test_who_answers_slowly_is_given_up(path: str, does: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tiercel.broker.access.people.provider.FETCH_SECONDS", 0.3)
+    monkeypatch.setattr("tiercel.broker.access.people.site.FETCH_SECONDS", 0.3)
     async with identity_provider() as provider:
         provider.answers[path] = does
         with pytest.raises(UnavailableError, match="did not answer within"):

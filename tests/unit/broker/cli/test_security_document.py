@@ -35,7 +35,7 @@ def test_every_command_line_of_the_document_is_understood() -> None:
 
 
 def test_every_option_that_the_document_names_is_there() -> None:
-    told = (["up"], ["join"], ["node", "token"], ["token", "create"], ["audit"], ["authority", "finish"])
+    told = (["up"], ["join"], ["node", "token"], ["token", "create"], ["audit"], ["authority", "finish"], ["login"])
     commands = [command_of(words)[0] for words in told]
     known = {name for each in commands for one in each.params for name in one.opts + one.secondary_opts}
     assert set(re.findall(r"`(--[a-z-]+)", TEXT)) <= known

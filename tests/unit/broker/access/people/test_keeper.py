@@ -19,7 +19,7 @@ from tiercel.broker.access.people.keeper import (
     KeyKeeper,
 )
 from tiercel.broker.access.people.keys import ProviderKey, read_keys
-from tiercel.broker.access.people.provider import FETCH_SECONDS
+from tiercel.broker.access.people.site import FETCH_SECONDS
 from tiercel.core.errors import OverloadedError, UnavailableError
 
 

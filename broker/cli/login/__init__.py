@@ -1,0 +1,1 @@
+"""``tiercel login``: a person signs in at a provider, in a browser, for the commands of a terminal."""
