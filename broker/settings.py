@@ -22,7 +22,8 @@ class BrokerSettings(BaseSettings):
     Attributes:
         state_dir: Folder with everything that survives a restart.
         host: Address to listen on without encryption; only loopback is allowed.
-        listen: IPv4 address to listen on with encryption as well, ``0.0.0.0`` for all there are; empty for none.
+        listen: Address to listen on with encryption as well, ``0.0.0.0`` for all of IPv4, ``::`` for all there are;
+            empty for none.
         listen_port: Port there for tenants, and for machines that join; 0 means any free one.
         listen_nodes_port: Port there for agents that have joined; 0 means any free one.
         listen_mqtt_port: Port there of the embedded MQTT broker; 0 means any free one.

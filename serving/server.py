@@ -12,6 +12,7 @@ from functools import partial
 
 import onnxruntime as ort
 
+from tiercel.core.addresses import join_address
 from tiercel.core.errors import SetupError
 from tiercel.core.locks import Lock
 from tiercel.serving import memory
@@ -259,16 +260,17 @@ class Server:
 
 def _addresses(settings: Settings, sockets: Inheritance) -> dict[str, str]:
     """Where what answers, by its name in the state file."""
-    found = {"http": f"{settings.host}:{port_of(sockets.http)}", "grpc": f"{settings.host}:{port_of(sockets.grpc)}"}
-    encrypted = {"https": sockets.https, "grpcs": sockets.grpcs}
-    return found | {name: f"{settings.tls_host}:{port_of(one)}" for name, one in encrypted.items() if one is not None}
+    clear = {"http": sockets.http, "grpc": sockets.grpc}
+    found = {name: join_address(settings.host, port_of(one)) for name, one in clear.items()}
+    encrypted = {name: one for name, one in (("https", sockets.https), ("grpcs", sockets.grpcs)) if one is not None}
+    return found | {name: join_address(settings.tls_host, port_of(one)) for name, one in encrypted.items()}
 
 
 def _cannot_listen(name: str, host: str, port: int, error: OSError) -> SetupError:
     what = "gRPC" if name.startswith("grpc") else "HTTP"
     flag = f"--{'tls-' if name.endswith('s') else ''}{what.lower()}-port"
     return SetupError(
-        f"{what} cannot listen on {host}:{port}: {error.strerror or error}. "
+        f"{what} cannot listen on {join_address(host, port)}: {error.strerror or error}. "
         f"End what listens there, or give another {flag} (0 is any free one)."
     )
 

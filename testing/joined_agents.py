@@ -59,6 +59,10 @@ class JoinedAgent:
         """Its key and certificates of now."""
         return Identity.from_file(self.file.read_bytes())
 
+    def was_answered(self, heartbeats: int) -> bool:
+        """Whether the broker answered so many of its heartbeats."""
+        return self.answered >= heartbeats
+
     def hello(self) -> nodes_pb2.NodeHello:
         """See :class:`.Node`, as of all below."""
         return nodes_pb2.NodeHello(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import sys
 from collections import Counter
 from collections.abc import Iterable
@@ -32,6 +33,15 @@ def need(met: object, sentence: str, packages: str = "") -> None:
     if os.environ.get("CI"):
         pytest.fail(f"This test cannot be skipped on CI: {words}.")
     pytest.skip(words)
+
+
+def has_ipv6() -> bool:
+    """Whether this machine has IPv6 on its loopback interface."""
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
 
 
 def summary(reasons: Iterable[str]) -> str:

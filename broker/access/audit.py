@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tiercel.broker.access.peers import Peers
+from tiercel.core.addresses import network_of
 from tiercel.core.audit import BEGUN, COUNTED, NOTHING_BEFORE, AuditRow, digest_of
 from tiercel.core.errors import TiercelError
 
@@ -110,7 +111,7 @@ class Audit:
     def refuse(self, subject: Subject, outcome: str) -> None:
         """Write down that somebody was refused, some time soon, or count it."""
         room = len(self._waiting) < MOST_REFUSALS_WAITING
-        if self._refusals.try_take(subject.peer, self._clock.alive()) and room:
+        if self._refusals.try_take(network_of(subject.peer), self._clock.alive()) and room:
             self._put(_Waiting(self._row(subject, outcome)))
 
     async def run(self) -> None:

@@ -11,6 +11,7 @@ from tiercel.broker.api.gate import MembersGate, NodesGate, TenantsGate
 from tiercel.broker.api.matrix import Matrix
 from tiercel.broker.api.recording import Recorder
 from tiercel.broker.api.strangers import RoomKeeper, Strangers
+from tiercel.core.addresses import join_address, reached_here
 from tiercel.core.trust.versions import require_tls13_only
 
 if TYPE_CHECKING:
@@ -83,8 +84,8 @@ class Doors:
         """
         settings, host = self._settings, self._settings.host
         self.addresses = {
-            "broker": f"{host}:{listeners.bind(self.tenants, host, settings.broker_port, '--broker-port')}",
-            "nodes": f"{host}:{listeners.bind(self.nodes, host, settings.nodes_port, '--nodes-port')}",
+            "broker": join_address(host, listeners.bind(self.tenants, host, settings.broker_port, "--broker-port")),
+            "nodes": join_address(host, listeners.bind(self.nodes, host, settings.nodes_port, "--nodes-port")),
         }
         if self._encryption is None or self.members is None:
             return
@@ -93,7 +94,7 @@ class Doors:
             listeners.bind(self.tenants, wide, settings.listen_port, "--listen-port", needs.tenants),
             listeners.bind(self.members, wide, settings.listen_nodes_port, "--listen-nodes-port", needs.nodes),
         ]
-        broker_tls, nodes_tls = (f"{needs.host}:{port}" for port in self._encrypted_ports)
+        broker_tls, nodes_tls = (join_address(needs.host, port) for port in self._encrypted_ports)
         self.addresses |= {"broker_tls": broker_tls, "nodes_tls": nodes_tls}
 
     async def start(self) -> None:
@@ -104,7 +105,7 @@ class Doors:
         """
         for server in self._servers():
             await server.start()
-        reached = "127.0.0.1" if self._settings.listen == "0.0.0.0" else self._settings.listen  # noqa: S104 - compared
+        reached = reached_here(self._settings.listen)
         for port in self._encrypted_ports:
             await asyncio.to_thread(require_tls13_only, reached, port)
 

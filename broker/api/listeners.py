@@ -12,6 +12,7 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from tiercel.core.addresses import join_address
 from tiercel.core.errors import UnavailableError
 from tiercel.v1 import (
     access_pb2,
@@ -149,7 +150,7 @@ def bind(
     Raises:
         UnavailableError: The port is in use.
     """
-    address = f"{host}:{port}"
+    address = join_address(host, port)
     try:
         return (
             server.add_insecure_port(address) if credentials is None else server.add_secure_port(address, credentials)

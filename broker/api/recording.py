@@ -13,6 +13,7 @@ from tiercel.broker.access.peers import Peers
 from tiercel.broker.api.errors import translated_errors
 from tiercel.broker.api.handlers import answer, as_stream, call, request_of
 from tiercel.broker.tenancy import Caller
+from tiercel.core.addresses import caller_at, network_of, split_address
 from tiercel.core.audit import DONE
 from tiercel.core.errors import (
     NotAllowedError,
@@ -115,7 +116,7 @@ class Recorder:
 
     async def _change(self, handler: Handler, rule: Rule, request: object, context: Context, subject: Subject) -> None:
         is_stranger = subject.role == Role.ANYBODY
-        if is_stranger and not self._strangers.try_take(subject.peer, asyncio.get_running_loop().time()):
+        if is_stranger and not self._strangers.try_take(network_of(subject.peer), asyncio.get_running_loop().time()):
             raise RateExceededError("there are too many such calls from your address; try again in a few seconds")
         number, outcome = await self._audit.begin(subject), "cancelled"
         try:
@@ -141,7 +142,10 @@ def _subject(caller: Caller, method: str, context: Context, named: str = "") -> 
 
 def _address_of(peer: str) -> str:
     """Of ``ipv4:127.0.0.1:4242`` what stays the same from one connection to the next."""
-    return peer.partition(":")[2].rpartition(":")[0]
+    try:
+        return split_address(caller_at(peer))[0]
+    except ValueError:
+        return peer
 
 
 def _named(path: str, message: object) -> str:

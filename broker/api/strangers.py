@@ -15,6 +15,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tiercel.core.addresses import caller_at, join_address, network_of
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
@@ -39,8 +41,8 @@ class Seen:
         descriptor: Its number.
         inode: The socket's, as ``/proc`` has it: the number may soon be another socket's.
         port: Where it was accepted; 0 of what is no connection at a door.
-        host: Who is at the other end.
-        peer: The same with the port, as gRPC calls it.
+        host: Who is at the other end, see :func:`.network_of`.
+        peer: Its address and port.
     """
 
     descriptor: int
@@ -62,8 +64,12 @@ class Strangers:
         self._known: set[str] = set()
 
     def know(self, peer: str) -> None:
-        """A call on a connection showed who it is: with a token, or by a certificate."""
-        self._known.add(peer)
+        """A call on a connection showed who it is, with a token or by a certificate.
+
+        Args:
+            peer: The other end, as gRPC calls it.
+        """
+        self._known.add(caller_at(peer))
 
     def is_quiet(self, seen: Sequence[Seen]) -> bool:
         """Whether no door has so many connections that it might be full soon."""
@@ -158,8 +164,8 @@ def _inspect(number: int, inode: str) -> Seen:
             host, port = found.getpeername()[:2]
         except OSError:  # it listens
             return Seen(number, inode)
-        host = host.removeprefix(_MAPPED)
-        return Seen(number, inode, found.getsockname()[1], host, f"ipv4:{host}:{port}")
+        host = host.removeprefix(_MAPPED).partition("%")[0]
+        return Seen(number, inode, found.getsockname()[1], network_of(host), join_address(host, port))
 
 
 def _close(seen: Seen) -> None:

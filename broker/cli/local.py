@@ -35,7 +35,10 @@ def up(
         str, typer.Option(help="auto for all there are (the default), none, or ids as nvidia-smi -L has them.")
     ] = "",
     listen: Annotated[
-        str, typer.Option(help="Address of this machine where others reach the broker by TLS; 0.0.0.0 for all of them.")
+        str,
+        typer.Option(
+            help="Address of this machine where others reach the broker by TLS; 0.0.0.0 or :: for all of them."
+        ),
     ] = "",
     listen_port: Annotated[int, typer.Option(help=f"Port there for tenants and joining machines; {_PORT}")] = 0,
     listen_nodes_port: Annotated[int, typer.Option(help=f"Port there for agents; {_PORT}")] = 0,

@@ -111,7 +111,7 @@ def join(
     if token and token_file:
         fail("Give --token or --token-file, not both.", 2)
     from tiercel.broker.cli.up.detached import start_detached
-    from tiercel.broker.cli.up.joined import address_towards, background_command, joined_as, run_join, run_node
+    from tiercel.broker.cli.up.joined import background_command, joined_as, run_join, run_node
     from tiercel.broker.cli.up.options import NodeOptions
     from tiercel.broker.client.state_dir import default_state_dir
 
@@ -123,7 +123,7 @@ def join(
         cpu_cores=cpu_cores,
         accelerators=accelerators,
         labels=tuple(label or ()),
-        advertise="" if advertise == "none" else advertise or address_towards(broker),
+        advertise=_advertised(advertise, broker),
         tls_http_port=tls_http_port,
         tls_grpc_port=tls_grpc_port,
     )
@@ -137,6 +137,18 @@ def join(
         typer.echo(run_to_the_end(start_detached(options, background_command(options))))
     elif start:
         run_to_the_end(run_node(options))
+
+
+def _advertised(given: str, broker: str) -> str:
+    from tiercel.broker.cli.up.joined import address_towards
+    from tiercel.core.addresses import require_host
+
+    if given == "none":
+        return ""
+    try:
+        return require_host("advertise", given) if given else address_towards(broker)
+    except TiercelError as error:
+        fail(error.message, 2)
 
 
 def _read_token(token: str, file: Path | None) -> JoinToken | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import socket
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 from tiercel.broker.progress.encryption import HandshakeLimits, Handshakes, Knock, ServerContext
 from tiercel.broker.progress.packets import Answer, Connect
 from tiercel.broker.progress.subscriber import Subscriber, SubscriberLimits
+from tiercel.core.addresses import EVERYWHERE, family_of, join_address, network_of
 from tiercel.core.errors import NotAuthenticatedError, UnavailableError
 from tiercel.core.roles import Role
 
@@ -112,7 +114,7 @@ class Door:
     @property
     def address(self) -> str:
         """Where it listens, ``host:port``."""
-        return f"{self._place.called or self._place.host}:{self._port}"
+        return join_address(self._place.called or self._place.host, self._port)
 
     @property
     def connections(self) -> int:
@@ -127,7 +129,7 @@ class Door:
         """
         place = self._place
         try:
-            self._server = await asyncio.get_running_loop().create_server(self._make, place.host, place.port)
+            self._server = await asyncio.get_running_loop().create_server(self._make, sock=_listening(place))
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise
@@ -268,6 +270,15 @@ class Door:
             self._of_tenants[key[0]] -= 1
 
 
+def _listening(place: Place) -> socket.socket:
+    """At all addresses where :: is wanted: those of IPv4 too."""
+    family = family_of(place.host)
+    if family is socket.AF_INET6:
+        dual = place.host in EVERYWHERE
+        return socket.create_server((place.host, place.port), family=family, dualstack_ipv6=dual)
+    return socket.create_server((place.host, place.port))
+
+
 def _address(transport: asyncio.Transport) -> str:
     peer = transport.get_extra_info("peername")
-    return str(peer[0]) if peer else ""
+    return network_of(str(peer[0])) if peer else ""

@@ -16,6 +16,7 @@ import aiomqtt
 
 from tiercel.broker.progress.buffer import Buffer, BufferLimits
 from tiercel.broker.progress.topics import Message, broker_presence, message_of
+from tiercel.core.addresses import join_address
 from tiercel.core.backoff import Backoff
 from tiercel.core.errors import InvalidSpecError
 from tiercel.core.events import Event
@@ -57,7 +58,7 @@ class _Address:
     tls: bool
 
     def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
+        return join_address(self.host, self.port)
 
 
 class MqttPublisher:

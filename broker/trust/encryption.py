@@ -12,6 +12,7 @@ import psutil
 
 from tiercel.broker.trust.doors import OperatorsIdentity, OwnIdentity, server_credentials
 from tiercel.broker.trust.kept_authority import KeptAuthority
+from tiercel.core.addresses import EVERYWHERE, family_of
 from tiercel.core.errors import wrong_field
 
 if TYPE_CHECKING:
@@ -83,25 +84,33 @@ def open_encryption(settings: BrokerSettings, now: Callable[[], float]) -> Encry
 
 def address_for_others(listen: str) -> str:
     """An address of this machine that others reach: the one that it listens at, or of all of them the first."""
-    return listen if listen != "0.0.0.0" else _own_addresses()[0]  # noqa: S104 - compared
+    return listen if listen not in EVERYWHERE else _own_addresses(listen)[0]
 
 
 def _check_address(text: str) -> None:
     try:
-        ipaddress.IPv4Address(text)
+        # One of a link alone, fe80::1%eth0, means something else on each machine.
+        is_fit = not ipaddress.ip_address(text).is_link_local
     except ValueError:
+        is_fit = False
+    if not is_fit:
         raise wrong_field(
-            "listen", f"{text!r} is not an IPv4 address of this machine; give one, or 0.0.0.0 for all"
-        ) from None
+            "listen",
+            f"{text!r} is not an address at which others reach this machine; give an IPv4 or IPv6 address of it, "
+            "without brackets and port, or 0.0.0.0 for all of IPv4, or :: for all of both",
+        )
 
 
 def _names(settings: BrokerSettings) -> list[str]:
     """How this machine may be called, what to tell others first."""
-    here = [settings.listen] if settings.listen != "0.0.0.0" else _own_addresses()  # noqa: S104 - compared
-    return list(dict.fromkeys([*settings.listen_names, *here, socket.gethostname(), "localhost", "127.0.0.1"]))
+    here = [settings.listen] if settings.listen not in EVERYWHERE else _own_addresses(settings.listen)
+    return list(dict.fromkeys([*settings.listen_names, *here, socket.gethostname(), "localhost", "127.0.0.1", "::1"]))
 
 
-def _own_addresses() -> list[str]:
-    found = [each.address for card in psutil.net_if_addrs().values() for each in card if each.family is socket.AF_INET]
-    # Those that others can reach come first.
-    return sorted(found, key=lambda address: ipaddress.ip_address(address).is_loopback)
+def _own_addresses(listen: str) -> list[str]:
+    """Addresses at which a listener at all of them is reached; those of its own kind first, then those of others."""
+    kinds = {socket.AF_INET, family_of(listen)}
+    cards = psutil.net_if_addrs().values()
+    found = [ipaddress.ip_address(each.address) for card in cards for each in card if each.family in kinds]
+    fit = [each for each in found if not each.is_link_local]
+    return [str(each) for each in sorted(fit, key=lambda each: (each.is_loopback, -each.version))]

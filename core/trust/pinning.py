@@ -11,6 +11,7 @@ import ssl
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tiercel.core.addresses import split_address
 from tiercel.core.errors import InvalidSpecError, NotAuthenticatedError, UnavailableError
 from tiercel.core.trust.certificates import (
     BROKER_NAME,
@@ -117,7 +118,6 @@ def shown_by(address: str) -> list[x509.Certificate]:
     Raises:
         UnavailableError: Nobody answers there, or nobody that speaks TLS 1.3.
     """
-    host, _, port = address.rpartition(":")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -125,7 +125,7 @@ def shown_by(address: str) -> list[x509.Certificate]:
     context.set_alpn_protocols(["h2"])
     try:
         with (
-            socket.create_connection((host.strip("[]"), int(port)), timeout=_LOOK_SECONDS) as plain,
+            socket.create_connection(split_address(address), timeout=_LOOK_SECONDS) as plain,
             context.wrap_socket(plain, server_hostname=BROKER_NAME) as encrypted,
         ):
             # Python 3.13 has this in the open; before that the socket keeps it to itself.

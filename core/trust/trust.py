@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tiercel.core.addresses import split_address
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -39,10 +41,8 @@ class Trust:
 
 def is_loopback(address: str) -> bool:
     """Whether an address, ``host:port``, is of this machine alone."""
-    host = address.rpartition(":")[0].strip("[]")
-    if host == "localhost":
-        return True
     try:
-        return ipaddress.ip_address(host).is_loopback
+        host, _ = split_address(address)
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False

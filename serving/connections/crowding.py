@@ -8,11 +8,12 @@ callers behind a proxy, or on this machine, are one peer.
 from __future__ import annotations
 
 import enum
-import ipaddress
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from tiercel.core.addresses import network_of
 
 _STUCK_SECONDS = 1.0
 # Looking at all of them costs as much as answering a few requests, so each look makes room for several.
@@ -62,10 +63,5 @@ def whom_to_close(activities: Sequence[Activity], now: float) -> list[int]:
 
 
 def peer_of(address: Any) -> str:
-    """Who has an address, as sockets name it: the host, of IPv6 the network of 64 bits that one customer gets."""
-    host = str(address[0]) if isinstance(address, tuple) and address else ""
-    try:
-        parsed = ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
-        return host
-    return host if parsed.version == 4 else parsed.packed[:8].hex()
+    """Who has an address, as sockets name it; see :func:`.network_of`."""
+    return network_of(str(address[0])) if isinstance(address, tuple) and address else ""

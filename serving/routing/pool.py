@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tiercel.core.addresses import split_address
 from tiercel.core.errors import CapacityExceededError, DeadlineExceededError
 from tiercel.serving.routing.connection import Answer, PeerConnection, PeerLostError, Room
 from tiercel.serving.routing.silence import Hearing
@@ -105,9 +106,8 @@ class Peer:
     """
 
     def __init__(self, address: str, name: str, credentials: Credentials, limits: PeerLimits, room: Room) -> None:
-        host, _, port = address.rpartition(":")
         self.address = address
-        self._host, self._port = host.strip("[]"), int(port)
+        self._host, self._port = split_address(address)
         self._name = name
         self._credentials = credentials
         self._limits = limits

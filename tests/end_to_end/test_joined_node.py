@@ -11,17 +11,22 @@ from pathlib import Path
 import psutil
 import pytest
 
-from testing.membership import WIDE
+from testing.needs import has_ipv6
 from testing.product_use import JOB_SECONDS, digits_job, get_json, running_product, tiercel
 from testing.weak_tls import hears_strangers, weaknesses_of
 from tiercel import Client, EndpointClient, NotFoundError
 from tiercel.broker.client.state_dir import read_addresses, read_token
+from tiercel.core.addresses import join_address
 from tiercel.core.endpoint_access import EndpointAccess
 from tiercel.core.errors import NotAllowedError, UnavailableError
 from tiercel.core.jobs import JobState
 from tiercel.core.trust.trust import Trust
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]
+
+# By IPv6, where there is any; the hosts of test_hosts.py have addresses of IPv4.
+WIDE = "::1" if has_ipv6() else "127.0.0.2"
+SHOWN = join_address(WIDE, 0).removesuffix("0")
 
 INPUTS = {"input": [[[0.0] * 8] * 8]}
 
@@ -31,7 +36,7 @@ async def test_a_machine_joins_trains_answers_and_is_sent_away(tmp_path: Path) -
     async with running_product(tmp_path, "--listen", WIDE) as product:
         state = product.state_dir
         assert product.addresses["serving_http"].startswith("127.0.0.1:")
-        assert read_addresses(state)["serving_https"].startswith(f"{WIDE}:")
+        assert read_addresses(state)["serving_https"].startswith(SHOWN)
         await the_brokers_own_node_answers(state)
         said = await tiercel("node", "token", "--node-id", "far", state_dir=state)
         assert said.exit_code == 0, said.errors
@@ -76,7 +81,7 @@ async def it_trains_there(state: Path) -> None:
         assert finished.state is JobState.COMPLETED, finished.reason
         assert finished.node_id == "far"
         nodes = {node.id: node for node in await client.list_nodes()}
-        assert nodes["far"].serving_http.startswith(f"https://{WIDE}:")
+        assert nodes["far"].serving_http.startswith(f"https://{SHOWN}")
         answer = await client.infer("digits", INPUTS)
         assert (answer.version, len(answer.outputs)) == (1, 1)
         await those_ask_who_may_do_little_else(client, state)
@@ -198,7 +203,7 @@ async def the_brokers_own_node_answers(state: Path) -> None:
         assert finished.state is JobState.COMPLETED, finished.reason
         assert len((await client.infer("near", INPUTS)).outputs) == 1
     listed = await tiercel("endpoints", "--json", state_dir=state, tenant="bob")
-    assert f"https://{WIDE}:" in listed.output
+    assert f"https://{SHOWN}" in listed.output
     # On its own machine, too: a tenant there asks where it is told.
     said = await tiercel("infer", "near", state_dir=state, tenant="bob", text=json.dumps(INPUTS))
     assert said.exit_code == 0, said.errors

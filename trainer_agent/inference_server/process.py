@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tiercel.core.addresses import port_in
 from tiercel.core.locks import is_held
 from tiercel.trainer_agent.limits.entering import entering
 
@@ -104,9 +105,7 @@ class ServingState:
     @property
     def ports(self) -> Ports:
         """Where it listens, for one that is started in its place."""
-        http, grpc, https, grpcs = (
-            int(each.rpartition(":")[2] or 0) for each in (self.http, self.grpc, self.https, self.grpcs)
-        )
+        http, grpc, https, grpcs = (port_in(each) for each in (self.http, self.grpc, self.https, self.grpcs))
         return http, grpc, https, grpcs
 
 

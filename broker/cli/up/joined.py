@@ -21,6 +21,7 @@ from tiercel.broker.client.membership import join
 from tiercel.broker.client.state_dir import PIN_FOLLOWS
 from tiercel.broker.state_folder import prepare_state_dir, refuse_state_dir
 from tiercel.broker.state_lock import up_lock
+from tiercel.core.addresses import join_address, split_address
 from tiercel.core.errors import InvalidSpecError
 from tiercel.core.private_files import write_private
 from tiercel.core.trust.certificates import authorities_in, pin_of, read_chain, to_pem
@@ -63,7 +64,7 @@ async def run_join(address: str, token: JoinToken, options: NodeOptions) -> bool
         write_private(places.authority, to_pem(*authorities))
         write_private(places.identity, identity.to_file())
         addresses = {
-            "nodes": f"{address.rpartition(':')[0]}:{nodes_port}",
+            "nodes": join_address(split_address(address)[0], nodes_port),
             "broker_tls": address,
             "pin": token.pin,
             # Else it is of a certificate of the operator's, which has nothing to do with whom nodes believe.
@@ -114,13 +115,14 @@ async def run_node(options: NodeOptions, agent_command: tuple[str, ...] = AGENT_
 
 def address_towards(broker: str) -> str:
     """The address of this machine from which it reaches the broker; empty if that is not known."""
-    host, _, port = broker.rpartition(":")
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect((host.strip("[]"), int(port)))  # sends nothing
-        except (OSError, ValueError):
-            return ""
-        return str(probe.getsockname()[0])
+    try:
+        # The first of a name's addresses, as whoever dials it by that name does.
+        family, _, _, _, where = socket.getaddrinfo(*split_address(broker), type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect(where)  # sends nothing
+            return str(probe.getsockname()[0]).partition("%")[0]
+    except (OSError, ValueError):
+        return ""
 
 
 def background_command(options: NodeOptions) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import socket
 
+from tiercel.core.addresses import family_of, port_in
 from tiercel.core.errors import UnavailableError
 
 HOST = "127.0.0.1"
@@ -26,7 +27,7 @@ def choose_port(flag: str, wanted: int, earlier: str, host: str = HOST) -> int:
         UnavailableError: The wanted port is in use or not ours to use.
     """
     if wanted == 0:
-        before = int(earlier.rpartition(":")[2] or 0) if earlier.rpartition(":")[2].isdigit() else 0
+        before = port_in(earlier)
         return before if before and _trouble(before, host) is None else 0
     trouble = _trouble(wanted, host)
     if trouble is not None:
@@ -35,7 +36,7 @@ def choose_port(flag: str, wanted: int, earlier: str, host: str = HOST) -> int:
 
 
 def _trouble(port: int, host: str) -> str | None:
-    with socket.socket() as probe:
+    with socket.socket(family_of(host)) as probe:
         # As servers do: a port whose last connections are still being wound up is free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

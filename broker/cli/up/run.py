@@ -26,6 +26,7 @@ from tiercel.broker.state_folder import refuse_state_dir
 from tiercel.broker.state_lock import up_lock
 from tiercel.broker.trust.encryption import address_for_others
 from tiercel.broker.trust.own_node import OwnNode
+from tiercel.core.addresses import require_host
 from tiercel.core.errors import InvalidSpecError, TiercelError, UnavailableError
 from tiercel.core.locks import is_held
 
@@ -156,7 +157,7 @@ def _advertised(options: UpOptions, listen: str) -> str:
         )
     if not listen or options.advertise == "none":
         return ""
-    return options.advertise or address_for_others(listen)
+    return require_host("advertise", options.advertise) if options.advertise else address_for_others(listen)
 
 
 def _own_node(broker: Broker, options: UpOptions, places: Places) -> OwnNode | None:

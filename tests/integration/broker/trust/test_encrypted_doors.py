@@ -255,7 +255,9 @@ async def test_a_broker_that_others_cannot_reach_lets_nobody_join(tmp_path: Path
     ("settings", "words"),
     [
         ({"host": "0.0.0.0"}, "calls are not encrypted"),
-        ({"listen": "lab.example"}, "not an IPv4 address"),
+        ({"listen": "lab.example"}, "not an address at which others reach this machine"),
+        ({"listen": "[::1]"}, "without brackets"),
+        ({"listen": "fe80::1"}, "not an address at which others reach this machine"),
         ({"listen_names": ("lab",)}, "give --listen ADDRESS"),
         ({"listen": WIDE, "tls_key": Path("/nowhere")}, "go together"),
         ({"listen": WIDE, **{f"tls_{name}": Path("/nowhere") for name in ("certificate", "key", "ca")}}, "of no use"),

@@ -17,7 +17,7 @@ NUMBERS = itertools.count(1)
 
 def seen(host: str, count: int, port: int = 7443) -> list[Seen]:
     numbers = [next(NUMBERS) for _ in range(count)]
-    return [Seen(number, f"socket:[{number}]", port, host, f"ipv4:{host}:{number}") for number in numbers]
+    return [Seen(number, f"socket:[{number}]", port, host, f"{host}:{number}") for number in numbers]
 
 
 def test_while_there_is_room_nobody_goes() -> None:
@@ -40,14 +40,14 @@ def test_addresses_that_have_as_many_lose_as_many() -> None:
 def test_who_has_shown_who_it_is_stays_even_where_nobody_else_is_left() -> None:
     strangers, known = Strangers(MOST), seen("10.0.0.1", 14)
     for each in known:
-        strangers.know(each.peer)
+        strangers.know(f"ipv4:{each.peer}")
     unknown = seen("10.0.0.2", 2)
     assert strangers.whom_to_close([*known, *unknown]) == unknown
 
 
 def test_a_connection_that_is_gone_vouches_for_nobody_who_comes_from_the_same_port_later() -> None:
     strangers, (one,) = Strangers(4), seen("10.0.0.1", 1)
-    strangers.know(one.peer)
+    strangers.know(f"ipv4:{one.peer}")
     assert strangers.whom_to_close([]) == []
     assert one in strangers.whom_to_close([one, *seen("10.0.0.1", 3)])
 
@@ -79,7 +79,7 @@ def test_only_connections_at_the_doors_are_looked_at_and_nothing_stays_open_of_i
             assert (found.descriptor, found.host, found.peer) == (
                 accepted.fileno(),
                 "127.0.0.1",
-                f"ipv4:127.0.0.1:{peer[1]}",
+                f"127.0.0.1:{peer[1]}",
             )
             # The number has become another one's: that one is left alone.
             module._close(Seen(accepted.fileno(), "socket:[1]"))
