@@ -290,7 +290,7 @@ def _run_of(source: BinaryIO) -> str:
     """Whose checkpoint a file holds."""
     try:
         return read_manifest(source).run_id
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise StoreDamagedError("the broker's own copy of the checkpoint is damaged") from error
 
 

@@ -351,7 +351,7 @@ def check_whole(path: Path, run_id: str) -> None:
         try:
             checkpoint = read_manifest(file)
             wanted = file.tell() + check_files(checkpoint.files, MAX_CHECKPOINT_BYTES)
-        except (ValueError, KeyError, TypeError, InvalidSpecError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError, InvalidSpecError) as error:
             raise StoreDamagedError(f"what came back as the checkpoint of run {run_id} is none") from error
         if checkpoint.run_id != run_id or path.stat().st_size != wanted:
             raise StoreDamagedError(

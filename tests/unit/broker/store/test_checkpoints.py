@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from testing.small_disk import fill, small_disk
 from tiercel.broker.store.checkpoints import MAX_FILES, Checkpoint, CheckpointFile, CheckpointStore
-from tiercel.core.errors import CannotWriteError, InvalidSpecError, NotFoundError, QuotaExceededError
+from tiercel.core.errors import CannotWriteError, InvalidSpecError, NotFoundError, QuotaExceededError, StoreDamagedError
 
 
 @pytest.fixture
@@ -157,3 +157,57 @@ def test_a_full_disk_refuses_a_checkpoint_and_keeps_the_one_before(tmp_path: Pat
         assert b"".join(store.read("j1-1")) == b"newestolder"
         put(store, "j1-2", large, [bytes(256 * 1024)] * 2)
         assert store.find("j1-2") is not None
+
+
+def given_out(store: CheckpointStore, job_id: str) -> bytes:
+    file = store.open_whole(job_id)
+    assert file is not None
+    with file:
+        return file.read()
+
+
+def test_what_was_given_out_whole_can_be_taken_back(store: CheckpointStore, tmp_path: Path) -> None:
+    put(store, "j1-1", TWO, [b"newestolder"])
+    whole = given_out(store, "j1")
+    assert store.open_whole("j2") is None
+    assert store.open_whole("../j1") is None
+    other = CheckpointStore(tmp_path / "other")
+    with other.taking_back("j1-1", len(whole)) as place:
+        place.write_bytes(whole)
+    assert b"".join(other.read("j1-1")) == b"newestolder"
+    assert [path.name for path in (tmp_path / "other").iterdir()] == ["j1"]
+    put(other, "j1-2", {"a": b"newer"}, [b"newer"])
+    with other.taking_back("j1-1", len(whole)) as place:
+        place.write_bytes(whole)
+    assert b"".join(other.read("j1-2")) == b"newer", "what came meanwhile stays"
+
+
+@pytest.mark.parametrize(
+    ("run_id", "change"),
+    [
+        ("j1-2", lambda whole: whole),
+        ("../j1-1", lambda whole: whole),
+        ("j1-1", lambda whole: whole[:-1]),
+        ("j1-1", lambda whole: whole + b"!"),
+        ("j1-1", lambda _: b""),
+        ("j1-1", lambda _: b"{}\n"),
+        ("j1-1", lambda _: b'{"run_id": "j1-1", "files": [{"name": "../a", "size_bytes": 0, "sha256": ""}]}\n'),
+        ("j1-1", lambda _: b"\xff" * 100_000),
+        ("j1-1", lambda _: b"[" * 60_000),
+    ],
+    ids=["another run", "no run", "truncated", "too long", "empty", "nothing", "bad name", "garbage", "depth"],
+)
+def test_what_comes_back_as_something_else_is_not_taken(
+    store: CheckpointStore, tmp_path: Path, run_id: str, change: Callable[[bytes], bytes]
+) -> None:
+    put(store, "j1-1", TWO, [b"newestolder"])
+    other = CheckpointStore(tmp_path / "other")
+    with pytest.raises(StoreDamagedError), other.taking_back(run_id, 10) as place:
+        place.write_bytes(change(given_out(store, "j1")))
+    assert not list((tmp_path / "other").iterdir())
+
+
+def test_what_comes_back_needs_room_as_well(store: CheckpointStore, tmp_path: Path) -> None:
+    put(store, "j1-1", TWO, [b"newestolder"])
+    with pytest.raises(QuotaExceededError), CheckpointStore(tmp_path / "o", total_bytes=5).taking_back("j1-1", 6):
+        pytest.fail("there is none")

@@ -16,6 +16,7 @@ from testing.s3_server import BUCKET, KEY, SECRET, CuttingProxy, S3Server
 from tests.contract.broker.store.artefacts.test_artefacts import LARGE, artefact_of
 from tiercel.broker.store.artefacts.contract import Artefacts
 from tiercel.broker.store.artefacts.opening import open_artefacts
+from tiercel.broker.store.artefacts.s3 import S3Artefacts
 from tiercel.core.errors import CannotWriteError, StoreDamagedError, TiercelError, UnavailableError
 
 SMALL = b"what a run has learnt"
@@ -39,6 +40,8 @@ async def opened(port: int, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Ar
     for name, value in {**environment, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}"}.items():
         monkeypatch.setenv(name, value)
     store = open_artefacts(f"s3://{BUCKET}/faults")
+    assert isinstance(store, S3Artefacts)
+    store._client = await store._library.set_session()  # which takes a while, and no deadline here
     yield store
     await store.close()
 
