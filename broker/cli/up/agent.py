@@ -19,7 +19,18 @@ from tiercel.core.locks import is_held, read_name
 
 AGENT_COMMAND = (sys.executable, "-m", "tiercel.trainer_agent")
 # The agent runs other people's code: what is not for it is not in its environment.
-_SECRETS = ("TIERCEL_TOKEN", "TIERCEL_MQTT_USERNAME", "TIERCEL_MQTT_PASSWORD")
+_SECRETS = frozenset(
+    f"TIERCEL_{name}"
+    for name in (
+        "TOKEN",
+        "TOKEN_FILE",
+        "OPERATOR_TOKEN",
+        "JOIN_TOKEN",
+        "KEY",
+        "MQTT_USERNAME",
+        "MQTT_PASSWORD",
+    )
+)
 # The agent's exit code for what no second attempt can mend, such as a container engine that is not there.
 _CANNOT_START = 2
 _LOG_BYTES = 10 * 1024 * 1024

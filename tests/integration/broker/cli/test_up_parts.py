@@ -253,8 +253,8 @@ async def test_an_agent_that_cannot_start_says_why(options: UpOptions) -> None:
 
 
 async def test_secrets_stay_out_of_the_agents_environment(options: UpOptions, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TIERCEL_TOKEN", "hush-hush")
-    monkeypatch.setenv("TIERCEL_MQTT_PASSWORD", "hush-hush")
+    for name in ("TOKEN", "TOKEN_FILE", "OPERATOR_TOKEN", "JOIN_TOKEN", "KEY", "MQTT_PASSWORD"):
+        monkeypatch.setenv(f"TIERCEL_{name}", "hush-hush")
     async with keeping(options, []):
         pid = await wait_agent(options)
         environment = Path(f"/proc/{pid}/environ").read_bytes()
