@@ -73,7 +73,7 @@ from tiercel.core.errors import ConflictError, TiercelError, wrong_field
 from tiercel.v1 import membership_pb2_grpc, nodes_pb2_grpc
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
     from types import TracebackType
 
     from tiercel.broker.access.people.people import People
@@ -195,7 +195,8 @@ class Broker:
         news = await self._open_mqtt(stack, tenancy, encryption)
         supervisor = await stack.enter_async_context(self._supervisor)
         journal = Journal(store, self._clock, await store.last_sequence(), [news.publish_nowait])
-        registry = self._make_registry(policy, journal, tenancy, carried, versions)
+        members = membership.nodes if membership is not None else frozenset
+        registry = self._make_registry(policy, journal, tenancy, carried, versions, members)
         service = self._service = BrokerService(store, journal, registry, supervisor, self._clock)
         if isinstance(news, MqttPublisher):
             supervisor.start(news.run(), name="MQTT publisher")
@@ -273,6 +274,7 @@ class Broker:
         tenancy: Tenancy,
         carried: CheckpointStore,
         versions: VersionStore,
+        joined: Callable[[], Collection[str]],
     ) -> ActorRegistry:
         settings = self._settings
         return ActorRegistry(
@@ -285,6 +287,7 @@ class Broker:
             {tenant.name: tenant.weight for tenant in tenancy.tenants.values()},
             carried,
             versions,
+            joined,
         )
 
     async def _open_artefacts(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -145,6 +145,7 @@ async def running_actors(
     checkpoints: CheckpointStore | None = None,
     *,
     has_store: bool = False,
+    joined: Callable[[], Collection[str]] = frozenset,
 ) -> AsyncIterator[Actors]:
     """Actors over a store that is open; leaving is as abrupt for them as ``kill -9``."""
     clock = clock or ManualClock()
@@ -153,7 +154,7 @@ async def running_actors(
         journal = Journal(store, clock, await store.last_sequence(), [events.append])
         chosen = policy if policy is not None else FairPolicy()
         registry = ActorRegistry(
-            journal, chosen, LoopSettings(), supervisor, clock, LEASES, None, checkpoints, versions
+            journal, chosen, LoopSettings(), supervisor, clock, LEASES, None, checkpoints, versions, joined
         )
         service = BrokerService(store, journal, registry, supervisor, clock)
         agents = AgentService(journal, registry, clock)

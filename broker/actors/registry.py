@@ -49,7 +49,7 @@ from tiercel.core.nodes import Drain, Node
 from tiercel.core.tenants import DEFAULT_WEIGHT
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Hashable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 
     from tiercel.broker.actors.clock import Clock
     from tiercel.broker.actors.endpoint_states import Counted
@@ -89,6 +89,7 @@ class ActorRegistry:
         tenant_weights: What the jobs of tenants are worth, by tenant; 1 where nothing is said.
         checkpoints: Checkpoints of jobs that are moved; None where nobody asks for any.
         versions: Files of versions that several nodes are to have; None where nobody asks for any.
+        joined: The nodes of other machines that are of the cluster, whether they have connected or not.
 
     Attributes:
         scheduler: The one there is.
@@ -110,6 +111,7 @@ class ActorRegistry:
         tenant_weights: Mapping[str, float] | None = None,
         checkpoints: CheckpointStore | None = None,
         versions: VersionStore | None = None,
+        joined: Callable[[], Collection[str]] = frozenset,
     ) -> None:
         self._journal = journal
         self._supervisor = supervisor
@@ -118,6 +120,7 @@ class ActorRegistry:
         self._tenant_weights = dict(tenant_weights or {})
         self._checkpoints = checkpoints
         self._versions = versions
+        self._joined = joined
         self.scheduler = SchedulerActor(policy, loop, journal, clock, self.send_to_job, self.declare_endpoint_shares)
         self.jobs: dict[str, JobActor] = {}
         self.endpoints: dict[str, EndpointActor] = {}
@@ -166,6 +169,7 @@ class ActorRegistry:
         """Forget a node that is none any more; one of which something is still wanted stays, as one that is away."""
         actor = self.nodes.get(node_id)
         if actor is None:
+            self.find_routes()
             return
         send(actor, NodeExpelled())
         if actor.is_needed:
@@ -266,7 +270,7 @@ class ActorRegistry:
         nodes = tuple(self.nodes.values())
         if any(node.is_awaited for node in nodes):  # of a broker that began anew: what nodes know already is better
             return
-        away = (node.node.id for node in nodes if node.is_away)
+        away = {node.node.id for node in nodes if node.is_away} | {*self._joined()}
         routes = routes_of((serving for node in nodes if (serving := node.serving) is not None), away)
         before, self._told = self._told, renewed(self._told, routes, first=round(self._clock.now() * 1e6))
         confirmed = [number for node in nodes if (number := node.routes_number) is not None]

@@ -73,6 +73,11 @@ class Membership:
         now, name = self._clock.now(), node.lower()
         return any(member.node.lower() == name and member.expires_at > now for member in self._members.values())
 
+    def nodes(self) -> frozenset[str]:
+        """All that joined and were not removed."""
+        now = self._clock.now()
+        return frozenset(member.node for member in self._members.values() if member.expires_at > now)
+
     def node_of(self, certificate: x509.Certificate) -> str:
         """The node that a certificate proves its bearer to be.
 

@@ -139,6 +139,22 @@ async def test_a_node_that_is_away_is_believed_when_it_is_back_unless_it_was_rem
         assert routes.nodes == ("near",)
 
 
+async def test_a_node_that_joined_is_believed_before_it_has_connected_to_a_broker_that_began_anew(store: Store) -> None:
+    joined = {"far", "gone"}
+    async with running_actors(store, joined=lambda: joined) as actors:
+        near, epoch = await actors.connect(make_node("near"))
+        await report(actors, near, epoch, 0)
+        routes = (await wanted_of(near, epoch)).routes
+        assert routes is not None
+        assert routes.nodes == ("far", "gone", "near")
+        joined.discard("gone")
+        await actors.registry.forget_node("gone")
+        await actors.settle()
+        routes = (await wanted_of(near, epoch)).routes
+        assert routes is not None
+        assert routes.nodes == ("far", "near")
+
+
 async def test_a_node_that_was_removed_with_work_left_is_not_believed_once_it_is_away(store: Store) -> None:
     async with running_actors(store) as actors:
         await actors.connect(make_node("home"))
