@@ -68,6 +68,20 @@ def test_show_says_all_and_moves_no_cursor(tiercel: Tiercel, script: Script) -> 
     assert "\x1b" not in output
 
 
+def test_show_says_where_copies_of_the_checkpoint_are(tiercel: Tiercel, script: Script) -> None:
+    job = script.jobs["j1"] = wire.job()
+    assert "copied" not in tiercel("show", "j1").stdout
+    job.spec.copy_checkpoint_seconds = 60.0
+    assert "copied    no checkpoint yet\n" in tiercel("show", "j1").stdout
+    job.checkpoint_copied_seconds, job.checkpoint_stored_seconds = 12.0, 7.5
+    job.checkpoint_store_problem = "the artefact store s3://lab does not answer\x1b[2J"
+    assert (
+        "copied    its checkpoint to the broker after 12.0 s\n"
+        "stored    a copy in the artefact store after 7.5 s\n"
+        "          the artefact store s3://lab does not answer"
+    ) in tiercel("show", "j1").stdout
+
+
 def test_show_of_a_job_that_is_not_there(tiercel: Tiercel) -> None:
     result = tiercel("show", "nobody")
 
