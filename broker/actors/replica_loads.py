@@ -98,8 +98,8 @@ def reading_of(
         requests_per_second=sum(part.requests / part.seconds for part in parts),
         answers_per_second=sum(part.answers / part.seconds for part in parts),
         late=max(0.0, 1 - in_time / ended) if ended else 0.0,
-        lagging=ended > 0 and any((counted[node.id].lag_seconds or 0.0) > allowed for node in answering),
-        under_way=sum(part.delay_seconds / part.seconds for part in parts),
+        lagging=ended > 0 and any(part.lag_seconds > allowed for part in parts),
+        under_way=sum((part.delay_seconds + part.requests * part.lag_seconds) / part.seconds for part in parts),
         busy=min(1.0, sum(part.cores_used for part in parts) / may_use) if may_use > 0 else 0.0,
     )
 
@@ -114,6 +114,7 @@ class _Part:
     failures: int
     on_time: int
     delay_seconds: float
+    lag_seconds: float
     cores_used: float
     cores: float  # that others leave of the node; a policy's cap is none of it, since some give no more than it takes
 
@@ -131,6 +132,7 @@ def _part_of(node: ServingNode, before: Counted, after: Counted) -> _Part:
         later.failures - earlier.failures,
         later.on_time - earlier.on_time,
         later.delay_seconds - earlier.delay_seconds,
+        after.lag_seconds or 0.0,
         used,
         max(node.cpu_cores - max(by_others, 0.0), used),
     )

@@ -55,7 +55,7 @@ class Reading:
         answers_per_second: Those that were answered.
         late: Part of those that ended that was not answered within the objective; without one, not answered at all.
         lagging: Whether a server came to reading requests so late that these were late by that alone; not in ``late``.
-        under_way: Requests that were being answered at a time.
+        under_way: Requests that were being answered, or waited to be read, at a time.
         busy: Part of the CPU that other endpoints leave on its nodes which its answers took.
     """
 
@@ -185,7 +185,7 @@ def _is_in_vain(reading: Reading, trend: Trend) -> bool:
 
 def _mood(count: int, reading: Reading, trend: Trend) -> Mood:
     in_vain = _is_in_vain(reading, trend)
-    waiting = reading.lagging or reading.under_way >= WAITING * reading.answering
+    waiting = reading.under_way >= WAITING * reading.answering
     if reading.busy >= BUSY or (reading.surely_late > LATE and waiting and not in_vain):
         return Mood.PRESSED
     fewer = count - 1

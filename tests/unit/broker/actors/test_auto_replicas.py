@@ -167,6 +167,9 @@ def test_a_server_that_reads_requests_late_lags(objective: float | None, lag: fl
         reading = reading_of(replace(HERE, objective_seconds=objective), NODES, BEFORE, told)
         assert reading is not None
         assert reading.lagging is expected
+    reading = reading_of(HERE, NODES, BEFORE, AFTER | {"n1": replace(counted(), lag_seconds=0.5)})
+    assert reading is not None
+    assert reading.under_way == pytest.approx(4.0 + 10 * 0.5), "what was not read yet waits as well"
 
 
 def test_without_an_objective_what_was_answered_is_in_time() -> None:

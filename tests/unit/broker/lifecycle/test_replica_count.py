@@ -40,7 +40,7 @@ class Looks:
         return self.count
 
 
-@pytest.mark.parametrize("reading", [BUSY, LATE, replace(LATE, late=1.0, ended=3), replace(QUIET, lagging=True)])
+@pytest.mark.parametrize("reading", [BUSY, LATE, replace(LATE, late=1.0, ended=3), replace(LATE, late=0, lagging=True)])
 def test_what_is_late_or_busy_for_ten_seconds_gets_more_at_once(reading: Reading) -> None:
     looks = Looks()
     assert looks.see(reading, GROW_SECONDS) == 1
@@ -117,7 +117,7 @@ def test_a_model_that_is_late_by_itself_gets_one_more_and_that_is_taken_back() -
 
 def test_servers_that_lag_for_another_reason_get_one_more_and_that_is_taken_back() -> None:
     looks = Looks()
-    lagging = replace(QUIET, lagging=True)
+    lagging = replace(QUIET, lagging=True, under_way=1.0)
     assert looks.see(lagging, 15) == 2
     assert looks.see(lagging, 4 * SHRINK_SECONDS) == 1
     assert looks.see(QUIET, 60) == 1
@@ -151,6 +151,7 @@ def test_an_addition_that_helped_is_not_held_against_the_next() -> None:
     [
         replace(LATE, ended=10, late=0.2),  # two of ten
         replace(LATE, under_way=0.1),  # none waits for another
+        replace(QUIET, lagging=True),  # a server that lags for another reason than these
         replace(LATE, late=0.05),
     ],
 )
