@@ -15,13 +15,17 @@ from testing.product_use import digits_job
 from testing.two_nodes import JOB_SECONDS, TwoNodes, two_nodes
 from testing.until import until
 from tiercel import JobState
+from tiercel.broker.actors import replica_loads
 from tiercel.broker.api import version_files
 from tiercel.broker.client import EndpointInfo
+from tiercel.broker.lifecycle import replica_count
+from tiercel.core.jobs import AUTO_REPLICAS
 from tiercel.v1.nodes_pb2 import FetchCheckpointRequest, FetchCheckpointResponse
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]
 
 SLOW = ("--step-sleep-seconds", "0.02")
+BODY = {"inputs": [{"name": "input", "shape": [1, 8, 8], "datatype": "FP32", "data": [0.5] * 64}]}
 
 
 @pytest.fixture
@@ -143,3 +147,31 @@ async def test_a_copy_that_is_damaged_or_broken_off_is_fetched_again(
     await wait_answering(nodes, {"n1": 1, "n2": 1})
     assert attempts == 3
     assert list((nodes.folder / copy / "agent" / "models" / ".staging").iterdir()) == []
+
+
+async def test_auto_answers_on_two_nodes_while_answers_are_late_and_on_one_again_afterwards(
+    nodes: TwoNodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every answer is late, by an objective that none can meet; what is counted comes all the way from the servers."""
+    monkeypatch.setattr(replica_loads, "LOOK_SECONDS", 1.0)
+    for name, value in {"GROW_SECONDS": 1.0, "SHRINK_SECONDS": 2.0, "WAITING": 0.0}.items():
+        monkeypatch.setattr(replica_count, name, value)
+    async with nodes.client() as alice:
+        job = digits_job(targets=(0.70,), replicas=AUTO_REPLICAS, endpoint_objective_seconds=1e-6)
+        done = await (await alice.submit(job)).wait(JOB_SECONDS)
+        assert done.state is JobState.COMPLETED, done.reason
+        found, reasons = await endpoint(nodes), set()
+        address = found.serving_http
+        async with aiohttp.ClientSession() as session, asyncio.timeout(60):
+            while [place.answering_version for place in found.places] != [1, 1]:
+                for _ in range(20):
+                    async with session.post(f"http://{address}/v2/models/digits/infer", json=BODY) as response:
+                        assert response.status == 200
+                found = await endpoint(nodes)
+                reasons.add(found.replicas_reason)
+        assert any(" late, " in reason for reason in reasons)
+        async with asyncio.timeout(60):
+            while len(await answering(nodes)) != 1:  # noqa: ASYNC110 - nobody says when that is so
+                await asyncio.sleep(0.1)
+        found = await endpoint(nodes)
+        assert (found.replicas, found.auto_replicas) == (1, True)
