@@ -5,6 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 
 .PHONY: help
 help: ## List the targets
@@ -14,8 +15,10 @@ $(STAMP): pyproject.toml constraints.txt
 	@echo "Installing Tiercel and its tools into $(VENV) (once; a few minutes)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@# torch first and by exact version: a looser pin may pull gigabytes of CUDA libraries
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check "$$(grep '^torch==' constraints.txt)" -c constraints.txt
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[train,serve,envs,s3,hf,research,dev]'
+	@$(PIP_INSTALL) "$$(grep '^torch==' constraints.txt)"
+	@$(PIP_INSTALL) -e '.[train,serve,envs,s3,hf,research,dev]'
+	@# on all cores, which pip does on one; files for other versions of Python fail, and nobody imports packages' tests
+	@$(BIN)/python -m compileall -qq -j 0 -x '/tests?/' $(VENV)/lib >/dev/null 2>&1 || true
 	@touch $(STAMP)
 
 .PHONY: install
