@@ -127,6 +127,9 @@ class OnePlace:
         name = self._believed.name if self._believed is not None else ""
         return {"ssl": self._context, **({"server_hostname": name} if name else {})}
 
+    def forget_trust(self) -> None:
+        """Nothing: whoever answers is looked at each time that the address is looked up."""
+
 
 def _url_of(address: str) -> tuple[str, str]:
     """The URL that an address stands for, and ``host:port`` of it."""

@@ -175,12 +175,15 @@ class InferenceClient:
             ) as response:
                 answer = json.loads(await _read(response))
         except aiohttp.ClientSSLError as error:
+            self._knows.forget_trust()
             message = (
                 f"Whoever answers at {url} is not to be believed ({error}); check the address, and for a node set "
                 f"{PIN_VARIABLE} or {AUTHORITY_VARIABLE} as for its broker."
             )
             raise UnavailableError(message) from error
         except (aiohttp.ClientError, TimeoutError, asyncio.IncompleteReadError, ValueError, RecursionError) as error:
+            if isinstance(error, aiohttp.ClientConnectionError):  # who is refused by TLS 1.3 is often told no more
+                self._knows.forget_trust()
             message = f"The inference server does not answer at {url} ({str(error) or 'it took too long'}); try again."
             raise UnavailableError(message) from error
         if response.status == 200:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -14,6 +15,10 @@ if TYPE_CHECKING:
     from tiercel.broker.client.access import Access
     from tiercel.broker.client.connection import Connection
     from tiercel.core.views import EndpointInfo
+
+
+# For so long what the broker gave is good whatever fails: a node that is away costs the broker no certificates.
+_TRUSTED_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +53,9 @@ class Places(Protocol):
             TiercelError: What it needs is not to be had.
         """
 
+    def forget_trust(self) -> None:
+        """No connection came about: whom to believe, and what is shown, may be another one by now."""
+
 
 class BrokerPlaces:
     """What the broker says.
@@ -69,6 +77,7 @@ class BrokerPlaces:
         self._list_endpoints = list_endpoints
         self._is_elsewhere = is_elsewhere
         self._access: Access | None = None
+        self._since = 0.0
 
     async def find(self, endpoint: str) -> Place:
         """Where the tenant's endpoint answers."""
@@ -85,10 +94,16 @@ class BrokerPlaces:
         from tiercel.broker.client.access import Access
         from tiercel.core.trust.names import node_name
 
-        self._access = self._access or Access(self._connection)
+        if self._access is None:
+            self._access, self._since = Access(self._connection), time.monotonic()
         needs_name = not (has_key or place.access is EndpointAccess.PUBLIC)
         context = await (self._access.context() if needs_name else self._access.stranger_context())
         return {"ssl": context, "server_hostname": node_name(place.node)}
+
+    def forget_trust(self) -> None:
+        """The broker is asked for all of it again, unless it just was."""
+        if time.monotonic() - self._since > _TRUSTED_SECONDS:
+            self._access = None
 
 
 def place_of(endpoint: str, endpoints: tuple[EndpointInfo, ...]) -> Place:

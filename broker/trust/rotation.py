@@ -117,7 +117,8 @@ class Rotation:
         if self._clock.now() < state.begun_at + TENANTS_SECONDS:
             raise ConflictError(
                 "certificates that tenants were given before the rotation began are good for a day: programs that have "
-                "one could ask no model until they are started again. Wait for that day, or cut them off with --force"
+                "one are refused by models, and for good where they know the broker by the earlier pin. Wait for that "
+                "day, or cut them off with --force"
             )
 
     async def _put(self, authority: Authority) -> None:

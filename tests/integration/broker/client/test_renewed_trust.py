@@ -1,0 +1,81 @@
+"""A program that runs for long goes on asking when a node believes, and shows, another authority than before."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from testing.handshakes import Shown
+from tiercel.broker.client.inference import InferenceClient
+from tiercel.broker.client.places import Place
+from tiercel.broker.trust.authority import Authority
+from tiercel.core.trust.certificates import Identity, key_to_pem, make_key, to_pem
+
+NOW = datetime.now(UTC)
+OUTPUT = {"name": "y", "datatype": "FP32", "shape": [1], "data": [2.0]}
+
+
+async def tell(request: web.Request) -> web.Response:
+    return web.json_response({"name": "m", "inputs": [{"name": "x", "datatype": "FP32"}]})
+
+
+async def answer(request: web.Request) -> web.Response:
+    return web.json_response({"model_name": "m", "model_version": "1", "outputs": [OUTPUT]})
+
+
+def tenant_of(authority: Authority, believed: Authority) -> ssl.SSLContext:
+    """What a tenant goes by who was given a certificate by one authority, and believes one."""
+    key = make_key()
+    chain = authority.chain_of(authority.issue_to_tenant("alice", key.public_key(), NOW))
+    return Shown(Identity(key_to_pem(key), chain), to_pem(*believed.roots)).made(ssl.PROTOCOL_TLS_CLIENT)
+
+
+class Given:
+    """What the broker gave before, and what it gives to who asks again."""
+
+    def __init__(self, url: str, *contexts: ssl.SSLContext) -> None:
+        self.url = url
+        self.contexts = list(contexts)
+
+    async def find(self, endpoint: str) -> Place:
+        return Place(self.url, "n1")
+
+    async def encryption(self, place: Place, *, has_key: bool) -> Mapping[str, Any]:
+        return {"ssl": self.contexts[0]}
+
+    def forget_trust(self) -> None:
+        self.contexts.pop(0)
+
+
+@pytest.mark.parametrize("who", ["the caller", "the node", "both"])
+async def test_what_was_given_before_is_asked_for_again_whoever_does_not_believe_the_other(who: str) -> None:
+    first = Authority.create(NOW)
+    last = first.successor(NOW).alone()
+    server = Shown(last.issue_to_broker([], NOW), to_pem(*last.roots)).made(ssl.PROTOCOL_TLS_SERVER)
+    before = tenant_of(
+        last if who == "the caller" else first,
+        last if who == "the node" else first,
+    )
+    application = web.Application()
+    application.router.add_get("/v2/models/m", tell)
+    application.router.add_post("/v2/models/m/infer", answer)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=server)
+        await site.start()
+        given = Given(f"https://127.0.0.1:{runner.addresses[0][1]}", before, tenant_of(last, last))
+        client = InferenceClient(20.0, given)
+        client._places["m"] = await given.find("m")  # it was asked before
+        try:
+            assert (await client.infer("m", {"x": [1.0]})).version == 1
+        finally:
+            await client.close()
+        assert len(given.contexts) == 1
+    finally:
+        await runner.cleanup()
