@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from tiercel import NotAuthenticatedError, UnavailableError
-from tiercel.broker.client.state_dir import default_state_dir, read_addresses, read_broker, read_token
+from tiercel.broker.client.state_dir import PIN_FOLLOWS, default_state_dir, read_addresses, read_broker, read_token
+from tiercel.broker.trust.authority import Authority
+from tiercel.core.trust.certificates import to_pem
 
 
 def test_where_the_state_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,3 +40,26 @@ def test_a_file_of_tokens_that_is_broken(tmp_path: Path) -> None:
 
     with pytest.raises(NotAuthenticatedError, match="TIERCEL_TOKEN"):
         read_token(tmp_path, "default")
+
+
+def test_on_a_machine_that_joined_the_pin_is_that_of_whom_its_agent_believes(tmp_path: Path) -> None:
+    now = datetime.now(UTC)
+    first = Authority.create(now)
+    both = first.successor(now)
+    believed = tmp_path / "agent" / "authority.pem"
+    believed.parent.mkdir()
+    said = {"broker_tls": "10.0.0.5:7443", "pin": first.pin, PIN_FOLLOWS: "yes"}
+
+    def pin_with(addresses: dict[str, str]) -> str:
+        (tmp_path / "addresses.json").write_text(json.dumps(addresses))
+        return read_broker(tmp_path)[1].pin
+
+    assert pin_with(said) == first.pin  # nobody knows better
+    for authority, pin in ((first, first.pin), (both, first.pin), (both.alone(), both.pin)):
+        believed.write_bytes(to_pem(*authority.roots))
+        assert pin_with(said) == pin
+    # That of a certificate of the operator's is what it is.
+    del said[PIN_FOLLOWS]
+    assert pin_with(said) == first.pin
+    believed.write_bytes(b"half")
+    assert pin_with({**said, PIN_FOLLOWS: "yes"}) == first.pin
