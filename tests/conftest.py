@@ -20,8 +20,8 @@ from tiercel.core.trust.versions import allow_only_tls13
 # Before any test imports gRPC.
 allow_only_tls13()
 
-# No test depends on speed: the machine may be busy with anything.
-settings.register_profile("tiercel", deadline=None)
+# No test depends on speed: the machine may be busy with anything. Examples are drawn anew in every run.
+settings.register_profile("tiercel", deadline=None, max_examples=60)
 settings.load_profile("tiercel")
 
 # Before any test imports PyTorch. Where as many tests as there are cores, and more, run at a time, the threads of one
@@ -52,9 +52,9 @@ def pytest_collection_finish() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Asynchronous tests that hang say what every task waits for; few tests wait for the container image to be made."""
     with_engine = list(dict.fromkeys(item.path for item in items if item.get_closest_marker("docker")))
-    # The first file has it made, while other workers do something else; the others come behind that.
+    # The first file has it made, which takes minutes; the others come behind all that is long.
     later = frozenset(with_engine[1:])
-    places = [index for index, item in enumerate(items) if "end_to_end" in item.path.parts]
+    places = [index for index, item in enumerate(items) if "integration" in item.path.parts]
     if later and places:
         end = places[-1] + 1
         moved = [item for item in items[:end] if item.path in later]

@@ -61,7 +61,9 @@ async def test_a_thousand_health_watches_without_a_token_lock_nobody_out(tmp_pat
         for watch in watches:
             watch.cancel()
         await asyncio.gather(*watches, return_exceptions=True)
-    assert outcomes == {"answered": 16, "UNAVAILABLE": 994}
+    # One that is refused while its stream is still being set up may hear that it was cancelled.
+    assert (outcomes["answered"], outcomes["UNAVAILABLE"] + outcomes["CANCELLED"]) == (16, 994)
+    assert outcomes["CANCELLED"] < 50
 
 
 async def test_large_messages_without_a_token_are_refused_before_they_are_read(tmp_path: Path) -> None:

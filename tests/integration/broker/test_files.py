@@ -43,7 +43,7 @@ class Sender:
         header = nodes_pb2.FilesHeader(node_id="n1", run_id=run_id, instance=self.agent.instance, files=offered)
         header.MergeFrom(nodes_pb2.FilesHeader(**changes))
         call = await self.begin(header)
-        with contextlib.suppress(grpc.aio.AioRpcError):
+        with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):  # the broker may end it at any time
             answer = await call.read()
             for sha256 in answer.wanted if isinstance(answer, nodes_pb2.SendFilesResponse) else ():
                 for begin in range(0, len(contents[sha256]), 1 << 20):

@@ -55,7 +55,8 @@ def ask_until_it_is_over(server: ServingProcess) -> Any:
 
 
 def test_a_canary_answers_its_share_and_then_everything(server: ServingProcess) -> None:
-    assert load(server, canary_fraction=0.5, canary_requests=20).content["version"] == "2"
+    patient = {"canary_max_latency_ratio": 1e6}  # where the machine is busy, either may be slow by chance
+    assert load(server, canary_fraction=0.5, canary_requests=20, **patient).content["version"] == "2"
     assert [ask(server) for _ in range(4)] == ["1", "2", "1", "2"]
     assert [ask(server, version) for version in ("2", "1")] == ["2", "1"]
     assert server.index()["m", "2"] == ("READY", "on trial with 0.5 of the requests")

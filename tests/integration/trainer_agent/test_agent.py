@@ -92,8 +92,7 @@ async def test_it_says_what_the_node_is(broker: ScriptedBroker, agent: AgentProc
     assert hello.limits in {"cgroup-v2", "cgroup-v1", "cooperative"}
     assert broker.tokens == [f"Bearer {NODE_TOKEN}"]
     await until(broker.heard.serving, seconds=DEADLINE)
-    heartbeats = [m for m in broker.heard.messages if m.HasField("heartbeat")]
-    assert heartbeats
+    await until(lambda: any(m.HasField("heartbeat") for m in broker.heard.messages), seconds=DEADLINE)
     await agent.leave()
 
 
