@@ -56,9 +56,11 @@ class Haproxy:
             async with asyncio.timeout(_CHECK_SECONDS):
                 said, _ = await process.communicate()
         except TimeoutError:
-            process.kill()
-            await process.wait()
             raise UnavailableError(f"'haproxy -c' took longer than {_CHECK_SECONDS:g} s; try again") from None
+        finally:
+            if process.returncode is None:  # too slow, or nobody waits for it any more
+                process.kill()
+                await process.wait()
         if process.returncode != 0:
             # Without the number of the process, so that the same is told once.
             words = re.sub(r"\[\w+\] +\(\d+\) : ", "", said.decode(errors="replace")).strip()[-_SHOWN_CHARACTERS:]

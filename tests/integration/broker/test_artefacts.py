@@ -32,7 +32,9 @@ def bucket() -> Iterator[S3Server]:
 def s3(bucket: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
     for name, value in {**bucket.environment, "AWS_DEFAULT_REGION": "us-east-1"}.items():
         monkeypatch.setenv(name, value)
-    bucket.client.delete_object(Bucket=BUCKET, Key="lab/owner.json")
+    # Servers of the same process have their buckets in common.
+    for entry in bucket.client.list_objects_v2(Bucket=BUCKET, Prefix="lab/").get("Contents", []):
+        bucket.client.delete_object(Bucket=BUCKET, Key=entry["Key"])
     return bucket
 
 

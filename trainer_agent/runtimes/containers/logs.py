@@ -28,6 +28,7 @@ _STREAMS: Final = frozenset({1, 2})
 _BEGIN_SECONDS: Final = 10.0
 _RETRY_SECONDS: Final = 0.5
 _STREAM: Final = aiohttp.ClientTimeout(total=None, sock_connect=10)  # a silent script is no reason to hang up
+_SILENT_SECONDS: Final = 30.0
 _TIMESTAMP: Final = re.compile(rb"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)\.(\d{9})Z ")
 
 
@@ -111,8 +112,11 @@ class ContainerLog:
         async with query as response, response:  # the query's own context leaves the connection open
             while True:
                 try:
-                    header = await response.content.readexactly(_HEADER_BYTES)
+                    async with asyncio.timeout(_SILENT_SECONDS if follow else None):
+                        header = await response.content.readexactly(_HEADER_BYTES)
                     frame = await response.content.readexactly(int.from_bytes(header[4:], "big"))
+                except TimeoutError:
+                    return  # an engine that is behind when it begins another file may say nothing more of either
                 except asyncio.IncompleteReadError:
                     return
                 yield header[0], frame

@@ -45,8 +45,8 @@ async def runtime(
 
 @pytest.fixture
 def start(runtime: Runtime, tmp_path: Path) -> Callable[..., object]:
-    async def _start(script: str, **changes: object) -> RunHandle:
-        folder = JobFolder(tmp_path / "jobs" / "job")
+    async def _start(script: str, job: str = "job", **changes: object) -> RunHandle:
+        folder = JobFolder(tmp_path / "jobs" / job)
         folder.prepare(token="t", script=ScriptFile("train.py", script.encode()), owner=runtime.owner)
         launch = Launch(
             run_id=f"job-{next(_numbers)}",

@@ -42,7 +42,7 @@ os.write(1, f"{rank} {told} {sys.argv[1:]}\\n".encode())  # at once, as the line
 
 
 async def test_each_rank_knows_which_it_is_and_finds_the_first_of_its_run(start: Start) -> None:
-    runs = [await start(RANK + MEET, ranks=2, cpu_cores=5.0) for _ in range(2)]  # side by side
+    runs = [await start(RANK + MEET, job=job, ranks=2, cpu_cores=5.0) for job in ("one", "two")]  # side by side
     told = "'2', '2', '2'] []"
     for code, output in await asyncio.gather(*map(finish, runs)):
         assert code == 0, output
