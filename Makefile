@@ -28,7 +28,7 @@ install: $(STAMP) ## Make .venv with everything in it
 demo: $(STAMP) ## Train, ship, hot-swap and serve real models on this machine, with a live view
 	@$(BIN)/python -m benchmarks.demo $(DEMO_FLAGS)
 
-WORKERS = $(shell echo $$((3 * $$(nproc))))
+WORKERS = $(shell echo $$((2 * $$(nproc))))
 
 # Python keeps what it has compiled, also where images say that it shall not: every test that starts a process gains.
 test test-fast: export PYTHONDONTWRITEBYTECODE =
@@ -39,7 +39,7 @@ ifdef TEST_FLAGS
 	@$(BIN)/python -m pytest $(TEST_FLAGS)
 else
 	@rm -f build/skipped
-	@# three workers a core, since tests wait more than they compute;
+	@# two workers a core, since tests wait about as long as they compute;
 	@# in the order of folders: the end-to-end tests are few and long, and would otherwise come last, on one worker
 	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not alone"
 	@# only the files that have any: to collect all of them takes as long as some of these tests
