@@ -22,7 +22,8 @@ LABEL_RUN: Final = "tiercel.run"
 
 PIDS_LIMIT: Final = 512
 _SCRATCH_BYTES: Final = 256 * 1024**2
-_LOG_FILE_BYTES: Final = 8 * 1024**2
+LOG_FILE_BYTES: Final = 8 * 1024**2
+"""Of a container's output in one file of the engine, which keeps two."""
 _OPEN_FILES: Final = 1024
 # What ranks hand each other by memory, which counts as the container's; an engine's own limit is 64 MB.
 _SHARED_BYTES: Final = 1024**3
@@ -167,7 +168,7 @@ def _host_config(launch: Launch, defaults: ContainerDefaults) -> dict[str, Any]:
             *([_read_only(Path(launch.python).parents[1], CONTAINER_ENVIRONMENT)] if launch.python else []),
             *([{"Type": "bind", "Source": str(launch.scratch), "Target": CONTAINER_SCRATCH}] if launch.scratch else []),
         ],
-        "LogConfig": {"Type": "local", "Config": {"max-size": str(_LOG_FILE_BYTES), "max-file": "2"}},
+        "LogConfig": {"Type": "local", "Config": {"max-size": str(LOG_FILE_BYTES), "max-file": "2"}},
         "Ulimits": [{"Name": "nofile", "Soft": _OPEN_FILES, "Hard": _OPEN_FILES}],
         "RestartPolicy": {"Name": "no"},
         **share_config(launch.share),

@@ -16,6 +16,7 @@ from typing import Final
 import aiohttp
 from aiodocker import Docker, DockerError
 
+from tiercel.trainer_agent.runtimes.containers.config import LOG_FILE_BYTES
 from tiercel.trainer_agent.runtimes.containers.waiting import LEFT_OUT
 from tiercel.trainer_agent.runtimes.contract import Output
 from tiercel.trainer_agent.runtimes.warm.script import ENTERED
@@ -109,16 +110,19 @@ class ContainerLog:
     async def _frames(self, *, follow: bool) -> AsyncGenerator[tuple[int, bytes]]:
         params = {"stdout": "1", "stderr": "1", "follow": str(int(follow)), "timestamps": "1", "since": self._since}
         query = self._docker._query(self._path, params=params, timeout=_STREAM)  # noqa: SLF001 - see module
+        had_bytes = 0
         async with query as response, response:  # the query's own context leaves the connection open
             while True:
+                # An engine that is behind when it begins another file may say nothing more of either. Only then it is
+                # asked again: pieces of one long line have one time, and those behind it would be left out.
+                may_be_stuck = follow and had_bytes >= LOG_FILE_BYTES
                 try:
-                    async with asyncio.timeout(_SILENT_SECONDS if follow else None):
+                    async with asyncio.timeout(_SILENT_SECONDS if may_be_stuck else None):
                         header = await response.content.readexactly(_HEADER_BYTES)
                     frame = await response.content.readexactly(int.from_bytes(header[4:], "big"))
-                except TimeoutError:
-                    return  # an engine that is behind when it begins another file may say nothing more of either
-                except asyncio.IncompleteReadError:
+                except (TimeoutError, asyncio.IncompleteReadError):
                     return
+                had_bytes += len(frame)
                 yield header[0], frame
 
     def _without_timestamp(self, frame: bytes) -> bytes:

@@ -20,8 +20,9 @@ READY = LEFT_OUT + b"{}}\n"
 class FakeEngine:
     """Sends what it has of frames from a time on; they are (stream, nanoseconds, line)."""
 
-    def __init__(self, *frames: tuple[int, int, bytes]) -> None:
+    def __init__(self, *frames: tuple[int, int, bytes], stuck_after: int = 0) -> None:
         self.frames = frames
+        self.stuck_after = stuck_after
         self.asked: list[str] = []
 
     @asynccontextmanager
@@ -29,11 +30,13 @@ class FakeEngine:
         self.asked.append(params["since"])
         since = round(float(params["since"]) * 1e9)
         content = asyncio.StreamReader()
-        for stream, at, line in self.frames:
+        is_stuck = self.stuck_after and len(self.asked) == 1
+        for stream, at, line in self.frames[: self.stuck_after] if is_stuck else self.frames:
             if at >= since:
                 data = b"1970-01-01T00:00:00.%09dZ " % at + line
                 content.feed_data(bytes([stream, 0, 0, 0]) + len(data).to_bytes(4, "big") + data)
-        content.feed_eof()
+        if not is_stuck:
+            content.feed_eof()
         yield Response(content)
 
 
@@ -48,8 +51,8 @@ class Response:
         return
 
 
-def log_of(engine: FakeEngine, position: str = "", *, waited: bool = False) -> ContainerLog:
-    running = [True]
+def log_of(engine: FakeEngine, position: str = "", *, waited: bool = False, looks: int = 1) -> ContainerLog:
+    running = [True] * looks
 
     async def is_running() -> bool:
         return bool(running and running.pop())
@@ -66,6 +69,28 @@ async def test_what_is_logged_late_is_no_reason_to_have_what_came_behind_it_twic
     assert await lines(log_of(engine)) == [b"second\n", b"first\n"]
     assert engine.asked == ["0", "0.000000006"]
     assert await lines(log_of(engine, "0.000000004")) == [b"second\n"]
+
+
+@pytest.mark.parametrize(("file_bytes", "asked"), [(50, ["0", "0.000000003", "0.000000004"]), (1_000, ["0"])])
+async def test_an_engine_that_falls_silent_is_asked_again_only_where_it_may_have_lost_its_place(
+    file_bytes: int, asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tiercel.trainer_agent.runtimes.containers.logs._SILENT_SECONDS", 0.0)
+    monkeypatch.setattr("tiercel.trainer_agent.runtimes.containers.logs.LOG_FILE_BYTES", file_bytes)
+    engine = FakeEngine((OUTPUT, 1, b"first\n"), (OUTPUT, 2, b"second\n"), (OUTPUT, 3, b"third\n"), stuck_after=2)
+    found: list[bytes] = []
+
+    async def follow() -> None:
+        async for chunk in log_of(engine, looks=2).chunks():
+            found.append(chunk.data)  # noqa: PERF401 - a comprehension would show nothing before the end
+
+    following = asyncio.create_task(follow())
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert engine.asked == asked
+    assert found == [b"first\n", b"second\n", b"third\n"][: 2 if len(asked) == 1 else 3]
+    following.cancel()
+    await asyncio.wait([following])
 
 
 async def test_what_a_container_said_while_it_waited_is_none_of_its_output() -> None:
