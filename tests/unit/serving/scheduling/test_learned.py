@@ -109,3 +109,7 @@ def test_without_a_fit_policy_the_heuristic_takes_its_place_and_the_log_says_so(
     with caplog.at_level(logging.ERROR):
         assert isinstance(learned.learned_or_heuristic(), HeuristicScheduler)
     assert "the heuristic takes its place" in caplog.text
+
+
+def test_the_policy_that_ships_says_nothing_of_the_machine_that_made_it() -> None:
+    assert b".py" not in learned.POLICY.read_bytes()
