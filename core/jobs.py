@@ -216,6 +216,7 @@ class JobState(enum.Enum):
     RUNNING = "running"
     DISCONNECTED = "disconnected"
     STOPPING = "stopping"
+    SUSPENDED = "suspended"
     COMPLETED = "completed"
     MISSED = "missed"
     FAILED = "failed"
@@ -267,6 +268,7 @@ class Job:
         finished_at: When it reached a final state, or None.
         stop_outcome: The final state that a confirmed stop leads to, or None.
         stop_reason: Why it was asked to stop, or empty; decides the final state.
+        suspended: Its tenant wants it to wait until it is resumed; its present run, if it has one, is stopped for that.
         data_sha256: Of what its newest run got from the URLs of its data sets, by their names.
         environments: What its runs found around them, each where it changed, the oldest first; bounded.
         log_tail: Last lines of output of the run that failed last.
@@ -307,6 +309,7 @@ class Job:
     finished_at: float | None = None
     stop_outcome: JobState | None = None
     stop_reason: str = ""
+    suspended: bool = False
     data_sha256: Mapping[str, str] = field(default_factory=dict)
     environments: tuple[RunEnvironment, ...] = ()
     log_tail: str = ""
@@ -398,6 +401,11 @@ class Job:
     def is_moving(self) -> bool:
         """Whether its present run is being stopped so that it goes on elsewhere."""
         return self.moving_to is not None
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether its present run is being stopped, with its checkpoint, so that the job goes on as another run."""
+        return self.run is not None and self.run.active and self.run.is_leaving and self.stop_outcome is None
 
     def is_going_to(self, node_id: str) -> bool:
         """Whether it is being moved to this node, where its share is then reserved."""

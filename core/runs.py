@@ -84,6 +84,7 @@ class Run:
         accelerator_seconds: Seconds that it kept an accelerator busy; of several, the busiest counts.
         offered_value: Metric of the best model once its training has ended, or None while that goes on.
         move: Where its job is being moved, or None.
+        suspending: It was told to stop so that its job waits until it is resumed.
         fenced: Whether its node's agent ends it by itself when it is without us for long. Only then may the job be
             started elsewhere while nobody knows what became of the run.
         time: For how long it has existed.
@@ -107,6 +108,7 @@ class Run:
     accelerator_seconds: float = 0.0
     offered_value: float | None = None
     move: Move | None = None
+    suspending: bool = False
     fenced: bool = False
     time: RunTime = RunTime()
     finishing_from: float | None = None
@@ -118,6 +120,11 @@ class Run:
     def id(self) -> str:
         """What everybody calls it."""
         return run_id_of(self.job_id, self.number)
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether it was told to stop so that its job goes on as another run."""
+        return self.move is not None or self.suspending
 
     def using(self, cpu_seconds: float, accelerator_seconds: float) -> Run:
         """The run once it has used so much; neither ever becomes less."""

@@ -190,6 +190,12 @@ class ScriptedJobs(jobs_pb2_grpc.JobsServiceServicer):
         cancelled.state = jobs_pb2.JOB_STATE_CANCELLED
         return jobs_pb2.CancelJobResponse(job=cancelled)
 
+    async def SuspendJob(self, request: jobs_pb2.SuspendJobRequest, context: Context) -> jobs_pb2.SuspendJobResponse:
+        await self._enter("SuspendJob", context)
+        suspended = await self._job(request.job_id, context)
+        suspended.state, suspended.reason = jobs_pb2.JOB_STATE_SUSPENDED, "suspended by its tenant"
+        return jobs_pb2.SuspendJobResponse(job=suspended)
+
     async def ResumeJob(self, request: jobs_pb2.ResumeJobRequest, context: Context) -> jobs_pb2.ResumeJobResponse:
         await self._enter("ResumeJob", context)
         resumed = await self._job(request.job_id, context)

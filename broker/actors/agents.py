@@ -175,17 +175,17 @@ class AgentService:
             self._registry.withdraw_delivery(message.node_id, message.delivery_id)
 
     def expects_checkpoint(self, node_id: str, run_id: str) -> bool:
-        """Whether the checkpoint of a run of the node is wanted: it is being moved, or its job asks for copies."""
+        """Whether the checkpoint of a run of the node is wanted: it leaves, or its job asks for copies."""
         actor = self._job_on(node_id, run_id)
-        return actor is not None and (actor.job.is_moving or _keeps_copies(actor.job))
+        return actor is not None and (actor.job.is_leaving or _keeps_copies(actor.job))
 
     def needs_checkpoint(self, run_id: str) -> bool:
-        """Whether a job may go on from the checkpoint of a run: it is moved, goes on already, or asks for copies."""
+        """Whether a job may go on from the checkpoint of a run: it leaves, goes on already, or asks for copies."""
         actor = self._registry.job_of(run_id)
         if actor is None:
             return False
         job = actor.job
-        wanted = job.run_id == run_id and (job.is_moving or _keeps_copies(job))
+        wanted = job.run_id == run_id and (job.is_leaving or _keeps_copies(job))
         return wanted or job.carried_run == run_id
 
     def wanted_of_version(self, node_id: str, endpoint: str, version: int, *, sends: bool) -> VersionFiles:

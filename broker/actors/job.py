@@ -28,6 +28,7 @@ from tiercel.broker.lifecycle.job_events import (
     Reschedule,
     ResumeRequested,
     ShareUpdated,
+    SuspendRequested,
     Ticked,
     TierFeasibilityChanged,
     UsageMeasured,
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
 # Reports that a policy sees of a job.
 MAX_OBSERVATIONS = 500
 
-_ASKED_FOR = (CancelRequested, ResumeRequested)
+_ASKED_FOR = (CancelRequested, ResumeRequested, SuspendRequested)
 # Inputs that come all the time, and seldom lead anywhere.
 _ROUTINE = (Reported, UsageMeasured, ShareUpdated, Deferred, TierFeasibilityChanged, Ticked)
 

@@ -89,7 +89,7 @@ class BrokerLife:
             self._registry.start_job(actor)
         if self._checkpoints is not None:
             jobs = [actor.job for actor in self._registry.jobs.values()]
-            self._checkpoints.keep_only({job.id for job in jobs if job.carried_run or job.is_moving or job.copy})
+            self._checkpoints.keep_only({job.id for job in jobs if job.carried_run or job.is_leaving or job.copy})
         if self._versions is not None:
             self._versions.keep_endpoints(self._registry.endpoints)
         # A node that connects must at once be told everything that is wanted of it: what it is not told of, it stops.

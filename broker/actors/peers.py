@@ -42,7 +42,7 @@ class WantedRun:
     @property
     def stop(self) -> bool:
         """Whether the node shall end it."""
-        return self.job.stop_outcome is not None or self.job.is_moving
+        return self.job.stop_outcome is not None or self.job.is_leaving
 
     @property
     def finish(self) -> bool:

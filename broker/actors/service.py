@@ -36,6 +36,7 @@ from tiercel.broker.lifecycle.job_events import (
     CancelRequested,
     JobEffect,
     ResumeRequested,
+    SuspendRequested,
 )
 from tiercel.core.endpoint_access import EndpointAccess
 from tiercel.core.endpoints import Endpoint
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from tiercel.broker.actors.node_messages import AcceleratorStatus, ServedStatus
     from tiercel.broker.actors.registry import ActorRegistry
     from tiercel.broker.actors.supervisor import Supervisor
+    from tiercel.broker.lifecycle.job_events import JobInput
     from tiercel.broker.lifecycle.replicas import ServingNode
     from tiercel.broker.store.contract import Store
     from tiercel.core.disk_use import NodeDisk
@@ -183,16 +185,34 @@ class BrokerService:
             CannotWriteError: The broker's disk takes nothing now; the job goes on.
             UnavailableError: It does not answer.
         """
+        return await self._told(await self.find_job(tenant, job_id), CancelRequested())
+
+    async def suspend(self, tenant: str, job_id: str) -> Job:
+        """Have a job free what it holds and wait until it is resumed; returns it as it is once it has heard.
+
+        Raises:
+            InvalidSpecError: It is over.
+            TiercelError: As :meth:`cancel`.
+        """
+        return await self._told(await self._find_open(tenant, job_id, "suspend"), SuspendRequested())
+
+    async def _find_open(self, tenant: str, job_id: str, verb: str) -> Job:
         job = await self.find_job(tenant, job_id)
-        actor = self._registry.jobs.get(job_id)
+        if job.state.is_final:
+            raise wrong_field("job_id", f"job {job_id!r} is {job.state.value}, so that there is nothing to {verb}")
+        return job
+
+    async def _told(self, job: Job, message: JobInput) -> Job:
+        """A job once it has heard; one that is over hears nothing."""
+        actor = self._registry.jobs.get(job.id)
         if actor is None:
             return job
         self._journal.check_writable()
-        await actor.call(CancelRequested())
+        await actor.call(message)
         return actor.job
 
     async def resume(self, tenant: Tenant, job_id: str, max_epochs: int = 0) -> Job:
-        """Let a job that ended without all of its tiers go on; one that goes on already just does.
+        """Let a job go on that is suspended or ended without all of its tiers; one that goes on already just does.
 
         Args:
             tenant: Who asks.
@@ -213,7 +233,7 @@ class BrokerService:
         async with self._admission:
             job = await self.find_job(tenant.name, job_id)
             if not job.state.is_final:
-                return job
+                return await self._told(job, message)
             if job.state is JobState.COMPLETED:
                 raise wrong_field(
                     "job_id",

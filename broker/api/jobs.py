@@ -128,6 +128,13 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
         job = await self._service.resume(tenant, request.job_id, request.max_epochs)
         return jobs_pb2.ResumeJobResponse(job=job_to_proto(job))
 
+    async def SuspendJob(  # noqa: N802 - the contract's name
+        self, request: jobs_pb2.SuspendJobRequest, context: Context
+    ) -> jobs_pb2.SuspendJobResponse:
+        """Have a job free what it holds and wait."""
+        tenant = tenant_of(context, self._tenancy)
+        return jobs_pb2.SuspendJobResponse(job=job_to_proto(await self._service.suspend(tenant.name, request.job_id)))
+
     async def WatchJobs(  # noqa: N802 - the contract's name
         self, request: jobs_pb2.WatchJobsRequest, context: Context
     ) -> AsyncIterator[jobs_pb2.WatchJobsResponse]:

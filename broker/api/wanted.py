@@ -57,7 +57,7 @@ def _run_to_proto(run: WantedRun, logs: RunLogs) -> nodes_pb2.WantedRun:
         log_offset_bytes=logs.size(run.run_id),
         stop=run.stop,
         finish=run.finish,
-        carry=job.is_moving,
+        carry=job.is_leaving,
         carried_run_id=job.carried_run,
         warm_start_job_id=job.spec.warm_start if job.starts_warm else "",
         retried=job.retries < job.spec.retries,

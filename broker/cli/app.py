@@ -14,7 +14,7 @@ from tiercel.broker.cli.disk import du, gc
 from tiercel.broker.cli.endpoints import endpoints
 from tiercel.broker.cli.files import files
 from tiercel.broker.cli.infer import infer
-from tiercel.broker.cli.jobs import cancel, explain, logs, ls, resume, show
+from tiercel.broker.cli.jobs import cancel, explain, logs, ls, resume, show, suspend
 from tiercel.broker.cli.keys import keys
 from tiercel.broker.cli.lineage import lineage
 from tiercel.broker.cli.local import down, up
@@ -50,6 +50,7 @@ for command in (
     logs,
     files,
     cancel,
+    suspend,
     resume,
     explain,
     nodes,

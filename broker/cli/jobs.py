@@ -72,11 +72,19 @@ def cancel(
     tenant: TenantName = "default",
 ) -> None:
     """Stop a job; versions that it delivered keep serving."""
-    job = run(Target(state_dir, broker, tenant), lambda client: client.cancel_job(job_id))
-    if as_json:
-        print_json(job.to_json())
-    else:
-        typer.echo(f"{job.id} is {job.state.value}.")
+    _say(run(Target(state_dir, broker, tenant), lambda client: client.cancel_job(job_id)), as_json=as_json)
+
+
+def suspend(
+    job_id: ActiveJobId,
+    *,
+    as_json: AsJson = False,
+    state_dir: StateDir = None,
+    broker: BrokerAddress = "",
+    tenant: TenantName = "default",
+) -> None:
+    """Have a job save a checkpoint, free what it holds and wait until 'tiercel resume'; its endpoint goes on."""
+    _say(run(Target(state_dir, broker, tenant), lambda client: client.suspend_job(job_id)), as_json=as_json)
 
 
 def resume(
@@ -96,12 +104,12 @@ def resume(
     broker: BrokerAddress = "",
     tenant: TenantName = "default",
 ) -> None:
-    """Let a job that failed, was cancelled or missed a tier go on from its last checkpoint."""
+    """Let a job that is suspended, failed, was cancelled or missed a tier go on from its last checkpoint."""
 
     async def go_on(client: Client) -> JobInfo:
         job = await client.resume_job(job_id, max_epochs)
         if not as_json:
-            typer.echo(f"{job.id} is {job.state.value}" + (f": {clean(job.reason)}." if job.reason else "."))
+            _say(job, as_json=False)
         return await follow_job(client, job_id, quiet=as_json) if wait else job
 
     job = run(Target(state_dir, broker, tenant), go_on)
@@ -109,6 +117,13 @@ def resume(
         print_json(job.to_json())
     if wait:
         exit_by([job])
+
+
+def _say(job: JobInfo, *, as_json: bool) -> None:
+    if as_json:
+        print_json(job.to_json())
+    else:
+        typer.echo(f"{job.id} is {job.state.value}" + (f": {clean(job.reason).rstrip('.')}." if job.reason else "."))
 
 
 def explain(

@@ -36,6 +36,7 @@ _STATE_STYLES = {
     JobState.MISSED: "bold yellow",
     JobState.FAILED: "bold red",
     JobState.CANCELLED: "yellow",
+    JobState.SUSPENDED: "yellow",
     JobState.DISCONNECTED: "red",
 }
 _TIER_MARKS = {

@@ -21,7 +21,9 @@ _STYLES = {
     JobState.MISSED: "bold yellow",
     JobState.FAILED: "bold red",
     JobState.CANCELLED: "yellow",
+    JobState.SUSPENDED: "yellow",
 }
+_WAITING = frozenset({JobState.PENDING, JobState.SUSPENDED})
 _COLUMNS = ("JOB", "NAME", "STATE", "EPOCH", "METRIC", "TIERS", "CPU", "VERSION")
 
 
@@ -77,8 +79,8 @@ def _chosen(
 ) -> tuple[list[WatchedJob], list[WatchedJob]]:
     """Those that are shown, in order, and the rest: what runs, what waits, what has finished, the latest first."""
     finished = [view for view in reversed(views) if view.job.state.is_final]
-    pending = [view for view in views if view.job.state is JobState.PENDING]
-    running = [view for view in views if view.job.state is not JobState.PENDING and not view.job.state.is_final]
+    pending = [view for view in views if view.job.state in _WAITING]
+    running = [view for view in views if view.job.state not in _WAITING and not view.job.state.is_final]
     lines = min(lines, len(running) + len(pending) + (len(finished) if most_finished is None else most_finished))
     ordered = [*running, *pending, *finished]
     return ordered[:lines], ordered[lines:]

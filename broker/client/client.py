@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from tiercel.broker.client.acting import Acting
 from tiercel.broker.client.connection import Connection
 from tiercel.broker.client.conversion import (
     endpoint_explanation_from_proto,
@@ -31,7 +32,7 @@ from tiercel.core.endpoint_access import KEY_VARIABLE
 from tiercel.core.errors import InvalidSpecError, TiercelError, UnavailableError, wrong_field
 from tiercel.core.jobs import JobSpec
 from tiercel.core.trust.trust import Trust
-from tiercel.core.validation import validate_max_epochs, validate_spec
+from tiercel.core.validation import validate_spec
 from tiercel.core.views import EndpointExplanation, EndpointInfo, Explanation, JobEvent, JobInfo, NodeInfo
 from tiercel.core.wire import from_proto
 from tiercel.v1 import jobs_pb2
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 JOBS_AT_A_TIME = 500
 
 
-class Client(Keeping):
+class Client(Keeping, Acting):
     """A tenant's connection to a broker; an async context manager.
 
     Every method raises :class:`~tiercel.core.errors.TiercelError` with a sentence for the user.
@@ -222,31 +223,6 @@ class Client(Keeping):
             if not token:
                 break
         return tuple(reversed(jobs) if newest_first else jobs)
-
-    async def cancel_job(self, job_id: str) -> JobInfo:
-        """Stop a job; versions that it delivered keep serving. Cancelling a finished job changes nothing."""
-        request = jobs_pb2.CancelJobRequest(job_id=job_id)
-        response = await self._connection.call(self._connection.stub.CancelJob, request)
-        return from_proto(JobInfo, response.job)
-
-    async def resume_job(self, job_id: str, max_epochs: int | None = None) -> JobInfo:
-        """Let a job that failed, was cancelled or missed a tier go on from its last checkpoint; one that runs goes on.
-
-        Args:
-            job_id: The job.
-            max_epochs: Epochs that it may train, those of earlier runs counted; None for as many as before.
-
-        Raises:
-            NotFoundError: The tenant has no such job.
-            InvalidSpecError: Every tier of it is delivered, no node could run it any more, or it cannot train so long.
-            QuotaExceededError: The tenant has as many active jobs as it may.
-            EndpointBusyError: Another active job feeds its endpoint.
-        """
-        if max_epochs is not None:
-            validate_max_epochs(max_epochs)
-        request = jobs_pb2.ResumeJobRequest(job_id=job_id, max_epochs=max_epochs or 0)
-        response = await self._connection.call(self._connection.stub.ResumeJob, request)
-        return from_proto(JobInfo, response.job)
 
     async def explain_job(self, job_id: str) -> Explanation:
         """Why a job has its share, and what was decided before."""

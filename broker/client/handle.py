@@ -18,6 +18,7 @@ from tiercel.core.views import Explanation, JobEvent, JobInfo, TierEvent
 class _Client(Protocol):
     async def get_job(self, job_id: str) -> JobInfo: ...
     async def cancel_job(self, job_id: str) -> JobInfo: ...
+    async def suspend_job(self, job_id: str) -> JobInfo: ...
     async def resume_job(self, job_id: str, max_epochs: int | None = None) -> JobInfo: ...
     async def explain_job(self, job_id: str) -> Explanation: ...
     def events(self, *, job_id: str = "", after: int = 0) -> AsyncGenerator[JobEvent]: ...
@@ -121,8 +122,12 @@ class JobHandle:
         """Stop the job; versions that it delivered keep serving. Cancelling a finished job changes nothing."""
         return await self._client.cancel_job(self.id)
 
+    async def suspend(self) -> JobInfo:
+        """Have it save a checkpoint, free all that it holds and wait until it is resumed; its endpoint goes on."""
+        return await self._client.suspend_job(self.id)
+
     async def resume(self, max_epochs: int | None = None) -> JobInfo:
-        """Let it go on from its last checkpoint after it failed, was cancelled or missed a tier.
+        """Let it go on from its last checkpoint after it was suspended or cancelled, failed or missed a tier.
 
         Args:
             max_epochs: Epochs that it may train, those of earlier runs counted; None for as many as before.

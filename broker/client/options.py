@@ -11,7 +11,17 @@ _SERVICE = "tiercel.v1.JobsService"
 _FILES = "tiercel.v1.FilesService"
 _PROJECTS = "tiercel.v1.ProjectsService"
 # Doing one of these twice is doing it once; SubmitJob because the client sends a key with it.
-_IDEMPOTENT = ("SubmitJob", "GetJob", "ListJobs", "CancelJob", "ResumeJob", "ExplainJob", "ListNodes", "ListEndpoints")
+_IDEMPOTENT = (
+    "SubmitJob",
+    "GetJob",
+    "ListJobs",
+    "CancelJob",
+    "SuspendJob",
+    "ResumeJob",
+    "ExplainJob",
+    "ListNodes",
+    "ListEndpoints",
+)
 
 
 @dataclass(frozen=True, slots=True)

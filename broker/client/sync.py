@@ -141,6 +141,10 @@ class SyncClient:
         """See :meth:`Client.cancel_job`."""
         return self._run(self._client.cancel_job(job_id))
 
+    def suspend_job(self, job_id: str) -> JobInfo:
+        """See :meth:`Client.suspend_job`."""
+        return self._run(self._client.suspend_job(job_id))
+
     def resume_job(self, job_id: str, max_epochs: int | None = None) -> JobInfo:
         """See :meth:`Client.resume_job`."""
         return self._run(self._client.resume_job(job_id, max_epochs))
@@ -272,6 +276,10 @@ class SyncJobHandle:
     def cancel(self) -> JobInfo:
         """See :meth:`JobHandle.cancel`."""
         return self._facade.cancel_job(self.id)
+
+    def suspend(self) -> JobInfo:
+        """See :meth:`JobHandle.suspend`."""
+        return self._facade.suspend_job(self.id)
 
     def resume(self, max_epochs: int | None = None) -> JobInfo:
         """See :meth:`JobHandle.resume`."""

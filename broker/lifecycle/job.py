@@ -83,6 +83,8 @@ def assigned(job: Job, event: Assigned, alive: float) -> Step:
     """The scheduler placed it: its next run begins."""
     if event.attempt <= job.attempts or job.state.is_final:  # repeated, or it finished while the plan was being made
         return job, ()
+    if job.state is JobState.SUSPENDED:  # meanwhile
+        return job, ()
     if job.state is not JobState.PENDING:
         raise IllegalTransitionError(f"job {job.id}", job.state.value, event)
     if not job.carried_run and job.copy is not None and (job.prefers_copy or event.node_id != job.checkpoint_node):
@@ -110,9 +112,12 @@ def _from_what(job: Job, node_id: str) -> str:
 
 def turn_came(job: Job) -> Step:
     """Nobody feeds the endpoint any more that it is queued for, and its time has come if it has one."""
-    if not job.queued or job.state is not JobState.PENDING:
+    if not job.queued or job.state not in {JobState.PENDING, JobState.SUSPENDED}:
         return job, ()
-    job, effects = enter(replace(job, queued=0, starts_at=None), JobState.PENDING, _WAITS_FOR_THE_SCHEDULER)
+    job = replace(job, queued=0, starts_at=None)
+    if job.suspended:  # it has its place, and waits for its tenant
+        return job, ()
+    job, effects = enter(job, JobState.PENDING, _WAITS_FOR_THE_SCHEDULER)
     return job, (*effects, Reschedule("arrival"))
 
 
@@ -141,7 +146,10 @@ def wait_again(job: Job, words: str, *, checkpoint_node: str) -> Step:
         # What the broker holds serves on every node; what a node holds serves there.
         checkpoint_node="" if job.carried_run else checkpoint_node,
     )
-    job, entered = enter(job, JobState.PENDING, words)
+    if job.suspended:
+        job, entered = enter(replace(job, retry_at=None), JobState.SUSPENDED, f"suspended by its tenant: {words}")
+    else:
+        job, entered = enter(job, JobState.PENDING, words)
     # Their node cannot carry them out any more; the next one will.
     effects: list[JobEffect] = [*entered, *request_deliveries(job), Reschedule("exit")]
     return job, effects
@@ -174,8 +182,8 @@ def pause_ticked(job: Job, now: Moment) -> Step:
     return replace(job, retry_at=None), (Reschedule("arrival"),)
 
 
-def resume_requested(job: Job, max_epochs: int) -> Step:
-    """The tenant wants a job that ended without all of its tiers to go on; one that goes on already just does.
+def begin_again(job: Job, max_epochs: int) -> Step:
+    """Let a job go on that ended without all of its tiers.
 
     What was delivered stays. What could not be delivered is open again.
 
@@ -183,8 +191,6 @@ def resume_requested(job: Job, max_epochs: int) -> Step:
         job: The job.
         max_epochs: Epochs that it may train, those of earlier runs counted; 0 for as many as before.
     """
-    if not job.state.is_final or job.state is JobState.COMPLETED:
-        return job, ()
     job = replace(
         job,
         spec=replace(job.spec, max_epochs=max_epochs or job.spec.max_epochs),
@@ -192,6 +198,7 @@ def resume_requested(job: Job, max_epochs: int) -> Step:
         earlier=replace(job.earlier, lost=0, lost_at=()),
         finished_at=None,
         log_tail="",
+        suspended=False,
         retries=0,
         queued=0,
         starts_at=None,
@@ -223,7 +230,7 @@ def cancel_requested(job: Job, now: Moment) -> Step:
     if not job.run_active or job.state is JobState.DISCONNECTED:
         words = "cancelled; its node will stop it when it answers again" if job.run_active else "cancelled"
         effects: list[JobEffect] = [WithdrawRun(job.node_id, job.run_id)] if job.node_id else []
-        if job.run is None or job.run.move is not None:  # what it had reached is with no node, or waits for another run
+        if job.run is None or job.run.is_leaving:  # what it had reached is with no node, or waits for another run
             effects.extend(abandon_deliveries(job, words))
         job = with_run_over(job)
         job = replace(job, stop_outcome=JobState.CANCELLED, stop_reason=words, finished_at=now.at)

@@ -227,6 +227,11 @@ class ResumeRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class SuspendRequested:
+    """The tenant wants it to free what it holds and to wait until it is resumed."""
+
+
+@dataclass(frozen=True, slots=True)
 class Ticked:
     """Time passed."""
 
@@ -251,6 +256,7 @@ JobInput = (
     | DeliveryEnded
     | CancelRequested
     | ResumeRequested
+    | SuspendRequested
     | Ticked
 )
 

@@ -1,8 +1,8 @@
 """The one door to the machines of a job: which of their steps takes which input.
 
-Pure: an input goes in, a job and effects come out. The job's own edges are in :mod:`.job`, those of its run in
-:mod:`.run` and :mod:`.move`, those of its tiers and what is beyond them in :mod:`.delivery`, copies of its checkpoints
-in :mod:`.checkpoints`.
+Pure: an input goes in, a job and effects come out. The edges of the job are in :mod:`.job` and :mod:`.suspension`,
+those of its run in :mod:`.run` and :mod:`.move`, of its tiers and what is beyond them in :mod:`.delivery`, copies of
+its checkpoints in :mod:`.checkpoints`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tiercel.broker.lifecycle import checkpoints, delivery, move, run, time_limit
+from tiercel.broker.lifecycle import checkpoints, delivery, move, run, suspension, time_limit
 from tiercel.broker.lifecycle import job as job_machine
 from tiercel.broker.lifecycle.duration import in_a_new_life
 from tiercel.broker.lifecycle.job import create
@@ -38,6 +38,7 @@ from tiercel.broker.lifecycle.job_events import (
     RunIsAlive,
     RunUnknown,
     ShareUpdated,
+    SuspendRequested,
     Ticked,
     TierFeasibilityChanged,
     TurnCame,
@@ -77,7 +78,9 @@ def handle(job: Job, event: JobInput, now: Moment) -> Step:  # noqa: C901 - one 
         case CancelRequested():
             return job_machine.cancel_requested(job, now)
         case ResumeRequested(max_epochs):
-            return job_machine.resume_requested(job, max_epochs)
+            return suspension.resume_requested(job, max_epochs)
+        case SuspendRequested():
+            return suspension.suspend_requested(job)
         case ShareUpdated(run_id, share):
             return run.share_updated(job, run_id, share, now.alive)
         case MoveOrdered():
@@ -103,7 +106,7 @@ def handle(job: Job, event: JobInput, now: Moment) -> Step:  # noqa: C901 - one 
         case TierFeasibilityChanged(reason):
             return delivery.feasibility_changed(job, reason)
         case DeliveryEnded():
-            return delivery.delivery_ended(job, event, now)
+            return suspension.after_delivery(*delivery.delivery_ended(job, event, now))
         case Ticked():
             return _ticked(job, now)
 

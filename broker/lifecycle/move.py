@@ -29,7 +29,7 @@ def may_move(job: Job) -> bool:
     """
     run = job.run
     trains = job.state is JobState.RUNNING and run is not None and run.active and run.last_sequence > 0
-    is_free = job.stop_outcome is None and not job.is_moving and not delivering(job)
+    is_free = job.stop_outcome is None and not job.is_leaving and not job.suspended and not delivering(job)
     return trains and is_free and run is not None and run.finishing_from is None
 
 

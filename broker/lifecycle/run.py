@@ -29,6 +29,7 @@ from tiercel.broker.lifecycle.report_bounds import carried_metrics
 from tiercel.broker.lifecycle.silence import heard, silent_seconds, with_share
 from tiercel.broker.lifecycle.start import unmeasured, with_start
 from tiercel.broker.lifecycle.steps import Step, abandon_deliveries, delivering, enter, with_run_over
+from tiercel.broker.lifecycle.suspension import left_to_wait, suspending_words, was_stopped_to_wait
 from tiercel.core.checkpoints import CheckpointCopy
 from tiercel.core.data_validation import data_hashes
 from tiercel.core.events import ProgressMade, ShareChanged
@@ -95,8 +96,8 @@ def is_alive(job: Job, event: RunIsAlive, now: Moment) -> Step:
         job = replace(job, carried_run="", copy=CheckpointCopy(job.carried_run, now.at))
     elif job.carried_run:  # it has what it goes on from
         job, effects = replace(job, carried_run=""), (DropCheckpoint(),)
-    if job.stop_outcome is not None:
-        job, entered = enter(job, JobState.STOPPING, job.stop_reason)
+    if job.stop_outcome is not None or run.suspending:
+        job, entered = enter(job, JobState.STOPPING, job.stop_reason or suspending_words(job))
     else:
         words = moving_words(job) or finishing_words(job) or _beginning_words(job, event)
         job, entered = enter(job, JobState.RUNNING, words)
@@ -231,7 +232,7 @@ def unknown(job: Job, run_id: str, now: Moment) -> Step:
     run = _present(job, run_id)
     if run is None:
         return job, ()
-    if not run.heard and job.stop_outcome is None:  # it was never told to start it; now it is
+    if not run.heard and job.stop_outcome is None and not run.suspending:  # it was never told to start it; now it is
         return enter(unmeasured(job), JobState.STARTING, f"starting on node {run.node_id}")
     words = f"node {run.node_id} came back without it"
     return exited(job, RunExited(run_id, exit_code=None, reason=words, lost=True), now)
@@ -250,6 +251,8 @@ def exited(job: Job, event: RunExited, now: Moment) -> Step:
     job = with_run_over(replace(job, run=used))
     if moving_to is not None and was_stopped_to_move(event):
         job, effects = _left_to_move(job, used, moving_to, event, now)
+    elif run.suspending and job.stop_outcome is None and was_stopped_to_wait(event):
+        job, effects = left_to_wait(job, run, event)
     elif job.stop_outcome is None and event.lost:
         job, effects = lost(job, event.reason or "its run was lost", now, checkpoint_node=run.node_id)
     elif job.stop_outcome is None and retryable and event.exit_code is not None:
@@ -257,7 +260,7 @@ def exited(job: Job, event: RunExited, now: Moment) -> Step:
         job, effects = retry(replace(job, log_tail=_tail(event)), how, now)
     else:
         # A node waits for the successor of a run that is to be moved or retried, with what it should deliver from it.
-        job, effects = _ended(job, event, now, successor_expected=run.move is not None or retryable)
+        job, effects = _ended(job, event, now, successor_expected=run.is_leaving or retryable)
     return job, (WithdrawRun(run.node_id, run.id), *effects)
 
 

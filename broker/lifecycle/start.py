@@ -31,7 +31,7 @@ def with_start(job: Job, run: Run, event: RunIsAlive, now: Moment) -> Run:
         now: The time.
     """
     used = event.begun_cpu_seconds
-    if used is None or not math.isfinite(used) or run.ordered_at is None or run.move is not None:
+    if used is None or not math.isfinite(used) or run.ordered_at is None or run.is_leaving:
         return run
     passed = max(0.0, now.alive - run.ordered_at)
     cores = max(job.spec.resources.cpu_cores, 1e-3)

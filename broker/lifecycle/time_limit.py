@@ -29,7 +29,7 @@ def duration_ticked(job: Job, now: Moment) -> Step:
     run, limit = job.run, job.spec.max_duration_seconds
     if limit is None or run is None or not run.active or run.time.alive is None:
         return job, ()
-    if job.stop_outcome is not None or run.move is not None:  # it is told to stop, and the next run counts on
+    if job.stop_outcome is not None or run.is_leaving:  # it is told to stop, and the next run counts on
         return job, ()
     seconds = run_seconds(run, now)
     if run.finishing_from is not None:

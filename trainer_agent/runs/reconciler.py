@@ -149,7 +149,7 @@ def _known(run_id: str, want: WantedRun, run: ActualRun) -> list[RunAction]:
     if run.phase is Phase.STOPPING:
         return []
     if want.stop:
-        reason = "it goes on on another node" if want.transfer else "the broker asked it to stop"
+        reason = "its job goes on as another run" if want.transfer else "the broker asked it to stop"
         return [StopRun(run_id, reason, want.transfer)]
     actions: list[RunAction] = [ApplyShare(run_id, want.share)] if want.share != run.share else []
     return [*actions, FinishRun(run_id)] if want.finish and not run.finishing else actions

@@ -173,7 +173,7 @@ class Run:
         Args:
             reason: Why, in plain words.
             lost: Whether the job is not to blame and should be started again.
-            moved: Whether its job goes on on another node: its checkpoint is then sent to the broker.
+            moved: Whether its job goes on as another run: its checkpoint is then sent to the broker.
         """
         if not self._stop.is_asked:
             self._record = replace(self._record, lost=lost, moved=moved)

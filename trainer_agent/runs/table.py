@@ -261,7 +261,7 @@ class RunTable:
         self._enter_ended(RunRecord(run_id, job_id, runtime, ended=True, reason=reason))
 
     def stop(self, run_id: str, reason: str, *, moved: bool = False, may_go_on: bool = False) -> None:
-        """Begin to stop a run; ``moved``: its job goes on on another node; ``may_go_on``: nobody here can tell."""
+        """Begin to stop a run; ``moved``: its job goes on as another run; ``may_go_on``: nobody here can tell."""
         if may_go_on:
             self._may_go_on.add(run_id)
         self._live[run_id].ask_to_stop(reason, moved=moved)

@@ -45,6 +45,8 @@ class _JobStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_JobState.Val
     JOB_STATE_CANCELLED: _JobState.ValueType  # 8
     JOB_STATE_MISSED: _JobState.ValueType  # 9
     """The script was done by itself before every tier was reached; the reason says what it came to."""
+    JOB_STATE_SUSPENDED: _JobState.ValueType  # 10
+    """Waits until its tenant resumes it, and holds nothing of any node."""
 
 class JobState(_JobState, metaclass=_JobStateEnumTypeWrapper): ...
 
@@ -64,6 +66,8 @@ JOB_STATE_FAILED: JobState.ValueType  # 7
 JOB_STATE_CANCELLED: JobState.ValueType  # 8
 JOB_STATE_MISSED: JobState.ValueType  # 9
 """The script was done by itself before every tier was reached; the reason says what it came to."""
+JOB_STATE_SUSPENDED: JobState.ValueType  # 10
+"""Waits until its tenant resumes it, and holds nothing of any node."""
 Global___JobState: _TypeAlias = JobState  # noqa: Y015
 
 class _TierState:
@@ -548,6 +552,45 @@ class CancelJobResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CancelJobResponse: _TypeAlias = CancelJobResponse  # noqa: Y015
+
+@_typing.final
+class SuspendJobRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    job_id: _builtins.str
+    def __init__(
+        self,
+        *,
+        job_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_id", b"job_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SuspendJobRequest: _TypeAlias = SuspendJobRequest  # noqa: Y015
+
+@_typing.final
+class SuspendJobResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def job(self) -> Global___Job: ...
+    def __init__(
+        self,
+        *,
+        job: Global___Job | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["job", b"job"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SuspendJobResponse: _TypeAlias = SuspendJobResponse  # noqa: Y015
 
 @_typing.final
 class ResumeJobRequest(_message.Message):

@@ -54,6 +54,11 @@ class JobsServiceStub(object):
                 request_serializer=tiercel_dot_v1_dot_jobs__pb2.CancelJobRequest.SerializeToString,
                 response_deserializer=tiercel_dot_v1_dot_jobs__pb2.CancelJobResponse.FromString,
                 _registered_method=True)
+        self.SuspendJob = channel.unary_unary(
+                '/tiercel.v1.JobsService/SuspendJob',
+                request_serializer=tiercel_dot_v1_dot_jobs__pb2.SuspendJobRequest.SerializeToString,
+                response_deserializer=tiercel_dot_v1_dot_jobs__pb2.SuspendJobResponse.FromString,
+                _registered_method=True)
         self.ResumeJob = channel.unary_unary(
                 '/tiercel.v1.JobsService/ResumeJob',
                 request_serializer=tiercel_dot_v1_dot_jobs__pb2.ResumeJobRequest.SerializeToString,
@@ -136,8 +141,16 @@ class JobsServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SuspendJob(self, request, context):
+        """Has a job save a checkpoint, free all that it holds and wait until it is resumed; a model that is being handed over is
+        handed over first. What it delivered keeps serving. One that is over is refused.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ResumeJob(self, request, context):
-        """Lets a job that failed, was cancelled or missed a tier go on from its last checkpoint, as another run under the same id.
+        """Lets a job that is suspended, failed, was cancelled or missed a tier go on from its last checkpoint, as another run.
         What it delivered stays. One that goes on already just does; one that is completed is refused.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -229,6 +242,11 @@ def add_JobsServiceServicer_to_server(servicer, server):
                     servicer.CancelJob,
                     request_deserializer=tiercel_dot_v1_dot_jobs__pb2.CancelJobRequest.FromString,
                     response_serializer=tiercel_dot_v1_dot_jobs__pb2.CancelJobResponse.SerializeToString,
+            ),
+            'SuspendJob': grpc.unary_unary_rpc_method_handler(
+                    servicer.SuspendJob,
+                    request_deserializer=tiercel_dot_v1_dot_jobs__pb2.SuspendJobRequest.FromString,
+                    response_serializer=tiercel_dot_v1_dot_jobs__pb2.SuspendJobResponse.SerializeToString,
             ),
             'ResumeJob': grpc.unary_unary_rpc_method_handler(
                     servicer.ResumeJob,
@@ -389,6 +407,33 @@ class JobsService(object):
             '/tiercel.v1.JobsService/CancelJob',
             tiercel_dot_v1_dot_jobs__pb2.CancelJobRequest.SerializeToString,
             tiercel_dot_v1_dot_jobs__pb2.CancelJobResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SuspendJob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tiercel.v1.JobsService/SuspendJob',
+            tiercel_dot_v1_dot_jobs__pb2.SuspendJobRequest.SerializeToString,
+            tiercel_dot_v1_dot_jobs__pb2.SuspendJobResponse.FromString,
             options,
             channel_credentials,
             insecure,

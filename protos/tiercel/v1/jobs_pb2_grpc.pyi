@@ -40,8 +40,12 @@ class JobsServiceStub:
     """The tenant's jobs by submission, a page at a time."""
     CancelJob: _grpc.UnaryUnaryMultiCallable[_jobs_pb2.CancelJobRequest, _jobs_pb2.CancelJobResponse]
     """Stops a job. Versions that it delivered keep serving. Cancelling a finished job changes nothing."""
+    SuspendJob: _grpc.UnaryUnaryMultiCallable[_jobs_pb2.SuspendJobRequest, _jobs_pb2.SuspendJobResponse]
+    """Has a job save a checkpoint, free all that it holds and wait until it is resumed; a model that is being handed over is
+    handed over first. What it delivered keeps serving. One that is over is refused.
+    """
     ResumeJob: _grpc.UnaryUnaryMultiCallable[_jobs_pb2.ResumeJobRequest, _jobs_pb2.ResumeJobResponse]
-    """Lets a job that failed, was cancelled or missed a tier go on from its last checkpoint, as another run under the same id.
+    """Lets a job that is suspended, failed, was cancelled or missed a tier go on from its last checkpoint, as another run.
     What it delivered stays. One that goes on already just does; one that is completed is refused.
     """
     WatchJobs: _grpc.UnaryStreamMultiCallable[_jobs_pb2.WatchJobsRequest, _jobs_pb2.WatchJobsResponse]
@@ -75,8 +79,12 @@ class JobsServiceAsyncStub(JobsServiceStub):
     """The tenant's jobs by submission, a page at a time."""
     CancelJob: _aio.UnaryUnaryMultiCallable[_jobs_pb2.CancelJobRequest, _jobs_pb2.CancelJobResponse]  # type: ignore[assignment]
     """Stops a job. Versions that it delivered keep serving. Cancelling a finished job changes nothing."""
+    SuspendJob: _aio.UnaryUnaryMultiCallable[_jobs_pb2.SuspendJobRequest, _jobs_pb2.SuspendJobResponse]  # type: ignore[assignment]
+    """Has a job save a checkpoint, free all that it holds and wait until it is resumed; a model that is being handed over is
+    handed over first. What it delivered keeps serving. One that is over is refused.
+    """
     ResumeJob: _aio.UnaryUnaryMultiCallable[_jobs_pb2.ResumeJobRequest, _jobs_pb2.ResumeJobResponse]  # type: ignore[assignment]
-    """Lets a job that failed, was cancelled or missed a tier go on from its last checkpoint, as another run under the same id.
+    """Lets a job that is suspended, failed, was cancelled or missed a tier go on from its last checkpoint, as another run.
     What it delivered stays. One that goes on already just does; one that is completed is refused.
     """
     WatchJobs: _aio.UnaryStreamMultiCallable[_jobs_pb2.WatchJobsRequest, _jobs_pb2.WatchJobsResponse]  # type: ignore[assignment]
@@ -133,12 +141,22 @@ class JobsServiceServicer(metaclass=_abc_1.ABCMeta):
         """Stops a job. Versions that it delivered keep serving. Cancelling a finished job changes nothing."""
 
     @_abc_1.abstractmethod
+    def SuspendJob(
+        self,
+        request: _jobs_pb2.SuspendJobRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_jobs_pb2.SuspendJobResponse, _abc.Awaitable[_jobs_pb2.SuspendJobResponse]]:
+        """Has a job save a checkpoint, free all that it holds and wait until it is resumed; a model that is being handed over is
+        handed over first. What it delivered keeps serving. One that is over is refused.
+        """
+
+    @_abc_1.abstractmethod
     def ResumeJob(
         self,
         request: _jobs_pb2.ResumeJobRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_jobs_pb2.ResumeJobResponse, _abc.Awaitable[_jobs_pb2.ResumeJobResponse]]:
-        """Lets a job that failed, was cancelled or missed a tier go on from its last checkpoint, as another run under the same id.
+        """Lets a job that is suspended, failed, was cancelled or missed a tier go on from its last checkpoint, as another run.
         What it delivered stays. One that goes on already just does; one that is completed is refused.
         """
 

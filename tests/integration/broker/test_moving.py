@@ -39,7 +39,7 @@ class PatientAgent(ScriptedAgent):
             run_id=run_id,
             state=nodes_pb2.RUN_STATE_EXITED,
             exit_code=0,
-            reason="it goes on on another node",
+            reason="its job goes on as another run",
             carried=carried,
         )
         self.tell_raw(nodes_pb2.ConnectRequest(run=status))

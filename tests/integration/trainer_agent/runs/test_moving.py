@@ -43,7 +43,7 @@ async def test_a_checkpoint_travels_and_another_agent_goes_on_from_it(
     await broker.want(trains("a-1", linear, stop=True, carry=True))
     status = await exit_of(broker, "a-1")
     assert (status.carried, status.carry_error, status.lost) == (True, "", False)
-    assert status.reason == "it goes on on another node"
+    assert status.reason == "its job goes on as another run"
     header, *content = broker.checkpoints["a-1"]
     assert header.header.node_id == "testing"
     data, begin = b"".join(message.data for message in content), 0

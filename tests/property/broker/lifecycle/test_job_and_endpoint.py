@@ -36,6 +36,7 @@ from tiercel.broker.lifecycle.job_events import (
     RunIsAlive,
     RunUnknown,
     ShareUpdated,
+    SuspendRequested,
     Ticked,
     TierFeasibilityChanged,
     TurnCame,
@@ -137,8 +138,8 @@ class JobAndEndpoint(RuleBasedStateMachine):
 
     @rule(code=st.sampled_from([None, 0, 1, -9]), lost=st.booleans(), carried=st.booleans())
     def exit(self, code: int | None, *, lost: bool, carried: bool) -> None:
-        """The broker takes a checkpoint of a job that is being moved only."""
-        self.tell(RunExited(self.job.run_id, code, lost=lost, carried=carried and self.job.is_moving))
+        """The broker takes a checkpoint of a job that is being moved or suspended only."""
+        self.tell(RunExited(self.job.run_id, code, lost=lost, carried=carried and self.job.is_leaving))
 
     @rule(node=NODES)
     def node_silent(self, node: str) -> None:
@@ -159,6 +160,15 @@ class JobAndEndpoint(RuleBasedStateMachine):
     @rule()
     def cancel(self) -> None:
         self.tell(CancelRequested())
+
+    @rule()
+    def suspend(self) -> None:
+        self.tell(SuspendRequested())
+
+    @precondition(lambda self: self.job.suspended and not self.job.state.is_final)
+    @rule()
+    def let_go_on(self) -> None:
+        self.take(*machine.handle(self.job, ResumeRequested(), Moment.of_one_clock(self.now)))
 
     @precondition(lambda self: self.job.state.is_final and self.job.state is not JobState.COMPLETED)
     @rule()
@@ -275,15 +285,19 @@ class JobAndEndpoint(RuleBasedStateMachine):
 
     @invariant()
     def a_final_job_holds_nothing(self) -> None:
-        if self.job.state.is_final or self.job.state is JobState.PENDING:
+        if self.job.state.is_final or self.job.state in {JobState.PENDING, JobState.SUSPENDED}:
             assert not self.job.run_active
+        if self.job.state is JobState.SUSPENDED:
+            assert self.job.suspended
+            assert not self.job.concerns_scheduler
+        assert not (self.job.state is JobState.PENDING and self.job.suspended)
         if self.job.state in {JobState.STARTING, JobState.RUNNING, JobState.DISCONNECTED}:
             assert self.job.run_active
             assert self.job.node_id
 
     @invariant()
     def a_stop_has_an_outcome(self) -> None:
-        assert (self.job.state is not JobState.STOPPING) or self.job.stop_outcome is not None
+        assert (self.job.state is not JobState.STOPPING) or self.job.stop_outcome is not None or self.job.is_leaving
         if self.job.state.is_final:
             assert self.job.stop_outcome is self.job.state
 

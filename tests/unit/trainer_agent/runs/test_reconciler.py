@@ -22,7 +22,7 @@ from tiercel.trainer_agent.runs.reconciler import (
 HALF, FULL, CAPPED = Share(CpuShare(0.5)), Share(CpuShare(1.0)), Share(CpuShare(0.5, 1.0))
 HALF_OF_A = Share(CpuShare(0.5), (AcceleratorShare("GPU-a", 0.5),))
 STOP = StopRun("a-1", "the broker asked it to stop")
-TRANSFER = StopRun("a-1", "it goes on on another node", transfer=True)
+TRANSFER = StopRun("a-1", "its job goes on as another run", transfer=True)
 DROP = StopRun("a-1", "the broker no longer wants it", wanted=False)
 
 

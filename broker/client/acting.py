@@ -1,0 +1,56 @@
+"""The part of the client about what a tenant may do to a job that is there."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from tiercel.broker.client.connection import Connection
+from tiercel.core.validation import validate_max_epochs
+from tiercel.core.views import JobInfo
+from tiercel.core.wire import from_proto
+from tiercel.v1 import jobs_pb2
+
+
+class Acting(ABC):
+    """What a client can do to a job."""
+
+    @property
+    @abstractmethod
+    def _connection(self) -> Connection:
+        """To the broker."""
+
+    async def cancel_job(self, job_id: str) -> JobInfo:
+        """Stop a job; versions that it delivered keep serving. Cancelling a finished job changes nothing."""
+        request = jobs_pb2.CancelJobRequest(job_id=job_id)
+        response = await self._connection.call(self._connection.stub.CancelJob, request)
+        return from_proto(JobInfo, response.job)
+
+    async def suspend_job(self, job_id: str) -> JobInfo:
+        """Have a job save a checkpoint, free all that it holds and wait until it is resumed; its endpoint goes on.
+
+        Raises:
+            NotFoundError: The tenant has no such job.
+            InvalidSpecError: It is over.
+        """
+        request = jobs_pb2.SuspendJobRequest(job_id=job_id)
+        response = await self._connection.call(self._connection.stub.SuspendJob, request)
+        return from_proto(JobInfo, response.job)
+
+    async def resume_job(self, job_id: str, max_epochs: int | None = None) -> JobInfo:
+        """Let a job that is suspended or ended without all of its tiers go on from its last checkpoint.
+
+        Args:
+            job_id: The job.
+            max_epochs: Epochs that it may train, those of earlier runs counted; None for as many as before.
+
+        Raises:
+            NotFoundError: The tenant has no such job.
+            InvalidSpecError: Every tier of it is delivered, no node could run it any more, or it cannot train so long.
+            QuotaExceededError: The tenant has as many active jobs as it may.
+            EndpointBusyError: Another active job feeds its endpoint.
+        """
+        if max_epochs is not None:
+            validate_max_epochs(max_epochs)
+        request = jobs_pb2.ResumeJobRequest(job_id=job_id, max_epochs=max_epochs or 0)
+        response = await self._connection.call(self._connection.stub.ResumeJob, request)
+        return from_proto(JobInfo, response.job)

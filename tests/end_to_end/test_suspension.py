@@ -1,0 +1,53 @@
+"""What a tenant does to a job that trains: real broker, agent and training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from testing.product_use import digits_job
+from testing.two_nodes import JOB_SECONDS, TwoNodes
+from testing.until import until
+from tiercel import JobState, TierState
+
+pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]
+
+# It learns slowly enough that the second tier is still ahead when the first one is delivered.
+SLOW = ("--step-sleep-seconds", "0.02")
+QUESTION = {"input": [[[0.0] * 8] * 8]}
+
+
+async def wait_state(nodes: TwoNodes, job_id: str, state: JobState) -> None:
+    await until(lambda: nodes.job(job_id).state is state, seconds=JOB_SECONDS)
+
+
+async def test_a_suspended_job_frees_its_node_outlives_the_broker_and_goes_on_from_its_epoch(tmp_path: Path) -> None:
+    nodes = TwoNodes(tmp_path, {"policy": "fair", "heartbeat_seconds": 0.5})
+    await nodes.start_broker()
+    try:
+        await nodes.start_agent("n1")
+        async with nodes.client() as alice:
+            handle = await alice.submit(digits_job(targets=(0.70, 0.93), arguments=SLOW))
+            await until(lambda: nodes.job(handle.id).tiers[0].state is TierState.DELIVERED, seconds=JOB_SECONDS)
+            assert (await handle.suspend()).state in {JobState.STOPPING, JobState.RUNNING}
+            await wait_state(nodes, handle.id, JobState.SUSPENDED)
+            assert nodes.job(handle.id).reason == "suspended by its tenant: the broker holds its checkpoint"
+            (node,) = await alice.list_nodes()
+            assert (node.jobs, node.memory_reserved_bytes) == (0, 0)
+            trained = nodes.job(handle.id).epoch
+        await nodes.stop_broker()
+        await nodes.start_broker()
+        async with nodes.client() as alice:
+            assert (await alice.get_job(handle.id)).state is JobState.SUSPENDED
+            await until(lambda: bool(nodes._service.nodes()[0].serving_http), seconds=60.0)
+            assert (await alice.infer("digits", QUESTION)).version == 1, "what is live goes on"
+            assert nodes.job(handle.id).state is JobState.SUSPENDED, "nobody but its tenant lets it go on"
+            assert (await alice.job(handle.id).resume()).state is JobState.PENDING
+            job = await alice.job(handle.id).wait(JOB_SECONDS)
+        assert (job.state, job.attempts) == (JobState.COMPLETED, 2), job.reason
+        went_on = [line for line in nodes.output(f"{handle.id}-2").splitlines() if line.startswith("going on after")]
+        assert 1 <= int(went_on[0].split()[-1]) <= trained + 1
+        assert nodes.carried() == []
+    finally:
+        await nodes.close()
