@@ -25,6 +25,7 @@ JUDGES = {
     "simulated-endpoints": "benchmarks.simulated_endpoints:bars_of",
     "simulated-papers": "benchmarks.simulated_papers:bars_of",
     "simulated-policies": "benchmarks.simulated_policies:bars_of",
+    "simulated-principle": "benchmarks.principle.tables:bars_of",
     "simulated-scale": "benchmarks.simulated_scale:bars_of",
     "simulated-served": "benchmarks.simulated_served:bars_of",
     "simulated-trial": "benchmarks.simulated_trial:bars_of",

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
 from tiercel.broker.scheduling.interface import CurvePoint, PastRun
@@ -24,7 +24,9 @@ PAST_RUNS = 4
 FAIR_SLICES = "fair, 100 ms slices"
 """What tables call equal weights with long time slices: a stronger baseline than what Docker does by default."""
 
-_WAYS = (0.88, 0.95)
+WAYS = (0.88, 0.95)
+"""Parts of the way from start to plateau at which the tiers are."""
+
 _START, _PLATEAU, _NOISE = 0.1, 0.95, 0.003
 _REPORTS_TO_FIRST_TIER = 12
 
@@ -52,6 +54,7 @@ class Kind:
         nodes: Nodes of the cluster.
         cores: Cores of a node.
         repeats: Simulations for each seed that is asked for: small ones differ more and cost less.
+        past: What is known of programs where that is asked for; of others runs are made up.
     """
 
     name: str
@@ -61,6 +64,7 @@ class Kind:
     nodes: int
     cores: float
     repeats: int = 1
+    past: Mapping[str, tuple[PastRun, ...]] = field(default_factory=dict)
 
     def scenario(self, seed: int, *, history: bool) -> Scenario:
         """What is simulated for a seed.
@@ -74,7 +78,9 @@ class Kind:
             name=f"{self.name}{'-known' if history else ''}",
             nodes=equal_nodes(self.nodes, self.cores),
             jobs=DrawnJobs(self.workloads, self.jobs, arrivals),
-            history={workload.name: past_runs(workload) for workload in self.workloads} if history else {},
+            history={each.name: self.past.get(each.name) or past_runs(each) for each in self.workloads}
+            if history
+            else {},
         )
 
 
@@ -111,8 +117,8 @@ def program(name: str, family: Family, first_tier_seconds: float, spread: float,
         spread: How much runs differ: standard deviation of the logarithm of their work.
         hopeless: Its plateau is below its first tier.
     """
-    unit = FamilyCurve(family, _START, _PLATEAU, 1.0, exponent=1.0)
-    targets = [_START + way * (_PLATEAU - _START) for way in _WAYS]
+    unit = FamilyCurve(family, _START, _PLATEAU, 1.0, exponent=0.6 if family is Family.STRETCHED else 1.0)
+    targets = [_START + way * (_PLATEAU - _START) for way in WAYS]
     scale = first_tier_seconds / (unit.work_to(targets[0]) or 1.0)
     curve = replace(unit, scale=scale, plateau=0.7 if hopeless else _PLATEAU)
     epoch = first_tier_seconds / _REPORTS_TO_FIRST_TIER
@@ -138,12 +144,14 @@ def _drawn_programs(name: str, works: Sequence[float], hopeless: int = 0) -> tup
     )
 
 
-def _log_normal(count: int, middle: float, spread: float, seed: str) -> list[float]:
+def log_normal(count: int, middle: float, spread: float, seed: str) -> list[float]:
+    """So many CPU seconds, with a median and the standard deviation of their logarithm."""
     source = random.Random(seed)
     return [middle * math.exp(source.gauss(0.0, spread)) for _ in range(count)]
 
 
-def _pareto(count: int, least: float, shape: float, most: float, seed: str) -> list[float]:
+def pareto(count: int, least: float, shape: float, most: float, seed: str) -> list[float]:
+    """So many CPU seconds, of which few are most of the sum; within bounds."""
     source = random.Random(seed)
     return [min(least * source.paretovariate(shape), most) for _ in range(count)]
 
@@ -157,9 +165,9 @@ def kinds(draw: str) -> tuple[Kind, ...]:
     """
     trial = tuple(program(name, family, work, spread) for name, family, work, spread in _LIVE_PROGRAMS)
     live = (AllAtOnce(), Fixed(4.0), Uniform(30.0))
-    mixed = _drawn_programs("mixed", _log_normal(24, 8.0, 1.0, f"mixed {draw}"))
-    heavy = _drawn_programs("heavy", _pareto(24, 6.0, 1.1, 600.0, f"heavy {draw}"))
-    hopeless = _drawn_programs("doubtful", _log_normal(16, 8.0, 0.8, f"hopeless {draw}"), hopeless=4)
+    mixed = _drawn_programs("mixed", log_normal(24, 8.0, 1.0, f"mixed {draw}"))
+    heavy = _drawn_programs("heavy", pareto(24, 6.0, 1.1, 600.0, f"heavy {draw}"))
+    hopeless = _drawn_programs("doubtful", log_normal(16, 8.0, 0.8, f"hopeless {draw}"), hopeless=4)
     return (
         Kind("alike", trial, 7, live, 1, 2.0, repeats=6),
         Kind("mixed", mixed, 72, (AllAtOnce(), Poisson(0.4), Uniform(120.0)), 3, 2.0),

@@ -2,7 +2,8 @@
 
 Work is counted in CPU seconds of training as the run needs them alone on a node, start-up excluded. The families are
 the ones that learning curves are commonly fitted with; the sigmoid starts slowly, as models do whose loss lies on a
-plateau first.
+plateau first. The stretched exponential is quick at first and slow for long, and the stepped one seems to level off
+until its learning rate is lowered: no forecast of ours is fitted with either.
 """
 
 from __future__ import annotations
@@ -53,6 +54,10 @@ class Curve(Protocol):
         ...
 
 
+# The part of the way at which a stepped curve seems to level off.
+_STEP = 0.3
+
+
 class Family(enum.Enum):
     """The shape of a curve; ``x`` is work divided by the curve's scale."""
 
@@ -60,6 +65,8 @@ class Family(enum.Enum):
     HYPERBOLIC = "hyperbolic"
     POWER = "power"
     SIGMOID = "sigmoid"
+    STRETCHED = "stretched"
+    STEPPED = "stepped"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +78,9 @@ class FamilyCurve:
         start: The metric before any training.
         plateau: The metric after endless training. A tier beyond it is hopeless.
         scale: CPU seconds of training; the larger, the slower.
-        exponent: Of the power family, > 0: ``(1 + x) ** -exponent`` is left of the way.
-        midpoint: Of the sigmoid, in scales: where it is steepest.
+        exponent: Of the power family, > 0: ``(1 + x) ** -exponent`` is left of the way; of the stretched one
+            ``exp(-(x ** exponent))``.
+        midpoint: In scales: where the sigmoid is steepest, and where the stepped one falls anew.
     """
 
     family: Family
@@ -118,6 +126,10 @@ class FamilyCurve:
             return 1 / (1 + x)
         if self.family is Family.POWER:
             return float((1 + x) ** -self.exponent)
+        if self.family is Family.STRETCHED:
+            return math.exp(-(x**self.exponent))
+        if self.family is Family.STEPPED:
+            return _stepped(min(x, self.midpoint)) * math.exp(-max(x - self.midpoint, 0.0))
         return _falling(x - self.midpoint) / _falling(-self.midpoint)
 
     def _inverse(self, left: float) -> float:
@@ -128,8 +140,17 @@ class FamilyCurve:
             return 1 / left - 1
         if self.family is Family.POWER:
             return float(left ** (-1 / self.exponent) - 1)
+        if self.family is Family.STRETCHED:
+            return float((-math.log(left)) ** (1 / self.exponent))
+        if self.family is Family.STEPPED:
+            step = _stepped(self.midpoint)
+            return self.midpoint - math.log(left / step) if left < step else -math.log((left - _STEP) / (1 - _STEP))
         part = left * _falling(-self.midpoint)
         return self.midpoint + math.log((1 - part) / part)
+
+
+def _stepped(x: float) -> float:
+    return _STEP + (1 - _STEP) * math.exp(-x)
 
 
 def _falling(x: float) -> float:

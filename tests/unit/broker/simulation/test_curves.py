@@ -21,6 +21,8 @@ from tiercel.core.jobs import Direction, Tier
         (Family.HYPERBOLIC, 1 / 3),
         (Family.POWER, 3**-0.5),
         (Family.SIGMOID, (1 / (1 + math.exp(-1))) / (1 / (1 + math.exp(-3)))),
+        (Family.STRETCHED, math.exp(-(2**0.5))),
+        (Family.STEPPED, 0.3 + 0.7 * math.exp(-2)),
     ],
 )
 def test_values_by_hand(family: Family, left: float) -> None:
@@ -38,6 +40,12 @@ def test_the_work_to_a_target_is_where_the_curve_has_it(family: Family) -> None:
     assert curve.work_to(0.5) is None
     assert curve.work_to(0.4) is None
     assert curve.work_to(2.5) == 0.0
+
+
+def test_a_stepped_curve_seems_to_level_off_and_then_does_not() -> None:
+    curve = FamilyCurve(Family.STEPPED, 0.0, 1.0, 1.0, midpoint=6.0)
+    assert curve.value(6.0) == pytest.approx(0.7, abs=0.01)
+    assert curve.value(8.0) == pytest.approx(1 - 0.3 * math.exp(-2), abs=0.01)
 
 
 def test_a_sigmoid_starts_slowly() -> None:

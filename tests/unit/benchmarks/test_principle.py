@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from benchmarks.principle.arms import ABLATIONS
+from benchmarks.principle.real import RecordedArrivals, edited_programs, repeated_programs
+from benchmarks.principle.runs import Runs, Trial
+from benchmarks.principle.tables import summary
+from benchmarks.principle.work import kinds
+from benchmarks.simulated_policies import Arm
+from tiercel.broker.scheduling.registry import create_policy
+
+ALIKE = Trial("alike", 1, Arm("fair", "fair", {}), 1)
+
+
+def test_draws_differ_in_their_programs_and_repeat() -> None:
+    assert [kind.workloads for kind in kinds(1)] == [kind.workloads for kind in kinds(1)]
+    assert all(one.workloads != other.workloads for one, other in zip(kinds(1), kinds(2), strict=True))
+
+
+@pytest.mark.parametrize("programs", [edited_programs, repeated_programs])
+def test_recorded_programs_reach_their_first_tier_and_know_other_runs(programs: object) -> None:
+    for program in programs(30, Random(1)):  # type: ignore[operator]
+        run = program.workload.run(Random(2))
+        reached = run.first_reaching(program.workload.tiers[0].target, program.workload.direction)
+        assert reached is not None
+        assert program.past
+        seen = [[point.value for point in past.curve] for past in program.past]
+        assert list(run.values) not in seen
+
+
+def test_recorded_arrivals_keep_their_bursts_at_the_pace_asked_for() -> None:
+    times = RecordedArrivals((0.0, 1.0, 2.0, 10.0, 11.0), 5.0).times(4, Random(0))
+    assert times == [0.0, 1.5, 3.0, 15.0]
+
+
+def test_what_was_simulated_is_not_simulated_again_and_a_cut_line_is(tmp_path: Path) -> None:
+    path = tmp_path / "runs.jsonl"
+    assert list(Runs(path).do([ALIKE], 1)) == [ALIKE]
+    again = Runs(path)
+    assert list(again.do([ALIKE], 1)) == []
+    assert again.of(ALIKE).makespan > 0
+    path.write_text(path.read_text()[:-20], encoding="utf-8")
+    assert list(Runs(path).do([ALIKE], 1)) == [ALIKE]
+
+
+def test_intervals_are_those_of_draws_and_not_of_seeds() -> None:
+    assert summary([[1.0, 3.0], [2.0, 2.0]])["interval"] == [2.0, 2.0]
+
+
+@pytest.mark.parametrize("arm", ABLATIONS, ids=lambda arm: arm.name)
+def test_every_rule_can_be_left_out(arm: Arm) -> None:
+    assert create_policy(arm.policy, dict(arm.options)).name == "utility"
