@@ -28,6 +28,7 @@ from tiercel.broker.api.access import AccessService
 from tiercel.broker.api.addresses import AddressesService
 from tiercel.broker.api.audit import AuditService
 from tiercel.broker.api.authority import AuthorityService, finish_in_time
+from tiercel.broker.api.dashboard import DashboardService
 from tiercel.broker.api.disk import DiskService
 from tiercel.broker.api.doors import Doors
 from tiercel.broker.api.files import FilesService
@@ -41,6 +42,7 @@ from tiercel.broker.api.projects import ProjectsService
 from tiercel.broker.api.secrets import SecretsService
 from tiercel.broker.api.status import StatusService
 from tiercel.broker.api.tokens import TokensService
+from tiercel.broker.dashboard.dashboard import Dashboard
 from tiercel.broker.progress.door import Place
 from tiercel.broker.progress.embedded import EmbeddedMqttBroker
 from tiercel.broker.progress.publisher import MqttPublisher
@@ -181,6 +183,9 @@ class Broker:
         # Before anything changes: a port that is taken must leave the state as it is.
         stack.push_async_callback(doors.stop)
         doors.bind()
+        dashboard = Dashboard(settings, encryption, tenancy, self._clock)
+        stack.push_async_callback(dashboard.stop)
+        dashboard.bind()
         await stack.enter_async_context(store)
         if membership is not None:
             await membership.start()
@@ -194,7 +199,8 @@ class Broker:
         projects = ProjectStore(settings.state_dir / "projects", settings.project_bytes, settings.tenant_projects_bytes)
         news = await self._open_mqtt(stack, tenancy, encryption)
         supervisor = await stack.enter_async_context(self._supervisor)
-        journal = Journal(store, self._clock, await store.last_sequence(), [news.publish_nowait])
+        told = [news.publish_nowait, dashboard.publisher.publish_nowait]
+        journal = Journal(store, self._clock, await store.last_sequence(), told)
         members = membership.nodes if membership is not None else frozenset
         registry = self._make_registry(policy, journal, tenancy, carried, versions, members)
         service = self._service = BrokerService(store, journal, registry, supervisor, self._clock)
@@ -220,7 +226,7 @@ class Broker:
         retention = Retention(service, inventory, self._clock, settings.retention)
         supervisor.start(retention.run(), name="retention")
         await listeners.add_tenants_services(
-            doors.tenants,
+            doors.methods,
             jobs_service,
             DiskService(service, inventory, retention, tenancy),
             FilesService(service, files, tenancy),
@@ -237,6 +243,7 @@ class Broker:
             KeysService(keys, service, tenancy),
             AuditService(audit),
             AuthorityService(rotation),
+            DashboardService(dashboard.sign_in, *dashboard.urls),
         )
         agents = AgentService(journal, registry, self._clock)
 
@@ -253,14 +260,17 @@ class Broker:
         # On the way out streams end first, before what they stand on, and what they were is written down.
         stack.push_async_callback(audit.flush)
         stack.push_async_callback(doors.stop)
+        stack.push_async_callback(dashboard.stop)
         await doors.start()
+        await dashboard.start(doors.calls, service, registry)
+        supervisor.start(dashboard.run(), name="dashboard")
         supervisor.start(doors.keep_room(), name="room at the doors")
         if people is not None:
             supervisor.start(people.run(), name="keys of the provider")
         if rotation is not None:
             supervisor.start(finish_in_time(rotation, audit, self._clock), name="rotation of the authority")
         self.broker_address, self.nodes_address = doors.addresses["broker"], doors.addresses["nodes"]
-        self._addresses = {**doors.addresses, "mqtt": self.mqtt_address}
+        self._addresses = {**doors.addresses, **dashboard.addresses, "mqtt": self.mqtt_address}
         if isinstance(news, EmbeddedMqttBroker) and news.wide_address:
             self._addresses["mqtt_tls"] = news.wide_address
 

@@ -27,6 +27,7 @@ class BrokerSettings(BaseSettings):
         listen_port: Port there for tenants, and for machines that join; 0 means any free one.
         listen_nodes_port: Port there for agents that have joined; 0 means any free one.
         listen_mqtt_port: Port there of the embedded MQTT broker; 0 means any free one.
+        listen_dashboard_port: Port there of the dashboard; 0 means any free one.
         listen_names: Names and addresses by which others call this machine, the one to tell them first; as JSON in the
             environment.
         tls_certificate: File with a certificate of the operator's for tenants; None for one of our own authority.
@@ -37,6 +38,7 @@ class BrokerSettings(BaseSettings):
         oidc_algorithms: Those that they may be signed by; as JSON in the environment.
         broker_port: Port of the gRPC services for tenants; 0 means any free one.
         nodes_port: Port of the gRPC service for agents; 0 means any free one.
+        dashboard_port: Port of the dashboard, over HTTP; 0 means any free one.
         mqtt_port: Port of the embedded MQTT broker; 0 means any free one.
         mqtt_url: MQTT broker to publish to, ``mqtt://host:port`` or ``mqtts://…``; empty means an embedded one.
         mqtt_username: Name to publish under, or empty.
@@ -72,6 +74,7 @@ class BrokerSettings(BaseSettings):
     listen_port: int = Field(default=0, ge=0, le=65535)
     listen_nodes_port: int = Field(default=0, ge=0, le=65535)
     listen_mqtt_port: int = Field(default=0, ge=0, le=65535)
+    listen_dashboard_port: int = Field(default=0, ge=0, le=65535)
     listen_names: tuple[str, ...] = ()
     tls_certificate: Path | None = None
     tls_key: Path | None = None
@@ -81,6 +84,7 @@ class BrokerSettings(BaseSettings):
     oidc_algorithms: tuple[str, ...] = ("ES256", "RS256")
     broker_port: int = Field(default=0, ge=0, le=65535)
     nodes_port: int = Field(default=0, ge=0, le=65535)
+    dashboard_port: int = Field(default=0, ge=0, le=65535)
     mqtt_port: int = Field(default=0, ge=0, le=65535)
     mqtt_url: str = ""
     mqtt_username: str = ""

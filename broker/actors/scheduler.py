@@ -189,6 +189,11 @@ class SchedulerActor(Actor[SchedulerMessage]):
         self._held_back: dict[str, str] = {}
 
     @property
+    def policy_name(self) -> str:
+        """Of the policy that is asked."""
+        return self._policy.name
+
+    @property
     def endpoints(self) -> EndpointStates:
         """What is known of endpoints; only to be read."""
         return self._endpoints

@@ -30,7 +30,7 @@ def caller_by_metadata(metadata: Metadata, tenancy: Tenancy) -> Caller:
         NotAuthenticatedError: No token stands there, or one that belongs to nobody.
     """
     _check_protocol(metadata)
-    caller = tenancy.find_caller(_token(metadata))
+    caller = tenancy.find_caller(token_of(metadata))
     if caller is None:
         raise NotAuthenticatedError(
             "the token belongs to nobody; use one from tenants.toml in the broker's state directory"
@@ -51,7 +51,7 @@ async def arriving_caller(metadata: Metadata, tenancy: Tenancy, people: People |
     """
     if people is not None:
         _check_protocol(metadata)
-        await people.learn(_token(metadata))
+        await people.learn(token_of(metadata))
     return caller_by_metadata(metadata, tenancy)
 
 
@@ -84,7 +84,7 @@ def require_node(context: grpc.aio.ServicerContext[object, object], tenancy: Ten
 def node_token_error(metadata: Metadata, tenancy: Tenancy) -> NotAuthenticatedError | None:
     """Why a call with this metadata is not an agent's; None if it is."""
     try:
-        if tenancy.is_node(_token(metadata)):
+        if tenancy.is_node(token_of(metadata)):
             return None
     except NotAuthenticatedError as error:
         return error
@@ -102,7 +102,12 @@ def _check_protocol(metadata: Metadata) -> None:
         raise ProtocolError(mismatch, field=PROTOCOL_KEY)
 
 
-def _token(metadata: Metadata) -> str:
+def token_of(metadata: Metadata) -> str:
+    """The token in a call's metadata.
+
+    Raises:
+        NotAuthenticatedError: There is none.
+    """
     for key, value in metadata or ():
         if key == "authorization" and isinstance(value, str) and value.startswith(_SCHEME):
             return value[len(_SCHEME) :]

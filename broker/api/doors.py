@@ -9,6 +9,7 @@ from tiercel.broker.access.rates import CallRates
 from tiercel.broker.api import listeners
 from tiercel.broker.api.gate import MembersGate, NodesGate, TenantsGate
 from tiercel.broker.api.matrix import Matrix
+from tiercel.broker.api.methods import Calls, Methods
 from tiercel.broker.api.recording import Recorder
 from tiercel.broker.api.strangers import RoomKeeper, Strangers
 from tiercel.core.addresses import join_address, reached_here
@@ -40,6 +41,8 @@ class Doors:
 
     Attributes:
         tenants: For tenants, in the clear on this machine and encrypted elsewhere.
+        methods: Of the tenants' door.
+        calls: Calls them from inside, through the same gate.
         nodes: For agents on this machine.
         members: For agents that have joined; None without encryption.
         addresses: Where things listen, by the keys of ``addresses.json``.
@@ -62,6 +65,8 @@ class Doors:
         rates = CallRates(settings.calls_per_second)
         gate = TenantsGate(tenancy, matrix, recorder, self.strangers, rates, people)
         self.tenants = listeners.make_server(listeners.TENANTS, gate)
+        self.methods = Methods(self.tenants)
+        self.calls = Calls(gate, self.methods)
         self.nodes = listeners.make_server(listeners.NODES, NodesGate(tenancy, matrix, recorder))
         self.members: grpc.aio.Server | None = None
         if membership is not None:

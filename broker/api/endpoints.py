@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from tiercel.broker.actors.node_messages import EndpointSharesDeclared
+    from tiercel.broker.actors.service import BrokerService
     from tiercel.broker.lifecycle.replicas import ServingNode
     from tiercel.broker.lifecycle.versions import WantedModel
     from tiercel.core.endpoints import Endpoint, EndpointLoad, Version
@@ -29,6 +30,25 @@ if TYPE_CHECKING:
 MAX_SIGNATURE_BYTES = 64 * 1024
 # What nobody can have used since the last heartbeat; what is told is added up for as long as the broker lives.
 _MOST_SECONDS = 1e9
+
+
+def endpoint_told(service: BrokerService, endpoint: Endpoint, nodes: Mapping[str, Node]) -> jobs_pb2.Endpoint:
+    """An endpoint as its tenant sees it now.
+
+    Args:
+        service: Knows what is measured of it.
+        endpoint: The endpoint.
+        nodes: All nodes, by id.
+    """
+    return endpoint_to_proto(
+        endpoint,
+        nodes.get(endpoint.node_id),
+        service.endpoint_share(endpoint.name),
+        service.endpoint_load(endpoint.name),
+        service.served_of(endpoint.name),
+        places_of(endpoint, nodes, service.replicas_of(endpoint.name)),
+        service.replicas_reason(endpoint.name),
+    )
 
 
 def endpoint_to_proto(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tiercel.broker.actors.job_pages import JOBS_AT_A_TIME
 from tiercel.broker.api import pages
 from tiercel.broker.api.auth import tenant_of
-from tiercel.broker.api.endpoints import endpoint_to_proto, places_of
+from tiercel.broker.api.endpoints import endpoint_told
 from tiercel.broker.api.projects import check_project
 from tiercel.broker.api.translation import job_to_proto, node_to_proto, spec_from_proto
 from tiercel.core.errors import InvalidSpecError, wrong_field
@@ -17,7 +17,7 @@ from tiercel.core.wire import to_proto
 from tiercel.v1 import jobs_pb2, jobs_pb2_grpc
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator
     from typing import Any
 
     import grpc
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from tiercel.broker.store.logs import RunLogs
     from tiercel.broker.store.projects import ProjectStore
     from tiercel.broker.tenancy import Tenancy
-    from tiercel.core.endpoints import Endpoint
-    from tiercel.core.nodes import Node
 
     Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -200,7 +198,7 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
         decisions = await self._store.decisions_of(subject_of_endpoint(endpoint.name), limit=DECISIONS_SHOWN)
         nodes = {node.id: node for node in self._service.nodes()}
         return jobs_pb2.ExplainEndpointResponse(
-            endpoint=self._endpoint_to_proto(endpoint, nodes),
+            endpoint=endpoint_told(self._service, endpoint, nodes),
             decisions=[to_proto(decision, jobs_pb2.Decision) for decision in decisions],
         )
 
@@ -221,9 +219,8 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
         """List the tenant's endpoints."""
         tenant = tenant_of(context, self._tenancy)
         nodes = {node.id: node for node in self._service.nodes()}
-        return jobs_pb2.ListEndpointsResponse(
-            endpoints=[self._endpoint_to_proto(endpoint, nodes) for endpoint in self._service.endpoints_of(tenant.name)]
-        )
+        found = self._service.endpoints_of(tenant.name)
+        return jobs_pb2.ListEndpointsResponse(endpoints=[endpoint_told(self._service, each, nodes) for each in found])
 
     async def DeleteEndpoint(  # noqa: N802 - the contract's name
         self, request: jobs_pb2.DeleteEndpointRequest, context: Context
@@ -252,15 +249,4 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
     ) -> jobs_pb2.Endpoint:
         tenant = tenant_of(context, self._tenancy)
         endpoint = await self._service.choose_version(tenant.name, request.endpoint, request.version or None, back=back)
-        return self._endpoint_to_proto(endpoint, {node.id: node for node in self._service.nodes()})
-
-    def _endpoint_to_proto(self, endpoint: Endpoint, nodes: Mapping[str, Node]) -> jobs_pb2.Endpoint:
-        return endpoint_to_proto(
-            endpoint,
-            nodes.get(endpoint.node_id),
-            self._service.endpoint_share(endpoint.name),
-            self._service.endpoint_load(endpoint.name),
-            self._service.served_of(endpoint.name),
-            places_of(endpoint, nodes, self._service.replicas_of(endpoint.name)),
-            self._service.replicas_reason(endpoint.name),
-        )
+        return endpoint_told(self._service, endpoint, {node.id: node for node in self._service.nodes()})

@@ -6,7 +6,7 @@ Whatever tenants and strangers do to theirs, agents get through on the other.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
@@ -23,6 +23,8 @@ from tiercel.v1 import (
     audit_pb2_grpc,
     authority_pb2,
     authority_pb2_grpc,
+    dashboard_pb2,
+    dashboard_pb2_grpc,
     disk_pb2,
     disk_pb2_grpc,
     files_pb2,
@@ -51,12 +53,14 @@ if TYPE_CHECKING:
     from tiercel.broker.api.addresses import AddressesService
     from tiercel.broker.api.audit import AuditService
     from tiercel.broker.api.authority import AuthorityService
+    from tiercel.broker.api.dashboard import DashboardService
     from tiercel.broker.api.disk import DiskService
     from tiercel.broker.api.files import FilesService
     from tiercel.broker.api.jobs import JobsService
     from tiercel.broker.api.keys import KeysService
     from tiercel.broker.api.lineage import LineageService
     from tiercel.broker.api.membership import MembershipService
+    from tiercel.broker.api.methods import Methods
     from tiercel.broker.api.projects import ProjectsService
     from tiercel.broker.api.secrets import SecretsService
     from tiercel.broker.api.status import StatusService
@@ -70,6 +74,7 @@ _TENANTS_SERVICES = tuple(
         (addresses_pb2, "AddressesService"),
         (audit_pb2, "AuditService"),
         (authority_pb2, "AuthorityService"),
+        (dashboard_pb2, "DashboardService"),
         (disk_pb2, "DiskService"),
         (files_pb2, "FilesService"),
         (jobs_pb2, "JobsService"),
@@ -163,7 +168,7 @@ def bind(
 
 
 async def add_tenants_services(
-    server: grpc.aio.Server,
+    methods: Methods,
     jobs: JobsService,
     disk: DiskService,
     files: FilesService,
@@ -178,8 +183,10 @@ async def add_tenants_services(
     keys: KeysService,
     audit: AuditService,
     authority: AuthorityService,
+    dashboard: DashboardService,
 ) -> None:
     """What answers on the tenants' listener; health and reflection do too."""
+    server = cast("grpc.aio.Server", methods)  # as far as services look at it
     jobs_pb2_grpc.add_JobsServiceServicer_to_server(jobs, server)
     disk_pb2_grpc.add_DiskServiceServicer_to_server(disk, server)
     files_pb2_grpc.add_FilesServiceServicer_to_server(files, server)
@@ -194,6 +201,7 @@ async def add_tenants_services(
     keys_pb2_grpc.add_KeysServiceServicer_to_server(keys, server)
     audit_pb2_grpc.add_AuditServiceServicer_to_server(audit, server)
     authority_pb2_grpc.add_AuthorityServiceServicer_to_server(authority, server)
+    dashboard_pb2_grpc.add_DashboardServiceServicer_to_server(dashboard, server)
     checks = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(checks, server)
     reflection.enable_server_reflection((*_TENANTS_SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME), server)

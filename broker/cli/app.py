@@ -10,6 +10,7 @@ import typer
 from tiercel.broker.cli.audit import audit
 from tiercel.broker.cli.authority import authority
 from tiercel.broker.cli.cluster import nodes, print_version, version
+from tiercel.broker.cli.dashboard import dashboard
 from tiercel.broker.cli.disk import du, gc
 from tiercel.broker.cli.endpoints import endpoints
 from tiercel.broker.cli.files import files
@@ -55,6 +56,7 @@ for command in (
     explain,
     nodes,
     status,
+    dashboard,
     promote,
     rollback,
     lineage,

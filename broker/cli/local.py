@@ -20,6 +20,7 @@ def up(
     http_port: Annotated[int, typer.Option(help=f"Port for requests over HTTP; {_PORT}")] = 0,
     grpc_port: Annotated[int, typer.Option(help=f"Port for requests over gRPC; {_PORT}")] = 0,
     mqtt_port: Annotated[int, typer.Option(help=f"Port of the embedded MQTT broker; {_PORT}")] = 0,
+    dashboard_port: Annotated[int, typer.Option(help=f"Port of the dashboard, over HTTP; {_PORT}")] = 0,
     mqtt_url: Annotated[str, typer.Option(help="MQTT broker to use instead, such as mqtt://127.0.0.1:1883.")] = "",
     policy: Annotated[
         str, typer.Option(help="How shares are decided: utility, tradl, fair ... (a wrong name lists all).")
@@ -43,6 +44,7 @@ def up(
     listen_port: Annotated[int, typer.Option(help=f"Port there for tenants and joining machines; {_PORT}")] = 0,
     listen_nodes_port: Annotated[int, typer.Option(help=f"Port there for agents; {_PORT}")] = 0,
     listen_mqtt_port: Annotated[int, typer.Option(help=f"Port there of the embedded MQTT broker; {_PORT}")] = 0,
+    listen_dashboard_port: Annotated[int, typer.Option(help=f"Port there of the dashboard; {_PORT}")] = 0,
     listen_name: Annotated[
         list[str] | None, typer.Option(help="A name or address by which others call this machine; repeatable.")
     ] = None,
@@ -97,6 +99,7 @@ def up(
         http_port=http_port,
         grpc_port=grpc_port,
         mqtt_port=mqtt_port,
+        dashboard_port=dashboard_port,
         mqtt_url=mqtt_url,
         policy=policy,
         tenants=tuple(dict.fromkeys(["default", *(tenant or [])])),
@@ -108,6 +111,7 @@ def up(
         listen_port=listen_port,
         listen_nodes_port=listen_nodes_port,
         listen_mqtt_port=listen_mqtt_port,
+        listen_dashboard_port=listen_dashboard_port,
         listen_names=tuple(listen_name or ()),
         advertise=advertise,
         tls_http_port=tls_http_port,

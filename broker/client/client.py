@@ -14,13 +14,6 @@ from typing import TYPE_CHECKING, Self
 
 from tiercel.broker.client.acting import Acting
 from tiercel.broker.client.connection import Connection
-from tiercel.broker.client.conversion import (
-    endpoint_explanation_from_proto,
-    endpoint_from_proto,
-    event_from_proto,
-    node_from_proto,
-    spec_to_proto,
-)
 from tiercel.broker.client.given_token import given_token
 from tiercel.broker.client.handle import JobHandle
 from tiercel.broker.client.keeping import Keeping
@@ -28,6 +21,13 @@ from tiercel.broker.client.keys import Keys
 from tiercel.broker.client.options import ClientOptions
 from tiercel.broker.client.secrets import Secrets
 from tiercel.broker.client.state_dir import default_state_dir, read_broker, read_token
+from tiercel.broker.conversion import (
+    endpoint_explanation_from_proto,
+    endpoint_from_proto,
+    event_from_proto,
+    node_from_proto,
+    spec_to_proto,
+)
 from tiercel.core.endpoint_access import KEY_VARIABLE
 from tiercel.core.errors import InvalidSpecError, TiercelError, UnavailableError, wrong_field
 from tiercel.core.jobs import JobSpec

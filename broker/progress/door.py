@@ -127,14 +127,7 @@ class Door:
         Raises:
             UnavailableError: The port is in use.
         """
-        place = self._place
-        try:
-            self._server = await asyncio.get_running_loop().create_server(self._make, sock=_listening(place))
-        except OSError as error:
-            if error.errno != errno.EADDRINUSE:
-                raise
-            message = f"Port {place.port} is in use; choose another for {place.option}, or 0 for any free one."
-            raise UnavailableError(message) from error
+        self._server = await asyncio.get_running_loop().create_server(self._make, sock=listen_at(self._place))
         self._port = self._server.sockets[0].getsockname()[1]
 
     def _make(self) -> asyncio.Protocol:
@@ -270,13 +263,21 @@ class Door:
             self._of_tenants[key[0]] -= 1
 
 
-def _listening(place: Place) -> socket.socket:
-    """At all addresses where :: is wanted: those of IPv4 too."""
+def listen_at(place: Place) -> socket.socket:
+    """A socket that listens, where :: is wanted at all addresses, those of IPv4 too.
+
+    Raises:
+        UnavailableError: The port is in use.
+    """
     family = family_of(place.host)
-    if family is socket.AF_INET6:
-        dual = place.host in EVERYWHERE
+    dual = family is socket.AF_INET6 and place.host in EVERYWHERE
+    try:
         return socket.create_server((place.host, place.port), family=family, dualstack_ipv6=dual)
-    return socket.create_server((place.host, place.port))
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
+        message = f"Port {place.port} is in use; choose another for {place.option}, or 0 for any free one."
+        raise UnavailableError(message) from error
 
 
 def _address(transport: asyncio.Transport) -> str:

@@ -33,14 +33,19 @@ class Encryption:
         tenants: What the tenants' door shows.
         nodes: What the agents' door shows, and whom it lets through.
         shown: What other doors for tenants show.
-        host: How others call this machine.
+        names: How others call this machine; what to tell them first.
     """
 
     authority: KeptAuthority
     tenants: grpc.ServerCredentials
     nodes: grpc.ServerCredentials
     shown: Shown
-    host: str
+    names: tuple[str, ...]
+
+    @property
+    def host(self) -> str:
+        """How others call this machine, as they are told."""
+        return self.names[0]
 
     @property
     def pin(self) -> str:
@@ -79,7 +84,7 @@ def open_encryption(settings: BrokerSettings, now: Callable[[], float]) -> Encry
         )
     # Nodes always know the broker by its own authority, from which they have their certificates.
     nodes = server_credentials(own, authority)
-    return Encryption(authority, server_credentials(shown), nodes, shown, names[0])
+    return Encryption(authority, server_credentials(shown), nodes, shown, tuple(names))
 
 
 def address_for_others(listen: str) -> str:

@@ -49,6 +49,7 @@ class UpOptions(NodeOptions):
         broker_port: Of the broker's gRPC services for tenants; 0 for any.
         nodes_port: Of its gRPC service for agents; 0 for any.
         mqtt_port: Of the embedded MQTT broker; 0 for any.
+        dashboard_port: Of the dashboard; 0 for any.
         mqtt_url: An MQTT broker to use instead, or empty.
         policy: Name of the scheduling policy, or empty for the default.
         tenants: Tenants to make if they are missing.
@@ -56,6 +57,7 @@ class UpOptions(NodeOptions):
         listen_port: Port there for tenants and for machines that join; 0 for any.
         listen_nodes_port: Port there for agents that have joined; 0 for any.
         listen_mqtt_port: Port there of the embedded MQTT broker; 0 for any.
+        listen_dashboard_port: Port there of the dashboard; 0 for any.
         listen_names: Names and addresses by which others call this machine.
         oidc_issuer: URL of the provider at which people sign in; empty for none.
         oidc_audience: For whom its tokens must be.
@@ -72,10 +74,12 @@ class UpOptions(NodeOptions):
     mqtt_url: str
     policy: str
     tenants: tuple[str, ...]
+    dashboard_port: int = 0
     listen: str = ""
     listen_port: int = 0
     listen_nodes_port: int = 0
     listen_mqtt_port: int = 0
+    listen_dashboard_port: int = 0
     listen_names: tuple[str, ...] = ()
     oidc_issuer: str = ""
     oidc_audience: str = ""

@@ -112,7 +112,8 @@ async def _announce(broker: Broker, keeper: AgentKeeper, places: Places) -> None
                 typer.echo(
                     f"{UP_WORDS}broker {addresses['broker']}, for agents {addresses['nodes']}, "
                     f"serving {serving['serving_http']} (HTTP) and {serving['serving_grpc']} (gRPC), "
-                    f"MQTT {addresses['mqtt']}; state in {places.state_dir}"
+                    f"MQTT {addresses['mqtt']}, dashboard http://{addresses['dashboard']} ('tiercel dashboard' opens "
+                    f"it); state in {places.state_dir}"
                     f"{_encrypted_words(addresses)}"
                 )
             known = addresses
@@ -124,6 +125,7 @@ def _encrypted_words(addresses: dict[str, str]) -> str:
         return ""
     address, pin = addresses["broker_tls"], addresses["pin"]
     mqtt = f", MQTT {addresses['mqtt_tls']}" if "mqtt_tls" in addresses else ""
+    mqtt += f", dashboard https://{addresses['dashboard_tls']}"
     return f"; for others {address}{mqtt} by TLS 1.3, pin {pin}: 'tiercel node token' lets a machine join"
 
 
@@ -177,6 +179,7 @@ def _broker_settings(options: UpOptions, earlier: dict[str, str]) -> BrokerSetti
         "state_dir": options.state_dir,
         "broker_port": choose_port("--broker-port", options.broker_port, earlier.get("broker", "")),
         "nodes_port": choose_port("--nodes-port", options.nodes_port, earlier.get("nodes", "")),
+        "dashboard_port": choose_port("--dashboard-port", options.dashboard_port, earlier.get("dashboard", "")),
         "tenants": options.tenants,
         **_encrypted_settings(options, earlier),
     }
@@ -210,7 +213,11 @@ def _encrypted_settings(options: UpOptions, earlier: dict[str, str]) -> dict[str
         "tls_ca": options.tls_ca,
     }
     if options.listen:
-        ports = [("listen_port", "broker_tls"), ("listen_nodes_port", "nodes_tls")]
+        ports = [
+            ("listen_port", "broker_tls"),
+            ("listen_nodes_port", "nodes_tls"),
+            ("listen_dashboard_port", "dashboard_tls"),
+        ]
         if not options.mqtt_url:
             ports.append(("listen_mqtt_port", "mqtt_tls"))
         for name, key in ports:

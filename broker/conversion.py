@@ -1,4 +1,4 @@
-"""What the wire tells otherwise than field by field (:mod:`tiercel.core.wire`), as what the client returns."""
+"""What the wire tells otherwise than field by field (:mod:`tiercel.core.wire`), as what tenants are told."""
 
 from __future__ import annotations
 
@@ -35,9 +35,11 @@ def spec_to_proto(spec: JobSpec) -> common_pb2.JobSpec:
 
 def event_from_proto(message: jobs_pb2.JobEvent) -> JobEvent | None:
     """An event, or None for a kind that this client is too old to know."""
-    if message.WhichOneof("event") is None:
-        return None
-    event = from_proto(events.JobEvent, message)
+    return event_of(from_proto(events.JobEvent, message)) if message.WhichOneof("event") is not None else None
+
+
+def event_of(event: events.JobEvent) -> JobEvent:
+    """An event as tenants are told of it."""
     about = (event.sequence, event.job_id, event.tenant, datetime.fromtimestamp(event.at, UTC))
     match event.change:
         case events.StateChanged(state, reason):

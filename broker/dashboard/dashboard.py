@@ -1,0 +1,98 @@
+"""The dashboard as a whole: where it listens, who is signed in, and what is told to all who look."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from tiercel.broker.access.sign_in import SignIn
+from tiercel.broker.dashboard.listener import Listener
+from tiercel.broker.dashboard.reads import ClusterReads
+from tiercel.broker.dashboard.site import Site
+from tiercel.broker.dashboard.stream import Publisher
+from tiercel.broker.progress.door import Place
+from tiercel.core.tasks import run_until_one_ends
+
+if TYPE_CHECKING:
+    from tiercel.broker.actors.clock import Clock
+    from tiercel.broker.actors.registry import ActorRegistry
+    from tiercel.broker.actors.service import BrokerService
+    from tiercel.broker.api.methods import Calls
+    from tiercel.broker.settings import BrokerSettings
+    from tiercel.broker.tenancy import Tenancy
+    from tiercel.broker.trust.encryption import Encryption
+
+_LOOK_SECONDS = 0.5
+
+
+class Dashboard:
+    """Listens, once it is told to.
+
+    Args:
+        settings: Where.
+        encryption: What it shows others; None where nobody else reaches it.
+        tenancy: Who may ask.
+        clock: The time.
+
+    Attributes:
+        sign_in: Who is signed in.
+        publisher: Is told what happens.
+    """
+
+    def __init__(self, settings: BrokerSettings, encryption: Encryption | None, tenancy: Tenancy, clock: Clock) -> None:
+        places = [Place(settings.host, settings.dashboard_port, "--dashboard-port")]
+        if encryption is not None:
+            port, option = settings.listen_dashboard_port, "--listen-dashboard-port"
+            places.append(Place(settings.listen, port, option, encryption.shown, encryption.host))
+        self._names = encryption.names if encryption is not None else ()
+        self._tenancy = tenancy
+        self._listener = Listener(places)
+        self.sign_in = SignIn(clock.now)
+        self.publisher = Publisher(clock.alive)
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        """Where it listens, by the keys of ``addresses.json``."""
+        return dict(zip(("dashboard", "dashboard_tls"), self._listener.addresses, strict=False))
+
+    @property
+    def urls(self) -> tuple[str, str]:
+        """Where a browser on this machine finds it, and one elsewhere; empty for nowhere."""
+        told = self.addresses
+        return f"http://{told['dashboard']}", f"https://{told['dashboard_tls']}" if "dashboard_tls" in told else ""
+
+    def bind(self) -> None:
+        """Take the ports.
+
+        Raises:
+            UnavailableError: One is in use.
+        """
+        self._listener.bind()
+
+    async def start(self, calls: Calls, service: BrokerService, registry: ActorRegistry) -> None:
+        """Answer.
+
+        Args:
+            calls: Carries out what is asked.
+            service: What tenants ask of the broker.
+            registry: The actors.
+        """
+        self._reads = ClusterReads(service, registry)
+        site = Site(calls, self.sign_in, self._tenancy, self._reads, self.publisher, self._names)
+        await self._listener.start(site.app)
+
+    async def run(self) -> None:
+        """Look at what has changed, for ever; once it has started."""
+        await run_until_one_ends(
+            publisher=self.publisher.run(self._reads.lists, self._reads.job), listener=self._look_at_listener()
+        )
+
+    async def _look_at_listener(self) -> None:
+        while True:
+            self._listener.look()
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    async def stop(self) -> None:
+        """Listen no more. May be called again."""
+        self.publisher.close()
+        await self._listener.stop()

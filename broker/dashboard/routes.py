@@ -1,0 +1,153 @@
+"""Routes that are a method of the contract each: what is asked as its request, and its answer as JSON.
+
+The JSON is that of the command line. A route says by its method who may ask: :mod:`tiercel.broker.api.matrix`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tiercel.broker.conversion import endpoint_explanation_from_proto, endpoint_from_proto
+from tiercel.core.errors import InvalidRequestError
+from tiercel.core.file_views import FileInfo
+from tiercel.core.lineage import Lineage
+from tiercel.core.status import ClusterStatus
+from tiercel.core.views import Explanation, JobInfo, Json
+from tiercel.core.wire import from_proto
+from tiercel.v1 import files_pb2, jobs_pb2, lineage_pb2, status_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from google.protobuf.message import Message
+
+    from tiercel.broker.dashboard.asked import Asked
+    from tiercel.broker.tenancy import Caller
+
+JOBS_SHOWN, MOST_JOBS_SHOWN = 50, 500
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """What is asked, and what answers.
+
+    Attributes:
+        verb: Of HTTP.
+        path: With its parts in braces.
+        method: Of the contract, ``Service/Method``: its rule holds, and it answers where there is no ``read``.
+        request: Its request.
+        answer: Its answer as JSON types.
+        read: Answers in its place, with JSON types.
+    """
+
+    verb: str
+    path: str
+    method: str
+    request: Callable[[Asked], Message]
+    answer: Callable[[Any], Any] = lambda found: found
+    read: Callable[[Asked, Caller], Awaitable[Any]] | None = None
+
+    @property
+    def full_method(self) -> str:
+        """As calls carry it."""
+        return f"/tiercel.v1.{self.method}"
+
+
+def translations() -> tuple[Route, ...]:
+    """The routes that need nothing but the contract."""
+    return (
+        Route("GET", "status", "StatusService/GetStatus", lambda _: status_pb2.GetStatusRequest(), _status),
+        Route("GET", "jobs", "JobsService/ListJobs", _jobs_request, _jobs),
+        Route("GET", "jobs/{job}", "JobsService/GetJob", lambda a: jobs_pb2.GetJobRequest(job_id=a.part("job")), _job),
+        Route(
+            "GET",
+            "jobs/{job}/explain",
+            "JobsService/ExplainJob",
+            lambda a: jobs_pb2.ExplainJobRequest(job_id=a.part("job")),
+            lambda found: from_proto(Explanation, found).to_json(),
+        ),
+        Route(
+            "GET",
+            "jobs/{job}/files",
+            "FilesService/ListFiles",
+            lambda a: files_pb2.ListFilesRequest(job_id=a.part("job")),
+            lambda found: [from_proto(FileInfo, file).to_json() for file in found.files],
+        ),
+        Route(
+            "POST",
+            "jobs/{job}/cancel",
+            "JobsService/CancelJob",
+            lambda a: jobs_pb2.CancelJobRequest(job_id=a.part("job")),
+            _job,
+        ),
+        Route("POST", "jobs/{job}/resume", "JobsService/ResumeJob", _resume_request, _job),
+        Route("GET", "endpoints", "JobsService/ListEndpoints", lambda _: jobs_pb2.ListEndpointsRequest(), _endpoints),
+        Route("GET", "endpoints/{endpoint}", "JobsService/ExplainEndpoint", _explain_request, _endpoint),
+        Route(
+            "GET",
+            "endpoints/{endpoint}/explain",
+            "JobsService/ExplainEndpoint",
+            _explain_request,
+            lambda found: endpoint_explanation_from_proto(found).to_json(),
+        ),
+        Route(
+            "GET",
+            "endpoints/{endpoint}/lineage",
+            "LineageService/GetLineage",
+            lambda a: lineage_pb2.GetLineageRequest(endpoint=a.part("endpoint")),
+            lambda found: [from_proto(Lineage, each).to_json() for each in found.versions],
+        ),
+        Route("POST", "endpoints/{endpoint}/promote", "JobsService/PromoteVersion", _promote_request, _endpoint),
+        Route("POST", "endpoints/{endpoint}/rollback", "JobsService/RollBackVersion", _roll_back_request, _endpoint),
+    )
+
+
+def _status(found: status_pb2.GetStatusResponse) -> Json:
+    return from_proto(ClusterStatus, found).to_json()
+
+
+def _jobs_request(asked: Asked) -> jobs_pb2.ListJobsRequest:
+    if asked.text("state") not in {"", "active"}:
+        raise InvalidRequestError("state: is active, or left out for all jobs", field="state")
+    return jobs_pb2.ListJobsRequest(
+        active_only=asked.text("state") == "active",
+        page_size=asked.number("limit", JOBS_SHOWN, MOST_JOBS_SHOWN),
+        page_token=asked.text("after"),
+        newest_first=True,
+    )
+
+
+def _jobs(found: jobs_pb2.ListJobsResponse) -> Json:
+    return {
+        "jobs": [from_proto(JobInfo, job).to_json() for job in found.jobs],
+        "next": found.next_page_token or None,
+    }
+
+
+def _job(found: Any) -> Json:
+    return from_proto(JobInfo, found.job).to_json()
+
+
+def _resume_request(asked: Asked) -> jobs_pb2.ResumeJobRequest:
+    return jobs_pb2.ResumeJobRequest(job_id=asked.part("job"), max_epochs=asked.count("max_epochs"))
+
+
+def _explain_request(asked: Asked) -> jobs_pb2.ExplainEndpointRequest:
+    return jobs_pb2.ExplainEndpointRequest(endpoint=asked.part("endpoint"))
+
+
+def _endpoints(found: jobs_pb2.ListEndpointsResponse) -> list[Json]:
+    return [endpoint_from_proto(each).to_json() for each in found.endpoints]
+
+
+def _endpoint(found: Any) -> Json:
+    return endpoint_from_proto(found.endpoint).to_json()
+
+
+def _promote_request(asked: Asked) -> jobs_pb2.PromoteVersionRequest:
+    return jobs_pb2.PromoteVersionRequest(endpoint=asked.part("endpoint"), version=asked.count("version"))
+
+
+def _roll_back_request(asked: Asked) -> jobs_pb2.RollBackVersionRequest:
+    return jobs_pb2.RollBackVersionRequest(endpoint=asked.part("endpoint"), version=asked.count("version"))
