@@ -7,7 +7,7 @@ import io
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -50,6 +50,8 @@ async def opened(port: int, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Ar
 async def answering(answer: bytes | None) -> AsyncIterator[int]:
     """A server that always says the same, or (None) nothing at all."""
 
+    calls: set[asyncio.Task[None]] = set()
+
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             if answer is None:
@@ -60,13 +62,19 @@ async def answering(answer: bytes | None) -> AsyncIterator[int]:
             await writer.drain()
         finally:
             writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0, limit=2**24)
+    def start(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        calls.add(asyncio.create_task(serve(reader, writer)))
+
+    server = await asyncio.start_server(start, "127.0.0.1", 0, limit=2**24)
     async with server:
         yield server.sockets[0].getsockname()[1]
-        for task in asyncio.all_tasks():
-            if "serve" in repr(task.get_coro()):
-                task.cancel()
+        for call in calls:
+            call.cancel()
+        # Until each has closed its connection: what is left open is found in a test that comes later.
+        await asyncio.gather(*calls, return_exceptions=True)
 
 
 def said(status: str, code: str) -> bytes:
