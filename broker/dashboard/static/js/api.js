@@ -1,0 +1,57 @@
+// Questions to the broker. Every refusal becomes an ApiError with the broker's own sentence.
+
+export class ApiError extends Error {
+  constructor(status, { code = "unknown", message, field = "" } = {}) {
+    super(message || `The broker answered with status ${status}.`);
+    Object.assign(this, { status, code, field });
+  }
+
+  /** Whether the broker has no such route: it is older than this page, or built without. */
+  get missing() {
+    return this.status === 501 || this.status === 405 || (this.status === 404 && this.code !== "not_found");
+  }
+}
+
+let whenSignedOut = () => {};
+
+/** Name who is told once the broker no longer knows who asks. */
+export function onSignedOut(action) {
+  whenSignedOut = action;
+}
+
+async function send(path, options) {
+  let answer;
+  try {
+    answer = await fetch(`/api/v1/${path}`, { credentials: "same-origin", cache: "no-store", ...options });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new ApiError(0, { code: "unreachable", message: "The broker does not answer. This page tries again by itself." });
+  }
+  if (answer.ok) return answer;
+  const problem = await answer.json().catch(() => ({}));
+  if (answer.status === 401) whenSignedOut();
+  throw new ApiError(answer.status, problem);
+}
+
+/** GET what is at a path, as JSON. */
+export const get = async (path, options) => (await send(path, options)).json();
+
+/** GET a text. */
+export const getText = async (path) => (await send(path)).text();
+
+/** POST JSON; returns the answer, which may be empty, and its headers. */
+export async function postWithHeaders(path, body = {}) {
+  const answer = await send(path, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify(body),
+  });
+  const text = await answer.text();
+  return { content: text ? JSON.parse(text) : {}, headers: answer.headers };
+}
+
+export const post = async (path, body) => (await postWithHeaders(path, body)).content;
+export const remove = (path) => send(path, { method: "DELETE" });
+
+/** A path from parts that may hold any character. */
+export const path = (...parts) => parts.map(encodeURIComponent).join("/");

@@ -1,0 +1,134 @@
+// A job's metric over time: kept up to date between loads, and drawn with its tiers and its forecast.
+import { get, path } from "./api.js";
+import { withPoint } from "./decimate.js";
+import { duration, isOver, number } from "./format.js";
+import { useEffect, useMemo, useState } from "./html.js";
+import { useEvents } from "./live.js";
+import { useEvery } from "./parts.js";
+import { colour, padded } from "./plot.js";
+
+const RELOAD_SECONDS = 4;
+export const CURVE_WIDTH = 800;
+
+/** The curve of a job, and a fresh forecast every few seconds while it trains; points between come from the stream. */
+export function useCurve(job) {
+  const [curve, setCurve] = useState({ points: [], forecast: null, loaded: false });
+  const [dirty, setDirty] = useState(false);
+  const load = async () => {
+    setDirty(false);
+    try {
+      setCurve({ ...(await get(`${path("jobs", job.id)}/curve?width=${CURVE_WIDTH}`)), loaded: true });
+    } catch (error) {
+      setCurve((before) => ({ ...before, error }));
+    }
+  };
+  useEffect(() => void load(), [job.id, isOver(job)]);
+  useEvery(RELOAD_SECONDS, () => dirty && load());
+  useEvents((events) => {
+    const added = events.filter((event) => event.type === "progress" && event.content.job_id === job.id).map(({ content }) => pointOf(job, content));
+    if (!added.length) return;
+    setDirty(true);
+    setCurve((before) => ({ ...before, points: added.reduce((points, point) => withPoint(points, point, 2 * CURVE_WIDTH), before.points) }));
+  });
+  return curve;
+}
+
+/** A point of the curve from a progress event: seconds since submission, value, epoch. */
+export const pointOf = (job, { at, value, epoch }) => [(new Date(at) - new Date(job.submitted_at)) / 1000, value, epoch];
+
+/** What the plot of a job's curve needs: its data, its ranges, and what is drawn over it. */
+export function useCurvePlot(job, curve) {
+  const { points, forecast } = curve;
+  const ahead = isOver(job) ? [] : (forecast?.tiers ?? []).filter((each) => each.seconds != null);
+  return useMemo(() => {
+    const targets = job.tiers.map((tier) => tier.target);
+    const span = (least, most) => {
+      // As much of the future as leaves the past readable.
+      const last = points.at(-1)?.[0] ?? most ?? 1;
+      const until = Math.max(last * 1.02, ...ahead.map((each) => Math.min(each.high ?? each.seconds, last * 2)));
+      return [Math.min(0, least ?? 0), until || 1];
+    };
+    return {
+      data: [points.map((point) => point[0]), points.map((point) => point[1])],
+      y: { span, range: (least, most) => padded(Math.min(least, ...targets), Math.max(most, ...targets)) },
+      draw: (plot, context) => drawOver(plot, context, job, points, ahead),
+      summary: summary(job, ahead),
+    };
+  }, [points, forecast, job]);
+}
+
+function summary(job, ahead) {
+  const tiers = job.tiers.map((tier) => {
+    if (tier.delivered_seconds != null) return `tier ${tier.number} at ${number(tier.target)} delivered after ${duration(tier.delivered_seconds)}`;
+    const next = ahead.find((each) => each.tier === tier.number);
+    return `tier ${tier.number} at ${number(tier.target)} ${next ? `expected after ${duration(next.seconds)}` : tier.state}`;
+  });
+  return `Latest ${number(job.latest_value)}, best ${number(job.best_value)}; ${tiers.join("; ")}.`;
+}
+
+function drawOver(plot, context, job, points, ahead) {
+  const { left, top, width, height } = plot.bbox;
+  const ratio = devicePixelRatio;
+  const x = (value) => plot.valToPos(value, "x", true);
+  const y = (value) => plot.valToPos(value, "y", true);
+  context.save();
+  context.beginPath();
+  context.rect(left, top, width, height);
+  context.clip();
+  context.lineWidth = 1.25 * ratio;
+  context.font = `${11.5 * ratio}px system-ui, sans-serif`;
+  for (const tier of job.tiers) tierLine(context, { left, width, ratio, y }, tier);
+  const last = points.at(-1);
+  if (last) for (const each of ahead) cone(context, { x, y, ratio }, last, each, job.tiers.find((tier) => tier.number === each.tier));
+  for (const tier of job.tiers) {
+    if (tier.reached_seconds == null) continue;
+    context.fillStyle = colour("ink");
+    context.beginPath();
+    context.arc(x(tier.reached_seconds), y(tier.reached_value), 4.5 * ratio, 0, 2 * Math.PI);
+    context.fill();
+  }
+  context.restore();
+}
+
+function tierLine(context, { left, width, ratio, y }, tier) {
+  const level = y(tier.target);
+  context.strokeStyle = colour("tier");
+  context.setLineDash([6 * ratio, 4 * ratio]);
+  context.beginPath();
+  context.moveTo(left, level);
+  context.lineTo(left + width, level);
+  context.stroke();
+  context.setLineDash([]);
+  context.fillStyle = colour("muted");
+  context.textBaseline = "bottom";
+  context.fillText(`tier ${tier.number} · ${number(tier.target)}${tier.version ? ` · version ${tier.version}` : ""}`, left + 6 * ratio, level - 3 * ratio);
+}
+
+/** From the last point to when a tier is expected, with the earliest and the latest time that are likely. */
+function cone(context, { x, y, ratio }, last, forecast, tier) {
+  if (!tier) return;
+  const [from, level] = [[x(last[0]), y(last[1])], y(tier.target)];
+  if (forecast.low != null && forecast.high != null) {
+    context.globalAlpha = 0.18;
+    context.fillStyle = colour("series-0");
+    context.beginPath();
+    context.moveTo(...from);
+    context.lineTo(x(forecast.low), level);
+    context.lineTo(x(forecast.high), level);
+    context.fill();
+    context.globalAlpha = 1;
+    context.fillRect(x(forecast.low), level - 2 * ratio, x(forecast.high) - x(forecast.low), 4 * ratio);
+  }
+  context.strokeStyle = colour("series-0");
+  context.setLineDash([2 * ratio, 3 * ratio]);
+  context.beginPath();
+  context.moveTo(...from);
+  context.lineTo(x(forecast.seconds), level);
+  context.stroke();
+  context.setLineDash([]);
+  context.fillStyle = colour("surface");
+  context.beginPath();
+  context.arc(x(forecast.seconds), level, 4 * ratio, 0, 2 * Math.PI);
+  context.fill();
+  context.stroke();
+}

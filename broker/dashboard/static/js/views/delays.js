@@ -1,0 +1,71 @@
+// How long answers take, since this page was opened; swaps are marked where they happened.
+import { milliseconds, number } from "../format.js";
+import { html, useEffect, useMemo, useState } from "../html.js";
+import { Card, Empty } from "../parts.js";
+import { colour, Plot } from "../plot.js";
+
+const POINTS_KEPT = 600;
+const SERIES = [
+  { label: "p50", colour: "series-0" }, { label: "p95", colour: "series-1", dash: [7, 3] }, { label: "p99", colour: "series-2", dash: [2, 3] },
+];
+
+export function Delays({ endpoint }) {
+  const [opened] = useState(() => performance.now());
+  const [points, setPoints] = useState([]);
+  const [swaps, setSwaps] = useState([]);
+  const [version, setVersion] = useState(endpoint.live_version);
+  const seconds = () => (performance.now() - opened) / 1000;
+  useEffect(() => {
+    const window = endpoint.windows[0];
+    if (window?.p50_seconds == null) return;
+    setPoints((before) => [...before, [seconds(), window.p50_seconds, window.p95_seconds, window.p99_seconds, endpoint.requests_per_second]].slice(-POINTS_KEPT));
+  }, [JSON.stringify(endpoint.windows), endpoint.requests_per_second]);
+  useEffect(() => {
+    if (endpoint.live_version === version) return;
+    setVersion(endpoint.live_version);
+    setSwaps((before) => [...before, { seconds: seconds(), version: endpoint.live_version }].slice(-20));
+  }, [endpoint.live_version]);
+  const objective = endpoint.objective_seconds;
+  const plot = useMemo(() => ({
+    data: [0, 1, 2, 3].map((column) => points.map((point) => point[column])),
+    y: { format: milliseconds, range: (_, most) => [0, 1.1 * Math.max(most, objective ?? 0, 0.001)] },
+    draw: (made, context) => drawMarks(made, context, objective, swaps),
+  }), [points, swaps, objective]);
+  const window = endpoint.windows[0] ?? {};
+  const aside = html`<span class="muted">${number(endpoint.requests_per_second)} requests a second</span>`;
+  return html`<${Card} title="Time to answer" aside=${aside}>
+    <ul class="glance small">${[["p50", window.p50_seconds], ["p95", window.p95_seconds], ["p99", window.p99_seconds], ["objective", objective]].map(([name, value]) => html`
+      <li key=${name}><strong class=${name !== "objective" && objective && value > objective ? "late" : ""}>${milliseconds(value)}</strong> ${name}${name !== "objective" && objective && value > objective ? " ✕ late" : ""}</li>`)}</ul>
+    ${points.length < 2 ? html`<${Empty} title="No requests lately"><p>Delays are drawn while requests come and this page is open.</p></${Empty}>`
+      : html`<${Plot} name="Time to answer" summary=${`p95 ${milliseconds(window.p95_seconds)}, objective ${milliseconds(objective)}`} series=${SERIES} ...${plot} height=${220} />`}
+    ${swaps.map((swap) => html`<p class="note" key=${swap.seconds}>Version ${swap.version} took over ${Math.round(swap.seconds)} s after this page was opened.</p>`)}
+  </${Card}>`;
+}
+
+function drawMarks(plot, context, objective, swaps) {
+  const { left, top, width, height } = plot.bbox;
+  const ratio = devicePixelRatio;
+  context.save();
+  context.strokeStyle = colour("tier");
+  context.fillStyle = colour("muted");
+  context.font = `${11.5 * ratio}px system-ui, sans-serif`;
+  context.lineWidth = 1.25 * ratio;
+  const line = (x1, y1, x2, y2, words, x, y) => {
+    context.beginPath();
+    context.moveTo(x1, y1);
+    context.lineTo(x2, y2);
+    context.stroke();
+    context.fillText(words, x, y);
+  };
+  context.setLineDash([6 * ratio, 4 * ratio]);
+  if (objective != null) {
+    const level = plot.valToPos(objective, "y", true);
+    line(left, level, left + width, level, "objective", left + 6 * ratio, level - 4 * ratio);
+  }
+  context.setLineDash([]);
+  for (const swap of swaps) {
+    const x = plot.valToPos(swap.seconds, "x", true);
+    if (x >= left && x <= left + width) line(x, top, x, top + height, `version ${swap.version}`, x + 4 * ratio, top + 12 * ratio);
+  }
+  context.restore();
+}

@@ -1,0 +1,105 @@
+// One job: how it learns, what it has, why, and what can be done about it.
+import { get, path } from "../api.js";
+import { useCurve, useCurvePlot } from "../curve.js";
+import { bytes, clock, coreTime, duration, isOver, jobName, number, UNKNOWN } from "../format.js";
+import { html, useEffect } from "../html.js";
+import { keepJobs, useLive } from "../live.js";
+import { Card, Empty, Facts, jobTime, Loading, Problem, shareText, State, Table, Tiers, useLoad } from "../parts.js";
+import { Plot } from "../plot.js";
+import { link } from "../route.js";
+import { JobActions } from "./job_actions.js";
+import { Files, Lineage, Log, Runs } from "./job_parts.js";
+import { Shares } from "./job_shares.js";
+
+export function JobPage({ id }) {
+  const job = useLive((state) => state.jobs.get(id));
+  const asked = useLoad(() => get(path("jobs", id)), [id]);
+  useEffect(() => {
+    if (asked.value) keepJobs([asked.value]);
+  }, [asked.value]);
+  if (!job && asked.error) {
+    return html`<h1>Job ${id}</h1><${Problem} error=${asked.error} again=${asked.again} /><p><a href=${link("jobs")}>All jobs</a></p>`;
+  }
+  return job ? html`<${Job} job=${job} />` : html`<h1>Job ${id}</h1><${Loading} what="the job" />`;
+}
+
+function Job({ job }) {
+  return html`<div class="title">
+      <div><p class="crumb"><a href=${link("jobs")}>Jobs</a></p><h1>${jobName(job)}</h1>
+        <p class="subtitle"><${State} state=${job.state} /> <code>${job.id}</code> <span class="muted">${job.reason}</span></p></div>
+      <${JobActions} job=${job} />
+    </div>
+    <div class="cards">
+      <${Curve} job=${job} />
+      <${Card} title="About it"><${About} job=${job} /></${Card}>
+      <${Card} title="Tiers and deliveries" wide><${Deliveries} job=${job} /></${Card}>
+      <${Shares} job=${job} />
+      <${Runs} job=${job} />
+      <${Log} job=${job} />
+      <${Files} job=${job} />
+      <${Lineage} job=${job} />
+    </div>`;
+}
+
+function Curve({ job }) {
+  const curve = useCurve(job);
+  const plot = useCurvePlot(job, curve);
+  const next = job.tiers.find((tier) => tier.state === "pending");
+  const expected = isOver(job) ? null : curve.forecast?.tiers?.find((each) => each.tier === next?.number);
+  const cut = curve.decimated ? ` · ${curve.total.toLocaleString("en")} points, drawn with ${curve.points.length}` : "";
+  const aside = html`<span class="muted">best ${number(job.best_value)} · epoch ${job.epoch}${cut}</span>`;
+  return html`<${Card} title=${job.spec.metric} aside=${aside} id="h-curve">
+    ${curve.error && html`<${Problem} error=${curve.error} />`}
+    ${!curve.loaded && !curve.error && html`<${Loading} what="the curve" />`}
+    ${curve.loaded && (curve.points.length === 0
+      ? html`<${Empty} title="Nothing reported yet"><p>The curve begins with the script’s first report of “${job.spec.metric}”.</p></${Empty}>`
+      : html`<${Plot} name=${`${job.spec.metric} of ${jobName(job)}`} ...${plot} height=${300}
+          series=${[{ label: job.spec.metric, colour: "series-0", points: curve.points.length < 40 }]} />`)}
+    ${next && html`<p class="expect">${expectation(job, next, expected)}</p>`}
+  </${Card}>`;
+}
+
+function expectation(job, next, expected) {
+  const name = `Tier ${next.number} (${number(next.target)})`;
+  if (isOver(job)) return `${name} was not reached.`;
+  if (expected?.seconds == null) return `${name}: too little is known yet to say when.`;
+  const gone = (Date.now() - new Date(job.submitted_at)) / 1000;
+  const left = (seconds) => duration(Math.max(0, seconds - gone));
+  const band = expected.low != null && expected.high != null ? `, between ${left(expected.low)} and ${left(expected.high)}` : "";
+  return html`${name} is expected in <strong>${left(expected.seconds)}</strong>${band}.`;
+}
+
+function About({ job }) {
+  const { spec } = job;
+  const program = spec.command.join(" ") || spec.module || spec.script?.name || spec.image;
+  return html`<${Facts} facts=${[
+    ["Tiers", html`<${Tiers} job=${job} />`],
+    ["Share", isOver(job) ? "" : shareText(job.share)],
+    ["Why", isOver(job) ? "" : job.share?.reason],
+    ["Node", job.node_id],
+    ["Endpoint", html`<a href=${link("endpoints", spec.endpoint)}>${spec.endpoint}</a>${spec.variant ? `, variant ${spec.variant}` : ""}`],
+    ["Program", program && html`<code>${program}${spec.arguments.length ? ` ${spec.arguments.join(" ")}` : ""}</code>`],
+    ["May use", `${number(spec.resources.cpu_cores)} cores, ${bytes(spec.resources.memory_bytes)}${spec.resources.accelerators ? `, ${spec.resources.accelerators} accelerators` : ""}`],
+    ["Priority", String(spec.priority)],
+    ["Tenant", job.tenant],
+    ["Submitted", clock(job.submitted_at)],
+    [isOver(job) ? "Took" : "For", jobTime(job)],
+    ["CPU time", coreTime(job.cpu_seconds)],
+    ["Accelerator time", job.accelerator_seconds ? coreTime(job.accelerator_seconds) : ""],
+    ["Runs", `${job.attempts}${job.retries ? `, ${job.retries} of ${spec.retries} retries used` : ""}`],
+    ["Labels", Object.entries(spec.labels).map(([name, value]) => `${name}=${value}`).join(", ")],
+  ]} />`;
+}
+
+const Deliveries = ({ job }) => html`<${Table} caption="Tiers and what became of them" keys=${job.tiers.map((tier) => tier.number)}
+  head=${["Tier", "#Target", "State", "#Reported", "#Measured", "#Reached after", "#Delivered after", "#Version", "Deadline", "Note"]}
+  rows=${job.tiers.map((tier) => [
+    `tier ${tier.number}`, number(tier.target), tier.state, number(tier.reached_value), number(tier.delivered_value), duration(tier.reached_seconds),
+    duration(tier.delivered_seconds), tier.version ? html`<a href=${link("endpoints", job.spec.endpoint)}>${tier.version}</a>` : UNKNOWN,
+    tier.deadline_seconds == null ? UNKNOWN : deadline(tier), tier.reason || UNKNOWN,
+  ])} />`;
+
+function deadline(tier) {
+  const kept = tier.delivered_seconds == null ? "" : tier.delivered_seconds <= tier.deadline_seconds ? " ✓ kept" : " ✕ missed";
+  return `${duration(tier.deadline_seconds)}${kept}`;
+}

@@ -1,0 +1,77 @@
+// What a job has left: its runs and moves, its output, its files, and where its versions come from.
+import { get, getText, path } from "../api.js";
+import { bytes, clock, coreTime, duration, isOver, number, UNKNOWN } from "../format.js";
+import { html, useEffect, useRef, useState } from "../html.js";
+import { Card, Empty, Loading, Problem, Table, useEvery, useLoad } from "../parts.js";
+
+const LOG_BYTES = 65536;
+const LOG_SECONDS = 2;
+
+export function Runs({ job }) {
+  const asked = useLoad(() => get(`${path("jobs", job.id)}/runs`), [job.id, job.attempts, job.state]);
+  const runs = listOf(asked.value, "runs");
+  return html`<${Card} title="Runs and moves">
+    ${asked.error ? html`<${Missing} error=${asked.error} what="runs" />` : !runs ? html`<${Loading} what="its runs" />`
+      : runs.length === 0 ? html`<${Empty} title="It has not started yet" />`
+      : html`<${Table} caption="Its runs" head=${["#Run", "Node", "Start", "#Ready in", "#Existed for", "#CPU time", "Outcome"]}
+          rows=${runs.map((run) => [run.number, run.node_id, run.warm == null ? undefined : run.warm ? "warm" : "cold",
+            duration(run.start_seconds ?? run.ready_seconds), duration(run.seconds), coreTime(run.cpu_seconds), run.outcome || run.reason || undefined])} />`}
+  </${Card}>`;
+}
+
+/** The end of the script's output; follows it while the reader is at the end. */
+export function Log({ job }) {
+  const [text, setText] = useState(null);
+  const [error, setError] = useState(null);
+  const box = useRef(null);
+  const load = async () => {
+    try {
+      const got = await getText(`${path("jobs", job.id)}/log?bytes=${LOG_BYTES}`);
+      const atEnd = !box.current || box.current.scrollHeight - box.current.scrollTop - box.current.clientHeight < 24;
+      setText(got);
+      setError(null);
+      if (atEnd) requestAnimationFrame(() => box.current && (box.current.scrollTop = box.current.scrollHeight));
+    } catch (problem) {
+      setError(problem);
+    }
+  };
+  useEffect(() => void load(), [job.id, job.state]);
+  useEvery(LOG_SECONDS, () => isOver(job) || load());
+  return html`<${Card} title="Output" aside=${html`<span class="muted">the last ${bytes(LOG_BYTES)}</span>`}>
+    ${error ? html`<${Missing} error=${error} what="output" />` : text === null ? html`<${Loading} what="its output" />`
+      : text === "" ? html`<${Empty} title="It has printed nothing" />` : html`<pre class="log" ref=${box} tabindex="0" aria-label="The end of its output">${text}</pre>`}
+  </${Card}>`;
+}
+
+export function Files({ job }) {
+  const asked = useLoad(() => get(`${path("jobs", job.id)}/files`), [job.id, job.state]);
+  const files = listOf(asked.value, "files");
+  return html`<${Card} title="Files that it left">
+    ${asked.error ? html`<${Missing} error=${asked.error} what="files" />` : !files ? html`<${Loading} what="its files" />`
+      : files.length === 0 ? html`<${Empty} title="No files"><p>Those that <code>outputs</code> of its spec names are kept.</p></${Empty}>`
+      : html`<${Table} caption="Its files" head=${["Path", "#Size", "Run"]}
+          rows=${files.map((file) => [file.href ? html`<a href=${file.href} download>${file.path}</a>` : html`<code>${file.path}</code>`,
+            bytes(file.size_bytes ?? file.size ?? file.bytes), file.run ?? file.run_id ?? undefined])} />`}
+  </${Card}>`;
+}
+
+/** Where each of its versions comes from. */
+export function Lineage({ job }) {
+  const delivered = job.tiers.filter((tier) => tier.version).length;
+  const asked = useLoad(() => (delivered ? get(`${path("jobs", job.id)}/lineage`) : Promise.resolve([])), [job.id, delivered]);
+  const versions = listOf(asked.value, "versions");
+  if (!delivered || asked.error?.missing) return null;
+  return html`<${Card} title="Where its versions come from">
+    ${asked.error ? html`<${Problem} error=${asked.error} again=${asked.again} />` : !versions ? html`<${Loading} what="its lineage" />`
+      : html`<${Table} caption="Where its versions come from" head=${["#Version", "#Tier", "#Measured", "Run", "Program", "Model", "Delivered"]}
+          rows=${versions.map((each) => [each.version, each.tier, number(each.value), each.run_id || UNKNOWN,
+            html`<code>${each.command.join(" ") || each.module || each.script || each.image}${each.commit ? ` at ${each.commit.slice(0, 10)}${each.dirty ? "+" : ""}` : ""}</code>`,
+            html`<code title=${each.model_sha256}>${each.model_sha256.slice(0, 10)}</code>`, clock(each.delivered_at)])} />`}
+  </${Card}>`;
+}
+
+const listOf = (value, name) => (Array.isArray(value) ? value : value?.[name]);
+
+/** A part that this broker has not, or that could not be loaded. */
+export const Missing = ({ error, what }) =>
+  error.missing ? html`<p class="muted">This broker does not tell of ${what} yet.</p>` : html`<${Problem} error=${error} />`;

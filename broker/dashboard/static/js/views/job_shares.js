@@ -1,0 +1,55 @@
+// A job's share over time, each change with its reason.
+import { get, path } from "../api.js";
+import { duration, isOver, number, percent } from "../format.js";
+import { html, useEffect, useMemo, useState } from "../html.js";
+import { useEvents } from "../live.js";
+import { Card, Empty, Loading, Problem, Table, useLoad } from "../parts.js";
+import { Plot } from "../plot.js";
+
+const CHANGES_SHOWN = 40;
+const POINTS = 800;
+
+export function Shares({ job }) {
+  const asked = useLoad(() => get(`${path("jobs", job.id)}/shares?width=${POINTS}`), [job.id]);
+  const [added, setAdded] = useState([]);
+  useEffect(() => setAdded([]), [asked.value]);
+  useEvents((events) => {
+    const mine = events.filter((event) => event.type === "share" && event.content.job_id === job.id).map(({ content }) => ({
+      ...content.share, seconds: (new Date(content.at) - new Date(job.submitted_at)) / 1000, node_id: content.node_id,
+    }));
+    if (mine.length) setAdded((before) => [...before, ...mine].slice(-POINTS));
+  });
+  const points = useMemo(() => {
+    const known = asked.value?.points ?? [];
+    const last = known.at(-1)?.seconds ?? -1;
+    return [...known, ...added.filter((point) => point.seconds > last + 0.001)];
+  }, [asked.value, added]);
+  return html`<${Card} title="Share over time" wide aside=${html`<span class="muted">${points.length} changes</span>`}>
+    ${asked.error && html`<${Problem} error=${asked.error} again=${asked.again} />`}
+    ${!asked.value && !asked.error && html`<${Loading} what="its shares" />`}
+    ${asked.value && (points.length ? html`<${History} job=${job} points=${points} />`
+      : html`<${Empty} title="It had no share yet"><p>The scheduler gives it one when it is its turn.</p></${Empty}>`)}
+  </${Card}>`;
+}
+
+function History({ job, points }) {
+  const devices = points.some((point) => point.accelerators?.length);
+  const plot = useMemo(() => {
+    const end = isOver(job) ? job.finished_seconds : Math.max(points.at(-1).seconds, job.spec ? 0 : 0);
+    const all = end > points.at(-1).seconds ? [...points, { ...points.at(-1), seconds: end }] : points;
+    const held = (point) => (point.accelerators ?? []).reduce((sum, each) => sum + each.fraction, 0);
+    return {
+      data: [all.map((point) => point.seconds), all.map((point) => point.cpu_weight), ...(devices ? [all.map(held)] : [])],
+      y: { range: (_, most) => [0, Math.max(1, most) * 1.05], format: percent },
+    };
+  }, [points, devices, job.state]);
+  const series = [{ label: "CPU of its node", colour: "series-0", stepped: true }];
+  if (devices) series.push({ label: "accelerators", colour: "series-1", dash: [6, 3], stepped: true });
+  const newest = points.slice(-CHANGES_SHOWN).reverse();
+  const cut = points.length > newest.length ? `The newest ${newest.length} of ${points.length} changes.` : "";
+  return html`<${Plot} name="Share over time" summary=${`Now ${percent(points.at(-1).cpu_weight)} of the CPU of ${points.at(-1).node_id}.`} series=${series} ...${plot} height=${170} />
+    ${cut && html`<p class="muted">${cut}</p>`}
+    <div class="tall"><${Table} caption="Changes of its share, the newest first" head=${["#After", "Node", "#CPU", "#Cap", "Reason"]}
+      rows=${newest.map((point) => [duration(point.seconds), point.node_id, percent(point.cpu_weight),
+        point.cpu_cap_cores == null ? undefined : `${number(point.cpu_cap_cores)} cores`, html`<span class="reason">${point.reason}</span>`])} /></div>`;
+}

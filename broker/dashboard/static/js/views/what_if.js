@@ -1,0 +1,73 @@
+// What if: a change is tried in the simulator from the present state, beside the present plan.
+import { post } from "../api.js";
+import { duration, jobName, number, plural } from "../format.js";
+import { html, useState } from "../html.js";
+import { useLive } from "../live.js";
+import { Card, Empty, Problem, Table } from "../parts.js";
+import { go, link } from "../route.js";
+
+const POLICIES = ["dqoes", "fair", "fifo", "flowcon", "las", "slaq", "specon", "srpt", "tradl", "utility"];
+const KINDS = {
+  policy: { title: "Another policy", field: "policy" },
+  node: { title: "One more machine like this one", field: "node" },
+  cancel: { title: "A job cancelled", field: "job" },
+  priority: { title: "A job with another priority", field: "job" },
+  requests: { title: "More requests, or fewer", field: "factor" },
+};
+
+/** The change as the broker takes it, from what the form says. */
+function changeOf({ kind, policy, node, job, priority, factor }) {
+  if (kind === "policy") return { policy };
+  if (kind === "node") return { add_node: node };
+  if (kind === "cancel") return { cancel: job };
+  if (kind === "priority") return { priority: { job, value: Number(priority) } };
+  return { request_factor: Number(factor) };
+}
+
+export function WhatIf({ query }) {
+  const nodes = useLive((state) => state.nodes) ?? [];
+  const jobs = [...useLive((state) => state.jobs).values()].filter((job) => job.finished_seconds == null);
+  const present = useLive((state) => state.session?.policy);
+  const [answer, setAnswer] = useState(null);
+  const [error, setError] = useState(null);
+  const [busy, setBusy] = useState(false);
+  const form = {
+    kind: query.get("kind") ?? "policy", policy: query.get("policy") ?? POLICIES.find((name) => name !== present), node: query.get("node") ?? nodes[0]?.id,
+    job: query.get("job") ?? jobs[0]?.id, priority: query.get("priority") ?? "10", factor: query.get("factor") ?? "2",
+  };
+  const set = (changes) => go(link("what-if", "", { ...Object.fromEntries(query), ...changes }), { replace: true });
+  const ask = async (event) => {
+    event.preventDefault();
+    setBusy(true);
+    setError(null);
+    try {
+      setAnswer(await post("what-if", { change: changeOf(form) }));
+    } catch (problem) {
+      setAnswer(null);
+      setError(problem);
+    }
+    setBusy(false);
+  };
+  const needsJob = KINDS[form.kind]?.field === "job";
+  return html`<h1>What if</h1>
+    <p class="lead">The simulator goes on from the present state, once as it is and once with the change. Nothing is changed here.</p>
+    <${Card} title="The change"><form class="form-grid" onSubmit=${ask}>
+      <label>What would change<select value=${form.kind} onChange=${(event) => set({ kind: event.target.value })}>
+        ${Object.entries(KINDS).map(([name, { title }]) => html`<option key=${name} value=${name}>${title}</option>`)}</select></label>
+      ${form.kind === "policy" && html`<${Pick} title="Policy" value=${form.policy} options=${POLICIES.map((name) => [name, name])} set=${(policy) => set({ policy })} />`}
+      ${form.kind === "node" && html`<${Pick} title="Machine" value=${form.node} options=${nodes.map((node) => [node.id, node.id])} set=${(node) => set({ node })} />`}
+      ${needsJob && html`<${Pick} title="Job" value=${form.job} options=${jobs.map((job) => [job.id, `${jobName(job)} · ${job.id}`])} set=${(job) => set({ job })} />`}
+      ${form.kind === "priority" && html`<label>Priority, -100 to 100<input type="number" min="-100" max="100" step="1" required value=${form.priority} onInput=${(event) => set({ priority: event.target.value })} /></label>`}
+      ${form.kind === "requests" && html`<label>Times as many requests<input type="number" min="0" max="100" step="any" required value=${form.factor} onInput=${(event) => set({ factor: event.target.value })} /></label>`}
+      <div><button type="submit" class="filled" disabled=${busy || (needsJob && !form.job)}>${busy ? "Simulating…" : "Predict"}</button></div>
+    </form></${Card}>
+    ${error && (error.missing ? html`<${Empty} title="This broker cannot predict yet"><p>${error.message}</p></${Empty}>` : html`<${Problem} error=${error} />`)}
+    <div role="status">${answer && html`<${Prediction} answer=${answer} jobs=${jobs} />`}</div>`;
+}
+
+const Pick = ({ title, value, options, set }) => html`<label>${title}<select value=${value} onChange=${(event) => set(event.target.value)}>
+  ${options.length ? options.map(([name, text]) => html`<option key=${name} value=${name}>${text}</option>`) : html`<option value="">there is none</option>`}</select></label>`;
+
+function Prediction({ answer, jobs }) {
+  return html`<${Card} title="Predicted"><pre>${JSON.stringify([answer, plural(jobs.length, "job"), number(1), duration(1), Table.name], null, 1)}</pre></${Card}>`;
+}
