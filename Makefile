@@ -85,6 +85,10 @@ protos-check: $(STAMP)
 	@diff -r --exclude='*.proto' --exclude=__init__.py --exclude=__pycache__ build/protos protos \
 	  || { echo "The generated code is not current: run 'make protos' and commit the result."; exit 1; }
 
+.PHONY: vendor
+vendor: $(STAMP) ## Fetch what is vendored for the dashboard and its tests from npm, and write the hashes of what came
+	@$(BIN)/python tools/vendor.py broker/dashboard/static/vendor tests/data/axe-core
+
 .PHONY: image
 image: $(STAMP) ## Build the image for training containers (BASE=any Python base image, IMAGE=its name)
 	@BASE="$(BASE)" PYTHON=$(BIN)/python tools/build_image.sh $(or $(IMAGE),tiercel-trainer:latest)
