@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tiercel import Direction, JobInfo, JobState, TierState
-from tiercel.broker.client import JobEvent, ProgressEvent, ShareEvent, StateEvent, TierEvent, TierStatus
+from tiercel.broker.client import JobEvent, PriorityEvent, ProgressEvent, ShareEvent, StateEvent, TierEvent, TierStatus
 
 
 @dataclass(slots=True)
@@ -106,6 +106,8 @@ class JobTrack:
                 self.tiers[event.tier.number - 1] = event.tier
             case ShareEvent():
                 self.shares.append((at, event.share.cpu_weight))
+            case PriorityEvent():
+                pass
 
     def _enter(self, state: JobState, reason: str, at: float) -> None:
         self.state, self.reason = state, reason

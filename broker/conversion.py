@@ -14,6 +14,7 @@ from tiercel.core.views import (
     EndpointInfo,
     JobEvent,
     NodeInfo,
+    PriorityEvent,
     ProgressEvent,
     ShareEvent,
     StateEvent,
@@ -50,6 +51,8 @@ def event_of(event: events.JobEvent) -> JobEvent:
             return TierEvent(*about, tier)
         case events.ShareChanged(node_id, share):
             return ShareEvent(*about, node_id, share)
+        case events.PriorityChanged(priority):
+            return PriorityEvent(*about, priority)
 
 
 def node_from_proto(message: jobs_pb2.Node) -> NodeInfo:

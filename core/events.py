@@ -51,7 +51,15 @@ class ShareChanged:
     type: Literal["ShareChanged"] = "ShareChanged"
 
 
-JobChange = StateChanged | ProgressMade | TierChanged | ShareChanged
+@dataclass(frozen=True, slots=True)
+class PriorityChanged:
+    """Its tenant gave a job another priority among its own."""
+
+    priority: int
+    type: Literal["PriorityChanged"] = "PriorityChanged"
+
+
+JobChange = StateChanged | ProgressMade | TierChanged | ShareChanged | PriorityChanged
 
 
 @dataclass(frozen=True, slots=True)

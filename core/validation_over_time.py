@@ -26,6 +26,16 @@ MIN_COPY_SECONDS = 10.0
 MAX_COPY_SECONDS = 86400.0
 
 
+def validate_priority(priority: int) -> None:
+    """Check the priority of a job.
+
+    Raises:
+        InvalidSpecError: It is none.
+    """
+    if abs(priority) > MAX_PRIORITY:
+        raise wrong_field("priority", f"{priority} is not a number from -{MAX_PRIORITY} to {MAX_PRIORITY}")
+
+
 def validate_over_time(spec: JobSpec) -> None:
     """Check what a spec says of its runs over time.
 
@@ -33,8 +43,7 @@ def validate_over_time(spec: JobSpec) -> None:
         InvalidSpecError: A field is impossible; ``field`` names it.
     """
     _check_retries(spec)
-    if abs(spec.priority) > MAX_PRIORITY:
-        raise wrong_field("priority", f"{spec.priority} is not a number from -{MAX_PRIORITY} to {MAX_PRIORITY}")
+    validate_priority(spec.priority)
     if spec.warm_start and not _JOB_ID.fullmatch(spec.warm_start):
         raise wrong_field("warm_start", f"{spec.warm_start[:64]!r} is not the id of a job; 'tiercel ls' lists yours")
     if spec.every_seconds is not None:

@@ -143,7 +143,15 @@ class ShareEvent(_JobEvent):
     share: Share
 
 
-JobEvent = StateEvent | ProgressEvent | TierEvent | ShareEvent
+@dataclass(frozen=True, slots=True)
+class PriorityEvent(_JobEvent):
+    """Its tenant gave a job another priority among its own."""
+
+    kind: ClassVar[str] = "priority"
+    priority: int
+
+
+JobEvent = StateEvent | ProgressEvent | TierEvent | ShareEvent | PriorityEvent
 """Something that happened to a job; ``sequence`` is the cursor to go on from."""
 
 

@@ -203,6 +203,20 @@ class ScriptedJobs(jobs_pb2_grpc.JobsServiceServicer):
         resumed.spec.max_epochs = request.max_epochs or resumed.spec.max_epochs
         return jobs_pb2.ResumeJobResponse(job=resumed)
 
+    async def RetryJob(self, request: jobs_pb2.RetryJobRequest, context: Context) -> jobs_pb2.RetryJobResponse:
+        await self._enter("RetryJob", context)
+        retried = jobs_pb2.Job()
+        retried.CopyFrom(await self._job(request.job_id, context))
+        retried.id = "j9" if request.from_scratch else retried.id
+        retried.state, retried.reason = jobs_pb2.JOB_STATE_PENDING, "resumed by its tenant"
+        return jobs_pb2.RetryJobResponse(job=retried)
+
+    async def SetPriority(self, request: jobs_pb2.SetPriorityRequest, context: Context) -> jobs_pb2.SetPriorityResponse:
+        await self._enter("SetPriority", context)
+        changed = await self._job(request.job_id, context)
+        changed.spec.priority = request.priority
+        return jobs_pb2.SetPriorityResponse(job=changed)
+
     async def ExplainJob(self, request: jobs_pb2.ExplainJobRequest, context: Context) -> jobs_pb2.ExplainJobResponse:
         await self._enter("ExplainJob", context)
         explained = await self._job(request.job_id, context)

@@ -22,6 +22,7 @@ from tiercel.broker.lifecycle.job_events import (
     DropCheckpoint,
     JobEffect,
     JobInput,
+    PrioritySet,
     RefuseMove,
     Reported,
     RequestDelivery,
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
 # Reports that a policy sees of a job.
 MAX_OBSERVATIONS = 500
 
-_ASKED_FOR = (CancelRequested, ResumeRequested, SuspendRequested)
+_ASKED_FOR = (CancelRequested, ResumeRequested, SuspendRequested, PrioritySet)
 # Inputs that come all the time, and seldom lead anywhere.
 _ROUTINE = (Reported, UsageMeasured, ShareUpdated, Deferred, TierFeasibilityChanged, Ticked)
 

@@ -35,6 +35,7 @@ from tiercel.broker.lifecycle import versions
 from tiercel.broker.lifecycle.job_events import (
     CancelRequested,
     JobEffect,
+    PrioritySet,
     ResumeRequested,
     SuspendRequested,
 )
@@ -45,6 +46,10 @@ from tiercel.core.jobs import Job, JobState
 from tiercel.core.nodes import Node
 from tiercel.core.routes import Routes
 from tiercel.core.validation import validate_spec
+from tiercel.core.validation_over_time import validate_priority
+
+# Of a job that was started again from scratch: the id of the one that it repeats.
+REPEATS_LABEL = "tiercel/repeats"
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -196,6 +201,16 @@ class BrokerService:
         """
         return await self._told(await self._find_open(tenant, job_id, "suspend"), SuspendRequested())
 
+    async def set_priority(self, tenant: str, job_id: str, priority: int) -> Job:
+        """Give a job another priority among its tenant's; returns it as it is once it has heard.
+
+        Raises:
+            InvalidSpecError: That is none, or the job is over.
+            TiercelError: As :meth:`cancel`.
+        """
+        validate_priority(priority)
+        return await self._told(await self._find_open(tenant, job_id, "put first"), PrioritySet(priority))
+
     async def _find_open(self, tenant: str, job_id: str, verb: str) -> Job:
         job = await self.find_job(tenant, job_id)
         if job.state.is_final:
@@ -238,7 +253,7 @@ class BrokerService:
                 raise wrong_field(
                     "job_id",
                     f"every tier of job {job_id!r} is delivered, so that there is nothing to resume; submit a "
-                    "job with further tiers",
+                    "job with further tiers, or train it again: 'tiercel retry --from-scratch'",
                 )
             check_series(job, self._open_jobs())
             opened, _ = await self._check_room(tenant, job.spec, warm_node=job.warm_node if job.starts_warm else "")
@@ -249,6 +264,25 @@ class BrokerService:
             progress = await self._store.load_progress(job.id, limit=MAX_OBSERVATIONS)
             actor = self._registry.make_job(job, observations_of(progress))
             return await self._begin(actor, *job_machine.handle(job, message, moment_of(self._clock)), opened)
+
+    async def retry(self, tenant: Tenant, job_id: str, *, from_scratch: bool, idempotency_key: str = "") -> Job:
+        """Start a job that is over again: from its last checkpoint, or (``from_scratch``) as a new job.
+
+        What a job reports and delivers is of one training, by which it is judged and forecast. So one that begins anew
+        is another job, whose label says which one it repeats.
+
+        Raises:
+            InvalidSpecError: It is not over.
+            TiercelError: As :meth:`resume` and :meth:`submit`.
+        """
+        job = await self.find_job(tenant.name, job_id)
+        if not job.state.is_final:
+            then = f"'tiercel resume {job_id}' lets it go on" if job.suspended else "cancel it first"
+            raise wrong_field("job_id", f"job {job_id!r} is {job.state.value} and not over; {then}")
+        if not from_scratch:
+            return await self.resume(tenant, job_id)
+        spec = replace(job.spec, labels={**job.spec.labels, REPEATS_LABEL: job.id})
+        return await self._supervisor.shield(self._admit(tenant, spec, idempotency_key), name="admission")
 
     async def _begin(self, actor: JobActor, job: Job, effects: Sequence[JobEffect], opened: Endpoint | None) -> Job:
         await actor.begin(job, effects, opened)

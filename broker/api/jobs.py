@@ -72,8 +72,7 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
     ) -> jobs_pb2.SubmitJobResponse:
         """Create a job."""
         tenant = tenant_of(context, self._tenancy)
-        if len(request.idempotency_key) > MAX_KEY_CHARACTERS:
-            raise wrong_field("idempotency_key", f"is longer than {MAX_KEY_CHARACTERS} characters; shorten it")
+        _check_key(request.idempotency_key)
         spec = spec_from_proto(request.spec)
         validate_spec(spec)
         try:
@@ -132,6 +131,27 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
         """Have a job free what it holds and wait."""
         tenant = tenant_of(context, self._tenancy)
         return jobs_pb2.SuspendJobResponse(job=job_to_proto(await self._service.suspend(tenant.name, request.job_id)))
+
+    async def RetryJob(  # noqa: N802 - the contract's name
+        self, request: jobs_pb2.RetryJobRequest, context: Context
+    ) -> jobs_pb2.RetryJobResponse:
+        """Start a job that is over again."""
+        tenant = tenant_of(context, self._tenancy)
+        _check_key(request.idempotency_key)
+        ended = await self._service.find_job(tenant.name, request.job_id)
+        await check_project(self._projects, tenant.name, ended.spec)  # it may be gone by now
+        job = await self._service.retry(
+            tenant, request.job_id, from_scratch=request.from_scratch, idempotency_key=request.idempotency_key
+        )
+        return jobs_pb2.RetryJobResponse(job=job_to_proto(job))
+
+    async def SetPriority(  # noqa: N802 - the contract's name
+        self, request: jobs_pb2.SetPriorityRequest, context: Context
+    ) -> jobs_pb2.SetPriorityResponse:
+        """Give a job another priority among its tenant's."""
+        tenant = tenant_of(context, self._tenancy)
+        job = await self._service.set_priority(tenant.name, request.job_id, request.priority)
+        return jobs_pb2.SetPriorityResponse(job=job_to_proto(job))
 
     async def WatchJobs(  # noqa: N802 - the contract's name
         self, request: jobs_pb2.WatchJobsRequest, context: Context
@@ -250,3 +270,8 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
         tenant = tenant_of(context, self._tenancy)
         endpoint = await self._service.choose_version(tenant.name, request.endpoint, request.version or None, back=back)
         return endpoint_told(self._service, endpoint, {node.id: node for node in self._service.nodes()})
+
+
+def _check_key(key: str) -> None:
+    if len(key) > MAX_KEY_CHARACTERS:
+        raise wrong_field("idempotency_key", f"is longer than {MAX_KEY_CHARACTERS} characters; shorten it")

@@ -15,7 +15,7 @@ from tiercel.broker.cli.disk import du, gc
 from tiercel.broker.cli.endpoints import endpoints
 from tiercel.broker.cli.files import files
 from tiercel.broker.cli.infer import infer
-from tiercel.broker.cli.jobs import cancel, explain, logs, ls, resume, show, suspend
+from tiercel.broker.cli.jobs import cancel, explain, logs, ls, priority, resume, retry, show, suspend
 from tiercel.broker.cli.keys import keys
 from tiercel.broker.cli.lineage import lineage
 from tiercel.broker.cli.local import down, up
@@ -53,6 +53,7 @@ for command in (
     cancel,
     suspend,
     resume,
+    retry,
     explain,
     nodes,
     status,
@@ -67,6 +68,8 @@ for command in (
     version,
 ):
     app.command()(command)
+# Or a number below 0 would be taken for an option.
+app.command(context_settings={"ignore_unknown_options": True})(priority)
 app.add_typer(endpoints, name="endpoints")
 app.add_typer(secrets, name="secret")
 node.command()(drain)

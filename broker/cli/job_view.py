@@ -6,7 +6,16 @@ import dataclasses
 from dataclasses import dataclass
 
 from tiercel.broker.cli.output import clean, number
-from tiercel.broker.client import JobEvent, JobInfo, ProgressEvent, ShareEvent, StateEvent, TierEvent, TierStatus
+from tiercel.broker.client import (
+    JobEvent,
+    JobInfo,
+    PriorityEvent,
+    ProgressEvent,
+    ShareEvent,
+    StateEvent,
+    TierEvent,
+    TierStatus,
+)
 from tiercel.core.jobs import Direction, TierState
 
 
@@ -45,6 +54,9 @@ class WatchedJob:
                 return dataclasses.replace(self, job=dataclasses.replace(job, tiers=tiers))
             case ShareEvent(node_id=node_id, share=share):
                 return dataclasses.replace(self, job=dataclasses.replace(job, node_id=node_id, share=share))
+            case PriorityEvent(priority=priority):
+                spec = dataclasses.replace(job.spec, priority=priority)
+                return dataclasses.replace(self, job=dataclasses.replace(job, spec=spec))
 
     def fraction(self, tier: TierStatus) -> float:
         """How much of the way from the first value to a tier's target is done, in [0, 1]."""
@@ -77,3 +89,5 @@ def event_line(event: JobEvent, name: str) -> str:
             return f"{head}tier {tier.number} ({number(tier.target)}) {tier.state.value}{version}{reason}"
         case ShareEvent():
             return f"{head}share {event.share.cpu_weight:.0%} of {event.node_id}: {clean(event.share.reason)}"
+        case PriorityEvent():
+            return f"{head}priority {event.priority}"

@@ -107,16 +107,66 @@ def resume(
     """Let a job that is suspended, failed, was cancelled or missed a tier go on from its last checkpoint."""
 
     async def go_on(client: Client) -> JobInfo:
-        job = await client.resume_job(job_id, max_epochs)
-        if not as_json:
-            _say(job, as_json=False)
-        return await follow_job(client, job_id, quiet=as_json) if wait else job
+        return await _said(client, await client.resume_job(job_id, max_epochs), wait=wait, as_json=as_json)
 
     job = run(Target(state_dir, broker, tenant), go_on)
     if as_json:
         print_json(job.to_json())
     if wait:
         exit_by([job])
+
+
+def retry(
+    job_id: JobId,
+    *,
+    from_scratch: Annotated[
+        bool, typer.Option("--from-scratch", help="Train from the beginning, as a new job that names this one.")
+    ] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Follow it to its end; exit code 3 if it fails, 4 if it misses a tier.")
+    ] = False,
+    as_json: AsJson = False,
+    state_dir: StateDir = None,
+    broker: BrokerAddress = "",
+    tenant: TenantName = "default",
+) -> None:
+    """Start a job that is over again, from its last checkpoint, as another run under its id."""
+
+    async def start(client: Client) -> JobInfo:
+        job = await client.retry_job(job_id, from_scratch=from_scratch)
+        if not as_json and job.id != job_id:
+            typer.echo(f"A new job, {job.id}, since another training has its own curve and versions.", err=True)
+        return await _said(client, job, wait=wait, as_json=as_json)
+
+    job = run(Target(state_dir, broker, tenant), start)
+    if as_json:
+        print_json(job.to_json())
+    if wait:
+        exit_by([job])
+
+
+def priority(
+    job_id: ActiveJobId,
+    number: Annotated[int, typer.Argument(metavar="N", min=-100, max=100, help="More goes first; 0 is the default.")],
+    *,
+    as_json: AsJson = False,
+    state_dir: StateDir = None,
+    broker: BrokerAddress = "",
+    tenant: TenantName = "default",
+) -> None:
+    """Give a job that waits or runs another priority among the tenant's own."""
+    job = run(Target(state_dir, broker, tenant), lambda client: client.set_priority(job_id, number))
+    if as_json:
+        print_json(job.to_json())
+    else:
+        typer.echo(f"{job.id} has priority {job.spec.priority}.")
+
+
+async def _said(client: Client, job: JobInfo, *, wait: bool, as_json: bool) -> JobInfo:
+    """A job that was let go on, told and perhaps followed to its end."""
+    if not as_json:
+        _say(job, as_json=False)
+    return await follow_job(client, job.id, quiet=as_json) if wait else job
 
 
 def _say(job: JobInfo, *, as_json: bool) -> None:

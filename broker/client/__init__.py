@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         JobEvent,
         JobInfo,
         NodeInfo,
+        PriorityEvent,
         ProgressEvent,
         ReplicaInfo,
         ShareEvent,
@@ -58,7 +59,7 @@ _HOMES = {
     "tiercel.core.lineage": "CurvePoint Lineage",
     "tiercel.core.views": (
         "AcceleratorInfo DecisionInfo EndpointExplanation EndpointInfo Explanation JobEvent JobInfo "
-        "NodeInfo ProgressEvent ReplicaInfo ShareEvent StateEvent TierEvent VariantInfo VersionInfo"
+        "NodeInfo PriorityEvent ProgressEvent ReplicaInfo ShareEvent StateEvent TierEvent VariantInfo VersionInfo"
     ),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
@@ -82,6 +83,7 @@ __all__ = [
     "Lineage",
     "NodeDisk",
     "NodeInfo",
+    "PriorityEvent",
     "ProgressEvent",
     "Removal",
     "ReplicaInfo",

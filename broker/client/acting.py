@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import uuid
 from abc import ABC, abstractmethod
 
 from tiercel.broker.client.connection import Connection
 from tiercel.core.validation import validate_max_epochs
+from tiercel.core.validation_over_time import validate_priority
 from tiercel.core.views import JobInfo
 from tiercel.core.wire import from_proto
 from tiercel.v1 import jobs_pb2
@@ -53,4 +55,37 @@ class Acting(ABC):
             validate_max_epochs(max_epochs)
         request = jobs_pb2.ResumeJobRequest(job_id=job_id, max_epochs=max_epochs or 0)
         response = await self._connection.call(self._connection.stub.ResumeJob, request)
+        return from_proto(JobInfo, response.job)
+
+    async def retry_job(self, job_id: str, *, from_scratch: bool = False, idempotency_key: str = "") -> JobInfo:
+        """Start a job that is over again: from its last checkpoint, under its id; or from scratch, as a new job.
+
+        Args:
+            job_id: The job.
+            from_scratch: Train from the beginning. What the first job reported and delivered stays its own: the job
+                that is returned is another one, whose label ``tiercel/repeats`` names the first.
+            idempotency_key: As of :meth:`.Client.submit`, for the new job.
+
+        Raises:
+            NotFoundError: The tenant has no such job.
+            InvalidSpecError: It is not over, every tier of it is delivered, or no node could run it any more.
+            QuotaExceededError: The tenant has as many active jobs as it may.
+            EndpointBusyError: Another active job feeds its endpoint.
+        """
+        request = jobs_pb2.RetryJobRequest(
+            job_id=job_id, from_scratch=from_scratch, idempotency_key=idempotency_key or uuid.uuid4().hex
+        )
+        response = await self._connection.call(self._connection.stub.RetryJob, request)
+        return from_proto(JobInfo, response.job)
+
+    async def set_priority(self, job_id: str, priority: int) -> JobInfo:
+        """Give a job that waits or runs another priority among its tenant's, -100 to 100.
+
+        Raises:
+            NotFoundError: The tenant has no such job.
+            InvalidSpecError: That is no priority, or the job is over.
+        """
+        validate_priority(priority)
+        request = jobs_pb2.SetPriorityRequest(job_id=job_id, priority=priority)
+        response = await self._connection.call(self._connection.stub.SetPriority, request)
         return from_proto(JobInfo, response.job)

@@ -18,6 +18,7 @@ _IDEMPOTENT = (
     "CancelJob",
     "SuspendJob",
     "ResumeJob",
+    "SetPriority",
     "ExplainJob",
     "ListNodes",
     "ListEndpoints",

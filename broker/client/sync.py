@@ -149,6 +149,14 @@ class SyncClient:
         """See :meth:`Client.resume_job`."""
         return self._run(self._client.resume_job(job_id, max_epochs))
 
+    def retry_job(self, job_id: str, *, from_scratch: bool = False, idempotency_key: str = "") -> JobInfo:
+        """See :meth:`Client.retry_job`."""
+        return self._run(self._client.retry_job(job_id, from_scratch=from_scratch, idempotency_key=idempotency_key))
+
+    def set_priority(self, job_id: str, priority: int) -> JobInfo:
+        """See :meth:`Client.set_priority`."""
+        return self._run(self._client.set_priority(job_id, priority))
+
     def explain_job(self, job_id: str) -> Explanation:
         """See :meth:`Client.explain_job`."""
         return self._run(self._client.explain_job(job_id))
@@ -284,6 +292,14 @@ class SyncJobHandle:
     def resume(self, max_epochs: int | None = None) -> JobInfo:
         """See :meth:`JobHandle.resume`."""
         return self._facade.resume_job(self.id, max_epochs)
+
+    def retry(self, *, from_scratch: bool = False) -> JobInfo:
+        """See :meth:`JobHandle.retry`."""
+        return self._facade.retry_job(self.id, from_scratch=from_scratch)
+
+    def set_priority(self, priority: int) -> JobInfo:
+        """See :meth:`JobHandle.set_priority`."""
+        return self._facade.set_priority(self.id, priority)
 
     def explain(self) -> Explanation:
         """See :meth:`JobHandle.explain`."""

@@ -22,7 +22,7 @@ from tiercel.broker.lifecycle.steps import (
 )
 from tiercel.core.backoff import Backoff
 from tiercel.core.errors import IllegalTransitionError
-from tiercel.core.events import ShareChanged, StateChanged
+from tiercel.core.events import PriorityChanged, ShareChanged, StateChanged
 from tiercel.core.jobs import Job, JobState, TierState, TierStatus
 from tiercel.core.runs import Run
 
@@ -124,6 +124,14 @@ def turn_came(job: Job) -> Step:
 def deferred(job: Job, reason: str) -> Step:
     """The scheduler could not place it, or it is not its turn yet."""
     return enter(job, JobState.PENDING, reason) if job.state is JobState.PENDING else (job, ())
+
+
+def priority_set(job: Job, priority: int) -> Step:
+    """The tenant gives it another priority among its own."""
+    if job.state.is_final or job.spec.priority == priority:
+        return job, ()
+    job = replace(job, spec=replace(job.spec, priority=priority))
+    return job, (Announce(PriorityChanged(priority)), Reschedule("arrival"))
 
 
 # --- It gets another try ----------------------------------------------------------------------------------------------

@@ -232,6 +232,13 @@ class SuspendRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class PrioritySet:
+    """The tenant gives it another priority among its own."""
+
+    priority: int
+
+
+@dataclass(frozen=True, slots=True)
 class Ticked:
     """Time passed."""
 
@@ -257,6 +264,7 @@ JobInput = (
     | CancelRequested
     | ResumeRequested
     | SuspendRequested
+    | PrioritySet
     | Ticked
 )
 

@@ -32,6 +32,7 @@ from tiercel.broker.lifecycle.job_events import (
     NodeFenced,
     NodeGone,
     NodeSilent,
+    PrioritySet,
     Reported,
     ResumeRequested,
     RunExited,
@@ -81,6 +82,8 @@ def handle(job: Job, event: JobInput, now: Moment) -> Step:  # noqa: C901 - one 
             return suspension.resume_requested(job, max_epochs)
         case SuspendRequested():
             return suspension.suspend_requested(job)
+        case PrioritySet(priority):
+            return job_machine.priority_set(job, priority)
         case ShareUpdated(run_id, share):
             return run.share_updated(job, run_id, share, now.alive)
         case MoveOrdered():

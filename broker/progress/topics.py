@@ -18,6 +18,7 @@ from tiercel.core.events import (
     Event,
     JobEvent,
     NodeEvent,
+    PriorityChanged,
     ProgressMade,
     ShareChanged,
     StateChanged,
@@ -100,6 +101,8 @@ def _job_message(event: JobEvent) -> Message:
                 "reason": share.reason,
             }
             return _state(f"{base}/allocation", event.at, {**about, **allocation})
+        case PriorityChanged(priority=priority):
+            return _state(f"{base}/priority", event.at, {**about, "priority": priority})
 
 
 def _tier(change: TierChanged) -> dict[str, Any]:

@@ -636,6 +636,98 @@ class ResumeJobResponse(_message.Message):
 Global___ResumeJobResponse: _TypeAlias = ResumeJobResponse  # noqa: Y015
 
 @_typing.final
+class RetryJobRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    FROM_SCRATCH_FIELD_NUMBER: _builtins.int
+    IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
+    job_id: _builtins.str
+    from_scratch: _builtins.bool
+    """Train from the beginning. That is a new job, with the same spec and the label "tiercel/repeats": what the first one
+    reported and delivered is of another training, and stays its own.
+    """
+    idempotency_key: _builtins.str
+    """As of SubmitJobRequest, for the new job."""
+    def __init__(
+        self,
+        *,
+        job_id: _builtins.str = ...,
+        from_scratch: _builtins.bool = ...,
+        idempotency_key: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["from_scratch", b"from_scratch", "idempotency_key", b"idempotency_key", "job_id", b"job_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RetryJobRequest: _TypeAlias = RetryJobRequest  # noqa: Y015
+
+@_typing.final
+class RetryJobResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def job(self) -> Global___Job: ...
+    def __init__(
+        self,
+        *,
+        job: Global___Job | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["job", b"job"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RetryJobResponse: _TypeAlias = RetryJobResponse  # noqa: Y015
+
+@_typing.final
+class SetPriorityRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    PRIORITY_FIELD_NUMBER: _builtins.int
+    job_id: _builtins.str
+    priority: _builtins.int
+    """-100 to 100."""
+    def __init__(
+        self,
+        *,
+        job_id: _builtins.str = ...,
+        priority: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_id", b"job_id", "priority", b"priority"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetPriorityRequest: _TypeAlias = SetPriorityRequest  # noqa: Y015
+
+@_typing.final
+class SetPriorityResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def job(self) -> Global___Job: ...
+    def __init__(
+        self,
+        *,
+        job: Global___Job | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["job", b"job"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetPriorityResponse: _TypeAlias = SetPriorityResponse  # noqa: Y015
+
+@_typing.final
 class WatchJobsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -693,6 +785,7 @@ class JobEvent(_message.Message):
     PROGRESS_MADE_FIELD_NUMBER: _builtins.int
     TIER_CHANGED_FIELD_NUMBER: _builtins.int
     SHARE_CHANGED_FIELD_NUMBER: _builtins.int
+    PRIORITY_CHANGED_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
     """Grows by the order in which things happened; the cursor of WatchJobs."""
     job_id: _builtins.str
@@ -707,6 +800,8 @@ class JobEvent(_message.Message):
     def tier_changed(self) -> Global___TierChanged: ...
     @_builtins.property
     def share_changed(self) -> Global___ShareChanged: ...
+    @_builtins.property
+    def priority_changed(self) -> Global___PriorityChanged: ...
     def __init__(
         self,
         *,
@@ -718,12 +813,13 @@ class JobEvent(_message.Message):
         progress_made: Global___ProgressMade | None = ...,
         tier_changed: Global___TierChanged | None = ...,
         share_changed: Global___ShareChanged | None = ...,
+        priority_changed: Global___PriorityChanged | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "event", b"event", "progress_made", b"progress_made", "share_changed", b"share_changed", "state_changed", b"state_changed", "tier_changed", b"tier_changed"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "event", b"event", "priority_changed", b"priority_changed", "progress_made", b"progress_made", "share_changed", b"share_changed", "state_changed", b"state_changed", "tier_changed", b"tier_changed"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "event", b"event", "job_id", b"job_id", "progress_made", b"progress_made", "sequence", b"sequence", "share_changed", b"share_changed", "state_changed", b"state_changed", "tenant", b"tenant", "tier_changed", b"tier_changed"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "event", b"event", "job_id", b"job_id", "priority_changed", b"priority_changed", "progress_made", b"progress_made", "sequence", b"sequence", "share_changed", b"share_changed", "state_changed", b"state_changed", "tenant", b"tenant", "tier_changed", b"tier_changed"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["state_changed", "progress_made", "tier_changed", "share_changed"]  # noqa: Y015
+    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["state_changed", "progress_made", "tier_changed", "share_changed", "priority_changed"]  # noqa: Y015
     _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
 
@@ -848,6 +944,25 @@ class ShareChanged(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ShareChanged: _TypeAlias = ShareChanged  # noqa: Y015
+
+@_typing.final
+class PriorityChanged(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PRIORITY_FIELD_NUMBER: _builtins.int
+    priority: _builtins.int
+    def __init__(
+        self,
+        *,
+        priority: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["priority", b"priority"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PriorityChanged: _TypeAlias = PriorityChanged  # noqa: Y015
 
 @_typing.final
 class StreamLogsRequest(_message.Message):

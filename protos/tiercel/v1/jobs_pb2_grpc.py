@@ -64,6 +64,16 @@ class JobsServiceStub(object):
                 request_serializer=tiercel_dot_v1_dot_jobs__pb2.ResumeJobRequest.SerializeToString,
                 response_deserializer=tiercel_dot_v1_dot_jobs__pb2.ResumeJobResponse.FromString,
                 _registered_method=True)
+        self.RetryJob = channel.unary_unary(
+                '/tiercel.v1.JobsService/RetryJob',
+                request_serializer=tiercel_dot_v1_dot_jobs__pb2.RetryJobRequest.SerializeToString,
+                response_deserializer=tiercel_dot_v1_dot_jobs__pb2.RetryJobResponse.FromString,
+                _registered_method=True)
+        self.SetPriority = channel.unary_unary(
+                '/tiercel.v1.JobsService/SetPriority',
+                request_serializer=tiercel_dot_v1_dot_jobs__pb2.SetPriorityRequest.SerializeToString,
+                response_deserializer=tiercel_dot_v1_dot_jobs__pb2.SetPriorityResponse.FromString,
+                _registered_method=True)
         self.WatchJobs = channel.unary_stream(
                 '/tiercel.v1.JobsService/WatchJobs',
                 request_serializer=tiercel_dot_v1_dot_jobs__pb2.WatchJobsRequest.SerializeToString,
@@ -152,6 +162,20 @@ class JobsServiceServicer(object):
     def ResumeJob(self, request, context):
         """Lets a job that is suspended, failed, was cancelled or missed a tier go on from its last checkpoint, as another run.
         What it delivered stays. One that goes on already just does; one that is completed is refused.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RetryJob(self, request, context):
+        """Starts a job that is over again: from its last checkpoint, as another run under its id, or from scratch, as a new job.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetPriority(self, request, context):
+        """Gives a job that is not over another priority among its tenant's.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -252,6 +276,16 @@ def add_JobsServiceServicer_to_server(servicer, server):
                     servicer.ResumeJob,
                     request_deserializer=tiercel_dot_v1_dot_jobs__pb2.ResumeJobRequest.FromString,
                     response_serializer=tiercel_dot_v1_dot_jobs__pb2.ResumeJobResponse.SerializeToString,
+            ),
+            'RetryJob': grpc.unary_unary_rpc_method_handler(
+                    servicer.RetryJob,
+                    request_deserializer=tiercel_dot_v1_dot_jobs__pb2.RetryJobRequest.FromString,
+                    response_serializer=tiercel_dot_v1_dot_jobs__pb2.RetryJobResponse.SerializeToString,
+            ),
+            'SetPriority': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetPriority,
+                    request_deserializer=tiercel_dot_v1_dot_jobs__pb2.SetPriorityRequest.FromString,
+                    response_serializer=tiercel_dot_v1_dot_jobs__pb2.SetPriorityResponse.SerializeToString,
             ),
             'WatchJobs': grpc.unary_stream_rpc_method_handler(
                     servicer.WatchJobs,
@@ -461,6 +495,60 @@ class JobsService(object):
             '/tiercel.v1.JobsService/ResumeJob',
             tiercel_dot_v1_dot_jobs__pb2.ResumeJobRequest.SerializeToString,
             tiercel_dot_v1_dot_jobs__pb2.ResumeJobResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RetryJob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tiercel.v1.JobsService/RetryJob',
+            tiercel_dot_v1_dot_jobs__pb2.RetryJobRequest.SerializeToString,
+            tiercel_dot_v1_dot_jobs__pb2.RetryJobResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetPriority(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tiercel.v1.JobsService/SetPriority',
+            tiercel_dot_v1_dot_jobs__pb2.SetPriorityRequest.SerializeToString,
+            tiercel_dot_v1_dot_jobs__pb2.SetPriorityResponse.FromString,
             options,
             channel_credentials,
             insecure,

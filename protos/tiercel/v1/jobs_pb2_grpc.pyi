@@ -48,6 +48,10 @@ class JobsServiceStub:
     """Lets a job that is suspended, failed, was cancelled or missed a tier go on from its last checkpoint, as another run.
     What it delivered stays. One that goes on already just does; one that is completed is refused.
     """
+    RetryJob: _grpc.UnaryUnaryMultiCallable[_jobs_pb2.RetryJobRequest, _jobs_pb2.RetryJobResponse]
+    """Starts a job that is over again: from its last checkpoint, as another run under its id, or from scratch, as a new job."""
+    SetPriority: _grpc.UnaryUnaryMultiCallable[_jobs_pb2.SetPriorityRequest, _jobs_pb2.SetPriorityResponse]
+    """Gives a job that is not over another priority among its tenant's."""
     WatchJobs: _grpc.UnaryStreamMultiCallable[_jobs_pb2.WatchJobsRequest, _jobs_pb2.WatchJobsResponse]
     """Events of one job, or of all the tenant's jobs, after a cursor; ends when the one job named has finished."""
     StreamLogs: _grpc.UnaryStreamMultiCallable[_jobs_pb2.StreamLogsRequest, _jobs_pb2.StreamLogsResponse]
@@ -87,6 +91,10 @@ class JobsServiceAsyncStub(JobsServiceStub):
     """Lets a job that is suspended, failed, was cancelled or missed a tier go on from its last checkpoint, as another run.
     What it delivered stays. One that goes on already just does; one that is completed is refused.
     """
+    RetryJob: _aio.UnaryUnaryMultiCallable[_jobs_pb2.RetryJobRequest, _jobs_pb2.RetryJobResponse]  # type: ignore[assignment]
+    """Starts a job that is over again: from its last checkpoint, as another run under its id, or from scratch, as a new job."""
+    SetPriority: _aio.UnaryUnaryMultiCallable[_jobs_pb2.SetPriorityRequest, _jobs_pb2.SetPriorityResponse]  # type: ignore[assignment]
+    """Gives a job that is not over another priority among its tenant's."""
     WatchJobs: _aio.UnaryStreamMultiCallable[_jobs_pb2.WatchJobsRequest, _jobs_pb2.WatchJobsResponse]  # type: ignore[assignment]
     """Events of one job, or of all the tenant's jobs, after a cursor; ends when the one job named has finished."""
     StreamLogs: _aio.UnaryStreamMultiCallable[_jobs_pb2.StreamLogsRequest, _jobs_pb2.StreamLogsResponse]  # type: ignore[assignment]
@@ -159,6 +167,22 @@ class JobsServiceServicer(metaclass=_abc_1.ABCMeta):
         """Lets a job that is suspended, failed, was cancelled or missed a tier go on from its last checkpoint, as another run.
         What it delivered stays. One that goes on already just does; one that is completed is refused.
         """
+
+    @_abc_1.abstractmethod
+    def RetryJob(
+        self,
+        request: _jobs_pb2.RetryJobRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_jobs_pb2.RetryJobResponse, _abc.Awaitable[_jobs_pb2.RetryJobResponse]]:
+        """Starts a job that is over again: from its last checkpoint, as another run under its id, or from scratch, as a new job."""
+
+    @_abc_1.abstractmethod
+    def SetPriority(
+        self,
+        request: _jobs_pb2.SetPriorityRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_jobs_pb2.SetPriorityResponse, _abc.Awaitable[_jobs_pb2.SetPriorityResponse]]:
+        """Gives a job that is not over another priority among its tenant's."""
 
     @_abc_1.abstractmethod
     def WatchJobs(

@@ -104,6 +104,17 @@ def test_resume(tiercel: Tiercel, script: Script) -> None:
     assert (job["state"], job["spec"]["max_epochs"]) == ("pending", 200)
 
 
+def test_suspend_retry_and_priority(tiercel: Tiercel, script: Script) -> None:
+    script.jobs["j1"] = wire.job()
+    assert tiercel("suspend", "j1").stdout == "j1 is suspended: suspended by its tenant.\n"
+    assert json.loads(tiercel("priority", "j1", "-7", "--json").stdout)["spec"]["priority"] == -7
+    assert tiercel("priority", "j1", "3").stdout == "j1 has priority 3.\n"
+    assert tiercel("priority", "j1", "300").exit_code == 2
+    assert tiercel("retry", "j1").stdout == "j1 is pending: resumed by its tenant.\n"
+    result = tiercel("retry", "j1", "--from-scratch")
+    assert (result.stdout, "A new job, j9" in result.stderr) == ("j9 is pending: resumed by its tenant.\n", True)
+
+
 @pytest.mark.parametrize("ending", [jobs_pb2.JOB_STATE_COMPLETED, jobs_pb2.JOB_STATE_MISSED])
 def test_a_resumed_job_that_is_waited_for_is_followed_past_its_earlier_end(
     tiercel: Tiercel, script: Script, ending: jobs_pb2.JobState.ValueType

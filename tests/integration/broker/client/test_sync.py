@@ -37,6 +37,9 @@ def test_a_job_from_submission_to_its_end(sync_client: SyncClient, script: Scrip
     assert [event.sequence for event in handle.events()] == [1, 2]
     assert b"".join(handle.logs(follow=True)) == b"epoch 1\n"
     assert handle.refresh().id == handle.explain().job.id == handle.cancel().id == "j1"
+    assert (handle.suspend().state, handle.resume().state) == (JobState.SUSPENDED, JobState.PENDING)
+    assert (handle.retry().id, handle.retry(from_scratch=True).id) == ("j1", "j9")
+    assert handle.set_priority(7).spec.priority == 7
 
 
 def test_listings(sync_client: SyncClient, script: Script) -> None:

@@ -6,13 +6,13 @@ import asyncio
 
 import pytest
 
-from testing.actors import ALICE, BOB, Actors, running, running_actors, submit, wanted_of
+from testing.actors import ALICE, BOB, GIB, Actors, running, running_actors, submit, wanted_of
 from testing.clock import ManualClock
 from tiercel.broker.store.contract import Store
 from tiercel.core.endpoints import DeliveryState
 from tiercel.core.errors import EndpointBusyError, InvalidSpecError, NotFoundError
-from tiercel.core.events import JobEvent, StateChanged
-from tiercel.core.jobs import JobState, TierState
+from tiercel.core.events import JobEvent, PriorityChanged, StateChanged
+from tiercel.core.jobs import JobState, Resources, TierState
 
 
 async def test_a_script_that_crashes_is_placed_again_after_a_pause_where_its_checkpoint_is(actors: Actors) -> None:
@@ -101,3 +101,72 @@ async def test_what_cannot_be_resumed_says_why(actors: Actors) -> None:
     with pytest.raises(EndpointBusyError, match=other.id):
         await actors.service.resume(ALICE, failed.id)
     assert (await actors.job(failed.id)).state is JobState.FAILED
+
+
+async def test_a_suspended_job_frees_what_it_holds_for_others_and_outlives_the_broker(store: Store) -> None:
+    clock = ManualClock()
+    big = Resources(memory_bytes=8 * GIB)
+    async with running_actors(store, clock) as actors:
+        node, epoch = await actors.connect()
+        job = await running(actors, resources=big)
+        await actors.report(job.run_id, 0.5)
+        other = await submit(actors, endpoint="other", resources=big)
+        assert (await actors.job(other.id)).state is JobState.PENDING, "there is no room"
+        assert (await actors.service.suspend("alice", job.id)).state is JobState.STOPPING
+        await actors.settle()
+        (wanted,) = (await wanted_of(node, epoch)).runs
+        assert wanted.stop
+        await actors.exit(job.run_id, -15)
+        assert (await actors.job(job.id)).state is JobState.SUSPENDED
+        await actors.pass_time(3.0)
+        assert (await actors.job(other.id)).state is JobState.STARTING
+        await actors.alive(f"{other.id}-1")
+        with pytest.raises(EndpointBusyError, match=job.id):
+            await submit(actors)
+    async with running_actors(store, clock) as actors:
+        await actors.connect(runs=[f"{other.id}-1"])
+        assert (await actors.job(job.id)).state is JobState.SUSPENDED
+        assert (await actors.service.resume(ALICE, job.id, 200)).spec.max_epochs == 200
+        assert (await actors.job(job.id)).state is JobState.PENDING, "now it waits for room"
+        await actors.service.cancel("alice", job.id)
+        with pytest.raises(InvalidSpecError, match="is cancelled, so that there is nothing to suspend"):
+            await actors.service.suspend("alice", job.id)
+
+
+async def test_a_job_is_retried_as_itself_and_from_scratch_as_another_one(actors: Actors) -> None:
+    await actors.connect()
+    job = await running(actors, labels={"sweep": "7"})
+    with pytest.raises(InvalidSpecError, match="not over; cancel it first"):
+        await actors.service.retry(ALICE, job.id, from_scratch=True)
+    await actors.report(job.run_id, 0.5)
+    await actors.exit(job.run_id, 1)
+    again = await actors.service.retry(ALICE, job.id, from_scratch=False)
+    assert (again.id, again.state, again.best_value) == (job.id, JobState.PENDING, 0.5)
+    await actors.service.cancel("alice", job.id)
+    await actors.settle()
+    await actors.exit(f"{job.id}-2", -15)
+    both = [await actors.service.retry(ALICE, job.id, from_scratch=True, idempotency_key="k") for _ in range(2)]
+    assert {each.id for each in both} != {job.id}
+    assert both[0].id == both[1].id
+    fresh = both[0]
+    assert (fresh.best_value, fresh.attempts) == (None, 0)
+    assert fresh.spec.labels == {"sweep": "7", "tiercel/repeats": job.id}
+    with pytest.raises(NotFoundError):
+        await actors.service.retry(BOB, job.id, from_scratch=True)
+
+
+async def test_a_priority_that_is_changed_changes_places_at_once(actors: Actors) -> None:
+    await actors.connect()
+    jobs = [await submit(actors, endpoint=name, resources=Resources(memory_bytes=7 * GIB)) for name in "abc"]
+    await actors.settle()
+    running_one, *waiting = [await actors.job(job.id) for job in jobs]
+    assert running_one.state is JobState.STARTING
+    changed = await actors.service.set_priority("alice", waiting[1].id, 5)
+    assert changed.spec.priority == 5
+    assert PriorityChanged(5) in [each.change for each in actors.events if isinstance(each, JobEvent)]
+    await actors.exit(running_one.run_id, 1)
+    await actors.pass_time(3.0)
+    assert [(await actors.job(job.id)).state for job in waiting] == [JobState.PENDING, JobState.STARTING]
+    for job_id, priority, said in ((waiting[0].id, 101, "-100 to 100"), (running_one.id, 1, "is failed")):
+        with pytest.raises(InvalidSpecError, match=said):
+            await actors.service.set_priority("alice", job_id, priority)

@@ -20,7 +20,14 @@ from testing.events import (
 )
 from tiercel.broker.progress.topics import broker_presence, message_of
 from tiercel.core.endpoints import DelayWindow, EndpointLoad
-from tiercel.core.events import EndpointGone, EndpointMeasured, EndpointShareChanged, Event, StateChanged
+from tiercel.core.events import (
+    EndpointGone,
+    EndpointMeasured,
+    EndpointShareChanged,
+    Event,
+    PriorityChanged,
+    StateChanged,
+)
 from tiercel.core.jobs import JobState
 from tiercel.core.nodes import Accelerator
 from tiercel.core.shares import Share
@@ -77,6 +84,7 @@ ABOUT = {"at": ISO, "sequence": 1, "job": "j1", "tenant": "default"}
                 "reason": "A quarter, since four jobs run.",
             },
         ),
+        (job_event(PriorityChanged(-5)), "tiercel/v1/default/jobs/j1/priority", {**ABOUT, "priority": -5}),
         (
             endpoint_event(),
             "tiercel/v1/default/endpoints/digits/version",
