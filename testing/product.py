@@ -18,7 +18,7 @@ import psutil
 from testing.hosts import Host
 from tiercel.trainer_agent.limits.entering import NAME as ENTERING
 
-ADDRESSES = ("broker", "nodes", "serving_http", "serving_grpc", "mqtt")
+ADDRESSES = ("broker", "nodes", "serving_http", "serving_grpc", "mqtt", "dashboard")
 PORT_OPTIONS = ("--broker-port", "--nodes-port", "--http-port", "--grpc-port", "--mqtt-port")
 START_SECONDS = 120.0
 STOP_SECONDS = 45.0

@@ -8,7 +8,7 @@ export class ApiError extends Error {
 
   /** Whether the broker has no such route: it is older than this page, or built without. */
   get missing() {
-    return this.status === 501 || this.status === 405 || (this.status === 404 && this.code !== "not_found");
+    return this.status === 501 || this.status === 405 || (this.status === 404 && !this.field);
   }
 }
 

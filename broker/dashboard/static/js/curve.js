@@ -100,6 +100,7 @@ function tierLine(context, { left, width, ratio, y }, tier) {
   context.stroke();
   context.setLineDash([]);
   context.fillStyle = colour("muted");
+  context.textAlign = "left";
   context.textBaseline = "bottom";
   context.fillText(`tier ${tier.number} · ${number(tier.target)}${tier.version ? ` · version ${tier.version}` : ""}`, left + 6 * ratio, level - 3 * ratio);
 }

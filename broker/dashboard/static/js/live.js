@@ -142,10 +142,7 @@ export async function begin() {
 export function signedIn(session) {
   change({ phase: "signed-in", session, problem: "", signInProblem: "" });
   stream ??= openStream({
-    message: (type, content) => {
-      pending.push({ type, content });
-      schedule();
-    },
+    message: receive,
     opened: () => {
       change({ connection: "live" });
       load();
@@ -155,6 +152,12 @@ export function signedIn(session) {
       get("session").catch(() => {}); // does the broker still know us?
     },
   });
+}
+
+/** Take in an event of the stream, in the next frame. */
+export function receive(type, content) {
+  pending.push({ type, content });
+  schedule();
 }
 
 export function signedOut() {

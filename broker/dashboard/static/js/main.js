@@ -47,6 +47,7 @@ function Page({ view, route }) {
     if (!first.current) document.getElementById("content").focus({ preventScroll: true });
     first.current = false;
     scrollTo(0, 0);
+    document.querySelector("nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
   }, [view?.name, route.id]);
   if (!view) return html`<h1>No such view</h1><p>There is nothing at this address. <a href=${link("now")}>See what runs now</a>.</p>`;
   const Shown = route.id && view.one ? view.one : view.list;
@@ -157,7 +158,7 @@ const LINK = /^#\/sign-in\/(.+)$/;
 async function enterByLink() {
   const code = location.hash.match(LINK)?.[1];
   if (!code) return begin();
-  history.replaceState(null, "", "#/now");
+  go(link("now"), { replace: true });
   try {
     return signedIn(await post("session", { code: decodeURIComponent(code) }));
   } catch (error) {

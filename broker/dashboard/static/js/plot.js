@@ -59,11 +59,10 @@ export function Plot({ name, summary, series, data, height = 260, y = {}, draw, 
 
   const count = data[0].length;
   const point = Math.min(cursor, count - 1);
+  latest.current.onCursor = (index) => setCursor(index ?? -1);
   const readPoint = (event) => {
-    const index = Number(event.target.value);
-    setCursor(index);
     const made = plot.current;
-    made?.setCursor({ left: made.valToPos(data[0][index], "x"), top: made.bbox.height / devicePixelRatio / 2 });
+    made?.setCursor({ left: made.valToPos(data[0][Number(event.target.value)], "x"), top: made.bbox.height / devicePixelRatio / 2 });
   };
   const format = y.format ?? number;
   return html`<figure class="plot">
@@ -73,8 +72,8 @@ export function Plot({ name, summary, series, data, height = 260, y = {}, draw, 
       ${count > 1 && html`<input type="range" min="0" max=${count - 1} value=${Math.max(0, point)} aria-label=${`Read ${name}`}
         aria-valuetext=${point >= 0 ? reading(series, data, point, x, format) : "no point yet"} onInput=${readPoint} />`}
       <output>${point >= 0 ? reading(series, data, point, x, format) : ""}</output>
+      <${Rows} name=${name} series=${series} data=${data} x=${x} format=${format} />
     </figcaption>
-    <${Rows} name=${name} series=${series} data=${data} x=${x} format=${format} />
   </figure>`;
 }
 
@@ -115,7 +114,7 @@ function options(series, height, host, latest) {
       y: { range: (_, least, most) => (latest.current.y.range ?? padded)(least ?? 0, most ?? 1) },
     },
     axes: [
-      { ...axis, space: 90, values: (_, ticks) => ticks.map((tick) => latest.current.x(tick)) },
+      { ...axis, space: 90, size: 30, values: (_, ticks) => ticks.map((tick) => latest.current.x(tick)) },
       { ...axis, size: 62, values: (_, ticks) => ticks.map((tick) => (latest.current.y.format ?? number)(tick)) },
     ],
     series: [{}, ...series.map((each) => ({
@@ -123,7 +122,7 @@ function options(series, height, host, latest) {
       points: { show: each.points ?? false },
       ...(each.stepped ? { paths: window.uPlot.paths.stepped({ align: 1 }) } : {}),
     }))],
-    hooks: { draw: [(made) => latest.current.draw?.(made, made.ctx)] },
+    hooks: { setCursor: [(made) => latest.current.onCursor(made.cursor.idx)], draw: [(made) => latest.current.draw?.(made, made.ctx)] },
   };
 }
 

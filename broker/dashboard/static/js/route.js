@@ -21,6 +21,7 @@ export function useRoute() {
   useEffect(() => {
     const follow = () => setRoute(read());
     addEventListener("hashchange", follow);
+    follow(); // it may have changed since the first drawing
     return () => removeEventListener("hashchange", follow);
   }, []);
   return route;

@@ -10,7 +10,7 @@ const GOOD = new Set(["done", "begun", "unknown"]);
 
 export function Audit({ query }) {
   const [rows, setRows] = useState(null);
-  const [more, setMore] = useState(false);
+  const [next, setNext] = useState(null);
   const [error, setError] = useState(null);
   const words = (query.get("find") ?? "").toLowerCase();
   const refused = query.get("refused") === "yes";
@@ -18,9 +18,8 @@ export function Audit({ query }) {
   const ask = async (before) => {
     try {
       const told = await get(`audit?limit=${PAGE}${before ? `&before=${before}` : ""}`);
-      const found = (Array.isArray(told) ? told : told.rows).sort((one, other) => other.number - one.number);
-      setRows((known) => (before ? [...known, ...found] : found));
-      setMore(found.length === PAGE);
+      setRows((known) => (before ? [...known, ...told.calls] : told.calls));
+      setNext(told.next);
       setError(null);
     } catch (problem) {
       setError(problem);
@@ -29,7 +28,7 @@ export function Audit({ query }) {
   useEffect(() => void ask(), []);
   if (error?.code === "not_allowed" || error?.missing) {
     return html`<h1>Audit</h1><${Empty} title=${error.missing ? "This broker does not show its audit log here yet" : "The audit log is the operator’s"}>
-      <p><code>tiercel dashboard --operator</code> or the operator’s token shows it; <code>tiercel audit</code> lists it in a terminal.</p></${Empty}>`;
+      <p><code>tiercel dashboard --operator</code> shows it; <code>tiercel audit</code> lists it in a terminal.</p></${Empty}>`;
   }
   const shown = (rows ?? []).filter((row) => (!refused || !GOOD.has(row.outcome)) && Object.values(row).join(" ").toLowerCase().includes(words));
   return html`<h1>Audit</h1><p class="lead">Who changed what, and who was refused. <code>tiercel audit --check</code> says whether anybody meddled with it.</p>
@@ -44,5 +43,5 @@ export function Audit({ query }) {
       head=${["#No.", "At", "Caller", "Role", "Tenant", "Method", "Object", "Outcome", "From"]}
       rows=${shown.map((row) => [row.number, clock(row.at), row.caller || "nobody known", row.role || undefined, row.tenant || undefined, html`<code>${row.method}</code>`,
         row.object || undefined, html`<span class=${GOOD.has(row.outcome) ? "" : "offline"}>${GOOD.has(row.outcome) ? "" : "✕ "}${row.outcome}</span>`, row.peer])} />`)}
-    ${more && html`<p class="more"><button type="button" onClick=${() => ask(rows.at(-1).number)}>Load older rows</button></p>`}`;
+    ${next && html`<p class="more"><button type="button" onClick=${() => ask(next)}>Load older rows</button></p>`}`;
 }

@@ -50,6 +50,8 @@ function drawMarks(plot, context, objective, swaps) {
   context.fillStyle = colour("muted");
   context.font = `${11.5 * ratio}px system-ui, sans-serif`;
   context.lineWidth = 1.25 * ratio;
+  context.textAlign = "left";
+  context.textBaseline = "alphabetic";
   const line = (x1, y1, x2, y2, words, x, y) => {
     context.beginPath();
     context.moveTo(x1, y1);

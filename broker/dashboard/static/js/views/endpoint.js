@@ -31,12 +31,16 @@ function Endpoint({ endpoint }) {
           ${endpoint.problem && html`<span class="offline"> ${endpoint.problem}</span>`}</p></div>
       <${EndpointActions} endpoint=${endpoint} />
     </div>
-    <div class="cards">
-      <${Delays} endpoint=${endpoint} />
-      <${Card} title="About it"><${About} endpoint=${endpoint} live=${live} /></${Card}>
-      <${Card} title="Where it answers"><${Places} endpoint=${endpoint} /></${Card}>
-      ${endpoint.variants.length > 0 && html`<${Card} title="Variants"><${Variants} endpoint=${endpoint} /></${Card}>`}
-      ${live && html`<${Ask} endpoint=${endpoint} />`}
+    <div class="columns">
+      <div>
+        <${Delays} endpoint=${endpoint} />
+        ${live && html`<${Ask} endpoint=${endpoint} />`}
+      </div>
+      <div>
+        <${Card} title="About it"><${About} endpoint=${endpoint} live=${live} /></${Card}>
+        <${Card} title="Where it answers"><${Places} endpoint=${endpoint} /></${Card}>
+        ${endpoint.variants.length > 0 && html`<${Card} title="Variants"><${Variants} endpoint=${endpoint} /></${Card}>`}
+      </div>
       <${Card} title="Versions" wide><${Versions} endpoint=${endpoint} /></${Card}>
       <${Why} endpoint=${endpoint} />
     </div>`;
@@ -60,9 +64,8 @@ function EndpointActions({ endpoint }) {
 function About({ endpoint, live }) {
   const promised = endpoint.promised ?? endpoint.promised_value;
   return html`<${Facts} facts=${[
-    [live ? `${live.metric}, measured` : "", live && number(live.value)],
-    ["promised", promised == null ? "" : number(promised)],
-    ["Requests a second", number(endpoint.requests_per_second)],
+    [live ? live.metric : "", live && html`<strong>${number(live.value)}</strong> measured${promised == null ? "" : `, ${number(promised)} promised`}`],
+    ["Requests/s", number(endpoint.requests_per_second)],
     ["Objective", milliseconds(endpoint.objective_seconds)],
     ["In time", endpoint.in_objective == null ? "" : percent(endpoint.in_objective)],
     ["CPU now", endpoint.cpu_cores == null ? "" : `${number(endpoint.cpu_cores)} cores`],

@@ -1,7 +1,7 @@
 // One job: how it learns, what it has, why, and what can be done about it.
 import { get, path } from "../api.js";
 import { useCurve, useCurvePlot } from "../curve.js";
-import { bytes, clock, coreTime, duration, isOver, jobName, number, UNKNOWN } from "../format.js";
+import { bytes, clock, coreTime, duration, isOver, jobName, number, plural, UNKNOWN } from "../format.js";
 import { html, useEffect } from "../html.js";
 import { keepJobs, useLive } from "../live.js";
 import { Card, Empty, Facts, jobTime, Loading, Problem, shareText, State, Table, Tiers, useLoad } from "../parts.js";
@@ -29,14 +29,18 @@ function Job({ job }) {
         <p class="subtitle"><${State} state=${job.state} /> <code>${job.id}</code> <span class="muted">${job.reason}</span></p></div>
       <${JobActions} job=${job} />
     </div>
-    <div class="cards">
-      <${Curve} job=${job} />
-      <${Card} title="About it"><${About} job=${job} /></${Card}>
+    <div class="columns broad">
+      <div>
+        <${Curve} job=${job} />
+        <${Shares} job=${job} />
+      </div>
+      <div>
+        <${Card} title="About it"><${About} job=${job} /></${Card}>
+        <${Runs} job=${job} />
+        <${Files} job=${job} />
+      </div>
       <${Card} title="Tiers and deliveries" wide><${Deliveries} job=${job} /></${Card}>
-      <${Shares} job=${job} />
-      <${Runs} job=${job} />
       <${Log} job=${job} />
-      <${Files} job=${job} />
       <${Lineage} job=${job} />
     </div>`;
 }
@@ -79,7 +83,7 @@ function About({ job }) {
     ["Node", job.node_id],
     ["Endpoint", html`<a href=${link("endpoints", spec.endpoint)}>${spec.endpoint}</a>${spec.variant ? `, variant ${spec.variant}` : ""}`],
     ["Program", program && html`<code>${program}${spec.arguments.length ? ` ${spec.arguments.join(" ")}` : ""}</code>`],
-    ["May use", `${number(spec.resources.cpu_cores)} cores, ${bytes(spec.resources.memory_bytes)}${spec.resources.accelerators ? `, ${spec.resources.accelerators} accelerators` : ""}`],
+    ["May use", `${plural(spec.resources.cpu_cores, "core")}, ${bytes(spec.resources.memory_bytes)}${spec.resources.accelerators ? `, ${spec.resources.accelerators} accelerators` : ""}`],
     ["Priority", String(spec.priority)],
     ["Tenant", job.tenant],
     ["Submitted", clock(job.submitted_at)],
@@ -96,7 +100,7 @@ const Deliveries = ({ job }) => html`<${Table} caption="Tiers and what became of
   rows=${job.tiers.map((tier) => [
     `tier ${tier.number}`, number(tier.target), tier.state, number(tier.reached_value), number(tier.delivered_value), duration(tier.reached_seconds),
     duration(tier.delivered_seconds), tier.version ? html`<a href=${link("endpoints", job.spec.endpoint)}>${tier.version}</a>` : UNKNOWN,
-    tier.deadline_seconds == null ? UNKNOWN : deadline(tier), tier.reason || UNKNOWN,
+    tier.deadline_seconds == null ? UNKNOWN : deadline(tier), tier.reason ? html`<span class="reason">${tier.reason}</span>` : UNKNOWN,
   ])} />`;
 
 function deadline(tier) {

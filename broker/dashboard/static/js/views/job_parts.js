@@ -2,21 +2,32 @@
 import { get, getText, path } from "../api.js";
 import { bytes, clock, coreTime, duration, isOver, number, UNKNOWN } from "../format.js";
 import { html, useEffect, useRef, useState } from "../html.js";
-import { Card, Empty, Loading, Problem, Table, useEvery, useLoad } from "../parts.js";
+import { Card, Empty, Facts, Loading, Problem, Table, useEvery, useLoad } from "../parts.js";
 
 const LOG_BYTES = 65536;
 const LOG_SECONDS = 2;
 
 export function Runs({ job }) {
-  const asked = useLoad(() => get(`${path("jobs", job.id)}/runs`), [job.id, job.attempts, job.state]);
-  const runs = listOf(asked.value, "runs");
+  const asked = useLoad(() => get(`${path("jobs", job.id)}/runs`), [job.id, job.attempts, job.state, job.node_id]);
+  const told = asked.value;
   return html`<${Card} title="Runs and moves">
-    ${asked.error ? html`<${Missing} error=${asked.error} what="runs" />` : !runs ? html`<${Loading} what="its runs" />`
-      : runs.length === 0 ? html`<${Empty} title="It has not started yet" />`
-      : html`<${Table} caption="Its runs" head=${["#Run", "Node", "Start", "#Ready in", "#Existed for", "#CPU time", "Outcome"]}
-          rows=${runs.map((run) => [run.number, run.node_id, run.warm == null ? undefined : run.warm ? "warm" : "cold",
-            duration(run.start_seconds ?? run.ready_seconds), duration(run.seconds), coreTime(run.cpu_seconds), run.outcome || run.reason || undefined])} />`}
+    ${asked.error ? html`<${Missing} error=${asked.error} what="runs" />` : !told ? html`<${Loading} what="its runs" />`
+      : told.count === 0 ? html`<${Empty} title="It has not started yet" />` : html`<${RunList} told=${told} />`}
   </${Card}>`;
+}
+
+/** What is known of the runs, and what the latest starts took. */
+function RunList({ told }) {
+  const { present, earlier, starts } = told;
+  return html`<${Facts} facts=${[
+    ["Runs", `${told.count}${earlier.lost ? `, ${earlier.lost} of them lost` : ""}`],
+    ["Moves", earlier.moves ? `${earlier.moves}, the last after ${duration(earlier.moved_seconds)}` : "none"],
+    ["Moving to", present?.moving_to],
+    [present?.active ? "Present run" : "Last run", present && `run ${present.number} on ${present.node_id}, ${duration(present.seconds)}, ${coreTime(present.cpu_seconds)} of CPU`],
+    ["Earlier runs", earlier.count ? `${duration(earlier.seconds)}, ${coreTime(earlier.cpu_seconds)} of CPU` : ""],
+  ]} />
+  ${starts.length > 0 && html`<h3>What its latest starts took</h3><${Table} caption="What its latest starts took" head=${["Node", "Start", "#Ready in", "#CPU time", "#Stop before"]}
+    rows=${starts.map((start) => [start.node_id, start.warm ? "warm" : "cold", duration(start.seconds), coreTime(start.cpu_seconds), duration(start.stop_seconds)])} />`}`;
 }
 
 /** The end of the script's output; follows it while the reader is at the end. */
@@ -37,7 +48,7 @@ export function Log({ job }) {
   };
   useEffect(() => void load(), [job.id, job.state]);
   useEvery(LOG_SECONDS, () => isOver(job) || load());
-  return html`<${Card} title="Output" aside=${html`<span class="muted">the last ${bytes(LOG_BYTES)}</span>`}>
+  return html`<${Card} title="Output" wide aside=${html`<span class="muted">the last ${bytes(LOG_BYTES)}</span>`}>
     ${error ? html`<${Missing} error=${error} what="output" />` : text === null ? html`<${Loading} what="its output" />`
       : text === "" ? html`<${Empty} title="It has printed nothing" />` : html`<pre class="log" ref=${box} tabindex="0" aria-label="The end of its output">${text}</pre>`}
   </${Card}>`;
@@ -61,7 +72,7 @@ export function Lineage({ job }) {
   const asked = useLoad(() => (delivered ? get(`${path("jobs", job.id)}/lineage`) : Promise.resolve([])), [job.id, delivered]);
   const versions = listOf(asked.value, "versions");
   if (!delivered || asked.error?.missing) return null;
-  return html`<${Card} title="Where its versions come from">
+  return html`<${Card} title="Where its versions come from" wide>
     ${asked.error ? html`<${Problem} error=${asked.error} again=${asked.again} />` : !versions ? html`<${Loading} what="its lineage" />`
       : html`<${Table} caption="Where its versions come from" head=${["#Version", "#Tier", "#Measured", "Run", "Program", "Model", "Delivered"]}
           rows=${versions.map((each) => [each.version, each.tier, number(each.value), each.run_id || UNKNOWN,

@@ -24,7 +24,7 @@ export function Shares({ job }) {
     const last = known.at(-1)?.seconds ?? -1;
     return [...known, ...added.filter((point) => point.seconds > last + 0.001)];
   }, [asked.value, added]);
-  return html`<${Card} title="Share over time" wide aside=${html`<span class="muted">${points.length} changes</span>`}>
+  return html`<${Card} title="Share over time" aside=${html`<span class="muted">${points.length} changes</span>`}>
     ${asked.error && html`<${Problem} error=${asked.error} again=${asked.again} />`}
     ${!asked.value && !asked.error && html`<${Loading} what="its shares" />`}
     ${asked.value && (points.length ? html`<${History} job=${job} points=${points} />`
