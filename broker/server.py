@@ -107,6 +107,7 @@ class Broker:
         broker_address: Where tenants of this machine call, ``host:port``.
         nodes_address: Where agents of this machine do.
         mqtt_address: Where MQTT answers.
+        dashboard: What browsers see; None before it was entered.
         authority: Vouches for nodes; None where the broker listens on this machine alone.
     """
 
@@ -120,6 +121,7 @@ class Broker:
         self.nodes_address = ""
         self.mqtt_address = ""
         self.authority: KeptAuthority | None = None
+        self.dashboard: Dashboard | None = None
         self._addresses: dict[str, str] = {}
         self._encryption: Encryption | None = None
 
@@ -183,7 +185,7 @@ class Broker:
         # Before anything changes: a port that is taken must leave the state as it is.
         stack.push_async_callback(doors.stop)
         doors.bind()
-        dashboard = Dashboard(settings, encryption, tenancy, self._clock)
+        dashboard = self.dashboard = Dashboard(settings, encryption, tenancy, self._clock)
         stack.push_async_callback(dashboard.stop)
         dashboard.bind()
         await stack.enter_async_context(store)
@@ -262,7 +264,7 @@ class Broker:
         stack.push_async_callback(doors.stop)
         stack.push_async_callback(dashboard.stop)
         await doors.start()
-        await dashboard.start(doors.calls, service, registry)
+        await dashboard.start(doors.calls, service, registry, store, logs)
         supervisor.start(dashboard.run(), name="dashboard")
         supervisor.start(doors.keep_room(), name="room at the doors")
         if people is not None:

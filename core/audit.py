@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import astuple, dataclass, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -43,6 +44,20 @@ class AuditRow:
     outcome: str
     peer: str
     previous: str = NOTHING_BEFORE
+
+    def to_json(self) -> dict[str, int | str]:
+        """What people are shown of it; the keys are stable."""
+        return {
+            "number": self.number,
+            "at": datetime.fromtimestamp(self.at, UTC).isoformat(),
+            "caller": self.caller,
+            "tenant": self.tenant,
+            "role": self.role,
+            "method": self.method,
+            "object": self.object,
+            "outcome": self.outcome,
+            "peer": self.peer,
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -162,14 +162,14 @@ class BrokerService:
 
     async def jobs_of(
         self,
-        tenant: str,
+        tenant: str | None,
         *,
         active_only: bool,
         after: tuple[float, str] | None = None,
         newest_first: bool = False,
         limit: int = JOBS_AT_A_TIME,
     ) -> Sequence[Job]:
-        """A page of the tenant's jobs; see :meth:`~tiercel.broker.store.contract.Store.list_jobs`."""
+        """A page of a tenant's jobs, or (None) of all; see :meth:`~tiercel.broker.store.contract.Store.list_jobs`."""
         found = await self._store.list_jobs(
             tenant=tenant, active_only=active_only, after=after, newest_first=newest_first, limit=limit
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import aclosing
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -55,7 +55,7 @@ def audit(
         return
     calls = sorted(calls_of(rows), key=lambda call: call.number)
     if as_json:
-        print_json([_shown(call) for call in calls])
+        print_json([call.to_json() for call in calls])
     elif calls:
         print_table(_COLUMNS, [_row(call) for call in calls])
     else:
@@ -87,20 +87,6 @@ def _moment_of(since: str) -> float:
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):
         fail(f"--since: {since!r} is no time; write how long ago, such as 2h or 7d, or a date, 2026-11-23.", USAGE)
-
-
-def _shown(call: AuditRow) -> dict[str, Any]:
-    return {
-        "number": call.number,
-        "at": datetime.fromtimestamp(call.at, UTC).isoformat(),
-        "caller": call.caller,
-        "tenant": call.tenant,
-        "role": call.role,
-        "method": call.method,
-        "object": call.object,
-        "outcome": call.outcome,
-        "peer": call.peer,
-    }
 
 
 def _row(call: AuditRow) -> tuple[str, ...]:

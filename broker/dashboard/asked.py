@@ -61,18 +61,38 @@ class Asked:
             self._fields = _object_of(self.body)
         return self._fields.get(name)
 
-    def count(self, name: str) -> int:
-        """A field of the body that is a whole number; 0 where it is missing.
+    def whole(self, name: str) -> int:
+        """A field of the body that is a whole number.
 
         Raises:
             InvalidRequestError: It is none.
         """
         value = self.field(name)
-        if value is None:
-            return 0
-        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MOST:
-            raise InvalidRequestError(f"{name}: is no whole number from 0 to {_MOST}", field=name)
+        if isinstance(value, bool) or not isinstance(value, int) or abs(value) > _MOST:
+            raise InvalidRequestError(f"{name}: give a whole number", field=name)
         return value
+
+    def count(self, name: str) -> int:
+        """A field of the body that is a whole number from 0 on; 0 where it is missing.
+
+        Raises:
+            InvalidRequestError: It is none.
+        """
+        value = 0 if self.field(name) is None else self.whole(name)
+        if value < 0:
+            raise InvalidRequestError(f"{name}: is less than 0", field=name)
+        return value
+
+    def flag(self, name: str) -> bool:
+        """A field of the body that is true or false; false where it is missing.
+
+        Raises:
+            InvalidRequestError: It is neither.
+        """
+        value = self.field(name)
+        if not isinstance(value, bool | None):
+            raise InvalidRequestError(f"{name}: is neither true nor false", field=name)
+        return bool(value)
 
     def words(self, name: str) -> str:
         """A field of the body that is text; empty where it is missing.

@@ -6,11 +6,15 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from tiercel.broker.access.sign_in import SignIn
+from tiercel.broker.dashboard.accounts import Accounts
+from tiercel.broker.dashboard.histories import Histories
 from tiercel.broker.dashboard.listener import Listener
 from tiercel.broker.dashboard.reads import ClusterReads
 from tiercel.broker.dashboard.site import Site
 from tiercel.broker.dashboard.stream import Publisher
 from tiercel.broker.progress.door import Place
+from tiercel.broker.store.audit import AuditStore
+from tiercel.broker.store.history import History
 from tiercel.core.tasks import run_until_one_ends
 
 if TYPE_CHECKING:
@@ -19,6 +23,8 @@ if TYPE_CHECKING:
     from tiercel.broker.actors.service import BrokerService
     from tiercel.broker.api.methods import Calls
     from tiercel.broker.settings import BrokerSettings
+    from tiercel.broker.store.logs import RunLogs
+    from tiercel.broker.store.sql import SqlStore
     from tiercel.broker.tenancy import Tenancy
     from tiercel.broker.trust.encryption import Encryption
 
@@ -37,6 +43,7 @@ class Dashboard:
     Attributes:
         sign_in: Who is signed in.
         publisher: Is told what happens.
+        site: What answers, once it has started.
     """
 
     def __init__(self, settings: BrokerSettings, encryption: Encryption | None, tenancy: Tenancy, clock: Clock) -> None:
@@ -46,6 +53,7 @@ class Dashboard:
             places.append(Place(settings.listen, port, option, encryption.shown, encryption.host))
         self._names = encryption.names if encryption is not None else ()
         self._tenancy = tenancy
+        self._clock = clock
         self._listener = Listener(places)
         self.sign_in = SignIn(clock.now)
         self.publisher = Publisher(clock.alive)
@@ -69,17 +77,32 @@ class Dashboard:
         """
         self._listener.bind()
 
-    async def start(self, calls: Calls, service: BrokerService, registry: ActorRegistry) -> None:
+    async def start(
+        self, calls: Calls, service: BrokerService, registry: ActorRegistry, store: SqlStore, logs: RunLogs
+    ) -> None:
         """Answer.
 
         Args:
             calls: Carries out what is asked.
             service: What tenants ask of the broker.
             registry: The actors.
+            store: What is kept of jobs.
+            logs: Output of runs.
         """
         self._reads = ClusterReads(service, registry)
-        site = Site(calls, self.sign_in, self._tenancy, self._reads, self.publisher, self._names)
-        await self._listener.start(site.app)
+        history = History(store)
+        histories = Histories(service, history, logs, self._tenancy, calls)
+        accounts = Accounts(AuditStore(store), service, registry, history, self._tenancy, self._clock)
+        self.site = Site(
+            calls,
+            self.sign_in,
+            self._tenancy,
+            self._reads,
+            self.publisher,
+            self._names,
+            (*histories.routes(), *accounts.routes()),
+        )
+        await self._listener.start(self.site.app)
 
     async def run(self) -> None:
         """Look at what has changed, for ever; once it has started."""

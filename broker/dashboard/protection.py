@@ -55,6 +55,11 @@ def json_answer(content: Any, status: int = 200, headers: dict[str, str] | None 
     return web.Response(text=text, status=status, content_type="application/json", headers=told)
 
 
+def text_answer(text: str) -> web.Response:
+    """Plain text, which no browser takes for a page."""
+    return web.Response(text=text, headers={"Cache-Control": "no-store"})
+
+
 def error_answer(code: str, message: str, status: int, field: str = "", seconds: float | None = None) -> web.Response:
     """An error of the catalogue."""
     told: Json = {"code": code, "message": message, **({"field": field} if field else {})}

@@ -20,10 +20,12 @@ from tiercel.v1 import files_pb2, jobs_pb2, lineage_pb2, status_pb2
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    import grpc
     from google.protobuf.message import Message
 
     from tiercel.broker.dashboard.asked import Asked
-    from tiercel.broker.tenancy import Caller
+
+    Context = grpc.aio.ServicerContext[Any, Any]
 
 JOBS_SHOWN, MOST_JOBS_SHOWN = 50, 500
 
@@ -37,8 +39,8 @@ class Route:
         path: With its parts in braces.
         method: Of the contract, ``Service/Method``: its rule holds, and it answers where there is no ``read``.
         request: Its request.
-        answer: Its answer as JSON types.
-        read: Answers in its place, with JSON types.
+        answer: Its answer as JSON types, or as text.
+        read: Answers in its place.
     """
 
     verb: str
@@ -46,7 +48,7 @@ class Route:
     method: str
     request: Callable[[Asked], Message]
     answer: Callable[[Any], Any] = lambda found: found
-    read: Callable[[Asked, Caller], Awaitable[Any]] | None = None
+    read: Callable[[Asked, Context], Awaitable[Any]] | None = None
 
     @property
     def full_method(self) -> str:
@@ -59,29 +61,26 @@ def translations() -> tuple[Route, ...]:
     return (
         Route("GET", "status", "StatusService/GetStatus", lambda _: status_pb2.GetStatusRequest(), _status),
         Route("GET", "jobs", "JobsService/ListJobs", _jobs_request, _jobs),
-        Route("GET", "jobs/{job}", "JobsService/GetJob", lambda a: jobs_pb2.GetJobRequest(job_id=a.part("job")), _job),
+        Route("GET", "jobs/{job}", "JobsService/GetJob", _about_job(jobs_pb2.GetJobRequest), _job),
         Route(
             "GET",
             "jobs/{job}/explain",
             "JobsService/ExplainJob",
-            lambda a: jobs_pb2.ExplainJobRequest(job_id=a.part("job")),
+            _about_job(jobs_pb2.ExplainJobRequest),
             lambda found: from_proto(Explanation, found).to_json(),
         ),
         Route(
             "GET",
             "jobs/{job}/files",
             "FilesService/ListFiles",
-            lambda a: files_pb2.ListFilesRequest(job_id=a.part("job")),
+            _about_job(files_pb2.ListFilesRequest),
             lambda found: [from_proto(FileInfo, file).to_json() for file in found.files],
         ),
-        Route(
-            "POST",
-            "jobs/{job}/cancel",
-            "JobsService/CancelJob",
-            lambda a: jobs_pb2.CancelJobRequest(job_id=a.part("job")),
-            _job,
-        ),
+        Route("POST", "jobs/{job}/cancel", "JobsService/CancelJob", _about_job(jobs_pb2.CancelJobRequest), _job),
+        Route("POST", "jobs/{job}/suspend", "JobsService/SuspendJob", _about_job(jobs_pb2.SuspendJobRequest), _job),
         Route("POST", "jobs/{job}/resume", "JobsService/ResumeJob", _resume_request, _job),
+        Route("POST", "jobs/{job}/retry", "JobsService/RetryJob", _retry_request, _job),
+        Route("POST", "jobs/{job}/priority", "JobsService/SetPriority", _priority_request, _job),
         Route("GET", "endpoints", "JobsService/ListEndpoints", lambda _: jobs_pb2.ListEndpointsRequest(), _endpoints),
         Route("GET", "endpoints/{endpoint}", "JobsService/ExplainEndpoint", _explain_request, _endpoint),
         Route(
@@ -101,6 +100,10 @@ def translations() -> tuple[Route, ...]:
         Route("POST", "endpoints/{endpoint}/promote", "JobsService/PromoteVersion", _promote_request, _endpoint),
         Route("POST", "endpoints/{endpoint}/rollback", "JobsService/RollBackVersion", _roll_back_request, _endpoint),
     )
+
+
+def _about_job(kind: Callable[..., Message]) -> Callable[[Asked], Message]:
+    return lambda asked: kind(job_id=asked.part("job"))
 
 
 def _status(found: status_pb2.GetStatusResponse) -> Json:
@@ -131,6 +134,18 @@ def _job(found: Any) -> Json:
 
 def _resume_request(asked: Asked) -> jobs_pb2.ResumeJobRequest:
     return jobs_pb2.ResumeJobRequest(job_id=asked.part("job"), max_epochs=asked.count("max_epochs"))
+
+
+def _retry_request(asked: Asked) -> jobs_pb2.RetryJobRequest:
+    return jobs_pb2.RetryJobRequest(
+        job_id=asked.part("job"),
+        from_scratch=asked.flag("from_scratch"),
+        idempotency_key=asked.words("idempotency_key"),
+    )
+
+
+def _priority_request(asked: Asked) -> jobs_pb2.SetPriorityRequest:
+    return jobs_pb2.SetPriorityRequest(job_id=asked.part("job"), priority=asked.whole("priority"))
 
 
 def _explain_request(asked: Asked) -> jobs_pb2.ExplainEndpointRequest:

@@ -14,7 +14,7 @@ from tiercel.broker.api.auth import caller_by_metadata
 from tiercel.broker.api.methods import CallRefusedError
 from tiercel.broker.dashboard import pages
 from tiercel.broker.dashboard.asked import Asked, peer_of, read_body
-from tiercel.broker.dashboard.protection import REQUEST_SECONDS, add_headers, json_answer, protection
+from tiercel.broker.dashboard.protection import REQUEST_SECONDS, add_headers, json_answer, protection, text_answer
 from tiercel.broker.dashboard.routes import Route, translations
 from tiercel.core.errors import InvalidRequestError, NotAuthenticatedError
 from tiercel.core.status import ClusterStatus
@@ -22,13 +22,15 @@ from tiercel.core.wire import from_proto
 from tiercel.v1 import jobs_pb2, status_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Collection
+    from collections.abc import AsyncGenerator, Collection, Sequence
 
     from tiercel.broker.access.sign_in import SignIn
     from tiercel.broker.api.methods import Calls
     from tiercel.broker.dashboard.reads import ClusterReads
     from tiercel.broker.dashboard.stream import Publisher
     from tiercel.broker.tenancy import Caller, Tenancy
+
+    Context = grpc.aio.ServicerContext[Any, Any]
 
 API = "/api/v1/"
 STATUS = "/tiercel.v1.StatusService/GetStatus"
@@ -46,6 +48,7 @@ class Site:
         reads: What is asked here alone.
         publisher: What happens.
         names: By which this machine is called.
+        further: Routes beside those of the contract.
     """
 
     def __init__(
@@ -56,13 +59,14 @@ class Site:
         reads: ClusterReads,
         publisher: Publisher,
         names: Collection[str],
+        further: Sequence[Route] = (),
     ) -> None:
         self._calls = calls
         self._sign_in = sign_in
         self._tenancy = tenancy
         self._reads = reads
         self._publisher = publisher
-        self.routes = (*translations(), *self._own_routes())
+        self.routes = (*translations(), *self._own_routes(), *further)
         self.app = web.Application(middlewares=[protection(names)])
         self.app.on_response_prepare.append(add_headers)
         self._add_routes()
@@ -91,15 +95,16 @@ class Site:
                 asked = Asked(request, await read_body(request))
                 handler = self._reading(route, asked) if route.read is not None else None
                 found = await self._call(request, route.full_method, route.request(asked), handler)
-                return json_answer(route.answer(found))
+                told = route.answer(found)
+                return text_answer(told) if isinstance(told, str) else json_answer(told)
 
         return answer
 
     def _reading(self, route: Route, asked: Asked) -> grpc.RpcMethodHandler[Any, Any]:
-        async def read(request: object, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
+        async def read(request: object, context: Context) -> Any:
             del request
             assert route.read is not None  # noqa: S101 - whoever asks has looked
-            return await route.read(asked, self._caller(context))
+            return await route.read(asked, context)
 
         return grpc.unary_unary_rpc_method_handler(read)
 
@@ -113,10 +118,10 @@ class Site:
                 raise _sign_in_error() from None
             raise
 
-    async def _nodes(self, _: Asked, caller: Caller) -> Any:
-        return self._reads.nodes(_audience(caller))
+    async def _nodes(self, _: Asked, context: Context) -> Any:
+        return self._reads.nodes(_audience(self._caller(context)))
 
-    def _caller(self, context: grpc.aio.ServicerContext[Any, Any]) -> Caller:
+    def _caller(self, context: Context) -> Caller:
         return caller_by_metadata(context.invocation_metadata(), self._tenancy)
 
     # --- Who is signed in --------------------------------------------------------------------------------------------
@@ -196,7 +201,7 @@ class Site:
             }
         )
 
-        async def follow(_: object, context: grpc.aio.ServicerContext[Any, Any]) -> AsyncGenerator[bytes]:
+        async def follow(_: object, context: Context) -> AsyncGenerator[bytes]:
             async with contextlib.aclosing(self._publisher.follow(_audience(self._caller(context)), last_id)) as pieces:
                 async for piece in pieces:
                     yield piece

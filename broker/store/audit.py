@@ -10,7 +10,7 @@ from sqlalchemy.exc import IntegrityError
 
 from tiercel.broker.store import tables
 from tiercel.broker.store.sql import put
-from tiercel.core.audit import AuditRow, AuditStart, digest_of
+from tiercel.core.audit import BEGUN, AuditRow, AuditStart, digest_of
 from tiercel.core.errors import UnavailableError
 
 if TYPE_CHECKING:
@@ -58,6 +58,21 @@ class AuditStore:
         async with self._store.reading() as connection:
             rows = (await connection.execute(query)).mappings().all()
         return [AuditRow(**row) for row in rows]
+
+    async def latest(self, before: int, limit: int) -> tuple[list[AuditRow], set[int]]:
+        """The last rows before one of a number, 0 for the last of all, oldest first.
+
+        Returns:
+            The rows; and of those that begin a call, the numbers of those whose end comes after all of them.
+        """
+        newest = select(_ROWS).order_by(_ROWS.c.number.desc()).limit(limit)
+        async with self._store.reading() as connection:
+            found = await connection.execute(newest.where(_ROWS.c.number < before) if before else newest)
+            rows = [AuditRow(**row) for row in reversed(found.mappings().all())]
+            begun = {row.number for row in rows if row.outcome == BEGUN} - {row.call for row in rows}
+            later = select(_ROWS.c.call).where(_ROWS.c.call.in_(begun))
+            ended = set((await connection.scalars(later)).all()) if begun and before else set()
+        return rows, ended
 
     async def append(self, rows: Sequence[AuditRow]) -> None:
         """Add rows, all or none; the oldest make room where there are too many.
