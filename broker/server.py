@@ -185,7 +185,7 @@ class Broker:
         # Before anything changes: a port that is taken must leave the state as it is.
         stack.push_async_callback(doors.stop)
         doors.bind()
-        dashboard = self.dashboard = Dashboard(settings, encryption, tenancy, self._clock)
+        dashboard = self.dashboard = Dashboard(settings, encryption, tenancy, self._clock, store, sealer)
         stack.push_async_callback(dashboard.stop)
         dashboard.bind()
         await stack.enter_async_context(store)
@@ -264,7 +264,7 @@ class Broker:
         stack.push_async_callback(doors.stop)
         stack.push_async_callback(dashboard.stop)
         await doors.start()
-        await dashboard.start(doors.calls, service, registry, store, logs)
+        await dashboard.start(doors.calls, service, registry, logs)
         supervisor.start(dashboard.run(), name="dashboard")
         supervisor.start(doors.keep_room(), name="room at the doors")
         if people is not None:

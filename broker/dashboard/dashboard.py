@@ -15,6 +15,7 @@ from tiercel.broker.dashboard.stream import Publisher
 from tiercel.broker.progress.door import Place
 from tiercel.broker.store.audit import AuditStore
 from tiercel.broker.store.history import History
+from tiercel.broker.store.sessions import SessionStore
 from tiercel.core.tasks import run_until_one_ends
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from tiercel.broker.api.methods import Calls
     from tiercel.broker.settings import BrokerSettings
     from tiercel.broker.store.logs import RunLogs
+    from tiercel.broker.store.sealing import Sealer
     from tiercel.broker.store.sql import SqlStore
     from tiercel.broker.tenancy import Tenancy
     from tiercel.broker.trust.encryption import Encryption
@@ -39,6 +41,8 @@ class Dashboard:
         encryption: What it shows others; None where nobody else reaches it.
         tenancy: Who may ask.
         clock: The time.
+        store: The database; opened by the time that this starts.
+        sealer: Encrypts what is kept of who is signed in.
 
     Attributes:
         sign_in: Who is signed in.
@@ -46,7 +50,15 @@ class Dashboard:
         site: What answers, once it has started.
     """
 
-    def __init__(self, settings: BrokerSettings, encryption: Encryption | None, tenancy: Tenancy, clock: Clock) -> None:
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        encryption: Encryption | None,
+        tenancy: Tenancy,
+        clock: Clock,
+        store: SqlStore,
+        sealer: Sealer,
+    ) -> None:
         places = [Place(settings.host, settings.dashboard_port, "--dashboard-port")]
         if encryption is not None:
             port, option = settings.listen_dashboard_port, "--listen-dashboard-port"
@@ -54,8 +66,9 @@ class Dashboard:
         self._names = encryption.names if encryption is not None else ()
         self._tenancy = tenancy
         self._clock = clock
+        self._store = store
         self._listener = Listener(places)
-        self.sign_in = SignIn(clock.now)
+        self.sign_in = SignIn(SessionStore(store), sealer, clock.now)
         self.publisher = Publisher(clock.alive)
 
     @property
@@ -77,22 +90,20 @@ class Dashboard:
         """
         self._listener.bind()
 
-    async def start(
-        self, calls: Calls, service: BrokerService, registry: ActorRegistry, store: SqlStore, logs: RunLogs
-    ) -> None:
+    async def start(self, calls: Calls, service: BrokerService, registry: ActorRegistry, logs: RunLogs) -> None:
         """Answer.
 
         Args:
             calls: Carries out what is asked.
             service: What tenants ask of the broker.
             registry: The actors.
-            store: What is kept of jobs.
             logs: Output of runs.
         """
+        await self.sign_in.start()
         self._reads = ClusterReads(service, registry)
-        history = History(store)
+        history = History(self._store)
         histories = Histories(service, history, logs, self._tenancy, calls)
-        accounts = Accounts(AuditStore(store), service, registry, history, self._tenancy, self._clock)
+        accounts = Accounts(AuditStore(self._store), service, registry, history, self._tenancy, self._clock)
         self.site = Site(
             calls,
             self.sign_in,

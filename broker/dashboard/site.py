@@ -156,7 +156,7 @@ class Site:
         is_secure = request.secure
         answer.set_cookie(
             _cookie_name(request),
-            self._sign_in.open(token.strip()),
+            await self._sign_in.open(token.strip()),
             httponly=True,
             samesite="Strict",
             secure=is_secure,
@@ -167,7 +167,7 @@ class Site:
 
     async def _close_session(self, request: web.Request) -> web.Response:
         name = _cookie_name(request)
-        self._sign_in.close(request.cookies.get(name, ""))
+        await self._sign_in.close(request.cookies.get(name, ""))
         answer = json_answer({})
         answer.del_cookie(name, path="/", httponly=True, samesite="Strict", secure=request.secure)
         return answer

@@ -188,6 +188,16 @@ endpoint_keys = Table(
     Column("expires_at", Double),
 )
 
+# Who is signed in at the dashboard: by the hash of a name that a browser has, the token that it stands for, encrypted
+# with a key that is not in the database.
+sessions = Table(
+    "sessions",
+    metadata,
+    Column("sha256", Text, primary_key=True),
+    Column("sealed", LargeBinary, nullable=False),
+    Column("ends_at", Double, nullable=False),
+)
+
 # Who changed what and who was refused; nothing but the oldest rows is ever taken away.
 audit_rows = Table(
     "audit_rows",

@@ -51,6 +51,25 @@ async def test_a_link_signs_in_once(tmp_path: Path) -> None:
         assert (await browser.get("status")).status == 401
 
 
+async def test_who_is_signed_in_stays_so_when_the_broker_starts_anew(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker, browser_of(broker.addresses["dashboard"]) as browser:
+        await browser.sign_in(tenant_token(tmp_path))
+        port = int(broker.addresses["dashboard"].rpartition(":")[2])
+        code = await code_of(broker, tenant_token(tmp_path))
+        async with browser.session.get(f"{browser.url}{API}events") as stream:
+            await stream.content.readline()
+            await broker.__aexit__(None, None, None)
+            await stream.content.read()  # it ends, and no browser waits for it
+        async with running_broker(tmp_path, dashboard_port=port):
+            assert (await browser.get("session")).content["tenant"] == "alice"
+            assert (await browser.post("session", {"code": code})).status == 401  # links are of one life
+            async with browser.session.get(
+                f"{browser.url}{API}events", headers={"Last-Event-ID": "0123abcd-7"}
+            ) as anew:
+                told = b"".join([await anew.content.readline() for _ in range(4)])
+                assert b"event: reset\n" in told
+
+
 @pytest.mark.parametrize("body", [{}, {"code": "x", "token": "y"}, {"token": 5}, [], "text"])
 async def test_what_is_neither_a_code_nor_a_token_is_refused(tmp_path: Path, body: object) -> None:
     async with running_broker(tmp_path) as broker, browser_of(broker.addresses["dashboard"]) as browser:
