@@ -99,6 +99,11 @@ class NodeActor(Actor[NodeMessage]):
         return self._served if self._life.node.online else {}
 
     @property
+    def is_local(self) -> bool:
+        """Whether its agent is on the broker's own machine."""
+        return self._is_local and bool(self._life.instance)
+
+    @property
     def is_awaited(self) -> bool:
         """Whether it may well answer for endpoints, and has not been heard since the broker began."""
         silence = self._clock.alive() - self._life.last_heard_at

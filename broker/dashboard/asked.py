@@ -10,7 +10,7 @@ from tiercel.core.addresses import join_address
 from tiercel.core.errors import DeadlineExceededError, InvalidRequestError, TooLargeError
 
 if TYPE_CHECKING:
-    from aiohttp import web
+    from aiohttp import StreamReader, web
 
 MAX_BODY_BYTES = 64 * 1024
 BODY_SECONDS = 10.0
@@ -33,6 +33,10 @@ class Asked:
     def part(self, name: str) -> str:
         """A part of the path."""
         return self._request.match_info[name]
+
+    def header(self, name: str) -> str:
+        """A header; empty where it is missing."""
+        return self._request.headers.get(name, "")
 
     def text(self, name: str) -> str:
         """A parameter of the query; empty where it is missing."""
@@ -113,15 +117,24 @@ async def read_body(request: web.Request, most: int = MAX_BODY_BYTES) -> bytes:
         TooLargeError: It is larger than may be.
         DeadlineExceededError: It does not come.
     """
-    found = bytearray()
     try:
         async with asyncio.timeout(BODY_SECONDS):
-            async for piece in request.content.iter_any():
-                found += piece
-                if len(found) > most:
-                    raise TooLargeError(f"the body is larger than {most} bytes; send less")
+            return await body_of(request.content, most)
     except TimeoutError:
         raise DeadlineExceededError(f"the body did not come within {BODY_SECONDS:g} s; send it again") from None
+
+
+async def body_of(stream: StreamReader, most: int) -> bytes:
+    """All of a stream.
+
+    Raises:
+        TooLargeError: It is more than may be.
+    """
+    found = bytearray()
+    async for piece in stream.iter_any():
+        found += piece
+        if len(found) > most:
+            raise TooLargeError(f"these are more than {most} bytes; send, or ask for, less")
     return bytes(found)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tiercel.broker.access.sign_in import SignIn
 from tiercel.broker.dashboard.accounts import Accounts
+from tiercel.broker.dashboard.asking import Asking
 from tiercel.broker.dashboard.histories import Histories
 from tiercel.broker.dashboard.listener import Listener
 from tiercel.broker.dashboard.reads import ClusterReads
@@ -68,6 +69,7 @@ class Dashboard:
         self._clock = clock
         self._store = store
         self._listener = Listener(places)
+        self._asking: Asking | None = None
         self.sign_in = SignIn(SessionStore(store), sealer, clock.now)
         self.publisher = Publisher(clock.alive)
 
@@ -104,6 +106,7 @@ class Dashboard:
         history = History(self._store)
         histories = Histories(service, history, logs, self._tenancy, calls)
         accounts = Accounts(AuditStore(self._store), service, registry, history, self._tenancy, self._clock)
+        self._asking = Asking(service, registry, self._tenancy)
         self.site = Site(
             calls,
             self.sign_in,
@@ -111,7 +114,7 @@ class Dashboard:
             self._reads,
             self.publisher,
             self._names,
-            (*histories.routes(), *accounts.routes()),
+            (*histories.routes(), *accounts.routes(), *self._asking.routes()),
         )
         await self._listener.start(self.site.app)
 
@@ -130,3 +133,5 @@ class Dashboard:
         """Listen no more. May be called again."""
         self.publisher.close()
         await self._listener.stop()
+        if self._asking is not None:
+            await self._asking.close()

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tiercel.broker.conversion import endpoint_explanation_from_proto, endpoint_from_proto
+from tiercel.broker.dashboard.asked import MAX_BODY_BYTES, Asked
 from tiercel.core.errors import InvalidRequestError
 from tiercel.core.file_views import FileInfo
 from tiercel.core.lineage import Lineage
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 
     import grpc
     from google.protobuf.message import Message
-
-    from tiercel.broker.dashboard.asked import Asked
 
     Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -41,6 +40,7 @@ class Route:
         request: Its request.
         answer: Its answer as JSON types, or as text.
         read: Answers in its place.
+        most_bytes: Of the body.
     """
 
     verb: str
@@ -49,6 +49,7 @@ class Route:
     request: Callable[[Asked], Message]
     answer: Callable[[Any], Any] = lambda found: found
     read: Callable[[Asked, Context], Awaitable[Any]] | None = None
+    most_bytes: int = MAX_BODY_BYTES
 
     @property
     def full_method(self) -> str:

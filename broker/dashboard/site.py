@@ -14,6 +14,7 @@ from tiercel.broker.api.auth import caller_by_metadata
 from tiercel.broker.api.methods import CallRefusedError
 from tiercel.broker.dashboard import pages
 from tiercel.broker.dashboard.asked import Asked, peer_of, read_body
+from tiercel.broker.dashboard.asking import Spoken
 from tiercel.broker.dashboard.protection import REQUEST_SECONDS, add_headers, json_answer, protection, text_answer
 from tiercel.broker.dashboard.routes import Route, translations
 from tiercel.core.errors import InvalidRequestError, NotAuthenticatedError
@@ -92,11 +93,10 @@ class Site:
     def _answering(self, route: Route) -> Any:
         async def answer(request: web.Request) -> web.StreamResponse:
             async with asyncio.timeout(REQUEST_SECONDS):
-                asked = Asked(request, await read_body(request))
+                asked = Asked(request, await read_body(request, route.most_bytes))
                 handler = self._reading(route, asked) if route.read is not None else None
                 found = await self._call(request, route.full_method, route.request(asked), handler)
-                told = route.answer(found)
-                return text_answer(told) if isinstance(told, str) else json_answer(told)
+                return _answer_of(route.answer(found))
 
         return answer
 
@@ -229,6 +229,13 @@ class Site:
             if request.transport is not None:  # it reads too slowly, or may read no more
                 request.transport.abort()
         return response
+
+
+def _answer_of(told: Any) -> web.Response:
+    if isinstance(told, Spoken):
+        headers = {"Cache-Control": "no-store", "X-Tiercel-Milliseconds": f"{told.milliseconds:.3f}"}
+        return web.Response(body=told.content, content_type="application/json", headers=headers)
+    return text_answer(told) if isinstance(told, str) else json_answer(told)
 
 
 def _audience(caller: Caller) -> str:

@@ -1,0 +1,166 @@
+"""Asks endpoints for a browser, by the inference server on the broker's machine, which hands on what others answer."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+
+from tiercel.broker.api.auth import caller_by_metadata, tenant_of
+from tiercel.broker.api.gate import Places
+from tiercel.broker.dashboard.asked import body_of
+from tiercel.broker.dashboard.routes import Route
+from tiercel.core.endpoint_access import EndpointAccess
+from tiercel.core.errors import (
+    DeadlineExceededError,
+    InvalidRequestError,
+    NotAllowedError,
+    NotAuthenticatedError,
+    NotFoundError,
+    RateExceededError,
+    TiercelError,
+    TooLargeError,
+    UnavailableError,
+)
+from tiercel.core.roles import Role
+from tiercel.v1 import addresses_pb2
+
+if TYPE_CHECKING:
+    import grpc
+
+    from tiercel.broker.actors.registry import ActorRegistry
+    from tiercel.broker.actors.service import BrokerService
+    from tiercel.broker.dashboard.asked import Asked
+    from tiercel.broker.tenancy import Tenancy
+    from tiercel.core.endpoints import Endpoint
+
+    Context = grpc.aio.ServicerContext[Any, Any]
+
+MOST_QUESTION_BYTES = 4 * 1024 * 1024
+MOST_ANSWER_BYTES = 4 * 1024 * 1024
+ANSWER_SECONDS = 20.0
+MOST_QUESTIONS, MOST_QUESTIONS_OF_A_TENANT = 16, 4
+KEY_HEADER = "X-Tiercel-Key"
+_REFUSALS: dict[int, type[TiercelError]] = {
+    401: NotAuthenticatedError,
+    404: NotFoundError,
+    413: TooLargeError,
+    429: RateExceededError,
+    504: DeadlineExceededError,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """What an inference server answered.
+
+    Attributes:
+        content: JSON.
+        milliseconds: How long that took.
+    """
+
+    content: bytes
+    milliseconds: float
+
+
+class Asking:
+    """Asks the endpoints of tenants.
+
+    Args:
+        service: Knows whose they are.
+        registry: Knows where inference servers are.
+        tenancy: Who asks.
+    """
+
+    def __init__(self, service: BrokerService, registry: ActorRegistry, tenancy: Tenancy) -> None:
+        self._service = service
+        self._registry = registry
+        self._tenancy = tenancy
+        self._places = Places("a tenant", MOST_QUESTIONS_OF_A_TENANT, MOST_QUESTIONS)
+        self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=ANSWER_SECONDS))
+
+    async def close(self) -> None:
+        """End the connections."""
+        await self._session.close()
+
+    def routes(self) -> tuple[Route, ...]:
+        """What is asked of endpoints: by who may know where they answer."""
+
+        def request(_: Asked) -> addresses_pb2.ListRoutesRequest:
+            return addresses_pb2.ListRoutesRequest()
+
+        rule, path = "AddressesService/ListRoutes", "endpoints/{endpoint}"
+        return (
+            Route("GET", f"{path}/metadata", rule, request, read=self._metadata),
+            Route("POST", f"{path}/infer", rule, request, read=self._infer, most_bytes=MOST_QUESTION_BYTES),
+        )
+
+    async def _metadata(self, asked: Asked, context: Context) -> Spoken:
+        return await self._ask("GET", "", asked, context)
+
+    async def _infer(self, asked: Asked, context: Context) -> Spoken:
+        return await self._ask("POST", "/infer", asked, context)
+
+    async def _ask(self, verb: str, path: str, asked: Asked, context: Context) -> Spoken:
+        tenant = tenant_of(context, self._tenancy).name
+        endpoint = self._service.find_endpoint(tenant, asked.part("endpoint"))
+        self._check_may_ask(endpoint, context)
+        url = f"http://{self._inference_server(endpoint.node_id)}/v2/models/{endpoint.name}{path}"
+        headers = {"Content-Type": "application/json"}
+        if key := asked.header(KEY_HEADER):
+            headers["Authorization"] = f"Bearer {key}"
+        began = time.perf_counter()
+        with self._places.taken(tenant):
+            status, content = await self._answer(verb, url, headers, asked.body)
+        if status != 200:
+            raise _REFUSALS.get(status, InvalidRequestError if status < 500 else UnavailableError)(_why(content))
+        return Spoken(content, (time.perf_counter() - began) * 1000)
+
+    def _check_may_ask(self, endpoint: Endpoint, context: Context) -> None:
+        """A viewer gets no certificate of its tenant's, by which it could ask elsewhere; so it may not ask here."""
+        role = caller_by_metadata(context.invocation_metadata(), self._tenancy).role
+        if role is Role.VIEWER and endpoint.access is EndpointAccess.TENANT:
+            raise NotAllowedError(
+                f"a viewer asks what is public, or with a key; endpoint {endpoint.name} is for its tenant's submitters"
+            )
+
+    async def _answer(self, verb: str, url: str, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
+        try:
+            async with self._session.request(
+                verb, url, data=io.BytesIO(body) if body else None, headers=headers, allow_redirects=False
+            ) as answer:
+                return answer.status, await body_of(answer.content, MOST_ANSWER_BYTES)
+        except TimeoutError:
+            raise DeadlineExceededError(f"the model did not answer within {ANSWER_SECONDS:g} s; ask for less") from None
+        except (aiohttp.ClientError, asyncio.IncompleteReadError) as error:
+            raise UnavailableError(
+                f"the inference server does not answer ({type(error).__name__}); try again"
+            ) from None
+
+    def _inference_server(self, home: str) -> str:
+        """Where the one of a node on this machine answers; others could say any address of ours."""
+        here = {
+            name: actor.node.local_http or actor.node.serving_http
+            for name, actor in self._registry.nodes.items()
+            if actor.is_local and actor.node.online
+        }
+        found = here.get(home) or next((address for address in here.values() if address), "")
+        if not found or found.startswith("https:"):
+            raise UnavailableError(
+                "no inference server on the broker's machine answers, by which the dashboard asks; try again, or ask "
+                "with 'tiercel infer'"
+            )
+        return found
+
+
+def _why(content: bytes) -> str:
+    try:
+        told = json.loads(content)
+    except (ValueError, RecursionError):
+        told = None
+    return str(told.get("error", "it said nothing")) if isinstance(told, dict) else "it said nothing that is understood"
