@@ -28,6 +28,10 @@ install: $(STAMP) ## Make .venv with everything in it
 demo: $(STAMP) ## Train, ship, hot-swap and serve real models on this machine, with a live view
 	@$(BIN)/python -m benchmarks.demo $(DEMO_FLAGS)
 
+.PHONY: dashboard-pictures
+dashboard-pictures: $(STAMP) ## Take pictures of every view of the dashboard, light, dark and on a phone, into build/dashboard
+	@$(BIN)/python -m benchmarks.dashboard_pictures
+
 WORKERS = $(shell echo $$((2 * $$(nproc))))
 
 # Python keeps what it has compiled, also where images say that it shall not: every test that starts a process gains.
@@ -144,6 +148,10 @@ bench-hop: $(STAMP) ## Measure what it costs a request to be handed on to anothe
 .PHONY: bench-keys
 bench-keys: $(STAMP) ## Measure what a key costs a request to the inference server (half a minute)
 	@$(BIN)/python -m benchmarks.keys $(BENCH_FLAGS)
+
+.PHONY: bench-dashboard
+bench-dashboard: $(STAMP) ## Measure for how long the dashboard's pages hold up a browser, 50 jobs of 10,000 points (a minute)
+	@$(BIN)/python -m benchmarks.dashboard_frames $(BENCH_FLAGS)
 
 .PHONY: bench-variants
 bench-variants: $(STAMP) ## Compare the schedulers of endpoints with variants, simulated over measured profiles (5 minutes)

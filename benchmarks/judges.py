@@ -4,6 +4,7 @@ from __future__ import annotations
 
 JUDGES = {
     "cluster": "benchmarks.cluster.bars:bars_of",
+    "dashboard": "benchmarks.dashboard_frames:bars_of",
     "decision-cost": "benchmarks.decision_cost:bars_of",
     "demo": "benchmarks.report:build_bars",
     "faults": "benchmarks.faults.bars:bars_of",

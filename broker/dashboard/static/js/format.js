@@ -11,7 +11,13 @@ export function number(value) {
   return size !== 0 && size < 0.001 ? value.toExponential(2) : String(+value.toPrecision(4));
 }
 
-export const percent = (part) => (known(part) ? `${Math.round(part * 100)} %` : UNKNOWN);
+export function percent(part) {
+  if (!known(part)) return UNKNOWN;
+  return part > 0 && part < 0.005 ? "< 1 %" : `${Math.round(part * 100)} %`;
+}
+
+/** Requests a second. */
+export const rate = (count) => (known(count) ? (count >= 10 ? count.toFixed(0) : String(+count.toFixed(1))) : UNKNOWN);
 
 export function bytes(count) {
   if (!known(count)) return UNKNOWN;

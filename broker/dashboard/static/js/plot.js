@@ -9,10 +9,16 @@ const dark = matchMedia("(prefers-color-scheme: dark)");
 /** A colour of the style sheet, for the canvas. */
 export const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
-/** The look of the n-th of several series: five colours that the colour-blind tell apart, then dashes. */
-export const seriesLook = (index) => ({
+const DASHED_MOST = 20;
+
+/**
+ * The look of one of several series: five colours that the colour-blind tell apart, each with four kinds of dashes.
+ * Nobody tells more than that apart, and dashes take a browser longer than all the rest.
+ */
+export const seriesLook = (index, count) => ({
   colour: `series-${index % 5}`,
-  dash: [[], [8, 4], [2, 3], [10, 3, 2, 3]][Math.floor(index / 5) % 4],
+  dash: count > DASHED_MOST ? [] : [[], [8, 4], [2, 3], [10, 3, 2, 3]][Math.floor(index / 5) % 4],
+  width: count > DASHED_MOST ? 1 : 2,
 });
 
 /**

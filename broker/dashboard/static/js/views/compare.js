@@ -3,13 +3,15 @@ import { get, path } from "../api.js";
 import { duration, isOver, jobName, number } from "../format.js";
 import { html, useEffect, useMemo, useRef, useState } from "../html.js";
 import { keepJobs, useEvents, useLive } from "../live.js";
-import { Card, Empty, JobLink, Loading, Problem, State, Table, useLoad } from "../parts.js";
+import { Card, Empty, JobLink, Loading, Problem, State, Table, useEvery, useLoad } from "../parts.js";
 import { Plot, seriesLook } from "../plot.js";
 import { go, link } from "../route.js";
 import { pointOf } from "../curve.js";
 import { alignCurves, withPoint } from "../decimate.js";
 
 const COLUMNS = 400;
+const POINTS_DRAWN = 30_000; // more of them hold up the browser
+const REDRAW_SECONDS = 0.5;
 
 export function Compare({ query }) {
   const ids = (query.get("jobs") ?? "").split(",").filter(Boolean);
@@ -51,15 +53,18 @@ function Curves({ jobs: first, curves, ids }) {
   const jobs = first.map((job) => live.get(job.id) ?? job);
   const kept = useRef(new Map(curves));
   const [turn, setTurn] = useState(0);
+  const changed = useRef(false);
   useEvents((events) => {
-    let changed = false;
     for (const { type, content } of events) {
       const job = type === "progress" && jobs.find((each) => each.id === content.job_id);
       if (!job) continue;
       kept.current.set(job.id, withPoint(kept.current.get(job.id), pointOf(job, content), 2 * COLUMNS));
-      changed = true;
+      changed.current = true;
     }
-    if (changed) setTurn((count) => count + 1);
+  });
+  useEvery(REDRAW_SECONDS, () => {
+    if (changed.current) setTurn((count) => count + 1);
+    changed.current = false;
   });
   useEffect(() => {
     kept.current = new Map(curves);
@@ -78,8 +83,8 @@ const labels = (jobs) => {
 };
 
 function MetricPlot({ metric, jobs, curves, names, turn }) {
-  const data = useMemo(() => alignCurves(jobs.map((job) => curves.get(job.id) ?? []), COLUMNS), [turn, curves, jobs.length]);
-  const series = jobs.map((job, index) => ({ label: names.get(job.id), ...seriesLook(index), width: jobs.length > 10 ? 1.25 : 2 }));
+  const data = useMemo(() => alignCurves(jobs.map((job) => curves.get(job.id) ?? []), Math.min(COLUMNS, Math.ceil(POINTS_DRAWN / 2 / jobs.length))), [turn, curves, jobs.length]);
+  const series = jobs.map((job, index) => ({ label: names.get(job.id), ...seriesLook(index, jobs.length) }));
   const best = jobs.map((job) => `${names.get(job.id)} best ${number(job.best_value)}`).join(", ");
   return html`<${Card} title=${metric} wide>
     ${data[0].length === 0 ? html`<${Empty} title="Nothing reported yet" />`
@@ -97,6 +102,10 @@ const Results = ({ jobs, names, ids }) => html`<${Table} caption="Results" keys=
   ])} />`;
 
 function Parameters({ jobs, names }) {
+  return useMemo(() => parameterTable(jobs, names), [jobs.map((job) => `${job.id} ${job.spec.priority}`).join()]);
+}
+
+function parameterTable(jobs, names) {
   const described = jobs.map(parametersOf);
   const all = [...new Set(described.flatMap((each) => Object.keys(each)))].sort();
   const differ = all.filter((name) => new Set(described.map((each) => each[name] ?? "")).size > 1);

@@ -1,5 +1,5 @@
 // How long answers take, since this page was opened; swaps are marked where they happened.
-import { milliseconds, number } from "../format.js";
+import { milliseconds, rate } from "../format.js";
 import { html, useEffect, useMemo, useState } from "../html.js";
 import { Card, Empty } from "../parts.js";
 import { colour, Plot } from "../plot.js";
@@ -32,7 +32,7 @@ export function Delays({ endpoint }) {
     draw: (made, context) => drawMarks(made, context, objective, swaps),
   }), [points, swaps, objective]);
   const window = endpoint.windows[0] ?? {};
-  const aside = html`<span class="muted">${number(endpoint.requests_per_second)} requests a second</span>`;
+  const aside = html`<span class="muted">${rate(endpoint.requests_per_second)} requests a second</span>`;
   return html`<${Card} title="Time to answer" aside=${aside}>
     <ul class="glance small">${[["p50", window.p50_seconds], ["p95", window.p95_seconds], ["p99", window.p99_seconds], ["objective", objective]].map(([name, value]) => html`
       <li key=${name}><strong class=${name !== "objective" && objective && value > objective ? "late" : ""}>${milliseconds(value)}</strong> ${name}${name !== "objective" && objective && value > objective ? " ✕ late" : ""}</li>`)}</ul>

@@ -1,6 +1,6 @@
 // One endpoint: what answers where, how well and how fast, and what came before.
 import { get, path, post } from "../api.js";
-import { clock, milliseconds, number, percent, UNKNOWN } from "../format.js";
+import { clock, milliseconds, number, percent, rate, UNKNOWN } from "../format.js";
 import { html } from "../html.js";
 import { load, useLive } from "../live.js";
 import { Action, Card, Empty, Facts, Loading, Problem, shareText, Table, useEvery, useLoad, useMayChange, When } from "../parts.js";
@@ -65,7 +65,7 @@ function About({ endpoint, live }) {
   const promised = endpoint.promised ?? endpoint.promised_value;
   return html`<${Facts} facts=${[
     [live ? live.metric : "", live && html`<strong>${number(live.value)}</strong> measured${promised == null ? "" : `, ${number(promised)} promised`}`],
-    ["Requests/s", number(endpoint.requests_per_second)],
+    ["Requests/s", rate(endpoint.requests_per_second)],
     ["Objective", milliseconds(endpoint.objective_seconds)],
     ["In time", endpoint.in_objective == null ? "" : percent(endpoint.in_objective)],
     ["CPU now", endpoint.cpu_cores == null ? "" : `${number(endpoint.cpu_cores)} cores`],

@@ -1,5 +1,5 @@
 // Endpoints: what answers under which name, how fast, how well.
-import { milliseconds, number, percent, plural } from "../format.js";
+import { milliseconds, number, percent, plural, rate } from "../format.js";
 import { html } from "../html.js";
 import { useLive } from "../live.js";
 import { Empty, Loading, Table } from "../parts.js";
@@ -24,7 +24,7 @@ export function Endpoints({ query }) {
         return [
           html`<a href=${link("endpoints", each.name)}>${each.name}</a>`,
           each.live_version == null ? html`<span class="muted">none yet</span>` : html`<span class="version">${each.live_version}</span>${each.pinned ? " pinned" : ""}`,
-          number(liveVersion(each)?.value), number(each.requests_per_second), milliseconds(window.p50_seconds), milliseconds(window.p95_seconds),
+          number(liveVersion(each)?.value), rate(each.requests_per_second), milliseconds(window.p50_seconds), milliseconds(window.p95_seconds),
           milliseconds(window.p99_seconds), milliseconds(each.objective_seconds), percent(each.in_objective),
           each.places.map((place) => place.node_id).join(", ") || each.node_id || undefined, each.access, each.problem || undefined,
         ];

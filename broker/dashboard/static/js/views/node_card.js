@@ -1,5 +1,5 @@
 // One machine: its CPU, memory and accelerators, each as one bar that is divided between training and serving.
-import { bytes, number, percent, plural } from "../format.js";
+import { bytes, number, percent, plural, rate } from "../format.js";
 import { html } from "../html.js";
 import { Card } from "../parts.js";
 import { link } from "../route.js";
@@ -21,7 +21,7 @@ export function NodeCard({ node, jobs, alone }) {
     ${loads.length === 0 ? html`<p class="muted">Nothing runs here.</p>` : html`<ul class="loads">${loads.map((load) => html`<li key=${load.kind + load.id}>
       <span class=${`swatch ${load.look}`} aria-hidden="true"></span>
       ${load.kind === "others" ? load.name : html`<a href=${link(load.kind === "endpoint" ? "endpoints" : "jobs", load.id)}>${load.name}</a>
-        <span class="muted">${load.kind === "endpoint" ? "serves" : load.arriving ? "arrives" : "trains"}</span>`}<span class="load-part">${percent(load.part)}</span>
+        <span class="muted">${load.kind === "endpoint" ? `serves ${rate(load.requests_per_second)}/s` : load.arriving ? "arrives" : "trains"}</span>`}<span class="load-part">${percent(load.part)}</span>
     </li>`)}</ul>`}
   </${Card}>`;
 }

@@ -1,5 +1,5 @@
 // Now: what each machine does, what trains, what answers, what waits and why.
-import { clock, isOver, isWaiting, jobName, milliseconds, number, percent, plural } from "../format.js";
+import { clock, isOver, isWaiting, jobName, milliseconds, number, percent, plural, rate } from "../format.js";
 import { html } from "../html.js";
 import { useLive } from "../live.js";
 import { Card, Empty, JobLink, jobTime, Loading, shareText, State, Table, Tiers } from "../parts.js";
@@ -13,7 +13,7 @@ export function Now() {
   const loaded = useLive((state) => state.jobsLoaded);
   const status = useLive((state) => state.status);
   if (!loaded || !nodes || !endpoints) return html`<h1>Now</h1><${Loading} what="the cluster" />`;
-  const active = [...jobs.values()].filter((job) => !isOver(job));
+  const active = [...jobs.values()].filter((job) => !isOver(job)).sort((one, other) => one.submitted_at.localeCompare(other.submitted_at));
   const waiting = active.filter(isWaiting);
   const training = active.filter((job) => !isWaiting(job));
   const answering = endpoints.filter((endpoint) => endpoint.live_version != null);
@@ -34,12 +34,12 @@ export function Now() {
 }
 
 function Glance({ training, waiting, answering, nodes }) {
-  const rate = answering.reduce((sum, endpoint) => sum + (endpoint.requests_per_second ?? 0), 0);
+  const requests = answering.reduce((sum, endpoint) => sum + (endpoint.requests_per_second ?? 0), 0);
   const online = nodes.filter((node) => node.online).length;
   const figures = [
     [online === nodes.length ? nodes.length : `${online} of ${nodes.length}`, nodes.length === 1 ? "machine" : "machines"],
     [training.length, "training"], [waiting.length, "waiting"],
-    [answering.length, answering.length === 1 ? "endpoint answers" : "endpoints answer"], [number(rate), "requests a second"],
+    [answering.length, answering.length === 1 ? "endpoint answers" : "endpoints answer"], [rate(requests), "requests a second"],
   ];
   return html`<ul class="glance">${figures.map(([value, word]) => html`<li key=${word}><strong>${value}</strong> ${word}</li>`)}</ul>`;
 }
@@ -65,7 +65,7 @@ const Serving = ({ endpoints }) => html`<${Table} caption="Endpoints that answer
     const live = endpoint.versions.find((version) => version.version === endpoint.live_version);
     return [
       html`<a href=${link("endpoints", endpoint.name)}>${endpoint.name}</a>`, html`<span class="version">${endpoint.live_version}</span>`,
-      number(live?.value), number(endpoint.requests_per_second), milliseconds(endpoint.windows[0]?.p95_seconds),
+      number(live?.value), rate(endpoint.requests_per_second), milliseconds(endpoint.windows[0]?.p95_seconds),
       milliseconds(endpoint.objective_seconds), percent(endpoint.in_objective),
       endpoint.places.map((place) => place.node_id).join(", ") || endpoint.node_id,
     ];
