@@ -1,6 +1,6 @@
 // The frame around the views: who is signed in, where to go, what was said, and what the keys do.
 import { post, remove } from "./api.js";
-import { html, render, useEffect, useRef, useState } from "./html.js";
+import { html, render, useEffect, useLayoutEffect, useRef, useState } from "./html.js";
 import { begin, change, load, signedIn, signedOut, useLive } from "./live.js";
 import { Loading, Problem } from "./parts.js";
 import { go, link, useRoute } from "./route.js";
@@ -42,7 +42,7 @@ function App() {
 function Page({ view, route }) {
   const title = view ? (route.id ? `${route.id} · ${view.title}` : view.title) : "Not found";
   const first = useRef(true);
-  useEffect(() => {
+  useLayoutEffect(() => { // at once: nothing that is pressed next may go elsewhere
     document.title = `${title} · Tiercel`;
     if (!first.current) document.getElementById("content").focus({ preventScroll: true });
     first.current = false;
