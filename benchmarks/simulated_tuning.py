@@ -89,12 +89,8 @@ RANGES: Mapping[str, Mapping[str, Draw]] = {
         "floor": _ratio(0.003, 0.2),
         "later_tiers": _ratio(0.01, 0.5),
         "finishing": _ratio(0.001, 0.2),
-        "exploration": _ratio(1.0, 6.0),
-        "hysteresis": _ratio(0.05, 1.0),
         "guard_margin": _ratio(0.02, 0.4),
         "review_seconds": _ratio(1.0, 20.0),
-        "prior_seconds": _ratio(1.0, 60.0),
-        "doubt": _ratio(0.01, 0.9),
     },
 }
 """What is tried of each policy; everything else stays as it is by default."""

@@ -24,19 +24,13 @@ ABLATIONS = (
         Arm(f"utility, {name}{', nothing known' if not known else ''}", "utility", options, history=known)
         for known in (True, False)
         for name, options in (
-            ("no own curve", {"use_curve": False}),
-            ("no larger floor for new jobs", {"exploration": 1.0}),
-            ("no hysteresis", {"hysteresis": 0.0}),
             ("being over is worth next to nothing", {"finishing": 1e-9}),
             ("later tiers count alike", {"later_tiers": 1.0}),
             ("floor of a tenth", {"floor": 0.1}),
-            ("sharing is held to cost nothing", {"sharing_penalty": 0.0}),
             ("no margin before a job is late", {"guard_margin": 0.0}),
             ("no guard", {"guard_ratio": 0.0}),
             ("no migrations", {"migrate": False}),
             ("migrations whenever they gain", {"migration_gain": 1.0, "cooldown_seconds": 0.0, "max_migrations": 0}),
-            ("no verdicts", {"doubt": 1e-9}),
-            ("one verdict is enough", {"verdicts": 1}),
             ("reviewed each second", {"review_seconds": 1.0}),
         )
     ),

@@ -48,7 +48,7 @@ def _position(job: JobView, snapshot: Snapshot) -> Position:
     if status is None or not past:
         return _UNKNOWN
     target = status.tier.target if job.direction is Direction.MAX else -status.tier.target
-    forecast = forecast_from_history(past, target, 0.0, None)
+    forecast = forecast_from_history(past, target)
     if forecast is None or not forecast.totals:
         return _UNKNOWN
     remaining = remaining_after(forecast, job.cpu_seconds).expected

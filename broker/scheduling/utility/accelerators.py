@@ -25,7 +25,7 @@ from tiercel.broker.scheduling.allocate import Claim, divide, divide_accelerator
 from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Snapshot
 from tiercel.broker.scheduling.utility.candidate import Candidate
 from tiercel.broker.scheduling.utility.explain import sentence
-from tiercel.broker.scheduling.utility.forecast import JobRecord
+from tiercel.broker.scheduling.utility.record import JobRecord
 from tiercel.core.shares import Share
 
 _NO_ROOM = 1e-9
@@ -97,7 +97,6 @@ def divide_node(
     cores: float,
     capacity: float,
     floor: float,
-    exploration: float,
 ) -> Division:
     """Divide a node's CPU and accelerators among its jobs.
 
@@ -107,7 +106,6 @@ def divide_node(
         cores: Cores that jobs may use in the mean.
         capacity: Part of the node's weight that they share, in (0, 1].
         floor: What all that are not in front get of each resource together, a fraction of it.
-        exploration: A job without any report gets this times the floor of others.
     """
     candidates = sorted(candidates, key=attrgetter("rank"))
     front = _Front(cores, held)
@@ -116,14 +114,12 @@ def divide_node(
     rest = [entry for entry in candidates if entry.job.id not in front.parts]
     if not ahead:  # there is always somebody to run
         ahead, rest = rest[:1], rest[1:]
-    claims = {entry.job.id: exploration if entry.is_new else 1.0 for entry in rest}
     grants = {entry.job.id: front.cores_of(entry) for entry in ahead}
-    weights = _shared(grants, claims, capacity, floor)
+    weights = _shared(grants, [entry.job.id for entry in rest], capacity, floor)
     hopeless = {entry.job.id for entry in candidates if entry.is_hopeless}
     used = {entry.job.id: front.fraction_of(entry) for entry in ahead}
     fractions = {
-        accelerator: _accelerator_shares(names, used, claims, hopeless, floor)
-        for accelerator, names in holders(held).items()
+        accelerator: _accelerator_shares(names, used, hopeless, floor) for accelerator, names in holders(held).items()
     }
     return Division((*ahead, *rest), len(ahead), weights, fractions)
 
@@ -233,29 +229,24 @@ def _accelerator_rank(entry: Candidate) -> tuple[bool, float, float, float, str]
     return (hopeless, overdue_for, priority / per_second, submitted_at, name)
 
 
-def _shared(
-    grants: Mapping[str, float], claims: Mapping[str, float], capacity: float, floor: float
-) -> dict[str, float]:
-    """What those in front get in proportion to their grants, and the others of the floor by their claims."""
-    for_rest = capacity * floor if claims else 0.0
+def _shared(grants: Mapping[str, float], rest: Sequence[str], capacity: float, floor: float) -> dict[str, float]:
+    """What those in front get in proportion to their grants, and the others the floor alike."""
+    for_rest = capacity * floor if rest else 0.0
     shares = {name: grant * (capacity - for_rest) / math.fsum(grants.values()) for name, grant in grants.items()}
-    return shares | {name: claim * for_rest / math.fsum(claims.values()) for name, claim in claims.items()}
+    return shares | {name: for_rest / len(rest) for name in rest}
 
 
 def _accelerator_shares(
     names: Sequence[str],
     used: Mapping[str, float],
-    claims: Mapping[str, float],
     hopeless: set[str],
     floor: float,
 ) -> dict[str, float]:
     """Fractions of one accelerator; where none of its jobs is in front, those that may get somewhere share it alike."""
     first = {name: used[name] for name in names if used.get(name, 0.0) > 0}
     if not first:
-        first = {name: claims.get(name, 1.0) for name in names if name not in hopeless}
+        first = {name: 1.0 for name in names if name not in hopeless}
     if not first:
         first = dict.fromkeys(names, 1.0)
     # Nobody gets less than the floor, however little it seems to use: it could not show that it needs more.
-    return divide_accelerator(
-        _shared(first, {name: claims.get(name, 1.0) for name in names if name not in first}, 1.0, floor)
-    )
+    return divide_accelerator(_shared(first, [name for name in names if name not in first], 1.0, floor))

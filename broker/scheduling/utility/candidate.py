@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tiercel.broker.scheduling.forecast.speed import Needs
 from tiercel.broker.scheduling.interface import JobView
-from tiercel.broker.scheduling.utility.forecast import JobRecord
+from tiercel.broker.scheduling.utility.record import JobRecord
 from tiercel.core.jobs import TierStatus
 
 # What applications have of a tier is told from this part of the value of a first tier on.
@@ -28,7 +28,6 @@ class Candidate:
         traffic_value: What its next tier is worth to applications that ask its endpoint already, beside its own value.
         overdue_for: The moment for the sake of which it goes before others that are worth more, when it or a job due
             later must be over (seconds since the Unix epoch); else infinite.
-        in_front: Whether it ran in front when that was found.
         needs: What it needs of CPU and accelerators, or None for a job that uses none.
         delivering: Its tier whose model it is handing over, if there is one.
         is_worth_finishing: Whether it is worth more for being over soon than for its next tier.
@@ -40,26 +39,19 @@ class Candidate:
     cores: float
     priority: float = 0.0
     overdue_for: float = math.inf
-    in_front: bool = False
     needs: Needs | None = None
     delivering: TierStatus | None = None
     priority_to_tenant: float = 0.0
     traffic_value: float = 0.0
     is_worth_finishing: bool = False
 
-    def holds(self, record: JobRecord, traffic_value: float, *, in_front: bool) -> bool:
+    def holds(self, record: JobRecord, traffic_value: float) -> bool:
         """Whether it would be found the same again.
 
         That is so while nothing new is held of the job and of who asks its endpoint, and time alone changes nothing.
         """
         timeless = self.status is None or self.status.tier.deadline_seconds is None
-        return (
-            self.record is record
-            and self.in_front is in_front
-            and timeless
-            and not self.is_late
-            and self.traffic_value == traffic_value
-        )
+        return self.record is record and timeless and not self.is_late and self.traffic_value == traffic_value
 
     @property
     def is_late(self) -> bool:
@@ -70,11 +62,6 @@ class Candidate:
     def is_asked(self) -> bool:
         """Whether applications that ask its endpoint already would notice its next tier."""
         return self.traffic_value >= _WORTH_TELLING
-
-    @property
-    def is_new(self) -> bool:
-        """Whether it has not reported anything yet."""
-        return not self.job.observations
 
     @property
     def is_hopeless(self) -> bool:

@@ -39,11 +39,15 @@ def _forecast(candidate: Candidate) -> str:
         return f"all its tiers are reached, over after about {_seconds(candidate.record.to_end)} more of CPU time"
     if candidate.is_worth_finishing:
         return f"nearly over, after about {_seconds(candidate.record.to_end)} more of CPU time"
-    remaining, forecast = candidate.record.remaining, candidate.record.forecast
+    remaining = candidate.record.remaining
+    if candidate.record.known is None:
+        used = _seconds(candidate.record.spent)
+        return f"tier {candidate.status.number}, of which no earlier run tells; {used} of CPU time used so far"
     span = f"{_seconds(remaining.low)} to {_seconds(remaining.high)}"
     doubt = f", if ever ({1 - remaining.never:.0%})" if remaining.never >= 0.05 else ""
     asked = f"; to those who ask its endpoint worth {candidate.traffic_value:.2g} more" if candidate.is_asked else ""
-    return f"tier {candidate.status.number} in about {span} of CPU time{doubt}, going by {forecast.source.value}{asked}"
+    by = "going by earlier runs of the same program"
+    return f"tier {candidate.status.number} in about {span} of CPU time{doubt}, {by}{asked}"
 
 
 def _seconds(value: float) -> str:

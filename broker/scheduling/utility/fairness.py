@@ -44,21 +44,10 @@ class FairClock:
     Attributes:
         at: When it was looked at last, seconds since the Unix epoch, or None.
         accounts: Jobs that are there, by id: those that are really there, and others that are only virtually left.
-        sharing_penalty: What part of its CPU time a job loses there as its share of a core goes to nothing, in [0, 1).
     """
 
     at: float | None = None
     accounts: Mapping[str, Account] = field(default_factory=dict)
-    sharing_penalty: float = 0.0
-
-    def work(self, cpu_seconds: float, part: float) -> float:
-        """CPU seconds alone that those beside neighbours are worth (measured with real training processes).
-
-        Args:
-            cpu_seconds: What a job gets.
-            part: Of the cores that it can use, how much it gets at a time, in [0, 1].
-        """
-        return cpu_seconds * (1.0 - self.sharing_penalty * (1.0 - part))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +89,7 @@ def advanced(clock: FairClock, now: float, cores: Mapping[str, float], jobs: Map
             continue  # over in both clusters
         total, width = (known.total, known.cores) if known is not None else (account.total, account.cores)
         speed = min(shares.get(account.node_id, 0.0), account.cores) if account.over_at is None else 0.0
-        attained = account.attained + clock.work(seconds * speed, speed / account.cores)
+        attained = account.attained + seconds * speed
         over_at = account.over_at
         if over_at is None and attained >= total:
             over_at = _moment(account.submitted_at, now, total / attained if attained > 0 else 1.0)
@@ -116,7 +105,7 @@ def advanced(clock: FairClock, now: float, cores: Mapping[str, float], jobs: Map
             node_id = min(counts, key=lambda node_id: ((counts[node_id] + 1) / cores[node_id], node_id))
             counts[node_id] += 1
             accounts[name] = replace(account, node_id=node_id)
-    return replace(clock, at=now, accounts=accounts)
+    return FairClock(now, accounts)
 
 
 def fair_finishes(clock: FairClock, cores: Mapping[str, float]) -> dict[str, float]:
@@ -139,7 +128,7 @@ def fair_finishes(clock: FairClock, cores: Mapping[str, float]) -> dict[str, flo
         at, done = now, 0.0
         for need, name, width in jobs:
             part = min(cores.get(node_id, math.inf) / widths, 1.0)
-            at += (need - done) / clock.work(part, part)
+            at += (need - done) / part
             done = need
             finishes[name] = at
             widths -= width

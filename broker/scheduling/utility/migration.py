@@ -10,7 +10,7 @@ from tiercel.broker.scheduling.feasible import Room
 from tiercel.broker.scheduling.interface import JobView, NodeView, Snapshot
 from tiercel.broker.scheduling.placement import Preference
 from tiercel.broker.scheduling.utility.accelerators import dominance
-from tiercel.broker.scheduling.utility.forecast import JobRecord
+from tiercel.broker.scheduling.utility.record import JobRecord
 from tiercel.broker.scheduling.utility.serving import Answering
 from tiercel.core.nodes import Drain
 

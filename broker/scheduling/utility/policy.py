@@ -11,9 +11,7 @@ and being over counts a little (:mod:`.utility.priority`).
 Who is worth most runs, as many at a time as there are cores, and everybody else keeps a small floor: a live trial
 showed that this is where most of the gain lies, whatever the order. Around that:
 
-* the order changes only for a clear difference (``hysteresis``);
-* new jobs keep a larger floor until they have shown something (``exploration``);
-* a tier out of reach loses its position, its tenant is told, progress brings it back (:mod:`.utility.forecast`);
+* a tier out of reach loses its position, its tenant is told, progress brings it back (:mod:`.forecast.reach`);
 * nobody is kept waiting for much longer than under equal sharing (:mod:`.utility.fairness`);
 * jobs that use accelerators get what they can use of both, and compete for what they are short of
   (:mod:`.utility.accelerators`);
@@ -27,7 +25,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
 from operator import attrgetter
 
@@ -38,10 +36,9 @@ from tiercel.broker.scheduling.utility.accelerators import fair_accelerator_core
 from tiercel.broker.scheduling.utility.arbitration import arbitrate
 from tiercel.broker.scheduling.utility.backpressure import NONE, Backpressure, backpressure_after, capped
 from tiercel.broker.scheduling.utility.fairness import Account, FairClock, advanced, fair_finishes
-from tiercel.broker.scheduling.utility.forecast import JobRecord, spent_by
 from tiercel.broker.scheduling.utility.migration import Migration, choose_migration, least_work_left
 from tiercel.broker.scheduling.utility.queue import Pass, Queue, share_out
-from tiercel.broker.scheduling.utility.renewal import Held, renew
+from tiercel.broker.scheduling.utility.record import Held, renew
 from tiercel.broker.scheduling.utility.serving import Answering, EndpointRecord, cores_left, observe
 from tiercel.broker.scheduling.utility.settings import UtilitySettings
 from tiercel.broker.scheduling.utility.traffic import Traffic, renewed, traffic_of
@@ -80,7 +77,6 @@ class UtilityState:
         review: What fair sharing would give.
         migrated_at: When the last job was sent elsewhere, seconds since the Unix epoch.
         queues: By node, what was decided there while nothing is new.
-        front: Jobs that ran in front.
         backpressure: By node, what is kept from jobs for answers that come late.
         traffic: How endpoints are asked that jobs feed, as far as decisions went by it.
     """
@@ -90,7 +86,6 @@ class UtilityState:
     review: Review = field(default_factory=Review)
     migrated_at: float = -math.inf
     queues: Mapping[str, Queue] = field(default_factory=dict)
-    front: frozenset[str] = frozenset()
     backpressure: Mapping[str, Backpressure] = field(default_factory=dict)
     traffic: Mapping[str, Traffic] = field(default_factory=dict)
 
@@ -122,24 +117,23 @@ class UtilityPolicy:
 
     def initial_state(self) -> UtilityState:
         """Nothing is known of any job."""
-        return UtilityState(review=Review(clock=FairClock(sharing_penalty=self.settings.sharing_penalty)))
+        return UtilityState()
 
     def plan(self, snapshot: Snapshot, state: UtilityState) -> tuple[Plan, UtilityState]:
         """Renew what is held of jobs, place them, and share each node by worth."""
-        held, changed = renew(snapshot, state.held, self.settings)
+        held, changed = renew(snapshot, state.held)
         serving = self._observe_endpoints(snapshot, state)
         placement = place(snapshot, least_work_left(held.records, serving.left, serving.answering))
         review = self._review(snapshot, state.review, held, serving.left)
         groups = jobs_by_node(snapshot, placement)
         migration = self._migrate(snapshot, groups, held, serving, state, waited=review.at > state.review.at)
         traffic, asked_anew = renewed(state.traffic, traffic_of(snapshot.endpoints, self.settings.serving))
-        this = Pass(snapshot.now, held.records, review.due, state.front, self.settings, traffic, asked_anew)
+        this = Pass(snapshot.now, held.records, review.due, self.settings, traffic, asked_anew)
         news = _by_node(changed, placement)
         queues = {
             node.id: self._share(this, node, groups.get(node.id, []), news.get(node.id, ()), serving, state, migration)
             for node in sorted(snapshot.nodes, key=_ID)
         }
-        front = frozenset(chain.from_iterable(queue.front for queue in queues.values()))
         unreachable = {name: record.unreachable for name, record in held.records.items() if record.unreachable}
         assignments = [_assignments(queue, serving.backpressure.get(name)) for name, queue in queues.items()]
         plan = Plan(
@@ -148,11 +142,8 @@ class UtilityPolicy:
             dict(sorted(unreachable.items())),
             serving.shares,
         )
-        held = replace(held, records=_with_fronts(dict(held.records), state.front, front, snapshot.now))
         migrated_at = state.migrated_at if migration is None else snapshot.now
-        return plan, UtilityState(
-            held, serving.records, review, migrated_at, queues, front, serving.backpressure, traffic
-        )
+        return plan, UtilityState(held, serving.records, review, migrated_at, queues, serving.backpressure, traffic)
 
     def _observe_endpoints(self, snapshot: Snapshot, state: UtilityState) -> _Serving:
         nodes = {node.id: node for node in snapshot.nodes}
@@ -176,7 +167,7 @@ class UtilityPolicy:
                 job.submitted_at,
                 0.0,
                 fair_cores.get(job.id, job.resources.cpu_cores),
-                spent_by(job) + held.records[job.id].to_end,
+                held.records[job.id].spent + held.records[job.id].to_end,
             )
             for job in sorted(snapshot.jobs, key=submission_order)
         }
@@ -262,15 +253,3 @@ def _with_objectives(
         if view.objective_seconds is not None and view.name in records:
             groups.setdefault(view.node_id, []).append(view)
     return groups
-
-
-def _with_fronts(
-    records: dict[str, JobRecord], before: frozenset[str], front: frozenset[str], now: float
-) -> dict[str, JobRecord]:
-    """Records that know since when their jobs have been in front."""
-    for name in front - before:
-        records[name] = replace(records[name], front_since=now)
-    for name in before - front:
-        if name in records:
-            records[name] = replace(records[name], front_since=None)
-    return records

@@ -24,11 +24,10 @@ def with_priority(entry: Candidate, most_cores: float, now: float, settings: Uti
     """
     finishing = settings.finishing * entry.job.tenant_weight / entry.record.to_end
     of_tier = _priority_of_next_tier(entry, entry.traffic_value, most_cores, now, settings)
-    held_on_to = 1.0 + settings.hysteresis if entry.in_front else 1.0
-    priority = to_tenant = held_on_to * _with_delivery(max(of_tier, finishing), entry, settings)
+    priority = to_tenant = _with_delivery(max(of_tier, finishing), entry, settings)
     if entry.traffic_value:
         unasked = _priority_of_next_tier(entry, 0.0, most_cores, now, settings)
-        to_tenant = held_on_to * _with_delivery(max(unasked, finishing), entry, settings)
+        to_tenant = _with_delivery(max(unasked, finishing), entry, settings)
     return replace(entry, priority=priority, priority_to_tenant=to_tenant, is_worth_finishing=finishing > of_tier)
 
 

@@ -15,9 +15,9 @@ from tiercel.broker.scheduling.utility.accelerators import assignments_of, divid
 from tiercel.broker.scheduling.utility.candidate import Candidate
 from tiercel.broker.scheduling.utility.explain import sentence
 from tiercel.broker.scheduling.utility.fairness import Claimant, late
-from tiercel.broker.scheduling.utility.forecast import JobRecord
 from tiercel.broker.scheduling.utility.migration import Migration
 from tiercel.broker.scheduling.utility.priority import with_priority
+from tiercel.broker.scheduling.utility.record import JobRecord
 from tiercel.broker.scheduling.utility.settings import UtilitySettings
 from tiercel.broker.scheduling.utility.traffic import Traffic
 from tiercel.core.jobs import TierStatus
@@ -47,7 +47,7 @@ class Queue:
         capacity: Part of the node's weight that they share; the rest is for endpoints. NaN while that is not settled.
         cores: Cores that endpoints leave to them in the mean.
         assignments: What they get.
-        front: Those that run in front.
+        ahead: So many run in front.
         held: The accelerators of each job that holds any.
         fed: Endpoints that its jobs feed.
     """
@@ -59,7 +59,7 @@ class Queue:
     capacity: float = math.nan
     cores: float = math.nan
     assignments: tuple[Assignment, ...] = ()
-    front: frozenset[str] = frozenset()
+    ahead: int = 0
     held: Mapping[str, Grant] = field(default_factory=dict)
     fed: frozenset[str] = frozenset()
 
@@ -107,7 +107,6 @@ class Pass:
         now: Seconds since the Unix epoch.
         records: What is held of each job.
         due: When each job must be over.
-        front: Jobs that ran in front.
         settings: Of the policy.
         traffic: How endpoints are asked, by name.
         asked_anew: Endpoints for which that has changed.
@@ -116,7 +115,6 @@ class Pass:
     now: float
     records: Mapping[str, JobRecord]
     due: Mapping[str, float]
-    front: frozenset[str]
     settings: UtilitySettings
     traffic: Mapping[str, Traffic] = field(default_factory=dict)
     asked_anew: frozenset[str] = frozenset()
@@ -136,7 +134,7 @@ class Pass:
             entry, record = kept.get(job.id), self.records[job.id]
             same_tiers = entry is not None and entry.job.tiers is job.tiers
             traffic_value = self._traffic_value(job)
-            if entry is None or not same_tiers or not entry.holds(record, traffic_value, in_front=job.id in self.front):
+            if entry is None or not same_tiers or not entry.holds(record, traffic_value):
                 entry = self._candidate(job, record, node, traffic_value)
             candidates.append(entry)
         overdue, spare = late(self._claimants(candidates, node), self.now, cores)
@@ -186,7 +184,7 @@ class Pass:
         return [
             self._claimant(entry, self.due[entry.job.id], node)
             for entry in candidates
-            if entry.job.id in self.due and not entry.record.unreachable
+            if entry.job.id in self.due and not entry.record.unreachable and entry.record.tells_end
         ]
 
     def _claimant(self, entry: Candidate, due: float, node: NodeView) -> Claimant:
@@ -196,7 +194,7 @@ class Pass:
     def _handing_over(self, job: JobView, record: JobRecord, cores: float) -> TierStatus | None:
         """The job's tier whose model it hands over with the CPU that it gets, if there is one."""
         takes = self.settings.delivery_cpu_seconds * max(cores, 1.0)
-        used = record.seen_spent - record.reached_spent
+        used = record.spent - record.reached_spent
         return delivering_tier(job) if used <= _HANDED_OVER_BY_THEN * takes else None
 
     def _traffic_value(self, job: JobView) -> float:
@@ -206,16 +204,15 @@ class Pass:
         return traffic.value_of(job, status.tier.target) if traffic is not None and status is not None else 0.0
 
     def _candidate(self, job: JobView, record: JobRecord, node: NodeView, traffic_value: float) -> Candidate:
-        status, in_front = next_tier(job), job.id in self.front
+        status = next_tier(job)
         needs = record.needs
-        cores = needs.cores if needs is not None else max(min(record.usable, job.resources.cpu_cores), 1e-3)
+        cores = needs.cores if needs is not None else max(job.resources.cpu_cores, 1e-3)
         delivering = self._handing_over(job, record, cores)
         candidate = Candidate(
             job,
             record,
             status,
             cores,
-            in_front=in_front,
             needs=needs,
             delivering=delivering,
             traffic_value=traffic_value,
@@ -246,7 +243,7 @@ def share_out(
     candidates = queue.candidates
     weights, ahead = _weights(candidates, capacity, cores, settings)
     assignments: list[Assignment] = []
-    same = () if before is None or len(before.front) != ahead else before.candidates[: len(before.assignments)]
+    same = () if before is None or before.ahead != ahead else before.candidates[: len(before.assignments)]
     for position, (candidate, weight) in enumerate(zip(candidates, weights, strict=True)):
         if before is not None and position < len(same) and same[position] is candidate:
             told = before.assignments[position]
@@ -257,8 +254,7 @@ def share_out(
         if migration is not None and candidate.job.id == migration.job.id:
             reason = f"{migration.reason}; {reason}"
         assignments.append(Assignment(candidate.job.id, queue.node.id, Share(weight, reason=reason)))
-    front = frozenset(candidate.job.id for candidate in candidates[:ahead])
-    return replace(queue, capacity=capacity, cores=cores, assignments=tuple(assignments), front=front)
+    return replace(queue, capacity=capacity, cores=cores, assignments=tuple(assignments), ahead=ahead)
 
 
 def _share_out_both(
@@ -271,13 +267,16 @@ def _share_out_both(
         cores=cores,
         capacity=capacity,
         floor=settings.floor,
-        exploration=settings.exploration,
     )
     told_first = {migration.job.id: migration.reason} if migration is not None else {}
     assignments = assignments_of(division, queue.held, queue.node, told_first)
-    front = frozenset(entry.job.id for entry in division.order[: division.ahead])
     return replace(
-        queue, candidates=division.order, capacity=capacity, cores=cores, assignments=assignments, front=front
+        queue,
+        candidates=division.order,
+        capacity=capacity,
+        cores=cores,
+        assignments=assignments,
+        ahead=division.ahead,
     )
 
 
@@ -295,10 +294,8 @@ def _weights(
         left -= granted[-1]
     ahead, total = len(granted), sum(granted)
     rest = candidates[ahead:]
-    claims = [settings.exploration if entry.is_new else 1.0 for entry in rest]
     floor = capacity * settings.floor if rest else 0.0
     if not granted:
         return [], 0
     weights = [part / total * (capacity - floor) for part in granted]
-    scale = floor / sum(claims) if claims else 0.0
-    return weights + [claim * scale for claim in claims], ahead
+    return weights + [floor / len(rest) for _ in rest], ahead

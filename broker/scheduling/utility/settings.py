@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tiercel.broker.scheduling.utility.forecast import ForecastSettings
 from tiercel.broker.scheduling.utility.migration import MigrationSettings
 from tiercel.broker.scheduling.utility.serving import ServingSettings
 
@@ -17,12 +16,8 @@ class UtilitySettings:
         later_tiers: What each further tier counts relative to the one before, in (0, 1].
         finishing: What being over counts beside a first tier of value 1, > 0; less than a further tier, or those wait.
         floor: What all jobs that are not in front get together, a fraction of their node in (0, 1).
-        exploration: A job without any report gets this times the floor of others, >= 1.
-        hysteresis: A job in front stays there unless another is worth this fraction more, >= 0.
         urgency: What a deadline adds to a tier's worth when there is just enough time left, a factor >= 0.
         guard_ratio: Nobody shall need longer than this times what equal sharing would take; 0 switches that off.
-        sharing_penalty: What part of its CPU time a job is taken to lose to neighbours under equal sharing, as it gets
-            ever less of a core, in [0, 1). Measured live: 0.06 with long time slices, 0.28 without.
         guard_margin: A job counts as late when it has less than this part of all its time to spare (or less than a
             second), >= 0.
         delivery_cpu_seconds: What handing over the model of a tier may take, CPU seconds, > 0; small models need a
@@ -32,14 +27,6 @@ class UtilitySettings:
         migration_gain: A migration must gain this times what it costs, >= 1.
         cooldown_seconds: From one migration to the next, of a job as of the cluster, >= 0.
         max_migrations: Of one job; 0 for no limit.
-        prior_seconds: See :class:`.ForecastSettings`.
-        prior_spread: See :class:`.ForecastSettings`.
-        refit_growth: See :class:`.ForecastSettings`.
-        fits_per_pass: See :class:`.ForecastSettings`.
-        doubt: See :class:`.ForecastSettings`.
-        verdicts: See :class:`.ForecastSettings`.
-        use_history: See :class:`.ForecastSettings`.
-        use_curve: See :class:`.ForecastSettings`.
         answers_per_value: See :class:`.ServingSettings`.
         window_seconds: See :class:`.ServingSettings`.
         headroom: See :class:`.ServingSettings`.
@@ -49,11 +36,8 @@ class UtilitySettings:
     later_tiers: float = 0.02
     finishing: float = 0.01
     floor: float = 0.01
-    exploration: float = 2.0
-    hysteresis: float = 0.3
     urgency: float = 1.0
     guard_ratio: float = 1.5
-    sharing_penalty: float = 0.1
     guard_margin: float = 0.1
     delivery_cpu_seconds: float = 1.0
     review_seconds: float = 5.0
@@ -61,14 +45,6 @@ class UtilitySettings:
     migration_gain: float = 2.0
     cooldown_seconds: float = 10.0
     max_migrations: int = 3
-    prior_seconds: float = ForecastSettings().prior_seconds
-    prior_spread: float = ForecastSettings().prior_spread
-    refit_growth: float = ForecastSettings().refit_growth
-    fits_per_pass: int = ForecastSettings().fits_per_pass
-    doubt: float = ForecastSettings().doubt
-    verdicts: int = ForecastSettings().verdicts
-    use_history: bool = ForecastSettings().use_history
-    use_curve: bool = ForecastSettings().use_curve
     answers_per_value: float = ServingSettings().answers_per_value
     window_seconds: float = ServingSettings().window_seconds
     headroom: float = ServingSettings().headroom
@@ -76,49 +52,26 @@ class UtilitySettings:
 
     def __post_init__(self) -> None:
         """Refuse what no run could make sense of."""
-        if not (
-            0 < self.floor < 1 and 0 < self.later_tiers <= 1 and 0 < self.training_floor < 1 and 0 < self.doubt < 1
-        ):
-            msg = "floor, later_tiers, training_floor and doubt must be between 0 and 1"
+        if not (0 < self.floor < 1 and 0 < self.later_tiers <= 1 and 0 < self.training_floor < 1):
+            msg = "floor, later_tiers and training_floor must be between 0 and 1"
             raise ValueError(msg)
-        if min(self.exploration, self.migration_gain, self.headroom, self.fits_per_pass, self.verdicts) < 1:
-            msg = "exploration, migration_gain, headroom, fits_per_pass and verdicts must be at least 1"
+        if min(self.migration_gain, self.headroom) < 1:
+            msg = "migration_gain and headroom must be at least 1"
             raise ValueError(msg)
         least = (
-            self.hysteresis,
             self.urgency,
             self.guard_ratio,
             self.guard_margin,
-            self.prior_spread,
             self.review_seconds,
             self.window_seconds,
         )
         if min(*least, self.cooldown_seconds, self.max_migrations) < 0:
             msg = "no option may be negative"
             raise ValueError(msg)
-        if not 0 <= self.sharing_penalty < 1:
-            msg = "sharing_penalty must be at least 0 and less than 1"
-            raise ValueError(msg)
-        more_than_nothing = (self.prior_seconds, self.refit_growth, self.answers_per_value, self.delivery_cpu_seconds)
+        more_than_nothing = (self.answers_per_value, self.delivery_cpu_seconds)
         if min(*more_than_nothing, self.finishing) <= 0:
-            msg = (
-                "prior_seconds, refit_growth, answers_per_value, delivery_cpu_seconds and finishing must be more than 0"
-            )
+            msg = "answers_per_value, delivery_cpu_seconds and finishing must be more than 0"
             raise ValueError(msg)
-
-    @property
-    def forecasts(self) -> ForecastSettings:
-        """The part about forecasts."""
-        return ForecastSettings(
-            self.prior_seconds,
-            self.prior_spread,
-            self.refit_growth,
-            self.fits_per_pass,
-            self.doubt,
-            self.verdicts,
-            self.use_history,
-            self.use_curve,
-        )
 
     @property
     def serving(self) -> ServingSettings:

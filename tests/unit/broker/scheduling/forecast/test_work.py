@@ -6,26 +6,22 @@ import math
 
 import pytest
 
-from testing.scheduling import reports
 from tiercel.broker.scheduling.forecast.work import (
     Forecast,
     PastCurve,
-    Source,
-    forecast_from_curve,
     forecast_from_history,
     forecast_from_samples,
-    mixed,
     past_curve,
     remaining_after,
     work_to,
 )
 from tiercel.broker.scheduling.interface import CurvePoint, PastRun
-from tiercel.core.jobs import Direction, Observation
+from tiercel.core.jobs import Direction
 
 
 def sure(*totals: float, never: float = 0.0) -> Forecast:
     weight = (1 - never) / len(totals)
-    return Forecast(tuple(totals), (weight,) * len(totals), never, Source.PRIOR)
+    return Forecast(tuple(totals), (weight,) * len(totals), never)
 
 
 # --- Looking ahead ----------------------------------------------------------------------------------------------------
@@ -56,7 +52,7 @@ def test_possibilities_that_were_outlived_are_dropped() -> None:
     assert after.rate == pytest.approx(1 / 15)
     assert after.rate < before.rate
     # never becomes likelier: of 0.4, 0.4 and 0.2 the first is gone
-    assert remaining_after(Forecast((2.0, 18.0), (0.4, 0.4), 0.2, Source.PRIOR), 3.0).never == pytest.approx(1 / 3)
+    assert remaining_after(Forecast((2.0, 18.0), (0.4, 0.4), 0.2), 3.0).never == pytest.approx(1 / 3)
 
 
 def test_a_job_that_outlived_everything_counts_for_as_long_again() -> None:
@@ -86,67 +82,31 @@ def test_a_past_run_is_turned_so_that_larger_is_better() -> None:
 
 
 def test_a_run_that_has_not_begun_needs_what_earlier_ones_needed() -> None:
-    forecast = forecast_from_history([EARLIER, EARLIER], 0.9, 0.0, None)
+    forecast = forecast_from_history([EARLIER, EARLIER], 0.9)
     assert forecast is not None
     remaining = remaining_after(forecast, 0.0)
-    assert forecast.source is Source.HISTORY
     assert remaining.expected == pytest.approx(12.0, rel=0.1)
     assert remaining.low < 12.0 < remaining.high
     assert remaining.never == 0
 
 
-def test_a_run_that_begins_twice_as_slowly_is_expected_later() -> None:
-    # It took 8 CPU seconds to 0.5 instead of 4. Of the way, a third was covered: the pace 2 counts as 2 ** (1/3).
-    forecast = forecast_from_history([EARLIER], 0.9, 8.0, 0.5)
-    assert forecast is not None
-    middle = 8.0 + (12.0 - 4.0) * 2 ** (1 / 3)
-    assert any(total == pytest.approx(middle) for total in forecast.totals)
-
-
 def test_runs_that_levelled_off_below_a_target_say_that_it_is_never_met() -> None:
     flat = tuple(0.7 * (1 - math.exp(-x / 3)) for x in range(30))
-    forecast = forecast_from_history([PastCurve(tuple(map(float, range(30))), flat)], 0.9, 0.0, None)
+    forecast = forecast_from_history([PastCurve(tuple(map(float, range(30))), flat)], 0.9)
     assert forecast is not None
     assert forecast.never > 0.7
 
 
+def test_runs_that_ended_early_and_still_rose_say_that_it_takes_longer() -> None:
+    rising = PastCurve((0.0, 5.0, 10.0), (0.0, 0.4, 0.8))
+    forecast = forecast_from_history([rising], 0.9)
+    assert forecast is not None
+    assert forecast.never == 0.0
+    assert forecast.totals == pytest.approx((13.0, 20.0, 40.0))
+
+
 def test_nothing_is_said_without_earlier_runs() -> None:
-    assert forecast_from_history([], 0.9, 0.0, None) is None
-
-
-# --- The curve --------------------------------------------------------------------------------------------------------
-
-
-def curve(shape: str, points: int, *, level: float = 1.0) -> tuple[Observation, ...]:
-    left = [math.exp(-0.2 * index) if shape == "exponential" else 1 / (1 + 0.2 * index) for index in range(points)]
-    return reports(*(level * (1 - part) for part in left))
-
-
-@pytest.mark.parametrize(("shape", "target", "total"), [("exponential", 0.9, 12.5), ("hyperbolic", 0.8, 21.0)])
-def test_a_smooth_curve_is_continued(shape: str, target: float, total: float) -> None:
-    # 1 - exp(-0.2 k) = 0.9 at k = 11.5, 1 - 1 / (1 + 0.2 k) = 0.8 at k = 20; the report of k comes at k + 1 seconds.
-    forecast = forecast_from_curve(curve(shape, 9), Direction.MAX, target, 9.0)
-    assert forecast is not None
-    remaining = remaining_after(forecast, 9.0)
-    assert 9.0 + remaining.low <= total <= 9.0 + remaining.high
-    assert forecast.source is Source.CURVE
-
-
-def test_a_loss_is_continued_as_well_as_an_accuracy() -> None:
-    falling = tuple(Observation(seen.at, seen.epoch, -seen.value, seen.cpu_seconds) for seen in curve("exponential", 9))
-    rising = forecast_from_curve(curve("exponential", 9), Direction.MAX, 0.9, 9.0)
-    assert forecast_from_curve(falling, Direction.MIN, -0.9, 9.0) == rising
-
-
-def test_a_curve_that_levels_off_below_its_target_never_gets_there() -> None:
-    forecast = forecast_from_curve(curve("exponential", 40, level=0.5), Direction.MAX, 0.9, 40.0)
-    assert forecast is not None
-    assert forecast.never > 0.95
-
-
-@pytest.mark.parametrize("values", [(), (0.1, 0.2, 0.3, 0.4), (0.5,) * 9, (math.nan,) * 9])
-def test_too_little_is_not_fitted(values: tuple[float, ...]) -> None:
-    assert forecast_from_curve(reports(*values), Direction.MAX, 0.9, 5.0) is None
+    assert forecast_from_history([], 0.9) is None
 
 
 # --- Putting together -------------------------------------------------------------------------------------------------
@@ -156,13 +116,6 @@ def test_samples_are_widened() -> None:
     forecast = forecast_from_samples([10.0], 0.5)
     assert forecast.totals == pytest.approx((10 * math.exp(-0.65), 10, 10 * math.exp(0.65)))
     assert forecast.weights == pytest.approx((0.25, 0.5, 0.25))
-
-
-def test_a_mixture_keeps_the_chances() -> None:
-    mixture = mixed(sure(10.0, never=0.5), sure(20.0), 0.75)
-    assert mixture.totals == (10.0, 20.0)
-    assert mixture.weights == pytest.approx((0.375, 0.25))
-    assert mixture.never == pytest.approx(0.375)
 
 
 def test_many_possibilities_become_few_with_the_same_mean() -> None:

@@ -65,16 +65,6 @@ def test_a_wide_job_takes_more_than_narrow_ones() -> None:
     )
 
 
-def test_neighbours_cost_work_under_equal_sharing() -> None:
-    # Two jobs on one core get half of it each, of which they lose half of the penalty of 0.4: 0.4 s of work a second.
-    cores, jobs = {"n": 1.0}, {"a": wanted(4), "b": wanted(8)}
-    clock = advanced(FairClock(sharing_penalty=0.4), 0.0, cores, jobs)
-    assert fair_finishes(clock, cores) == pytest.approx({"a": 10, "b": 14})  # b is alone from 10 on
-    clock = advanced(clock, 5.0, cores, jobs)
-    assert [account.attained for account in clock.accounts.values()] == pytest.approx([2, 2])
-    assert fair_finishes(clock, cores) == pytest.approx({"a": 10, "b": 14})
-
-
 def claim(name: str, due: float, remaining: float) -> Claimant:
     return Claimant(name, due, remaining, 1.0, reserve=0.5)
 

@@ -20,6 +20,7 @@ from tiercel.broker.scheduling.interface import (
     Trigger,
 )
 from tiercel.broker.scheduling.utility.policy import UtilityPolicy, UtilityState
+from tiercel.broker.scheduling.utility.record import Held
 from tiercel.broker.scheduling.utility.settings import UtilitySettings
 from tiercel.core.jobs import Observation, TierState
 
@@ -161,58 +162,6 @@ def test_a_deadline_that_can_just_be_met_hurries() -> None:
     missed = replace(status, tier=replace(status.tier, deadline_seconds=1001.0))
     assert plan_of(known("a", "long"), known("b", "long", tiers=(urgent,))).assignments[0].job_id == "b"
     assert plan_of(known("a", "long"), known("b", "long", tiers=(missed,))).assignments[0].job_id == "a"
-
-
-def test_a_new_job_keeps_a_larger_floor() -> None:
-    old = known("old", "long", observations=reports(0.1, 0.2), cpu_seconds=2.0)
-    plan = plan_of(known("front", "short"), old, known("new", "long"))
-    assert weights(plan)["new"] == pytest.approx(2 * weights(plan)["old"])
-
-
-def test_a_small_difference_does_not_change_the_order() -> None:
-    policy = UtilityPolicy(UNGUARDED)
-    history = {"a": past((1, 0.1), (10, 0.9), (11, 0.95)), "b": past((1, 0.1), (9, 0.9), (10, 0.95))}
-    first, second = known("first", "a"), known("second", "b")
-    alone = replace(snapshot([first], [node(cpu_cores=1.0)]), history=history)
-    _, state = policy.plan(alone, policy.initial_state())
-    both = replace(alone, jobs=(first, second))
-    assert policy.plan(both, state)[0].assignments[0].job_id == "first"
-    assert policy.plan(both, policy.initial_state())[0].assignments[0].job_id == "second"
-
-
-def test_a_job_that_cannot_use_its_cores_leaves_room_for_another() -> None:
-    # Asks for two cores; in front since 1000 it used half of one.
-    wide = replace(job("wide", cpu_cores=2.0), workload="short")
-    policy = UtilityPolicy(UNGUARDED)
-    seen = replace(
-        snapshot([wide, known("next", "long"), known("other", "long")], [node(cpu_cores=2.0)]), history=HISTORY
-    )
-    plan, state = policy.plan(seen, policy.initial_state())
-    assert weights(plan) == pytest.approx({"wide": 0.99, "next": 0.005, "other": 0.005})
-    used = tuple(Observation(1000.0 + at, at, 0.1 + 0.01 * at, 0.5 * at) for at in range(1, 6))
-    later = replace(wide, observations=used, cpu_seconds=2.5)
-    plan, _ = policy.plan(replace(seen, now=1010.0, jobs=(later, *seen.jobs[1:])), state)
-    # 0.6 of 2 cores are enough for it (a fifth to spare); the next one can use 1, the last one the remaining 0.4.
-    assert weights(plan) == pytest.approx({"wide": 0.3, "next": 0.5, "other": 0.2})
-
-
-def test_what_a_job_uses_at_its_floor_does_not_count_for_what_it_can_use_in_front() -> None:
-    wide = replace(job("wide", cpu_cores=2.0), workload="long")
-    later = known("later", "longest")
-    policy = UtilityPolicy(UNGUARDED)
-    seen = replace(snapshot([wide, later], [node(cpu_cores=2.0)]), history=HISTORY)
-    plan, state = policy.plan(seen, policy.initial_state())
-    assert weights(plan)["wide"] == pytest.approx(0.99)
-    # From 1010 on it waits behind others, and uses next to nothing.
-    shorts = (known("short1", "short"), known("short2", "short"))
-    plan, state = policy.plan(replace(seen, now=1010.0, jobs=(*shorts, wide, later)), state)
-    assert weights(plan)["wide"] < 0.02
-    slow = tuple(Observation(1010.0 + at, at, 0.1 + 0.01 * at, 0.02 * at) for at in range(1, 6))
-    wide = replace(wide, observations=slow, cpu_seconds=0.1)
-    plan, state = policy.plan(replace(seen, now=1016.0, jobs=(*shorts, wide, later)), state)
-    assert weights(plan)["wide"] < 0.02
-    plan, _ = policy.plan(replace(seen, now=1020.0, jobs=(wide, later)), state)
-    assert weights(plan)["wide"] == pytest.approx(0.99), "it is in front again, with all that it asks for"
 
 
 # --- Out of reach -----------------------------------------------------------------------------------------------------
@@ -419,7 +368,20 @@ def test_endpoints_without_an_objective_are_left_alone() -> None:
     assert weights(plan) == {"a": 1.0}
 
 
-# --- Learning ---------------------------------------------------------------------------------------------------------
+# --- Nothing known ----------------------------------------------------------------------------------------------------
+
+
+def unknown(name: str, spent: float) -> JobView:
+    return replace(job(name, cpu_cores=1.0), cpu_seconds=spent, submitted_at=1000.0 - spent)
+
+
+def test_of_whom_nothing_is_known_who_has_used_least_goes_first() -> None:
+    plan = plan_of(unknown("old", 30.0), unknown("new", 3.0))
+    assert weights(plan) == pytest.approx({"new": 0.99, "old": 0.01})
+    assert reasons(plan)["new"] == (
+        "runs now, worth most per CPU second: tier 1, of which no earlier run tells; 3 s of CPU time used so far; "
+        "99% of the node"
+    )
 
 
 def test_what_jobs_needed_becomes_what_is_expected_of_others() -> None:
@@ -437,9 +399,21 @@ def test_what_jobs_needed_becomes_what_is_expected_of_others() -> None:
     assert state.held.records["unknown"].remaining.expected > 100
 
 
+def test_where_others_needed_about_alike_who_is_nearest_to_that_goes_first() -> None:
+    policy = UtilityPolicy(UNGUARDED)
+    state = replace(policy.initial_state(), held=Held(samples=(20.0,) * 50))
+    plan, _ = policy.plan(snapshot([unknown("a", 5.0), unknown("b", 15.0)], [node(cpu_cores=1.0)]), state)
+    assert plan.assignments[0].job_id == "b"
+
+
+def test_who_outlives_all_earlier_runs_counts_as_one_of_which_nothing_is_known() -> None:
+    plan = plan_of(known("a", "short", cpu_seconds=100.0), known("b", "long"))
+    assert plan.assignments[0].job_id == "b"
+
+
 @pytest.mark.parametrize(
     "wrong",
-    [{"floor": 0}, {"floor": 1}, {"later_tiers": 2}, {"fits_per_pass": 0}, {"guard_ratio": -1}, {"prior_seconds": 0}],
+    [{"floor": 0}, {"floor": 1}, {"later_tiers": 2}, {"guard_ratio": -1}],
 )
 def test_options_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"must be|may be"):

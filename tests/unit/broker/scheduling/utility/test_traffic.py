@@ -94,7 +94,7 @@ def test_who_asks_decides_who_runs(endpoint: EndpointView, first: str) -> None:
 
 
 def test_the_order_changes_when_applications_come_and_again_when_they_go() -> None:
-    policy = UtilityPolicy(UtilitySettings(guard_ratio=0.0, hysteresis=0.0))
+    policy = UtilityPolicy(UtilitySettings(guard_ratio=0.0))
     quiet = replace(snapshot([SHORT, LONG], [node(cpu_cores=1.0)]), history=HISTORY)
     busy = replace(quiet, endpoints=(asked("asked", 50.0),))
     state, first = policy.initial_state(), []

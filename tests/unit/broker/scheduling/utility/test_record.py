@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import pytest
 
 from testing.scheduling import job, reports, tiers
+from tiercel.broker.scheduling.forecast.work import forecast_from_samples
 from tiercel.broker.scheduling.interface import JobView
-from tiercel.broker.scheduling.utility.forecast import ForecastSettings, JobRecord, new_record, prior_of, renewed
-
-SETTINGS = ForecastSettings()
-PRIOR = prior_of((100.0, 120.0), (), SETTINGS)
+from tiercel.broker.scheduling.utility.record import JobRecord, record_after
 
 
 def new_job(epochs: int) -> JobView:
@@ -26,20 +23,17 @@ def far_from_its_tier(epochs: int) -> JobView:
 
 
 def record_of(view: JobView) -> JobRecord:
-    return new_record(view, None, (), PRIOR, SETTINGS)
+    return record_after(view, None, (), forecast_from_samples((5.0,), 1.0))
 
 
 def test_the_last_epoch_is_the_end_however_far_the_tier_is() -> None:
-    record = record_of(far_from_its_tier(epochs=16))
-    assert record.remaining.expected > 20
-    assert record.to_end == pytest.approx(6.0)
-    assert renewed(far_from_its_tier(epochs=16), record, PRIOR, SETTINGS).to_end == pytest.approx(6.0)
+    assert record_of(far_from_its_tier(epochs=16)).to_end == pytest.approx(6.0)
 
 
-def test_without_a_pace_the_tier_tells_the_end() -> None:
+def test_without_a_pace_as_much_is_left_as_to_the_tier() -> None:
     record = record_of(new_job(16))
-    assert record.most == math.inf
     assert record.to_end == pytest.approx(record.remaining.expected)
+    assert not record.tells_end
 
 
 def test_there_is_always_a_little_left() -> None:

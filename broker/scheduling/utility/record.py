@@ -1,0 +1,253 @@
+"""What the utility policy holds of each job between passes: the work to its next tier, and to its end.
+
+Earlier runs of its program tell how much work is left. For one that never ran before, what other programs needed stands
+in, and what has outlived all of those is held to need as long again: the Gittins index of that lies between first come,
+first served where jobs are alike and least attained service where they are not. Fits to the beginning of a job's own
+curve order jobs worse than that on most of what was recorded (``python -m benchmarks.principle``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tiercel.broker.scheduling.forecast.reach import ReachRecord, ReachSettings, judge, record_of
+from tiercel.broker.scheduling.forecast.speed import Needs, needs_of
+from tiercel.broker.scheduling.forecast.work import (
+    Forecast,
+    PastCurve,
+    Remaining,
+    forecast_from_history,
+    forecast_from_samples,
+    past_curves,
+    remaining_after,
+)
+from tiercel.broker.scheduling.interface import JobView, Snapshot
+from tiercel.broker.scheduling.tiers import next_tier, reached_tiers
+from tiercel.core.jobs import Direction
+
+# CPU seconds to a first tier while no job has got there yet.
+_FIRST_GUESS = 5.0
+# Works of jobs that reached their first tier under this policy.
+_SAMPLES_KEPT = 64
+# What has outlived all that is known of others is as likely to last as long again.
+_OUTLIVED = Forecast((), (), 0.0)
+_REACH = ReachSettings()
+_LEVELS_OFF = 0.1
+_MOST = 1e12
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """What is held of a job.
+
+    Attributes:
+        job_id: The job.
+        stage: Tiers that it has reached.
+        spent: CPU seconds that it has used.
+        reached_spent: CPU seconds after which it reached its latest tier, 0 before the first.
+        past: Earlier runs of its program.
+        known: CPU seconds from its start to its next tier as earlier runs tell it, or None.
+        known_last: The same to its last tier.
+        remaining: CPU seconds to its next tier.
+        to_end: CPU seconds that it is expected to need until it is over, > 0.
+        reach: Whether its next tier is within reach.
+        tells_end: Whether that rests on earlier runs or on its own pace.
+        needs: What it needs of CPU and accelerators, or None for a job that uses none.
+    """
+
+    job_id: str
+    stage: int
+    spent: float
+    reached_spent: float
+    past: tuple[PastCurve, ...]
+    known: Forecast | None
+    known_last: Forecast | None
+    remaining: Remaining
+    to_end: float
+    tells_end: bool
+    reach: ReachRecord
+    needs: Needs | None = None
+
+    @property
+    def rests_on_others(self) -> bool:
+        """Whether only what other jobs needed tells of its next tier."""
+        return self.stage == 0 and self.known is None
+
+    @property
+    def unreachable(self) -> str:
+        """Why the next tier is out of reach, or empty."""
+        return self.reach.unreachable
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What is held of jobs between passes.
+
+    Attributes:
+        records: By job.
+        views: Jobs as they were seen last: one that is the same object has no news.
+        samples: CPU seconds that jobs needed to their first tier, the latest last; bounded.
+        prior: What follows from them for jobs of which nothing is known; None when it has to be worked out anew.
+    """
+
+    records: Mapping[str, JobRecord] = field(default_factory=dict)
+    views: Mapping[str, JobView] = field(default_factory=dict)
+    samples: tuple[float, ...] = ()
+    prior: Forecast | None = None
+
+
+def renew(snapshot: Snapshot, held: Held) -> tuple[Held, set[str]]:
+    """Renew what is held of the jobs that have news.
+
+    Returns:
+        What is held of all now, and those of which something else is held than before.
+    """
+    prior = held.prior if held.prior is not None else _prior(snapshot, held)
+    views = {job.id: job for job in snapshot.jobs}
+    records: dict[str, JobRecord] = {}
+    changed: set[str] = set()
+    learnt: list[float] = []
+    curves: dict[tuple[str, Direction], tuple[PastCurve, ...]] = {}
+    for name, job in views.items():
+        known, record = held.views.get(name), held.records.get(name)
+        silent = record is not None and known is not None and (known is job or _no_news(known, job))
+        if record is not None and silent and (prior is held.prior or not record.rests_on_others):
+            records[name] = record
+            continue
+        if record is None and (key := (job.workload, job.direction)) not in curves:
+            curves[key] = past_curves(snapshot.history.get(job.workload, ()), job.direction)
+        past = record.past if record is not None else curves[job.workload, job.direction]
+        records[name] = record_after(job, record, past, prior)
+        changed.add(name)
+        if record is not None and record.stage == 0 and records[name].reached_spent > 0:
+            learnt.append(records[name].reached_spent)
+    samples = (*held.samples, *learnt)[-_SAMPLES_KEPT:]
+    return Held(records, views, samples, None if learnt else prior), changed
+
+
+def _prior(snapshot: Snapshot, held: Held) -> Forecast:
+    """What is held of the work to a first tier of jobs of which nothing is known: what others needed."""
+    if not held.samples:
+        return forecast_from_samples((_FIRST_GUESS,), 1.0)
+    middle = sorted(held.samples)[len(held.samples) // 2]
+    works = [spent_by(job) for job in snapshot.jobs if (record := held.records.get(job.id)) and record.stage == 0]
+    # Those not there yet count too where they have had more than most needed: else only the short ones would be known.
+    needed = [*held.samples, *(1.5 * spent for spent in sorted(works) if spent > middle)]
+    return forecast_from_samples(needed, 1.0 / math.sqrt(len(needed)))
+
+
+def record_after(job: JobView, earlier: JobRecord | None, past: tuple[PastCurve, ...], prior: Forecast) -> JobRecord:
+    """What is held of a job after its news.
+
+    Args:
+        job: The job.
+        earlier: What was held of it, or None.
+        past: Earlier runs of its program.
+        prior: The work to a first tier of jobs of which nothing is known.
+    """
+    stage, spent = reached_tiers(job), spent_by(job)
+    reached_spent = earlier.reached_spent if earlier is not None and earlier.stage == stage else _spent_at(job, stage)
+    if earlier is not None and earlier.stage == stage:
+        known, last = earlier.known, earlier.known_last
+    else:
+        known, last = _known(job, stage, past), _known(job, len(job.tiers) - 1, past)
+    # To a later tier as much again as it has had, where nothing tells.
+    remaining = remaining_after(known or (prior if stage == 0 else _OUTLIVED), spent)
+    reach = record_of(job, earlier.reach if earlier is not None else None)
+    if reach.unreachable or (known is None and _has_levelled_off(job)):
+        reach = judge(job, reach, _REACH)
+    most = _work_of_all_epochs(job)
+    end = _end_of(job, spent, remaining, last, past, most)
+    return JobRecord(
+        job_id=job.id,
+        stage=stage,
+        spent=spent,
+        reached_spent=reached_spent,
+        past=past,
+        known=known,
+        known_last=last,
+        remaining=remaining,
+        to_end=max(end - spent, 1e-3),
+        tells_end=bool(past) or most < math.inf,
+        reach=reach,
+        needs=needs_of(job),
+    )
+
+
+def spent_by(job: JobView) -> float:
+    """CPU seconds that a job has used, within what makes sense."""
+    return min(job.cpu_seconds, _MOST) if job.cpu_seconds > 0 else 0.0
+
+
+def _known(job: JobView, tier: int, past: tuple[PastCurve, ...]) -> Forecast | None:
+    """What earlier runs say of the work to a tier; None without any."""
+    if tier >= len(job.tiers):
+        return None
+    sign = 1.0 if job.direction is Direction.MAX else -1.0
+    return forecast_from_history(past, sign * job.tiers[tier].tier.target)
+
+
+def _has_levelled_off(job: JobView) -> bool:
+    """Whether the later half of its reports came less than a tenth of the gap nearer to its next tier."""
+    status = next_tier(job)
+    sign = 1.0 if job.direction is Direction.MAX else -1.0
+    quality = [sign * seen.value for seen in job.observations if math.isfinite(seen.value)]
+    if status is None or len(quality) < _REACH.min_reports:
+        return False
+    best = max(quality)
+    return best - max(quality[: len(quality) // 2]) <= _LEVELS_OFF * (sign * status.tier.target - best)
+
+
+def _end_of(
+    job: JobView,
+    spent: float,
+    remaining: Remaining,
+    last: Forecast | None,
+    past: tuple[PastCurve, ...],
+    most: float,
+) -> float:
+    """CPU seconds from the start after which the job will be over: at its last tier, or after its last epoch."""
+    tiers_left = len(job.tiers) - reached_tiers(job)
+    if job.continues or not tiers_left:
+        seen = max((curve.spent[-1] for curve in past), default=0.0)
+        return most if most < math.inf else max(seen, spent + remaining.expected)
+    if last is None:
+        return min(spent + remaining.expected * 2.0 ** (tiers_left - 1), most)
+    to_last = remaining_after(last, spent)
+    return most if to_last.never >= 0.5 and most < math.inf else min(spent + to_last.expected, most)
+
+
+def _work_of_all_epochs(job: JobView) -> float:
+    """CPU seconds from the start to its last epoch; infinite while its pace is unknown."""
+    if len(job.observations) < 2 or job.max_epochs <= 0:
+        return math.inf
+    first, last = job.observations[0], job.observations[-1]
+    epochs = last.epoch - first.epoch
+    if epochs <= 0 or last.cpu_seconds <= first.cpu_seconds:
+        return math.inf
+    pace = (last.cpu_seconds - first.cpu_seconds) / epochs
+    return last.cpu_seconds + max(job.max_epochs - last.epoch, 0) * pace
+
+
+def _spent_at(job: JobView, stage: int) -> float:
+    """CPU seconds after which it reached its latest tier."""
+    if stage == 0:
+        return 0.0
+    target = job.tiers[stage - 1].tier.target
+    for seen in job.observations:
+        if job.direction.reaches(seen.value, target):
+            return min(max(seen.cpu_seconds, 1e-3), _MOST)
+    return max(spent_by(job), 1e-3)
+
+
+def _no_news(before: JobView, job: JobView) -> bool:
+    """Whether nothing that counts has changed of a job; its share does not."""
+    return (
+        before.cpu_seconds == job.cpu_seconds
+        and before.observations is job.observations
+        and before.tiers is job.tiers
+        and before.node_id == job.node_id
+        and before.movable is job.movable
+    )
