@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 API = "/api/v1/"
 STATUS = "/tiercel.v1.StatusService/GetStatus"
 _BEARER = "Bearer "
-_PIECE_SECONDS = 10.0
+PIECE_SECONDS = 10.0
 
 
 class Site:
@@ -209,7 +209,7 @@ class Site:
         async def write(piece: bytes) -> None:
             if not response.prepared:
                 await response.prepare(request)
-            async with asyncio.timeout(_PIECE_SECONDS):
+            async with asyncio.timeout(PIECE_SECONDS):
                 await response.write(piece)
 
         handler: grpc.RpcMethodHandler[Any, Any] = grpc.unary_stream_rpc_method_handler(follow)

@@ -82,13 +82,23 @@ class Publisher:
         self._places = Places("a tenant's streams", MOST_STREAMS_OF_A_TENANT, MOST_STREAMS)
         self._closed = False
 
+    @property
+    def streams(self) -> int:
+        """How many browsers follow."""
+        return sum(ring.readers for ring in self._rings.values())
+
     def publish_nowait(self, event: Event) -> None:
         """Tell of an event; never blocks, never fails."""
         if not isinstance(event, JobEvent) or (ring := self._rings.get(event.tenant)) is None:
             return
         told = event_of(event).to_json()
-        ring.add(told["event"], _encoded(told))
+        self.tell(event.tenant, told["event"], told)
         ring.changed_jobs[event.job_id] = None
+
+    def tell(self, tenant: str, kind: str, content: Any) -> None:
+        """Tell a tenant, or (an empty name) operators, something of a kind, as JSON types; never blocks."""
+        if (ring := self._rings.get(tenant)) is not None:
+            ring.add(kind, _encoded(content))
 
     async def run(self, lists: Lists, job_now: JobNow) -> None:
         """Look at what has changed for as long as the broker lives.
@@ -147,8 +157,8 @@ class Publisher:
                 ring.left_at = self._now()
 
     async def _pieces(self, ring: _Ring, last_id: str) -> AsyncGenerator[bytes]:
-        yield f"retry: {RETRY_MILLISECONDS}\n\n".encode()
         number = self._number_of(last_id) if last_id else ring.last
+        yield f"retry: {RETRY_MILLISECONDS}\n\n".encode()
         if ring.after(number) is None:
             number = ring.last
             yield self._told(number, "reset", b"{}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,9 @@ from testing.until import until
 from tiercel.broker.api.matrix import Matrix
 from tiercel.broker.client.tokens import create_token
 from tiercel.broker.server import Broker
+from tiercel.broker.store.sql import SqlStore, sqlite_url
 from tiercel.broker.tenancy import open_tenancy
+from tiercel.core.events import JobEvent, ProgressMade
 from tiercel.core.roles import Role
 
 ROLES = ("nobody", "agent", "operator", "other", "viewer", "submitter")
@@ -127,6 +130,28 @@ async def test_what_a_job_did_is_told_in_points_that_fit(tmp_path: Path) -> None
             assert job_id not in str(seen)
         used = (await browser.get("usage?since=1h")).content
         assert [(each["id"], each["approximate"]) for each in used["jobs"]] == [(job_id, False)]
+
+
+async def test_a_curve_of_ten_thousand_points_is_as_many_as_can_be_seen(tmp_path: Path) -> None:
+    async with with_a_job(tmp_path) as (broker, job_id), browser_of(broker.addresses["dashboard"]) as browser:
+        await browser.sign_in(tenant_token(tmp_path))
+        job = (await browser.get(f"jobs/{job_id}")).content
+        began = datetime.fromisoformat(job["submitted_at"]).timestamp()
+        peaks = {4321: 0.999, 8765: 0.001}
+        events = [
+            JobEvent(1_000_000 + each, job_id, "alice", began + each, ProgressMade(each, peaks.get(each, 0.5), {}, 1.0))
+            for each in range(1, 10_501)
+        ]
+        async with SqlStore(sqlite_url(tmp_path / "broker.sqlite")) as store:
+            await store.save(events=events)
+        answer = await browser.get(f"jobs/{job_id}/curve?width=300")
+        points = answer.content["points"]
+        assert (answer.content["total"], answer.content["decimated"]) == (10_502, True)
+        assert len(points) <= 600
+        assert {value for _, value, _ in points} == {0.5, *peaks.values()}
+        assert [epoch for _, _, epoch in points] == sorted(epoch for _, _, epoch in points)
+        assert points[-1][0] == pytest.approx(10_500, abs=40)
+        assert int(answer.headers["Content-Length"]) < 30_000
 
 
 async def test_what_was_changed_here_is_in_the_audit_log(tmp_path: Path) -> None:
