@@ -30,7 +30,7 @@ OBJECTIVE_SECONDS: Final = 0.02
 # Long enough that the curves and the delays have something to show.
 SEEN_SECONDS: Final = 4.0
 # Of the picture that documents show.
-SHOWN: Final = (1280, 1060)
+SHOWN: Final = (1280, 1180)
 LOOKS: Final[dict[str, dict[str, Any]]] = {
     "light": {"color_scheme": "light"},
     "dark": {"color_scheme": "dark"},

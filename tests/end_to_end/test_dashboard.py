@@ -75,8 +75,6 @@ async def test_what_happens_is_seen_as_it_happens_over_a_restart_of_the_broker(
         await product.kill()
         await expect(page.get_by_text("The broker does not answer.")).to_be_visible()
         await product.start()
-        await page.get_by_label("Token").fill(read_token(product.state_dir, "alice"))
-        await page.get_by_role("button", name="Sign in").click()
         await expect(page.locator(".connection")).to_have_text(re.compile("live"))
         await expect(page.get_by_text("The broker does not answer.")).to_have_count(0)
         await expect(serving.get_by_role("row", name=re.compile("digits 2 "))).to_be_visible()
@@ -162,6 +160,29 @@ async def test_versions_are_chosen_or_it_says_why_not(tab: Tab, shared_product: 
     await expect(page.get_by_role("group", name="Versions, the newest first").get_by_role("row")).to_have_count(3)
 
 
+async def test_an_endpoint_answers_numbers_and_images_or_it_says_what_it_takes(
+    tab: Tab, shared_product: Product
+) -> None:
+    page = tab.page
+    await delivered(shared_product)
+    await tab.show("endpoints/digits")
+    await page.get_by_role("button", name="Ask", exact=True).wait_for()
+    numbers = page.get_by_label("Numbers, in rows one after the other")
+    await numbers.fill("1, 2, three")
+    await page.get_by_role("button", name="Ask", exact=True).click()
+    await expect(page.locator(".problem")).to_contain_text("“three” is not a number")
+    await numbers.fill("1, 2")
+    await page.get_by_role("button", name="Ask", exact=True).click()
+    await expect(page.locator(".problem")).to_contain_text("takes 64 numbers or a multiple of them, and these are 2")
+    image = {"name": "bars.png", "mimeType": "image/png", "buffer": PICTURE}
+    await page.get_by_label("Drop an image here, or choose one").set_input_files(image)  # type: ignore[arg-type]
+    await page.get_by_label("Values").select_option("0 to 16")
+    await expect(numbers).to_have_value(re.compile(r"^(\d+, ){63}\d+$"))
+    await page.get_by_role("button", name="Ask", exact=True).click()
+    await expect(page.locator(".answer")).to_contain_text("Answered by version 2")
+    await expect(page.locator(".answer .part")).to_have_count(10)
+
+
 async def delivered(product: Product) -> None:
     """The endpoint digits has two versions, of which the newest answers."""
     async with client_of(product) as alice:
@@ -205,6 +226,26 @@ async def test_who_may_only_look_has_nothing_to_press_and_who_is_nobody_is_told_
         await expect(page.get_by_text("The audit log is the operator")).to_be_visible()
         await page.get_by_role("button", name="Sign out").click()
         await expect(page.get_by_label("Token")).to_be_visible()
+
+
+async def test_tabs_of_a_browser_share_one_stream_and_one_that_goes_leaves_it_to_another(
+    tab: Tab, shared_product: Product
+) -> None:
+    streams: list[str] = []
+    tab.page.context.on("request", lambda request: streams.append(request.url) if "/events" in request.url else None)
+    await tab.show("now")
+    await expect(tab.page.locator(".connection")).to_have_text(re.compile("live"))
+    second = await tab.page.context.new_page()
+    await second.goto(f"{tab.url}/#/now")
+    await expect(second.locator(".connection")).to_have_text(re.compile("live"))
+    assert len(streams) == 1
+    await tab.page.goto("about:blank")
+    async with client_of(shared_product) as alice:
+        job = await alice.submit(digits_job("shared", targets=(0.5,)))
+        await expect(second.get_by_role("link", name="shared").first).to_be_visible()
+        await job.wait(JOB_SECONDS)
+        await expect(second.get_by_text(re.compile(r"delivered: version 1 answers"))).to_be_visible()
+    assert len(streams) == 2
 
 
 CURVES = """async () => {

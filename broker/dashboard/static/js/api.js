@@ -25,7 +25,10 @@ async function send(path, options) {
     answer = await fetch(`/api/v1/${path}`, { credentials: "same-origin", cache: "no-store", ...options });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new ApiError(0, { code: "unreachable", message: "The broker does not answer. This page tries again by itself." });
+    throw new ApiError(0, {
+      code: "unreachable",
+      message: "The broker does not answer. This page tries again by itself.",
+    });
   }
   if (answer.ok) return answer;
   const problem = await answer.json().catch(() => ({}));
@@ -40,10 +43,10 @@ export const get = async (path, options) => (await send(path, options)).json();
 export const getText = async (path) => (await send(path)).text();
 
 /** POST JSON; returns the answer, which may be empty, and its headers. */
-export async function postWithHeaders(path, body = {}) {
+export async function postWithHeaders(path, body = {}, headers = {}) {
   const answer = await send(path, {
     method: "POST",
-    headers: { "content-type": "application/json" },
+    headers: { "content-type": "application/json", ...headers },
     body: JSON.stringify(body),
   });
   const text = await answer.text();

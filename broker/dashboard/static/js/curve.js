@@ -3,17 +3,19 @@ import { get, path } from "./api.js";
 import { withPoint } from "./decimate.js";
 import { duration, isOver, number } from "./format.js";
 import { useEffect, useMemo, useState } from "./html.js";
-import { useEvents } from "./live.js";
+import { useEvents, useLive } from "./live.js";
 import { useEvery } from "./parts.js";
 import { colour, padded } from "./plot.js";
 
 const RELOAD_SECONDS = 4;
 export const CURVE_WIDTH = 800;
+const [NAME_WIDTH, NAME_HEIGHT] = [150, 15];
 
 /** The curve of a job, and a fresh forecast every few seconds while it trains; points between come from the stream. */
 export function useCurve(job) {
   const [curve, setCurve] = useState({ points: [], forecast: null, loaded: false });
   const [dirty, setDirty] = useState(false);
+  const loads = useLive((state) => state.loads);
   const load = async () => {
     setDirty(false);
     try {
@@ -22,19 +24,28 @@ export function useCurve(job) {
       setCurve((before) => ({ ...before, error }));
     }
   };
-  useEffect(() => void load(), [job.id, isOver(job)]);
+  useEffect(() => void load(), [job.id, isOver(job), loads]);
   useEvery(RELOAD_SECONDS, () => dirty && load());
   useEvents((events) => {
-    const added = events.filter((event) => event.type === "progress" && event.content.job_id === job.id).map(({ content }) => pointOf(job, content));
+    const added = events
+      .filter((event) => event.type === "progress" && event.content.job_id === job.id)
+      .map(({ content }) => pointOf(job, content));
     if (!added.length) return;
     setDirty(true);
-    setCurve((before) => ({ ...before, points: added.reduce((points, point) => withPoint(points, point, 2 * CURVE_WIDTH), before.points) }));
+    setCurve((before) => ({
+      ...before,
+      points: added.reduce((points, point) => withPoint(points, point, 2 * CURVE_WIDTH), before.points),
+    }));
   });
   return curve;
 }
 
 /** A point of the curve from a progress event: seconds since submission, value, epoch. */
-export const pointOf = (job, { at, value, epoch }) => [(new Date(at) - new Date(job.submitted_at)) / 1000, value, epoch];
+export const pointOf = (job, { at, value, epoch }) => [
+  (new Date(at) - new Date(job.submitted_at)) / 1000,
+  value,
+  epoch,
+];
 
 /** What the plot of a job's curve needs: its data, its ranges, and what is drawn over it. */
 export function useCurvePlot(job, curve) {
@@ -59,7 +70,8 @@ export function useCurvePlot(job, curve) {
 
 function summary(job, ahead) {
   const tiers = job.tiers.map((tier) => {
-    if (tier.delivered_seconds != null) return `tier ${tier.number} at ${number(tier.target)} delivered after ${duration(tier.delivered_seconds)}`;
+    if (tier.delivered_seconds != null)
+      return `tier ${tier.number} at ${number(tier.target)} delivered after ${duration(tier.delivered_seconds)}`;
     const next = ahead.find((each) => each.tier === tier.number);
     return `tier ${tier.number} at ${number(tier.target)} ${next ? `expected after ${duration(next.seconds)}` : tier.state}`;
   });
@@ -77,9 +89,24 @@ function drawOver(plot, context, job, points, ahead) {
   context.clip();
   context.lineWidth = 1.25 * ratio;
   context.font = `${11.5 * ratio}px system-ui, sans-serif`;
-  for (const tier of job.tiers) tierLine(context, { left, width, ratio, y }, tier);
+  let [above, aside] = [Infinity, 0];
+  for (const tier of [...job.tiers].sort((one, other) => y(other.target) - y(one.target))) {
+    // Names of lines that are close together stand side by side.
+    const level = y(tier.target);
+    aside = above - level < NAME_HEIGHT * ratio ? aside + 1 : 0;
+    if (!aside) above = level;
+    tierLine(context, { left, width, ratio, y }, tier, aside);
+  }
   const last = points.at(-1);
-  if (last) for (const each of ahead) cone(context, { x, y, ratio }, last, each, job.tiers.find((tier) => tier.number === each.tier));
+  if (last)
+    for (const each of ahead)
+      cone(
+        context,
+        { x, y, ratio },
+        last,
+        each,
+        job.tiers.find((tier) => tier.number === each.tier),
+      );
   for (const tier of job.tiers) {
     if (tier.reached_seconds == null) continue;
     context.fillStyle = colour("ink");
@@ -90,7 +117,7 @@ function drawOver(plot, context, job, points, ahead) {
   context.restore();
 }
 
-function tierLine(context, { left, width, ratio, y }, tier) {
+function tierLine(context, { left, width, ratio, y }, tier, aside) {
   const level = y(tier.target);
   context.strokeStyle = colour("tier");
   context.setLineDash([6 * ratio, 4 * ratio]);
@@ -102,7 +129,11 @@ function tierLine(context, { left, width, ratio, y }, tier) {
   context.fillStyle = colour("muted");
   context.textAlign = "left";
   context.textBaseline = "bottom";
-  context.fillText(`tier ${tier.number} · ${number(tier.target)}${tier.version ? ` · version ${tier.version}` : ""}`, left + 6 * ratio, level - 3 * ratio);
+  context.fillText(
+    `tier ${tier.number} · ${number(tier.target)}${tier.version ? ` · version ${tier.version}` : ""}`,
+    left + (6 + aside * NAME_WIDTH) * ratio,
+    level - 3 * ratio,
+  );
 }
 
 /** From the last point to when a tier is expected, with the earliest and the latest time that are likely. */

@@ -14,8 +14,10 @@ function columnsOf(curve, step, columns) {
   for (const [seconds, value] of curve) {
     const column = 2 * Math.min(columns - 1, Math.floor(seconds / step));
     if (values[column] === null) values[column] = values[column + 1] = value;
-    else if (value < Math.min(values[column], values[column + 1])) values[values[column] <= values[column + 1] ? column : column + 1] = value;
-    else if (value > Math.max(values[column], values[column + 1])) values[values[column] > values[column + 1] ? column : column + 1] = value;
+    else if (value < Math.min(values[column], values[column + 1]))
+      values[values[column] <= values[column + 1] ? column : column + 1] = value;
+    else if (value > Math.max(values[column], values[column + 1]))
+      values[values[column] > values[column + 1] ? column : column + 1] = value;
   }
   return values;
 }

@@ -11,9 +11,12 @@ export function imageShape({ shape, datatype }) {
   const colours = (count) => count === 1 || count === 3;
   if (axes.length === 3 && colours(axes[0])) return { channels: axes[0], height: axes[1], width: axes[2], last: false };
   if (axes.length === 3 && colours(axes[2])) return { channels: axes[2], height: axes[0], width: axes[1], last: true };
-  if (axes.length === 2 && axes[0] >= 4 && axes[1] >= 4) return { channels: 1, height: axes[0], width: axes[1], last: false };
+  if (axes.length === 2 && axes[0] >= 4 && axes[1] >= 4)
+    return { channels: 1, height: axes[0], width: axes[1], last: false };
   const side = Math.sqrt(axes[0]);
-  return axes.length === 1 && side >= 4 && Number.isInteger(side) ? { channels: 1, height: side, width: side, last: false } : null;
+  return axes.length === 1 && side >= 4 && Number.isInteger(side)
+    ? { channels: 1, height: side, width: side, last: false }
+    : null;
 }
 
 /** Draw the image into the canvas at the model's size, and return its pixels as the model's numbers, in its order. */
@@ -38,12 +41,14 @@ export function tensorOf(canvas, picture, { width, height, channels, last }, { r
   };
   const count = width * height;
   const found = Array.from({ length: count * channels }, (_, index) =>
-    last ? at(Math.floor(index / channels), index % channels) : at(index % count, Math.floor(index / count)));
+    last ? at(Math.floor(index / channels), index % channels) : at(index % count, Math.floor(index / count)),
+  );
   if (inverted) showInverted(context, pixels);
   return found;
 }
 
 function showInverted(context, pixels) {
-  for (let index = 0; index < pixels.data.length; index += 1) if (index % 4 !== 3) pixels.data[index] = 255 - pixels.data[index];
+  for (let index = 0; index < pixels.data.length; index += 1)
+    if (index % 4 !== 3) pixels.data[index] = 255 - pixels.data[index];
   context.putImageData(pixels, 0, 0);
 }

@@ -18,6 +18,7 @@ const state = {
   endpoints: null,
   jobs: new Map(),
   jobsLoaded: false,
+  loads: 0, // grows whenever what views have asked for may be out of date
   news: [], // the newest events first
   said: "",
   signInProblem: "",
@@ -112,17 +113,29 @@ export function keepJobs(found) {
 
 /** Ask for everything anew. An operator has no jobs and endpoints, and is refused those of tenants. */
 export async function load() {
-  const unlessRefused = (path, instead) => get(path).catch((error) => {
-    if (error.code === "not_allowed") return instead;
-    throw error;
-  });
+  const unlessRefused = (path, instead) =>
+    get(path).catch((error) => {
+      if (error.code === "not_allowed") return instead;
+      throw error;
+    });
   try {
     const [status, nodes, listing, endpoints] = await Promise.all([
-      get("status"), get("nodes"), unlessRefused("jobs?state=active&limit=200", { jobs: [] }), unlessRefused("endpoints", []),
+      get("status"),
+      get("nodes"),
+      unlessRefused("jobs?state=active&limit=200", { jobs: [] }),
+      unlessRefused("endpoints", []),
     ]);
     const over = [...state.jobs].filter(([, job]) => isOver(job));
     const active = listing.jobs.map((job) => [job.id, job]);
-    change({ status, nodes, endpoints, jobs: new Map([...over, ...active]), jobsLoaded: true, problem: "" });
+    change({
+      status,
+      nodes,
+      endpoints,
+      jobs: new Map([...over, ...active]),
+      jobsLoaded: true,
+      loads: state.loads + Number(state.jobsLoaded),
+      problem: "",
+    });
   } catch (error) {
     if (error.status !== 401) change({ problem: error.message });
   }
@@ -163,7 +176,15 @@ export function receive(type, content) {
 export function signedOut() {
   stream?.close();
   stream = null;
-  change({ phase: "signed-out", session: null, jobs: new Map(), nodes: null, endpoints: null, jobsLoaded: false, news: [] });
+  change({
+    phase: "signed-out",
+    session: null,
+    jobs: new Map(),
+    nodes: null,
+    endpoints: null,
+    jobsLoaded: false,
+    news: [],
+  });
 }
 
 onSignedOut(signedOut);

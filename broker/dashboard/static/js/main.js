@@ -30,7 +30,10 @@ function App() {
   if (phase === "signed-out") return html`<${SignIn} />`;
   const view = VIEWS.find((each) => each.name === route.view);
   return html`
-    <a class="skip" href="#content" onClick=${(event) => { event.preventDefault(); document.getElementById("content").focus(); }}>Skip to the content</a>
+    <a class="skip" href="#content" onClick=${(event) => {
+      event.preventDefault();
+      document.getElementById("content").focus();
+    }}>Skip to the content</a>
     <${Header} current=${view?.name} />
     <main id="content" tabindex="-1">
       ${phase === "loading" ? html`<${FirstLoad} />` : html`<${Page} view=${view} route=${route} />`}
@@ -42,14 +45,17 @@ function App() {
 function Page({ view, route }) {
   const title = view ? (route.id ? `${route.id} · ${view.title}` : view.title) : "Not found";
   const first = useRef(true);
-  useLayoutEffect(() => { // at once: nothing that is pressed next may go elsewhere
+  useLayoutEffect(() => {
+    // at once: nothing that is pressed next may go elsewhere
     document.title = `${title} · Tiercel`;
     if (!first.current) document.getElementById("content").focus({ preventScroll: true });
     first.current = false;
     scrollTo(0, 0);
     document.querySelector("nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
   }, [view?.name, route.id]);
-  if (!view) return html`<h1>No such view</h1><p>There is nothing at this address. <a href=${link("now")}>See what runs now</a>.</p>`;
+  if (!view)
+    return html`<h1>No such view</h1><p>There is nothing at this address. <a href=${link("now")}>See what runs now</a>
+      .</p>`;
   const Shown = route.id && view.one ? view.one : view.list;
   return html`<${Shown} key=${`${view.name}/${route.id}`} id=${route.id} query=${route.query} />`;
 }
@@ -60,7 +66,9 @@ function FirstLoad() {
 }
 
 const CONNECTION = {
-  connecting: ["◔", "connecting"], live: ["●", "live"], lost: ["◌", "disconnected"],
+  connecting: ["◔", "connecting"],
+  live: ["●", "live"],
+  lost: ["◌", "disconnected"],
 };
 
 function Header({ current }) {
@@ -73,21 +81,31 @@ function Header({ current }) {
   };
   return html`<header class="top">
     <a class="brand" href=${link("now")} aria-label="Tiercel, what runs now">
-      <svg viewBox="0 0 32 32" width="22" height="22" aria-hidden="true"><path d="M4 25h6v-7h6v-6h6V6h6" fill="none" stroke="currentColor" stroke-width="4" stroke-linecap="round" stroke-linejoin="round" /></svg>
+      <svg viewBox="0 0 32 32" width="22" height="22" aria-hidden="true"><path d="M4 25h6v-7h6v-6h6V6h6" fill="none"
+        stroke="currentColor" stroke-width="4" stroke-linecap="round" stroke-linejoin="round" /></svg>
       <span>tiercel</span>
     </a>
     <nav aria-label="Views"><ul>
-      ${VIEWS.map((view) => html`<li key=${view.name}><a href=${link(view.name)} aria-current=${view.name === current ? "page" : undefined}>${view.title}</a></li>`)}
+      ${VIEWS.map((view) => html`<li key=${view.name}><a href=${link(view.name)}
+        aria-current=${view.name === current ? "page" : undefined}>${view.title}</a></li>`)}
     </ul></nav>
     <div class="who">
-      <span class=${`connection connection-${connection}`} role="status"><span aria-hidden="true">${sign}</span> ${word}</span>
-      ${session?.policy && html`<span class="policy" title="The policy that decides who gets what">policy ${session.policy}</span>`}
-      ${session && html`<span class="tenant">${session.tenant ? `${session.tenant} · ` : ""}${session.role}</span>
-        <button type="button" class="quiet" onClick=${leave}>Sign out</button>`}
+      <span class=${`connection connection-${connection}`} role="status"><span aria-hidden="true">${sign}</span> ${word}
+        </span>
+      ${session?.policy && html`<span class="policy" title="The policy that decides who gets what">
+        policy ${session.policy}</span>`}
+      ${
+        session &&
+        html`<span class="tenant">${session.tenant ? `${session.tenant} · ` : ""}${session.role}</span>
+        <button type="button" class="quiet" onClick=${leave}>Sign out</button>`
+      }
     </div>
   </header>
-  ${connection === "lost" && html`<p class="lost" role="alert">The broker does not answer. Training and serving go on without it;
-    what is shown here is from before, and follows again by itself.</p>`}
+  ${
+    connection === "lost" &&
+    html`<p class="lost" role="alert">The broker does not answer. Training and serving go on without it;
+    what is shown here is from before, and follows again by itself.</p>`
+  }
   <${LoadProblem} />`;
 }
 
@@ -113,10 +131,12 @@ function SignIn() {
     }
   };
   return html`<main class="sign-in" id="content"><form onSubmit=${enter}>
-    <svg viewBox="0 0 32 32" width="36" height="36" aria-hidden="true"><path d="M4 25h6v-7h6v-6h6V6h6" fill="none" stroke="currentColor" stroke-width="4" stroke-linecap="round" stroke-linejoin="round" /></svg>
+    <svg viewBox="0 0 32 32" width="36" height="36" aria-hidden="true"><path d="M4 25h6v-7h6v-6h6V6h6" fill="none"
+      stroke="currentColor" stroke-width="4" stroke-linecap="round" stroke-linejoin="round" /></svg>
     <h1>Sign in to Tiercel</h1>
     <p>On the broker’s machine, <code>tiercel dashboard</code> opens this page signed in. Elsewhere, paste a token.</p>
-    <label>Token<input type="password" autocomplete="off" spellcheck="false" required autofocus value=${token} onInput=${(event) => setToken(event.target.value)} /></label>
+    <label>Token<input type="password" autocomplete="off" spellcheck="false" required autofocus value=${token}
+      onInput=${(event) => setToken(event.target.value)} /></label>
     ${error && html`<p class="refused" role="alert">${error}</p>`}
     <button type="submit" class="filled">Sign in</button>
   </form></main>`;
@@ -140,7 +160,8 @@ function Keys() {
     addEventListener("keydown", press);
     return () => removeEventListener("keydown", press);
   }, []);
-  return html`<footer><button type="button" class="quiet" onClick=${() => dialog.current.showModal()}>Keyboard shortcuts <kbd>?</kbd></button></footer>
+  return html`<footer><button type="button" class="quiet" onClick=${() => dialog.current.showModal()}>
+    Keyboard shortcuts <kbd>?</kbd></button></footer>
     <dialog ref=${dialog} aria-label="Keyboard shortcuts"><h2>Keyboard shortcuts</h2>
       <dl class="keys">
         ${VIEWS.map((view) => html`<div key=${view.key}><dt><kbd>${view.key}</kbd></dt><dd>${view.title}</dd></div>`)}
@@ -148,7 +169,8 @@ function Keys() {
         <div><dt><kbd>?</kbd></dt><dd>These shortcuts</dd></div>
         <div><dt><kbd>Esc</kbd></dt><dd>Close a dialog</dd></div>
       </dl>
-      <div class="dialog-buttons"><button type="button" class="filled" onClick=${() => dialog.current.close()}>Close</button></div>
+      <div class="dialog-buttons"><button type="button" class="filled" onClick=${() => dialog.current.close()}>
+        Close</button></div>
     </dialog>`;
 }
 

@@ -5,25 +5,41 @@ import { change, now, useLive } from "./live.js";
 import { link } from "./route.js";
 
 const SIGNS = {
-  pending: "○", starting: "◔", running: "●", disconnected: "◌", stopping: "◕", suspended: "‖",
-  completed: "✓", missed: "◇", failed: "✕", cancelled: "–",
+  pending: "○",
+  starting: "◔",
+  running: "●",
+  disconnected: "◌",
+  stopping: "◕",
+  suspended: "‖",
+  completed: "✓",
+  missed: "◇",
+  failed: "✕",
+  cancelled: "–",
 };
 
 /** A job's state as a sign and a word: never by colour alone. */
 export const State = ({ state }) =>
   html`<span class=${`state state-${state}`}><span aria-hidden="true">${SIGNS[state] ?? "·"}</span> ${state}</span>`;
 
-const TIER_WORDS = { pending: "ahead", unreachable: "out of reach", reached: "reached, on its way", delivered: "delivered", failed: "failed" };
+const TIER_WORDS = {
+  pending: "ahead",
+  unreachable: "out of reach",
+  reached: "reached, on its way",
+  delivered: "delivered",
+  failed: "failed",
+};
 const TIER_SIGNS = { pending: "", unreachable: "✕", reached: "…", delivered: "✓", failed: "!" };
 
 /** A bar for each tier, as full as the metric is near to it. */
 export function Tiers({ job }) {
   const words = job.tiers.map((tier) => `${number(tier.target)} ${TIER_WORDS[tier.state]}`).join(", ");
   return html`<span class="tiers" role="img" aria-label=${`tiers: ${words}`} title=${words}>
-    ${job.tiers.map((tier) => html`<span class=${`tier tier-${tier.state}`} key=${tier.number}>
+    ${job.tiers.map(
+      (tier) => html`<span class=${`tier tier-${tier.state}`} key=${tier.number}>
       <span class="tier-fill" style=${{ width: `${Math.round(100 * nearness(job, tier))}%` }}></span>
       <span class="tier-text">${TIER_SIGNS[tier.state]}${TIER_SIGNS[tier.state] ? " " : ""}${number(tier.target)}</span>
-    </span>`)}
+    </span>`,
+    )}
   </span>`;
 }
 
@@ -36,8 +52,10 @@ function nearness(job, tier) {
 }
 
 export const JobLink = ({ job }) => html`<a href=${link("jobs", job.id)}>${jobName(job)}</a>`;
-export const Empty = ({ title, children }) => html`<div class="empty"><p class="empty-title">${title}</p>${children}</div>`;
-export const Loading = ({ what }) => html`<p class="loading" role="status"><span class="spinner" aria-hidden="true"></span>Loading ${what}…</p>`;
+export const Empty = ({ title, children }) =>
+  html`<div class="empty"><p class="empty-title">${title}</p>${children}</div>`;
+export const Loading = ({ what }) =>
+  html`<p class="loading" role="status"><span class="spinner" aria-hidden="true"></span>Loading ${what}…</p>`;
 export const Problem = ({ error, again }) => html`<div class="problem" role="alert">
   <p><strong>That did not work.</strong> ${error.message ?? error}</p>
   ${again && html`<button type="button" onClick=${again}>Try again</button>`}
@@ -60,17 +78,25 @@ export const Table = ({ caption, head, rows, keys }) => html`
   <div class="scroll" tabindex="0" role="group" aria-label=${caption}>
     <table>
       <caption class="unseen">${caption}</caption>
-      <thead><tr>${head.map((name) => html`<th scope="col" class=${name.startsWith("#") ? "number" : ""}>${name.replace(/^#/, "")}</th>`)}</tr></thead>
-      <tbody>${rows.map((row, index) => html`<tr key=${keys?.[index] ?? index}>
-        ${row.map((cell, column) => html`<td class=${head[column].startsWith("#") ? "number" : ""}>${cell ?? UNKNOWN}</td>`)}
-      </tr>`)}</tbody>
+      <thead><tr>${head.map((name) => html`<th scope="col" class=${name.startsWith("#") ? "number" : ""}>
+        ${name.replace(/^#/, "")}</th>`)}</tr></thead>
+      <tbody>${rows.map(
+        (row, index) => html`<tr key=${keys?.[index] ?? index}>
+        ${row.map((cell, column) => html`<td class=${head[column].startsWith("#") ? "number" : ""}>${cell ?? UNKNOWN}
+          </td>`)}
+      </tr>`,
+      )}</tbody>
     </table>
   </div>`;
 
 /** Names and values. */
 export const Facts = ({ facts }) => html`<dl class="facts">
-  ${facts.filter(([, value]) => value !== undefined && value !== "" && value !== null).map(([name, value]) => html`
-    <div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}
+  ${facts
+    .filter(([, value]) => value !== undefined && value !== "" && value !== null)
+    .map(
+      ([name, value]) => html`
+    <div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`,
+    )}
 </dl>`;
 
 /** What a share is: the part of the node's CPU, a cap, accelerators. */
@@ -87,8 +113,9 @@ export function jobTime(job) {
   return duration((Date.now() - new Date(job.submitted_at)) / 1000);
 }
 
-/** Load something whenever `keys` change; { value, error, again }. */
+/** Load something whenever `keys` change, and after what happened meanwhile was missed; { value, error, again }. */
 export function useLoad(load, keys) {
+  const loads = useLive((state) => state.loads);
   const [result, setResult] = useState({ value: undefined, error: null });
   const [turn, setTurn] = useState(0);
   useEffect(() => {
@@ -100,7 +127,7 @@ export function useLoad(load, keys) {
     return () => {
       wanted = false;
     };
-  }, [...keys, turn]);
+  }, [...keys, turn, loads]);
   return { ...result, again: () => setTurn((count) => count + 1) };
 }
 
@@ -154,8 +181,11 @@ export function Action({ label, title, text, confirm = label, danger, field, run
     <dialog ref=${dialog} aria-label=${title}>
       <form onSubmit=${act}>
         <h2>${title}</h2><p>${text}</p>
-        ${field && html`<label>${field.label}<input type="number" required step="1" min=${field.min} max=${field.max}
-          value=${value} onInput=${(event) => setValue(event.target.value)} /></label>`}
+        ${
+          field &&
+          html`<label>${field.label}<input type="number" required step="1" min=${field.min} max=${field.max}
+          value=${value} onInput=${(event) => setValue(event.target.value)} /></label>`
+        }
         ${error && html`<p class="refused" role="alert">${error.message}</p>`}
         <div class="dialog-buttons">
           <button type="button" onClick=${() => dialog.current.close()}>Leave it</button>

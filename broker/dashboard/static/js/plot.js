@@ -68,27 +68,40 @@ export function Plot({ name, summary, series, data, height = 260, y = {}, draw, 
   latest.current.onCursor = (index) => setCursor(index ?? -1);
   const readPoint = (event) => {
     const made = plot.current;
-    made?.setCursor({ left: made.valToPos(data[0][Number(event.target.value)], "x"), top: made.bbox.height / devicePixelRatio / 2 });
+    made?.setCursor({
+      left: made.valToPos(data[0][Number(event.target.value)], "x"),
+      top: made.bbox.height / devicePixelRatio / 2,
+    });
   };
   const format = y.format ?? number;
   return html`<figure class="plot">
-    <div class="plot-canvas" ref=${host} role="img" aria-label=${`${name}. ${summary}`} style=${{ height: `${height}px` }}></div>
+    <div class="plot-canvas" ref=${host} role="img" aria-label=${`${name}. ${summary}`}
+      style=${{ height: `${height}px` }}></div>
     ${series.length > 1 && html`<${Legend} series=${series} />`}
     <figcaption class="plot-reader">
-      ${count > 1 && html`<input type="range" min="0" max=${count - 1} value=${Math.max(0, point)} aria-label=${`Read ${name}`}
-        aria-valuetext=${point >= 0 ? reading(series, data, point, x, format) : "no point yet"} onInput=${readPoint} />`}
+      ${
+        count > 1 &&
+        html`<input type="range" min="0" max=${count - 1} value=${Math.max(0, point)} aria-label=${`Read ${name}`}
+        aria-valuetext=${point >= 0 ? reading(series, data, point, x, format) : "no point yet"} onInput=${readPoint} />`
+      }
       <output>${point >= 0 ? reading(series, data, point, x, format) : ""}</output>
       <${Rows} name=${name} series=${series} data=${data} x=${x} format=${format} />
     </figcaption>
   </figure>`;
 }
 
-const Legend = ({ series }) => html`<ul class="legend">${series.map((each) => html`<li key=${each.label}>
+const Legend = ({ series }) =>
+  html`<ul class="legend">${series.map(
+    (each) => html`<li key=${each.label}>
   <svg width="26" height="8" aria-hidden="true"><line x1="1" x2="25" y1="4" y2="4" stroke-width="2.5"
-    style=${{ stroke: `var(--${each.colour})` }} stroke-dasharray=${(each.dash ?? []).join(" ")} /></svg>${each.label}</li>`)}</ul>`;
+    style=${{ stroke: `var(--${each.colour})` }} stroke-dasharray=${(each.dash ?? []).join(" ")} /></svg>${each.label}
+      </li>`,
+  )}</ul>`;
 
-const reading = (series, data, index, x, format) =>
-  `${x(data[0][index])}: ${series.map((each, n) => `${series.length > 1 ? `${each.label} ` : ""}${format(data[n + 1][index])}`).join(", ")}`;
+function reading(series, data, index, x, format) {
+  const values = series.map((each, n) => `${series.length > 1 ? `${each.label} ` : ""}${format(data[n + 1][index])}`);
+  return `${x(data[0][index])}: ${values.join(", ")}`;
+}
 
 /** The same as numbers, thinned: what a canvas shows nobody can read aloud. */
 function Rows({ name, series, data, x, format }) {
@@ -98,17 +111,24 @@ function Rows({ name, series, data, x, format }) {
     const count = data[0].length;
     const step = Math.max(1, Math.ceil(count / TABLE_ROWS));
     const picked = [...Array(count).keys()].filter((index) => index % step === 0 || index === count - 1);
-    return picked.map((index) => [x(data[0][index]), ...series.map((_, n) => (data[n + 1][index] == null ? UNKNOWN : format(data[n + 1][index])))]);
+    return picked.map((index) => [
+      x(data[0][index]),
+      ...series.map((_, n) => (data[n + 1][index] == null ? UNKNOWN : format(data[n + 1][index]))),
+    ]);
   }, [open, data]);
   return html`<details class="plot-table" onToggle=${(event) => setOpen(event.currentTarget.open)}>
     <summary>Table</summary>
-    ${open && html`<${Table} caption=${`${name}, at most ${TABLE_ROWS + 1} of its points`} head=${["Time", ...series.map((each) => `#${each.label}`)]} rows=${rows} />`}
+    ${open && html`<${Table} caption=${`${name}, at most ${TABLE_ROWS + 1} of its points`}
+      head=${["Time", ...series.map((each) => `#${each.label}`)]} rows=${rows} />`}
   </details>`;
 }
 
 function options(series, height, host, latest) {
   const axis = {
-    stroke: colour("muted"), font: "12px system-ui, sans-serif", grid: { stroke: colour("line"), width: 1 }, ticks: { show: false },
+    stroke: colour("muted"),
+    font: "12px system-ui, sans-serif",
+    grid: { stroke: colour("line"), width: 1 },
+    ticks: { show: false },
   };
   return {
     width: Math.max(200, host.clientWidth),
@@ -116,19 +136,33 @@ function options(series, height, host, latest) {
     legend: { show: false },
     cursor: { drag: { x: true, y: false }, points: { size: 6 } },
     scales: {
-      x: { time: false, range: (_, least, most) => latest.current.y.span?.(least, most) ?? [least ?? 0, most === least ? (least ?? 0) + 1 : most] },
+      x: {
+        time: false,
+        range: (_, least, most) =>
+          latest.current.y.span?.(least, most) ?? [least ?? 0, most === least ? (least ?? 0) + 1 : most],
+      },
       y: { range: (_, least, most) => (latest.current.y.range ?? padded)(least ?? 0, most ?? 1) },
     },
     axes: [
       { ...axis, space: 90, size: 30, values: (_, ticks) => ticks.map((tick) => latest.current.x(tick)) },
       { ...axis, size: 62, values: (_, ticks) => ticks.map((tick) => (latest.current.y.format ?? number)(tick)) },
     ],
-    series: [{}, ...series.map((each) => ({
-      label: each.label, stroke: colour(each.colour), width: each.width ?? 2, dash: each.dash?.length ? each.dash : undefined, spanGaps: true,
-      points: { show: each.points ?? false },
-      ...(each.stepped ? { paths: window.uPlot.paths.stepped({ align: 1 }) } : {}),
-    }))],
-    hooks: { setCursor: [(made) => latest.current.onCursor(made.cursor.idx)], draw: [(made) => latest.current.draw?.(made, made.ctx)] },
+    series: [
+      {},
+      ...series.map((each) => ({
+        label: each.label,
+        stroke: colour(each.colour),
+        width: each.width ?? 2,
+        dash: each.dash?.length ? each.dash : undefined,
+        spanGaps: true,
+        points: { show: each.points ?? false },
+        ...(each.stepped ? { paths: window.uPlot.paths.stepped({ align: 1 }) } : {}),
+      })),
+    ],
+    hooks: {
+      setCursor: [(made) => latest.current.onCursor(made.cursor.idx)],
+      draw: [(made) => latest.current.draw?.(made, made.ctx)],
+    },
   };
 }
 

@@ -34,11 +34,14 @@ export function openStream(to) {
   function lead() {
     return new Promise((done) => {
       const source = connect(tellAll);
-      letGo = Object.assign(() => {
-        source.close();
-        letGo = null;
-        done();
-      }, { answer: () => source.isOpen() && channel.postMessage({ kind: "opened" }) });
+      letGo = Object.assign(
+        () => {
+          source.close();
+          letGo = null;
+          done();
+        },
+        { answer: () => source.isOpen() && channel.postMessage({ kind: "opened" }) },
+      );
     });
   }
 
@@ -50,10 +53,12 @@ export function openStream(to) {
     }
     asked = new AbortController();
     channel.postMessage({ kind: "hello" });
-    navigator.locks.request("tiercel-stream", { signal: asked.signal }, () => {
-      asked = null;
-      return closed || document.hidden ? undefined : lead();
-    }).catch(() => {});
+    navigator.locks
+      .request("tiercel-stream", { signal: asked.signal }, () => {
+        asked = null;
+        return closed || document.hidden ? undefined : lead();
+      })
+      .catch(() => {});
   }
 
   function stop() {

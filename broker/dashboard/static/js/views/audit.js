@@ -14,7 +14,8 @@ export function Audit({ query }) {
   const [error, setError] = useState(null);
   const words = (query.get("find") ?? "").toLowerCase();
   const refused = query.get("refused") === "yes";
-  const to = (changes) => link("audit", "", { find: query.get("find") ?? "", refused: refused ? "yes" : "", ...changes });
+  const to = (changes) =>
+    link("audit", "", { find: query.get("find") ?? "", refused: refused ? "yes" : "", ...changes });
   const ask = async (before) => {
     try {
       const told = await get(`audit?limit=${PAGE}${before ? `&before=${before}` : ""}`);
@@ -27,21 +28,43 @@ export function Audit({ query }) {
   };
   useEffect(() => void ask(), []);
   if (error?.code === "not_allowed" || error?.missing) {
-    return html`<h1>Audit</h1><${Empty} title=${error.missing ? "This broker does not show its audit log here yet" : "The audit log is the operator’s"}>
-      <p><code>tiercel dashboard --operator</code> shows it; <code>tiercel audit</code> lists it in a terminal.</p></${Empty}>`;
+    return html`<h1>Audit</h1><${Empty}
+      title=${error.missing ? "This broker does not show its audit log here yet" : "The audit log is the operator’s"}>
+      <p><code>tiercel dashboard --operator</code> shows it; <code>tiercel audit</code> lists it in a terminal.</p>
+        </${Empty}>`;
   }
-  const shown = (rows ?? []).filter((row) => (!refused || !GOOD.has(row.outcome)) && Object.values(row).join(" ").toLowerCase().includes(words));
-  return html`<h1>Audit</h1><p class="lead">Who changed what, and who was refused. <code>tiercel audit --check</code> says whether anybody meddled with it.</p>
+  const shown = (rows ?? []).filter(
+    (row) => (!refused || !GOOD.has(row.outcome)) && Object.values(row).join(" ").toLowerCase().includes(words),
+  );
+  return html`<h1>Audit</h1><p class="lead">Who changed what, and who was refused. <code>
+    tiercel audit --check</code> says whether anybody meddled with it.</p>
     <div class="tools">
-      <label class="search"><span class="unseen">Search in these rows</span><input type="search" placeholder="Caller, method, object…" value=${query.get("find") ?? ""}
+      <label class="search"><span class="unseen">Search in these rows</span><input type="search"
+        placeholder="Caller, method, object…" value=${query.get("find") ?? ""}
         onInput=${(event) => go(to({ find: event.target.value }), { replace: true })} /></label>
-      <label class="inline"><input type="checkbox" checked=${refused} onChange=${(event) => go(to({ refused: event.target.checked ? "yes" : "" }), { replace: true })} /> Only what was refused</label>
+      <label class="inline"><input type="checkbox" checked=${refused}
+        onChange=${(event) => go(to({ refused: event.target.checked ? "yes" : "" }), { replace: true })} /> Only what was refused</label>
     </div>
     ${error && html`<${Problem} error=${error} again=${() => ask()} />`}
     ${!rows && !error && html`<${Loading} what="the audit log" />`}
-    ${rows && (shown.length === 0 ? html`<${Empty} title="No row is like that" />` : html`<${Table} caption="Audit log, the newest first" keys=${shown.map((row) => row.number)}
+    ${
+      rows &&
+      (shown.length === 0
+        ? html`<${Empty} title="No row is like that" />`
+        : html`<${Table} caption="Audit log, the newest first" keys=${shown.map((row) => row.number)}
       head=${["#No.", "At", "Caller", "Role", "Tenant", "Method", "Object", "Outcome", "From"]}
-      rows=${shown.map((row) => [row.number, clock(row.at), row.caller || "nobody known", row.role || undefined, row.tenant || undefined, html`<code>${row.method}</code>`,
-        row.object || undefined, html`<span class=${GOOD.has(row.outcome) ? "" : "offline"}>${GOOD.has(row.outcome) ? "" : "✕ "}${row.outcome}</span>`, row.peer])} />`)}
+      rows=${shown.map((row) => [
+        row.number,
+        clock(row.at),
+        row.caller || "nobody known",
+        row.role || undefined,
+        row.tenant || undefined,
+        html`<code>${row.method}</code>`,
+        row.object || undefined,
+        html`<span class=${GOOD.has(row.outcome) ? "" : "offline"}>${GOOD.has(row.outcome) ? "" : "✕ "}${row.outcome}
+          </span>`,
+        row.peer,
+      ])} />`)
+    }
     ${next && html`<p class="more"><button type="button" onClick=${() => ask(next)}>Load older rows</button></p>`}`;
 }

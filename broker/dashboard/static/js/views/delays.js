@@ -6,7 +6,9 @@ import { colour, Plot } from "../plot.js";
 
 const POINTS_KEPT = 600;
 const SERIES = [
-  { label: "p50", colour: "series-0" }, { label: "p95", colour: "series-1", dash: [7, 3] }, { label: "p99", colour: "series-2", dash: [2, 3] },
+  { label: "p50", colour: "series-0" },
+  { label: "p95", colour: "series-1", dash: [7, 3] },
+  { label: "p99", colour: "series-2", dash: [2, 3] },
 ];
 
 export function Delays({ endpoint }) {
@@ -18,7 +20,12 @@ export function Delays({ endpoint }) {
   useEffect(() => {
     const window = endpoint.windows[0];
     if (window?.p50_seconds == null) return;
-    setPoints((before) => [...before, [seconds(), window.p50_seconds, window.p95_seconds, window.p99_seconds, endpoint.requests_per_second]].slice(-POINTS_KEPT));
+    setPoints((before) =>
+      [
+        ...before,
+        [seconds(), window.p50_seconds, window.p95_seconds, window.p99_seconds, endpoint.requests_per_second],
+      ].slice(-POINTS_KEPT),
+    );
   }, [JSON.stringify(endpoint.windows), endpoint.requests_per_second]);
   useEffect(() => {
     if (endpoint.live_version === version) return;
@@ -26,19 +33,38 @@ export function Delays({ endpoint }) {
     setSwaps((before) => [...before, { seconds: seconds(), version: endpoint.live_version }].slice(-20));
   }, [endpoint.live_version]);
   const objective = endpoint.objective_seconds;
-  const plot = useMemo(() => ({
-    data: [0, 1, 2, 3].map((column) => points.map((point) => point[column])),
-    y: { format: milliseconds, range: (_, most) => [0, 1.1 * Math.max(most, objective ?? 0, 0.001)] },
-    draw: (made, context) => drawMarks(made, context, objective, swaps),
-  }), [points, swaps, objective]);
+  const plot = useMemo(
+    () => ({
+      data: [0, 1, 2, 3].map((column) => points.map((point) => point[column])),
+      y: { format: milliseconds, range: (_, most) => [0, 1.1 * Math.max(most, objective ?? 0, 0.001)] },
+      draw: (made, context) => drawMarks(made, context, objective, swaps),
+    }),
+    [points, swaps, objective],
+  );
   const window = endpoint.windows[0] ?? {};
   const aside = html`<span class="muted">${rate(endpoint.requests_per_second)} requests a second</span>`;
   return html`<${Card} title="Time to answer" aside=${aside}>
-    <ul class="glance small">${[["p50", window.p50_seconds], ["p95", window.p95_seconds], ["p99", window.p99_seconds], ["objective", objective]].map(([name, value]) => html`
-      <li key=${name}><strong class=${name !== "objective" && objective && value > objective ? "late" : ""}>${milliseconds(value)}</strong> ${name}${name !== "objective" && objective && value > objective ? " ✕ late" : ""}</li>`)}</ul>
-    ${points.length < 2 ? html`<${Empty} title="No requests lately"><p>Delays are drawn while requests come and this page is open.</p></${Empty}>`
-      : html`<${Plot} name="Time to answer" summary=${`p95 ${milliseconds(window.p95_seconds)}, objective ${milliseconds(objective)}`} series=${SERIES} ...${plot} height=${220} />`}
-    ${swaps.map((swap) => html`<p class="note" key=${swap.seconds}>Version ${swap.version} took over ${Math.round(swap.seconds)} s after this page was opened.</p>`)}
+    <ul class="glance small">${[
+      ["p50", window.p50_seconds],
+      ["p95", window.p95_seconds],
+      ["p99", window.p99_seconds],
+      ["objective", objective],
+    ].map(
+      ([name, value]) => html`
+      <li key=${name}><strong class=${name !== "objective" && objective && value > objective ? "late" : ""}>
+        ${milliseconds(value)}
+          </strong> ${name}${name !== "objective" && objective && value > objective ? " ✕ late" : ""}</li>`,
+    )}</ul>
+    ${
+      points.length < 2
+        ? html`<${Empty} title=${points.length ? "The curve begins" : "No requests lately"}><p>
+          Delays are drawn while requests come and this page is open.</p></${Empty}>`
+        : html`<${Plot} name="Time to answer"
+          summary=${`p95 ${milliseconds(window.p95_seconds)}, objective ${milliseconds(objective)}`} series=${SERIES}
+            ...${plot} height=${220} />`
+    }
+    ${swaps.map((swap) => html`<p class="note" key=${swap.seconds}>
+      Version ${swap.version} took over ${Math.round(swap.seconds)} s after this page was opened.</p>`)}
   </${Card}>`;
 }
 
@@ -67,7 +93,8 @@ function drawMarks(plot, context, objective, swaps) {
   context.setLineDash([]);
   for (const swap of swaps) {
     const x = plot.valToPos(swap.seconds, "x", true);
-    if (x >= left && x <= left + width) line(x, top, x, top + height, `version ${swap.version}`, x + 4 * ratio, top + 12 * ratio);
+    if (x >= left && x <= left + width)
+      line(x, top, x, top + height, `version ${swap.version}`, x + 4 * ratio, top + 12 * ratio);
   }
   context.restore();
 }

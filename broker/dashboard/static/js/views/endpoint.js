@@ -3,7 +3,20 @@ import { get, path, post } from "../api.js";
 import { clock, milliseconds, number, percent, rate, UNKNOWN } from "../format.js";
 import { html } from "../html.js";
 import { load, useLive } from "../live.js";
-import { Action, Card, Empty, Facts, Loading, Problem, shareText, Table, useEvery, useLoad, useMayChange, When } from "../parts.js";
+import {
+  Action,
+  Card,
+  Empty,
+  Facts,
+  Loading,
+  Problem,
+  shareText,
+  Table,
+  useEvery,
+  useLoad,
+  useMayChange,
+  When,
+} from "../parts.js";
 import { link } from "../route.js";
 import { Ask } from "./ask.js";
 import { Delays } from "./delays.js";
@@ -18,16 +31,20 @@ export function EndpointPage({ id }) {
   useEvery(RELOAD_SECONDS, asked.again);
   const endpoint = listed ? { ...asked.value, ...listed } : asked.value;
   if (!endpoint && asked.error) {
-    return html`<h1>Endpoint ${id}</h1><${Problem} error=${asked.error} again=${asked.again} /><p><a href=${link("endpoints")}>All endpoints</a></p>`;
+    return html`<h1>Endpoint ${id}</h1><${Problem} error=${asked.error} again=${asked.again} /><p><a
+      href=${link("endpoints")}>All endpoints</a></p>`;
   }
-  return endpoint ? html`<${Endpoint} endpoint=${endpoint} />` : html`<h1>Endpoint ${id}</h1><${Loading} what="the endpoint" />`;
+  return endpoint
+    ? html`<${Endpoint} endpoint=${endpoint} />`
+    : html`<h1>Endpoint ${id}</h1><${Loading} what="the endpoint" />`;
 }
 
 function Endpoint({ endpoint }) {
   const live = liveVersion(endpoint);
   return html`<div class="title">
       <div><p class="crumb"><a href=${link("endpoints")}>Endpoints</a></p><h1>${endpoint.name}</h1>
-        <p class="subtitle">${live ? html`<span class="version">version ${live.version}</span> answers${endpoint.pinned ? ", pinned: newer ones are kept" : ""}` : "No version answers yet"}
+        <p class="subtitle">${live ? html`<span class="version">version ${live.version}
+          </span> answers${endpoint.pinned ? ", pinned: newer ones are kept" : ""}` : "No version answers yet"}
           ${endpoint.problem && html`<span class="offline"> ${endpoint.problem}</span>`}</p></div>
       <${EndpointActions} endpoint=${endpoint} />
     </div>
@@ -39,7 +56,8 @@ function Endpoint({ endpoint }) {
       <div>
         <${Card} title="About it"><${About} endpoint=${endpoint} live=${live} /></${Card}>
         <${Card} title="Where it answers"><${Places} endpoint=${endpoint} /></${Card}>
-        ${endpoint.variants.length > 0 && html`<${Card} title="Variants"><${Variants} endpoint=${endpoint} /></${Card}>`}
+        ${endpoint.variants.length > 0 && html`<${Card} title="Variants"><${Variants} endpoint=${endpoint} />
+          </${Card}>`}
       </div>
       <${Card} title="Versions" wide><${Versions} endpoint=${endpoint} /></${Card}>
       <${Why} endpoint=${endpoint} />
@@ -55,16 +73,25 @@ function EndpointActions({ endpoint }) {
     await load();
   };
   return html`<div class="actions">
-    <${Action} label="Promote" title=${`Which version of ${endpoint.name} shall answer?`} text="It stays whatever is delivered, unless it is the newest."
-      field=${{ label: "Version", value: newest, min: 1, max: newest }} run=${change("promote")} done=${`${endpoint.name} has another version.`} />
-    <${Action} label="Roll back" title=${`Roll back ${endpoint.name}?`} text="The version that answered before answers again, and stays." run=${() => change("rollback")()} done=${`${endpoint.name} is rolled back.`} />
+    <${Action} label="Promote" title=${`Which version of ${endpoint.name} shall answer?`}
+      text="It stays whatever is delivered, unless it is the newest."
+      field=${{ label: "Version", value: newest, min: 1, max: newest }} run=${change("promote")}
+        done=${`${endpoint.name} has another version.`} />
+    <${Action} label="Roll back" title=${`Roll back ${endpoint.name}?`}
+      text="The version that answered before answers again, and stays." run=${() => change("rollback")()}
+        done=${`${endpoint.name} is rolled back.`} />
   </div>`;
 }
 
 function About({ endpoint, live }) {
   const promised = endpoint.promised ?? endpoint.promised_value;
   return html`<${Facts} facts=${[
-    [live ? live.metric : "", live && html`<strong>${number(live.value)}</strong> measured${promised == null ? "" : `, ${number(promised)} promised`}`],
+    [
+      live ? live.metric : "",
+      live &&
+        html`<strong>${number(live.value)}
+          </strong> measured${promised == null ? "" : `, ${number(promised)} promised`}`,
+    ],
     ["Requests/s", rate(endpoint.requests_per_second)],
     ["Objective", milliseconds(endpoint.objective_seconds)],
     ["In time", endpoint.in_objective == null ? "" : percent(endpoint.in_objective)],
@@ -76,41 +103,91 @@ function About({ endpoint, live }) {
     ["Tenant", endpoint.tenant],
     ["Replicas", `${endpoint.replicas}${endpoint.auto_replicas ? ", the broker decides" : ""}`],
     ["Why so many", endpoint.replicas_reason],
-    ["HTTP", endpoint.serving_http && html`<code>http://${endpoint.serving_http}/v2/models/${endpoint.name}/infer</code>`],
+    [
+      "HTTP",
+      endpoint.serving_http && html`<code>http://${endpoint.serving_http}/v2/models/${endpoint.name}/infer</code>`,
+    ],
     ["gRPC", endpoint.serving_grpc && html`<code>${endpoint.serving_grpc}</code>`],
   ].filter(([name]) => name)} />`;
 }
 
-const Places = ({ endpoint }) => endpoint.places.length === 0 && !endpoint.node_id ? html`<${Empty} title="It answers nowhere yet" />`
-  : html`<${Table} caption="Where it answers" head=${["Node", "#Version", "Shall be", "Note"]}
-      rows=${(endpoint.places.length ? endpoint.places : [{ node_id: endpoint.node_id, answering_version: endpoint.answering_version, problem: endpoint.problem }])
-        .map((place) => [place.node_id, place.answering_version ?? undefined,
-          place.answering_version === endpoint.live_version ? "✓ yes" : `◌ version ${endpoint.live_version ?? UNKNOWN}`, place.problem || undefined])} />`;
+const Places = ({ endpoint }) =>
+  endpoint.places.length === 0 && !endpoint.node_id
+    ? html`<${Empty} title="It answers nowhere yet" />`
+    : html`<${Table} caption="Where it answers" head=${["Node", "#Version", "Shall be", "Note"]}
+      rows=${(endpoint.places.length
+        ? endpoint.places
+        : [{ node_id: endpoint.node_id, answering_version: endpoint.answering_version, problem: endpoint.problem }]
+      ).map((place) => [
+        place.node_id,
+        place.answering_version ?? undefined,
+        place.answering_version === endpoint.live_version ? "✓ yes" : `◌ version ${endpoint.live_version ?? UNKNOWN}`,
+        place.problem || undefined,
+      ])} />`;
 
-const Variants = ({ endpoint }) => html`<${Table} caption="Variants and their parts of the answers" head=${["Variant", "#Version", "#Measured", "Part of the answers", "Note"]}
-  rows=${endpoint.variants.map((variant) => [variant.name, variant.live_version, number(variant.accuracy),
-    html`<span class="part"><span class="part-fill" style=${{ width: `${100 * (variant.answered_part ?? 0)}%` }}></span></span> ${percent(variant.answered_part)}`, variant.problem || undefined])} />`;
+const Variants = ({
+  endpoint,
+}) => html`<${Table} caption="Variants and their parts of the answers"
+  head=${["Variant", "#Version", "#Measured", "Part of the answers", "Note"]}
+  rows=${endpoint.variants.map((variant) => [
+    variant.name,
+    variant.live_version,
+    number(variant.accuracy),
+    html`<span class="part"><span class="part-fill" style=${{ width: `${100 * (variant.answered_part ?? 0)}%` }}></span>
+      </span> ${percent(variant.answered_part)}`,
+    variant.problem || undefined,
+  ])} />`;
 
 function Versions({ endpoint }) {
   const { canary } = endpoint;
   if (!endpoint.versions.length) return html`<${Empty} title="No version was delivered yet" />`;
   const part = canary?.part ?? canary?.fraction;
-  return html`${canary && html`<p class="note">Version ${canary.version} is tried on ${part == null ? "a part" : percent(part)} of the requests.</p>`}
+  return html`${canary && html`<p class="note">
+    Version ${canary.version} is tried on ${part == null ? "a part" : percent(part)} of the requests.</p>`}
     <${Table} caption="Versions, the newest first" keys=${endpoint.versions.map((each) => each.version).reverse()}
       head=${["#Version", "Answers", "#Measured", "Metric", "#Tier", "Variant", "Job", "Delivered", "Note"]}
-      rows=${[...endpoint.versions].reverse().map((each) => [each.version, answers(each, canary), number(each.value), each.metric, each.tier || "best",
-        each.variant || undefined, html`<a href=${link("jobs", each.job_id)}>${each.job_id}</a>`, html`<${When} iso=${each.delivered_at} />`, each.held || (each.kept ? undefined : "its files are gone")])} />`;
+      rows=${[...endpoint.versions]
+        .reverse()
+        .map((each) => [
+          each.version,
+          answers(each, canary),
+          number(each.value),
+          each.metric,
+          each.tier || "best",
+          each.variant || undefined,
+          html`<a href=${link("jobs", each.job_id)}>${each.job_id}</a>`,
+          html`<${When} iso=${each.delivered_at} />`,
+          each.held || (each.kept ? undefined : "its files are gone"),
+        ])} />`;
 }
 
-const answers = (version, canary) => version.live ? "● yes" : canary?.version === version.version ? "◐ canary" : version.held ? "held" : "no";
+const answers = (version, canary) =>
+  version.live ? "● yes" : canary?.version === version.version ? "◐ canary" : version.held ? "held" : "no";
 
 function Why({ endpoint }) {
-  const asked = useLoad(() => get(`${path("endpoints", endpoint.name)}/explain`), [endpoint.name, endpoint.share?.reason]);
+  const asked = useLoad(
+    () => get(`${path("endpoints", endpoint.name)}/explain`),
+    [endpoint.name, endpoint.share?.reason],
+  );
   const decisions = asked.value?.decisions;
   return html`<${Card} title="Decisions about its share" wide>
-    ${asked.error ? html`<${Missing} error=${asked.error} what="decisions" />` : !decisions ? html`<${Loading} what="decisions" />`
-      : decisions.length === 0 ? html`<${Empty} title="Nothing limits it, and nothing did" />`
-      : html`<div class="tall"><${Table} caption="Decisions, the newest first" head=${["At", "Policy", "Because of", "Node", "#Share", "Reason"]}
-          rows=${decisions.map((each) => [clock(each.at), each.policy, each.trigger, each.node_id, shareText(each.share), html`<span class="reason">${each.share.reason}</span>`])} /></div>`}
+    ${
+      asked.error
+        ? html`<${Missing} error=${asked.error} what="decisions" />`
+        : !decisions
+          ? html`<${Loading} what="decisions" />`
+          : decisions.length === 0
+            ? html`<${Empty} title="Nothing limits it, and nothing did" />`
+            : html`<div class="tall"><${Table} caption="Decisions, the newest first"
+              head=${["At", "Policy", "Because of", "Node", "#Share", "Reason"]}
+          rows=${decisions.map((each) => [
+            clock(each.at),
+            each.policy,
+            each.trigger,
+            each.node_id,
+            shareText(each.share),
+            html`<span class="reason">${each.share.reason}</span>`,
+          ])} /></div>`
+    }
   </${Card}>`;
 }

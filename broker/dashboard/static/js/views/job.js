@@ -18,7 +18,8 @@ export function JobPage({ id }) {
     if (asked.value) keepJobs([asked.value]);
   }, [asked.value]);
   if (!job && asked.error) {
-    return html`<h1>Job ${id}</h1><${Problem} error=${asked.error} again=${asked.again} /><p><a href=${link("jobs")}>All jobs</a></p>`;
+    return html`<h1>Job ${id}</h1><${Problem} error=${asked.error} again=${asked.again} /><p><a href=${link("jobs")}>
+      All jobs</a></p>`;
   }
   return job ? html`<${Job} job=${job} />` : html`<h1>Job ${id}</h1><${Loading} what="the job" />`;
 }
@@ -26,7 +27,8 @@ export function JobPage({ id }) {
 function Job({ job }) {
   return html`<div class="title">
       <div><p class="crumb"><a href=${link("jobs")}>Jobs</a></p><h1>${jobName(job)}</h1>
-        <p class="subtitle"><${State} state=${job.state} /> <code>${job.id}</code> <span class="muted">${job.reason}</span></p></div>
+        <p class="subtitle"><${State} state=${job.state} /> <code>${job.id}</code> <span class="muted">${job.reason}
+          </span></p></div>
       <${JobActions} job=${job} />
     </div>
     <div class="columns broad">
@@ -55,10 +57,14 @@ function Curve({ job }) {
   return html`<${Card} title=${job.spec.metric} aside=${aside} id="h-curve">
     ${curve.error && html`<${Problem} error=${curve.error} />`}
     ${!curve.loaded && !curve.error && html`<${Loading} what="the curve" />`}
-    ${curve.loaded && (curve.points.length === 0
-      ? html`<${Empty} title="Nothing reported yet"><p>The curve begins with the script’s first report of “${job.spec.metric}”.</p></${Empty}>`
-      : html`<${Plot} name=${`${job.spec.metric} of ${jobName(job)}`} ...${plot} height=${300}
-          series=${[{ label: job.spec.metric, colour: "series-0", points: curve.points.length < 40 }]} />`)}
+    ${
+      curve.loaded &&
+      (curve.points.length === 0
+        ? html`<${Empty} title="Nothing reported yet"><p>
+          The curve begins with the script’s first report of “${job.spec.metric}”.</p></${Empty}>`
+        : html`<${Plot} name=${`${job.spec.metric} of ${jobName(job)}`} ...${plot} height=${300}
+          series=${[{ label: job.spec.metric, colour: "series-0", points: curve.points.length < 40 }]} />`)
+    }
     ${next && html`<p class="expect">${expectation(job, next, expected)}</p>`}
   </${Card}>`;
 }
@@ -69,21 +75,32 @@ function expectation(job, next, expected) {
   if (expected?.seconds == null) return `${name}: too little is known yet to say when.`;
   const gone = (Date.now() - new Date(job.submitted_at)) / 1000;
   const left = (seconds) => duration(Math.max(0, seconds - gone));
-  const band = expected.low != null && expected.high != null ? `, between ${left(expected.low)} and ${left(expected.high)}` : "";
+  const band =
+    expected.low != null && expected.high != null ? `, between ${left(expected.low)} and ${left(expected.high)}` : "";
   return html`${name} is expected in <strong>${left(expected.seconds)}</strong>${band}.`;
 }
 
 function About({ job }) {
   const { spec } = job;
+  const { cpu_cores, memory_bytes, accelerators } = spec.resources;
   const program = spec.command.join(" ") || spec.module || spec.script?.name || spec.image;
   return html`<${Facts} facts=${[
     ["Tiers", html`<${Tiers} job=${job} />`],
     ["Share", isOver(job) ? "" : shareText(job.share)],
     ["Why", isOver(job) ? "" : job.share?.reason],
     ["Node", job.node_id],
-    ["Endpoint", html`<a href=${link("endpoints", spec.endpoint)}>${spec.endpoint}</a>${spec.variant ? `, variant ${spec.variant}` : ""}`],
+    [
+      "Endpoint",
+      html`<a href=${link("endpoints", spec.endpoint)}>${spec.endpoint}</a>
+        ${spec.variant ? `, variant ${spec.variant}` : ""}`,
+    ],
     ["Program", program && html`<code>${program}${spec.arguments.length ? ` ${spec.arguments.join(" ")}` : ""}</code>`],
-    ["May use", `${plural(spec.resources.cpu_cores, "core")}, ${bytes(spec.resources.memory_bytes)}${spec.resources.accelerators ? `, ${spec.resources.accelerators} accelerators` : ""}`],
+    [
+      "May use",
+      [plural(cpu_cores, "core"), bytes(memory_bytes), accelerators ? plural(accelerators, "accelerator") : ""]
+        .filter(Boolean)
+        .join(", "),
+    ],
     ["Priority", String(spec.priority)],
     ["Tenant", job.tenant],
     ["Submitted", clock(job.submitted_at)],
@@ -91,19 +108,34 @@ function About({ job }) {
     ["CPU time", coreTime(job.cpu_seconds)],
     ["Accelerator time", job.accelerator_seconds ? coreTime(job.accelerator_seconds) : ""],
     ["Runs", `${job.attempts}${job.retries ? `, ${job.retries} of ${spec.retries} retries used` : ""}`],
-    ["Labels", Object.entries(spec.labels).map(([name, value]) => `${name}=${value}`).join(", ")],
+    [
+      "Labels",
+      Object.entries(spec.labels)
+        .map(([name, value]) => `${name}=${value}`)
+        .join(", "),
+    ],
   ]} />`;
 }
 
-const Deliveries = ({ job }) => html`<${Table} caption="Tiers and what became of them" keys=${job.tiers.map((tier) => tier.number)}
+const Deliveries = ({
+  job,
+}) => html`<${Table} caption="Tiers and what became of them" keys=${job.tiers.map((tier) => tier.number)}
   head=${["Tier", "#Target", "State", "#Reported", "#Measured", "#Reached after", "#Delivered after", "#Version", "Deadline", "Note"]}
   rows=${job.tiers.map((tier) => [
-    `tier ${tier.number}`, number(tier.target), tier.state, number(tier.reached_value), number(tier.delivered_value), duration(tier.reached_seconds),
-    duration(tier.delivered_seconds), tier.version ? html`<a href=${link("endpoints", job.spec.endpoint)}>${tier.version}</a>` : UNKNOWN,
-    tier.deadline_seconds == null ? UNKNOWN : deadline(tier), tier.reason ? html`<span class="reason">${tier.reason}</span>` : UNKNOWN,
+    `tier ${tier.number}`,
+    number(tier.target),
+    tier.state,
+    number(tier.reached_value),
+    number(tier.delivered_value),
+    duration(tier.reached_seconds),
+    duration(tier.delivered_seconds),
+    tier.version ? html`<a href=${link("endpoints", job.spec.endpoint)}>${tier.version}</a>` : UNKNOWN,
+    tier.deadline_seconds == null ? UNKNOWN : deadline(tier),
+    tier.reason ? html`<span class="reason">${tier.reason}</span>` : UNKNOWN,
   ])} />`;
 
 function deadline(tier) {
-  const kept = tier.delivered_seconds == null ? "" : tier.delivered_seconds <= tier.deadline_seconds ? " ✓ kept" : " ✕ missed";
+  const kept =
+    tier.delivered_seconds == null ? "" : tier.delivered_seconds <= tier.deadline_seconds ? " ✓ kept" : " ✕ missed";
   return `${duration(tier.deadline_seconds)}${kept}`;
 }

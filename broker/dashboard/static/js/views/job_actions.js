@@ -23,18 +23,43 @@ export function JobActions({ job }) {
   const over = isOver(job);
   const suspended = job.state === "suspended";
   return html`<div class="actions">
-    ${!over && !suspended && html`<${Action} label="Suspend" title=${`Suspend ${name}?`} text="It saves a checkpoint, gives back what it holds, and waits until somebody resumes it."
-      run=${act("suspend")} done=${`${name} is being suspended.`} />`}
-    ${suspended && html`<${Action} label="Resume" title=${`Resume ${name}?`} text="It goes on from its last checkpoint."
-      run=${act("resume")} done=${`${name} goes on.`} />`}
-    ${over && job.state !== "completed" && html`<${Action} label="Retry" title=${`Retry ${name}?`} text="Another run of the same job begins from its last checkpoint. What it delivered stays."
-      run=${act("retry")} done=${`${name} is tried again.`} />`}
-    ${over && html`<${Action} label="Train again" title=${`Train ${name} again from the beginning?`} text="That is a new job with the same spec. What this one delivered stays its own."
-      run=${again} done=${`${name} trains again, as a new job.`} />`}
-    ${!over && html`<${Action} label="Priority" title=${`Priority of ${name}`} text="Among jobs of the same tenant, those with more go first."
+    ${
+      !over &&
+      !suspended &&
+      html`<${Action} label="Suspend" title=${`Suspend ${name}?`}
+        text="It saves a checkpoint, gives back what it holds, and waits until somebody resumes it."
+      run=${act("suspend")} done=${`${name} is being suspended.`} />`
+    }
+    ${
+      suspended &&
+      html`<${Action} label="Resume" title=${`Resume ${name}?`} text="It goes on from its last checkpoint."
+      run=${act("resume")} done=${`${name} goes on.`} />`
+    }
+    ${
+      over &&
+      job.state !== "completed" &&
+      html`<${Action} label="Retry" title=${`Retry ${name}?`}
+        text="Another run of the same job begins from its last checkpoint. What it delivered stays."
+      run=${act("retry")} done=${`${name} is tried again.`} />`
+    }
+    ${
+      over &&
+      html`<${Action} label="Train again" title=${`Train ${name} again from the beginning?`}
+        text="That is a new job with the same spec. What this one delivered stays its own."
+      run=${again} done=${`${name} trains again, as a new job.`} />`
+    }
+    ${
+      !over &&
+      html`<${Action} label="Priority" title=${`Priority of ${name}`}
+        text="Among jobs of the same tenant, those with more go first."
       field=${{ label: "Priority, -100 to 100", value: job.spec.priority, min: -100, max: 100 }} confirm="Set priority"
-      run=${priority} done=${`${name} has another priority.`} />`}
-    ${!over && html`<${Action} label="Cancel" danger title=${`Cancel ${name}?`} text="Its training ends. What it has delivered keeps serving." confirm="Cancel the job"
-      run=${act("cancel")} done=${`${name} is being cancelled.`} />`}
+      run=${priority} done=${`${name} has another priority.`} />`
+    }
+    ${
+      !over &&
+      html`<${Action} label="Cancel" danger title=${`Cancel ${name}?`}
+        text="Its training ends. What it has delivered keeps serving." confirm="Cancel the job"
+      run=${act("cancel")} done=${`${name} is being cancelled.`} />`
+    }
   </div>`;
 }

@@ -11,8 +11,15 @@ export function Runs({ job }) {
   const asked = useLoad(() => get(`${path("jobs", job.id)}/runs`), [job.id, job.attempts, job.state, job.node_id]);
   const told = asked.value;
   return html`<${Card} title="Runs and moves">
-    ${asked.error ? html`<${Missing} error=${asked.error} what="runs" />` : !told ? html`<${Loading} what="its runs" />`
-      : told.count === 0 ? html`<${Empty} title="It has not started yet" />` : html`<${RunList} told=${told} />`}
+    ${
+      asked.error
+        ? html`<${Missing} error=${asked.error} what="runs" />`
+        : !told
+          ? html`<${Loading} what="its runs" />`
+          : told.count === 0
+            ? html`<${Empty} title="It has not started yet" />`
+            : html`<${RunList} told=${told} />`
+    }
   </${Card}>`;
 }
 
@@ -23,11 +30,25 @@ function RunList({ told }) {
     ["Runs", `${told.count}${earlier.lost ? `, ${earlier.lost} of them lost` : ""}`],
     ["Moves", earlier.moves ? `${earlier.moves}, the last after ${duration(earlier.moved_seconds)}` : "none"],
     ["Moving to", present?.moving_to],
-    [present?.active ? "Present run" : "Last run", present && `run ${present.number} on ${present.node_id}, ${duration(present.seconds)}, ${coreTime(present.cpu_seconds)} of CPU`],
+    [
+      present?.active ? "Present run" : "Last run",
+      present &&
+        `run ${present.number} on ${present.node_id}, ${duration(present.seconds)}, ${coreTime(present.cpu_seconds)} of CPU`,
+    ],
     ["Earlier runs", earlier.count ? `${duration(earlier.seconds)}, ${coreTime(earlier.cpu_seconds)} of CPU` : ""],
   ]} />
-  ${starts.length > 0 && html`<h3>What its latest starts took</h3><${Table} caption="What its latest starts took" head=${["Node", "Start", "#Ready in", "#CPU time", "#Stop before"]}
-    rows=${starts.map((start) => [start.node_id, start.warm ? "warm" : "cold", duration(start.seconds), coreTime(start.cpu_seconds), duration(start.stop_seconds)])} />`}`;
+  ${
+    starts.length > 0 &&
+    html`<h3>What its latest starts took</h3><${Table} caption="What its latest starts took"
+      head=${["Node", "Start", "#Ready in", "#CPU time", "#Stop before"]}
+    rows=${starts.map((start) => [
+      start.node_id,
+      start.warm ? "warm" : "cold",
+      duration(start.seconds),
+      coreTime(start.cpu_seconds),
+      duration(start.stop_seconds),
+    ])} />`
+  }`;
 }
 
 /** The end of the script's output; follows it while the reader is at the end. */
@@ -49,8 +70,15 @@ export function Log({ job }) {
   useEffect(() => void load(), [job.id, job.state]);
   useEvery(LOG_SECONDS, () => isOver(job) || load());
   return html`<${Card} title="Output" wide aside=${html`<span class="muted">the last ${bytes(LOG_BYTES)}</span>`}>
-    ${error ? html`<${Missing} error=${error} what="output" />` : text === null ? html`<${Loading} what="its output" />`
-      : text === "" ? html`<${Empty} title="It has printed nothing" />` : html`<pre class="log" ref=${box} tabindex="0" aria-label="The end of its output">${text}</pre>`}
+    ${
+      error
+        ? html`<${Missing} error=${error} what="output" />`
+        : text === null
+          ? html`<${Loading} what="its output" />`
+          : text === ""
+            ? html`<${Empty} title="It has printed nothing" />`
+            : html`<pre class="log" ref=${box} tabindex="0" aria-label="The end of its output">${text}</pre>`
+    }
   </${Card}>`;
 }
 
@@ -58,26 +86,56 @@ export function Files({ job }) {
   const asked = useLoad(() => get(`${path("jobs", job.id)}/files`), [job.id, job.state]);
   const files = listOf(asked.value, "files");
   return html`<${Card} title="Files that it left">
-    ${asked.error ? html`<${Missing} error=${asked.error} what="files" />` : !files ? html`<${Loading} what="its files" />`
-      : files.length === 0 ? html`<${Empty} title="No files"><p>Those that <code>outputs</code> of its spec names are kept.</p></${Empty}>`
-      : html`<${Table} caption="Its files" head=${["Path", "#Size", "Run"]}
-          rows=${files.map((file) => [file.href ? html`<a href=${file.href} download>${file.path}</a>` : html`<code>${file.path}</code>`,
-            bytes(file.size_bytes ?? file.size ?? file.bytes), file.run ?? file.run_id ?? undefined])} />`}
+    ${
+      asked.error
+        ? html`<${Missing} error=${asked.error} what="files" />`
+        : !files
+          ? html`<${Loading} what="its files" />`
+          : files.length === 0
+            ? html`<${Empty} title="No files"><p>Those that <code>outputs</code> of its spec names are kept.</p>
+              </${Empty}>`
+            : html`<${Table} caption="Its files" head=${["Path", "#Size", "Run"]}
+          rows=${files.map((file) => [
+            file.href ? html`<a href=${file.href} download>${file.path}</a>` : html`<code>${file.path}</code>`,
+            bytes(file.size_bytes ?? file.size ?? file.bytes),
+            file.run ?? file.run_id ?? undefined,
+          ])} />`
+    }
   </${Card}>`;
+}
+
+function programOf({ command, module, script, image, commit, dirty }) {
+  const program = command.join(" ") || module || script || image;
+  return commit ? `${program} at ${commit.slice(0, 10)}${dirty ? "+" : ""}` : program;
 }
 
 /** Where each of its versions comes from. */
 export function Lineage({ job }) {
   const delivered = job.tiers.filter((tier) => tier.version).length;
-  const asked = useLoad(() => (delivered ? get(`${path("jobs", job.id)}/lineage`) : Promise.resolve([])), [job.id, delivered]);
+  const asked = useLoad(
+    () => (delivered ? get(`${path("jobs", job.id)}/lineage`) : Promise.resolve([])),
+    [job.id, delivered],
+  );
   const versions = listOf(asked.value, "versions");
   if (!delivered || asked.error?.missing) return null;
   return html`<${Card} title="Where its versions come from" wide>
-    ${asked.error ? html`<${Problem} error=${asked.error} again=${asked.again} />` : !versions ? html`<${Loading} what="its lineage" />`
-      : html`<${Table} caption="Where its versions come from" head=${["#Version", "#Tier", "#Measured", "Run", "Program", "Model", "Delivered"]}
-          rows=${versions.map((each) => [each.version, each.tier, number(each.value), each.run_id || UNKNOWN,
-            html`<code>${each.command.join(" ") || each.module || each.script || each.image}${each.commit ? ` at ${each.commit.slice(0, 10)}${each.dirty ? "+" : ""}` : ""}</code>`,
-            html`<code title=${each.model_sha256}>${each.model_sha256.slice(0, 10)}</code>`, clock(each.delivered_at)])} />`}
+    ${
+      asked.error
+        ? html`<${Problem} error=${asked.error} again=${asked.again} />`
+        : !versions
+          ? html`<${Loading} what="its lineage" />`
+          : html`<${Table} caption="Where its versions come from"
+            head=${["#Version", "#Tier", "#Measured", "Run", "Program", "Model", "Delivered"]}
+          rows=${versions.map((each) => [
+            each.version,
+            each.tier,
+            number(each.value),
+            each.run_id || UNKNOWN,
+            html`<code>${programOf(each)}</code>`,
+            html`<code title=${each.model_sha256}>${each.model_sha256.slice(0, 10)}</code>`,
+            clock(each.delivered_at),
+          ])} />`
+    }
   </${Card}>`;
 }
 
@@ -85,4 +143,6 @@ const listOf = (value, name) => (Array.isArray(value) ? value : value?.[name]);
 
 /** A part that this broker has not, or that could not be loaded. */
 export const Missing = ({ error, what }) =>
-  error.missing ? html`<p class="muted">This broker does not tell of ${what} yet.</p>` : html`<${Problem} error=${error} />`;
+  error.missing
+    ? html`<p class="muted">This broker does not tell of ${what} yet.</p>`
+    : html`<${Problem} error=${error} />`;

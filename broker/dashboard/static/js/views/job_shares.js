@@ -14,9 +14,13 @@ export function Shares({ job }) {
   const [added, setAdded] = useState([]);
   useEffect(() => setAdded([]), [asked.value]);
   useEvents((events) => {
-    const mine = events.filter((event) => event.type === "share" && event.content.job_id === job.id).map(({ content }) => ({
-      ...content.share, seconds: (new Date(content.at) - new Date(job.submitted_at)) / 1000, node_id: content.node_id,
-    }));
+    const mine = events
+      .filter((event) => event.type === "share" && event.content.job_id === job.id)
+      .map(({ content }) => ({
+        ...content.share,
+        seconds: (new Date(content.at) - new Date(job.submitted_at)) / 1000,
+        node_id: content.node_id,
+      }));
     if (mine.length) setAdded((before) => [...before, ...mine].slice(-POINTS));
   });
   const points = useMemo(() => {
@@ -27,8 +31,12 @@ export function Shares({ job }) {
   return html`<${Card} title="Share over time" aside=${html`<span class="muted">${points.length} changes</span>`}>
     ${asked.error && html`<${Problem} error=${asked.error} again=${asked.again} />`}
     ${!asked.value && !asked.error && html`<${Loading} what="its shares" />`}
-    ${asked.value && (points.length ? html`<${History} job=${job} points=${points} />`
-      : html`<${Empty} title="It had no share yet"><p>The scheduler gives it one when it is its turn.</p></${Empty}>`)}
+    ${
+      asked.value &&
+      (points.length
+        ? html`<${History} job=${job} points=${points} />`
+        : html`<${Empty} title="It had no share yet"><p>The scheduler gives it one when it is its turn.</p></${Empty}>`)
+    }
   </${Card}>`;
 }
 
@@ -39,7 +47,11 @@ function History({ job, points }) {
     const all = end > points.at(-1).seconds ? [...points, { ...points.at(-1), seconds: end }] : points;
     const held = (point) => (point.accelerators ?? []).reduce((sum, each) => sum + each.fraction, 0);
     return {
-      data: [all.map((point) => point.seconds), all.map((point) => point.cpu_weight), ...(devices ? [all.map(held)] : [])],
+      data: [
+        all.map((point) => point.seconds),
+        all.map((point) => point.cpu_weight),
+        ...(devices ? [all.map(held)] : []),
+      ],
       y: { range: (_, most) => [0, Math.max(1, most) * 1.05], format: percent },
     };
   }, [points, devices, job.state]);
@@ -47,9 +59,17 @@ function History({ job, points }) {
   if (devices) series.push({ label: "accelerators", colour: "series-1", dash: [6, 3], stepped: true });
   const newest = points.slice(-CHANGES_SHOWN).reverse();
   const cut = points.length > newest.length ? `The newest ${newest.length} of ${points.length} changes.` : "";
-  return html`<${Plot} name="Share over time" summary=${`Now ${percent(points.at(-1).cpu_weight)} of the CPU of ${points.at(-1).node_id}.`} series=${series} ...${plot} height=${170} />
+  return html`<${Plot} name="Share over time"
+    summary=${`Now ${percent(points.at(-1).cpu_weight)} of the CPU of ${points.at(-1).node_id}.`} series=${series}
+      ...${plot} height=${170} />
     ${cut && html`<p class="muted">${cut}</p>`}
-    <div class="tall"><${Table} caption="Changes of its share, the newest first" head=${["#After", "Node", "#CPU", "#Cap", "Reason"]}
-      rows=${newest.map((point) => [duration(point.seconds), point.node_id, percent(point.cpu_weight),
-        point.cpu_cap_cores == null ? undefined : `${number(point.cpu_cap_cores)} cores`, html`<span class="reason">${point.reason}</span>`])} /></div>`;
+    <div class="tall"><${Table} caption="Changes of its share, the newest first"
+      head=${["#After", "Node", "#CPU", "#Cap", "Reason"]}
+      rows=${newest.map((point) => [
+        duration(point.seconds),
+        point.node_id,
+        percent(point.cpu_weight),
+        point.cpu_cap_cores == null ? undefined : `${number(point.cpu_cap_cores)} cores`,
+        html`<span class="reason">${point.reason}</span>`,
+      ])} /></div>`;
 }

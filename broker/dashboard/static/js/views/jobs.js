@@ -7,7 +7,11 @@ import { Empty, JobLink, jobTime, Loading, Problem, shareText, State, Table, Tie
 import { go, link } from "../route.js";
 
 const PAGE = 50;
-const KINDS = [["", "All"], ["active", "Active"], ["ended", "Over"]];
+const KINDS = [
+  ["", "All"],
+  ["active", "Active"],
+  ["ended", "Over"],
+];
 const COMPARED = 10;
 
 export function Jobs({ query }) {
@@ -17,23 +21,30 @@ export function Jobs({ query }) {
   const { rows, next, error, more } = usePages(kind);
   const live = useLive((state) => state.jobs);
   const to = (changes) => link("jobs", "", { state: kind, find: words, ...changes });
-  const toggle = (id) => setChosen((before) => {
-    const after = new Set(before);
-    if (!after.delete(id) && after.size < COMPARED) after.add(id);
-    return after;
-  });
+  const toggle = (id) =>
+    setChosen((before) => {
+      const after = new Set(before);
+      if (!after.delete(id) && after.size < COMPARED) after.add(id);
+      return after;
+    });
   return html`<h1>Jobs</h1>
     <div class="tools">
-      <div class="choice" role="group" aria-label="Which jobs">${KINDS.map(([value, title]) => html`<a key=${value} href=${to({ state: value })} aria-current=${value === kind ? "true" : undefined}>${title}</a>`)}</div>
+      <div class="choice" role="group" aria-label="Which jobs">${KINDS.map(([value, title]) => html`<a key=${value}
+        href=${to({ state: value })} aria-current=${value === kind ? "true" : undefined}>${title}</a>`)}</div>
       <label class="search"><span class="unseen">Search by name, endpoint, tenant or id</span>
-        <input type="search" placeholder="Name, endpoint, tenant or id" value=${words} onInput=${(event) => go(to({ find: event.target.value }), { replace: true })} /></label>
-      ${chosen.size > 1
-        ? html`<a class="button filled" href=${link("compare", "", { jobs: [...chosen].join(",") })}>Compare ${chosen.size} jobs</a>`
-        : html`<span class="muted">Tick two or more to compare them</span>`}
+        <input type="search" placeholder="Name, endpoint, tenant or id" value=${words}
+          onInput=${(event) => go(to({ find: event.target.value }), { replace: true })} /></label>
+      ${
+        chosen.size > 1
+          ? html`<a class="button filled" href=${link("compare", "", { jobs: [...chosen].join(",") })}>
+            Compare ${chosen.size} jobs</a>`
+          : html`<span class="muted">Tick two or more to compare them</span>`
+      }
     </div>
     ${error && html`<${Problem} error=${error} again=${more} />`}
     ${!rows && !error && html`<${Loading} what="jobs" />`}
-    ${rows && html`<${Listing} jobs=${matching(rows, live, kind, words)} chosen=${chosen} toggle=${toggle} found=${words || kind} />`}
+    ${rows && html`<${Listing} jobs=${matching(rows, live, kind, words)} chosen=${chosen} toggle=${toggle}
+      found=${words || kind} />`}
     ${next && html`<p class="more"><button type="button" onClick=${more}>Load older jobs</button></p>`}`;
 }
 
@@ -42,7 +53,9 @@ function usePages(kind) {
   const [pages, setPages] = useState({ rows: null, next: null, error: null });
   const ask = async (after, before) => {
     try {
-      const { jobs, next } = await get(`jobs?limit=${PAGE}${kind === "active" ? "&state=active" : ""}${after ? `&after=${encodeURIComponent(after)}` : ""}`);
+      const { jobs, next } = await get(
+        `jobs?limit=${PAGE}${kind === "active" ? "&state=active" : ""}${after ? `&after=${encodeURIComponent(after)}` : ""}`,
+      );
       keepJobs(jobs);
       setPages({ rows: [...before, ...jobs], next, error: null });
     } catch (error) {
@@ -62,21 +75,34 @@ function matching(rows, live, kind, words) {
   const wanted = words.toLowerCase();
   const text = (job) => [jobName(job), job.id, job.spec.endpoint, job.tenant, job.state].join(" ").toLowerCase();
   return [...found.values()]
-    .filter((job) => (kind === "" || FINAL_STATES.includes(job.state) === (kind === "ended")) && text(job).includes(wanted))
+    .filter(
+      (job) => (kind === "" || FINAL_STATES.includes(job.state) === (kind === "ended")) && text(job).includes(wanted),
+    )
     .sort((one, other) => other.submitted_at.localeCompare(one.submitted_at));
 }
 
 function Listing({ jobs, chosen, toggle, found }) {
   if (!jobs.length) {
-    return found ? html`<${Empty} title="No job is like that"><p>Other words, or all jobs, may find it.</p></${Empty}>`
-      : html`<${Empty} title="There is no job yet"><p><code>tiercel submit examples/digits</code> submits the first one.</p></${Empty}>`;
+    return found
+      ? html`<${Empty} title="No job is like that"><p>Other words, or all jobs, may find it.</p></${Empty}>`
+      : html`<${Empty} title="There is no job yet"><p><code>
+        tiercel submit examples/digits</code> submits the first one.</p></${Empty}>`;
   }
-  return html`<p class="unseen" role="status">${plural(jobs.length, "job")}</p><${Table} caption="Jobs, the newest first" keys=${jobs.map((job) => job.id)}
+  return html`<p class="unseen" role="status">${plural(jobs.length, "job")}</p><${Table}
+    caption="Jobs, the newest first" keys=${jobs.map((job) => job.id)}
     head=${["Choose", "Job", "State", "Tiers", "#Best", "#Share", "Node", "Endpoint", "Tenant", "#Took", "Submitted"]}
     rows=${jobs.map((job) => [
-      html`<input type="checkbox" aria-label=${`Compare ${jobName(job)} ${job.id}`} checked=${chosen.has(job.id)} onChange=${() => toggle(job.id)} />`,
-      html`<${JobLink} job=${job} /> <code class="muted">${job.id}</code>`, html`<${State} state=${job.state} />`, html`<${Tiers} job=${job} />`,
-      number(job.best_value), FINAL_STATES.includes(job.state) ? undefined : shareText(job.share), job.node_id || undefined,
-      html`<a href=${link("endpoints", job.spec.endpoint)}>${job.spec.endpoint}</a>`, job.tenant, jobTime(job), clock(job.submitted_at),
+      html`<input type="checkbox" aria-label=${`Compare ${jobName(job)} ${job.id}`} checked=${chosen.has(job.id)}
+        onChange=${() => toggle(job.id)} />`,
+      html`<${JobLink} job=${job} /> <code class="muted">${job.id}</code>`,
+      html`<${State} state=${job.state} />`,
+      html`<${Tiers} job=${job} />`,
+      number(job.best_value),
+      FINAL_STATES.includes(job.state) ? undefined : shareText(job.share),
+      job.node_id || undefined,
+      html`<a href=${link("endpoints", job.spec.endpoint)}>${job.spec.endpoint}</a>`,
+      job.tenant,
+      jobTime(job),
+      clock(job.submitted_at),
     ])} />`;
 }

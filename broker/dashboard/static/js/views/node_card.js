@@ -9,20 +9,37 @@ const LABEL_FROM = 0.14; // a narrower segment has no room for its name; the lis
 
 export function NodeCard({ node, jobs, alone }) {
   const loads = loadsOf(node, jobs);
-  const memory = loads.map((load) => ({ load, part: (load.memory_bytes ?? 0) / node.memory_bytes, text: bytes(load.memory_bytes) }));
+  const memory = loads.map((load) => ({
+    load,
+    part: (load.memory_bytes ?? 0) / node.memory_bytes,
+    text: bytes(load.memory_bytes),
+  }));
   const cpu = loads.map((load) => ({ load, part: load.part, text: percent(load.part) }));
-  const aside = html`<span class=${node.online ? "muted" : "offline"}>${node.online ? nodeText(node) : "◌ does not answer"}</span>`;
+  const aside = html`<span class=${node.online ? "muted" : "offline"}>
+    ${node.online ? nodeText(node) : "◌ does not answer"}</span>`;
   return html`<${Card} title=${node.id} aside=${aside} id=${`node-${node.id}`} wide=${alone}>
     ${node.drain && node.drain !== "no" && html`<p class="note">Drained: nothing new starts here.</p>`}
     <${Bar} name="CPU" of=${`${number(node.cpu_cores)} cores`} segments=${cpu} />
     <${Bar} name="Memory" of=${bytes(node.memory_bytes)} segments=${memory} />
-    ${node.accelerators.map((device) => html`<${Bar} key=${device.id} name=${device.name} of=${deviceText(device)}
-      segments=${loads.flatMap((load) => held(load, device))} />`)}
-    ${loads.length === 0 ? html`<p class="muted">Nothing runs here.</p>` : html`<ul class="loads">${loads.map((load) => html`<li key=${load.kind + load.id}>
+    ${node.accelerators.map(
+      (device) => html`<${Bar} key=${device.id} name=${device.name} of=${deviceText(device)}
+      segments=${loads.flatMap((load) => held(load, device))} />`,
+    )}
+    ${
+      loads.length === 0
+        ? html`<p class="muted">Nothing runs here.</p>`
+        : html`<ul class="loads">${loads.map(
+            (load) => html`<li key=${load.kind + load.id}>
       <span class=${`swatch ${load.look}`} aria-hidden="true"></span>
-      ${load.kind === "others" ? load.name : html`<a href=${link(load.kind === "endpoint" ? "endpoints" : "jobs", load.id)}>${load.name}</a>
-        <span class="muted">${load.kind === "endpoint" ? `serves ${rate(load.requests_per_second)}/s` : load.arriving ? "arrives" : "trains"}</span>`}<span class="load-part">${percent(load.part)}</span>
-    </li>`)}</ul>`}
+      ${
+        load.kind === "others"
+          ? load.name
+          : html`<a href=${link(load.kind === "endpoint" ? "endpoints" : "jobs", load.id)}>${load.name}</a>
+        <span class="muted">${load.kind === "endpoint" ? `serves ${rate(load.requests_per_second)}/s` : load.arriving ? "arrives" : "trains"}</span>`
+      }<span class="load-part">${percent(load.part)}</span>
+    </li>`,
+          )}</ul>`
+    }
   </${Card}>`;
 }
 
@@ -32,24 +49,51 @@ export function NodeCard({ node, jobs, alone }) {
  */
 function loadsOf(node, jobs) {
   let step = 0;
-  const own = (node.workloads ?? []).map((load) => (load.kind === "endpoint"
-    ? { ...load, name: load.id, look: "serving", part: (load.used_cpu_cores ?? 0) / node.cpu_cores }
-    : { ...load, name: jobs.get(load.id)?.spec.name || load.name || load.id, look: `training-${step++ % TRAINING_STEPS}`, part: load.cpu_weight ?? 0 }));
+  const own = (node.workloads ?? []).map((load) =>
+    load.kind === "endpoint"
+      ? { ...load, name: load.id, look: "serving", part: (load.used_cpu_cores ?? 0) / node.cpu_cores }
+      : {
+          ...load,
+          name: jobs.get(load.id)?.spec.name || load.name || load.id,
+          look: `training-${step++ % TRAINING_STEPS}`,
+          part: load.cpu_weight ?? 0,
+        },
+  );
   const { others } = node;
   if (!others?.jobs) return own;
-  return [...own, { ...others, kind: "others", id: "", name: plural(others.jobs, "job of another tenant", "jobs of other tenants"), look: "others", part: others.cpu_weight }];
+  return [
+    ...own,
+    {
+      ...others,
+      kind: "others",
+      id: "",
+      name: plural(others.jobs, "job of another tenant", "jobs of other tenants"),
+      look: "others",
+      part: others.cpu_weight,
+    },
+  ];
 }
 
-const nodeText = (node) => [
-  plural(node.cpu_cores, "core"), bytes(node.memory_bytes), node.accelerators.length ? plural(node.accelerators.length, "accelerator") : "",
-  ...Object.entries(node.labels).map(([name, value]) => `${name}=${value}`),
-].filter(Boolean).join(" · ");
+const nodeText = (node) =>
+  [
+    plural(node.cpu_cores, "core"),
+    bytes(node.memory_bytes),
+    node.accelerators.length ? plural(node.accelerators.length, "accelerator") : "",
+    ...Object.entries(node.labels).map(([name, value]) => `${name}=${value}`),
+  ]
+    .filter(Boolean)
+    .join(" · ");
 
 const deviceText = (device) =>
-  device.problem || [bytes(device.memory_bytes), device.utilisation == null ? "" : `${percent(device.utilisation)} busy`].filter(Boolean).join(", ");
+  device.problem ||
+  [bytes(device.memory_bytes), device.utilisation == null ? "" : `${percent(device.utilisation)} busy`]
+    .filter(Boolean)
+    .join(", ");
 
-const held = (load, device) => (load.accelerators ?? []).filter((each) => each.id === device.id)
-  .map((each) => ({ load, part: each.fraction, text: percent(each.fraction) }));
+const held = (load, device) =>
+  (load.accelerators ?? [])
+    .filter((each) => each.id === device.id)
+    .map((each) => ({ load, part: each.fraction, text: percent(each.fraction) }));
 
 /** A stacked bar; what is told in words is the same as what is drawn. */
 function Bar({ name, of, segments }) {
@@ -58,11 +102,14 @@ function Bar({ name, of, segments }) {
   const shown = segments.filter((segment) => segment.part > 0.001);
   const words = shown.map((segment) => `${segment.load.name} ${segment.text}`).join(", ") || "free";
   return html`<div class="bar">
-    <div class="bar-head"><span>${name}</span><span class="muted">${of}</span><span class="bar-total">${percent(Math.min(1, total))}</span></div>
+    <div class="bar-head"><span>${name}</span><span class="muted">${of}</span><span class="bar-total">
+      ${percent(Math.min(1, total))}</span></div>
     <div class="bar-track" role="img" aria-label=${`${name}, ${of}: ${words}`}>
-      ${shown.map((segment) => html`<span key=${segment.load.kind + segment.load.id} class=${`segment ${segment.load.look}`}
+      ${shown.map(
+        (segment) => html`<span key=${segment.load.kind + segment.load.id} class=${`segment ${segment.load.look}`}
         style=${{ width: `${100 * segment.part * scale}%` }} title=${`${segment.load.name}: ${segment.text}`}>
-        ${segment.part * scale >= LABEL_FROM && html`<span>${segment.load.name}</span>`}</span>`)}
+        ${segment.part * scale >= LABEL_FROM && html`<span>${segment.load.name}</span>`}</span>`,
+      )}
     </div>
   </div>`;
 }

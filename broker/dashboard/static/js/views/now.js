@@ -13,7 +13,9 @@ export function Now() {
   const loaded = useLive((state) => state.jobsLoaded);
   const status = useLive((state) => state.status);
   if (!loaded || !nodes || !endpoints) return html`<h1>Now</h1><${Loading} what="the cluster" />`;
-  const active = [...jobs.values()].filter((job) => !isOver(job)).sort((one, other) => one.submitted_at.localeCompare(other.submitted_at));
+  const active = [...jobs.values()]
+    .filter((job) => !isOver(job))
+    .sort((one, other) => one.submitted_at.localeCompare(other.submitted_at));
   const waiting = active.filter(isWaiting);
   const training = active.filter((job) => !isWaiting(job));
   const answering = endpoints.filter((endpoint) => endpoint.live_version != null);
@@ -21,14 +23,25 @@ export function Now() {
     <${Glance} training=${training} waiting=${waiting} answering=${answering} nodes=${nodes} />
     <${Problems} problems=${status?.problems ?? []} />
     <div class="cards">
-      ${nodes.length === 0 && html`<${Card} title="Machines" wide><${Empty} title="No machine has joined yet">
-        <p>Every machine with an agent is shown here. <code>tiercel up</code> starts one on this machine, <code>tiercel node token</code> lets another join.</p></${Empty}></${Card}>`}
+      ${
+        nodes.length === 0 &&
+        html`<${Card} title="Machines" wide><${Empty} title="No machine has joined yet">
+        <p>Every machine with an agent is shown here. <code>tiercel up</code> starts one on this machine, <code>
+          tiercel node token</code> lets another join.</p></${Empty}></${Card}>`
+      }
       ${nodes.map((node) => html`<${NodeCard} key=${node.id} node=${node} jobs=${jobs} alone=${nodes.length === 1} />`)}
-      <${Card} title="Training" wide>${training.length ? html`<${Training} jobs=${training} />`
-        : html`<${Empty} title="Nothing trains"><p><code>tiercel submit examples/digits</code> submits a job.</p></${Empty}>`}</${Card}>
+      <${Card} title="Training" wide>${
+        training.length
+          ? html`<${Training} jobs=${training} />`
+          : html`<${Empty} title="Nothing trains"><p><code>tiercel submit examples/digits</code> submits a job.</p>
+            </${Empty}>`
+      }</${Card}>
       ${waiting.length > 0 && html`<${Card} title="Waiting" wide><${Waiting} jobs=${waiting} /></${Card}>`}
-      <${Card} title="Serving" wide>${answering.length ? html`<${Serving} endpoints=${answering} />`
-        : html`<${Empty} title="No endpoint answers yet"><p>A job’s first tier makes one.</p></${Empty}>`}</${Card}>
+      <${Card} title="Serving" wide>${
+        answering.length
+          ? html`<${Serving} endpoints=${answering} />`
+          : html`<${Empty} title="No endpoint answers yet"><p>A job’s first tier makes one.</p></${Empty}>`
+      }</${Card}>
       <${Card} title="What happened" wide><${News} jobs=${jobs} /></${Card}>
     </div>`;
 }
@@ -37,36 +50,60 @@ function Glance({ training, waiting, answering, nodes }) {
   const requests = answering.reduce((sum, endpoint) => sum + (endpoint.requests_per_second ?? 0), 0);
   const online = nodes.filter((node) => node.online).length;
   const figures = [
-    [online === nodes.length ? nodes.length : `${online} of ${nodes.length}`, nodes.length === 1 ? "machine" : "machines"],
-    [training.length, "training"], [waiting.length, "waiting"],
-    [answering.length, answering.length === 1 ? "endpoint answers" : "endpoints answer"], [rate(requests), "requests a second"],
+    [
+      online === nodes.length ? nodes.length : `${online} of ${nodes.length}`,
+      nodes.length === 1 ? "machine" : "machines",
+    ],
+    [training.length, "training"],
+    [waiting.length, "waiting"],
+    [answering.length, answering.length === 1 ? "endpoint answers" : "endpoints answer"],
+    [rate(requests), "requests a second"],
   ];
-  return html`<ul class="glance">${figures.map(([value, word]) => html`<li key=${word}><strong>${value}</strong> ${word}</li>`)}</ul>`;
+  return html`<ul class="glance">${figures.map(([value, word]) => html`<li key=${word}><strong>${value}</strong> ${word}
+    </li>`)}</ul>`;
 }
 
-const Problems = ({ problems }) => problems.length === 0 ? null : html`<section class="problems" aria-label="To see to">
-  <h2>To see to</h2><ul>${problems.map((each) => html`<li key=${each.about + each.what}><strong>${each.about}</strong> ${each.what} <span class="muted">${each.action}</span></li>`)}</ul>
+const Problems = ({ problems }) =>
+  problems.length === 0
+    ? null
+    : html`<section class="problems" aria-label="To see to">
+  <h2>To see to</h2><ul>${problems.map((each) => html`<li key=${each.about + each.what}><strong>${each.about}
+    </strong> ${each.what} <span class="muted">${each.action}</span></li>`)}</ul>
 </section>`;
 
 const Training = ({ jobs }) => html`<${Table} caption="Jobs that train" keys=${jobs.map((job) => job.id)}
   head=${["Job", "State", "Tiers", "#Metric", "#Share", "Node", "#For", "Why"]}
   rows=${jobs.map((job) => [
-    html`<${JobLink} job=${job} />`, html`<${State} state=${job.state} />`, html`<${Tiers} job=${job} />`,
-    html`<span title=${job.spec.metric}>${number(job.latest_value)}</span>`, shareText(job.share), job.node_id, jobTime(job),
+    html`<${JobLink} job=${job} />`,
+    html`<${State} state=${job.state} />`,
+    html`<${Tiers} job=${job} />`,
+    html`<span title=${job.spec.metric}>${number(job.latest_value)}</span>`,
+    shareText(job.share),
+    job.node_id,
+    jobTime(job),
     html`<span class="reason">${job.share?.reason || job.reason}</span>`,
   ])} />`;
 
-const Waiting = ({ jobs }) => html`<${Table} caption="Jobs that wait" keys=${jobs.map((job) => job.id)} head=${["Job", "State", "#For", "Why"]}
-  rows=${jobs.map((job) => [html`<${JobLink} job=${job} />`, html`<${State} state=${job.state} />`, jobTime(job), html`<span class="reason">${job.reason}</span>`])} />`;
+const Waiting = ({
+  jobs,
+}) => html`<${Table} caption="Jobs that wait" keys=${jobs.map((job) => job.id)} head=${["Job", "State", "#For", "Why"]}
+  rows=${jobs.map((job) => [html`<${JobLink} job=${job} />`, html`<${State}
+    state=${job.state} />`, jobTime(job), html`<span class="reason">${job.reason}</span>`])} />`;
 
-const Serving = ({ endpoints }) => html`<${Table} caption="Endpoints that answer" keys=${endpoints.map((endpoint) => endpoint.name)}
+const Serving = ({
+  endpoints,
+}) => html`<${Table} caption="Endpoints that answer" keys=${endpoints.map((endpoint) => endpoint.name)}
   head=${["Endpoint", "#Version", "#Measured", "#Requests/s", "#p95", "#Objective", "#In time", "Nodes"]}
   rows=${endpoints.map((endpoint) => {
     const live = endpoint.versions.find((version) => version.version === endpoint.live_version);
     return [
-      html`<a href=${link("endpoints", endpoint.name)}>${endpoint.name}</a>`, html`<span class="version">${endpoint.live_version}</span>`,
-      number(live?.value), rate(endpoint.requests_per_second), milliseconds(endpoint.windows[0]?.p95_seconds),
-      milliseconds(endpoint.objective_seconds), percent(endpoint.in_objective),
+      html`<a href=${link("endpoints", endpoint.name)}>${endpoint.name}</a>`,
+      html`<span class="version">${endpoint.live_version}</span>`,
+      number(live?.value),
+      rate(endpoint.requests_per_second),
+      milliseconds(endpoint.windows[0]?.p95_seconds),
+      milliseconds(endpoint.objective_seconds),
+      percent(endpoint.in_objective),
       endpoint.places.map((place) => place.node_id).join(", ") || endpoint.node_id,
     ];
   })} />`;
@@ -77,7 +114,8 @@ export function newsText(event) {
   if (event.type === "state") return `is ${event.state}${event.reason ? `: ${event.reason}` : ""}`;
   const { tier } = event;
   const name = tier.number ? `tier ${tier.number} (${number(tier.target)})` : "a better model";
-  if (tier.state === "delivered") return `${name} delivered: version ${tier.version} ${tier.reason ? `is kept: ${tier.reason}` : "answers"}`;
+  if (tier.state === "delivered")
+    return `${name} delivered: version ${tier.version} ${tier.reason ? `is kept: ${tier.reason}` : "answers"}`;
   return `${name} ${tier.state}${tier.reason ? `: ${tier.reason}` : ""}`;
 }
 
@@ -85,9 +123,15 @@ const SIGNS = { share: "⇄", state: "●", tier: "▲" };
 
 function News({ jobs }) {
   const news = useLive((state) => state.news);
-  if (!news.length) return html`<${Empty} title="Nothing since this page was opened"><p>Changes of shares, tiers and swaps appear here as they happen.</p></${Empty}>`;
-  return html`<ol class="news" tabindex="0" aria-label=${`${plural(news.length, "event")}, the newest first`}>${news.map((event) => html`<li key=${event.sequence} class=${`news-${event.type}`}>
+  if (!news.length)
+    return html`<${Empty} title="Nothing since this page was opened"><p>
+      Changes of shares, tiers and swaps appear here as they happen.</p></${Empty}>`;
+  return html`<ol class="news" tabindex="0" aria-label=${`${plural(news.length, "event")}, the newest first`}>
+    ${news.map(
+    (event) => html`<li key=${event.sequence} class=${`news-${event.type}`}>
     <time>${clock(event.at)}</time><span class="news-sign" aria-hidden="true">${SIGNS[event.type]}</span>
-    <span><a href=${link("jobs", event.job_id)}>${jobs.get(event.job_id) ? jobName(jobs.get(event.job_id)) : event.job_id}</a> ${newsText(event)}</span>
-  </li>`)}</ol>`;
+    <span><a href=${link("jobs", event.job_id)}>
+      ${jobs.get(event.job_id) ? jobName(jobs.get(event.job_id)) : event.job_id}</a> ${newsText(event)}</span>
+  </li>`,
+  )}</ol>`;
 }

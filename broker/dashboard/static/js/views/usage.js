@@ -5,15 +5,29 @@ import { html } from "../html.js";
 import { Card, Empty, Loading, Problem, State, Table, useLoad } from "../parts.js";
 import { link } from "../route.js";
 
-const SPANS = [["24h", "A day"], ["7d", "A week"], ["30d", "30 days"], ["", "All"]];
+const SPANS = [
+  ["24h", "A day"],
+  ["7d", "A week"],
+  ["30d", "30 days"],
+  ["", "All"],
+];
 
 export function Usage({ query }) {
   const span = query.get("span") ?? "";
   const asked = useLoad(() => get(`usage${span ? `?since=${encodeURIComponent(span)}` : ""}`), [span]);
   return html`<h1>Usage</h1><p class="lead">CPU and accelerator time that was used, by tenant and by job.</p>
-    <div class="tools"><div class="choice" role="group" aria-label="Since when">${SPANS.map(([name, title]) => html`<a key=${name} href=${link("usage", "", { span: name })} aria-current=${name === span ? "true" : undefined}>${title}</a>`)}</div></div>
-    ${asked.error ? (asked.error.missing ? html`<${Empty} title="This broker does not add up usage yet" />` : html`<${Problem} error=${asked.error} again=${asked.again} />`)
-      : !asked.value ? html`<${Loading} what="usage" />` : html`<${Sums} usage=${asked.value} />`}`;
+    <div class="tools"><div class="choice" role="group" aria-label="Since when">${SPANS.map(([name, title]) => html`<a
+      key=${name} href=${link("usage", "", { span: name })} aria-current=${name === span ? "true" : undefined}>${title}
+        </a>`)}</div></div>
+    ${
+      asked.error
+        ? asked.error.missing
+          ? html`<${Empty} title="This broker does not add up usage yet" />`
+          : html`<${Problem} error=${asked.error} again=${asked.again} />`
+        : !asked.value
+          ? html`<${Loading} what="usage" />`
+          : html`<${Sums} usage=${asked.value} />`
+    }`;
 }
 
 const byCpu = (rows) => [...rows].sort((one, other) => other.cpu_seconds - one.cpu_seconds);
@@ -24,17 +38,40 @@ function Sums({ usage }) {
   const most = Math.max(...tenants.map((row) => row.cpu_seconds), 1e-9);
   const about = jobs.some((job) => job.approximate);
   return html`<div class="cards">
-    ${tenants.length > 0 && html`<${Card} title="Tenants" wide><${Table} caption="Usage by tenant" head=${["Tenant", "#Jobs", "#CPU time", "#Core-hours", "#Accelerator time", "CPU beside the others"]}
-      rows=${byCpu(tenants).map((row) => [row.tenant, row.jobs, coreTime(row.cpu_seconds), hours(row.cpu_seconds), coreTime(row.accelerator_seconds),
-        html`<span class="part"><span class="part-fill" style=${{ width: `${(100 * row.cpu_seconds) / most}%` }}></span></span>`])} /></${Card}>`}
+    ${
+      tenants.length > 0 &&
+      html`<${Card} title="Tenants" wide><${Table} caption="Usage by tenant"
+        head=${["Tenant", "#Jobs", "#CPU time", "#Core-hours", "#Accelerator time", "CPU beside the others"]}
+      rows=${byCpu(tenants).map((row) => [
+        row.tenant,
+        row.jobs,
+        coreTime(row.cpu_seconds),
+        hours(row.cpu_seconds),
+        coreTime(row.accelerator_seconds),
+        html`<span class="part"><span class="part-fill" style=${{ width: `${(100 * row.cpu_seconds) / most}%` }}></span>
+          </span>`,
+      ])} /></${Card}>`
+    }
     <${Card} title="Jobs" wide aside=${html`<span class="muted">${usage.cut ? "of the latest jobs only" : ""}</span>`}>
-      <${Table} caption="Usage by job, the most first" head=${["Job", "Tenant", "State", "#CPU time", "#Core-hours", "#Accelerator time"]}
-        rows=${byCpu(jobs).map((row) => [html`<a href=${link("jobs", row.id)}>${row.name || row.id}</a> <code class="muted">${row.id}</code>`, row.tenant, html`<${State} state=${row.state} />`,
-          `${row.approximate ? "≈ " : ""}${coreTime(row.cpu_seconds)}`, hours(row.cpu_seconds), coreTime(row.accelerator_seconds)])} />
-      ${about && html`<p class="muted">≈ of jobs that began before: less what their last report before said.</p>`}</${Card}>
-    ${endpoints.length > 0 && html`<${Card} title="Endpoints" wide aside=${html`<span class="muted">since the broker began</span>`}>
+      <${Table} caption="Usage by job, the most first"
+        head=${["Job", "Tenant", "State", "#CPU time", "#Core-hours", "#Accelerator time"]}
+        rows=${byCpu(jobs).map((row) => [
+          html`<a href=${link("jobs", row.id)}>${row.name || row.id}</a> <code class="muted">${row.id}</code>`,
+          row.tenant,
+          html`<${State} state=${row.state} />`,
+          `${row.approximate ? "≈ " : ""}${coreTime(row.cpu_seconds)}`,
+          hours(row.cpu_seconds),
+          coreTime(row.accelerator_seconds),
+        ])} />
+      ${about && html`<p class="muted">≈ of jobs that began before: less what their last report before said.</p>`}
+        </${Card}>
+    ${
+      endpoints.length > 0 &&
+      html`<${Card} title="Endpoints" wide aside=${html`<span class="muted">since the broker began</span>`}>
       <${Table} caption="Usage by endpoint" head=${["Endpoint", "Tenant", "#Requests", "#CPU time"]}
-        rows=${byCpu(endpoints).map((row) => [html`<a href=${link("endpoints", row.name)}>${row.name}</a>`, row.tenant, number(row.requests), coreTime(row.cpu_seconds)])} /></${Card}>`}
+        rows=${byCpu(endpoints).map((row) => [html`<a href=${link("endpoints", row.name)}>${row.name}
+          </a>`, row.tenant, number(row.requests), coreTime(row.cpu_seconds)])} /></${Card}>`
+    }
   </div>`;
 }
 
