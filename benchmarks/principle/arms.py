@@ -11,6 +11,7 @@ ARMS = (
     Arm("slaq", "slaq", {}),
     Arm("flowcon", "flowcon", {}),
     Arm("tradl", "tradl", {}),
+    Arm("tradl, earlier runs known", "tradl", {"history": True}, history=True),
     Arm("specon", "specon", {}),
     Arm("srpt", "srpt", {}, history=True),
     Arm("srpt-oracle", "srpt-oracle", {}),

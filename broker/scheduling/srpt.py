@@ -9,12 +9,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from tiercel.broker.scheduling.forecast.work import forecast_from_history, past_curves, remaining_after
+from tiercel.broker.scheduling.forecast.known import known_remaining
 from tiercel.broker.scheduling.interface import JobView, Plan, Snapshot
 from tiercel.broker.scheduling.queue import QueueSettings, QueueState, plan_in_order
 from tiercel.broker.scheduling.rank import Position
-from tiercel.broker.scheduling.tiers import next_tier
-from tiercel.core.jobs import Direction
 
 _UNKNOWN = Position(math.inf, "no earlier run of its program tells what it still needs")
 
@@ -43,13 +41,8 @@ class SrptPolicy:
 
 
 def _position(job: JobView, snapshot: Snapshot) -> Position:
-    status = next_tier(job)
-    past = past_curves(snapshot.history.get(job.workload, ()), job.direction)
-    if status is None or not past:
+    remaining = known_remaining(job, snapshot)
+    if remaining is None:
         return _UNKNOWN
-    target = status.tier.target if job.direction is Direction.MAX else -status.tier.target
-    forecast = forecast_from_history(past, target)
-    if forecast is None or not forecast.totals:
-        return _UNKNOWN
-    remaining = remaining_after(forecast, job.cpu_seconds).expected
-    return Position(remaining, f"expected to need {remaining:.3g} CPU seconds more, as earlier runs did")
+    expected = remaining.expected
+    return Position(expected, f"expected to need {expected:.3g} CPU seconds more, as earlier runs did")

@@ -82,16 +82,27 @@ def judged(job: JobView, memory: JobMemory, settings: ReachSettings) -> JobMemor
     return JobMemory(record, memory.seen, judged=True, measured=memory.measured, distance=memory.distance)
 
 
-def measured(job: JobView, memory: JobMemory, window: int) -> JobMemory:
-    """The memory with the job's distance from its next tier; see :func:`.growth` for ``window``."""
+def measured(job: JobView, memory: JobMemory, window: int, known_seconds: float | None = None) -> JobMemory:
+    """The memory with the job's distance from its next tier.
+
+    Args:
+        job: The job.
+        memory: What is known of it.
+        window: See :func:`.growth`.
+        known_seconds: CPU seconds to the tier as earlier runs tell it; the growth is then what gets it there by then.
+    """
     if memory.measured:
         return memory
-    return JobMemory(memory.record, memory.seen, memory.judged, measured=True, distance=_distance(job, window))
+    distance = _distance(job, window, known_seconds)
+    return JobMemory(memory.record, memory.seen, memory.judged, measured=True, distance=distance)
 
 
-def _distance(job: JobView, window: int) -> Distance | None:
+def _distance(job: JobView, window: int, known_seconds: float | None) -> Distance | None:
     tier = next_tier(job)
     if tier is None:
         return None
     curve = curve_of(job.observations, job.direction, tier.tier.target)
+    if known_seconds is not None:
+        gap, scale = (curve.gap, curve.scale) if curve.quality else (1.0, abs(tier.tier.target))
+        return Distance(gap, scale, gap / max(known_seconds, 1e-3))
     return Distance(curve.gap, curve.scale, growth(curve, window)) if curve.quality else None

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 
 from tiercel.broker.scheduling.allocate import Claim, divide
+from tiercel.broker.scheduling.forecast.known import known_remaining
 from tiercel.broker.scheduling.forecast.reach import ReachSettings
 from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Plan, Snapshot
 from tiercel.broker.scheduling.node_memory import NodeMemory, recall
@@ -36,6 +37,8 @@ class TradlSettings:
 
     Attributes:
         weights: What the jobs in the lead are weighted by.
+        history: Whether the growth is the one that earlier runs of the program foretell, where they tell: the gap over
+            the CPU seconds that they needed for it.
         window: Reports in each of the two neighbouring windows whose means give the growth.
         beta: FlowCon's floor parameter, >= 1; the floor is ``1 / (2 * beta * n)`` for n jobs on the node. None means
             ``1 + 1/n`` as in FlowCon's last version, hence a floor of ``1 / (2 * (n + 1))``.
@@ -47,6 +50,7 @@ class TradlSettings:
     """
 
     weights: TradlWeight = TradlWeight.ETA
+    history: bool = False
     window: int = 3
     beta: float | None = None
     alpha: float = ReachSettings().alpha
@@ -100,7 +104,7 @@ class TradlPolicy:
             node, now = nodes[node_id], [memories[job.id] for job in jobs]
             memory = recall(state.nodes, node, tuple(now))
             if memory is None:
-                given, settled = self._visit(node, jobs, now)
+                given, settled = self._visit(node, jobs, now, snapshot)
                 memories.update(zip((job.id for job in jobs), now, strict=True))
                 memory = NodeMemory(node, tuple(now) if settled else (), given)
             kept[node_id] = memory
@@ -111,7 +115,7 @@ class TradlPolicy:
         return plan, TradlState(memories, kept)
 
     def _visit(
-        self, node: NodeView, jobs: Sequence[JobView], memories: list[JobMemory]
+        self, node: NodeView, jobs: Sequence[JobView], memories: list[JobMemory], snapshot: Snapshot
     ) -> tuple[tuple[Assignment, ...], bool]:
         """Judge the jobs of a node, share it, bring ``memories`` up to date; and say whether that is settled."""
         leads = find_lead(jobs, memories)
@@ -121,7 +125,9 @@ class TradlPolicy:
         after = find_lead(jobs, memories)
         for index, job in enumerate(jobs):
             if after[index]:
-                memories[index] = measured(job, memories[index], self.settings.window)
+                known = known_remaining(job, snapshot) if self.settings.history else None
+                expected = known.expected if known is not None else None
+                memories[index] = measured(job, memories[index], self.settings.window, expected)
         candidates = [Candidate(*each) for each in zip(jobs, memories, after, strict=True)]
         weights = self._weights(node, candidates)
         leaders = sum(after)

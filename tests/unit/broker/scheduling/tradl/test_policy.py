@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
 from testing.scheduling import job, node, reports, snapshot, tiers, waiting_job
-from tiercel.broker.scheduling.interface import JobView, NodeView, Plan
+from tiercel.broker.scheduling.interface import CurvePoint, JobView, NodeView, PastRun, Plan
 from tiercel.broker.scheduling.tradl.memory import TradlState
 from tiercel.broker.scheduling.tradl.policy import TradlPolicy, TradlSettings
 from tiercel.broker.scheduling.tradl.rank import TradlWeight
@@ -63,6 +64,18 @@ def test_jobs_without_history_count_as_the_mean_of_the_others() -> None:
     weights, reasons, _ = plan_of(FAST, MIDDLE, job("new"))
     assert weights == pytest.approx({"fast": 3 / 6, "middle": 1 / 6, "new": 2 / 6})
     assert "no report yet; counts as the average of the others and gets 33 % of the node" in reasons["new"]
+
+
+def test_earlier_runs_tell_the_growth_where_that_is_asked_for() -> None:
+    # They needed 20 and 60 CPU seconds to the target, whatever the jobs' own reports say: 3 : 1.
+    history = {
+        name: (PastRun((CurvePoint(1.0, 0.1), CurvePoint(end, 0.9))),) for name, end in (("x", 20.0), ("y", 60.0))
+    }
+    jobs = [replace(MIDDLE, workload="x", cpu_seconds=0.0), replace(job("new"), workload="y")]
+    policy = TradlPolicy(TradlSettings(history=True))
+    plan, _ = policy.plan(replace(snapshot(jobs), history=history), policy.initial_state())
+    weights = {entry.job_id: entry.share.cpu_weight for entry in plan.assignments}
+    assert weights["middle"] / weights["new"] == pytest.approx(3.0, rel=0.01)
 
 
 def test_all_without_history_share_equally() -> None:
