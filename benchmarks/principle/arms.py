@@ -22,18 +22,17 @@ ARMS = (
 
 ABLATIONS = (
     *(
-        Arm(f"utility, {name}{', nothing known' if not known else ''}", "utility", options, history=known)
-        for known in (True, False)
+        Arm(f"utility, {name}", "utility", options, history=True)
         for name, options in (
-            ("being over is worth next to nothing", {"finishing": 1e-9}),
-            ("later tiers count alike", {"later_tiers": 1.0}),
-            ("floor of a tenth", {"floor": 0.1}),
-            ("no margin before a job is late", {"guard_margin": 0.0}),
             ("no guard", {"guard_ratio": 0.0}),
+            ("being over counts next to nothing", {"finishing": 1e-9}),
+            ("later tiers count a tenth each", {"later_tiers": 0.1}),
+            ("floor of a tenth", {"floor": 0.1}),
             ("no migrations", {"migrate": False}),
-            ("migrations whenever they gain", {"migration_gain": 1.0, "cooldown_seconds": 0.0, "max_migrations": 0}),
-            ("reviewed each second", {"review_seconds": 1.0}),
+            ("no pause between migrations", {"cooldown_seconds": 0.0}),
+            ("no place kept for handing over", {"delivery_cpu_seconds": 1e-6}),
         )
     ),
+    Arm("utility, no guard, nothing known", "utility", {"guard_ratio": 0.0}),
 )
 """``utility`` with one rule off, or with the simplest in its place."""

@@ -19,7 +19,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tiercel.broker.scheduling.interface import EndpointView, NodeView
-from tiercel.broker.scheduling.utility.serving import SATURATED, EndpointRecord, ServingSettings, in_time
+from tiercel.broker.scheduling.utility.serving import IDLE_SHARE, SATURATED, TRAINING_FLOOR, EndpointRecord, in_time
+from tiercel.broker.scheduling.utility.settings import UtilitySettings
 from tiercel.core.shares import Share
 
 # Arbitration begins when requests want more than this part of a node, and ends when they want less than the other.
@@ -59,7 +60,7 @@ def arbitrate(
     node: NodeView,
     training_priority: float,
     records: Mapping[str, EndpointRecord],
-    settings: ServingSettings,
+    settings: UtilitySettings,
 ) -> Arbitration:
     """Limit the endpoints of a node as far as they compete.
 
@@ -68,23 +69,23 @@ def arbitrate(
         node: The node.
         training_priority: Value per CPU second of the jobs that would run, 0 when none does.
         records: What is held of endpoints, after what was measured.
-        settings: How endpoints are priced.
+        settings: Of the policy.
     """
     shares: dict[str, Share] = {}
     served: set[str] = set()
     if len(endpoints) > 1:
-        left = node.cpu_cores * (1.0 - (settings.training_floor if training_priority > 0 else 0.0))
+        left = node.cpu_cores * (1.0 - (TRAINING_FLOOR if training_priority > 0 else 0.0))
         by_themselves = [view for view in endpoints if records[view.name].is_open]
         if _overcommitted(by_themselves, node, records):
             claims = _by_priority(by_themselves, records, {v.name: records[v.name].load(v) for v in by_themselves})
             served, left = _served_in_full(claims, node.cpu_cores, left)
             price = training_priority * settings.answers_per_value
-            shares, left = _rest([c for c in claims if c.view.name not in served], node, left, price, settings)
+            shares, left = _rest([c for c in claims if c.view.name not in served], node, left, price)
         else:
             left -= sum(records[view.name].load(view) for view in by_themselves) / _KEEPS_UP
         closed = [view for view in endpoints if not records[view.name].is_open]
         if _fill(closed, endpoints, node, records):
-            shares |= _led(closed, node, max(left, 0.3 * node.cpu_cores), records, settings)
+            shares |= _led(closed, node, max(left, 0.3 * node.cpu_cores), records)
     changed = {}
     for view in endpoints:
         record, share = records[view.name], shares.get(view.name)
@@ -130,12 +131,10 @@ def _served_in_full(claims: Sequence[_Claim], cores: float, left: float) -> tupl
     return served, max(left, 0.0)
 
 
-def _rest(
-    claims: Sequence[_Claim], node: NodeView, left: float, price: float, settings: ServingSettings
-) -> tuple[dict[str, Share], float]:
+def _rest(claims: Sequence[_Claim], node: NodeView, left: float, price: float) -> tuple[dict[str, Share], float]:
     """Shares of those that cannot be served in full: what is left, the first one first."""
     shares: dict[str, Share] = {}
-    least = settings.idle_share * node.cpu_cores / max(len(claims), 1)
+    least = IDLE_SHARE * node.cpu_cores / max(len(claims), 1)
     for claim in claims:
         view = claim.view
         priority = claim.priority * _part_in_time(view)
@@ -176,7 +175,6 @@ def _led(
     node: NodeView,
     left: float,
     records: Mapping[str, EndpointRecord],
-    settings: ServingSettings,
 ) -> dict[str, Share]:
     """Shares that lead each endpoint to its objective; where they do not all fit, who is worth most comes first."""
     needs: dict[str, float] = {}
@@ -185,7 +183,7 @@ def _led(
         if view.requests_per_second > 0:
             needs[view.name] = records[view.name].target or node.cpu_cores / (len(views) + 1)
     claims = _by_priority([_as_if_in_time(view, records[view.name]) for view in views], records, needs)
-    least = settings.idle_share * left / len(claims)
+    least = IDLE_SHARE * left / len(claims)
     shares: dict[str, Share] = {}
     for position, claim in enumerate(claims):
         rest = least * (len(claims) - position - 1)

@@ -16,7 +16,8 @@ from dataclasses import dataclass, replace
 
 from tiercel.broker.scheduling.interface import Assignment, EndpointView
 from tiercel.broker.scheduling.utility.queue import Queue
-from tiercel.broker.scheduling.utility.serving import IN_TIME, ServingSettings
+from tiercel.broker.scheduling.utility.serving import IN_TIME, TRAINING_FLOOR
+from tiercel.broker.scheduling.utility.settings import UtilitySettings
 
 _STEP = 0.25
 _BACK = 0.05
@@ -60,7 +61,7 @@ def backpressure_after(
     endpoints: Sequence[EndpointView],
     queue: Queue,
     now: float,
-    settings: ServingSettings,
+    settings: UtilitySettings,
 ) -> Backpressure:
     """What is to be kept from the jobs of a node after what was measured.
 
@@ -69,7 +70,7 @@ def backpressure_after(
         endpoints: Those of the node that have an objective.
         queue: Its jobs.
         now: Seconds since the Unix epoch.
-        settings: How endpoints are priced.
+        settings: Of the policy.
     """
     if not queue.candidates:
         return NONE
@@ -87,7 +88,7 @@ def backpressure_after(
     vain = before.vain + 1 if before.part and found < before.before + _HELPS else 0
     if vain >= _TRIES:
         return Backpressure(at=now, rests_until=now + _REST_SECONDS)
-    part = min(before.part + _STEP, 1.0 - settings.training_floor)
+    part = min(before.part + _STEP, 1.0 - TRAINING_FLOOR)
     reason = f"{part:.0%} of the jobs' CPU is kept for answers: endpoint {worst.name} has {found:.0%} of them in time"
     return Backpressure(part, now, before.before if before.part else found, vain, reason=reason)
 

@@ -16,21 +16,6 @@ from tiercel.core.nodes import Drain
 
 
 @dataclass(frozen=True, slots=True)
-class MigrationSettings:
-    """When a running job is migrated.
-
-    Attributes:
-        gain: It must gain this times what it costs.
-        cooldown_seconds: From one to the next, of a job as of the cluster.
-        max_migrations: Of one job; 0 for no limit.
-    """
-
-    gain: float = 2.0
-    cooldown_seconds: float = 10.0
-    max_migrations: int = 3
-
-
-@dataclass(frozen=True, slots=True)
 class Migration:
     """A job that is sent elsewhere, and why, in words for its tenant."""
 
@@ -134,15 +119,15 @@ def choose_migration(
     left: Mapping[str, float],
     answering: Answering,
     migrated_at: float,
-    settings: MigrationSettings,
+    cooldown_seconds: float,
 ) -> Migration | None:
     """The one migration that evens out the work best, or None when none gains enough.
 
-    A migration gains by what the longest of the two nodes' queues becomes shorter. It must be worth its cost several
-    times, and after it the order of the two nodes must still be about the same, so that the job never comes back.
+    A migration gains by what the longest of the two nodes' queues becomes shorter. It must be worth its cost, and
+    after it the order of the two nodes must still be about the same, so that the job never comes back.
     """
     now = snapshot.now
-    is_soon = now - migrated_at < settings.cooldown_seconds
+    is_soon = now - migrated_at < cooldown_seconds
     if len(snapshot.nodes) < 2 or is_soon or not any(job.migratable for job in snapshot.jobs):
         return None
     loads = [
@@ -159,7 +144,7 @@ def choose_migration(
         if source is target or source.wanted <= source.cores:
             continue  # everybody there runs already
         for job in source.room.jobs:
-            gain = _gain(job, source, target, records[job.id], snapshot, settings)
+            gain = _gain(job, source, target, records[job.id], snapshot, cooldown_seconds)
             if gain is None or answering.too_much(job, target.node) > answering.too_much(job, source.node):
                 continue
             # A start-up is least felt by a job that nobody waits for; on an idle node one that does is welcome.
@@ -195,16 +180,12 @@ def _work_of(job: JobView, record: JobRecord, node: NodeView) -> float:
 
 
 def _gain(
-    job: JobView, source: _Load, target: _Load, record: JobRecord, snapshot: Snapshot, settings: MigrationSettings
+    job: JobView, source: _Load, target: _Load, record: JobRecord, snapshot: Snapshot, cooldown_seconds: float
 ) -> float | None:
     """Seconds that a migration gains, or None when it is not worth it."""
-    if (
-        not job.migratable
-        or record.unreachable
-        or (settings.max_migrations and job.migrations >= settings.max_migrations)
-    ):
+    if not job.migratable or record.unreachable:
         return None
-    if job.migrated_at is not None and snapshot.now - job.migrated_at < settings.cooldown_seconds:
+    if job.migrated_at is not None and snapshot.now - job.migrated_at < cooldown_seconds:
         return None
     cost = snapshot.restart_seconds(job, target.node.id)
     work = _work_of(job, record, target.node)
@@ -213,7 +194,7 @@ def _gain(
     there = max((target.work + work + cost) / target.cores, alone + cost)
     here = (source.work - _work_of(job, record, source.node)) / source.cores
     gain = source.seconds - max(there, here)
-    if gain <= settings.gain * cost / target.cores or not _eases_accelerators(job, source, target):
+    if gain <= cost / target.cores or not _eases_accelerators(job, source, target):
         return None
     return gain if target.room.can_take(job) else None
 

@@ -44,6 +44,8 @@ from tiercel.broker.scheduling.utility.settings import UtilitySettings
 from tiercel.broker.scheduling.utility.traffic import Traffic, renewed, traffic_of
 from tiercel.core.shares import Share
 
+# Fair shares and migrations are looked at when jobs come or go, else this often.
+_REVIEW_SECONDS = 5.0
 # Fewer jobs than this part that came or went since do not change what fair sharing would give to the others.
 _FEW = 0.01
 _NAME = attrgetter("name")
@@ -127,7 +129,7 @@ class UtilityPolicy:
         review = self._review(snapshot, state.review, held, serving.left)
         groups = jobs_by_node(snapshot, placement)
         migration = self._migrate(snapshot, groups, held, serving, state, waited=review.at > state.review.at)
-        traffic, asked_anew = renewed(state.traffic, traffic_of(snapshot.endpoints, self.settings.serving))
+        traffic, asked_anew = renewed(state.traffic, traffic_of(snapshot.endpoints, self.settings))
         this = Pass(snapshot.now, held.records, review.due, self.settings, traffic, asked_anew)
         news = _by_node(changed, placement)
         queues = {
@@ -148,13 +150,13 @@ class UtilityPolicy:
     def _observe_endpoints(self, snapshot: Snapshot, state: UtilityState) -> _Serving:
         nodes = {node.id: node for node in snapshot.nodes}
         views = sorted(snapshot.endpoints, key=_NAME)
-        records = observe(views, nodes, state.endpoints, snapshot.now, self.settings.serving)
+        records = observe(views, nodes, state.endpoints, snapshot.now)
         left = cores_left(snapshot.nodes, views, records)
         return _Serving(records, left, Answering.now(views, records), _with_objectives(views, records))
 
     def _review(self, snapshot: Snapshot, last: Review, held: Held, left: Mapping[str, float]) -> Review:
         """What fair sharing would give, looked at again when it is time or when jobs came or went."""
-        waited = snapshot.now - last.at >= self.settings.review_seconds
+        waited = snapshot.now - last.at >= _REVIEW_SECONDS
         at, ratio = snapshot.now if waited else last.at, self.settings.guard_ratio
         if not ratio or not snapshot.nodes:
             return Review(at, last.clock)
@@ -191,7 +193,13 @@ class UtilityPolicy:
         if not settings.migrate or not (waited or snapshot.trigger in _MAY_IDLE):
             return None
         migration = choose_migration(
-            snapshot, groups, held.records, serving.left, serving.answering, state.migrated_at, settings.migration
+            snapshot,
+            groups,
+            held.records,
+            serving.left,
+            serving.answering,
+            state.migrated_at,
+            settings.cooldown_seconds,
         )
         if migration is not None:
             groups[migration.source] = [job for job in groups[migration.source] if job.id != migration.job.id]
@@ -214,14 +222,12 @@ class UtilityPolicy:
             queue = this.rank(node, jobs, serving.cores_of(node), before)
         capacity = 1.0
         asked = serving.by_node.get(node.id, ())
-        backpressure = backpressure_after(
-            state.backpressure.get(node.id, NONE), asked, queue, this.now, self.settings.serving
-        )
+        backpressure = backpressure_after(state.backpressure.get(node.id, NONE), asked, queue, this.now, self.settings)
         if backpressure is not NONE:
             serving.backpressure[node.id] = backpressure
         if asked:
             priority = queue.priority if len(asked) > 1 else 0.0  # one alone competes with nobody
-            arbitration = arbitrate(asked, node, priority, serving.records, self.settings.serving)
+            arbitration = arbitrate(asked, node, priority, serving.records, self.settings)
             serving.shares.update(arbitration.shares)
             serving.records.update(arbitration.changed)
             capacity = arbitration.capacity

@@ -44,7 +44,7 @@ def _priority_of_next_tier(
         left = entry.job.submitted_at + status.tier.deadline_seconds - now
         needed = record.remaining.expected / min(entry.cores, most_cores)
         if left >= needed > 0:
-            priority *= 1 + settings.urgency * needed / left
+            priority *= 1 + needed / left
     return priority
 
 

@@ -24,6 +24,8 @@ from tiercel.core.jobs import TierStatus
 from tiercel.core.shares import Share
 
 _NO_ROOM = 1e-9
+# A job counts as late when it has less than this part of all its time to spare, or less than a second.
+_MARGIN = 0.1
 # So much of a node that its endpoints leave is not worth new weights for its jobs, which get it in any case.
 _LEFT_OVER = 0.02
 # Who has used so many times the CPU that a handing-over takes since it reached its tier, and has not handed the model
@@ -176,7 +178,7 @@ class Pass:
         due, needs = self.due.get(entry.job.id), entry.needs
         if due is None or needs is None or entry.record.unreachable:
             return None
-        reserve = max(1.0, self.settings.guard_margin * (due - entry.job.submitted_at))
+        reserve = max(1.0, _MARGIN * (due - entry.job.submitted_at))
         return Claimant(entry.job.id, due, entry.record.to_end * needs.accelerator_per_cpu, needs.fraction, reserve)
 
     def _claimants(self, candidates: Sequence[Candidate], node: NodeView) -> list[Claimant]:
@@ -188,7 +190,7 @@ class Pass:
         ]
 
     def _claimant(self, entry: Candidate, due: float, node: NodeView) -> Claimant:
-        reserve = max(1.0, self.settings.guard_margin * (due - entry.job.submitted_at))
+        reserve = max(1.0, _MARGIN * (due - entry.job.submitted_at))
         return Claimant(entry.job.id, due, entry.record.to_end, min(entry.cores, node.cpu_cores), reserve)
 
     def _handing_over(self, job: JobView, record: JobRecord, cores: float) -> TierStatus | None:

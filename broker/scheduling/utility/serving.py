@@ -39,27 +39,12 @@ _SLOWEST_STEP = 0.5
 _NOT_WORTH_IT = 0.1
 # An endpoint answers in time when this part of its requests was answered within the objective.
 IN_TIME = 0.95
-
-
-@dataclass(frozen=True, slots=True)
-class ServingSettings:
-    """How endpoints are priced.
-
-    Attributes:
-        answers_per_value: Good answers in time that are worth as much as a tier of value 1, > 0.
-        window_seconds: A better version is worth what it makes answers better within so many seconds, >= 0.
-        headroom: Endpoints that compete get this times what they are held to need, >= 1.
-        training_floor: Fraction of a node that its jobs keep beside endpoints that compete, in (0, 1).
-        idle_share: Fraction of a node that an endpoint with a share keeps in any case, > 0.
-        most_use: Part of what an endpoint may use that its requests should use at most, in (0, 1).
-    """
-
-    answers_per_value: float = 100.0
-    window_seconds: float = 60.0
-    headroom: float = 1.1
-    training_floor: float = 0.1
-    idle_share: float = 0.02
-    most_use: float = 0.7
+# Fraction of a node that its jobs keep beside endpoints that compete or answer late.
+TRAINING_FLOOR = 0.1
+# Fraction of a node that an endpoint with a share keeps in any case.
+IDLE_SHARE = 0.02
+# Endpoints that compete get so many times what they use: 0.7 of it is to be used at most, and a tenth is to spare.
+_HEADROOM = 1.1 / 0.7
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +87,6 @@ def observe(
     nodes: Mapping[str, NodeView],
     records: Mapping[str, EndpointRecord],
     now: float,
-    settings: ServingSettings,
 ) -> dict[str, EndpointRecord]:
     """What is held of all endpoints after what was measured.
 
@@ -111,14 +95,13 @@ def observe(
         nodes: By id.
         records: What was held of them before.
         now: Seconds since the Unix epoch.
-        settings: How endpoints are priced.
     """
     views = [view for view in endpoints if view.node_id in nodes and nodes[view.node_id].cpu_cores > 0]
     used: dict[str, float] = {}
     for view in views:
         used[view.node_id] = used.get(view.node_id, 0.0) + max(view.cpu_cores_used, 0.0)
     return {
-        view.name: _updated(view, records.get(view.name), nodes[view.node_id], used[view.node_id], now, settings)
+        view.name: _updated(view, records.get(view.name), nodes[view.node_id], used[view.node_id], now)
         for view in views
     }
 
@@ -193,7 +176,6 @@ def _updated(
     node: NodeView,
     node_used: float,
     now: float,
-    settings: ServingSettings,
 ) -> EndpointRecord:
     rate, used, delay = view.requests_per_second, max(view.cpu_cores_used, 0.0), view.delay_seconds
     if record is None:
@@ -225,7 +207,7 @@ def _updated(
     leaves = used < _LEAVES * given if given else node_used < _LEAVES * node.cpu_cores
     streak = record.open_streak + 1 if (leaves and on_time) or rate * seconds > _GROWS * used else 0
     saturated = delay > 1.5 * seconds and used >= SATURATED * min(given or used, node.cpu_cores)
-    target = _target(view, record, given, node, settings, saturated=saturated)
+    target = _target(view, record, given, node, saturated=saturated)
     return EndpointRecord(
         now,
         seconds,
@@ -246,7 +228,6 @@ def _target(
     record: EndpointRecord,
     given: float,
     node: NodeView,
-    settings: ServingSettings,
     *,
     saturated: bool,
 ) -> float:
@@ -258,7 +239,7 @@ def _target(
         step = min(max(math.sqrt(delay / objective), _SLOWEST_STEP), 1 / _SLOWEST_STEP)
         target = max(used, given if given <= used / SATURATED else used) * step
     else:
-        target = settings.headroom * used / settings.most_use
+        target = _HEADROOM * used
     if abs(target - record.target) <= _NOT_WORTH_IT * record.target and in_time(view):
         target = record.target
-    return min(max(target, settings.idle_share * node.cpu_cores), node.cpu_cores)
+    return min(max(target, IDLE_SHARE * node.cpu_cores), node.cpu_cores)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tiercel.broker.scheduling.interface import EndpointView, JobView
-from tiercel.broker.scheduling.utility.serving import ServingSettings
+from tiercel.broker.scheduling.utility.settings import UtilitySettings
 from tiercel.core.jobs import Direction
 
 # What is measured of requests differs by this part from one moment to the next.
@@ -40,7 +40,7 @@ class Traffic:
         return self.answers * max(min(target, 1.0) - self.quality, 0.0) if job.direction is Direction.MAX else 0.0
 
 
-def traffic_of(endpoints: Iterable[EndpointView], settings: ServingSettings) -> Mapping[str, Traffic]:
+def traffic_of(endpoints: Iterable[EndpointView], settings: UtilitySettings) -> Mapping[str, Traffic]:
     """How endpoints are asked whose version's metric is an accuracy, by name; others are left out."""
     found = {}
     for view in endpoints:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from testing.scheduling import job, node, tiers
 from tiercel.broker.scheduling.interface import EndpointView, JobView, NodeView, Snapshot, Trigger
 from tiercel.broker.scheduling.utility.policy import UtilityPolicy
+from tiercel.broker.scheduling.utility.serving import TRAINING_FLOOR
 from tiercel.broker.scheduling.utility.settings import UtilitySettings
 from tiercel.broker.scheduling.validation import check_plan
 from tiercel.core.jobs import Observation
@@ -86,7 +87,7 @@ def test_all_of_a_node_is_given_away(jobs: tuple[JobView, ...], guard: float) ->
 @given(jobs=crowds())
 @few
 def test_a_job_that_was_moved_is_not_sent_back_while_nothing_happens(jobs: tuple[JobView, ...]) -> None:
-    policy = UtilityPolicy(UtilitySettings(cooldown_seconds=0.0, max_migrations=0))
+    policy = UtilityPolicy(UtilitySettings(cooldown_seconds=0.0))
     state = policy.initial_state()
     visited: dict[str, list[str]] = {entry.id: [entry.node_id] for entry in jobs}
     for step in range(12):
@@ -124,8 +125,7 @@ def test_endpoints_and_jobs_fit_on_their_node(
         EndpointView(f"e{index}", "t", "a", 1.0, objective, rate, objective * 2, used, 0.9, share, in_objective)
         for index, rate in enumerate(rates)
     )
-    chosen = UtilitySettings()
-    policy = UtilityPolicy(chosen)
+    policy = UtilityPolicy()
     state = policy.initial_state()
     for now in (100.0, 101.0, 103.5):
         snapshot = replace(at(now, jobs), endpoints=endpoints)
@@ -136,4 +136,4 @@ def test_endpoints_and_jobs_fit_on_their_node(
             assert plan.endpoint_shares == {}, "nobody competes with it"
         on_a = [entry.share.cpu_weight for entry in plan.assignments if entry.node_id == "a"]
         if on_a:
-            assert sum(on_a) >= 0.9 * chosen.training_floor
+            assert sum(on_a) >= 0.9 * TRAINING_FLOOR

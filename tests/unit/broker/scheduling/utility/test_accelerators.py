@@ -188,7 +188,7 @@ def test_a_job_that_waits_gets_its_devices_in_the_same_plan() -> None:
 
 def test_the_guard_looks_at_devices_too() -> None:
     """Each of two jobs could still be over in time, and the CPU has room for both, but their device has not."""
-    policy = UtilityPolicy(UtilitySettings(guard_ratio=1.2, guard_margin=0.0))
+    policy = UtilityPolicy(UtilitySettings(guard_ratio=1.2))
     old = [on_device(name, "long", "node-0", intensity=4.0) for name in ("a", "b")]
     newer = on_device("c", "longest", "node-0", intensity=4.0, submitted_at=1310.0, tenant_weight=100.0)
     on = gpu_node(16, cpu_cores=4.0)

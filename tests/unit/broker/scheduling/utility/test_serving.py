@@ -10,10 +10,11 @@ import pytest
 
 from tiercel.broker.scheduling.interface import EndpointView, NodeView
 from tiercel.broker.scheduling.utility.arbitration import Arbitration, arbitrate
-from tiercel.broker.scheduling.utility.serving import EndpointRecord, ServingSettings, cores_left, observe
+from tiercel.broker.scheduling.utility.serving import IDLE_SHARE, EndpointRecord, cores_left, observe
+from tiercel.broker.scheduling.utility.settings import UtilitySettings
 from tiercel.core.shares import Share
 
-SETTINGS = ServingSettings()
+SETTINGS = UtilitySettings()
 NODE = NodeView("node", 2.0, 1 << 30)
 WORK = 0.02
 
@@ -42,7 +43,7 @@ class Node:
 
     def renew(self, views: Sequence[EndpointView]) -> Arbitration:
         self.now += 2.0
-        self.records = observe(views, {"node": NODE}, self.records, self.now, SETTINGS)
+        self.records = observe(views, {"node": NODE}, self.records, self.now)
         serving = arbitrate(views, NODE, self.priority, self.records, SETTINGS)
         self.records.update(serving.changed)
         return serving
@@ -104,7 +105,7 @@ def test_late_answers_leave_the_node_to_training_that_is_worth_more() -> None:
     node = Node(priority=100.0)
     known(node)
     serving = node.renew(late(0, 0.9))
-    assert serving.shares["a"].cpu_weight == pytest.approx(SETTINGS.idle_share)
+    assert serving.shares["a"].cpu_weight == pytest.approx(IDLE_SHARE)
     assert "training is worth more than late answers" in serving.shares["a"].reason
 
 

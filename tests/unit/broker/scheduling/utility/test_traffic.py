@@ -9,12 +9,11 @@ import pytest
 from testing.scheduling import job, node, snapshot, tiers
 from tiercel.broker.scheduling.interface import CurvePoint, EndpointView, JobView, PastRun, Plan
 from tiercel.broker.scheduling.utility.policy import UtilityPolicy
-from tiercel.broker.scheduling.utility.serving import ServingSettings
 from tiercel.broker.scheduling.utility.settings import UtilitySettings
 from tiercel.broker.scheduling.utility.traffic import Traffic, renewed, traffic_of
 from tiercel.core.jobs import Direction, Observation
 
-SETTINGS = ServingSettings(answers_per_value=100.0, window_seconds=60.0)
+SETTINGS = UtilitySettings(answers_per_value=100.0, window_seconds=60.0)
 
 
 def asked(name: str, rate: float, **changes: object) -> EndpointView:
