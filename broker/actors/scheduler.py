@@ -22,6 +22,7 @@ from tiercel.broker.scheduling import loop
 from tiercel.broker.scheduling.accelerators import held_by
 from tiercel.broker.scheduling.allocate import with_accelerators
 from tiercel.broker.scheduling.draining import is_emptying, staying, with_leavers, without_leavers
+from tiercel.broker.scheduling.forecast.times import TierTime, tier_times
 from tiercel.broker.scheduling.history import History
 from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Plan, Policy, Snapshot, Trigger
 from tiercel.broker.scheduling.loop import LoopSettings
@@ -197,6 +198,11 @@ class SchedulerActor(Actor[SchedulerMessage]):
     def endpoints(self) -> EndpointStates:
         """What is known of endpoints; only to be read."""
         return self._endpoints
+
+    def tier_times(self, job_id: str) -> tuple[TierTime, ...]:
+        """When a job's tiers may be reached, by what earlier runs of the same program needed; empty while none tell."""
+        view = seen.view if (seen := self._jobs.get(job_id)) is not None else None
+        return tier_times(view, self._history.by_workload().get(view.workload, ())) if view is not None else ()
 
     def reason_for(self, job_id: str, node_id: str) -> str:
         """Why a job has its share of a node, by the latest plan; empty where that says nothing of it."""

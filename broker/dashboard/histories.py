@@ -16,12 +16,15 @@ from tiercel.core.wire import from_proto
 from tiercel.v1 import jobs_pb2, lineage_pb2
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import grpc
 
+    from tiercel.broker.actors.registry import ActorRegistry
     from tiercel.broker.actors.service import BrokerService
     from tiercel.broker.api.methods import Calls
     from tiercel.broker.dashboard.asked import Asked
-    from tiercel.broker.store.history import History
+    from tiercel.broker.store.history import History, Report
     from tiercel.broker.store.logs import RunLogs
     from tiercel.broker.tenancy import Tenancy
     from tiercel.core.jobs import Job
@@ -40,13 +43,23 @@ class Histories:
 
     Args:
         service: Knows whose jobs they are.
+        registry: Knows when their tiers may be reached.
         history: Their events.
         logs: Their output.
         tenancy: Who asks.
         calls: Say where versions come from.
     """
 
-    def __init__(self, service: BrokerService, history: History, logs: RunLogs, tenancy: Tenancy, calls: Calls) -> None:
+    def __init__(
+        self,
+        service: BrokerService,
+        registry: ActorRegistry,
+        history: History,
+        logs: RunLogs,
+        tenancy: Tenancy,
+        calls: Calls,
+    ) -> None:
+        self._registry = registry
         self._calls = calls
         self._service = service
         self._history = history
@@ -83,7 +96,26 @@ class Histories:
             "total": total,
             "decimated": len(drawn) < total,
             "best": job.best_value,
-            "forecast": None,
+            "forecast": self._forecast(job, reports),
+        }
+
+    def _forecast(self, job: Job, reports: Sequence[Report]) -> Json | None:
+        """When its tiers may be reached, or None while no earlier run tells."""
+        times = self._registry.scheduler.tier_times(job.id)
+        if not times or not reports or job.state.is_final:
+            return None
+        now = _since(job, reports[-1].at)
+        return {
+            "tiers": [
+                {
+                    "tier": time.number,
+                    "seconds": now + time.expected,
+                    "low": now + time.low,
+                    "high": now + time.high,
+                    "never": time.never,
+                }
+                for time in times
+            ]
         }
 
     async def _shares(self, asked: Asked, context: Context) -> Json:

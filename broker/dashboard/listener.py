@@ -16,7 +16,7 @@ from tiercel.core.addresses import join_address, network_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# At each place.
+# At each place. docs/dashboard.md has these numbers.
 MOST_CONNECTIONS = 256
 MOST_CONNECTIONS_OF_AN_ADDRESS = 64
 # Without a request that is whole, headers and all.

@@ -154,6 +154,30 @@ async def test_a_curve_of_ten_thousand_points_is_as_many_as_can_be_seen(tmp_path
         assert int(answer.headers["Content-Length"]) < 30_000
 
 
+async def test_once_a_program_has_run_the_next_run_of_it_has_a_forecast(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker, browser_of(broker.addresses["dashboard"]) as browser:
+        await browser.sign_in(tenant_token(tmp_path))
+        agent = ScriptedAgent(node_token(tmp_path), "n1")
+        async with (
+            agent.connected(broker.nodes_address),
+            tenant_of(broker.broker_address, tenant_token(tmp_path)) as alice,
+        ):
+            first = await alice.submit("digits")
+            run = await agent.wait_run(f"{first.id}-1")
+            agent.report(run.run_id, 0.2, 0.4, 0.6, 0.7, 0.85)
+            agent.exit(run.run_id)
+            await alice.wait_finished(first.id)
+            assert (await browser.get(f"jobs/{first.id}/curve")).content["forecast"] is None
+            second = await alice.submit("digits")
+            run = await agent.wait_run(f"{second.id}-1")
+            agent.report(run.run_id, 0.2, 0.4)
+            await alice.wait(second.id, lambda seen: seen.epoch == 2)
+            curve = (await browser.get(f"jobs/{second.id}/curve")).content
+            now = curve["points"][-1][0]
+            assert curve["forecast"]["tiers"][0]["tier"] == 1
+            assert all(now <= each["low"] <= each["seconds"] <= each["high"] for each in curve["forecast"]["tiers"])
+
+
 async def test_what_was_changed_here_is_in_the_audit_log(tmp_path: Path) -> None:
     async with with_a_job(tmp_path) as (broker, job_id), browser_of(broker.addresses["dashboard"]) as browser:
         await browser.sign_in(tenant_token(tmp_path))
