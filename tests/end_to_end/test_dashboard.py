@@ -222,10 +222,33 @@ async def test_who_may_only_look_has_nothing_to_press_and_who_is_nobody_is_told_
         await page.keyboard.press("?")
         await expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_be_visible()
         await page.keyboard.press("Escape")
-        await page.keyboard.press("a")
+        await page.keyboard.press("u")
+        await expect(page.get_by_role("heading", name="Usage", level=1)).to_be_visible()
+        await tab.show("audit")
         await expect(page.get_by_text("The audit log is the operator")).to_be_visible()
         await page.get_by_role("button", name="Sign out").click()
         await expect(page.get_by_label("Token")).to_be_visible()
+
+
+async def test_an_operator_sees_machines_and_who_did_what_and_no_tenants_jobs(
+    browser: Browser, shared_product: Product
+) -> None:
+    product = shared_product
+    await delivered(product)
+    token = (product.state_dir / "operator.token").read_text().strip()
+    async with open_tab(browser, product.addresses["dashboard"], token) as tab:
+        page = tab.page
+        await tab.show("now")
+        await expect(page.get_by_role("heading", name="local")).to_be_visible()
+        views = page.get_by_role("navigation", name="Views").get_by_role("link")
+        await expect(views).to_have_text(["Now", "Audit", "Usage"])
+        await tab.show("audit")
+        log = page.get_by_role("group", name="Audit log, the newest first")
+        await expect(log.get_by_text("JobsService.SubmitJob")).not_to_have_count(0)
+        await tab.show("usage")
+        await expect(page.get_by_role("group", name="Usage by tenant").get_by_text("alice")).to_be_visible()
+        await tab.show("jobs")
+        await expect(page.get_by_text("Jobs and endpoints are their tenants")).to_be_visible()
 
 
 async def test_tabs_of_a_browser_share_one_stream_and_one_that_goes_leaves_it_to_another(

@@ -1,5 +1,7 @@
 // Questions to the broker. Every refusal becomes an ApiError with the broker's own sentence.
 
+const ANSWER = 30_000; // milliseconds
+
 export class ApiError extends Error {
   constructor(status, { code = "unknown", message, field = "" } = {}) {
     super(message || `The broker answered with status ${status}.`);
@@ -22,9 +24,9 @@ export function onSignedOut(action) {
 async function send(path, options) {
   let answer;
   try {
-    answer = await fetch(`/api/v1/${path}`, { credentials: "same-origin", cache: "no-store", ...options });
-  } catch (error) {
-    if (error.name === "AbortError") throw error;
+    const signal = AbortSignal.timeout(ANSWER);
+    answer = await fetch(`/api/v1/${path}`, { credentials: "same-origin", cache: "no-store", signal, ...options });
+  } catch {
     throw new ApiError(0, {
       code: "unreachable",
       message: "The broker does not answer. This page tries again by itself.",
@@ -37,7 +39,7 @@ async function send(path, options) {
 }
 
 /** GET what is at a path, as JSON. */
-export const get = async (path, options) => (await send(path, options)).json();
+export const get = async (path) => (await send(path)).json();
 
 /** GET a text. */
 export const getText = async (path) => (await send(path)).text();

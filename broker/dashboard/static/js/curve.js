@@ -90,12 +90,14 @@ function drawOver(plot, context, job, points, ahead) {
   context.lineWidth = 1.25 * ratio;
   context.font = `${11.5 * ratio}px system-ui, sans-serif`;
   let [above, aside] = [Infinity, 0];
+  // Lines first, so that no line crosses a name.
+  for (const tier of job.tiers) tierLine(context, { left, width, ratio }, y(tier.target));
   for (const tier of [...job.tiers].sort((one, other) => y(other.target) - y(one.target))) {
     // Names of lines that are close together stand side by side.
     const level = y(tier.target);
     aside = above - level < NAME_HEIGHT * ratio ? aside + 1 : 0;
     if (!aside) above = level;
-    tierLine(context, { left, width, ratio, y }, tier, aside);
+    tierName(context, { left, ratio }, level, tier, aside);
   }
   const last = points.at(-1);
   if (last)
@@ -117,8 +119,7 @@ function drawOver(plot, context, job, points, ahead) {
   context.restore();
 }
 
-function tierLine(context, { left, width, ratio, y }, tier, aside) {
-  const level = y(tier.target);
+function tierLine(context, { left, width, ratio }, level) {
   context.strokeStyle = colour("tier");
   context.setLineDash([6 * ratio, 4 * ratio]);
   context.beginPath();
@@ -126,14 +127,23 @@ function tierLine(context, { left, width, ratio, y }, tier, aside) {
   context.lineTo(left + width, level);
   context.stroke();
   context.setLineDash([]);
+}
+
+function tierName(context, { left, ratio }, level, tier, aside) {
+  const name = `tier ${tier.number} · ${number(tier.target)}${tier.version ? ` · version ${tier.version}` : ""}`;
+  const begin = left + (6 + aside * NAME_WIDTH) * ratio;
+  // On a ground of its own, so that it can be read over other lines.
+  context.fillStyle = colour("surface");
+  context.fillRect(
+    begin - 2 * ratio,
+    level - NAME_HEIGHT * ratio,
+    context.measureText(name).width + 4 * ratio,
+    13 * ratio,
+  );
   context.fillStyle = colour("muted");
   context.textAlign = "left";
   context.textBaseline = "bottom";
-  context.fillText(
-    `tier ${tier.number} · ${number(tier.target)}${tier.version ? ` · version ${tier.version}` : ""}`,
-    left + (6 + aside * NAME_WIDTH) * ratio,
-    level - 3 * ratio,
-  );
+  context.fillText(name, begin, level - 3 * ratio);
 }
 
 /** From the last point to when a tier is expected, with the earliest and the latest time that are likely. */

@@ -2,7 +2,7 @@
 import { post, remove } from "./api.js";
 import { html, render, useEffect, useLayoutEffect, useRef, useState } from "./html.js";
 import { begin, change, load, signedIn, signedOut, useLive } from "./live.js";
-import { Loading, Problem } from "./parts.js";
+import { Empty, Loading, Problem } from "./parts.js";
 import { go, link, useRoute } from "./route.js";
 import { Audit } from "./views/audit.js";
 import { Compare } from "./views/compare.js";
@@ -16,13 +16,28 @@ import { WhatIf } from "./views/what_if.js";
 
 const VIEWS = [
   { name: "now", title: "Now", key: "n", list: Now },
-  { name: "jobs", title: "Jobs", key: "j", list: Jobs, one: JobPage },
-  { name: "endpoints", title: "Endpoints", key: "e", list: Endpoints, one: EndpointPage },
-  { name: "compare", title: "Compare", key: "c", list: Compare },
-  { name: "what-if", title: "What if", key: "w", list: WhatIf },
-  { name: "audit", title: "Audit", key: "a", list: Audit },
+  { name: "jobs", title: "Jobs", key: "j", of: "tenant", list: Jobs, one: JobPage },
+  { name: "endpoints", title: "Endpoints", key: "e", of: "tenant", list: Endpoints, one: EndpointPage },
+  { name: "compare", title: "Compare", key: "c", of: "tenant", list: Compare },
+  { name: "what-if", title: "What if", key: "w", of: "tenant", list: WhatIf },
+  { name: "audit", title: "Audit", key: "a", of: "operator", list: Audit },
   { name: "usage", title: "Usage", key: "u", list: Usage },
 ];
+const NOT_YOURS = {
+  tenant: html`<${Empty} title="Jobs and endpoints are their tenants’">
+    <p><code>tiercel dashboard --tenant NAME</code> opens this page as one of them.</p></${Empty}>`,
+  operator: html`<${Empty} title="The audit log is the operator’s">
+    <p><code>tiercel dashboard --operator</code> shows it; <code>tiercel audit</code> lists it in a terminal.</p>
+      </${Empty}>`,
+};
+
+/** Whether a view is for who is signed in: an operator has no jobs, a tenant no audit log. */
+const isFor = (view, session) => !view.of || !session || view.of === (session.tenant ? "tenant" : "operator");
+
+const useViews = () => {
+  const session = useLive((state) => state.session);
+  return VIEWS.filter((view) => isFor(view, session));
+};
 
 function App() {
   const phase = useLive((state) => state.phase);
@@ -43,6 +58,7 @@ function App() {
 }
 
 function Page({ view, route }) {
+  const session = useLive((state) => state.session);
   const title = view ? (route.id ? `${route.id} · ${view.title}` : view.title) : "Not found";
   const first = useRef(true);
   useLayoutEffect(() => {
@@ -56,6 +72,7 @@ function Page({ view, route }) {
   if (!view)
     return html`<h1>No such view</h1><p>There is nothing at this address. <a href=${link("now")}>See what runs now</a>
       .</p>`;
+  if (!isFor(view, session)) return html`<h1>${view.title}</h1>${NOT_YOURS[view.of]}`;
   const Shown = route.id && view.one ? view.one : view.list;
   return html`<${Shown} key=${`${view.name}/${route.id}`} id=${route.id} query=${route.query} />`;
 }
@@ -72,6 +89,7 @@ const CONNECTION = {
 };
 
 function Header({ current }) {
+  const views = useViews();
   const session = useLive((state) => state.session);
   const connection = useLive((state) => state.connection);
   const [sign, word] = CONNECTION[connection];
@@ -86,14 +104,19 @@ function Header({ current }) {
       <span>tiercel</span>
     </a>
     <nav aria-label="Views"><ul>
-      ${VIEWS.map((view) => html`<li key=${view.name}><a href=${link(view.name)}
-        aria-current=${view.name === current ? "page" : undefined}>${view.title}</a></li>`)}
+      ${views.map(
+        (view) => html`<li key=${view.name}><a href=${link(view.name)}
+        aria-current=${view.name === current ? "page" : undefined}>${view.title}</a></li>`,
+      )}
     </ul></nav>
     <div class="who">
       <span class=${`connection connection-${connection}`} role="status"><span aria-hidden="true">${sign}</span> ${word}
         </span>
-      ${session?.policy && html`<span class="policy" title="The policy that decides who gets what">
-        policy ${session.policy}</span>`}
+      ${
+        session?.policy &&
+        html`<span class="policy" title="The policy that decides who gets what">
+        policy ${session.policy}</span>`
+      }
       ${
         session &&
         html`<span class="tenant">${session.tenant ? `${session.tenant} · ` : ""}${session.role}</span>
@@ -144,12 +167,15 @@ function SignIn() {
 
 /** Shortcuts: a letter goes to a view, "/" searches, "?" lists them. */
 function Keys() {
+  const views = useViews();
+  const latest = useRef(views);
+  latest.current = views;
   const dialog = useRef(null);
   useEffect(() => {
     const press = (event) => {
       const busy = event.target.closest?.("input, textarea, select, [contenteditable], dialog[open]");
       if (busy || event.ctrlKey || event.metaKey || event.altKey) return;
-      const view = VIEWS.find((each) => each.key === event.key);
+      const view = latest.current.find((each) => each.key === event.key);
       if (view) go(link(view.name));
       else if (event.key === "?") dialog.current.showModal();
       else if (event.key === "/" && document.querySelector("input[type=search]")) {
@@ -164,7 +190,7 @@ function Keys() {
     Keyboard shortcuts <kbd>?</kbd></button></footer>
     <dialog ref=${dialog} aria-label="Keyboard shortcuts"><h2>Keyboard shortcuts</h2>
       <dl class="keys">
-        ${VIEWS.map((view) => html`<div key=${view.key}><dt><kbd>${view.key}</kbd></dt><dd>${view.title}</dd></div>`)}
+        ${views.map((view) => html`<div key=${view.key}><dt><kbd>${view.key}</kbd></dt><dd>${view.title}</dd></div>`)}
         <div><dt><kbd>/</kbd></dt><dd>Search, where there is a list</dd></div>
         <div><dt><kbd>?</kbd></dt><dd>These shortcuts</dd></div>
         <div><dt><kbd>Esc</kbd></dt><dd>Close a dialog</dd></div>

@@ -78,12 +78,16 @@ export const Table = ({ caption, head, rows, keys }) => html`
   <div class="scroll" tabindex="0" role="group" aria-label=${caption}>
     <table>
       <caption class="unseen">${caption}</caption>
-      <thead><tr>${head.map((name) => html`<th scope="col" class=${name.startsWith("#") ? "number" : ""}>
-        ${name.replace(/^#/, "")}</th>`)}</tr></thead>
+      <thead><tr>${head.map(
+        (name) => html`<th scope="col" class=${name.startsWith("#") ? "number" : ""}>
+        ${name.replace(/^#/, "")}</th>`,
+      )}</tr></thead>
       <tbody>${rows.map(
         (row, index) => html`<tr key=${keys?.[index] ?? index}>
-        ${row.map((cell, column) => html`<td class=${head[column].startsWith("#") ? "number" : ""}>${cell ?? UNKNOWN}
-          </td>`)}
+        ${row.map(
+          (cell, column) => html`<td class=${head[column].startsWith("#") ? "number" : ""}>${cell ?? UNKNOWN}
+          </td>`,
+        )}
       </tr>`,
       )}</tbody>
     </table>
@@ -122,7 +126,7 @@ export function useLoad(load, keys) {
     let wanted = true;
     load().then(
       (value) => wanted && setResult({ value, error: null }),
-      (error) => wanted && error.name !== "AbortError" && setResult((before) => ({ value: before.value, error })),
+      (error) => wanted && setResult((before) => ({ value: before.value, error })),
     );
     return () => {
       wanted = false;

@@ -118,8 +118,11 @@ function Rows({ name, series, data, x, format }) {
   }, [open, data]);
   return html`<details class="plot-table" onToggle=${(event) => setOpen(event.currentTarget.open)}>
     <summary>Table</summary>
-    ${open && html`<${Table} caption=${`${name}, at most ${TABLE_ROWS + 1} of its points`}
-      head=${["Time", ...series.map((each) => `#${each.label}`)]} rows=${rows} />`}
+    ${
+      open &&
+      html`<${Table} caption=${`${name}, at most ${TABLE_ROWS + 1} of its points`}
+      head=${["Time", ...series.map((each) => `#${each.label}`)]} rows=${rows} />`
+    }
   </details>`;
 }
 

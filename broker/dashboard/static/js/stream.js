@@ -2,6 +2,8 @@
 // The tab that holds a lock has the stream and passes on what comes; hidden tabs let go of it.
 const TYPES = ["job", "progress", "share", "tier", "state", "nodes", "endpoints", "reset"];
 const LONGEST_PAUSE = 10_000;
+const QUIET = 15_000; // after which a broker that says nothing is asked whether it is there
+const ANSWER = 5_000;
 
 /**
  * Listen to the broker's events.
@@ -86,12 +88,14 @@ function connect(tell) {
   let pause = 500;
   let ended = false;
   let opened = false;
+  let heard = performance.now(); // when something last came
+  let there = true; // whether the broker answers, as far as was looked
 
   function open() {
     source = new EventSource("/api/v1/events");
     source.onopen = () => {
       pause = 500;
-      opened = true;
+      [opened, there, heard] = [true, true, performance.now()];
       tell("opened");
     };
     source.onerror = () => {
@@ -105,16 +109,35 @@ function connect(tell) {
       pause = Math.min(2 * pause, LONGEST_PAUSE);
     };
     for (const type of TYPES) {
-      source.addEventListener(type, ({ data }) => tell("message", type, data ? JSON.parse(data) : {}));
+      source.addEventListener(type, ({ data }) => {
+        heard = performance.now();
+        found(true);
+        tell("message", type, data ? JSON.parse(data) : {});
+      });
     }
   }
 
+  /** A broker that hangs keeps its connections: nothing but an answer tells it from one that has nothing to say. */
+  async function look() {
+    if (!opened || performance.now() - heard < QUIET) return;
+    const answer = await fetch("/api/v1/session", { signal: AbortSignal.timeout(ANSWER) }).catch(() => null);
+    if (!ended) found(answer !== null);
+  }
+
+  function found(itIsThere) {
+    if (itIsThere === there) return;
+    there = itIsThere;
+    tell(there ? "opened" : "lost");
+  }
+
   open();
+  const looking = setInterval(look, ANSWER);
   return {
     isOpen: () => opened,
     close() {
       ended = true;
       clearTimeout(timer);
+      clearInterval(looking);
       source.close();
     },
   };

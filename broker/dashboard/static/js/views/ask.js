@@ -50,10 +50,15 @@ function Form({ name, inputs, locked }) {
     setBusy(false);
   };
   return html`<form class="ask" onSubmit=${ask}>
-    ${inputs.map((input) => html`<${Input} key=${input.name} input=${input} text=${texts[input.name]}
-      set=${(text) => set(input, text)} />`)}
-    ${locked && html`<label>Key of this endpoint<input type="password" autocomplete="off" value=${key}
-      onInput=${(event) => setKey(event.target.value)} /></label>`}
+    ${inputs.map(
+      (input) => html`<${Input} key=${input.name} input=${input} text=${texts[input.name]}
+      set=${(text) => set(input, text)} />`,
+    )}
+    ${
+      locked &&
+      html`<label>Key of this endpoint<input type="password" autocomplete="off" value=${key}
+      onInput=${(event) => setKey(event.target.value)} /></label>`
+    }
     <button type="submit" class="filled" disabled=${busy}>Ask</button>
   </form>
   ${error && html`<${Problem} error=${error} />`}

@@ -27,12 +27,6 @@ export function Audit({ query }) {
     }
   };
   useEffect(() => void ask(), []);
-  if (error?.code === "not_allowed" || error?.missing) {
-    return html`<h1>Audit</h1><${Empty}
-      title=${error.missing ? "This broker does not show its audit log here yet" : "The audit log is the operator’s"}>
-      <p><code>tiercel dashboard --operator</code> shows it; <code>tiercel audit</code> lists it in a terminal.</p>
-        </${Empty}>`;
-  }
   const shown = (rows ?? []).filter(
     (row) => (!refused || !GOOD.has(row.outcome)) && Object.values(row).join(" ").toLowerCase().includes(words),
   );

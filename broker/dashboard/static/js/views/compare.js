@@ -34,8 +34,10 @@ function Choose({ ids }) {
     <label>Add a job <select value=""
       onChange=${(event) => event.target.value && go(address([...ids, event.target.value]))}>
       <option value="">choose…</option>
-      ${jobs.map((job) => html`<option key=${job.id} value=${job.id}>${jobName(job)} · ${job.id} · ${job.state}
-        </option>`)}
+      ${jobs.map(
+        (job) => html`<option key=${job.id} value=${job.id}>${jobName(job)} · ${job.id} · ${job.state}
+        </option>`,
+      )}
     </select></label>
     ${ids.length > 0 && html`<a class="button" href=${link("compare")}>Clear</a>`}
   </div>`;

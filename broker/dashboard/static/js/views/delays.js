@@ -63,8 +63,10 @@ export function Delays({ endpoint }) {
           summary=${`p95 ${milliseconds(window.p95_seconds)}, objective ${milliseconds(objective)}`} series=${SERIES}
             ...${plot} height=${220} />`
     }
-    ${swaps.map((swap) => html`<p class="note" key=${swap.seconds}>
-      Version ${swap.version} took over ${Math.round(swap.seconds)} s after this page was opened.</p>`)}
+    ${swaps.map(
+      (swap) => html`<p class="note" key=${swap.seconds}>
+      Version ${swap.version} took over ${Math.round(swap.seconds)} s after this page was opened.</p>`,
+    )}
   </${Card}>`;
 }
 

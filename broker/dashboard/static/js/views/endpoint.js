@@ -21,7 +21,7 @@ import { link } from "../route.js";
 import { Ask } from "./ask.js";
 import { Delays } from "./delays.js";
 import { liveVersion } from "./endpoints.js";
-import { Missing } from "./job_parts.js";
+import { Decisions } from "./decisions.js";
 
 const RELOAD_SECONDS = 2;
 
@@ -43,8 +43,12 @@ function Endpoint({ endpoint }) {
   const live = liveVersion(endpoint);
   return html`<div class="title">
       <div><p class="crumb"><a href=${link("endpoints")}>Endpoints</a></p><h1>${endpoint.name}</h1>
-        <p class="subtitle">${live ? html`<span class="version">version ${live.version}
-          </span> answers${endpoint.pinned ? ", pinned: newer ones are kept" : ""}` : "No version answers yet"}
+        <p class="subtitle">${
+          live
+            ? html`<span class="version">version ${live.version}
+          </span> answers${endpoint.pinned ? ", pinned: newer ones are kept" : ""}`
+            : "No version answers yet"
+        }
           ${endpoint.problem && html`<span class="offline"> ${endpoint.problem}</span>`}</p></div>
       <${EndpointActions} endpoint=${endpoint} />
     </div>
@@ -56,11 +60,14 @@ function Endpoint({ endpoint }) {
       <div>
         <${Card} title="About it"><${About} endpoint=${endpoint} live=${live} /></${Card}>
         <${Card} title="Where it answers"><${Places} endpoint=${endpoint} /></${Card}>
-        ${endpoint.variants.length > 0 && html`<${Card} title="Variants"><${Variants} endpoint=${endpoint} />
-          </${Card}>`}
+        ${
+          endpoint.variants.length > 0 &&
+          html`<${Card} title="Variants"><${Variants} endpoint=${endpoint} />
+          </${Card}>`
+        }
       </div>
       <${Card} title="Versions" wide><${Versions} endpoint=${endpoint} /></${Card}>
-      <${Why} endpoint=${endpoint} />
+      <${Decisions} path=${path("endpoints", endpoint.name)} reason=${endpoint.share?.reason} />
     </div>`;
 }
 
@@ -125,9 +132,7 @@ const Places = ({ endpoint }) =>
         place.problem || undefined,
       ])} />`;
 
-const Variants = ({
-  endpoint,
-}) => html`<${Table} caption="Variants and their parts of the answers"
+const Variants = ({ endpoint }) => html`<${Table} caption="Variants and their parts of the answers"
   head=${["Variant", "#Version", "#Measured", "Part of the answers", "Note"]}
   rows=${endpoint.variants.map((variant) => [
     variant.name,
@@ -142,8 +147,11 @@ function Versions({ endpoint }) {
   const { canary } = endpoint;
   if (!endpoint.versions.length) return html`<${Empty} title="No version was delivered yet" />`;
   const part = canary?.part ?? canary?.fraction;
-  return html`${canary && html`<p class="note">
-    Version ${canary.version} is tried on ${part == null ? "a part" : percent(part)} of the requests.</p>`}
+  return html`${
+    canary &&
+    html`<p class="note">
+    Version ${canary.version} is tried on ${part == null ? "a part" : percent(part)} of the requests.</p>`
+  }
     <${Table} caption="Versions, the newest first" keys=${endpoint.versions.map((each) => each.version).reverse()}
       head=${["#Version", "Answers", "#Measured", "Metric", "#Tier", "Variant", "Job", "Delivered", "Note"]}
       rows=${[...endpoint.versions]
@@ -163,31 +171,3 @@ function Versions({ endpoint }) {
 
 const answers = (version, canary) =>
   version.live ? "● yes" : canary?.version === version.version ? "◐ canary" : version.held ? "held" : "no";
-
-function Why({ endpoint }) {
-  const asked = useLoad(
-    () => get(`${path("endpoints", endpoint.name)}/explain`),
-    [endpoint.name, endpoint.share?.reason],
-  );
-  const decisions = asked.value?.decisions;
-  return html`<${Card} title="Decisions about its share" wide>
-    ${
-      asked.error
-        ? html`<${Missing} error=${asked.error} what="decisions" />`
-        : !decisions
-          ? html`<${Loading} what="decisions" />`
-          : decisions.length === 0
-            ? html`<${Empty} title="Nothing limits it, and nothing did" />`
-            : html`<div class="tall"><${Table} caption="Decisions, the newest first"
-              head=${["At", "Policy", "Because of", "Node", "#Share", "Reason"]}
-          rows=${decisions.map((each) => [
-            clock(each.at),
-            each.policy,
-            each.trigger,
-            each.node_id,
-            shareText(each.share),
-            html`<span class="reason">${each.share.reason}</span>`,
-          ])} /></div>`
-    }
-  </${Card}>`;
-}

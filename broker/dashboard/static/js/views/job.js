@@ -7,6 +7,7 @@ import { keepJobs, useLive } from "../live.js";
 import { Card, Empty, Facts, jobTime, Loading, Problem, shareText, State, Table, Tiers, useLoad } from "../parts.js";
 import { Plot } from "../plot.js";
 import { link } from "../route.js";
+import { Decisions } from "./decisions.js";
 import { JobActions } from "./job_actions.js";
 import { Files, Lineage, Log, Runs } from "./job_parts.js";
 import { Shares } from "./job_shares.js";
@@ -42,6 +43,7 @@ function Job({ job }) {
         <${Files} job=${job} />
       </div>
       <${Card} title="Tiers and deliveries" wide><${Deliveries} job=${job} /></${Card}>
+      <${Decisions} path=${path("jobs", job.id)} reason=${job.share?.reason} />
       <${Log} job=${job} />
       <${Lineage} job=${job} />
     </div>`;

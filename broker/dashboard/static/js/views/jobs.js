@@ -29,8 +29,10 @@ export function Jobs({ query }) {
     });
   return html`<h1>Jobs</h1>
     <div class="tools">
-      <div class="choice" role="group" aria-label="Which jobs">${KINDS.map(([value, title]) => html`<a key=${value}
-        href=${to({ state: value })} aria-current=${value === kind ? "true" : undefined}>${title}</a>`)}</div>
+      <div class="choice" role="group" aria-label="Which jobs">${KINDS.map(
+        ([value, title]) => html`<a key=${value}
+        href=${to({ state: value })} aria-current=${value === kind ? "true" : undefined}>${title}</a>`,
+      )}</div>
       <label class="search"><span class="unseen">Search by name, endpoint, tenant or id</span>
         <input type="search" placeholder="Name, endpoint, tenant or id" value=${words}
           onInput=${(event) => go(to({ find: event.target.value }), { replace: true })} /></label>
@@ -43,8 +45,11 @@ export function Jobs({ query }) {
     </div>
     ${error && html`<${Problem} error=${error} again=${more} />`}
     ${!rows && !error && html`<${Loading} what="jobs" />`}
-    ${rows && html`<${Listing} jobs=${matching(rows, live, kind, words)} chosen=${chosen} toggle=${toggle}
-      found=${words || kind} />`}
+    ${
+      rows &&
+      html`<${Listing} jobs=${matching(rows, live, kind, words)} chosen=${chosen} toggle=${toggle}
+      found=${words || kind} />`
+    }
     ${next && html`<p class="more"><button type="button" onClick=${more}>Load older jobs</button></p>`}`;
 }
 

@@ -59,16 +59,20 @@ function Glance({ training, waiting, answering, nodes }) {
     [answering.length, answering.length === 1 ? "endpoint answers" : "endpoints answer"],
     [rate(requests), "requests a second"],
   ];
-  return html`<ul class="glance">${figures.map(([value, word]) => html`<li key=${word}><strong>${value}</strong> ${word}
-    </li>`)}</ul>`;
+  return html`<ul class="glance">${figures.map(
+    ([value, word]) => html`<li key=${word}><strong>${value}</strong> ${word}
+    </li>`,
+  )}</ul>`;
 }
 
 const Problems = ({ problems }) =>
   problems.length === 0
     ? null
     : html`<section class="problems" aria-label="To see to">
-  <h2>To see to</h2><ul>${problems.map((each) => html`<li key=${each.about + each.what}><strong>${each.about}
-    </strong> ${each.what} <span class="muted">${each.action}</span></li>`)}</ul>
+  <h2>To see to</h2><ul>${problems.map(
+    (each) => html`<li key=${each.about + each.what}><strong>${each.about}
+    </strong> ${each.what} <span class="muted">${each.action}</span></li>`,
+  )}</ul>
 </section>`;
 
 const Training = ({ jobs }) => html`<${Table} caption="Jobs that train" keys=${jobs.map((job) => job.id)}
@@ -87,8 +91,13 @@ const Training = ({ jobs }) => html`<${Table} caption="Jobs that train" keys=${j
 const Waiting = ({
   jobs,
 }) => html`<${Table} caption="Jobs that wait" keys=${jobs.map((job) => job.id)} head=${["Job", "State", "#For", "Why"]}
-  rows=${jobs.map((job) => [html`<${JobLink} job=${job} />`, html`<${State}
-    state=${job.state} />`, jobTime(job), html`<span class="reason">${job.reason}</span>`])} />`;
+  rows=${jobs.map((job) => [
+    html`<${JobLink} job=${job} />`,
+    html`<${State}
+    state=${job.state} />`,
+    jobTime(job),
+    html`<span class="reason">${job.reason}</span>`,
+  ])} />`;
 
 const Serving = ({
   endpoints,
@@ -128,10 +137,10 @@ function News({ jobs }) {
       Changes of shares, tiers and swaps appear here as they happen.</p></${Empty}>`;
   return html`<ol class="news" tabindex="0" aria-label=${`${plural(news.length, "event")}, the newest first`}>
     ${news.map(
-    (event) => html`<li key=${event.sequence} class=${`news-${event.type}`}>
+      (event) => html`<li key=${event.sequence} class=${`news-${event.type}`}>
     <time>${clock(event.at)}</time><span class="news-sign" aria-hidden="true">${SIGNS[event.type]}</span>
     <span><a href=${link("jobs", event.job_id)}>
       ${jobs.get(event.job_id) ? jobName(jobs.get(event.job_id)) : event.job_id}</a> ${newsText(event)}</span>
   </li>`,
-  )}</ol>`;
+    )}</ol>`;
 }

@@ -16,9 +16,11 @@ export function Usage({ query }) {
   const span = query.get("span") ?? "";
   const asked = useLoad(() => get(`usage${span ? `?since=${encodeURIComponent(span)}` : ""}`), [span]);
   return html`<h1>Usage</h1><p class="lead">CPU and accelerator time that was used, by tenant and by job.</p>
-    <div class="tools"><div class="choice" role="group" aria-label="Since when">${SPANS.map(([name, title]) => html`<a
+    <div class="tools"><div class="choice" role="group" aria-label="Since when">${SPANS.map(
+      ([name, title]) => html`<a
       key=${name} href=${link("usage", "", { span: name })} aria-current=${name === span ? "true" : undefined}>${title}
-        </a>`)}</div></div>
+        </a>`,
+    )}</div></div>
     ${
       asked.error
         ? asked.error.missing
@@ -69,8 +71,13 @@ function Sums({ usage }) {
       endpoints.length > 0 &&
       html`<${Card} title="Endpoints" wide aside=${html`<span class="muted">since the broker began</span>`}>
       <${Table} caption="Usage by endpoint" head=${["Endpoint", "Tenant", "#Requests", "#CPU time"]}
-        rows=${byCpu(endpoints).map((row) => [html`<a href=${link("endpoints", row.name)}>${row.name}
-          </a>`, row.tenant, number(row.requests), coreTime(row.cpu_seconds)])} /></${Card}>`
+        rows=${byCpu(endpoints).map((row) => [
+          html`<a href=${link("endpoints", row.name)}>${row.name}
+          </a>`,
+          row.tenant,
+          number(row.requests),
+          coreTime(row.cpu_seconds),
+        ])} /></${Card}>`
     }
   </div>`;
 }

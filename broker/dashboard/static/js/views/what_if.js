@@ -60,21 +60,41 @@ export function WhatIf({ query }) {
       <label>What would change<select value=${form.kind} onChange=${(event) => set({ kind: event.target.value })}>
         ${Object.entries(KINDS).map(([name, { title }]) => html`<option key=${name} value=${name}>${title}</option>`)}
           </select></label>
-      ${form.kind === "policy" && html`<${Pick} title="Policy" value=${form.policy}
-        options=${POLICIES.map((name) => [name, name])} set=${(policy) => set({ policy })} />`}
-      ${form.kind === "node" && html`<${Pick} title="Machine" value=${form.node}
-        options=${nodes.map((node) => [node.id, node.id])} set=${(node) => set({ node })} />`}
-      ${needsJob && html`<${Pick} title="Job" value=${form.job}
-        options=${jobs.map((job) => [job.id, `${jobName(job)} · ${job.id}`])} set=${(job) => set({ job })} />`}
-      ${form.kind === "priority" && html`<label>Priority, -100 to 100<input type="number" min="-100" max="100" step="1"
-        required value=${form.priority} onInput=${(event) => set({ priority: event.target.value })} /></label>`}
-      ${form.kind === "requests" && html`<label>Times as many requests<input type="number" min="0" max="100" step="any"
-        required value=${form.factor} onInput=${(event) => set({ factor: event.target.value })} /></label>`}
+      ${
+        form.kind === "policy" &&
+        html`<${Pick} title="Policy" value=${form.policy}
+        options=${POLICIES.map((name) => [name, name])} set=${(policy) => set({ policy })} />`
+      }
+      ${
+        form.kind === "node" &&
+        html`<${Pick} title="Machine" value=${form.node}
+        options=${nodes.map((node) => [node.id, node.id])} set=${(node) => set({ node })} />`
+      }
+      ${
+        needsJob &&
+        html`<${Pick} title="Job" value=${form.job}
+        options=${jobs.map((job) => [job.id, `${jobName(job)} · ${job.id}`])} set=${(job) => set({ job })} />`
+      }
+      ${
+        form.kind === "priority" &&
+        html`<label>Priority, -100 to 100<input type="number" min="-100" max="100" step="1"
+        required value=${form.priority} onInput=${(event) => set({ priority: event.target.value })} /></label>`
+      }
+      ${
+        form.kind === "requests" &&
+        html`<label>Times as many requests<input type="number" min="0" max="100" step="any"
+        required value=${form.factor} onInput=${(event) => set({ factor: event.target.value })} /></label>`
+      }
       <div><button type="submit" class="filled" disabled=${busy || (needsJob && !form.job)}>
         ${busy ? "Simulating…" : "Predict"}</button></div>
     </form></${Card}>
-    ${error && (error.missing ? html`<${Empty} title="This broker cannot predict yet"><p>${error.message}</p>
-      </${Empty}>` : html`<${Problem} error=${error} />`)}
+    ${
+      error &&
+      (error.missing
+        ? html`<${Empty} title="This broker cannot predict yet"><p>${error.message}</p>
+      </${Empty}>`
+        : html`<${Problem} error=${error} />`)
+    }
     <div role="status">${answer && html`<${Prediction} answer=${answer} />`}</div>`;
 }
 
@@ -84,8 +104,14 @@ const Pick = ({
   options,
   set,
 }) => html`<label>${title}<select value=${value} onChange=${(event) => set(event.target.value)}>
-  ${options.length ? options.map(([name, text]) => html`<option key=${name} value=${name}>${text}
-    </option>`) : html`<option value="">there is none</option>`}</select></label>`;
+  ${
+    options.length
+      ? options.map(
+          ([name, text]) => html`<option key=${name} value=${name}>${text}
+    </option>`,
+        )
+      : html`<option value="">there is none</option>`
+  }</select></label>`;
 
 function Prediction({ answer }) {
   const { jobs, endpoints = [], error, assumptions = [] } = answer;
@@ -130,8 +156,13 @@ function Prediction({ answer }) {
         milliseconds(changed?.p95_seconds),
       ])} /></${Card}>`
     }
-    ${assumptions.length > 0 && html`<${Card} title="What it assumes" wide><ul>${assumptions.map((each) => html`<li
-      key=${each}>${each}</li>`)}</ul></${Card}>`}
+    ${
+      assumptions.length > 0 &&
+      html`<${Card} title="What it assumes" wide><ul>${assumptions.map(
+        (each) => html`<li
+      key=${each}>${each}</li>`,
+      )}</ul></${Card}>`
+    }
   </div>`;
 }
 
