@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 from tiercel.core.addresses import join_address
@@ -14,6 +15,10 @@ if TYPE_CHECKING:
 
 MAX_BODY_BYTES = 64 * 1024
 BODY_SECONDS = 10.0
+# A provider's token is the longest that anybody sends.
+MAX_WORDS_CHARACTERS = 8 * 1024
+# JSON can say them, and they are no characters.
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _MOST = 2**31 - 1
 
 
@@ -104,10 +109,10 @@ class Asked:
         Raises:
             InvalidRequestError: It is none.
         """
-        value = self.field(name)
-        if not isinstance(value, str | None):
-            raise InvalidRequestError(f"{name}: is no text", field=name)
-        return value or ""
+        value = self.field(name) or ""
+        if not isinstance(value, str) or len(value) > MAX_WORDS_CHARACTERS or _LONE_SURROGATE.search(value):
+            raise InvalidRequestError(f"{name}: is no text of up to {MAX_WORDS_CHARACTERS} characters", field=name)
+        return value
 
 
 async def read_body(request: web.Request, most: int = MAX_BODY_BYTES) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from tiercel.broker.api.auth import tenant_of
@@ -11,6 +12,7 @@ from tiercel.broker.dashboard.routes import Route
 from tiercel.core.errors import NotFoundError
 from tiercel.core.events import JobEvent, ShareChanged, StateChanged, TierChanged
 from tiercel.core.lineage import Lineage
+from tiercel.core.tasks import run_in_thread
 from tiercel.core.views import Json, json_of
 from tiercel.core.wire import from_proto
 from tiercel.v1 import jobs_pb2, lineage_pb2
@@ -35,6 +37,7 @@ WIDTH, MOST_WIDTH = 800, 4_000
 MOST_REPORTS = 10_000
 MOST_SHARES = 2_000
 EVENTS_SHOWN, MOST_EVENTS_SHOWN = 200, 2_000
+_REPORTED_AT, _REPORTED = attrgetter("at"), attrgetter("value")
 LOG_BYTES, MOST_LOG_BYTES = 64 * 1024, 1024 * 1024
 
 
@@ -88,7 +91,7 @@ class Histories:
         job = await self._job(asked, context)
         width = asked.number("width", WIDTH, MOST_WIDTH)
         reports, total = await self._history.reports(job.id, MOST_REPORTS)
-        drawn = decimated(reports, width, lambda report: report.at, lambda report: report.value)
+        drawn = await run_in_thread(decimated, reports, width, _REPORTED_AT, _REPORTED)
         return {
             "metric": job.spec.metric,
             "direction": job.spec.direction.value,

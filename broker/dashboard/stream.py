@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     Lists = Callable[[str], Awaitable[dict[str, Any]]]
     JobNow = Callable[[str, str], Awaitable[Any]]
 
+# What a ring remembers; beyond it the oldest events go.
 RING_EVENTS = 1_000
+RING_BYTES = 4 * 1024 * 1024
 EVENTS_AT_A_TIME = 100
 # Of jobs that changed since the last look; beyond that all is to be asked anew.
 MOST_CHANGED_JOBS = 200
@@ -47,11 +49,15 @@ class _Ring:
         self.left_at = 0.0
         self.last = 0
         self.grown = asyncio.Event()
-        self._events: deque[tuple[str, bytes]] = deque(maxlen=RING_EVENTS)
+        self._events: deque[tuple[str, bytes]] = deque()
+        self._bytes = 0
 
     def add(self, kind: str, content: bytes) -> None:
         self._events.append((kind, content))
+        self._bytes += len(content)
         self.last += 1
+        while len(self._events) > RING_EVENTS or (self._bytes > RING_BYTES and len(self._events) > 1):
+            self._bytes -= len(self._events.popleft()[1])
         self.wake()
 
     def wake(self) -> None:

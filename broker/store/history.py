@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 from typing import TYPE_CHECKING, NamedTuple
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from tiercel.broker.store.sql import SqlStore
 
 _EVENTS = tables.events.c
+_ROWS_AT_A_TIME = 500
+_LAST_SEQUENCE = 2**62
 
 
 class Report(NamedTuple):
@@ -46,17 +49,27 @@ class History:
 
     def __init__(self, store: SqlStore) -> None:
         self._store = store
+        # Long curves, a piece at a time: whatever else the broker does comes in between.
+        self._one_at_a_time = asyncio.Lock()
 
     async def reports(self, job_id: str, most: int) -> tuple[list[Report], int]:
         """A job's latest reports, at most so many, oldest first; and how many are kept in all."""
         mine = (_EVENTS.job_id == job_id, _EVENTS.kind == ProgressMade.__name__)
-        newest = select(_EVENTS.content).where(*mine).order_by(_EVENTS.sequence.desc()).limit(most)
-        async with self._store.reading() as connection:
-            texts: Sequence[str] = (await connection.scalars(newest)).all()
-            total = len(texts)
-            if total == most:
-                total = int(await connection.scalar(select(func.count()).where(*mine)) or 0)
-        return await run_in_thread(_reports, texts), total
+        newest = select(_EVENTS.sequence, _EVENTS.content).where(*mine).order_by(_EVENTS.sequence.desc())
+        found: list[Report] = []
+        seen, before = 0, _LAST_SEQUENCE
+        async with self._one_at_a_time:
+            while seen < most:
+                limit = min(_ROWS_AT_A_TIME, most - seen)
+                async with self._store.reading() as connection:
+                    rows = (await connection.execute(newest.where(_EVENTS.sequence < before).limit(limit))).all()
+                found += await run_in_thread(_reports, [content for _, content in rows])
+                seen += len(rows)
+                if len(rows) < limit:
+                    return found[::-1], seen
+                before = rows[-1][0]
+            async with self._store.reading() as connection:
+                return found[::-1], int(await connection.scalar(select(func.count()).where(*mine)) or 0)
 
     async def events(self, job_id: str, kinds: Collection[type], most: int) -> list[JobEvent]:
         """A job's latest events of some kinds, at most so many, oldest first."""
@@ -78,7 +91,7 @@ class History:
 
 
 def _reports(texts: Sequence[str]) -> list[Report]:
-    """Of stored events, newest first; what is no number is left out, as nobody can draw it."""
-    found = ((event["at"], event["change"]) for event in map(json.loads, reversed(texts)))
+    """Of stored events, in their order; what is no number is left out, as nobody can draw it."""
+    found = ((event["at"], event["change"]) for event in map(json.loads, texts))
     reports = [Report(at, float(change["value"]), change["epoch"]) for at, change in found]
     return [report for report in reports if math.isfinite(report.value)]

@@ -70,7 +70,9 @@ async def test_who_is_signed_in_stays_so_when_the_broker_starts_anew(tmp_path: P
                 assert b"event: reset\n" in told
 
 
-@pytest.mark.parametrize("body", [{}, {"code": "x", "token": "y"}, {"token": 5}, [], "text"])
+@pytest.mark.parametrize(
+    "body", [{}, {"code": "x", "token": "y"}, {"token": 5}, {"token": "\ud800"}, {"token": "x" * 9_000}, [], "text"]
+)
 async def test_what_is_neither_a_code_nor_a_token_is_refused(tmp_path: Path, body: object) -> None:
     async with running_broker(tmp_path) as broker, browser_of(broker.addresses["dashboard"]) as browser:
         assert (await browser.post("session", body)).status == 400

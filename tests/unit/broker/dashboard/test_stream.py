@@ -55,8 +55,11 @@ async def test_a_browser_that_comes_back_goes_on_where_it_was() -> None:
             assert [kind for _, kind in await next_events(pieces)] == ["reset"]
 
 
-async def test_one_that_is_slower_than_what_happens_is_let_go_and_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "RING_EVENTS", 10)
+@pytest.mark.parametrize(("bound", "most"), [("RING_EVENTS", 10), ("RING_BYTES", 20)])
+async def test_one_that_is_slower_than_what_happens_is_let_go_and_begins_anew(
+    monkeypatch: pytest.MonkeyPatch, bound: str, most: int
+) -> None:
+    monkeypatch.setattr(stream, bound, most)
     publisher = Publisher(Time())
     async with contextlib.aclosing(publisher.follow("alice", "")) as pieces:
         await anext(pieces)
