@@ -27,9 +27,9 @@ SCRIPTS = Path(__file__).parent / "scripts"
 COMMAND_LINE = (
     "grpc.aio",
     "tiercel.broker.cli.app",
+    "tiercel.broker.cli.jobs",
     "tiercel.broker.client.client",
     "tiercel.broker.client.spec_file",
-    "typer._adapters",
 )
 
 

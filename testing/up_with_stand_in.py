@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
 from tiercel.broker.cli.session import run_to_the_end
 from tiercel.broker.cli.up.options import UpOptions
 from tiercel.broker.cli.up.run import run_up
 
 
-def up(
-    state_dir: Annotated[Path, typer.Option()],
-    broker_port: int = 0,
-    nodes_port: int = 0,
-    mqtt_port: int = 0,
-    policy: str = "",
-) -> None:
+@click.command()
+@click.option("--state-dir", type=click.Path(path_type=Path), required=True)
+@click.option("--broker-port", default=0)
+@click.option("--nodes-port", default=0)
+@click.option("--mqtt-port", default=0)
+@click.option("--policy", default="")
+def up(*, state_dir: Path, broker_port: int, nodes_port: int, mqtt_port: int, policy: str) -> None:
     options = UpOptions(
         state_dir=state_dir.absolute(),
         broker_port=broker_port,
@@ -38,4 +37,4 @@ def up(
 
 
 if __name__ == "__main__":
-    typer.run(up)
+    up()

@@ -30,9 +30,9 @@ _PRODUCT = {
     "aiomqtt": "aiomqtt",
     "aiosqlite": "aiosqlite",
     "alembic": "alembic",
+    "click": "click",
     "rich": "rich",
     "sqlalchemy": "sqlalchemy",
-    "typer": "typer",
     "yaml": "pyyaml",
 }
 

@@ -1,6 +1,6 @@
 """The command line, ``tiercel``.
 
-Only typer is imported to find out what is asked for; each command imports what it needs when it runs.
+Only click is imported to find out what is asked for; each command is imported when it is called.
 """
 
 from tiercel.broker.cli.app import app, main

@@ -5,35 +5,37 @@ from __future__ import annotations
 import time
 from contextlib import aclosing
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
+from tiercel.broker.cli.exit_codes import USAGE
 from tiercel.broker.cli.operator import as_operator
 from tiercel.broker.cli.output import clean, print_json, print_table
-from tiercel.broker.cli.session import USAGE, AsJson, BrokerAddress, StateDir, fail
+from tiercel.broker.cli.parameters import broker_option, command, json_option, state_dir_option
+from tiercel.broker.cli.session import fail
 from tiercel.core.audit import AuditRow, AuditStart, ChainCheck, calls_of
 from tiercel.core.durations import seconds_in
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tiercel.broker.client.connection import Connection
 
 _COLUMNS = ("WHEN", "CALLER", "TENANT", "ROLE", "METHOD", "OBJECT", "OUTCOME", "FROM")
 
 
-def audit(
-    *,
-    since: Annotated[
-        str,
-        typer.Option(
-            help="Leaves out what was before: so long ago (2h, 7d), or a date (2026-11-23, with time if you like)."
-        ),
-    ] = "",
-    check: Annotated[bool, typer.Option("--check", help="Only check that no row was changed or taken away.")] = False,
-    as_json: AsJson = False,
-    state_dir: StateDir = None,
-    broker: BrokerAddress = "",
-) -> None:
+@command("tiercel audit --since 2h", "tiercel audit --check")
+@click.option(
+    "--since",
+    default="",
+    help="Leaves out what was before: so long ago (2h, 7d), or a date (2026-11-23, with time if you like).",
+)
+@click.option("--check", is_flag=True, help="Only check that no row was changed or taken away.")
+@json_option
+@state_dir_option
+@broker_option
+def audit(*, since: str, check: bool, as_json: bool, state_dir: Path | None, broker: str) -> None:
     """List who changed what and who was refused, as the broker's operator."""
     begin = 0.0 if check else _moment_of(since)
 
@@ -59,7 +61,7 @@ def audit(
     elif calls:
         print_table(_COLUMNS, [_row(call) for call in calls])
     else:
-        typer.echo("Nothing was changed, and nobody was refused.", err=True)
+        click.echo("Nothing was changed, and nobody was refused.", err=True)
 
 
 def _check(start: AuditStart, rows: list[AuditRow], *, as_json: bool) -> None:
@@ -70,7 +72,7 @@ def _check(start: AuditStart, rows: list[AuditRow], *, as_json: bool) -> None:
         print_json({"rows": found.rows, "gone": start.number, "problem": found.problem, "sha256": found.sha256})
     elif not found.problem:
         gone = f" {start.number} older ones, up to {_when(start.until)}, are kept no more." if start.number else ""
-        typer.echo(f"{found.rows} rows, none changed and none missing.{gone} SHA-256 of the last: {found.sha256}")
+        click.echo(f"{found.rows} rows, none changed and none missing.{gone} SHA-256 of the last: {found.sha256}")
     if found.problem:
         fail(f"The audit log was tampered with: {found.problem}.")
 

@@ -3,49 +3,48 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
 from tiercel.broker.cli.operator import as_operator
 from tiercel.broker.cli.output import clean, print_json
-from tiercel.broker.cli.session import AsJson, BrokerAddress, StateDir
+from tiercel.broker.cli.parameters import broker_option, command, json_option, state_dir_option
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tiercel.core.authority import AuthorityState
 
-authority = typer.Typer(no_args_is_help=True)
 
-
-@authority.callback()
-def _group() -> None:
-    """Replace the key that vouches for the broker and its nodes, as the broker's operator."""
-
-
-@authority.command("show")
-def show(*, as_json: AsJson = False, state_dir: StateDir = None, broker: BrokerAddress = "") -> None:
+@command("tiercel authority show")
+@json_option
+@state_dir_option
+@broker_option
+def show(*, as_json: bool, state_dir: Path | None, broker: str) -> None:
     """Show which authority there is, and how far its rotation is."""
     from tiercel.broker.client.authority import authority_state
 
     _print(as_operator(state_dir, broker, authority_state), as_json=as_json)
 
 
-@authority.command("rotate")
-def rotate(*, as_json: AsJson = False, state_dir: StateDir = None, broker: BrokerAddress = "") -> None:
+@command("tiercel authority rotate")
+@json_option
+@state_dir_option
+@broker_option
+def rotate(*, as_json: bool, state_dir: Path | None, broker: str) -> None:
     """Make a new authority: nodes get certificates by it, and the earlier one is believed for a week more."""
     from tiercel.broker.client.authority import rotate_authority
 
     _print(as_operator(state_dir, broker, rotate_authority), as_json=as_json)
 
 
-@authority.command("finish")
-def finish(
-    *,
-    force: Annotated[bool, typer.Option("--force", help="Whoever that cuts off.")] = False,
-    as_json: AsJson = False,
-    state_dir: StateDir = None,
-    broker: BrokerAddress = "",
-) -> None:
+@command("tiercel authority finish")
+@click.option("--force", is_flag=True, help="Whoever that cuts off.")
+@json_option
+@state_dir_option
+@broker_option
+def finish(*, force: bool, as_json: bool, state_dir: Path | None, broker: str) -> None:
     """Believe the earlier authority no more, without waiting until the week is over."""
     from tiercel.broker.client.authority import finish_rotation
 
@@ -57,9 +56,9 @@ def _print(state: AuthorityState, *, as_json: bool) -> None:
     if as_json:
         print_json(state.to_json())
         return
-    typer.echo(f"Pin of the authority: {state.pin}")
+    click.echo(f"Pin of the authority: {state.pin}")
     for line in words_of(state):
-        typer.echo(line)
+        click.echo(line)
 
 
 def words_of(state: AuthorityState) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import typer
+import click
 
 import tiercel
 from tiercel.broker.cli.node_data import DATA_COLUMNS, data_rows
@@ -16,48 +16,41 @@ from tiercel.broker.cli.output import (
     print_json,
     print_table,
 )
-from tiercel.broker.cli.session import AsJson, BrokerAddress, StateDir, Target, TenantName, run
+from tiercel.broker.cli.parameters import command, json_option, target_options
+from tiercel.broker.cli.session import Target, run
 
 
-def nodes(
-    *,
-    as_json: AsJson = False,
-    state_dir: StateDir = None,
-    broker: BrokerAddress = "",
-    tenant: TenantName = "default",
-) -> None:
+@command("tiercel nodes", "tiercel nodes --json")
+@json_option
+@target_options
+def nodes(*, as_json: bool, target: Target) -> None:
     """List the machines with an agent, their accelerators, and the data sets that jobs may ask for."""
-    found = run(Target(state_dir, broker, tenant), lambda client: client.list_nodes())
+    found = run(target, lambda client: client.list_nodes())
     if as_json:
         print_json([node.to_json() for node in found])
     elif found:
         print_table(NODE_COLUMNS, [node_row(node) for node in found])
         devices = [row for node in found for row in accelerator_rows(node)]
         if devices:
-            typer.echo()
+            click.echo()
             print_table(ACCELERATOR_COLUMNS, devices)
         data = [row for node in found for row in data_rows(node)]
         if data:
-            typer.echo()
+            click.echo()
             print_table(DATA_COLUMNS, data)
         labels = [row for node in found for row in label_rows(node)]
         if labels:
-            typer.echo()
+            click.echo()
             print_table(LABEL_COLUMNS, labels)
     else:
-        typer.echo("No nodes; an agent is started by 'tiercel up'.", err=True)
+        click.echo("No nodes; an agent is started by 'tiercel up'.", err=True)
 
 
-def version(*, as_json: AsJson = False) -> None:
+@command("tiercel version --json")
+@json_option
+def version(*, as_json: bool) -> None:
     """Print Tiercel's version."""
     if as_json:
         print_json({"version": tiercel.__version__})
     else:
-        typer.echo(f"tiercel {tiercel.__version__}")
-
-
-def print_version(wanted: bool) -> None:
-    """Print the version and end, if that is what the option asks for."""
-    if wanted:
-        version()
-        raise typer.Exit
+        click.echo(f"tiercel {tiercel.__version__}")

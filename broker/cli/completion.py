@@ -1,67 +1,55 @@
-"""What the shell offers for a job's id or an endpoint's name: what the broker knows, if it answers at once."""
+"""What the shell offers for a job's id or an endpoint's name.
+
+Somebody has pressed a key and waits, so no broker is asked: what is offered was kept in a small file. If that is not
+from just now, a process in the background asks, for the next time.
+"""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-import typer
+import click
 
-from tiercel.broker.cli.session import Target, open_client
+from tiercel.broker.cli.session import Target
 
 if TYPE_CHECKING:
-    from tiercel.broker.client import Client
+    from collections.abc import Iterable
 
-# Somebody has pressed a key and waits.
-_SECONDS = 1.0
+    from click.shell_completion import CompletionItem
 
-Offers = list[tuple[str, str]]
+    from tiercel.broker.cli.completion_file import Known
 
 
-def complete_job(ctx: typer.Context, incomplete: str) -> Offers:
+def complete_job(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Ids of the tenant's jobs that begin like this, the latest first, each with its state and name."""
-    return _offers(ctx, incomplete, _jobs)
+    return _offers(incomplete, ((job.id, job.about) for job in _known(ctx).jobs))
 
 
-def complete_active_job(ctx: typer.Context, incomplete: str) -> Offers:
+def complete_active_job(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The same of jobs that have not finished."""
-    return _offers(ctx, incomplete, _active_jobs)
+    return _offers(incomplete, ((job.id, job.about) for job in _known(ctx).jobs if job.active))
 
 
-def complete_endpoint(ctx: typer.Context, incomplete: str) -> Offers:
+def complete_endpoint(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Names of the tenant's endpoints that begin like this."""
-    return _offers(ctx, incomplete, _endpoints)
+    return _offers(incomplete, ((name, "") for name in _known(ctx).endpoints))
 
 
-async def _jobs(client: Client, *, active_only: bool = False) -> Offers:
-    jobs = reversed(await client.list_jobs(active_only=active_only))
-    return [(job.id, f"{job.state.value} {job.spec.name}") for job in jobs]
+def _known(ctx: click.Context) -> Known:
+    from tiercel.broker.cli import completion_file
 
-
-async def _active_jobs(client: Client) -> Offers:
-    return await _jobs(client, active_only=True)
-
-
-async def _endpoints(client: Client) -> Offers:
-    return [(endpoint.name, "") for endpoint in await client.list_endpoints()]
-
-
-def _offers(ctx: typer.Context, incomplete: str, ask: Callable[[Client], Awaitable[Offers]]) -> Offers:
     given = ctx.params
     target = Target(given.get("state_dir"), given.get("broker") or "", given.get("tenant") or "default")
-
-    async def offers() -> Offers:
-        async with asyncio.timeout(_SECONDS), open_client(target) as client:
-            return await ask(client)
-
     try:
-        known = asyncio.run(offers())
+        known = completion_file.read(target)
+        if not known.is_fresh:
+            completion_file.renew_in_background(target)
     except Exception:  # whatever it is: told in the middle of a command line, it helps nobody
-        return []
-    return [(word, _plain(about)) for word, about in known if word.startswith(incomplete)]
+        return completion_file.NOTHING
+    return known
 
 
-def _plain(text: str) -> str:
-    # Shells take each line for an offer, and some of them control characters for commands.
-    return "".join(character for character in text if character.isprintable())
+def _offers(incomplete: str, words: Iterable[tuple[str, str]]) -> list[CompletionItem]:
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(word, help=about or None) for word, about in words if word.startswith(incomplete)]

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
 from tiercel.broker.cli.files import size
 from tiercel.broker.cli.output import clean, print_json, print_table
-from tiercel.broker.cli.session import (
-    AsJson,
-    BrokerAddress,
-    StateDir,
-    Target,
-    TenantName,
-    open_client,
-    run_to_the_end,
-)
+from tiercel.broker.cli.parameters import command, json_option, target_options
+from tiercel.broker.cli.session import Target, open_client, run_to_the_end
 
 if TYPE_CHECKING:
     from tiercel.broker.client import Client, DiskUse, Removal, RoomTaken
@@ -24,22 +17,14 @@ if TYPE_CHECKING:
 _USE_COLUMNS = ("WHERE", "WHAT", "SIZE", "NUMBER")
 _REMOVAL_COLUMNS = ("TENANT", "JOB", "WHAT", "NUMBER", "SIZE", "REASON")
 
-AllTenants = Annotated[
-    bool,
-    typer.Option("--all-tenants", help="For the operator: of all whose tokens are in the state directory."),
-]
 
-
-def du(
-    *,
-    all_tenants: AllTenants = False,
-    as_json: AsJson = False,
-    state_dir: StateDir = None,
-    broker: BrokerAddress = "",
-    tenant: TenantName = "default",
-) -> None:
+@command("tiercel du", "tiercel du --all-tenants")
+@click.option("--all-tenants", is_flag=True, help="For the operator: of all whose tokens are in the state directory.")
+@json_option
+@target_options
+def du(*, all_tenants: bool, as_json: bool, target: Target) -> None:
     """Say what takes room: the tenant's own things, the broker's folders, and nodes."""
-    uses = run_to_the_end(_uses(Target(state_dir, broker, tenant), all_tenants=all_tenants))
+    uses = run_to_the_end(_uses(target, all_tenants=all_tenants))
     use = next(iter(uses.values()))
     if as_json:
         told = use.to_json()
@@ -60,17 +45,13 @@ def du(
     print_table(_USE_COLUMNS, rows)
 
 
-def gc(
-    *,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
-    all_tenants: AllTenants = False,
-    as_json: AsJson = False,
-    state_dir: StateDir = None,
-    broker: BrokerAddress = "",
-    tenant: TenantName = "default",
-) -> None:
+@command("tiercel gc --dry-run")
+@click.option("--dry-run", is_flag=True, help="Only say what would go.")
+@click.option("--all-tenants", is_flag=True, help="For the operator: of all whose tokens are in the state directory.")
+@json_option
+@target_options
+def gc(*, dry_run: bool, all_tenants: bool, as_json: bool, target: Target) -> None:
     """Remove what is kept no longer of the tenant's jobs that are over, which also happens by itself once a day."""
-    target = Target(state_dir, broker, tenant)
     removals = run_to_the_end(_collected(target, dry_run=dry_run, all_tenants=all_tenants))
     if as_json:
         print_json([removal.to_json() for removal in removals])
@@ -79,7 +60,7 @@ def gc(
         first = 0 if all_tenants else 1
         print_table(_REMOVAL_COLUMNS[first:], [_removal_row(removal)[first:] for removal in removals])
     total = sum(removal.size_bytes for removal in removals)
-    typer.echo(f"About {size(total)} {'would go' if dry_run else 'went'}.", err=True)
+    click.echo(f"About {size(total)} {'would go' if dry_run else 'went'}.", err=True)
 
 
 def _clients(target: Target, *, all_tenants: bool) -> dict[str, Client]:

@@ -2,59 +2,73 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
+import click
 
 from tiercel.broker.cli.completion import complete_endpoint
+from tiercel.broker.cli.exit_codes import USAGE
+from tiercel.broker.cli.group import LazyGroup, examples_text
 from tiercel.broker.cli.output import ENDPOINT_COLUMNS, auto_replica_lines, endpoint_rows, print_json, print_table
-from tiercel.broker.cli.session import USAGE, AsJson, BrokerAddress, StateDir, Target, TenantName, fail, run
+from tiercel.broker.cli.parameters import command, json_option, target_options
+from tiercel.broker.cli.session import Target, fail, run
+from tiercel.core.endpoint_access import EndpointAccess
 
-endpoints = typer.Typer(invoke_without_command=True)
 
-
-@endpoints.callback()
-def list_all(
-    context: typer.Context,
-    *,
-    as_json: AsJson = False,
-    state_dir: StateDir = None,
-    broker: BrokerAddress = "",
-    tenant: TenantName = "default",
-) -> None:
+@click.group(
+    "endpoints",
+    cls=LazyGroup,
+    invoke_without_command=True,
+    epilog=examples_text("tiercel endpoints", "tiercel endpoints delete digits"),
+)
+@json_option
+@target_options
+@click.pass_context
+def endpoints(context: click.Context, *, as_json: bool, target: Target) -> None:
     """List the tenant's endpoints with the version that answers, or with the variants that do."""
     if context.invoked_subcommand is not None:
         _check_no_options_before(context)
         return
-    found = run(Target(state_dir, broker, tenant), lambda client: client.list_endpoints())
+    found = run(target, lambda client: client.list_endpoints())
     if as_json:
         print_json([endpoint.to_json() for endpoint in found])
     elif found:
         print_table(ENDPOINT_COLUMNS, [row for endpoint in found for row in endpoint_rows(endpoint)])
         for line in auto_replica_lines(found):
-            typer.echo(line)
+            click.echo(line)
     else:
-        typer.echo("No endpoints; one appears with the first job that feeds it.", err=True)
+        click.echo("No endpoints; one appears with the first job that feeds it.", err=True)
 
 
-@endpoints.command()
-def delete(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The endpoint's name.", autocompletion=complete_endpoint)],
-    *,
-    as_json: AsJson = False,
-    state_dir: StateDir = None,
-    broker: BrokerAddress = "",
-    tenant: TenantName = "default",
-) -> None:
+@command("tiercel endpoints delete digits")
+@click.argument("name", metavar="NAME", help="The endpoint's name.", shell_complete=complete_endpoint)
+@json_option
+@target_options
+def delete(name: str, *, as_json: bool, target: Target) -> None:
     """Forget an endpoint and its versions for good; its name is free then. Refused while a job feeds it."""
-    run(Target(state_dir, broker, tenant), lambda client: client.delete_endpoint(name))
+    run(target, lambda client: client.delete_endpoint(name))
     if as_json:
         print_json({"deleted": name})
     else:
-        typer.echo(f"Endpoint {name} is deleted; its name is free.")
+        click.echo(f"Endpoint {name} is deleted; its name is free.")
 
 
-def _check_no_options_before(context: typer.Context) -> None:
+@command("tiercel endpoints access digits key")
+@click.argument("name", metavar="NAME", help="The endpoint's name.", shell_complete=complete_endpoint)
+@click.argument("who", type=click.Choice([each.value for each in EndpointAccess]), help="Who may ask it.")
+@target_options
+def set_access(name: str, who: str, *, target: Target) -> None:
+    """Say who may ask an endpoint: everybody, its tenant, or who has one of its keys."""
+    run(target, lambda client: client.keys.set_access(name, EndpointAccess(who)))
+    click.echo(f"Endpoint {name} is for {_WHO[EndpointAccess(who)]}.")
+
+
+_WHO = {
+    EndpointAccess.PUBLIC: "whoever reaches it",
+    EndpointAccess.TENANT: "its tenant, and for whoever is on the machine that it answers on",
+    EndpointAccess.KEY: "whoever has one of its keys",
+}
+
+
+def _check_no_options_before(context: click.Context) -> None:
     """Options of the listing do nothing for a command behind it: to ignore ``--tenant`` might delete another's."""
     for name in context.params:
         source = context.get_parameter_source(name)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
-from tiercel.broker.cli.jobs import JobId
 from tiercel.broker.cli.output import age, clean, print_json, print_table
-from tiercel.broker.cli.session import AsJson, BrokerAddress, StateDir, Target, TenantName, fail, run
+from tiercel.broker.cli.parameters import command, job_argument, json_option, target_options
+from tiercel.broker.cli.session import Target, fail, run
 
 if TYPE_CHECKING:
     from tiercel.broker.client import Client, FileInfo
@@ -19,23 +19,22 @@ _COLUMNS = ("PATH", "SIZE", "AGE", "RUN")
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
-def files(
-    job_id: JobId,
-    *,
-    get: Annotated[
-        list[str] | None,
-        typer.Option("--get", metavar="PATTERN", help="Fetch those that match, such as 'reports/*.html'; repeatable."),
-    ] = None,
-    to: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where to put them.", show_default="a folder named like the job")
-    ] = None,
-    as_json: AsJson = False,
-    state_dir: StateDir = None,
-    broker: BrokerAddress = "",
-    tenant: TenantName = "default",
-) -> None:
+@command("tiercel files JOB", "tiercel files JOB --get 'reports/*.html' --to reports")
+@job_argument
+@click.option(
+    "--get", multiple=True, metavar="PATTERN", help="Fetch those that match, such as 'reports/*.html'; repeatable."
+)
+@click.option(
+    "--to",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Where to put them.",
+    show_default="a folder named like the job",
+)
+@json_option
+@target_options
+def files(job_id: str, *, get: tuple[str, ...], to: Path | None, as_json: bool, target: Target) -> None:
     """List the files that a job left behind (its spec's outputs), or fetch them."""
-    target = Target(state_dir, broker, tenant)
     if to is not None and not get:
         fail("--to says where files go: say which with --get PATTERN; '**' is all of them.")
     if get:
@@ -49,18 +48,18 @@ def files(
             _COLUMNS, [(clean(file.path), size(file.size_bytes), age(file.kept_at), file.run_id) for file in found]
         )
     else:
-        typer.echo(
+        click.echo(
             "No files are kept of this job; the outputs of its spec name what is kept when a run ends.", err=True
         )
 
 
-def _fetch(target: Target, job_id: str, patterns: list[str], to: Path, *, as_json: bool) -> None:
+def _fetch(target: Target, job_id: str, patterns: tuple[str, ...], to: Path, *, as_json: bool) -> None:
     watched = sys.stderr.isatty()
 
     def show(file: FileInfo, received: int) -> None:
         line = f"{clean(file.path)}  {size(received)} of {size(file.size_bytes)}"
         if watched:
-            typer.echo(f"\r\x1b[K{line}", nl=received >= file.size_bytes, err=True)
+            click.echo(f"\r\x1b[K{line}", nl=received >= file.size_bytes, err=True)
 
     async def fetch(client: Client) -> list[Path]:
         places: dict[Path, None] = {}
@@ -73,7 +72,7 @@ def _fetch(target: Target, job_id: str, patterns: list[str], to: Path, *, as_jso
         print_json([str(place) for place in places])
     else:
         for place in places:
-            typer.echo(clean(str(place)))
+            click.echo(clean(str(place)))
 
 
 def size(size_bytes: int) -> str:

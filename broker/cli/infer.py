@@ -5,23 +5,15 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
 from tiercel.broker.cli.completion import complete_endpoint
+from tiercel.broker.cli.exit_codes import USAGE
 from tiercel.broker.cli.output import number, print_json
-from tiercel.broker.cli.session import (
-    USAGE,
-    AsJson,
-    BrokerAddress,
-    StateDir,
-    Target,
-    TenantName,
-    fail,
-    run,
-    run_to_the_end,
-)
+from tiercel.broker.cli.parameters import command, json_option, target_options
+from tiercel.broker.cli.session import Target, fail, run, run_to_the_end
 
 if TYPE_CHECKING:
     from tiercel.broker.client.inference import InferenceResult, Tensor
@@ -29,42 +21,39 @@ if TYPE_CHECKING:
 _SHOWN_ELEMENTS = 32
 
 
+@command("echo '{\"input\": [[0.1, 0.2]]}' | tiercel infer digits", "tiercel infer digits inputs.json --json")
+@click.argument("endpoint", help="The endpoint's name.", shell_complete=complete_endpoint)
+@click.argument("file", default="-", metavar="FILE", help="JSON with the inputs; '-' for standard input.")
+@click.option(
+    "--minimum-accuracy", type=float, help="Of an endpoint with variants: let none answer that is less accurate."
+)
+@click.option(
+    "--key",
+    default="",
+    help="For an endpoint that takes keys: '-' for standard input's first line. Others can read command lines; "
+    "the environment's TIERCEL_KEY they cannot.",
+)
+@click.option(
+    "--at",
+    default="",
+    metavar="ADDRESS",
+    help="Any node's, as 'tiercel endpoints' shows it under SERVING, or a proxy's: then neither broker nor "
+    "token is needed, but a key or a public endpoint.",
+)
+@json_option
+@target_options
 def infer(
-    endpoint: Annotated[str, typer.Argument(help="The endpoint's name.", autocompletion=complete_endpoint)],
-    file: Annotated[str, typer.Argument(metavar="FILE", help="JSON with the inputs; '-' for standard input.")] = "-",
-    *,
-    minimum_accuracy: Annotated[
-        float | None, typer.Option(help="Of an endpoint with variants: let none answer that is less accurate.")
-    ] = None,
-    key: Annotated[
-        str,
-        typer.Option(
-            help="For an endpoint that takes keys: '-' for standard input's first line. Others can read command lines; "
-            "the environment's TIERCEL_KEY they cannot."
-        ),
-    ] = "",
-    at: Annotated[
-        str,
-        typer.Option(
-            metavar="ADDRESS",
-            help="Any node's, as 'tiercel endpoints' shows it under SERVING, or a proxy's: then neither broker nor "
-            "token is needed, but a key or a public endpoint.",
-        ),
-    ] = "",
-    as_json: AsJson = False,
-    state_dir: StateDir = None,
-    broker: BrokerAddress = "",
-    tenant: TenantName = "default",
+    endpoint: str, file: str, *, minimum_accuracy: float | None, key: str, at: str, as_json: bool, target: Target
 ) -> None:
     """Ask an endpoint; inputs are a JSON object such as {"input": [[0.1, 0.2]]}, the batch dimension first."""
-    if at and broker:
+    if at and target.broker:
         fail("Give --at or --broker, not both: at a node's address no broker is asked.", USAGE)
     shown = sys.stdin.readline().strip() if key == "-" else key
     inputs = _read_inputs(file)
     if at:
         result = run_to_the_end(_ask_at(at, endpoint, inputs, minimum_accuracy, shown or None))
     else:
-        target = Target(state_dir, broker, tenant)
+        target = target
         result = run(target, lambda client: client.infer(endpoint, inputs, minimum_accuracy, shown or None))
     if as_json:
         print_json(result.to_json())
@@ -84,7 +73,7 @@ async def _ask_at(
 def _read_inputs(file: str) -> dict[str, Any]:
     name = "standard input" if file == "-" else file
     if file == "-" and sys.stdin.isatty():
-        typer.echo('Waiting for JSON such as {"input": [[0.1, 0.2]]}, and Ctrl-D behind it.', err=True)
+        click.echo('Waiting for JSON such as {"input": [[0.1, 0.2]]}, and Ctrl-D behind it.', err=True)
     try:
         inputs = json.loads(sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8"))
     except OSError as error:
@@ -100,9 +89,9 @@ def _read_inputs(file: str) -> dict[str, Any]:
 
 def _print_result(result: InferenceResult) -> None:
     variant = f" {result.variant}" if result.variant else ""
-    typer.echo(f"{result.endpoint}{variant} version {result.version or '?'}")
+    click.echo(f"{result.endpoint}{variant} version {result.version or '?'}")
     for tensor in result.outputs.values():
-        typer.echo(f"{tensor.name} {tensor.datatype} {list(tensor.shape)}: {_elements(tensor)}")
+        click.echo(f"{tensor.name} {tensor.datatype} {list(tensor.shape)}: {_elements(tensor)}")
 
 
 def _elements(tensor: Tensor) -> str:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
 from tiercel.broker.cli.completion import complete_endpoint
-from tiercel.broker.cli.endpoints import endpoints
+from tiercel.broker.cli.exit_codes import USAGE
 from tiercel.broker.cli.output import age, print_json, print_table
-from tiercel.broker.cli.session import USAGE, AsJson, BrokerAddress, StateDir, Target, TenantName, fail, run
+from tiercel.broker.cli.parameters import command, json_option, target_options
+from tiercel.broker.cli.session import Target, fail, run
 from tiercel.core.endpoint_access import EndpointAccess, Key
 from tiercel.core.errors import InvalidSpecError
 from tiercel.core.rates import parse_rate
@@ -18,30 +19,17 @@ from tiercel.core.rates import parse_rate
 if TYPE_CHECKING:
     from tiercel.broker.client import Client
 
-keys = typer.Typer(no_args_is_help=True)
 _DAY_SECONDS = 86_400.0
-_Endpoint = Annotated[str, typer.Option("--endpoint", help="The endpoint's name.", autocompletion=complete_endpoint)]
 
 
-@keys.callback()
-def _group() -> None:
-    """Make and end keys of endpoints, for programs that are to ask them without being a tenant."""
-
-
-@keys.command()
-def create(
-    *,
-    endpoint: _Endpoint,
-    rate: Annotated[
-        str, typer.Option(help="How often it may ask: 100/s, 30/m or 5000/h. Any number when left out.")
-    ] = "",
-    days: Annotated[float, typer.Option(help="How long it is good; for ever when left out.")] = 0.0,
-    name: Annotated[str, typer.Option(help="A word for it, such as who gets it.")] = "",
-    as_json: AsJson = False,
-    state_dir: StateDir = None,
-    broker: BrokerAddress = "",
-    tenant: TenantName = "default",
-) -> None:
+@command("tiercel key create --endpoint digits --rate 100/s --days 30")
+@click.option("--endpoint", required=True, help="The endpoint's name.", shell_complete=complete_endpoint)
+@click.option("--rate", default="", help="How often it may ask: 100/s, 30/m or 5000/h. Any number when left out.")
+@click.option("--days", type=float, default=0.0, help="How long it is good; for ever when left out.")
+@click.option("--name", default="", help="A word for it, such as who gets it.")
+@json_option
+@target_options
+def create(*, endpoint: str, rate: str, days: float, name: str, as_json: bool, target: Target) -> None:
     """Print a new key, this once; nothing tells it again."""
     per_second = _read_rate(rate)
 
@@ -50,73 +38,42 @@ def create(
         found = {info.name: info.access for info in await client.list_endpoints()}
         return key, secret, found.get(endpoint, EndpointAccess.KEY)
 
-    key, secret, access = run(Target(state_dir, broker, tenant), act)
+    key, secret, access = run(target, act)
     if as_json:
         print_json({**_as_json(key), "key": secret})
     else:
-        typer.echo(secret)
-    typer.echo(f"Key {key.id} of endpoint {endpoint}; 'tiercel key revoke {key.id}' ends it.", err=True)
+        click.echo(secret)
+    click.echo(f"Key {key.id} of endpoint {endpoint}; 'tiercel key revoke {key.id}' ends it.", err=True)
     if access is not EndpointAccess.KEY:
-        typer.echo(
+        click.echo(
             f"The endpoint does not ask for keys yet, as its access is {access.value}: "
             f"'tiercel endpoints access {endpoint} key' has it do so.",
             err=True,
         )
 
 
-@keys.command("ls")
-def list_keys(
-    *,
-    endpoint: Annotated[
-        str, typer.Option("--endpoint", help="Only those of this endpoint.", autocompletion=complete_endpoint)
-    ] = "",
-    as_json: AsJson = False,
-    state_dir: StateDir = None,
-    broker: BrokerAddress = "",
-    tenant: TenantName = "default",
-) -> None:
+@command("tiercel key ls --endpoint digits")
+@click.option("--endpoint", default="", help="Only those of this endpoint.", shell_complete=complete_endpoint)
+@json_option
+@target_options
+def list_keys(*, endpoint: str, as_json: bool, target: Target) -> None:
     """List the tenant's keys; nothing tells a key itself."""
-    found = run(Target(state_dir, broker, tenant), lambda client: client.keys.list(endpoint))
+    found = run(target, lambda client: client.keys.list(endpoint))
     if as_json:
         print_json([_as_json(key) for key in found])
     elif found:
         print_table(("ID", "ENDPOINT", "NAME", "RATE", "MADE", "ENDS"), [_row(key) for key in found])
     else:
-        typer.echo("No keys; 'tiercel key create --endpoint NAME' makes one.", err=True)
+        click.echo("No keys; 'tiercel key create --endpoint NAME' makes one.", err=True)
 
 
-@keys.command()
-def revoke(
-    key_id: Annotated[str, typer.Argument(metavar="ID", help="The key's id, as 'tiercel key ls' has it.")],
-    *,
-    state_dir: StateDir = None,
-    broker: BrokerAddress = "",
-    tenant: TenantName = "default",
-) -> None:
+@command("tiercel key revoke ID")
+@click.argument("key_id", metavar="ID", help="The key's id, as 'tiercel key ls' has it.")
+@target_options
+def revoke(key_id: str, *, target: Target) -> None:
     """End a key for good: within about a second on every node that is connected."""
-    run(Target(state_dir, broker, tenant), lambda client: client.keys.revoke(key_id))
-    typer.echo(f"Key {key_id} is revoked.")
-
-
-@endpoints.command("access")
-def set_access(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The endpoint's name.", autocompletion=complete_endpoint)],
-    who: Annotated[EndpointAccess, typer.Argument(metavar="public|tenant|key", help="Who may ask it.")],
-    *,
-    state_dir: StateDir = None,
-    broker: BrokerAddress = "",
-    tenant: TenantName = "default",
-) -> None:
-    """Say who may ask an endpoint: everybody, its tenant, or who has one of its keys."""
-    run(Target(state_dir, broker, tenant), lambda client: client.keys.set_access(name, who))
-    typer.echo(f"Endpoint {name} is for {_WHO[who]}.")
-
-
-_WHO = {
-    EndpointAccess.PUBLIC: "whoever reaches it",
-    EndpointAccess.TENANT: "its tenant, and for whoever is on the machine that it answers on",
-    EndpointAccess.KEY: "whoever has one of its keys",
-}
+    run(target, lambda client: client.keys.revoke(key_id))
+    click.echo(f"Key {key_id} is revoked.")
 
 
 def _read_rate(rate: str) -> float:

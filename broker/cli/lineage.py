@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
 from tiercel.broker.cli.completion import complete_endpoint
 from tiercel.broker.cli.output import age, clean, number, print_json, print_table
-from tiercel.broker.cli.session import AsJson, BrokerAddress, StateDir, Target, TenantName, fail, run
+from tiercel.broker.cli.parameters import command, json_option, target_options
+from tiercel.broker.cli.session import Target, fail, run
 
 if TYPE_CHECKING:
     from tiercel.broker.client import Lineage
@@ -17,34 +18,29 @@ _COLUMNS = ("VERSION", "VALUE", "RUN", "PROGRAM", "PROJECT", "COMMIT", "AGE", "S
 _SHORT = 12
 
 
-def lineage(
-    endpoint: Annotated[
-        str,
-        typer.Argument(
-            metavar="ENDPOINT[:VERSION]",
-            help="All versions of an endpoint, or one of them with all that is known.",
-            autocompletion=complete_endpoint,
-        ),
-    ],
-    *,
-    as_json: AsJson = False,
-    state_dir: StateDir = None,
-    broker: BrokerAddress = "",
-    tenant: TenantName = "default",
-) -> None:
+@command("tiercel lineage digits", "tiercel lineage digits:2 --json")
+@click.argument(
+    "endpoint",
+    metavar="ENDPOINT[:VERSION]",
+    help="All versions of an endpoint, or one of them with all that is known.",
+    shell_complete=complete_endpoint,
+)
+@json_option
+@target_options
+def lineage(endpoint: str, *, as_json: bool, target: Target) -> None:
     """Say where versions of an endpoint come from: job, run, program, project, data, arguments, metrics."""
     name, colon, written = endpoint.partition(":")
     if colon and not (written.isascii() and written.isdecimal() and 0 < int(written) < 2**63):
         fail(f"VERSION: {written!r} is no version; give a number such as {name}:2.")
-    found = run(Target(state_dir, broker, tenant), lambda client: client.lineage(name, int(written) if colon else None))
+    found = run(target, lambda client: client.lineage(name, int(written) if colon else None))
     if as_json:
         print_json(found[0].to_json() if colon else [each.to_json() for each in found])
     elif colon:
-        typer.echo("\n".join(_lines(found[0])))
+        click.echo("\n".join(_lines(found[0])))
     elif found:
         print_table(_COLUMNS, [_row(each) for each in found])
     else:
-        typer.echo("Nothing was delivered to this endpoint yet.", err=True)
+        click.echo("Nothing was delivered to this endpoint yet.", err=True)
 
 
 def _row(version: Lineage) -> tuple[str, ...]:

@@ -3,83 +3,107 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
-from tiercel.broker.cli.session import USAGE, StateDir, fail, run_to_the_end
+from tiercel.broker.cli.exit_codes import USAGE
+from tiercel.broker.cli.parameters import command, state_dir_option
+from tiercel.broker.cli.session import fail, run_to_the_end
 
 _PORT = "0 for any free one, which a restart tries to get again."
 
 
+@command("tiercel up --detach", "tiercel up --listen 0.0.0.0 --listen-name broker.example.com")
+@state_dir_option
+@click.option("--broker-port", type=int, default=0, help=f"Port of the broker's gRPC services for tenants; {_PORT}")
+@click.option("--nodes-port", type=int, default=0, help=f"Port of the broker's gRPC service for agents; {_PORT}")
+@click.option("--http-port", type=int, default=0, help=f"Port for requests over HTTP; {_PORT}")
+@click.option("--grpc-port", type=int, default=0, help=f"Port for requests over gRPC; {_PORT}")
+@click.option("--mqtt-port", type=int, default=0, help=f"Port of the embedded MQTT broker; {_PORT}")
+@click.option("--dashboard-port", type=int, default=0, help=f"Port of the dashboard, over HTTP; {_PORT}")
+@click.option("--mqtt-url", default="", help="MQTT broker to use instead, such as mqtt://127.0.0.1:1883.")
+@click.option("--policy", default="", help="How shares are decided: utility, tradl, fair ... (a wrong name lists all).")
+@click.option("--tenant", multiple=True, help="A tenant to make if it is missing; repeatable.")
+@click.option(
+    "--runtime", multiple=True, help="process or docker, the preferred first; default: both, if an engine answers."
+)
+@click.option("--node-id", default="local", show_default=True, help="Name of this machine's node.")
+@click.option("--cpu-cores", type=float, help="Cores that jobs may use; all when left out.")
+@click.option(
+    "--accelerators", default="", help="auto for all there are (the default), none, or ids as nvidia-smi -L has them."
+)
+@click.option(
+    "--listen",
+    default="",
+    help="Address of this machine where others reach the broker by TLS; 0.0.0.0 or :: for all of them.",
+)
+@click.option("--listen-port", type=int, default=0, help=f"Port there for tenants and joining machines; {_PORT}")
+@click.option("--listen-nodes-port", type=int, default=0, help=f"Port there for agents; {_PORT}")
+@click.option("--listen-mqtt-port", type=int, default=0, help=f"Port there of the embedded MQTT broker; {_PORT}")
+@click.option("--listen-dashboard-port", type=int, default=0, help=f"Port there of the dashboard; {_PORT}")
+@click.option("--listen-name", multiple=True, help="A name or address by which others call this machine; repeatable.")
+@click.option(
+    "--advertise",
+    default="",
+    help="Address of this machine at which others may ask its models; none for nobody.",
+    show_default="the one of --listen",
+)
+@click.option("--tls-http-port", type=int, default=0, help=f"Port there for requests over HTTP; {_PORT}")
+@click.option("--tls-grpc-port", type=int, default=0, help=f"Port there for requests over gRPC; {_PORT}")
+@click.option(
+    "--tls-certificate",
+    type=click.Path(path_type=Path),
+    help="A certificate of your own for tenants, PEM; with --tls-key and --tls-ca.",
+)
+@click.option("--tls-key", type=click.Path(path_type=Path), help="Its private key, PEM.")
+@click.option("--tls-ca", type=click.Path(path_type=Path), help="The certificate of the authority behind it, PEM.")
+@click.option(
+    "--oidc-issuer", default="", help="URL of the OpenID Connect provider at which people sign in; see people.toml."
+)
+@click.option("--oidc-audience", default="", help="For whom its tokens must be: the client's id there.")
+@click.option(
+    "--oidc-algorithm", multiple=True, help="By which they may be signed; repeatable.", show_default="ES256 and RS256"
+)
+@click.option(
+    "--artefacts",
+    default="",
+    help="Where copies of checkpoints outlive this machine: s3://BUCKET/PREFIX, or the path of a folder.",
+    show_default="the state directory alone",
+)
+@click.option("--detach", "-d", is_flag=True, help="Run in the background; return once all of it answers.")
 def up(
     *,
-    state_dir: StateDir = None,
-    broker_port: Annotated[int, typer.Option(help=f"Port of the broker's gRPC services for tenants; {_PORT}")] = 0,
-    nodes_port: Annotated[int, typer.Option(help=f"Port of the broker's gRPC service for agents; {_PORT}")] = 0,
-    http_port: Annotated[int, typer.Option(help=f"Port for requests over HTTP; {_PORT}")] = 0,
-    grpc_port: Annotated[int, typer.Option(help=f"Port for requests over gRPC; {_PORT}")] = 0,
-    mqtt_port: Annotated[int, typer.Option(help=f"Port of the embedded MQTT broker; {_PORT}")] = 0,
-    dashboard_port: Annotated[int, typer.Option(help=f"Port of the dashboard, over HTTP; {_PORT}")] = 0,
-    mqtt_url: Annotated[str, typer.Option(help="MQTT broker to use instead, such as mqtt://127.0.0.1:1883.")] = "",
-    policy: Annotated[
-        str, typer.Option(help="How shares are decided: utility, tradl, fair ... (a wrong name lists all).")
-    ] = "",
-    tenant: Annotated[list[str] | None, typer.Option(help="A tenant to make if it is missing; repeatable.")] = None,
-    runtime: Annotated[
-        list[str] | None,
-        typer.Option(help="process or docker, the preferred first; default: both, if an engine answers."),
-    ] = None,
-    node_id: Annotated[str, typer.Option(help="Name of this machine's node.")] = "local",
-    cpu_cores: Annotated[float | None, typer.Option(help="Cores that jobs may use; all when left out.")] = None,
-    accelerators: Annotated[
-        str, typer.Option(help="auto for all there are (the default), none, or ids as nvidia-smi -L has them.")
-    ] = "",
-    listen: Annotated[
-        str,
-        typer.Option(
-            help="Address of this machine where others reach the broker by TLS; 0.0.0.0 or :: for all of them."
-        ),
-    ] = "",
-    listen_port: Annotated[int, typer.Option(help=f"Port there for tenants and joining machines; {_PORT}")] = 0,
-    listen_nodes_port: Annotated[int, typer.Option(help=f"Port there for agents; {_PORT}")] = 0,
-    listen_mqtt_port: Annotated[int, typer.Option(help=f"Port there of the embedded MQTT broker; {_PORT}")] = 0,
-    listen_dashboard_port: Annotated[int, typer.Option(help=f"Port there of the dashboard; {_PORT}")] = 0,
-    listen_name: Annotated[
-        list[str] | None, typer.Option(help="A name or address by which others call this machine; repeatable.")
-    ] = None,
-    advertise: Annotated[
-        str,
-        typer.Option(
-            help="Address of this machine at which others may ask its models; none for nobody.",
-            show_default="the one of --listen",
-        ),
-    ] = "",
-    tls_http_port: Annotated[int, typer.Option(help=f"Port there for requests over HTTP; {_PORT}")] = 0,
-    tls_grpc_port: Annotated[int, typer.Option(help=f"Port there for requests over gRPC; {_PORT}")] = 0,
-    tls_certificate: Annotated[
-        Path | None, typer.Option(help="A certificate of your own for tenants, PEM; with --tls-key and --tls-ca.")
-    ] = None,
-    tls_key: Annotated[Path | None, typer.Option(help="Its private key, PEM.")] = None,
-    tls_ca: Annotated[Path | None, typer.Option(help="The certificate of the authority behind it, PEM.")] = None,
-    oidc_issuer: Annotated[
-        str, typer.Option(help="URL of the OpenID Connect provider at which people sign in; see people.toml.")
-    ] = "",
-    oidc_audience: Annotated[str, typer.Option(help="For whom its tokens must be: the client's id there.")] = "",
-    oidc_algorithm: Annotated[
-        list[str] | None,
-        typer.Option(help="By which they may be signed; repeatable.", show_default="ES256 and RS256"),
-    ] = None,
-    artefacts: Annotated[
-        str,
-        typer.Option(
-            help="Where copies of checkpoints outlive this machine: s3://BUCKET/PREFIX, or the path of a folder.",
-            show_default="the state directory alone",
-        ),
-    ] = "",
-    detach: Annotated[
-        bool, typer.Option("--detach", "-d", help="Run in the background; return once all of it answers.")
-    ] = False,
+    state_dir: Path | None,
+    broker_port: int,
+    nodes_port: int,
+    http_port: int,
+    grpc_port: int,
+    mqtt_port: int,
+    dashboard_port: int,
+    mqtt_url: str,
+    policy: str,
+    tenant: tuple[str, ...],
+    runtime: tuple[str, ...],
+    node_id: str,
+    cpu_cores: float | None,
+    accelerators: str,
+    listen: str,
+    listen_port: int,
+    listen_nodes_port: int,
+    listen_mqtt_port: int,
+    listen_dashboard_port: int,
+    listen_name: tuple[str, ...],
+    advertise: str,
+    tls_http_port: int,
+    tls_grpc_port: int,
+    tls_certificate: Path | None,
+    tls_key: Path | None,
+    tls_ca: Path | None,
+    oidc_issuer: str,
+    oidc_audience: str,
+    oidc_algorithm: tuple[str, ...],
+    artefacts: str,
+    detach: bool,
 ) -> None:
     """Run a broker here, with an agent and an inference server beside it, until Ctrl-C or 'tiercel down'.
 
@@ -127,7 +151,7 @@ def up(
     if detach:
         from tiercel.broker.cli.up.detached import start_detached
 
-        typer.echo(run_to_the_end(start_detached(options)))
+        click.echo(run_to_the_end(start_detached(options)))
         return
     # The server side (SQLAlchemy, the MQTT broker, gRPC) takes a second to import, which no other command needs.
     from tiercel.broker.cli.up.run import run_up
@@ -135,10 +159,12 @@ def up(
     run_to_the_end(run_up(options))
 
 
-def down(*, state_dir: StateDir = None) -> None:
+@command("tiercel down")
+@state_dir_option
+def down(*, state_dir: Path | None) -> None:
     """Stop what 'tiercel up' runs in a state directory, or has left behind."""
     from tiercel.broker.cli.up.stop import run_down
     from tiercel.broker.client.state_dir import default_state_dir
 
     stopped = run_to_the_end(run_down((state_dir or default_state_dir()).absolute()))
-    typer.echo(f"Stopped: {', '.join(stopped)}." if stopped else "Nothing was running.")
+    click.echo(f"Stopped: {', '.join(stopped)}." if stopped else "Nothing was running.")

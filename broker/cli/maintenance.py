@@ -2,40 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
+from tiercel.broker.cli.exit_codes import NOT_EMPTY, USAGE
 from tiercel.broker.cli.operator import as_operator
 from tiercel.broker.cli.output import print_json
-from tiercel.broker.cli.session import USAGE, AsJson, BrokerAddress, StateDir, fail
+from tiercel.broker.cli.parameters import broker_option, command, json_option, state_dir_option
+from tiercel.broker.cli.session import fail
 from tiercel.core.durations import in_words, seconds_in
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tiercel.broker.client.connection import Connection
     from tiercel.broker.client.membership import LeftThere
 
-NodeName = Annotated[str, typer.Argument(help="The node's name.")]
-NOT_EMPTY = 5
-"""Exit code where something was still there when the time was over."""
+
 _WAIT = "10m"
 _NAMES_SHOWN = 5
 
 
+@command("tiercel node drain n2 --migrate --wait --timeout 30m")
+@click.argument("node_id", help="The node's name.")
+@click.option("--migrate", is_flag=True, help="Move what runs there to other nodes, with its checkpoints.")
+@click.option("--wait", is_flag=True, help="Return when nothing is left there; exit code 5 if it takes too long.")
+@click.option("--timeout", default="", help="How long to wait.", show_default=_WAIT)
+@json_option
+@state_dir_option
+@broker_option
 def drain(
-    node_id: NodeName,
-    *,
-    migrate: Annotated[
-        bool,
-        typer.Option("--migrate", help="Move what runs there to other nodes, with its checkpoints."),
-    ] = False,
-    wait: Annotated[
-        bool, typer.Option("--wait", help="Return when nothing is left there; exit code 5 if it takes too long.")
-    ] = False,
-    timeout: Annotated[str, typer.Option(help="How long to wait.", show_default=_WAIT)] = "",
-    as_json: AsJson = False,
-    state_dir: StateDir = None,
-    broker: BrokerAddress = "",
+    node_id: str, *, migrate: bool, wait: bool, timeout: str, as_json: bool, state_dir: Path | None, broker: str
 ) -> None:
     """Let nothing new start on a node, such as before work on it; it answers for endpoints until another one does."""
     from tiercel.broker.client.draining import wait_until_empty
@@ -62,15 +60,19 @@ def drain(
             NOT_EMPTY,
         )
     if not as_json:
-        typer.echo(f"Nothing is left on node {node_id}.")
+        click.echo(f"Nothing is left on node {node_id}.")
 
 
-def undrain(node_id: NodeName, *, state_dir: StateDir = None, broker: BrokerAddress = "") -> None:
+@command("tiercel node undrain n2")
+@click.argument("node_id", help="The node's name.")
+@state_dir_option
+@broker_option
+def undrain(node_id: str, *, state_dir: Path | None, broker: str) -> None:
     """Let jobs start on a node again."""
     from tiercel.broker.client.membership import undrain_node
 
     as_operator(state_dir, broker, lambda connection: undrain_node(connection, node_id))
-    typer.echo(f"Jobs may start on node {node_id} again.")
+    click.echo(f"Jobs may start on node {node_id} again.")
 
 
 def _seconds(timeout: str, *, wait: bool) -> float:
@@ -83,15 +85,15 @@ def _seconds(timeout: str, *, wait: bool) -> float:
 
 
 def _tell(node_id: str, left: LeftThere, *, migrate: bool) -> None:
-    typer.echo(f"Nothing new starts on node {node_id}. {_jobs(left.jobs, migrate=migrate)}")
+    click.echo(f"Nothing new starts on node {node_id}. {_jobs(left.jobs, migrate=migrate)}")
     if left.endpoints:
-        typer.echo(f"It goes on answering for {', '.join(left.endpoints)} until another node does, or it is removed.")
+        click.echo(f"It goes on answering for {', '.join(left.endpoints)} until another node does, or it is removed.")
 
 
 def _progress(passed: float, left: LeftThere | None) -> None:
     """A line for whoever watches; what programs read stays free of it."""
     said = "the broker does not answer; waiting goes on" if left is None else f"left: {_named(left)}"
-    typer.echo(f"{passed:5.0f} s  {said}", err=True)
+    click.echo(f"{passed:5.0f} s  {said}", err=True)
 
 
 def _named(left: LeftThere) -> str:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import socket
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
-from tiercel.broker.cli.node_data import node
 from tiercel.broker.cli.operator import as_operator
 from tiercel.broker.cli.output import print_json
-from tiercel.broker.cli.session import AsJson, BrokerAddress, StateDir, fail, run_to_the_end
+from tiercel.broker.cli.parameters import broker_option, command, json_option, state_dir_option
+from tiercel.broker.cli.session import fail, run_to_the_end
 from tiercel.core.errors import TiercelError
 
 if TYPE_CHECKING:
@@ -26,15 +26,13 @@ _TOKEN_VARIABLE = "TIERCEL_JOIN_TOKEN"  # noqa: S105 - a variable's name
 _TOKEN_BYTES = 4096
 
 
-@node.command(name="token")
-def token_(
-    *,
-    node_id: Annotated[str, typer.Option(help="The only name that the machine may take; any when left out.")] = "",
-    minutes: Annotated[float, typer.Option(help="How long the token is good for.")] = 15.0,
-    as_json: AsJson = False,
-    state_dir: StateDir = None,
-    broker: BrokerAddress = "",
-) -> None:
+@command("tiercel node token --node-id n2")
+@click.option("--node-id", default="", help="The only name that the machine may take; any when left out.")
+@click.option("--minutes", type=float, default=15.0, show_default=True, help="How long the token is good for.")
+@json_option
+@state_dir_option
+@broker_option
+def token_(*, node_id: str, minutes: float, as_json: bool, state_dir: Path | None, broker: str) -> None:
     """Print the line that makes another machine a node of this broker; it works once."""
     from tiercel.broker.client.membership import create_join_token
 
@@ -44,64 +42,72 @@ def token_(
         print_json({"address": line.address, "token": line.token, "expires_at": expires_at})
         return
     named = f" --node-id {node_id}" if node_id else ""
-    typer.echo(f"tiercel join {line.address} --token {line.token}{named}")
-    typer.echo(
+    click.echo(f"tiercel join {line.address} --token {line.token}{named}")
+    click.echo(
         f"Good for one machine, until {expires_at}. Others there can read command lines: 'tiercel join {line.address} "
         f"--token -' asks for the token instead.",
         err=True,
     )
 
 
-@node.command(name="remove")
-def remove_(
-    node_id: Annotated[str, typer.Argument(help="The node's name.")],
-    *,
-    state_dir: StateDir = None,
-    broker: BrokerAddress = "",
-) -> None:
+@command("tiercel node remove n2")
+@click.argument("node_id", help="The node's name.")
+@state_dir_option
+@broker_option
+def remove_(node_id: str, *, state_dir: Path | None, broker: str) -> None:
     """Take a machine that joined off the list: it is cut off within a second, and refused from then on."""
     from tiercel.broker.client.membership import remove_node
 
     as_operator(state_dir, broker, lambda connection: remove_node(connection, node_id))
-    typer.echo(f"Node {node_id} is no node any more.")
+    click.echo(f"Node {node_id} is no node any more.")
 
 
+@command("tiercel join broker.example.com:7443 --token -")
+@click.argument("broker", metavar="BROKER", help="The broker, HOST:PORT, as in the line.")
+@click.option(
+    "--token",
+    default="",
+    envvar=_TOKEN_VARIABLE,
+    show_envvar=True,
+    help="From 'tiercel node token'; '-' asks for it, so that nobody else on this machine can read it.",
+)
+@click.option("--token-file", type=click.Path(path_type=Path), help="File with the token, instead.")
+@click.option("--node-id", default="", help="Name of this node.", show_default="this machine's name")
+@state_dir_option
+@click.option(
+    "--runtime", multiple=True, help="process or docker, the preferred first; default: both, if an engine answers."
+)
+@click.option("--cpu-cores", type=float, help="Cores that jobs may use; all when left out.")
+@click.option(
+    "--accelerators", default="", help="auto for all there are (the default), none, or ids as nvidia-smi -L has them."
+)
+@click.option("--label", multiple=True, metavar="KEY=VALUE", help="What jobs may ask for by node_labels; repeatable.")
+@click.option(
+    "--advertise",
+    default="",
+    help="Address of this machine at which others may ask its models; none for nobody.",
+    show_default="the one from which it reaches the broker",
+)
+@click.option("--tls-http-port", type=int, default=0, help="Port there for requests over HTTP; 0 for any free one.")
+@click.option("--tls-grpc-port", type=int, default=0, help="Port there for requests over gRPC; 0 for any free one.")
+@click.option("--detach", "-d", is_flag=True, help="Run in the background.")
+@click.option("--start/--no-start", default=True, help="Whether the agent is started as well.")
 def join(
-    broker: Annotated[str, typer.Argument(metavar="BROKER", help="The broker, HOST:PORT, as in the line.")],
+    broker: str,
     *,
-    token: Annotated[
-        str,
-        typer.Option(
-            help="From 'tiercel node token'; '-' asks for it, so that nobody else on this machine can read it.",
-            envvar=_TOKEN_VARIABLE,
-            show_envvar=True,
-        ),
-    ] = "",
-    token_file: Annotated[Path | None, typer.Option(help="File with the token, instead.")] = None,
-    node_id: Annotated[str, typer.Option(help="Name of this node.", show_default="this machine's name")] = "",
-    state_dir: StateDir = None,
-    runtime: Annotated[
-        list[str] | None,
-        typer.Option(help="process or docker, the preferred first; default: both, if an engine answers."),
-    ] = None,
-    cpu_cores: Annotated[float | None, typer.Option(help="Cores that jobs may use; all when left out.")] = None,
-    accelerators: Annotated[
-        str, typer.Option(help="auto for all there are (the default), none, or ids as nvidia-smi -L has them.")
-    ] = "",
-    label: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="What jobs may ask for by node_labels; repeatable.")
-    ] = None,
-    advertise: Annotated[
-        str,
-        typer.Option(
-            help="Address of this machine at which others may ask its models; none for nobody.",
-            show_default="the one from which it reaches the broker",
-        ),
-    ] = "",
-    tls_http_port: Annotated[int, typer.Option(help="Port there for requests over HTTP; 0 for any free one.")] = 0,
-    tls_grpc_port: Annotated[int, typer.Option(help="Port there for requests over gRPC; 0 for any free one.")] = 0,
-    detach: Annotated[bool, typer.Option("--detach", "-d", help="Run in the background.")] = False,
-    start: Annotated[bool, typer.Option("--start/--no-start", help="Whether the agent is started as well.")] = True,
+    token: str,
+    token_file: Path | None,
+    node_id: str,
+    state_dir: Path | None,
+    runtime: tuple[str, ...],
+    cpu_cores: float | None,
+    accelerators: str,
+    label: tuple[str, ...],
+    advertise: str,
+    tls_http_port: int,
+    tls_grpc_port: int,
+    detach: bool,
+    start: bool,
 ) -> None:
     """Make this machine a node of a broker on another one, and run its agent until Ctrl-C or 'tiercel down'.
 
@@ -130,11 +136,11 @@ def join(
     given = _read_token(token, token_file)
     if given is not None:
         if run_to_the_end(run_join(broker, given, options)):
-            typer.echo(f"This machine is node {options.node_id} of the broker at {broker}.")
+            click.echo(f"This machine is node {options.node_id} of the broker at {broker}.")
     elif not joined_as(folder):
         fail(f"Give the token that 'tiercel node token' printed: --token -, --token-file, or {_TOKEN_VARIABLE}.", 2)
     if start and detach:
-        typer.echo(run_to_the_end(start_detached(options, background_command(options))))
+        click.echo(run_to_the_end(start_detached(options, background_command(options))))
     elif start:
         run_to_the_end(run_node(options))
 
@@ -156,7 +162,7 @@ def _read_token(token: str, file: Path | None) -> JoinToken | None:
 
     try:
         if token == "-":  # noqa: S105 - stands for standard input
-            text = typer.prompt("Token", hide_input=True) if sys.stdin.isatty() else sys.stdin.read(_TOKEN_BYTES)
+            text = click.prompt("Token", hide_input=True) if sys.stdin.isatty() else sys.stdin.read(_TOKEN_BYTES)
         elif file is not None:
             with file.open(encoding="utf-8") as opened:
                 text = opened.read(_TOKEN_BYTES)

@@ -6,31 +6,24 @@ import os
 import secrets
 import shutil
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
-from tiercel.broker.cli.session import StateDir, fail
+from tiercel.broker.cli.parameters import command, state_dir_option
+from tiercel.broker.cli.session import fail
 from tiercel.core.errors import TiercelError, wrong_field
-
-mqtt = typer.Typer(no_args_is_help=True)
 
 _BROKER_FILE = "broker.env"
 _NAME, _PASSWORD = "TIERCEL_MQTT_USERNAME", "TIERCEL_MQTT_PASSWORD"
 
 
-@mqtt.callback()
-def _group() -> None:
-    """Use an MQTT broker of your own."""
-
-
-@mqtt.command()
-def config(
-    *,
-    folder: Annotated[Path, typer.Option("--dir", metavar="DIR", help="Where to put the files.")],
-    owner: Annotated[str, typer.Option(help="The user that mosquitto runs as, to whom the files are given.")] = "",
-    state_dir: StateDir = None,
-) -> None:
+@command("tiercel mqtt config --dir /etc/mosquitto/tiercel --owner mosquitto")
+@click.option(
+    "--dir", "folder", type=click.Path(path_type=Path), required=True, metavar="DIR", help="Where to put the files."
+)
+@click.option("--owner", default="", help="The user that mosquitto runs as, to whom the files are given.")
+@state_dir_option
+def config(*, folder: Path, owner: str, state_dir: Path | None) -> None:
     """Write the files by which mosquitto lets the tenants in, each to its own topics.
 
     Run it again when tenants or tokens have changed,
@@ -44,7 +37,7 @@ def config(
         fail(error.message)
     except (OSError, LookupError) as error:
         fail(f"{folder}: the files cannot be written ({error}); give a folder of yours, or an owner that there is.")
-    typer.echo("\n".join(map(str, written)))
+    click.echo("\n".join(map(str, written)))
 
 
 def _write(folder: Path, owner: str, state_dir: Path) -> list[Path]:

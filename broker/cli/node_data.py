@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
 from tiercel.broker.cli.output import memory, print_json, print_table
-from tiercel.broker.cli.session import AsJson, StateDir, fail
+from tiercel.broker.cli.parameters import command, json_option, state_dir_option
+from tiercel.broker.cli.session import fail
 from tiercel.core.declared_data import DataDeclarations
 from tiercel.core.errors import TiercelError
 
@@ -17,41 +18,42 @@ if TYPE_CHECKING:
 
 DATA_COLUMNS = ("NODE", "DATA SET", "SIZE")
 
-AgentDir = Annotated[
-    Path | None,
-    typer.Option(help="State directory of an agent that 'tiercel up' did not start.", show_default="STATE_DIR/agent"),
-]
-Name = Annotated[str, typer.Argument(help="What jobs ask for: 1 to 63 of a-z, 0-9 and '-'.")]
-
-node = typer.Typer(no_args_is_help=True, help="Which machines are nodes, and what they offer to jobs.")
-data = typer.Typer(no_args_is_help=True, help="Data sets that jobs find on this node.")
-node.add_typer(data, name="data")
-
 
 def data_rows(node: NodeInfo) -> list[tuple[str, ...]]:
     """A node's data sets for :data:`DATA_COLUMNS`."""
     return [(node.id, each.name, "-" if each.size_bytes is None else memory(each.size_bytes)) for each in node.data]
 
 
-@data.command()
-def add(
-    name: Name,
-    path: Annotated[Path, typer.Argument(help="A file or folder; what it links to is looked up now.")],
-    *,
-    state_dir: StateDir = None,
-    agent_dir: AgentDir = None,
-) -> None:
+@command("tiercel node data add imagenet /mnt/imagenet")
+@click.argument("name", help="What jobs ask for: 1 to 63 of a-z, 0-9 and '-'.")
+@click.argument("path", type=click.Path(path_type=Path), help="A file or folder; what it links to is looked up now.")
+@state_dir_option
+@click.option(
+    "--agent-dir",
+    type=click.Path(path_type=Path),
+    help="State directory of an agent that 'tiercel up' did not start.",
+    show_default="STATE_DIR/agent",
+)
+def add(name: str, path: Path, *, state_dir: Path | None, agent_dir: Path | None) -> None:
     """Offer a file or folder to jobs, to read; the agent notices within seconds."""
     try:
         added = _declarations(state_dir, agent_dir).add(name, path)
     except TiercelError as error:
         fail(error.message)
     size = "" if added.size_bytes is None else f" ({memory(added.size_bytes)})"
-    typer.echo(f"Jobs may read {added.path}{size} as {name}.")
+    click.echo(f"Jobs may read {added.path}{size} as {name}.")
 
 
-@data.command(name="list")
-def list_(*, as_json: AsJson = False, state_dir: StateDir = None, agent_dir: AgentDir = None) -> None:
+@command("tiercel node data list")
+@json_option
+@state_dir_option
+@click.option(
+    "--agent-dir",
+    type=click.Path(path_type=Path),
+    help="State directory of an agent that 'tiercel up' did not start.",
+    show_default="STATE_DIR/agent",
+)
+def list_(*, as_json: bool, state_dir: Path | None, agent_dir: Path | None) -> None:
     """List what this node offers, with its paths."""
     try:
         found = _declarations(state_dir, agent_dir).read()
@@ -74,17 +76,25 @@ def list_(*, as_json: AsJson = False, state_dir: StateDir = None, agent_dir: Age
             ],
         )
     else:
-        typer.echo("No data sets; 'tiercel node data add NAME PATH' offers one.", err=True)
+        click.echo("No data sets; 'tiercel node data add NAME PATH' offers one.", err=True)
 
 
-@data.command()
-def remove(name: Name, *, state_dir: StateDir = None, agent_dir: AgentDir = None) -> None:
+@command("tiercel node data remove imagenet")
+@click.argument("name", help="What jobs ask for: 1 to 63 of a-z, 0-9 and '-'.")
+@state_dir_option
+@click.option(
+    "--agent-dir",
+    type=click.Path(path_type=Path),
+    help="State directory of an agent that 'tiercel up' did not start.",
+    show_default="STATE_DIR/agent",
+)
+def remove(name: str, *, state_dir: Path | None, agent_dir: Path | None) -> None:
     """Offer a data set no more. Its files stay, and so do the runs that read them."""
     try:
         _declarations(state_dir, agent_dir).remove(name)
     except TiercelError as error:
         fail(error.message)
-    typer.echo(f"Jobs may read {name} no more.")
+    click.echo(f"Jobs may read {name} no more.")
 
 
 def _declarations(state_dir: Path | None, agent_dir: Path | None) -> DataDeclarations:

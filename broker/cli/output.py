@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
 from tiercel.core.jobs import JobState, TierState
 from tiercel.core.nodes import Drain
@@ -95,7 +95,7 @@ def is_terminal() -> bool:
 
 def print_json(value: Any) -> None:
     """Print JSON, indented."""
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -105,7 +105,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         return
     widths = [max(len(row[index]) for row in (columns, *rows)) for index in range(len(columns))]
     for row in (columns, *rows):
-        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
 def _print_rich_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-import typer
+import click
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
@@ -21,16 +21,16 @@ def show_project(packed: PackedProject, spec: JobSpec) -> None:
     """Say what belongs to a project, what does not, and what in it is not used although many would expect it."""
     commit = f", commit {packed.project.commit[:12]}" if packed.project.commit else ""
     dirty = " with changes" if commit and packed.project.dirty else ""
-    typer.echo(
+    click.echo(
         f"Project {packed.project.sha256[:12]}: {packed.paths} files, {packed.size_bytes:,} bytes{commit}{dirty}."
     )
     shown = list(packed.left_out.items())[:LEFT_OUT_SHOWN]
     for path, why in shown:
-        typer.echo(f"  not sent: {path} ({why})")
+        click.echo(f"  not sent: {path} ({why})")
     if (more := len(packed.left_out) - len(shown)) > 0:
-        typer.echo(f"  not sent: {more} more")
+        click.echo(f"  not sent: {more} more")
     if not (spec.requirements or spec.image) and (Path(packed.project.folder) / _REQUIREMENTS).is_file():
-        typer.echo(
+        click.echo(
             f"  not installed: {_REQUIREMENTS}; if the job needs more than its node has, add to its spec: "
             f"requirements: {_REQUIREMENTS}"
         )

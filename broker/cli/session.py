@@ -2,50 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-import typer
+import click
 
-from tiercel.core.errors import TiercelError
-from tiercel.core.jobs import JobState
+from tiercel.broker.cli.exit_codes import FAILED, INTERRUPTED, JOB_FAILED, TIERS_MISSED
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tiercel.broker.client import Client, JobInfo
 
-FAILED = 1
-USAGE = 2
-JOB_FAILED = 3
-TIERS_MISSED = 4
-INTERRUPTED = 130
-
 T = TypeVar("T")
-
-StateDir = Annotated[
-    Path | None,
-    typer.Option(
-        "--state-dir",
-        envvar="TIERCEL_STATE_DIR",
-        help="Folder that 'tiercel up' runs in.",
-        show_default="~/.local/state/tiercel",
-    ),
-]
-BrokerAddress = Annotated[
-    str, typer.Option("--broker", metavar="HOST:PORT", help="The broker.", show_default="from the state directory")
-]
-TenantName = Annotated[
-    str,
-    typer.Option(
-        "--tenant",
-        envvar="TIERCEL_TENANT",
-        help="Whose token to use; the environment's TIERCEL_TOKEN or TIERCEL_TOKEN_FILE comes first.",
-    ),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON with stable keys.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,27 +46,34 @@ def run(target: Target, action: Callable[[Client], Awaitable[T]]) -> T:
 
 def run_to_the_end(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine; ends the command with a sentence if it fails, and quietly if it is interrupted."""
+    # Each help and each completion does without.
+    import asyncio
+
+    from tiercel.core.errors import TiercelError
+
     try:
         return asyncio.run(coroutine)
     except TiercelError as error:
         fail(error.message)
     except KeyboardInterrupt:
-        raise typer.Exit(INTERRUPTED) from None
+        raise click.exceptions.Exit(INTERRUPTED) from None
 
 
 def exit_by(jobs: Iterable[JobInfo]) -> None:
     """End the command with the code that says what became of jobs that were waited for; return if all went well."""
+    from tiercel.core.jobs import JobState
+
     states = {job.state for job in jobs}
     if states - {JobState.COMPLETED, JobState.MISSED}:
-        raise typer.Exit(JOB_FAILED)
+        raise click.exceptions.Exit(JOB_FAILED)
     if JobState.MISSED in states:
-        raise typer.Exit(TIERS_MISSED)
+        raise click.exceptions.Exit(TIERS_MISSED)
 
 
 def fail(message: str, code: int = FAILED) -> NoReturn:
     """End the command with a sentence on standard error."""
-    typer.echo(f"Error: {message}", err=True)
-    raise typer.Exit(code)
+    click.echo(f"Error: {message}", err=True)
+    raise click.exceptions.Exit(code)
 
 
 def open_client(target: Target) -> Client:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
+from tiercel.broker.cli.exit_codes import FAILED
 from tiercel.broker.cli.files import size
 from tiercel.broker.cli.operator import VARIABLE, as_operator, with_token
 from tiercel.broker.cli.output import clean, print_json, print_table
-from tiercel.broker.cli.session import AsJson, BrokerAddress, StateDir
+from tiercel.broker.cli.parameters import broker_option, command, json_option, state_dir_option
 from tiercel.core.nodes import Drain
 
 if TYPE_CHECKING:
@@ -18,20 +19,16 @@ if TYPE_CHECKING:
 
     from tiercel.core.status import ClusterStatus, EndpointStatus, NodeStatus
 
-SOMETHING_TO_DO = 1
 _NODE_COLUMNS = ("NODE", "STATE", "VERSION", "JOBS", "CORES ASKED", "MEMORY", "GPUS HELD", "DISK FREE")
 _ENDPOINT_COLUMNS = ("ENDPOINT", "TENANT", "LIVE", "ANSWERS ON", "SILENT ON")
 
 
-def status(
-    *,
-    as_json: AsJson = False,
-    state_dir: StateDir = None,
-    broker: BrokerAddress = "",
-    tenant: Annotated[
-        str, typer.Option("--tenant", help="Whose jobs and endpoints; those of all, where the operator's token is.")
-    ] = "",
-) -> None:
+@command("tiercel status", "tiercel status --json")
+@json_option
+@state_dir_option
+@broker_option
+@click.option("--tenant", default="", help="Whose jobs and endpoints; those of all, where the operator's token is.")
+def status(*, as_json: bool, state_dir: Path | None, broker: str, tenant: str) -> None:
     """Show the cluster at a glance; exit code 1 if there is something to see to."""
     found = _ask(state_dir, broker, tenant)
     problems = found.problems()
@@ -40,9 +37,9 @@ def status(
     else:
         _print(found)
         for problem in problems:
-            typer.echo(f"! {clean(problem.about)}: {clean(problem.what)}. To do: {clean(problem.action)}.")
+            click.echo(f"! {clean(problem.about)}: {clean(problem.what)}. To do: {clean(problem.action)}.")
     if problems:
-        raise typer.Exit(SOMETHING_TO_DO)
+        raise click.exceptions.Exit(FAILED)
 
 
 def _ask(state_dir: Path | None, broker: str, tenant: str) -> ClusterStatus:
@@ -61,14 +58,14 @@ def _print(found: ClusterStatus) -> None:
     online = sum(node.online for node in found.nodes)
     jobs = ", ".join(f"{count} {state}" for state, count in found.jobs.items()) or "none"
     whose = f" of tenant {clean(found.tenant)}" if found.tenant else ""
-    typer.echo(f"Broker {found.version}. Nodes online: {online} of {len(found.nodes)}. Jobs{whose}: {jobs}.")
+    click.echo(f"Broker {found.version}. Nodes online: {online} of {len(found.nodes)}. Jobs{whose}: {jobs}.")
     if found.nodes:
         print_table(_NODE_COLUMNS, [_node_row(node) for node in found.nodes])
     if found.endpoints:
-        typer.echo()
+        click.echo()
         print_table(_ENDPOINT_COLUMNS, [_endpoint_row(each) for each in found.endpoints])
     if found.waiting:
-        typer.echo()
+        click.echo()
         print_table(
             ("WAITS", "TENANT", "FOR"), [(job.id, clean(job.tenant), clean(job.reason)) for job in found.waiting]
         )
@@ -79,9 +76,9 @@ def _say_rotation(found: ClusterStatus) -> None:
     from tiercel.broker.cli.authority import words_of
 
     if found.rotation is not None:
-        typer.echo()
+        click.echo()
         for line in words_of(found.rotation):
-            typer.echo(line)
+            click.echo(line)
 
 
 def _node_row(node: NodeStatus) -> tuple[str, ...]:

@@ -4,39 +4,43 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
 from tiercel.broker.cli.operator import as_operator
 from tiercel.broker.cli.output import age, print_json, print_table
-from tiercel.broker.cli.session import AsJson, BrokerAddress, StateDir
+from tiercel.broker.cli.parameters import broker_option, command, json_option, state_dir_option
 from tiercel.core.issued_tokens import DAY_SECONDS, DEFAULT_SECONDS, IssuedToken
 from tiercel.core.roles import Role
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-tokens = typer.Typer(no_args_is_help=True)
-
-
-@tokens.callback()
-def _group() -> None:
-    """Give out tokens and take them back, as the broker's operator."""
+    from pathlib import Path
 
 
-@tokens.command("create")
+@command("tiercel token create alice --tenant vision --role submitter --days 30")
+@click.argument("name", help="What it is for, such as the name of a person or a program.")
+@click.option("--tenant", default="", help="Whose things it is about; none for an operator's.")
+@click.option(
+    "--role",
+    type=click.Choice([role.value for role in Role]),
+    default=Role.VIEWER.value,
+    show_default=True,
+    help="viewer reads; submitter also submits and changes; operator says who may what.",
+)
+@click.option(
+    "--days",
+    type=float,
+    default=DEFAULT_SECONDS / DAY_SECONDS,
+    show_default=True,
+    help="How long it is good for; 366 at most.",
+)
+@json_option
+@state_dir_option
+@broker_option
 def create(
-    name: Annotated[str, typer.Argument(help="What it is for, such as the name of a person or a program.")],
-    *,
-    tenant: Annotated[str, typer.Option(help="Whose things it is about; none for an operator's.")] = "",
-    role: Annotated[
-        Role, typer.Option(help="viewer reads; submitter also submits and changes; operator says who may what.")
-    ] = Role.VIEWER,
-    days: Annotated[float, typer.Option(help="How long it is good for; 366 at most.")] = DEFAULT_SECONDS / DAY_SECONDS,
-    as_json: AsJson = False,
-    state_dir: StateDir = None,
-    broker: BrokerAddress = "",
+    name: str, *, tenant: str, role: str, days: float, as_json: bool, state_dir: Path | None, broker: str
 ) -> None:
     """Make a token and print it: nobody is told it again."""
     from tiercel.broker.client.tokens import create_token
@@ -44,22 +48,25 @@ def create(
     token, issued = as_operator(
         state_dir,
         broker,
-        lambda connection: create_token(connection, name, tenant=tenant, role=role, seconds=days * DAY_SECONDS),
+        lambda connection: create_token(connection, name, tenant=tenant, role=Role(role), seconds=days * DAY_SECONDS),
     )
     if as_json:
         print_json({"token": token, **_shown(issued)})
         return
-    typer.echo(token)
-    variable = "TIERCEL_OPERATOR_TOKEN" if role is Role.OPERATOR else "TIERCEL_TOKEN"
-    typer.echo(
+    click.echo(token)
+    variable = "TIERCEL_OPERATOR_TOKEN" if role == Role.OPERATOR.value else "TIERCEL_TOKEN"
+    click.echo(
         f"Good until {_moment(issued.expires_at)}, and not shown again. It goes into {variable}; "
         f"'tiercel token revoke {issued.id}' takes it back.",
         err=True,
     )
 
 
-@tokens.command("ls")
-def ls(*, as_json: AsJson = False, state_dir: StateDir = None, broker: BrokerAddress = "") -> None:
+@command("tiercel token ls")
+@json_option
+@state_dir_option
+@broker_option
+def ls(*, as_json: bool, state_dir: Path | None, broker: str) -> None:
     """List tokens; those that ran out or were revoked for a month."""
     from tiercel.broker.client.tokens import list_tokens
 
@@ -69,21 +76,19 @@ def ls(*, as_json: AsJson = False, state_dir: StateDir = None, broker: BrokerAdd
     elif found:
         print_table(("ID", "NAME", "TENANT", "ROLE", "MADE", "GOOD UNTIL", "STATE"), [_row(token) for token in found])
     else:
-        typer.echo("No tokens; 'tiercel token create NAME --tenant TENANT' makes one.", err=True)
+        click.echo("No tokens; 'tiercel token create NAME --tenant TENANT' makes one.", err=True)
 
 
-@tokens.command("revoke")
-def revoke(
-    token_id: Annotated[str, typer.Argument(metavar="ID", help="As 'tiercel token ls' lists it.")],
-    *,
-    state_dir: StateDir = None,
-    broker: BrokerAddress = "",
-) -> None:
+@command("tiercel token revoke ID")
+@click.argument("token_id", metavar="ID", help="As 'tiercel token ls' lists it.")
+@state_dir_option
+@broker_option
+def revoke(token_id: str, *, state_dir: Path | None, broker: str) -> None:
     """Take a token back: its calls are refused from now on, and its streams end within a second."""
     from tiercel.broker.client.tokens import revoke_token
 
     token = as_operator(state_dir, broker, lambda connection: revoke_token(connection, token_id))
-    typer.echo(f"Token {token.id} ({token.name}) is good no more.")
+    click.echo(f"Token {token.id} ({token.name}) is good no more.")
 
 
 def _shown(token: IssuedToken) -> Mapping[str, Any]:

@@ -2,53 +2,44 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
 from tiercel.broker.cli.completion import complete_endpoint
 from tiercel.broker.cli.output import print_json
-from tiercel.broker.cli.session import AsJson, BrokerAddress, StateDir, Target, TenantName, fail, run
+from tiercel.broker.cli.parameters import command, json_option, target_options
+from tiercel.broker.cli.session import Target, fail, run
 
 if TYPE_CHECKING:
     from tiercel.broker.client import EndpointInfo
 
-EndpointName = Annotated[
-    str, typer.Argument(metavar="ENDPOINT", help="The endpoint's name.", autocompletion=complete_endpoint)
-]
+
 _NEWEST = "latest"
 
 
-def promote(
-    endpoint: EndpointName,
-    version: Annotated[
-        str, typer.Argument(metavar="VERSION", help="Its number, or 'latest' for the newest: better ones then follow.")
-    ],
-    *,
-    as_json: AsJson = False,
-    state_dir: StateDir = None,
-    broker: BrokerAddress = "",
-    tenant: TenantName = "default",
-) -> None:
+@command("tiercel promote digits 3", "tiercel promote digits latest")
+@click.argument("endpoint", metavar="ENDPOINT", help="The endpoint's name.", shell_complete=complete_endpoint)
+@click.argument("version", metavar="VERSION", help="Its number, or 'latest' for the newest: better ones then follow.")
+@json_option
+@target_options
+def promote(endpoint: str, version: str, *, as_json: bool, target: Target) -> None:
     """Let a version of an endpoint answer, whatever is better or newer; it stays until you promote another one."""
     number = None if version == _NEWEST else _number(version)
-    _show(run(Target(state_dir, broker, tenant), lambda client: client.promote(endpoint, number)), as_json=as_json)
+    _show(run(target, lambda client: client.promote(endpoint, number)), as_json=as_json)
 
 
-def rollback(
-    endpoint: EndpointName,
-    version: Annotated[
-        str, typer.Argument(metavar="[VERSION]", help="Its number; the one that answered before when left out.")
-    ] = "",
-    *,
-    as_json: AsJson = False,
-    state_dir: StateDir = None,
-    broker: BrokerAddress = "",
-    tenant: TenantName = "default",
-) -> None:
+@command("tiercel rollback digits", "tiercel rollback digits 2")
+@click.argument("endpoint", metavar="ENDPOINT", help="The endpoint's name.", shell_complete=complete_endpoint)
+@click.argument(
+    "version", default="", metavar="[VERSION]", help="Its number; the one that answered before when left out."
+)
+@json_option
+@target_options
+def rollback(endpoint: str, version: str, *, as_json: bool, target: Target) -> None:
     """Let an earlier version of an endpoint answer again; it stays until you promote another one."""
     number = _number(version) if version else None
-    _show(run(Target(state_dir, broker, tenant), lambda client: client.rollback(endpoint, number)), as_json=as_json)
+    _show(run(target, lambda client: client.rollback(endpoint, number)), as_json=as_json)
 
 
 def _number(text: str) -> int:
@@ -64,6 +55,6 @@ def _show(endpoint: EndpointInfo, *, as_json: bool) -> None:
     chosen = [variant.live_version for variant in endpoint.variants] or [endpoint.live_version or 0]
     pinned = endpoint.pinned or any(variant.pinned for variant in endpoint.variants)
     words = ", ".join(f"version {number}" for number in sorted(chosen))
-    typer.echo(f"{endpoint.name} answers with {words} as soon as node {endpoint.node_id or '-'} has loaded it.")
+    click.echo(f"{endpoint.name} answers with {words} as soon as node {endpoint.node_id or '-'} has loaded it.")
     if pinned:
-        typer.echo(f"It stays whatever is delivered, until 'tiercel promote {endpoint.name} {_NEWEST}'.")
+        click.echo(f"It stays whatever is delivered, until 'tiercel promote {endpoint.name} {_NEWEST}'.")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, aclosing
-from typing import TYPE_CHECKING, Annotated, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-import typer
+import click
 
 from tiercel.broker.cli.completion import complete_job
 from tiercel.broker.cli.output import is_terminal
-from tiercel.broker.cli.session import AsJson, BrokerAddress, StateDir, Target, TenantName, exit_by, run
+from tiercel.broker.cli.parameters import command, json_option, target_options
+from tiercel.broker.cli.session import Target, exit_by, run
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -24,31 +25,26 @@ if TYPE_CHECKING:
 _FINISHED_SHOWN = 3
 
 
-def watch(
-    job_ids: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[JOB]...", help="All of the tenant's if none.", autocompletion=complete_job),
-    ] = None,
-    *,
-    as_json: AsJson = False,
-    state_dir: StateDir = None,
-    broker: BrokerAddress = "",
-    tenant: TenantName = "default",
-) -> None:
+@command("tiercel watch", "tiercel watch JOB --json")
+@click.argument(
+    "job_ids", nargs=-1, metavar="[JOB]...", help="All of the tenant's if none.", shell_complete=complete_job
+)
+@json_option
+@target_options
+def watch(job_ids: tuple[str, ...], *, as_json: bool, target: Target) -> None:
     """Follow jobs as they learn.
 
-    Ends when all the jobs named have finished, or at Ctrl-C if none was named.
-    Exit code 3: one of them failed; 4: one missed a tier.
+    Ends when all the jobs named have finished, or at Ctrl-C if none was
+    named. Exit code 3: one of them failed; 4: one missed a tier.
     With --json each event is a line.
     """
-    wanted = job_ids or []
 
     async def follow(client: Client) -> list[JobInfo]:
-        jobs = [await client.get_job(job_id) for job_id in wanted] if wanted else await client.list_jobs()
-        screen = _JsonLines() if as_json else _screen(None if wanted else _FINISHED_SHOWN)
-        return await _follow(client, jobs, screen, named=bool(wanted))
+        jobs = [await client.get_job(job_id) for job_id in job_ids] if job_ids else await client.list_jobs()
+        screen = _JsonLines() if as_json else _screen(None if job_ids else _FINISHED_SHOWN)
+        return await _follow(client, jobs, screen, named=bool(job_ids))
 
-    finished = run(Target(state_dir, broker, tenant), follow)
+    finished = run(target, follow)
     exit_by(finished)
 
 
@@ -135,7 +131,7 @@ class _Lines(_Nothing):
         """Print it."""
         from tiercel.broker.cli.job_view import event_line
 
-        typer.echo(event_line(event, view.job.spec.name))
+        click.echo(event_line(event, view.job.spec.name))
 
 
 class _JsonLines(_Nothing):
@@ -143,7 +139,7 @@ class _JsonLines(_Nothing):
 
     def show_event(self, event: JobEvent, view: WatchedJob) -> None:
         """Print it."""
-        typer.echo(json.dumps(event.to_json(), ensure_ascii=False))
+        click.echo(json.dumps(event.to_json(), ensure_ascii=False))
 
 
 class _Table(_Nothing):

@@ -1,5 +1,5 @@
 """``python -m tiercel.broker.simulation``."""
 
-from tiercel.broker.simulation.command_line import app
+from tiercel.broker.simulation.command_line import main
 
-app()
+main()

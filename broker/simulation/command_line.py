@@ -8,9 +8,9 @@ import json
 import math
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 
 from tiercel.broker.simulation import presets
 from tiercel.broker.simulation.accelerated import with_accelerators
@@ -23,8 +23,6 @@ from tiercel.broker.simulation.simulation import simulate
 from tiercel.broker.simulation.trace import TraceError, read_trace
 from tiercel.broker.simulation.workload import DrawnJobs, Workload
 from tiercel.core.errors import InvalidSpecError
-
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 Json = dict[str, Any]
 
@@ -47,40 +45,70 @@ class When(enum.Enum):
     BURSTY = "bursty"
 
 
-@app.command()
+@click.command(context_settings={"show_default": True})
+@click.option("--policy", multiple=True, help="A policy; may be given several times.", show_default="fair")
+@click.option("--option", multiple=True, help="An option of the policy: NAME=VALUE.")
+@click.option("--jobs", type=click.IntRange(min=1), default=50, help="How many jobs.")
+@click.option("--nodes", type=click.IntRange(min=1), default=4, help="How many nodes.")
+@click.option("--cores", type=click.FloatRange(min=0.1), default=2.0, help="Cores of each node.")
+@click.option("--seed", type=int, default=0, help="Chooses jobs, arrivals and noise.")
+@click.option("--kind", type=click.Choice([each.value for each in Kind]), default="mixed", help="What kind of jobs.")
+@click.option(
+    "--arrivals", type=click.Choice([each.value for each in When]), default="poisson", help="How they arrive."
+)
+@click.option(
+    "--load", type=click.FloatRange(min=0.01), default=1.0, help="CPU time that arrives, as a part of what there is."
+)
+@click.option("--penalty", type=click.FloatRange(min=0), default=Colocation().penalty, help="Co-location penalty.")
+@click.option(
+    "--endpoints", type=click.FloatRange(min=0), default=0.0, help="CPU that requests want, as a part of the nodes."
+)
+@click.option("--accelerators", type=click.IntRange(min=0), default=0, help="Accelerators of each node.")
+@click.option(
+    "--accelerated",
+    type=click.FloatRange(min=0, max=1),
+    default=0.5,
+    help="Part of the kinds of jobs that use one.",
+)
+@click.option(
+    "--intensity", type=click.FloatRange(min=0.001), default=2.0, help="Their device seconds per CPU second of work."
+)
+@click.option("--trace", type=click.Path(path_type=Path), help="Jobs from a CSV file instead.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def main(
-    policy: Annotated[list[str] | None, typer.Option(help="A policy; may be given several times.")] = None,
-    option: Annotated[list[str] | None, typer.Option(help="An option of the policy: NAME=VALUE.")] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="How many jobs.")] = 50,
-    nodes: Annotated[int, typer.Option(min=1, help="How many nodes.")] = 4,
-    cores: Annotated[float, typer.Option(min=0.1, help="Cores of each node.")] = 2.0,
-    seed: Annotated[int, typer.Option(help="Chooses jobs, arrivals and noise.")] = 0,
-    kind: Annotated[Kind, typer.Option(help="What kind of jobs.")] = Kind.MIXED,
-    arrivals: Annotated[When, typer.Option(help="How jobs arrive.")] = When.POISSON,
-    load: Annotated[float, typer.Option(min=0.01, help="CPU time that arrives, as a part of what there is.")] = 1.0,
-    penalty: Annotated[float, typer.Option(min=0, help="Co-location penalty.")] = Colocation().penalty,
-    endpoints: Annotated[float, typer.Option(min=0, help="CPU that requests want, as a part of the nodes.")] = 0.0,
-    accelerators: Annotated[int, typer.Option(min=0, help="Accelerators of each node.")] = 0,
-    accelerated: Annotated[float, typer.Option(min=0, max=1, help="Part of the kinds of jobs that use one.")] = 0.5,
-    intensity: Annotated[float, typer.Option(min=0.001, help="Their device seconds per CPU second of work.")] = 2.0,
-    trace: Annotated[Path | None, typer.Option(help="Jobs from a CSV file instead.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    *,
+    policy: tuple[str, ...],
+    option: tuple[str, ...],
+    jobs: int,
+    nodes: int,
+    cores: float,
+    seed: int,
+    kind: str,
+    arrivals: str,
+    load: float,
+    penalty: float,
+    endpoints: float,
+    accelerators: int,
+    accelerated: float,
+    intensity: float,
+    trace: Path | None,
+    as_json: bool,
 ) -> None:
     """Simulate jobs on nodes under policies of the broker and compare what became of them."""
     try:
-        scenario = _scenario(kind, arrivals, jobs, nodes, cores, load, penalty)
+        scenario = _scenario(Kind(kind), When(arrivals), jobs, nodes, cores, load, penalty)
         if trace is not None:
             scenario = dataclasses.replace(scenario, name=trace.stem, jobs=read_trace(trace))
         if endpoints > 0:
             scenario = presets.with_endpoints(scenario, load=endpoints)
         if accelerators > 0:
             scenario = with_accelerators(scenario, accelerators, part=accelerated, intensity=intensity)
-        summaries = [_summary(scenario, name, seed, _options(option or [])) for name in policy or ["fair"]]
+        summaries = [_summary(scenario, name, seed, _options(option)) for name in policy or ("fair",)]
     except (SimulationError, TraceError, InvalidSpecError, ValueError) as error:
-        typer.echo(f"tiercel simulation: {error}", err=True)
-        raise typer.Exit(2) from error
+        click.echo(f"tiercel simulation: {error}", err=True)
+        raise click.exceptions.Exit(2) from error
     if as_json:
-        typer.echo(json.dumps(summaries if len(summaries) > 1 else summaries[0], indent=2, allow_nan=False))
+        click.echo(json.dumps(summaries if len(summaries) > 1 else summaries[0], indent=2, allow_nan=False))
     else:
         _print_table(scenario, seed, summaries)
 
@@ -116,7 +144,7 @@ def _arrivals(when: When, rate: float, jobs: int) -> Arrivals:
     return Poisson(rate)
 
 
-def _options(texts: list[str]) -> dict[str, str]:
+def _options(texts: tuple[str, ...]) -> dict[str, str]:
     pairs = (text.partition("=") for text in texts)
     return {name.strip(): value.strip() for name, _, value in pairs}
 

@@ -10,14 +10,12 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
-from typing import Any
 
 import pytest
-import typer.main
 import yaml
 
+from testing.command_line import understood
 from testing.needs import need
-from tiercel.broker.cli.app import app
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 UNITS = sorted(DEPLOY.glob("*.service"))
@@ -52,13 +50,6 @@ def test_its_command_and_options_are_ones_that_there_are(unit: Path) -> None:
     program, *words = shlex.split(service_of(unit)["ExecStart"])
     assert program == PROGRAM
     assert understood(words)
-
-
-def understood(words: list[str]) -> bool:
-    """Whether a command takes these options and arguments, which is found out without running it."""
-    command: Any = typer.main.get_command(app)
-    command.commands[words[0]].make_context("tiercel", list(words[1:]))
-    return True
 
 
 COMPOSE = sorted(DEPLOY.glob("compose-*.yaml"))
@@ -114,11 +105,7 @@ def test_what_operators_type_at_containers_is_understood() -> None:
     )
     assert len(lines) == 2
     for line in lines:
-        words = shlex.split(line)
-        command: Any = typer.main.get_command(app)
-        while hasattr(command, "commands"):
-            command = command.commands[words.pop(0)]
-        command.make_context("tiercel", words)
+        assert understood(shlex.split(line))
 
 
 def test_the_image_has_what_the_package_offers() -> None:

@@ -6,10 +6,11 @@ import asyncio
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
+from tiercel.broker.cli.parameters import command
 from tiercel.broker.cli.session import run_to_the_end
 from tiercel.core.errors import UnavailableError, wrong_field
 from tiercel.core.private_files import write_private
@@ -24,18 +25,25 @@ RENEWED_AFTER = 2 / 3
 LEAST_SECONDS = 10.0
 
 
-def login(
-    *,
-    issuer: Annotated[str, typer.Option(help="URL of the provider, as in 'tiercel up --oidc-issuer'.")],
-    client_id: Annotated[str, typer.Option(help="What the provider calls this program; also --oidc-audience.")],
-    token_file: Annotated[
-        Path, typer.Option(envvar="TIERCEL_TOKEN_FILE", help="Where the token goes; commands read it there.")
-    ],
-    scope: Annotated[str, typer.Option(help="What is asked for; some providers want offline_access for --keep.")] = (
-        "openid"
-    ),
-    keep: Annotated[bool, typer.Option("--keep", help="Go on until Ctrl-C, and renew the token in time.")] = False,
-) -> None:
+@command("tiercel login --issuer https://id.example.com --client-id c --token-file t")
+@click.option("--issuer", required=True, help="URL of the provider, as in 'tiercel up --oidc-issuer'.")
+@click.option("--client-id", required=True, help="What the provider calls this program; also --oidc-audience.")
+@click.option(
+    "--token-file",
+    type=click.Path(path_type=Path),
+    required=True,
+    envvar="TIERCEL_TOKEN_FILE",
+    show_envvar=True,
+    help="Where the token goes; commands read it there.",
+)
+@click.option(
+    "--scope",
+    default="openid",
+    show_default=True,
+    help="What is asked for; some providers want offline_access for --keep.",
+)
+@click.option("--keep", is_flag=True, help="Go on until Ctrl-C, and renew the token in time.")
+def login(*, issuer: str, client_id: str, token_file: Path, scope: str, keep: bool) -> None:
     """Sign in at the provider that the broker takes tokens of: a browser anywhere is given a code."""
     run_to_the_end(_login(issuer, client_id, scope, token_file, keep=keep))
 
@@ -46,10 +54,10 @@ async def _login(issuer: str, client_id: str, scope: str, token_file: Path, *, k
 
     sign_in = DeviceSignIn(issuer, client_id, scope)
     invitation = await sign_in.invite()
-    typer.echo(f"Open {invitation.address} and enter the code {invitation.code}", err=True)
+    click.echo(f"Open {invitation.address} and enter the code {invitation.code}", err=True)
     signed_in = await sign_in.wait(invitation)
     _write(token_file, signed_in)
-    typer.echo(f"You are signed in. For other commands: export TIERCEL_TOKEN_FILE={token_file.absolute()}", err=True)
+    click.echo(f"You are signed in. For other commands: export TIERCEL_TOKEN_FILE={token_file.absolute()}", err=True)
     if keep:
         await keep_fresh(sign_in, signed_in, token_file)
 
@@ -81,7 +89,7 @@ async def keep_fresh(
         try:
             signed_in = await sign_in.renew(signed_in)
         except UnavailableError as error:
-            typer.echo(f"The token is not renewed yet: {error.message}", err=True)
+            click.echo(f"The token is not renewed yet: {error.message}", err=True)
             continue
         _write(token_file, signed_in)
 
@@ -92,4 +100,4 @@ def _write(token_file: Path, signed_in: SignedIn) -> None:
         until = datetime.fromtimestamp(signed_in.expires_at, UTC)
     except (OSError, ValueError, OverflowError) as error:
         raise wrong_field("token_file", f"{token_file} cannot be written ({error}); choose another") from error
-    typer.echo(f"A token is in {token_file}, good until {until:%Y-%m-%d %H:%M:%S} UTC", err=True)
+    click.echo(f"A token is in {token_file}, good until {until:%Y-%m-%d %H:%M:%S} UTC", err=True)

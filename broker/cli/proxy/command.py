@@ -6,11 +6,13 @@ import os
 import re
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
-from tiercel.broker.cli.session import USAGE, BrokerAddress, StateDir, fail, run_to_the_end
+from tiercel.broker.cli.exit_codes import USAGE
+from tiercel.broker.cli.parameters import broker_option, command, state_dir_option
+from tiercel.broker.cli.session import fail, run_to_the_end
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
     from tiercel.broker.client.connection import Connection
     from tiercel.core.trust.trust import Trust
 
-proxy = typer.Typer(no_args_is_help=True)
 
 _SECONDS = 1.0
 _LAST_PORT = 65_535
@@ -32,39 +33,46 @@ _TENANT = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 
 
-@proxy.callback()
-def _group() -> None:
-    """Put an HAProxy of your own in front of the inference servers."""
-
-
-@proxy.command()
+@command("tiercel proxy config --dir /etc/haproxy/tiercel --watch")
+@click.option(
+    "--dir", "folder", type=click.Path(path_type=Path), required=True, metavar="DIR", help="Where to put the files."
+)
+@click.option("--http", default="127.0.0.1:8080", show_default=True, help="Where it answers REST, HOST:PORT.")
+@click.option("--grpc", default="127.0.0.1:8081", show_default=True, help="Where it answers gRPC, HOST:PORT.")
+@click.option(
+    "--certificate",
+    type=click.Path(path_type=Path),
+    help="Certificate and key in one file, PEM; needed beyond this machine.",
+)
+@click.option("--name", multiple=True, help="A name by which applications call it; repeatable.")
+@click.option("--watch", is_flag=True, help="Keep it up to date until Ctrl-C.")
+@click.option(
+    "--tenant",
+    multiple=True,
+    envvar="TIERCEL_TENANT",
+    show_envvar=True,
+    help="Whose endpoints; repeatable. The environment's TIERCEL_TOKEN or TIERCEL_TOKEN_FILE is for one.",
+    show_default="default",
+)
+@click.option(
+    "--all-tenants",
+    is_flag=True,
+    help="Those of all tenants whose tokens the state directory has, whatever --tenant says.",
+)
+@state_dir_option
+@broker_option
 def config(
     *,
-    folder: Annotated[Path, typer.Option("--dir", metavar="DIR", help="Where to put the files.")],
-    http: Annotated[str, typer.Option(help="Where it answers REST, HOST:PORT.")] = "127.0.0.1:8080",
-    grpc: Annotated[str, typer.Option(help="Where it answers gRPC, HOST:PORT.")] = "127.0.0.1:8081",
-    certificate: Annotated[
-        Path | None, typer.Option(help="Certificate and key in one file, PEM; needed beyond this machine.")
-    ] = None,
-    name: Annotated[list[str] | None, typer.Option(help="A name by which applications call it; repeatable.")] = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Keep it up to date until Ctrl-C.")] = False,
-    tenant: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--tenant",
-            envvar="TIERCEL_TENANT",
-            help="Whose endpoints; repeatable. The environment's TIERCEL_TOKEN or TIERCEL_TOKEN_FILE is for one.",
-            show_default="default",
-        ),
-    ] = None,
-    all_tenants: Annotated[
-        bool,
-        typer.Option(
-            "--all-tenants", help="Those of all tenants whose tokens the state directory has, whatever --tenant says."
-        ),
-    ] = False,
-    state_dir: StateDir = None,
-    broker: BrokerAddress = "",
+    folder: Path,
+    http: str,
+    grpc: str,
+    certificate: Path | None,
+    name: tuple[str, ...],
+    watch: bool,
+    tenant: tuple[str, ...],
+    all_tenants: bool,
+    state_dir: Path | None,
+    broker: str,
 ) -> None:
     """Write an HAProxy's configuration for tenants' endpoints, from who answers for them now.
 
@@ -114,9 +122,9 @@ async def _run(front: Front, state_dir: Path | None, broker: str, tenants: tuple
         }
         keeper = Keeper(front, Haproxy(front.folder), sources)
         if watch:
-            await keeper.watch(_SECONDS, lambda sentence: typer.echo(sentence, err=True))
+            await keeper.watch(_SECONDS, lambda sentence: click.echo(sentence, err=True))
         else:
-            typer.echo(await keeper.renew() or f"{keeper.file} is up to date")
+            click.echo(await keeper.renew() or f"{keeper.file} is up to date")
 
 
 def _tokens(folder: Path, tenants: tuple[str, ...]) -> dict[str, str | Path]:

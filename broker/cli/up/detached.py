@@ -9,7 +9,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-import typer
+import click
 
 from tiercel.broker.cli.up.options import UP_WORDS, NodeOptions, Places, UpOptions
 from tiercel.broker.state_folder import prepare_state_dir
@@ -113,5 +113,5 @@ if __name__ == "__main__":
     # No console: whoever reads the log of warnings finds them, and more, in broker.log, which does not grow for ever.
     try:
         run_to_the_end(run_up(options_from(sys.argv[1]), console=False))
-    except typer.Exit as end:  # it has said why
+    except click.exceptions.Exit as end:  # it has said why
         sys.exit(end.exit_code)

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
+import click
 
 from tiercel.broker.cli.session import run_to_the_end
 from tiercel.broker.cli.up.addresses import read_earlier, write_addresses
@@ -101,7 +101,7 @@ async def run_node(options: NodeOptions, agent_command: tuple[str, ...] = AGENT_
         keeper = AgentKeeper(options, _tell, agent_command)
         stopping = asyncio.Event()
         stop_on_signals(stopping)
-        typer.echo(f"{UP_WORDS}node {options.node_id} of the broker at {broker}; state in {places.state_dir}")
+        click.echo(f"{UP_WORDS}node {options.node_id} of the broker at {broker}; state in {places.state_dir}")
         try:
             async with asyncio.TaskGroup() as group:
                 keeping = group.create_task(keeper.keep(), name="agent keeper")
@@ -109,7 +109,7 @@ async def run_node(options: NodeOptions, agent_command: tuple[str, ...] = AGENT_
                 keeping.cancel()
         except* InvalidSpecError as failures:
             raise failures.exceptions[0] from None
-        typer.echo("Stopping.", err=True)
+        click.echo("Stopping.", err=True)
         await keeper.stop()
 
 
@@ -131,7 +131,7 @@ def background_command(options: NodeOptions) -> tuple[str, ...]:
 
 
 def _tell(sentence: str) -> None:
-    typer.echo(sentence, err=True)
+    click.echo(sentence, err=True)
 
 
 if __name__ == "__main__":
@@ -140,5 +140,5 @@ if __name__ == "__main__":
     values |= {name: tuple(values[name]) for name in ("runtimes", "labels")}
     try:
         run_to_the_end(run_node(NodeOptions(**values)))
-    except typer.Exit as end:  # it has said why
+    except click.exceptions.Exit as end:  # it has said why
         sys.exit(end.exit_code)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import typer
+import click
 from pydantic import ValidationError
 
 from tiercel.broker.cli.up.addresses import read_earlier, write_addresses
@@ -67,7 +67,7 @@ async def run_up(options: UpOptions, agent_command: tuple[str, ...] = AGENT_COMM
             _write_first_addresses(places, _broker_addresses(broker))
             own_node = _own_node(broker, options, places)
             await _supervise(broker, keeper, places, own_node, stopping)
-            typer.echo("Stopping.", err=True)
+            click.echo("Stopping.", err=True)
         # The broker is gone first, so that it does not take the end of runs for their failure.
         await keeper.stop()
 
@@ -109,7 +109,7 @@ async def _announce(broker: Broker, keeper: AgentKeeper, places: Places) -> None
         addresses = {**_broker_addresses(broker), **serving}
         if addresses != known and _can_write(places.addresses, addresses):
             if not known:
-                typer.echo(
+                click.echo(
                     f"{UP_WORDS}broker {addresses['broker']}, for agents {addresses['nodes']}, "
                     f"serving {serving['serving_http']} (HTTP) and {serving['serving_grpc']} (gRPC), "
                     f"MQTT {addresses['mqtt']}, dashboard http://{addresses['dashboard']} ('tiercel dashboard' opens "
@@ -245,4 +245,4 @@ def _configure_logging(places: Places, *, console: bool) -> None:
 
 
 def _tell(sentence: str) -> None:
-    typer.echo(sentence, err=True)
+    click.echo(sentence, err=True)

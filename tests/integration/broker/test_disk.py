@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from click.testing import CliRunner, Result
 
 from testing.brokers import Tenant, node_token, running_broker, tenant_of, tenant_token
 from testing.scripted_agent import ScriptedAgent

@@ -13,7 +13,7 @@ from typing import Any
 
 import grpc
 import pytest
-from typer.testing import CliRunner, Result
+from click.testing import CliRunner, Result
 
 from testing.brokers import Tenant, broker_process, node_token, running_broker, tenant_of, tenant_token
 from testing.scripted_agent import ScriptedAgent

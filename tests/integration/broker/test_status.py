@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 import tiercel
 from testing.brokers import node_token, running_broker, tenant_of, tenant_token

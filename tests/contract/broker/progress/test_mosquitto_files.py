@@ -12,7 +12,7 @@ from pathlib import Path
 
 import aiomqtt
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from testing.events import endpoint_event, job_event, node_event
 from testing.mqtt import QUICK, Mosquitto, Subscriber

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import grpc
 import pytest
-from typer.testing import CliRunner, Result
+from click.testing import CliRunner, Result
 
 from testing.brokers import Tenant, broker_process, running_broker, tenant_of, tenant_token
 from testing.clock import ManualClock

@@ -14,7 +14,7 @@ from typing import Any
 
 import grpc
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from testing.brokers import Tenant, running_broker, tenant_of, tenant_token
 from testing.identity_provider import AUDIENCE, IdentityProvider, hang, identity_provider, new_key

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import grpc
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from testing.brokers import Tenant, running_broker, tenant_of, tenant_token
 from testing.clock import ManualClock

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from typer.testing import CliRunner, Result
+from click.testing import CliRunner, Result
 
 from testing.command_line import Tiercel
 from testing.jobs_service import TOKEN, Script, serving_in_thread

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from typer.testing import CliRunner, Result
+from click.testing import CliRunner, Result
 
 from testing.brokers import node_token, running_broker, tenant_token
 from testing.scripted_agent import ScriptedAgent

@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+import time
+from pathlib import Path
+
+import pytest
 
 from testing import jobs_service as wire
 from testing.free_ports import free_port
 from testing.jobs_service import TOKEN, Script
+from tiercel.broker.cli import completion_file
+from tiercel.broker.cli.completion_file import Known, KnownJob
+from tiercel.broker.cli.session import Target
 from tiercel.v1 import jobs_pb2
+
+DEADLINE_SECONDS = 60.0
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's cache."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "tiercel" / "completion.json"
 
 
 def offered(*words: str) -> list[str]:
@@ -17,7 +34,7 @@ def offered(*words: str) -> list[str]:
     environment = {
         **os.environ,
         "TIERCEL_TOKEN": TOKEN,
-        "_TIERCEL_COMPLETE": "complete_bash",
+        "_TIERCEL_COMPLETE": "bash_complete",
         "COMP_WORDS": " ".join(("tiercel", *words)),
         "COMP_CWORD": str(len(words)),
     }
@@ -25,28 +42,53 @@ def offered(*words: str) -> list[str]:
         [sys.executable, "-m", "tiercel"], capture_output=True, text=True, check=False, env=environment, timeout=60
     )
     assert result.stderr == ""
-    return result.stdout.split()
+    return [line.removeprefix("plain,") for line in result.stdout.splitlines() if line]
 
 
-def offered_in_time(*words: str) -> list[str]:
-    """The same, asked again while nothing is offered: the shell waits for a second only."""
-    return next((offers for _ in range(20) if (offers := offered(*words))), [])
-
-
-def test_ids_of_jobs_and_names_of_endpoints_are_completed(address: str, script: Script) -> None:
+def test_what_a_broker_knows_is_offered_once_it_was_asked(address: str, script: Script, cache: Path) -> None:
     for job_id, state in (("k1", jobs_pb2.JOB_STATE_COMPLETED), ("k2", jobs_pb2.JOB_STATE_RUNNING)):
         script.jobs[job_id] = wire.job(job_id, state)
     script.jobs["m1"] = wire.job("m1")
     script.endpoints.append(jobs_pb2.Endpoint(name="digits"))
 
-    assert offered_in_time("show", "--broker", address, "k") == ["k2", "k1"]
-    assert offered_in_time("cancel", "--broker", address, "k") == ["k2"]
-    assert offered_in_time("watch", "--broker", address, "k1", "m") == ["m1"]
-    assert offered_in_time("infer", "--broker", address, "d") == ["digits"]
-    assert offered_in_time("endpoints", "delete", "--broker", address, "d") == ["digits"]
-    assert offered_in_time("rollback", "--broker", address, "d") == ["digits"]
+    assert offered("show", "--broker", address, "k") == []
+    until = time.monotonic() + DEADLINE_SECONDS
+    while not cache.exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    assert offered("show", "--broker", address, "k") == ["k2", "k1"]
+    assert offered("cancel", "--broker", address, "k") == ["k2"]
+    assert offered("watch", "--broker", address, "k1", "m") == ["m1"]
+    assert offered("infer", "--broker", address, "d") == ["digits"]
+    assert offered("endpoints", "delete", "--broker", address, "d") == ["digits"]
+    assert offered("rollback", "--broker", address, "d") == ["digits"]
+    assert cache.stat().st_mode & 0o077 == 0
 
 
-def test_without_a_broker_nothing_is_offered_and_nothing_is_said() -> None:
+def test_commands_and_options_are_offered_without_a_broker(cache: Path) -> None:
+    assert offered("pro") == ["promote", "proxy"]
+    assert offered("node", "data", "r") == ["remove"]
+    assert offered("ls", "--act") == ["--active"]
+    assert not cache.exists()
+
+
+def test_without_a_broker_nothing_is_offered_and_nothing_is_said(cache: Path) -> None:
     assert offered("show", "--broker", f"127.0.0.1:{free_port()}", "k") == []
     assert offered("show", "--state-dir", "/nowhere", "k") == []
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"default 127.0.0.1:1": {"at": "x"}}', '{"default 127.0.0.1:1": 5}'])
+def test_a_damaged_file_is_no_error(cache: Path, content: str) -> None:
+    cache.parent.mkdir()
+    cache.write_text(content)
+    assert offered("show", "--broker", "127.0.0.1:1", "k") == []
+
+
+def test_the_file_has_few_targets_and_few_words(cache: Path) -> None:
+    jobs = tuple(KnownJob(f"j{number}", "running", active=True) for number in range(1000))
+    for number in range(40):
+        completion_file.keep(Target(None, f"host:{number}", "default"), Known(time.time(), jobs))
+    content = json.loads(cache.read_text())
+    assert [key.rpartition(":")[2] for key in content] == [str(number) for number in range(24, 40)]
+    assert {len(entry["jobs"]) for entry in content.values()} == {200}
+    assert not completion_file.read(Target(None, "host:0", "default")).is_fresh
+    assert completion_file.read(Target(None, "host:39", "default")).is_fresh

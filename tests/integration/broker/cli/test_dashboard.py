@@ -8,7 +8,7 @@ import webbrowser
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from testing.brokers import running_broker
 from testing.browsers import browser_of

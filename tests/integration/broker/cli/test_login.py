@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from testing.brokers import running_broker
 from testing.identity_provider import AUDIENCE, IdentityProvider, identity_provider

@@ -6,7 +6,7 @@ import asyncio
 import json
 from pathlib import Path
 
-from typer.testing import CliRunner, Result
+from click.testing import CliRunner, Result
 
 from testing.brokers import FINAL, node_token, running_broker, tenant_of, tenant_token
 from testing.scripted_agent import ScriptedAgent

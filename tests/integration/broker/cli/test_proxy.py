@@ -15,7 +15,7 @@ from pathlib import Path
 import aiohttp
 import grpc
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from testing import onnx_models
 from testing.brokers import running_broker, tenant_token

@@ -69,7 +69,7 @@ async def test_it_says_where_everything_is_and_stops_everything(places: Places) 
         code = await process.wait()
 
     assert line.startswith("Tiercel is up: ")
-    assert set(addresses) == {"broker", "nodes", "mqtt", "serving_http", "serving_grpc", "broker_pid"}
+    assert set(addresses) == {"broker", "nodes", "mqtt", "dashboard", "serving_http", "serving_grpc", "broker_pid"}
     assert int(addresses.pop("broker_pid")) == process.pid
     assert all(address in line for address in addresses.values())
     assert (addresses["serving_http"], addresses["serving_grpc"]) == SERVING

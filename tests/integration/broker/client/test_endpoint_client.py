@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from typer.testing import CliRunner, Result
+from click.testing import CliRunner, Result
 
 from testing.doubling_model import DoublingModel
 from testing.membership import WIDE

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import shlex
 from pathlib import Path
-from typing import Any
 
+import click
 import pytest
-import typer
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
+from testing.command_line import command_lines, command_of, understood
 from tiercel.broker.cli.app import app
 
 DOCUMENTS = Path(__file__).resolve().parents[4] / "docs"
@@ -18,20 +17,14 @@ DOCUMENTS = Path(__file__).resolve().parents[4] / "docs"
 
 @pytest.mark.parametrize(("document", "count"), [("proxy.md", 2), ("mqtt.md", 2)])
 def test_every_command_line_of_the_document_is_understood(document: str, count: int) -> None:
-    blocks = re.findall(r"```sh\n(.*?)```", (DOCUMENTS / document).read_text(), re.DOTALL)
-    lines = [line for block in blocks for line in block.splitlines() if line.startswith("tiercel ")]
+    lines = command_lines(DOCUMENTS / document)
     assert len(lines) == count
-    for line in lines:
-        command: Any = typer.main.get_command(app)
-        words = shlex.split(line, comments=True)[1:]
-        while hasattr(command, "commands"):
-            command = command.commands[words.pop(0)]
-        command.make_context("tiercel", words)
+    assert all(map(understood, lines))
 
 
 def test_every_option_of_the_proxy_is_told_of() -> None:
-    command: Any = typer.main.get_command(app)
-    known = {name for one in command.commands["proxy"].commands["config"].params for name in one.opts}
+    command, _ = command_of(["proxy", "config"])
+    known = {name for one in command.params if isinstance(one, click.Option) for name in one.opts}
     assert known == set(re.findall(r"`(--[a-z-]+)", (DOCUMENTS / "proxy.md").read_text()))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from tiercel import InvalidSpecError
 from tiercel.broker.cli.app import app
