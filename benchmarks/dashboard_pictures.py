@@ -26,6 +26,8 @@ from tiercel.broker.client.state_dir import read_token
 OUTPUT: Final = Path(__file__).parents[1] / "build" / "dashboard"
 TENANT: Final = "alice"
 RATE: Final = 60.0
+# Of the demo's jobs: what they reach late, or not at all.
+LAST_TARGETS: Final = (0.98, 0.999, 0.999, 60.0)
 OBJECTIVE_SECONDS: Final = 0.02
 # Long enough that the curves and the delays have something to show.
 SEEN_SECONDS: Final = 4.0
@@ -55,6 +57,7 @@ async def take_pictures(folder: Path) -> None:
             Client.from_state_dir(state, TENANT) as client,
             ApplicationProcess(product.addresses["serving_http"], _asked(), RATE, Path(scratch)) as application,
         ):
+            await (await client.submit(_spec(0))).wait(timeout=180)  # so that there is something to forecast by
             jobs = [await client.submit(_spec(number)) for number in range(len(JOBS))]
             address, token = product.addresses["dashboard"], read_token(state, TENANT)
             await _follow(browser, address, token, jobs, folder)
@@ -79,10 +82,14 @@ def _asked() -> Sequence[tuple[str, str]]:
 
 
 def _spec(number: int) -> JobSpec:
-    """A job of the demo that goes on after its last tier, so that there is something to see for as long as it takes."""
+    """A job of the demo with one more tier, so that there is something to see for as long as it takes."""
     spec = JOBS[number].spec("process")
-    last = Tier(0.999) if spec.direction.value == "max" else Tier(60.0)
-    return replace(spec, tiers=(*spec.tiers, last), max_epochs=1000, endpoint_objective_seconds=OBJECTIVE_SECONDS)
+    return replace(
+        spec,
+        tiers=(*spec.tiers, Tier(LAST_TARGETS[number])),
+        max_epochs=1000,
+        endpoint_objective_seconds=OBJECTIVE_SECONDS,
+    )
 
 
 async def _follow(browser: Browser, address: str, token: str, jobs: Sequence[JobHandle], folder: Path) -> None:
@@ -102,7 +109,7 @@ def _views(jobs: Sequence[JobHandle]) -> dict[str, str]:
     plain = {name: name for name in ("now", "jobs", "endpoints", "what-if", "audit", "usage")}
     return {
         **plain,
-        "job": f"jobs/{ids[1]}",
+        "job": f"jobs/{ids[0]}",
         "endpoint": f"endpoints/{JOBS[0].endpoint}",
         "compare": f"compare?jobs={','.join(ids[:3])}",
         "nothing": "jobs/nobody's",

@@ -241,7 +241,7 @@ async def test_an_operator_sees_machines_and_who_did_what_and_no_tenants_jobs(
         await tab.show("now")
         await expect(page.get_by_role("heading", name="local")).to_be_visible()
         views = page.get_by_role("navigation", name="Views").get_by_role("link")
-        await expect(views).to_have_text(["Now", "Audit", "Usage"])
+        await expect(views).to_have_text(["Now", "What if", "Audit", "Usage"])
         await tab.show("audit")
         log = page.get_by_role("group", name="Audit log, the newest first")
         await expect(log.get_by_text("JobsService.SubmitJob")).not_to_have_count(0)

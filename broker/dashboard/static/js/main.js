@@ -19,7 +19,7 @@ const VIEWS = [
   { name: "jobs", title: "Jobs", key: "j", of: "tenant", list: Jobs, one: JobPage },
   { name: "endpoints", title: "Endpoints", key: "e", of: "tenant", list: Endpoints, one: EndpointPage },
   { name: "compare", title: "Compare", key: "c", of: "tenant", list: Compare },
-  { name: "what-if", title: "What if", key: "w", of: "tenant", list: WhatIf },
+  { name: "what-if", title: "What if", key: "w", list: WhatIf },
   { name: "audit", title: "Audit", key: "a", of: "operator", list: Audit },
   { name: "usage", title: "Usage", key: "u", list: Usage },
 ];

@@ -1,7 +1,7 @@
 // One job: how it learns, what it has, why, and what can be done about it.
 import { get, path } from "../api.js";
 import { useCurve, useCurvePlot } from "../curve.js";
-import { bytes, clock, coreTime, duration, isOver, jobName, number, plural, UNKNOWN } from "../format.js";
+import { bytes, clock, coreTime, duration, isOver, jobName, number, percent, plural, UNKNOWN } from "../format.js";
 import { html, useEffect } from "../html.js";
 import { keepJobs, useLive } from "../live.js";
 import { Card, Empty, Facts, jobTime, Loading, Problem, shareText, State, Table, Tiers, useLoad } from "../parts.js";
@@ -71,6 +71,8 @@ function Curve({ job }) {
   </${Card}>`;
 }
 
+const LEAST_DOUBT = 0.05;
+
 function expectation(job, next, expected) {
   const name = `Tier ${next.number} (${number(next.target)})`;
   if (isOver(job)) return `${name} was not reached.`;
@@ -79,7 +81,8 @@ function expectation(job, next, expected) {
   const left = (seconds) => duration(Math.max(0, seconds - gone));
   const band =
     expected.low != null && expected.high != null ? `, between ${left(expected.low)} and ${left(expected.high)}` : "";
-  return html`${name} is expected in <strong>${left(expected.seconds)}</strong>${band}.`;
+  const never = expected.never >= LEAST_DOUBT ? `; with a chance of ${percent(expected.never)} never` : "";
+  return html`${name} is expected in <strong>${left(expected.seconds)}</strong>${band}${never}.`;
 }
 
 function About({ job }) {
