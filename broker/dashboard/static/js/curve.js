@@ -62,7 +62,8 @@ export function useCurvePlot(job, curve) {
     return {
       data: [points.map((point) => point[0]), points.map((point) => point[1])],
       y: { span, range: (least, most) => padded(Math.min(least, ...targets), Math.max(most, ...targets)) },
-      draw: (plot, context) => drawOver(plot, context, job, points, ahead),
+      under: (plot, context) => drawTiers(plot, context, job),
+      draw: (plot, context) => drawAhead(plot, context, job, points.at(-1), ahead),
       summary: summary(job, ahead),
     };
   }, [points, forecast, job]);
@@ -78,46 +79,48 @@ function summary(job, ahead) {
   return `Latest ${number(job.latest_value)}, best ${number(job.best_value)}; ${tiers.join("; ")}.`;
 }
 
-function drawOver(plot, context, job, points, ahead) {
+/** Inside of the plot, with `x` and `y` from values to pixels. */
+function inside(plot, context, action) {
   const { left, top, width, height } = plot.bbox;
   const ratio = devicePixelRatio;
-  const x = (value) => plot.valToPos(value, "x", true);
-  const y = (value) => plot.valToPos(value, "y", true);
+  const [x, y] = ["x", "y"].map((scale) => (value) => plot.valToPos(value, scale, true));
   context.save();
   context.beginPath();
   context.rect(left, top, width, height);
   context.clip();
   context.lineWidth = 1.25 * ratio;
   context.font = `${11.5 * ratio}px system-ui, sans-serif`;
-  let [above, aside] = [Infinity, 0];
-  // Lines first, so that no line crosses a name.
-  for (const tier of job.tiers) tierLine(context, { left, width, ratio }, y(tier.target));
-  for (const tier of [...job.tiers].sort((one, other) => y(other.target) - y(one.target))) {
-    // Names of lines that are close together stand side by side.
-    const level = y(tier.target);
-    aside = above - level < NAME_HEIGHT * ratio ? aside + 1 : 0;
-    if (!aside) above = level;
-    tierName(context, { left, ratio }, level, tier, aside);
-  }
-  const last = points.at(-1);
-  if (last)
-    for (const each of ahead)
-      cone(
-        context,
-        { x, y, ratio },
-        last,
-        each,
-        job.tiers.find((tier) => tier.number === each.tier),
-      );
-  for (const tier of job.tiers) {
-    if (tier.reached_seconds == null) continue;
-    context.fillStyle = colour("ink");
-    context.beginPath();
-    context.arc(x(tier.reached_seconds), y(tier.reached_value), 4.5 * ratio, 0, 2 * Math.PI);
-    context.fill();
-  }
+  action({ left, width, ratio, x, y });
   context.restore();
 }
+
+const drawTiers = (plot, context, job) =>
+  inside(plot, context, ({ left, width, ratio, y }) => {
+    // Lines first, so that no line crosses a name; names of lines that are close together stand side by side.
+    for (const tier of job.tiers) tierLine(context, { left, width, ratio }, y(tier.target));
+    let [above, aside] = [Infinity, 0];
+    for (const tier of [...job.tiers].sort((one, other) => y(other.target) - y(one.target))) {
+      const level = y(tier.target);
+      aside = above - level < NAME_HEIGHT * ratio ? aside + 1 : 0;
+      if (!aside) above = level;
+      tierName(context, { left, ratio }, level, tier, aside);
+    }
+  });
+
+const drawAhead = (plot, context, job, last, ahead) =>
+  inside(plot, context, ({ ratio, x, y }) => {
+    for (const each of ahead) {
+      const tier = job.tiers.find(({ number }) => number === each.tier);
+      if (last && tier) cone(context, { x, y, ratio }, last, each, tier);
+    }
+    context.fillStyle = colour("ink");
+    for (const tier of job.tiers) {
+      if (tier.reached_seconds == null) continue;
+      context.beginPath();
+      context.arc(x(tier.reached_seconds), y(tier.reached_value), 4.5 * ratio, 0, 2 * Math.PI);
+      context.fill();
+    }
+  });
 
 function tierLine(context, { left, width, ratio }, level) {
   context.strokeStyle = colour("tier");
@@ -148,7 +151,6 @@ function tierName(context, { left, ratio }, level, tier, aside) {
 
 /** From the last point to when a tier is expected, with the earliest and the latest time that are likely. */
 function cone(context, { x, y, ratio }, last, forecast, tier) {
-  if (!tier) return;
   const [from, level] = [[x(last[0]), y(last[1])], y(tier.target)];
   if (forecast.low != null && forecast.high != null) {
     context.globalAlpha = 0.18;

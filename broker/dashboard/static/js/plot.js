@@ -23,14 +23,15 @@ export const seriesLook = (index, count) => ({
 
 /**
  * @param {{name: string, summary: string, series: {label: string, colour: string, dash?: number[], stepped?: boolean,
- *   points?: boolean}[], data: number[][], height?: number, y?: {range?: function, format?: function}, draw?: function,
- *   x?: function}} props `data` as uPlot's: the x values, then one array a series; `draw(plot, context)` draws on top.
+ *   points?: boolean}[], data: number[][], height?: number, y?: {range?: function, format?: function}, under?: function, draw?: function,
+ *   x?: function}} props `data` as uPlot's: the x values, then one array a series; `under(plot, context)` draws before the
+ *   series, `draw` after them.
  */
-export function Plot({ name, summary, series, data, height = 260, y = {}, draw, x = duration }) {
+export function Plot({ name, summary, series, data, height = 260, y = {}, under, draw, x = duration }) {
   const host = useRef(null);
   const plot = useRef(null);
   const latest = useRef({});
-  latest.current = { data, draw, y, x };
+  latest.current = { data, under, draw, y, x };
   const [scheme, setScheme] = useState(dark.matches);
   const [cursor, setCursor] = useState(-1);
   const shape = JSON.stringify(series.map(({ label, colour, dash, stepped }) => [label, colour, dash, stepped]));
@@ -164,6 +165,7 @@ function options(series, height, host, latest) {
     ],
     hooks: {
       setCursor: [(made) => latest.current.onCursor(made.cursor.idx)],
+      drawAxes: [(made) => latest.current.under?.(made, made.ctx)],
       draw: [(made) => latest.current.draw?.(made, made.ctx)],
     },
   };

@@ -6,9 +6,11 @@ import { Card, Empty, Facts, Loading, Problem, Table, useEvery, useLoad } from "
 
 const LOG_BYTES = 65536;
 const LOG_SECONDS = 2;
+const RUNS_SECONDS = 10;
 
 export function Runs({ job }) {
   const asked = useLoad(() => get(`${path("jobs", job.id)}/runs`), [job.id, job.attempts, job.state, job.node_id]);
+  useEvery(RUNS_SECONDS, () => isOver(job) || asked.again());
   const told = asked.value;
   return html`<${Card} title="Runs and moves">
     ${

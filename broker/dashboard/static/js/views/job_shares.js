@@ -1,6 +1,6 @@
 // A job's share over time, each change with its reason.
 import { get, path } from "../api.js";
-import { duration, isOver, number, percent } from "../format.js";
+import { duration, isOver, number, percent, secondsSince } from "../format.js";
 import { html, useEffect, useMemo, useState } from "../html.js";
 import { useEvents } from "../live.js";
 import { Card, Empty, Loading, Problem, Table, useLoad } from "../parts.js";
@@ -8,6 +8,7 @@ import { Plot } from "../plot.js";
 
 const CHANGES_SHOWN = 40;
 const POINTS = 800;
+const STEP_SECONDS = 5;
 
 export function Shares({ job }) {
   const asked = useLoad(() => get(`${path("jobs", job.id)}/shares?width=${POINTS}`), [job.id]);
@@ -42,8 +43,11 @@ export function Shares({ job }) {
 
 function History({ job, points }) {
   const devices = points.some((point) => point.accelerators?.length);
+  // Until now, in steps that are drawn.
+  const end = isOver(job)
+    ? job.finished_seconds
+    : Math.ceil(secondsSince(job.submitted_at) / STEP_SECONDS) * STEP_SECONDS;
   const plot = useMemo(() => {
-    const end = isOver(job) ? job.finished_seconds : Math.max(points.at(-1).seconds, job.spec ? 0 : 0);
     const all = end > points.at(-1).seconds ? [...points, { ...points.at(-1), seconds: end }] : points;
     const held = (point) => (point.accelerators ?? []).reduce((sum, each) => sum + each.fraction, 0);
     return {
@@ -52,9 +56,9 @@ function History({ job, points }) {
         all.map((point) => point.cpu_weight),
         ...(devices ? [all.map(held)] : []),
       ],
-      y: { range: (_, most) => [0, Math.max(1, most) * 1.05], format: percent },
+      y: { span: (_, most) => [0, most || 1], range: (_, most) => [0, Math.max(1, most) * 1.05], format: percent },
     };
-  }, [points, devices, job.state]);
+  }, [points, devices, end]);
   const series = [{ label: "CPU of its node", colour: "series-0", stepped: true }];
   if (devices) series.push({ label: "accelerators", colour: "series-1", dash: [6, 3], stepped: true });
   const newest = points.slice(-CHANGES_SHOWN).reverse();

@@ -42,7 +42,7 @@ function Tiers({ jobs }) {
       ? html`<${Empty} title="No tier is ahead" />`
       : html`<${Table} caption="When tiers come, as it is and with the change"
         keys=${rows.map(({ job, tier }) => `${job.id}-${job.name}-${tier.tier}`)}
-        head=${["Job", "Tier", "#As it is", "#With the change", "#Difference", "From now on", "Node"]}
+        head=${["Job", "Tier", "#As it is", "#With the change", "#Difference", "Grey as it is, blue with it", "Node"]}
         rows=${rows.map(({ job, tier }) => [
           job.id ? html`<a href=${link("jobs", job.id)}>${job.name || job.id}</a>` : job.name,
           `tier ${tier.tier} · ${number(tier.target)}`,
