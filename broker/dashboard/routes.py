@@ -37,10 +37,10 @@ class Route:
         verb: Of HTTP.
         path: With its parts in braces.
         method: Of the contract, ``Service/Method``: its rule holds, and it answers where there is no ``read``.
-        request: Its request.
+        request: Its request; where there is a ``read``, made before the body is there.
         answer: Its answer as JSON types, or as text.
         read: Answers in its place.
-        most_bytes: Of the body.
+        most_bytes: Of the body, where there is a ``read``.
     """
 
     verb: str

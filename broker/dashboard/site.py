@@ -93,18 +93,21 @@ class Site:
     def _answering(self, route: Route) -> Any:
         async def answer(request: web.Request) -> web.StreamResponse:
             async with asyncio.timeout(REQUEST_SECONDS):
-                asked = Asked(request, await read_body(request, route.most_bytes))
-                handler = self._reading(route, asked) if route.read is not None else None
+                if route.read is not None:
+                    asked, handler = Asked(request, b""), self._reading(route, request)
+                else:
+                    asked, handler = Asked(request, await read_body(request)), None
                 found = await self._call(request, route.full_method, route.request(asked), handler)
                 return _answer_of(route.answer(found))
 
         return answer
 
-    def _reading(self, route: Route, asked: Asked) -> grpc.RpcMethodHandler[Any, Any]:
-        async def read(request: object, context: Context) -> Any:
-            del request
+    @staticmethod
+    def _reading(route: Route, request: web.Request) -> grpc.RpcMethodHandler[Any, Any]:
+        async def read(_: object, context: Context) -> Any:
             assert route.read is not None  # noqa: S101 - whoever asks has looked
-            return await route.read(asked, context)
+            # Bodies may be large: only of somebody who was let through is one taken in.
+            return await route.read(Asked(request, await read_body(request, route.most_bytes)), context)
 
         return grpc.unary_unary_rpc_method_handler(read)
 
@@ -153,13 +156,12 @@ class Site:
         caller = self._tenancy.find_caller(token.strip())
         assert caller is not None  # noqa: S101 - it was let through
         answer = json_answer(self._session(caller, status))
-        is_secure = request.secure
         answer.set_cookie(
             _cookie_name(request),
             await self._sign_in.open(token.strip()),
             httponly=True,
             samesite="Strict",
-            secure=is_secure,
+            secure=request.secure,
             path="/",
             max_age=int(SESSION_SECONDS),
         )

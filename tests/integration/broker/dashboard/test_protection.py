@@ -101,6 +101,13 @@ async def test_who_takes_too_long_or_sends_too_much_is_let_go(tmp_path: Path, mo
                     await asyncio.wait_for(reader.read(), 10)  # it is closed
 
 
+async def test_of_a_stranger_no_large_body_is_taken_in(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker, connected(broker.addresses["dashboard"]) as (reader, writer):
+        ask = b"POST /api/v1/endpoints/digits/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4000000\r\n\r\n"
+        writer.write(ask + bytes(1000))
+        assert b" 401 " in await asyncio.wait_for(reader.readline(), 5)  # without the rest
+
+
 async def test_a_crowd_has_its_places_and_keeps_no_other_door_shut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
