@@ -119,7 +119,7 @@ bench-simulated: $(STAMP) ## Simulate every policy: many seeds, the papers' own 
 
 .PHONY: bench-principle
 bench-principle: $(STAMP) ## Compare policies on programs drawn anew and on published records of training, and utility without each of its rules (1 CPU hour; goes on where it was)
-	@$(BIN)/python -m benchmarks.principle --ablation $(BENCH_FLAGS)
+	@$(BIN)/python -m benchmarks.principle --ablation 4 $(BENCH_FLAGS)
 
 .PHONY: gpu-check
 gpu-check: ## Measure training and serving on this machine's GPU, with its own python and torch (under 8 minutes)

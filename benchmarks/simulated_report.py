@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from benchmarks.plot import COLOURS, FAINT, STYLE
+from benchmarks.principle.report import section as principle_section
 from benchmarks.results import KEPT
 from benchmarks.sections import table, write_section
 from benchmarks.simulated_workloads import FAIR_SLICES
@@ -229,11 +230,12 @@ def _draw_counts(panel: Axes, counts: Sequence[Sequence[float]]) -> None:
 
 def main() -> None:
     """Read the results, write the tables, draw the plots."""
-    policies, papers, tuning, endpoints, served = (
+    policies, papers, tuning, endpoints, served, principle = (
         json.loads((KEPT / f"simulated-{name}.json").read_text(encoding="utf-8"))["figures"]
-        for name in ("policies", "papers", "tuning", "endpoints", "served")
+        for name in ("policies", "papers", "tuning", "endpoints", "served", "principle")
     )
     write_section(DOCUMENT, "simulated-policies", policies_section(policies))
+    write_section(DOCUMENT, "simulated-principle", principle_section(principle))
     write_section(DOCUMENT, "simulated-papers", papers_section(papers))
     write_section(README, "papers", readme_section(papers, endpoints))
     write_section(DOCUMENT, "simulated-tuning", tuning_section(tuning))

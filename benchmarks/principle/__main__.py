@@ -1,8 +1,8 @@
 """``python -m benchmarks.principle``: every policy on programs that are drawn anew, some of them real.
 
 Means over seeds and draws; intervals by bootstrap over draws, since another set of programs differs by more than other
-noise. What was simulated is kept in ``build/``: interrupted, it goes on where it was. ``--ablation`` adds ``utility``
-without each of its rules.
+noise. What was simulated is kept in ``build/``: interrupted, it goes on where it was. ``--ablation 4`` adds
+``utility`` without each of its rules, with so many seeds.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from benchmarks.principle.runs import Runs, Trial
 from benchmarks.principle.tables import ablation_lines, ablation_of, figures_of, lines
 from benchmarks.principle.work import kinds
 from benchmarks.results import KEEP_HELP
-from benchmarks.simulated_policies import Arm
+from benchmarks.simulated_policies import Arm, Figures
 
 COMMAND = "make bench-principle"
 DRAWS, SEEDS = 5, 4
@@ -33,35 +33,45 @@ def main() -> None:
     names = [kind.name for kind in kinds(0)]
     parser.add_argument("--kind", action="append", choices=names, help="only this; keeps no result; repeatable")
     parser.add_argument("--arm", action="append", help="only what begins like this, beside fair; keeps no result")
-    parser.add_argument("--ablation", action="store_true", help="utility without each of its rules as well")
+    parser.add_argument(
+        "--ablation", type=int, default=0, metavar="SEEDS", help="utility without each of its rules, too"
+    )
     parser.add_argument("--keep", action="store_true", help=KEEP_HELP)
     chosen = parser.parse_args()
     ablations = [arm for arm in ABLATIONS if chosen.ablation and _is_chosen(arm, chosen.arm)]
-    arms = [arm for arm in ARMS if _is_chosen(arm, chosen.arm)] + ablations
+    arms = [arm for arm in ARMS if _is_chosen(arm, chosen.arm)]
     only, runs = chosen.kind or names, Runs()
     draws = range(chosen.first_draw, chosen.first_draw + chosen.draws)
-    trials = {
-        (kind, arm.name, draw): [Trial(kind, draw, arm, seed) for seed in range(1, chosen.seeds + 1)]
-        for kind in only
-        for draw in draws
-        for arm in arms
-    }
-    told_at = time.monotonic()
-    every = [trial for group in trials.values() for trial in group]
-    for done, trial in enumerate(runs.do(every, chosen.processes), start=1):
-        if time.monotonic() - told_at > _TELL_EVERY_SECONDS:
-            told_at = time.monotonic()
-            print(f"{done} of at most {len(every)}: {trial.kind}, {trial.arm.name}", flush=True)
-    found = {
-        kind: {arm.name: [[runs.of(trial) for trial in trials[kind, arm.name, draw]] for draw in draws] for arm in arms}
-        for kind in only
-    }
+
+    def trials(kind: str, arm: Arm, seeds: int) -> list[list[Trial]]:
+        return [[Trial(kind, draw, arm, seed) for seed in range(1, seeds + 1)] for draw in draws]
+
+    def found_of(among: list[Arm], seeds: int) -> dict[str, dict[str, list[list[Figures]]]]:
+        return {
+            kind: {arm.name: [[runs.of(each) for each in group] for group in trials(kind, arm, seeds)] for arm in among}
+            for kind in only
+        }
+
+    counts = [(arm, chosen.seeds) for arm in arms] + [(arm, chosen.ablation) for arm in ablations]
+    wanted = [trials(kind, arm, seeds) for kind in only for arm, seeds in counts]
+    _simulate(runs, [trial for by_draw in wanted for group in by_draw for trial in group], chosen.processes)
+    found = found_of(arms, chosen.seeds)
     print("\n".join(lines(kind, arms_found) for kind, arms_found in found.items()))
-    ablation = ablation_of(found, ablations)
+    ablation = ablation_of(found_of([*arms, *ablations], chosen.ablation), ablations) if ablations else {}
     print(ablation_lines(ablation))
     if not chosen.kind and not chosen.arm:
-        figures = {"draws": chosen.draws, "seeds": chosen.seeds, "kinds": figures_of(found), "ablation": ablation}
+        counted = {"draws": chosen.draws, "seeds": chosen.seeds, "ablation_seeds": chosen.ablation}
+        figures = {**counted, "kinds": figures_of(found), "ablation": ablation}
         keep_result("simulated-principle", command=COMMAND, figures=figures, keep=chosen.keep)
+
+
+def _simulate(runs: Runs, trials: list[Trial], processes: int) -> None:
+    """Do what is missing, and tell now and then how far it is."""
+    told_at = time.monotonic()
+    for done, trial in enumerate(runs.do(trials, processes), start=1):
+        if time.monotonic() - told_at > _TELL_EVERY_SECONDS:
+            told_at = time.monotonic()
+            print(f"{done} of at most {len(trials)}: {trial.kind}, {trial.arm.name}", flush=True)
 
 
 def _is_chosen(arm: Arm, wanted: list[str] | None) -> bool:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -7,10 +8,11 @@ import pytest
 
 from benchmarks.principle.arms import ABLATIONS
 from benchmarks.principle.real import RecordedArrivals, edited_programs, repeated_programs
+from benchmarks.principle.report import section
 from benchmarks.principle.runs import Runs, Trial
-from benchmarks.principle.tables import summary
+from benchmarks.principle.tables import ablation_of, bars_of, figures_of, summary
 from benchmarks.principle.work import kinds
-from benchmarks.simulated_policies import Arm
+from benchmarks.simulated_policies import Arm, Figures
 from tiercel.broker.scheduling.registry import create_policy
 
 ALIKE = Trial("alike", 1, Arm("fair", "fair", {}), 1)
@@ -54,3 +56,23 @@ def test_intervals_are_those_of_draws_and_not_of_seeds() -> None:
 @pytest.mark.parametrize("arm", ABLATIONS, ids=lambda arm: arm.name)
 def test_every_rule_can_be_left_out(arm: Arm) -> None:
     assert create_policy(arm.policy, dict(arm.options)).name == "utility"
+
+
+def test_tables_and_bars_follow_from_what_was_simulated() -> None:
+    fair = Figures(10.0, 11.0, 20.0, 30.0, 40.0, (20.0, 40.0), (5.0, 15.0), 0, 0)
+    half = replace(fair, first=5.0, completions=(30.0, 20.0))
+    arms = {"fair": fair, "fifo": half, "las": fair, "srpt": half, "utility": half, "utility, nothing known": fair}
+    found = {name: [[each, each], [each, each]] for name, each in arms.items()}
+    rule = Arm("utility, no guard", "utility", {"guard_ratio": 0.0}, history=True)
+    figures = {
+        "kinds": figures_of({"mixed": found}),
+        "ablation": ablation_of({"mixed": {**found, rule.name: found["fair"]}}, [rule]),
+    }
+    bars = {bar.name: bar for bar in bars_of(figures)}
+    assert bars["mixed: time to tier 1 against srpt, which knows as much"].value == 1.0
+    assert bars["mixed: worst finish against fair"].holds
+    assert bars["mixed: nothing known: time to tier 1 against the better of fifo and las"].value == 2.0
+    text = section(figures)
+    assert "| **`utility`** | 0.500 (0.50 … 0.50) |" in text
+    assert "| **`utility`** | 1.00, 1.00, 1.5 |" in text
+    assert "| `utility`, no guard | 2.00, 1.00, 2.00 |" in text
