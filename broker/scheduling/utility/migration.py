@@ -14,6 +14,9 @@ from tiercel.broker.scheduling.utility.record import JobRecord
 from tiercel.broker.scheduling.utility.serving import Answering
 from tiercel.core.nodes import Drain
 
+# A move must gain so many times its price: a job's endpoint goes with it, and what is foretold may be wrong.
+_GAIN = 2.0
+
 
 @dataclass(frozen=True, slots=True)
 class Migration:
@@ -123,7 +126,7 @@ def choose_migration(
 ) -> Migration | None:
     """The one migration that evens out the work best, or None when none gains enough.
 
-    A migration gains by what the longest of the two nodes' queues becomes shorter. It must be worth its cost, and
+    A migration gains by what the longest of the two nodes' queues becomes shorter. It must gain its cost twice, and
     after it the order of the two nodes must still be about the same, so that the job never comes back.
     """
     now = snapshot.now
@@ -194,7 +197,7 @@ def _gain(
     there = max((target.work + work + cost) / target.cores, alone + cost)
     here = (source.work - _work_of(job, record, source.node)) / source.cores
     gain = source.seconds - max(there, here)
-    if gain <= cost / target.cores or not _eases_accelerators(job, source, target):
+    if gain <= _GAIN * cost / target.cores or not _eases_accelerators(job, source, target):
         return None
     return gain if target.room.can_take(job) else None
 
