@@ -21,6 +21,7 @@ from benchmarks.simulated_workloads import Kind
 
 KEPT_RUNS = ROOT / "build" / "principle.jsonl"
 _CODE = ("broker/scheduling", "broker/simulation", "benchmarks/principle/work.py", "benchmarks/principle/real.py")
+_NOT_RUN = ("__main__.py", "command_line.py")
 _OURS = ROOT / "broker" / "scheduling" / "utility"
 
 
@@ -56,7 +57,7 @@ def code_of(policy: str) -> str:
     for start in _CODE:
         top = ROOT / start
         for path in sorted(top.rglob("*.py")) if top.is_dir() else [top]:
-            if policy == "utility" or not path.is_relative_to(_OURS):
+            if path.name not in _NOT_RUN and (policy == "utility" or not path.is_relative_to(_OURS)):
                 digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
