@@ -28,6 +28,10 @@ install: $(STAMP) ## Make .venv with everything in it
 demo: $(STAMP) ## Train, ship, hot-swap and serve real models on this machine, with a live view
 	@$(BIN)/python -m benchmarks.demo $(DEMO_FLAGS)
 
+.PHONY: cli-pictures
+cli-pictures: $(STAMP) ## Keep what people see of commands on a small and a large terminal, in build/cli-pictures
+	@$(BIN)/python -m pytest -q tests/integration/broker/cli/test_terminal_views.py
+
 .PHONY: dashboard-pictures
 dashboard-pictures: $(STAMP) ## Take pictures of every view of the dashboard, light, dark and on a phone, into build/dashboard
 	@$(BIN)/python -m benchmarks.dashboard_pictures

@@ -23,12 +23,15 @@ SECTIONS: Final[dict[str, dict[str, Entry]]] = {
     "A broker on this machine": {
         "up": Entry("local:up", "Run a broker here, with an agent and an inference server."),
         "down": Entry("local:down", "Stop what 'up' runs, or has left behind."),
+        "doctor": Entry("doctor:doctor", "Say what this machine has and lacks, and how to mend it."),
     },
     "Jobs": {
         "submit": Entry("submit:submit", "Create a training job from a folder, a spec or flags."),
         "ls": Entry("jobs:ls", "List jobs."),
         "show": Entry("jobs:show", "Show all that is known about a job."),
         "watch": Entry("watch:watch", "Follow jobs as they learn."),
+        "top": Entry("top:top", "Watch nodes, jobs and endpoints on one screen."),
+        "events": Entry("events:events", "Print what happens to jobs, a line for each."),
         "logs": Entry("jobs:logs", "Print the output of a job's training script."),
         "files": Entry("files:files", "List or fetch the files that a job left behind."),
         "cancel": Entry("jobs:cancel", "Stop a job; what it delivered keeps serving."),

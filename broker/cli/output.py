@@ -17,6 +17,8 @@ from tiercel.core.nodes import Drain
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from rich.table import Table
+
     from tiercel.broker.client import (
         DecisionInfo,
         EndpointInfo,
@@ -68,6 +70,7 @@ ENDPOINT_COLUMNS = (
 )
 # In which order a narrow terminal does without them; what is not here is always shown.
 _DISPENSABLE = (
+    "FEEDS",
     "ANSWERS",
     "P95",
     "LIMITS",
@@ -111,23 +114,41 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 def _print_rich_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     # rich is for terminals only; scripts do not wait for its import.
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
     width = shutil.get_terminal_size().columns
+    table, silent = table_that_fits(columns, rows, width)
+    console = Console(width=width)
+    console.print(table)
+    if silent:
+        told = ", ".join(silent)
+        console.print(Text(f"left out for want of width: {told}; --json has all", style="dim"))
+
+
+def table_that_fits(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], width: int, *, one_line: bool = False
+) -> tuple[Table, list[str]]:
+    """A table for a terminal, and which columns that would say something are not in it for want of width.
+
+    Args:
+        columns: Their names.
+        rows: A cell for each column.
+        width: Of the terminal, in columns of characters.
+        one_line: Whether each row has to be one line, so that cells are cut off where that does not do either.
+    """
+    from rich.table import Table
+    from rich.text import Text
+
     left_out = columns_left_out(columns, rows, width)
     kept = [index for index, column in enumerate(columns) if column not in left_out]
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1))
     for index in kept:
-        table.add_column(columns[index], overflow="fold")
+        table.add_column(columns[index], overflow="ellipsis" if one_line else "fold", no_wrap=one_line)
     styles = {state.value: style for state, style in _STATE_STYLES.items()}
     for row in rows:
         table.add_row(*(Text(row[index], style=styles.get(row[index], "")) for index in kept))
-    console = Console(width=width)
-    console.print(table)
-    if any(row[index] not in _NOTHING for row in rows for index in range(len(columns)) if index not in kept):
-        told = ", ".join(column for column in columns if column in left_out)
-        console.print(Text(f"left out for want of width: {told}; --json has all", style="dim"))
+    says = any(row[index] not in _NOTHING for row in rows for index in range(len(columns)) if index not in kept)
+    return table, [column for column in columns if column in left_out] if says else []
 
 
 def columns_left_out(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> set[str]:

@@ -32,18 +32,19 @@ def check_packages(runtimes: tuple[str, ...], tell: Callable[[str], None]) -> No
     Raises:
         UnavailableError: The inference server would not start; names the command that installs what is missing.
     """
-    if missing := _missing(SERVING):
+    if missing := missing_of(SERVING):
         raise UnavailableError(
             f"The inference server needs packages that are not installed here ({', '.join(missing)}); install them "
             "with: pip install 'tiercel[serve]'"
         )
     # Containers bring their own.
-    if runtimes != ("docker",) and (missing := _missing(TRAINING)):
+    if runtimes != ("docker",) and (missing := missing_of(TRAINING)):
         tell(
             f"Training scripts that are run as processes will not find {', '.join(missing)}; to export models they "
             "need them: pip install 'tiercel[train]'"
         )
 
 
-def _missing(names: Iterable[str]) -> list[str]:
+def missing_of(names: Iterable[str]) -> list[str]:
+    """Those of some packages, by import names, that are not installed here."""
     return [name for name in names if find_spec(name) is None]

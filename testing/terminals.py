@@ -1,0 +1,55 @@
+"""A terminal of a certain size, by tmux: what a person sees of a command there."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from uuid import uuid4
+
+_DEADLINE_SECONDS = 60.0
+"""Generous: it only decides how long a broken test takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terminal:
+    """A terminal with one command in it."""
+
+    server: str
+
+    def text(self) -> str:
+        """What it shows now."""
+        return self._tmux("capture-pane", "-p").rstrip()
+
+    def wait(self, text: str) -> str:
+        """What it shows once a text is in it."""
+        until = time.monotonic() + _DEADLINE_SECONDS
+        while text not in (shown := self.text()):
+            assert time.monotonic() < until, shown
+            time.sleep(0.05)
+        return shown
+
+    def press(self, key: str) -> None:
+        """Press a key, by tmux' name of it."""
+        self._tmux("send-keys", key)
+
+    def _tmux(self, *words: str) -> str:
+        command = ["tmux", "-L", self.server, *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=_DEADLINE_SECONDS).stdout
+
+
+@contextlib.contextmanager
+def terminal(width: int, height: int, command: list[str], environment: Mapping[str, str]) -> Iterator[Terminal]:
+    """A terminal that stays when the command has ended, with a line ``END`` and its exit code."""
+    server = f"tiercel-{uuid4().hex[:12]}"
+    shell = ["sh", "-c", '"$@"; echo "END $?"; exec sleep 600', "sh", *command]
+    start = ["tmux", "-f", "/dev/null", "-L", server, "-u", "new-session", "-d", "-x", str(width), "-y", str(height)]
+    known = {**os.environ, **environment, "LC_ALL": "C.UTF-8"}
+    subprocess.run([*start, *shell], check=True, timeout=_DEADLINE_SECONDS, env=known)
+    try:
+        yield Terminal(server)
+    finally:
+        subprocess.run(["tmux", "-L", server, "kill-server"], check=False, timeout=_DEADLINE_SECONDS)
