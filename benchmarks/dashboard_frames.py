@@ -119,6 +119,7 @@ class Script:
             "jobs/{job}/shares": {"points": []},
             "jobs/{job}/runs": {"count": 0},
             "jobs/{job}/files": [],
+            "jobs/{job}/explain": {"decisions": []},
         }.items():
             app.router.add_get(f"/api/v1/{path}", _telling(content))
         app.router.add_get("/api/v1/jobs/{job}", self._job)
