@@ -18,6 +18,7 @@ from tiercel.broker.actors.endpoint_keys import KeyService
 from tiercel.broker.actors.journal import Journal
 from tiercel.broker.actors.life import BrokerLife
 from tiercel.broker.actors.maintenance import Maintenance
+from tiercel.broker.actors.policy_choice import PolicyKeeper
 from tiercel.broker.actors.registry import ActorRegistry
 from tiercel.broker.actors.retention import Retention
 from tiercel.broker.actors.secrets import SecretService
@@ -38,6 +39,7 @@ from tiercel.broker.api.lineage import LineageService
 from tiercel.broker.api.membership import CertificatesService, MembershipService
 from tiercel.broker.api.node_doors import LocalDoor, MembersDoor, NodeDoor
 from tiercel.broker.api.nodes import NodesService
+from tiercel.broker.api.policy import PolicyService
 from tiercel.broker.api.projects import ProjectsService
 from tiercel.broker.api.secrets import SecretsService
 from tiercel.broker.api.status import StatusService
@@ -47,7 +49,6 @@ from tiercel.broker.progress.door import Place
 from tiercel.broker.progress.embedded import EmbeddedMqttBroker
 from tiercel.broker.progress.publisher import MqttPublisher
 from tiercel.broker.scheduling.loop import LoopSettings
-from tiercel.broker.scheduling.registry import create_policy
 from tiercel.broker.state_folder import prepare_state_dir
 from tiercel.broker.state_lock import broker_lock
 from tiercel.broker.store.artefact_owner import owner_name
@@ -61,6 +62,7 @@ from tiercel.broker.store.inventory import Inventory
 from tiercel.broker.store.kept_files import KeptFiles
 from tiercel.broker.store.logs import RunLogs
 from tiercel.broker.store.members import MemberStore
+from tiercel.broker.store.policy import PolicyStore
 from tiercel.broker.store.projects import ProjectStore
 from tiercel.broker.store.sealing import Sealer
 from tiercel.broker.store.sql import SqlStore, sqlite_url
@@ -167,13 +169,15 @@ class Broker:
     async def _start(self, stack: contextlib.AsyncExitStack) -> None:
         settings = self._settings
         _require_loopback(settings.host)
-        policy = create_policy(settings.policy, settings.policy_options)
+        store = SqlStore(sqlite_url(settings.state_dir / "broker.sqlite"))
+        policies = PolicyKeeper(
+            settings.policy, settings.policy_options, PolicyStore(store), is_told=settings.is_policy_told
+        )
         prepare_state_dir(settings.state_dir)
         stack.enter_context(broker_lock(settings.state_dir))
         tenancy = open_tenancy(settings.state_dir, settings.tenants, self._clock.now)
         people = _open_people(settings, tenancy, self._clock)
         sealer = Sealer.open(settings.state_dir)
-        store = SqlStore(sqlite_url(settings.state_dir / "broker.sqlite"))
         encryption = self._encryption = open_encryption(settings, self._clock.now)
         membership = rotation = None
         if encryption is not None:
@@ -204,7 +208,7 @@ class Broker:
         told = [news.publish_nowait, dashboard.publisher.publish_nowait]
         journal = Journal(store, self._clock, await store.last_sequence(), told)
         members = membership.nodes if membership is not None else frozenset
-        registry = self._make_registry(policy, journal, tenancy, carried, versions, members)
+        registry = self._make_registry(await policies.start(), journal, tenancy, carried, versions, members)
         service = self._service = BrokerService(store, journal, registry, supervisor, self._clock)
         if isinstance(news, MqttPublisher):
             supervisor.start(news.run(), name="MQTT publisher")
@@ -244,6 +248,7 @@ class Broker:
             StatusService(registry, tenancy, rotation),
             KeysService(keys, service, tenancy),
             AuditService(audit),
+            PolicyService(policies, registry.scheduler, supervisor),
             AuthorityService(rotation),
             DashboardService(dashboard.sign_in, *dashboard.urls),
         )

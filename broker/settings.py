@@ -119,6 +119,11 @@ class BrokerSettings(BaseSettings):
         return self
 
     @property
+    def is_policy_told(self) -> bool:
+        """Whether whoever started the broker chose its policy."""
+        return bool({"policy", "policy_options"} & self.model_fields_set)
+
+    @property
     def retention(self) -> RetentionSettings:
         """How long things of jobs that are over are kept."""
         return RetentionSettings(

@@ -30,7 +30,7 @@ from tiercel.broker.scheduling.own_priority import with_own_priorities
 from tiercel.broker.scheduling.restarts import Restarts
 from tiercel.broker.scheduling.validation import check_plan
 from tiercel.broker.scheduling.views import Leaving, nodes_without
-from tiercel.core.errors import CannotWriteError
+from tiercel.core.errors import CannotWriteError, wrong_field
 from tiercel.core.events import EndpointShareChanged, ShareDecision
 from tiercel.core.shares import Share
 
@@ -105,6 +105,13 @@ class SchedulerTicked:
     """Time passed."""
 
 
+@dataclass(frozen=True, slots=True)
+class PolicySet:
+    """Another policy decides from now on."""
+
+    policy: Policy[Any]
+
+
 SchedulerMessage = (
     JobObserved
     | NodeObserved
@@ -114,6 +121,7 @@ SchedulerMessage = (
     | MoveRefused
     | SomethingHappened
     | SchedulerTicked
+    | PolicySet
 )
 
 
@@ -213,13 +221,30 @@ class SchedulerActor(Actor[SchedulerMessage]):
         """Why a job that is to leave its node found no other one, by the latest plan; empty where it was not sought."""
         return self._staying.get(job_id, "")
 
+    def check_policy(self, policy: Policy[Any]) -> None:
+        """Have another policy plan for what is the case, and carry nothing out.
+
+        Raises:
+            InvalidSpecError: It fails, or its plan cannot be carried out.
+        """
+        shown = with_leavers(self._snapshot(Trigger.ARRIVAL))
+        try:
+            plan, _ = policy.plan(shown, policy.initial_state())
+            problems = check_plan(with_own_priorities(with_accelerators(plan, shown), shown), shown)
+        except Exception as error:
+            logger.exception("policy %s was to be set and failed", policy.name)
+            problems = [f"{type(error).__name__}: {error}"]
+        if problems:
+            why = "; ".join(problems)
+            raise wrong_field(
+                "name", f"policy {policy.name!r} cannot plan for the present state ({why}); {self._policy.name!r} stays"
+            )
+
     async def receive(self, message: SchedulerMessage) -> None:
         """Take in news, and plan when it is time and no more news is waiting."""
         match message:
-            case JobObserved():
-                self._observe_job(message)
-            case NodeObserved():
-                self._observe_node(message)
+            case JobObserved() | NodeObserved():
+                self._observe(message)
             case EndpointObserved() | EndpointsMeasured():
                 self._endpoints.on_news(message)
             case RunsRemembered() | StartsMeasured():
@@ -228,6 +253,9 @@ class SchedulerActor(Actor[SchedulerMessage]):
                 self._free_move(job_id)
             case SomethingHappened(trigger):
                 self._loop = loop.triggered(self._loop, trigger, self._settings, self._clock.alive())
+            case PolicySet(policy):
+                self._policy, self._policy_state = policy, policy.initial_state()
+                self._loop = loop.triggered(self._loop, Trigger.ARRIVAL, self._settings, self._clock.alive())
             case SchedulerTicked():
                 pass
         if self._mailbox.empty():
@@ -235,7 +263,13 @@ class SchedulerActor(Actor[SchedulerMessage]):
             if due is not None and self._journal.is_writable:
                 await self._plan_or_leave_it(due)
 
-    def _observe_job(self, message: JobObserved) -> None:
+    def _observe(self, message: JobObserved | NodeObserved) -> None:
+        if isinstance(message, NodeObserved):
+            if message.view is None:
+                self._nodes.pop(message.node_id, None)
+            else:
+                self._nodes[message.node_id] = message.view
+            return
         reservation = self._reserved.get(message.job_id)
         if message.view is None:
             self._jobs.pop(message.job_id, None)
@@ -243,12 +277,6 @@ class SchedulerActor(Actor[SchedulerMessage]):
             self._jobs[message.job_id] = message
         if reservation is not None and (message.view is None or not reservation.is_open(message, message.view)):
             del self._reserved[message.job_id]
-
-    def _observe_node(self, message: NodeObserved) -> None:
-        if message.view is None:
-            self._nodes.pop(message.node_id, None)
-        else:
-            self._nodes[message.node_id] = message.view
 
     def _remember(self, message: RunsRemembered | StartsMeasured) -> None:
         if isinstance(message, StartsMeasured):

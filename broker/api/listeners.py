@@ -38,6 +38,8 @@ from tiercel.v1 import (
     membership_pb2,
     membership_pb2_grpc,
     nodes_pb2,
+    policy_pb2,
+    policy_pb2_grpc,
     projects_pb2,
     projects_pb2_grpc,
     secrets_pb2,
@@ -61,6 +63,7 @@ if TYPE_CHECKING:
     from tiercel.broker.api.lineage import LineageService
     from tiercel.broker.api.membership import MembershipService
     from tiercel.broker.api.methods import Methods
+    from tiercel.broker.api.policy import PolicyService
     from tiercel.broker.api.projects import ProjectsService
     from tiercel.broker.api.secrets import SecretsService
     from tiercel.broker.api.status import StatusService
@@ -81,6 +84,7 @@ _TENANTS_SERVICES = tuple(
         (keys_pb2, "KeysService"),
         (lineage_pb2, "LineageService"),
         (membership_pb2, "MembershipService"),
+        (policy_pb2, "PolicyService"),
         (projects_pb2, "ProjectsService"),
         (secrets_pb2, "SecretsService"),
         (status_pb2, "StatusService"),
@@ -182,6 +186,7 @@ async def add_tenants_services(
     status: StatusService,
     keys: KeysService,
     audit: AuditService,
+    policy: PolicyService,
     authority: AuthorityService,
     dashboard: DashboardService,
 ) -> None:
@@ -200,6 +205,7 @@ async def add_tenants_services(
     status_pb2_grpc.add_StatusServiceServicer_to_server(status, server)
     keys_pb2_grpc.add_KeysServiceServicer_to_server(keys, server)
     audit_pb2_grpc.add_AuditServiceServicer_to_server(audit, server)
+    policy_pb2_grpc.add_PolicyServiceServicer_to_server(policy, server)
     authority_pb2_grpc.add_AuthorityServiceServicer_to_server(authority, server)
     dashboard_pb2_grpc.add_DashboardServiceServicer_to_server(dashboard, server)
     checks = health.aio.HealthServicer()

@@ -40,6 +40,7 @@ from tiercel.v1 import jobs_pb2
 if TYPE_CHECKING:
     from tiercel.broker.client.inference import ArrayLike, InferenceClient, InferenceResult
     from tiercel.broker.client.projects.packing import PackedProject
+    from tiercel.core.policies import PolicyChoice
 
 JOBS_AT_A_TIME = 500
 
@@ -239,6 +240,12 @@ class Client(Keeping, Acting):
         request = jobs_pb2.ExplainEndpointRequest(endpoint=name)
         response = await self._connection.call(self._connection.stub.ExplainEndpoint, request)
         return endpoint_explanation_from_proto(response)
+
+    async def policy(self) -> tuple[PolicyChoice, tuple[str, ...]]:
+        """The scheduling policy that decides, and the names of all that there are."""
+        from tiercel.broker.client.policy import get_policy
+
+        return await get_policy(self._connection)
 
     async def list_nodes(self) -> tuple[NodeInfo, ...]:
         """The machines with an agent."""

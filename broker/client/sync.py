@@ -32,6 +32,7 @@ from tiercel.core.views import (
 
 if TYPE_CHECKING:
     from tiercel.broker.client.inference import ArrayLike, InferenceResult
+    from tiercel.core.policies import PolicyChoice
 
 T = TypeVar("T")
 
@@ -164,6 +165,10 @@ class SyncClient:
     def explain_endpoint(self, name: str) -> EndpointExplanation:
         """See :meth:`Client.explain_endpoint`."""
         return self._run(self._client.explain_endpoint(name))
+
+    def policy(self) -> tuple[PolicyChoice, tuple[str, ...]]:
+        """See :meth:`Client.policy`."""
+        return self._run(self._client.policy())
 
     def list_nodes(self) -> tuple[NodeInfo, ...]:
         """See :meth:`Client.list_nodes`."""

@@ -224,3 +224,12 @@ audit_start = Table(
     Column("until", Double, nullable=False),
     Column("sha256", Text, nullable=False),
 )
+
+# One row at most: the policy that the operator set, with its options as JSON.
+policy = Table(
+    "policy",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("name", Text, nullable=False),
+    Column("options", Text, nullable=False),
+)

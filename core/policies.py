@@ -1,0 +1,32 @@
+"""Which scheduling policy decides, as everybody is told."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+class PolicySource(enum.Enum):
+    """Who chose a policy: nobody, whoever started the broker, or its operator while it ran."""
+
+    DEFAULT = "default"
+    START = "start"
+    SET = "set"
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyChoice:
+    """A policy that decides.
+
+    Attributes:
+        name: Its name.
+        options: Those that differ from its defaults, as text.
+        source: Who chose it.
+        started_with: The policy that the broker was started with, which decides again after its next start; or empty.
+    """
+
+    name: str
+    options: Mapping[str, str] = field(default_factory=dict)
+    source: PolicySource = PolicySource.DEFAULT
+    started_with: str = ""
