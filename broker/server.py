@@ -10,6 +10,7 @@ import secrets
 from typing import TYPE_CHECKING, NoReturn, Self
 
 from tiercel.broker.access.audit import Audit
+from tiercel.broker.access.quotas import Quotas
 from tiercel.broker.access.tokens import Tokens
 from tiercel.broker.actors.agents import AgentService
 from tiercel.broker.actors.checkpoint_keeper import CheckpointKeeper
@@ -41,6 +42,7 @@ from tiercel.broker.api.node_doors import LocalDoor, MembersDoor, NodeDoor
 from tiercel.broker.api.nodes import NodesService
 from tiercel.broker.api.policy import PolicyService
 from tiercel.broker.api.projects import ProjectsService
+from tiercel.broker.api.quotas import QuotasService
 from tiercel.broker.api.secrets import SecretsService
 from tiercel.broker.api.status import StatusService
 from tiercel.broker.api.tokens import TokensService
@@ -64,6 +66,7 @@ from tiercel.broker.store.logs import RunLogs
 from tiercel.broker.store.members import MemberStore
 from tiercel.broker.store.policy import PolicyStore
 from tiercel.broker.store.projects import ProjectStore
+from tiercel.broker.store.quotas import QuotaStore
 from tiercel.broker.store.sealing import Sealer
 from tiercel.broker.store.sql import SqlStore, sqlite_url
 from tiercel.broker.store.tokens import TokenStore
@@ -229,6 +232,9 @@ class Broker:
         files = KeptFiles(store, BlobFolder(settings.state_dir / "files"), settings.file_limits)
         await files.start()
         inventory = Inventory(settings.state_dir, store, logs, files, projects)
+        limits = settings.tenant_projects_bytes, settings.tenant_files_bytes
+        quotas = Quotas(QuotaStore(store), tenancy, inventory, *limits)
+        await quotas.start()
         retention = Retention(service, inventory, self._clock, settings.retention)
         supervisor.start(retention.run(), name="retention")
         await listeners.add_tenants_services(
@@ -249,6 +255,7 @@ class Broker:
             KeysService(keys, service, tenancy),
             AuditService(audit),
             PolicyService(policies, registry.scheduler, supervisor),
+            QuotasService(quotas, registry, tenancy),
             AuthorityService(rotation),
             DashboardService(dashboard.sign_in, *dashboard.urls),
         )

@@ -9,7 +9,7 @@ import re
 import secrets
 import time
 import tomllib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tiercel.core.errors import NotAuthenticatedError, wrong_field
@@ -61,6 +61,7 @@ class Tenancy:
         now: Seconds since the Unix epoch.
         issued: Tokens that were given out besides.
         people: Whose tokens of a provider were verified.
+        active_jobs: How many unfinished jobs a tenant may have, where that was set in place of ``tenants.toml``.
     """
 
     tenants: Mapping[str, Tenant]
@@ -69,6 +70,7 @@ class Tenancy:
     now: Callable[[], float] = field(default=time.time, repr=False, compare=False)
     issued: IssuedTokens = field(default_factory=IssuedTokens, repr=False, compare=False)
     people: KnownPeople = field(default_factory=KnownPeople, repr=False, compare=False)
+    active_jobs: dict[str, int] = field(default_factory=dict, repr=False, compare=False)
 
     _by_digest: Mapping[bytes, Tenant] = field(init=False, repr=False, compare=False)
 
@@ -78,6 +80,10 @@ class Tenancy:
     def find_tenant(self, token: str) -> Tenant | None:
         """Whose token of ``tenants.toml`` it is; how long this takes says nothing of any."""
         return self._by_digest.get(_digest(token))
+
+    def with_quota(self, tenant: Tenant) -> Tenant:
+        """The tenant with what it may use now."""
+        return replace(tenant, max_active_jobs=self.active_jobs.get(tenant.name, tenant.max_active_jobs))
 
     def find_caller(self, token: str) -> Caller | None:
         """Who calls with this token; None if nobody has it.

@@ -67,7 +67,7 @@ def tenant_of(context: grpc.aio.ServicerContext[object, object], tenancy: Tenanc
         raise NotAuthenticatedError(
             "the token is no tenant's; use one from tenants.toml in the broker's state directory"
         )
-    return tenant
+    return tenancy.with_quota(tenant)
 
 
 def require_node(context: grpc.aio.ServicerContext[object, object], tenancy: Tenancy) -> None:

@@ -42,6 +42,8 @@ from tiercel.v1 import (
     policy_pb2_grpc,
     projects_pb2,
     projects_pb2_grpc,
+    quotas_pb2,
+    quotas_pb2_grpc,
     secrets_pb2,
     secrets_pb2_grpc,
     status_pb2,
@@ -65,6 +67,7 @@ if TYPE_CHECKING:
     from tiercel.broker.api.methods import Methods
     from tiercel.broker.api.policy import PolicyService
     from tiercel.broker.api.projects import ProjectsService
+    from tiercel.broker.api.quotas import QuotasService
     from tiercel.broker.api.secrets import SecretsService
     from tiercel.broker.api.status import StatusService
     from tiercel.broker.api.tokens import TokensService
@@ -86,6 +89,7 @@ _TENANTS_SERVICES = tuple(
         (membership_pb2, "MembershipService"),
         (policy_pb2, "PolicyService"),
         (projects_pb2, "ProjectsService"),
+        (quotas_pb2, "QuotasService"),
         (secrets_pb2, "SecretsService"),
         (status_pb2, "StatusService"),
         (tokens_pb2, "TokensService"),
@@ -187,6 +191,7 @@ async def add_tenants_services(
     keys: KeysService,
     audit: AuditService,
     policy: PolicyService,
+    quotas: QuotasService,
     authority: AuthorityService,
     dashboard: DashboardService,
 ) -> None:
@@ -206,6 +211,7 @@ async def add_tenants_services(
     keys_pb2_grpc.add_KeysServiceServicer_to_server(keys, server)
     audit_pb2_grpc.add_AuditServiceServicer_to_server(audit, server)
     policy_pb2_grpc.add_PolicyServiceServicer_to_server(policy, server)
+    quotas_pb2_grpc.add_QuotasServiceServicer_to_server(quotas, server)
     authority_pb2_grpc.add_AuthorityServiceServicer_to_server(authority, server)
     dashboard_pb2_grpc.add_DashboardServiceServicer_to_server(dashboard, server)
     checks = health.aio.HealthServicer()

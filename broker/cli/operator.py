@@ -35,6 +35,27 @@ def as_operator(state_dir: Path | None, address: str, action: Callable[[Connecti
     return with_token(folder, address, lambda: _operator_token(folder), action)
 
 
+def as_operator_or_tenant(
+    state_dir: Path | None, address: str, tenant: str, action: Callable[[Connection], Awaitable[T]]
+) -> T:
+    """The same with the operator's token where it is at hand and no tenant is named, else with the tenant's.
+
+    Args:
+        state_dir: As of :func:`as_operator`.
+        address: As there.
+        tenant: Whose token to use; empty for the operator's, or that of ``default``.
+        action: What to do.
+    """
+    from tiercel.broker.client.given_token import given_token
+    from tiercel.broker.client.state_dir import default_state_dir, read_token
+
+    folder = state_dir or default_state_dir()
+    own = given_token(os.environ)
+    if not tenant and (os.environ.get(VARIABLE) or (not own and os.access(folder / "operator.token", os.R_OK))):
+        return as_operator(folder, address, action)
+    return with_token(folder, address, lambda: own or read_token(folder, tenant or "default"), action)
+
+
 def with_token(
     folder: Path, address: str, token: Callable[[], str | Path], action: Callable[[Connection], Awaitable[T]]
 ) -> T:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import click
 
 from tiercel.broker.cli.exit_codes import FAILED
 from tiercel.broker.cli.files import size
-from tiercel.broker.cli.operator import VARIABLE, as_operator, with_token
+from tiercel.broker.cli.operator import as_operator_or_tenant
 from tiercel.broker.cli.output import clean, print_json, print_table
 from tiercel.broker.cli.parameters import broker_option, command, json_option, state_dir_option
 from tiercel.core.nodes import Drain
@@ -43,15 +42,9 @@ def status(*, as_json: bool, state_dir: Path | None, broker: str, tenant: str) -
 
 
 def _ask(state_dir: Path | None, broker: str, tenant: str) -> ClusterStatus:
-    from tiercel.broker.client.given_token import given_token
-    from tiercel.broker.client.state_dir import default_state_dir, read_token
     from tiercel.broker.client.status import cluster_status
 
-    folder = state_dir or default_state_dir()
-    own = given_token(os.environ)
-    if not tenant and (os.environ.get(VARIABLE) or (not own and os.access(folder / "operator.token", os.R_OK))):
-        return as_operator(folder, broker, cluster_status)
-    return with_token(folder, broker, lambda: own or read_token(folder, tenant or "default"), cluster_status)
+    return as_operator_or_tenant(state_dir, broker, tenant, cluster_status)
 
 
 def _print(found: ClusterStatus) -> None:

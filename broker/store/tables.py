@@ -233,3 +233,11 @@ policy = Table(
     Column("name", Text, nullable=False),
     Column("options", Text, nullable=False),
 )
+
+# How many unfinished jobs a tenant may have, where that was set in place of tenants.toml.
+quotas = Table(
+    "quotas",
+    metadata,
+    Column("tenant", Text, primary_key=True),
+    Column("max_active_jobs", Integer, nullable=False),
+)

@@ -1,0 +1,71 @@
+"""``tiercel quota``: what tenants may use, and do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from tiercel.broker.cli.files import size
+from tiercel.broker.cli.operator import as_operator, as_operator_or_tenant
+from tiercel.broker.cli.output import clean, number, print_json, print_table
+from tiercel.broker.cli.parameters import broker_option, command, json_option, state_dir_option
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tiercel.core.quotas import Quota
+
+_COLUMNS = ("TENANT", "JOBS", "RUN", "CORES", "MEMORY", "GPUS", "PROJECTS", "FILES", "WEIGHT")
+
+
+@command("tiercel quota show", "tiercel quota show alice --json")
+@click.argument("tenant", default="", metavar="[TENANT]", help="Whose; of all, where the operator's token is.")
+@json_option
+@state_dir_option
+@broker_option
+def show(tenant: str, *, as_json: bool, state_dir: Path | None, broker: str) -> None:
+    """Say what a tenant may use and does: unfinished jobs, what they hold of nodes, room at the broker."""
+    from tiercel.broker.client.quotas import get_quotas
+
+    found = as_operator_or_tenant(state_dir, broker, tenant, lambda connection: get_quotas(connection, tenant))
+    if as_json:
+        print_json([quota.to_json() for quota in found])
+    else:
+        print_table(_COLUMNS, [_row(quota) for quota in found])
+
+
+@command("tiercel quota set alice --jobs 50", "tiercel quota set alice --reset")
+@click.argument("tenant", metavar="TENANT", help="As tenants.toml names it.")
+@click.option("--jobs", type=click.IntRange(min=0), metavar="N", help="How many unfinished jobs it may have.")
+@click.option("--reset", is_flag=True, help="What tenants.toml says counts again.")
+@json_option
+@state_dir_option
+@broker_option
+def set_(tenant: str, *, jobs: int | None, reset: bool, as_json: bool, state_dir: Path | None, broker: str) -> None:
+    """Say how many unfinished jobs a tenant may have, as the broker's operator; those that are there stay."""
+    from tiercel.broker.client.quotas import set_quota
+
+    if (jobs is None) is not reset:
+        raise click.UsageError("Give either --jobs N or --reset.")
+    quota = as_operator(state_dir, broker, lambda connection: set_quota(connection, tenant, jobs))
+    if as_json:
+        print_json(quota.to_json())
+    else:
+        click.echo(
+            f"{clean(quota.tenant)} may have {quota.max_active_jobs} unfinished jobs and has {quota.active_jobs}."
+        )
+
+
+def _row(quota: Quota) -> tuple[str, ...]:
+    return (
+        clean(quota.tenant),
+        f"{quota.active_jobs} of {quota.max_active_jobs}" + ("*" if quota.is_set else ""),
+        str(quota.running_jobs),
+        number(quota.cpu_cores),
+        size(quota.memory_bytes),
+        str(quota.accelerators),
+        f"{size(quota.projects_bytes)} of {size(quota.max_projects_bytes)}",
+        f"{size(quota.files_bytes)} of {size(quota.max_files_bytes)}",
+        number(quota.weight),
+    )

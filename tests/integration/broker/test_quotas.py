@@ -1,0 +1,48 @@
+"""What tenants may use: told to them and to the operator, changed while the broker runs, kept over restarts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import grpc
+import pytest
+
+from testing.brokers import running_broker, tenant_of, tenant_token
+from testing.membership import operator_of
+from tiercel.broker.client.connection import Connection
+from tiercel.broker.client.options import ClientOptions
+from tiercel.broker.client.quotas import get_quotas, set_quota
+from tiercel.broker.server import Broker
+from tiercel.core.errors import InvalidSpecError, NotFoundError
+from tiercel.core.trust.trust import Trust
+
+
+async def as_alice(broker: Broker, state_dir: Path) -> Connection:
+    return await Connection.open(broker.broker_address, tenant_token(state_dir), ClientOptions(), Trust())
+
+
+async def test_a_quota_is_changed_while_the_broker_runs_and_outlives_it(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker, operator_of(broker, tmp_path) as operator:
+        alice = await as_alice(broker, tmp_path)
+        async with tenant_of(broker.broker_address, tenant_token(tmp_path)) as tenant:
+            await tenant.submit()
+            (own,) = await get_quotas(alice)
+            assert (own.tenant, own.active_jobs, own.running_jobs, own.max_active_jobs) == ("alice", 1, 0, 20)
+            with pytest.raises(NotFoundError):
+                await get_quotas(alice, "bob")
+            assert [quota.tenant for quota in await get_quotas(operator)] == ["alice", "bob"]
+            assert (await set_quota(operator, "alice", 1)).is_set
+            with pytest.raises(grpc.aio.AioRpcError, match="has 1 unfinished jobs and may have 1"):
+                await tenant.submit(endpoint="other")
+            assert (await get_quotas(operator, "bob"))[0].max_active_jobs == 20, "nobody else's"
+            await alice.close()
+            for name, jobs, error in (("nobody", 3, NotFoundError), ("alice", 10**6, InvalidSpecError)):
+                with pytest.raises(error):
+                    await set_quota(operator, name, jobs)
+    async with running_broker(tmp_path) as broker, operator_of(broker, tmp_path) as operator:
+        (kept,) = await get_quotas(operator, "alice")
+        assert (kept.max_active_jobs, kept.is_set) == (1, True)
+        back = await set_quota(operator, "alice", None)
+        assert (back.max_active_jobs, back.is_set) == (20, False)
+        async with tenant_of(broker.broker_address, tenant_token(tmp_path)) as tenant:
+            await tenant.submit(endpoint="other")
