@@ -13,10 +13,11 @@ from tiercel.broker.dashboard.asked import MAX_BODY_BYTES, Asked
 from tiercel.core.errors import InvalidRequestError
 from tiercel.core.file_views import FileInfo
 from tiercel.core.lineage import Lineage
+from tiercel.core.policies import PolicyChoice
 from tiercel.core.status import ClusterStatus
-from tiercel.core.views import Explanation, JobInfo, Json
+from tiercel.core.views import Explanation, JobInfo, Json, json_of
 from tiercel.core.wire import from_proto
-from tiercel.v1 import files_pb2, jobs_pb2, lineage_pb2, status_pb2
+from tiercel.v1 import files_pb2, jobs_pb2, lineage_pb2, policy_pb2, status_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -98,6 +99,8 @@ def translations() -> tuple[Route, ...]:
             lambda a: lineage_pb2.GetLineageRequest(endpoint=a.part("endpoint")),
             lambda found: [from_proto(Lineage, each).to_json() for each in found.versions],
         ),
+        Route("GET", "policy", "PolicyService/GetPolicy", lambda _: policy_pb2.GetPolicyRequest(), _policy),
+        Route("POST", "policy", "PolicyService/SetPolicy", _policy_request, _policy),
         Route("POST", "endpoints/{endpoint}/promote", "JobsService/PromoteVersion", _promote_request, _endpoint),
         Route("POST", "endpoints/{endpoint}/rollback", "JobsService/RollBackVersion", _roll_back_request, _endpoint),
     )
@@ -147,6 +150,18 @@ def _retry_request(asked: Asked) -> jobs_pb2.RetryJobRequest:
 
 def _priority_request(asked: Asked) -> jobs_pb2.SetPriorityRequest:
     return jobs_pb2.SetPriorityRequest(job_id=asked.part("job"), priority=asked.whole("priority"))
+
+
+def _policy_request(asked: Asked) -> policy_pb2.SetPolicyRequest:
+    options = asked.field("options") or {}
+    if not isinstance(options, dict) or not all(isinstance(each, str) for each in options.values()):
+        raise InvalidRequestError("options: are no object of texts", field="options")
+    return policy_pb2.SetPolicyRequest(name=asked.words("name"), options=options)
+
+
+def _policy(found: Any) -> Json:
+    told: Json = json_of(from_proto(PolicyChoice, found.policy))
+    return {**told, "names": list(found.names)} if isinstance(found, policy_pb2.GetPolicyResponse) else told
 
 
 def _explain_request(asked: Asked) -> jobs_pb2.ExplainEndpointRequest:

@@ -211,8 +211,13 @@ class Site:
         async def write(piece: bytes) -> None:
             if not response.prepared:
                 await response.prepare(request)
-            async with asyncio.timeout(PIECE_SECONDS):
-                await response.write(piece)
+            try:
+                async with asyncio.timeout(PIECE_SECONDS):
+                    await response.write(piece)
+            except (ConnectionError, TimeoutError) as error:
+                if request.transport is not None:  # it reads too slowly, or not any more
+                    request.transport.abort()
+                raise CallRefusedError("cancelled", "nobody reads this") from error
 
         handler: grpc.RpcMethodHandler[Any, Any] = grpc.unary_stream_rpc_method_handler(follow)
         try:
@@ -225,11 +230,8 @@ class Site:
                 write=write,
             )
         except CallRefusedError as error:
-            if not response.prepared:
+            if not response.prepared:  # else it simply ends
                 raise _sign_in_error() if error.code == NotAuthenticatedError.code else error from None
-        except TimeoutError:
-            if request.transport is not None:  # it reads too slowly, or may read no more
-                request.transport.abort()
         return response
 
 

@@ -137,7 +137,7 @@ async def test_a_crowd_has_its_places_and_keeps_no_other_door_shut(
 
 
 async def test_a_browser_that_reads_too_slowly_is_cut_off_and_the_others_are_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("tiercel.broker.dashboard.site.PIECE_SECONDS", 0.5)
     monkeypatch.setattr(stream, "ALIVE_SECONDS", 0.2)
@@ -163,3 +163,18 @@ async def test_a_browser_that_reads_too_slowly_is_cut_off_and_the_others_are_not
                 await until(lambda: publisher.streams == 1)
                 publisher.tell("alice", "state", {"text": "still here"})
                 await told.content.readuntil(b"still here")
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+async def test_that_a_browser_goes_is_no_defect(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with running_broker(tmp_path) as broker, browser_of(broker.addresses["dashboard"]) as browser:
+        await browser.sign_in(tenant_token(tmp_path))
+        assert broker.dashboard is not None
+        publisher = broker.dashboard.publisher
+        for _ in range(10):
+            async with browser.session.get(f"{browser.url}{API}events") as told:
+                await told.content.readline()
+                publisher.tell("alice", "state", {"text": "x" * 100_000})
+            publisher.tell("alice", "state", {"text": "x" * 100_000})
+        await until(lambda: publisher.streams == 0)
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []

@@ -48,6 +48,8 @@ OUTCOMES = {
     "POST endpoints/{endpoint}/infer": (401, 403, 403, 404, 403, 503),
     "GET audit": (401, 403, 200, 403, 403, 403),
     "GET usage": (401, 403, 200, 200, 200, 200),
+    "GET policy": (401, 403, 200, 200, 200, 200),
+    "POST policy": (401, 403, 200, 403, 403, 403),
     # Nothing was delivered, so that there is no version to choose.
     "POST endpoints/{endpoint}/promote": (401, 403, 403, 404, 403, 404),
     "POST endpoints/{endpoint}/rollback": (401, 403, 403, 404, 403, 404),
@@ -100,7 +102,7 @@ async def statuses(browser: Browser, route: str, tokens: tuple[str, ...], job_id
     found: list[int] = []
     for token in tokens:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        body = {"priority": 3} if verb == "POST" else None
+        body = {"priority": 3, "name": "fair"} if verb == "POST" else None
         async with browser.session.request(verb, f"{browser.url}{API}{path}", headers=headers, json=body) as answer:
             found.append(answer.status)
             assert answer.headers["Content-Security-Policy"].startswith("default-src 'none'")
