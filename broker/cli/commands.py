@@ -26,6 +26,7 @@ SECTIONS: Final[dict[str, dict[str, Entry]]] = {
         "doctor": Entry("doctor:doctor", "Say what this machine has and lacks, and how to mend it."),
     },
     "Jobs": {
+        "init": Entry("init:init", "Write a tiercel.yaml by reading a training script."),
         "submit": Entry("submit:submit", "Create a training job from a folder, a spec or flags."),
         "ls": Entry("jobs:ls", "List jobs."),
         "show": Entry("jobs:show", "Show all that is known about a job."),
