@@ -15,6 +15,7 @@ from tiercel.broker.api.methods import CallRefusedError
 from tiercel.broker.dashboard import pages
 from tiercel.broker.dashboard.asked import Asked, peer_of, read_body
 from tiercel.broker.dashboard.asking import Spoken
+from tiercel.broker.dashboard.metrics import CONTENT_TYPE, metrics_of
 from tiercel.broker.dashboard.protection import REQUEST_SECONDS, add_headers, json_answer, protection, text_answer
 from tiercel.broker.dashboard.routes import Route, translations
 from tiercel.core.errors import InvalidRequestError, NotAuthenticatedError
@@ -85,6 +86,7 @@ class Site:
         router.add_get(f"{API}events", self._stream)
         for route in self.routes:
             router.add_route(route.verb, f"{API}{route.path}", self._answering(route))
+        router.add_get("/metrics", self._show_metrics)
         router.add_get("/assets/{path:.+}", pages.show_file)
         router.add_get("/{path:.*}", pages.show_index)
 
@@ -180,6 +182,11 @@ class Site:
         if caller is None:
             raise _sign_in_error()
         return json_answer(self._session(caller, status))
+
+    async def _show_metrics(self, request: web.Request) -> web.Response:
+        status = from_proto(ClusterStatus, await self._call(request, STATUS, status_pb2.GetStatusRequest()))
+        headers = {"Content-Type": CONTENT_TYPE, "Cache-Control": "no-store"}
+        return web.Response(body=metrics_of(status).encode(), headers=headers)
 
     def _session(self, caller: Caller, told: status_pb2.GetStatusResponse) -> dict[str, Any]:
         status = from_proto(ClusterStatus, told)
