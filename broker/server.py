@@ -46,6 +46,7 @@ from tiercel.broker.api.quotas import QuotasService
 from tiercel.broker.api.secrets import SecretsService
 from tiercel.broker.api.status import StatusService
 from tiercel.broker.api.tokens import TokensService
+from tiercel.broker.api.what_if import WhatIfService
 from tiercel.broker.dashboard.dashboard import Dashboard
 from tiercel.broker.progress.door import Place
 from tiercel.broker.progress.embedded import EmbeddedMqttBroker
@@ -258,6 +259,7 @@ class Broker:
             QuotasService(quotas, registry, tenancy),
             AuthorityService(rotation),
             DashboardService(dashboard.sign_in, *dashboard.urls),
+            WhatIfService(registry, tenancy, policies, settings.interval_seconds),
         )
         agents = AgentService(journal, registry, self._clock)
 

@@ -127,6 +127,10 @@ class EndpointStates:
             self._loads[node_id] = {name: load_of(usage, lag) for name, usage in counted.items()}
         self._counted.clear()
         self._online = frozenset(nodes)
+        return self.last_views()
+
+    def last_views(self) -> tuple[EndpointView, ...]:
+        """The endpoints by name, with what the last call of :meth:`views` found measured."""
         return tuple(self._filled(view) for _, view in sorted(self._views.items()) if view.node_id in self._online)
 
     def node_of(self, name: str) -> str:

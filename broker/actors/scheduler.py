@@ -24,7 +24,16 @@ from tiercel.broker.scheduling.allocate import with_accelerators
 from tiercel.broker.scheduling.draining import is_emptying, staying, with_leavers, without_leavers
 from tiercel.broker.scheduling.forecast.times import TierTime, tier_times
 from tiercel.broker.scheduling.history import History
-from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Plan, Policy, Snapshot, Trigger
+from tiercel.broker.scheduling.interface import (
+    Assignment,
+    EndpointView,
+    JobView,
+    NodeView,
+    Plan,
+    Policy,
+    Snapshot,
+    Trigger,
+)
 from tiercel.broker.scheduling.loop import LoopSettings
 from tiercel.broker.scheduling.own_priority import with_own_priorities
 from tiercel.broker.scheduling.restarts import Restarts
@@ -212,6 +221,13 @@ class SchedulerActor(Actor[SchedulerMessage]):
         view = seen.view if (seen := self._jobs.get(job_id)) is not None else None
         return tier_times(view, self._history.by_workload().get(view.workload, ())) if view is not None else ()
 
+    def present(self) -> Snapshot:
+        """What the policy would be shown now; to ask changes nothing."""
+        held_back = self._held_back
+        snapshot = self._snapshot(Trigger.INTERVAL, self._endpoints.last_views())
+        self._held_back = held_back
+        return snapshot
+
     def reason_for(self, job_id: str, node_id: str) -> str:
         """Why a job has its share of a node, by the latest plan; empty where that says nothing of it."""
         planned_for, reason = self._reasons.get(job_id, ("", ""))
@@ -227,7 +243,7 @@ class SchedulerActor(Actor[SchedulerMessage]):
         Raises:
             InvalidSpecError: It fails, or its plan cannot be carried out.
         """
-        shown = with_leavers(self._snapshot(Trigger.ARRIVAL))
+        shown = with_leavers(self.present())
         try:
             plan, _ = policy.plan(shown, policy.initial_state())
             problems = check_plan(with_own_priorities(with_accelerators(plan, shown), shown), shown)
@@ -303,7 +319,7 @@ class SchedulerActor(Actor[SchedulerMessage]):
         if trigger is Trigger.INTERVAL:
             for job_id in self._reserved:
                 self._send_reserved(job_id)
-        snapshot = self._snapshot(trigger)
+        snapshot = self._snapshot(trigger, self._endpoints.views(self._nodes))
         changed: tuple[Assignment, ...] = ()
         shares_moved: list[ShareMoved] = []
         plan = self._ask_policy(snapshot)
@@ -345,7 +361,7 @@ class SchedulerActor(Actor[SchedulerMessage]):
         self._staying = staying(plan, snapshot)
         return without_leavers(plan, snapshot)
 
-    def _snapshot(self, trigger: Trigger) -> Snapshot:
+    def _snapshot(self, trigger: Trigger, endpoints: tuple[EndpointView, ...]) -> Snapshot:
         jobs = []
         held: list[Leaving] = []
         for job_id, observed in self._jobs.items():
@@ -370,7 +386,7 @@ class SchedulerActor(Actor[SchedulerMessage]):
             trigger,
             tuple(sorted(shown, key=lambda job: job.id)),
             nodes_without((node for _, node in sorted(self._nodes.items())), held),
-            self._endpoints.views(self._nodes),
+            endpoints,
             self._history.by_workload(),
             self._restarts.by_workload(),
         )

@@ -50,6 +50,8 @@ from tiercel.v1 import (
     status_pb2_grpc,
     tokens_pb2,
     tokens_pb2_grpc,
+    what_if_pb2,
+    what_if_pb2_grpc,
 )
 
 if TYPE_CHECKING:
@@ -71,6 +73,7 @@ if TYPE_CHECKING:
     from tiercel.broker.api.secrets import SecretsService
     from tiercel.broker.api.status import StatusService
     from tiercel.broker.api.tokens import TokensService
+    from tiercel.broker.api.what_if import WhatIfService
 
 MIB = 1024 * 1024
 _TENANTS_SERVICES = tuple(
@@ -93,6 +96,7 @@ _TENANTS_SERVICES = tuple(
         (secrets_pb2, "SecretsService"),
         (status_pb2, "StatusService"),
         (tokens_pb2, "TokensService"),
+        (what_if_pb2, "WhatIfService"),
     )
 )
 _NODES = nodes_pb2.DESCRIPTOR.services_by_name["NodesService"].full_name
@@ -194,6 +198,7 @@ async def add_tenants_services(
     quotas: QuotasService,
     authority: AuthorityService,
     dashboard: DashboardService,
+    what_if: WhatIfService,
 ) -> None:
     """What answers on the tenants' listener; health and reflection do too."""
     server = cast("grpc.aio.Server", methods)  # as far as services look at it
@@ -214,6 +219,7 @@ async def add_tenants_services(
     quotas_pb2_grpc.add_QuotasServiceServicer_to_server(quotas, server)
     authority_pb2_grpc.add_AuthorityServiceServicer_to_server(authority, server)
     dashboard_pb2_grpc.add_DashboardServiceServicer_to_server(dashboard, server)
+    what_if_pb2_grpc.add_WhatIfServiceServicer_to_server(what_if, server)
     checks = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(checks, server)
     reflection.enable_server_reflection((*_TENANTS_SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME), server)

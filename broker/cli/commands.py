@@ -61,6 +61,7 @@ SECTIONS: Final[dict[str, dict[str, Entry]]] = {
     },
     "Machines": {
         "status": Entry("status:status", "Show the cluster at a glance, and what to see to."),
+        "what-if": Entry("what_if:what_if", "Say what would happen if something were different."),
         "dashboard": Entry("dashboard:dashboard", "Open the dashboard in a browser, signed in."),
         "nodes": Entry("cluster:nodes", "List nodes, their accelerators and data sets."),
         "node": Entry("", "Which machines are nodes, and what they offer to jobs.", "tiercel node drain n2 --wait"),

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from tiercel.broker.client.inference import ArrayLike, InferenceClient, InferenceResult
     from tiercel.broker.client.projects.packing import PackedProject
     from tiercel.core.policies import PolicyChoice
+    from tiercel.core.what_if import Changes, WhatIf
 
 JOBS_AT_A_TIME = 500
 
@@ -246,6 +247,17 @@ class Client(Keeping, Acting):
         from tiercel.broker.client.policy import get_policy
 
         return await get_policy(self._connection)
+
+    async def what_if(self, changes: Changes) -> WhatIf:
+        """When tiers would be reached, and how endpoints would answer, if something were different.
+
+        Raises:
+            NotFoundError: The tenant has no such job or endpoint, or there is no such node.
+            InvalidSpecError: There is no such policy, or a number is out of bounds.
+        """
+        from tiercel.broker.client.what_if import what_if
+
+        return await what_if(self._connection, changes)
 
     async def list_nodes(self) -> tuple[NodeInfo, ...]:
         """The machines with an agent."""

@@ -33,6 +33,7 @@ from tiercel.core.views import (
 if TYPE_CHECKING:
     from tiercel.broker.client.inference import ArrayLike, InferenceResult
     from tiercel.core.policies import PolicyChoice
+    from tiercel.core.what_if import Changes, WhatIf
 
 T = TypeVar("T")
 
@@ -169,6 +170,10 @@ class SyncClient:
     def policy(self) -> tuple[PolicyChoice, tuple[str, ...]]:
         """See :meth:`Client.policy`."""
         return self._run(self._client.policy())
+
+    def what_if(self, changes: Changes) -> WhatIf:
+        """See :meth:`Client.what_if`."""
+        return self._run(self._client.what_if(changes))
 
     def list_nodes(self) -> tuple[NodeInfo, ...]:
         """See :meth:`Client.list_nodes`."""

@@ -59,6 +59,12 @@ class SimulatedAgents:
         """A node is to be divided anew, since shares, runs or requests changed."""
         self._stirred[node_id] = self._nodes[node_id]
 
+    def take_over(self, sim: SimulatedJob) -> None:
+        """A run that there is when the simulation begins."""
+        self._nodes[sim.job.node_id].runs.append(sim)
+        self._runs += 1
+        self.stir(sim.job.node_id)
+
     def settle(self) -> None:
         """Divide anew what was stirred, and foretell when something happens there next."""
         stirred, self._stirred = self._stirred, {}
@@ -155,7 +161,8 @@ class SimulatedAgents:
         index = sim.next_report
         sim.told += 1
         metrics = {sim.job.spec.metric: sim.trajectory.values[index]}
-        self._post(sim, Reported(sim.job.run_id, sim.told, index + 1, metrics, self._events.now, sim.run_cpu))
+        epoch = sim.first_epoch + index + 1
+        self._post(sim, Reported(sim.job.run_id, sim.told, epoch, metrics, self._events.now, sim.run_cpu))
         sim.next_report = index + 1
         if not sim.is_closing:
             sim.plan_report()

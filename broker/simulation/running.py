@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tiercel.broker.lifecycle.silence import hangs_at
 from tiercel.broker.scheduling.interface import JobView
@@ -68,6 +68,8 @@ class SimulatedJob:
         halted: Whether the run trains no more: it stops, or is checkpointed.
         nodes: Where it ran, in order.
         true_work: CPU seconds from the start at which each tier will be reached, as of the latest view.
+        first_epoch: Epochs that were reported before the trajectory begins.
+        home: The only node that it may be placed on, or empty.
     """
 
     planned: PlannedJob
@@ -99,6 +101,8 @@ class SimulatedJob:
     view: JobView | None = None
     true_work: tuple[float, ...] = ()
     viewed_at: float = 0.0
+    first_epoch: int = 0
+    home: str = ""
 
     @property
     def threads(self) -> int:
@@ -256,7 +260,8 @@ class SimulatedJob:
             self.may_migrate,
             self.meant_for,
         )
-        return job_view(self.job, facts)
+        view = job_view(self.job, facts)
+        return replace(view, home=self.home) if self.home else view
 
     def _true_work(self) -> tuple[float, ...]:
         """CPU seconds at which each tier will be reached, if the job has cores to itself from now on."""

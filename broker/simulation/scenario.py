@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -9,6 +10,7 @@ from tiercel.broker.scheduling.interface import NodeView, PastRun
 from tiercel.broker.scheduling.loop import LoopSettings
 from tiercel.broker.simulation.cluster import Colocation
 from tiercel.broker.simulation.endpoints import EndpointTraffic
+from tiercel.broker.simulation.underway import Underway
 from tiercel.broker.simulation.workload import JobSource, ListedJobs
 
 GIB = 1024**3
@@ -71,6 +73,8 @@ class Scenario:
         history: Earlier runs that are known from the beginning, by workload.
         record_usage: Keep what each job used over time.
         check_plans: Refuse unsound plans as the live broker does, with an exception.
+        underway: Jobs that there are when it begins.
+        horizon_seconds: End it then at the latest; what is not over by then is told as it is.
     """
 
     nodes: tuple[NodeView, ...]
@@ -87,6 +91,8 @@ class Scenario:
     history: Mapping[str, tuple[PastRun, ...]] = field(default_factory=dict)
     record_usage: bool = False
     check_plans: bool = True
+    underway: tuple[Underway, ...] = ()
+    horizon_seconds: float = math.inf
 
     def __post_init__(self) -> None:
         """Refuse what could not end."""

@@ -113,8 +113,10 @@ class Simulation:
             self._events.at(self._incoming.next_at, self._arrive)
         if self._scenario.endpoints:
             self._events.at(0.0, self._step_endpoints)
+        self._take_over()
         while self._goes_on():
             self._next_moment()
+        self._outcomes += [outcome_of(sim) for sim in self._active.values()]
         self._serving.finish(self._events.now)
         return Result(
             scenario=self._scenario.name,
@@ -131,7 +133,9 @@ class Simulation:
     # --- Time ---------------------------------------------------------------------------------------------------------
 
     def _goes_on(self) -> bool:
-        return bool(self._active or self._incoming or self._events.now < self._scenario.duration_seconds)
+        now = self._events.now
+        unfinished = self._active or self._incoming or now < self._scenario.duration_seconds
+        return bool(unfinished) and now < self._scenario.horizon_seconds
 
     def _next_moment(self) -> None:
         """Everything that happens at the next moment at which anything does."""
@@ -158,6 +162,17 @@ class Simulation:
             self._wakes_at = math.inf
 
     # --- Jobs ---------------------------------------------------------------------------------------------------------
+
+    def _take_over(self) -> None:
+        """Go on with the jobs that there are."""
+        for underway in self._scenario.underway:
+            sim = underway.begin()
+            self._active[sim.job.id] = sim
+            if sim.job.run_active:
+                self._agents.take_over(sim)
+        if self._active:
+            self._scheduler.trigger(Trigger.ARRIVAL, 0.0)
+            self._agents.settle()
 
     def _arrive(self) -> None:
         sim, effects = self._incoming.take(self._events.now)

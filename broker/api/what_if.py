@@ -1,0 +1,93 @@
+"""The service that says what would happen; see ``protos/tiercel/v1/what_if.proto``."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from tiercel.broker.api.auth import caller_by_metadata
+from tiercel.broker.what_if.asking import Asking
+from tiercel.broker.what_if.present import Present, Question, bounded
+from tiercel.core.errors import NotFoundError, wrong_field
+from tiercel.core.what_if import MAX_CHANGES, Changes
+from tiercel.core.wire import from_proto, to_proto
+from tiercel.v1 import what_if_pb2, what_if_pb2_grpc
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    import grpc
+
+    from tiercel.broker.actors.policy_choice import PolicyKeeper
+    from tiercel.broker.actors.registry import ActorRegistry
+    from tiercel.broker.tenancy import Tenancy
+
+    Context = grpc.aio.ServicerContext[Any, Any]
+
+MAX_FACTOR = 1000.0
+MAX_CORES = 4096.0
+
+
+class WhatIfService(what_if_pb2_grpc.WhatIfServiceServicer):
+    """Translates questions of tenants and operators.
+
+    Args:
+        registry: Knows the present.
+        tenancy: Who calls.
+        policies: Knows which policy decides.
+        interval_seconds: How often the scheduler looks.
+    """
+
+    def __init__(
+        self, registry: ActorRegistry, tenancy: Tenancy, policies: PolicyKeeper, interval_seconds: float
+    ) -> None:
+        self._registry = registry
+        self._tenancy = tenancy
+        self._policies = policies
+        self._interval_seconds = interval_seconds
+        self._asking = Asking()
+
+    async def AskWhatIf(  # noqa: N802 - the contract's name
+        self, request: what_if_pb2.AskWhatIfRequest, context: Context
+    ) -> what_if_pb2.WhatIf:
+        """Simulate the present as it is and with changes."""
+        tenant = caller_by_metadata(context.invocation_metadata(), self._tenancy).tenant
+        changes = from_proto(Changes, request.changes)
+        _check(changes)
+        present = self._present()
+        if tenant is not None:
+            _check_own(changes, present, tenant.name)
+        wanted = frozenset((*changes.cancel, *changes.priorities, *changes.add_like))
+        question = Question(bounded(present, wanted), changes, tenant.name if tenant is not None else "")
+        return to_proto(await self._asking.ask(question), what_if_pb2.WhatIf)
+
+    def _present(self) -> Present:
+        choice = self._policies.choice
+        return Present(self._registry.scheduler.present(), choice.name, dict(choice.options), self._interval_seconds)
+
+
+def _check(changes: Changes) -> None:
+    """Refuse too many changes, and numbers that are out of bounds."""
+    for name in Changes.__dataclass_fields__:
+        if name != "policy" and len(getattr(changes, name)) > MAX_CHANGES:
+            raise wrong_field(name, f"has more than {MAX_CHANGES} entries; ask about fewer")
+    for endpoint, factor in changes.requests.items():
+        if not (0 < factor <= MAX_FACTOR):
+            raise wrong_field(f"requests[{endpoint}]", f"is {factor:g}; give a factor from above 0 to {MAX_FACTOR:g}")
+    for number, node in enumerate(changes.add_nodes):
+        if not (math.isfinite(node.cpu_cores) and 0 <= node.cpu_cores <= MAX_CORES):
+            raise wrong_field(f"add_nodes[{number}].cpu_cores", f"is {node.cpu_cores:g}; give 0 to {MAX_CORES:g}")
+    if changes.policy_options and not changes.policy:
+        raise wrong_field("policy_options", "are given without a policy; name the policy as well")
+
+
+def _check_own(changes: Changes, present: Present, tenant: str) -> None:
+    """A tenant changes what is its own; of others' jobs and endpoints it does not learn that they exist."""
+    jobs = {job.id for job in present.snapshot.jobs if job.tenant == tenant}
+    for job_id in (*changes.cancel, *changes.priorities, *changes.add_like):
+        if job_id not in jobs:
+            raise NotFoundError(f"there is no job {job_id} that waits or runs; 'tiercel ls' lists them")
+    endpoints = {each.name.partition("@")[0] for each in present.snapshot.endpoints if each.tenant == tenant}
+    for name in changes.requests:
+        if name not in endpoints:
+            raise NotFoundError(f"there is no endpoint {name} that answers; 'tiercel endpoints' lists them")

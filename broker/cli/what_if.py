@@ -1,0 +1,163 @@
+"""``tiercel what-if``: what would happen if something were different."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from tiercel.broker.cli.exit_codes import USAGE
+from tiercel.broker.cli.operator import VARIABLE, as_operator, with_token
+from tiercel.broker.cli.output import clean, print_json, print_table
+from tiercel.broker.cli.parameters import broker_option, command, json_option, state_dir_option
+from tiercel.broker.cli.session import fail
+from tiercel.core.errors import TiercelError, wrong_field
+from tiercel.core.what_if import AddedNode, Changes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from tiercel.core.what_if import InTime, Span, WhatIf
+
+_COLUMNS = ("JOB", "NAME", "TIER", "NOW ON", "AS THINGS ARE", "THEN ON", "WITH THE CHANGES")
+_ENDPOINT_COLUMNS = ("ENDPOINT", "IN TIME", "MEAN MS", "THEN IN TIME", "THEN MEAN MS")
+
+
+@command("tiercel what-if --policy fifo", "tiercel what-if --add-node cores=4 --requests digits=2x")
+@click.option("--policy", default="", metavar="NAME", help="Another policy.")
+@click.option("--option", "options", metavar="KEY=VALUE", multiple=True, help="An option of that policy; repeatable.")
+@click.option("--add-node", "add", metavar="cores=N", multiple=True, help="A node more; or like=NODE,cores=N.")
+@click.option("--remove-node", "remove", metavar="NODE", multiple=True, help="A node is gone.")
+@click.option("--cancel", metavar="JOB", multiple=True, help="A job is cancelled.")
+@click.option("--priority", metavar="JOB=N", multiple=True, help="A job has this priority.")
+@click.option("--add-like", "like", metavar="JOB", multiple=True, help="One more job like this one.")
+@click.option("--requests", metavar="ENDPOINT=2x", multiple=True, help="So many times its requests.")
+@json_option
+@state_dir_option
+@broker_option
+@click.option("--tenant", default="", help="Who asks; the operator, where its token is.")
+def what_if(
+    *,
+    policy: str,
+    options: tuple[str, ...],
+    add: tuple[str, ...],
+    remove: tuple[str, ...],
+    cancel: tuple[str, ...],
+    priority: tuple[str, ...],
+    like: tuple[str, ...],
+    requests: tuple[str, ...],
+    as_json: bool,
+    state_dir: Path | None,
+    broker: str,
+    tenant: str,
+) -> None:
+    """Say when tiers would be reached if something were different; nothing is changed."""
+    try:
+        changes = Changes(
+            policy,
+            dict(_pair("--option", each) for each in options),
+            tuple(_node(each) for each in add),
+            remove,
+            cancel,
+            {job: int(_number("--priority", value)) for job, value in (_pair("--priority", p) for p in priority)},
+            like,
+            {name: _number("--requests", value.rstrip("x")) for name, value in map(_request, requests)},
+        )
+    except TiercelError as error:
+        fail(error.message, USAGE)
+    found = _ask(changes, state_dir, broker, tenant)
+    if as_json:
+        print_json(found.to_json())
+    else:
+        _print(found)
+
+
+def _pair(name: str, text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not (key and equals and value):
+        raise wrong_field(name, f"is {text!r}; write it as KEY=VALUE")
+    return key, value
+
+
+def _request(text: str) -> tuple[str, str]:
+    return _pair("--requests", text)
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise wrong_field(name, f"{text!r} is no number") from None
+
+
+def _node(text: str) -> AddedNode:
+    told = dict(_pair("--add-node", part) for part in text.split(","))
+    if unknown := told.keys() - {"cores", "like"}:
+        raise wrong_field("--add-node", f"has no {min(unknown)!r}; write cores=N, like=NODE or both with a comma")
+    return AddedNode(told.get("like", ""), _number("--add-node", told.get("cores", "0")))
+
+
+def _ask(changes: Changes, state_dir: Path | None, broker: str, tenant: str) -> WhatIf:
+    from tiercel.broker.client.given_token import given_token
+    from tiercel.broker.client.state_dir import default_state_dir, read_token
+    from tiercel.broker.client.what_if import what_if as ask
+
+    folder = state_dir or default_state_dir()
+    own = given_token(os.environ)
+    if not tenant and (os.environ.get(VARIABLE) or (not own and os.access(folder / "operator.token", os.R_OK))):
+        return as_operator(folder, broker, lambda connection: ask(connection, changes))
+    return with_token(
+        folder,
+        broker,
+        lambda: own or read_token(folder, tenant or "default"),
+        lambda connection: ask(connection, changes),
+    )
+
+
+def _print(found: WhatIf) -> None:
+    for sentence in found.difference or ("Nothing that is worth telling changes.",):
+        click.echo(clean(sentence))
+    rows = [
+        (
+            job.id or "-",
+            clean(job.name),
+            f"{tier.tier} ({tier.target:g})",
+            clean(job.present.node_id) or "-",
+            _span(tier.present, job.note),
+            clean(job.changed.node_id) or "-",
+            _span(tier.changed, job.note),
+        )
+        for job in found.jobs
+        for tier in job.tiers
+    ]
+    if rows:
+        click.echo("")
+        print_table(_COLUMNS, rows)
+    if found.endpoints:
+        click.echo("")
+        print_table(
+            _ENDPOINT_COLUMNS,
+            [(clean(each.name), *_in_time(each.present), *_in_time(each.changed)) for each in found.endpoints],
+        )
+    click.echo("")
+    left = f" {found.left_out} jobs were left out." if found.left_out else ""
+    click.echo(f"Snapshot {found.snapshot}, policy {clean(found.policy)}, {found.draws} futures.{left}")
+    _print_assumptions(found.assumptions)
+
+
+def _print_assumptions(assumptions: Sequence[str]) -> None:
+    for sentence in assumptions:
+        click.echo(f"* {sentence}")
+
+
+def _span(span: Span | None, note: str) -> str:
+    if span is None:
+        return "unknown" if note.startswith("unknown") else "-"
+    return f"{span.seconds:.0f} s ({span.low:.0f} to {span.high:.0f})"
+
+
+def _in_time(told: InTime) -> tuple[str, str]:
+    part = "-" if told.in_objective is None else f"{told.in_objective:.1%}"
+    return part, "-" if told.mean_seconds is None else f"{told.mean_seconds * 1000:.1f}"

@@ -1,0 +1,36 @@
+"""The child process that answers one question: a pickled :class:`.Question` on stdin, JSON on stdout."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import resource
+import sys
+
+from tiercel.broker.simulation.scenario import SimulationError
+from tiercel.broker.what_if.answer import answer
+from tiercel.core.errors import TiercelError
+from tiercel.core.storage import to_json
+
+MEMORY_BYTES = 2 * 1024**3
+CPU_SECONDS = 20
+
+
+def main() -> None:
+    """Answer, or say why not."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
+    question = pickle.load(sys.stdin.buffer)  # noqa: S301 - from the broker that started this process, nobody else
+    try:
+        told = {"answer": to_json(answer(question))}
+    except TiercelError as error:
+        told = {"code": type(error).__name__, "error": error.message, "field": error.field}
+    except SimulationError as error:
+        told = {"code": "", "error": str(error), "field": ""}
+    except Exception as error:  # a policy may raise anything
+        told = {"code": "", "error": f"the simulation failed: {type(error).__name__}: {error}"[:500], "field": ""}
+    json.dump(told, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""Asks a child process, so that the broker's loop goes on: one question a tenant at a time, and few in all."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import pickle
+import sys
+from collections.abc import Mapping
+
+from tiercel.broker.what_if.present import Question
+from tiercel.core.errors import (
+    DeadlineExceededError,
+    InvalidSpecError,
+    NotFoundError,
+    OverloadedError,
+    UnavailableError,
+)
+from tiercel.core.storage import from_json
+from tiercel.core.what_if import WhatIf
+
+AT_A_TIME = 2
+MAX_WAITING = 8
+SECONDS = 30.0
+_MODULE = "tiercel.broker.what_if"
+_ERRORS: Mapping[str, type[InvalidSpecError | NotFoundError]] = {
+    each.__name__: each for each in (InvalidSpecError, NotFoundError)
+}
+
+
+class Asking:
+    """Child processes that answer questions, each one of them one."""
+
+    def __init__(self) -> None:
+        self._turns = asyncio.Semaphore(AT_A_TIME)
+        self._asking: set[str] = set()
+
+    async def ask(self, question: Question) -> WhatIf:
+        """Have a question answered.
+
+        Raises:
+            OverloadedError: The tenant's last question is not answered yet, or too many others wait.
+            DeadlineExceededError: It took too long.
+            UnavailableError: The simulation failed, or its process was ended.
+            InvalidSpecError: There is no such policy or option.
+            NotFoundError: There is no such job, node or endpoint.
+        """
+        if question.tenant in self._asking:
+            raise OverloadedError("a what-if of yours is being answered; ask again when it is")
+        if len(self._asking) >= MAX_WAITING:
+            raise OverloadedError(f"{MAX_WAITING} what-ifs are being answered; ask again in a few seconds")
+        self._asking.add(question.tenant)
+        try:
+            async with asyncio.timeout(SECONDS), self._turns:
+                return await _answered(question)
+        except TimeoutError:
+            message = f"the what-if took longer than {SECONDS:g} s and was ended; ask again when fewer jobs are active"
+            raise DeadlineExceededError(message) from None
+        finally:
+            self._asking.discard(question.tenant)
+
+
+async def _answered(question: Question) -> WhatIf:
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", _MODULE, stdin=pipe, stdout=pipe, stderr=asyncio.subprocess.DEVNULL
+    )
+    try:
+        output, _ = await process.communicate(pickle.dumps(question))
+    finally:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+    if process.returncode != 0:
+        raise UnavailableError(f"the process that simulates ended with code {process.returncode}; ask again")
+    told = json.loads(output)
+    if "answer" in told:
+        return from_json(WhatIf, told["answer"])
+    if told["code"] in _ERRORS:
+        raise _ERRORS[told["code"]](told["error"], field=told["field"])
+    raise UnavailableError(f"no answer: {told['error']}; ask with other changes")

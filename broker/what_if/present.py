@@ -1,0 +1,73 @@
+"""What a what-if begins with: the present, and what is asked of it. Knows nothing of the simulator."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field, replace
+
+from tiercel.broker.scheduling.interface import Snapshot
+from tiercel.broker.scheduling.options import Options
+from tiercel.core.what_if import Changes
+
+MAX_JOBS = 100
+"""So many jobs are simulated; of more the ones that run and then the oldest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """The present.
+
+    Attributes:
+        snapshot: What the policy would be shown now.
+        policy: The name of the policy that decides.
+        options: Its options.
+        interval_seconds: How often it looks.
+        left_out: Jobs that are not in the snapshot since there are too many.
+    """
+
+    snapshot: Snapshot
+    policy: str
+    options: Options = field(default_factory=dict)
+    interval_seconds: float = 2.0
+    left_out: int = 0
+
+    @property
+    def fingerprint(self) -> str:
+        """Stands for the jobs, where they are and how far, the nodes and the policy."""
+        jobs = [(job.id, job.node_id, [tier.state.value for tier in job.tiers]) for job in self.snapshot.jobs]
+        nodes = [(node.id, node.cpu_cores, node.drain.value) for node in self.snapshot.nodes]
+        told = repr((sorted(jobs), sorted(nodes), self.policy, sorted(self.options.items())))
+        return hashlib.sha256(told.encode()).hexdigest()[:12]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a child process is asked.
+
+    Attributes:
+        present: The present.
+        changes: What is different.
+        tenant: Who asks, whose jobs are told of by name; empty for an operator, who is told of all.
+    """
+
+    present: Present
+    changes: Changes
+    tenant: str = ""
+
+
+def bounded(present: Present, wanted: frozenset[str] = frozenset()) -> Present:
+    """The present with at most so many jobs, and without what no job in it needs; all that is left can be pickled.
+
+    Args:
+        present: The present.
+        wanted: Jobs that stay, by id.
+    """
+    snapshot = present.snapshot
+    order = sorted(snapshot.jobs, key=lambda job: (job.id not in wanted, not job.node_id, job.submitted_at, job.id))
+    jobs = tuple(sorted(order[:MAX_JOBS], key=lambda job: job.id))
+    restarts = {name: replace(cost, start_seconds=dict(cost.start_seconds)) for name, cost in snapshot.restarts.items()}
+    return replace(
+        present,
+        snapshot=replace(snapshot, jobs=jobs, history=dict(snapshot.history), restarts=restarts),
+        left_out=len(order) - len(jobs),
+    )

@@ -1,0 +1,203 @@
+"""What-if: the present, gone on with in the simulator, beside the present with changes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from tiercel.broker.scheduling.interface import (
+    CurvePoint,
+    EndpointView,
+    JobView,
+    NodeView,
+    PastRun,
+    Snapshot,
+    Trigger,
+)
+from tiercel.broker.scheduling.registry import policy_names
+from tiercel.broker.what_if.answer import ANOTHER, answer
+from tiercel.broker.what_if.present import MAX_JOBS, Present, Question, bounded
+from tiercel.core.errors import InvalidSpecError, NotFoundError
+from tiercel.core.jobs import Direction, Observation, Resources, Tier, TierState, TierStatus
+from tiercel.core.shares import Share
+from tiercel.core.what_if import AddedNode, Changes, JobPrediction, WhatIf
+
+GIB = 1024**3
+NOW = 1_800_000_000.0
+NODE = NodeView("n1", 1.0, 64 * GIB)
+# 20 CPU seconds to 0.8, 40 to 0.9.
+CURVE = PastRun(
+    tuple(CurvePoint(2.0 * number, min(0.6 + 0.02 * number, 0.7 + 0.0101 * number)) for number in range(1, 26))
+)
+
+
+def job(
+    job_id: str, *, spent: float = 0.0, node: str = "n1", tenant: str = "alice", workload: str = "digits"
+) -> JobView:
+    seen = tuple(
+        Observation(NOW - spent + 2 * number, number, 0.6 + 0.02 * number, 2.0 * number)
+        for number in range(1, int(spent / 2) + 1)
+    )
+    return JobView(
+        job_id,
+        tenant,
+        NOW - 2 * spent - 5.0,
+        Direction.MAX,
+        (TierStatus(1, Tier(0.8)), TierStatus(2, Tier(0.9))),
+        Resources(1.0, GIB),
+        node_id=node,
+        movable=not node,
+        share=Share(0.5) if node else None,
+        observations=seen,
+        cpu_seconds=spent,
+        workload=workload,
+        started_at=NOW - spent if node else None,
+        max_epochs=40,
+        endpoint=job_id,
+        name=job_id,
+        migratable=bool(node),
+    )
+
+
+def present(
+    jobs: Sequence[JobView],
+    *,
+    nodes: Sequence[NodeView] = (NODE,),
+    endpoints: Sequence[EndpointView] = (),
+    policy: str = "fair",
+) -> Present:
+    history = {"digits": (CURVE, CURVE, CURVE)}
+    snapshot = Snapshot(NOW, Trigger.INTERVAL, tuple(jobs), tuple(nodes), tuple(endpoints), history)
+    return bounded(Present(snapshot, policy, {}, 1.0))
+
+
+def ask(of: Present, changes: Changes = Changes(), tenant: str = "") -> WhatIf:  # noqa: B008
+    return answer(Question(of, changes, tenant))
+
+
+def only(found: WhatIf, job_id: str) -> JobPrediction:
+    return next(each for each in found.jobs if each.id == job_id)
+
+
+def test_a_job_alone_is_predicted_to_need_what_earlier_runs_needed() -> None:
+    found = only(ask(present([job("a", spent=10.0)])), "a")
+    first, second = found.tiers
+    assert first.present is not None
+    assert second.present is not None
+    assert first.present.seconds == pytest.approx(10.0, rel=0.25)
+    assert second.present.seconds == pytest.approx(30.0, rel=0.25)
+    assert first.present.low <= first.present.seconds <= first.present.high
+
+
+def test_two_equal_questions_have_two_equal_answers() -> None:
+    of, changes = present([job("a", spent=10.0), job("b", node="")]), Changes(policy="fifo")
+    assert replace(ask(of, changes), seconds=0.0) == replace(ask(of, changes), seconds=0.0)
+
+
+def test_without_changes_both_sides_are_the_same() -> None:
+    found = ask(present([job("a", spent=10.0), job("b")]))
+    assert found.difference == ()
+    assert all(tier.present == tier.changed for each in found.jobs for tier in each.tiers)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [Changes(cancel=("b",)), Changes(add_nodes=(AddedNode(cpu_cores=1.0),), policy="utility"), Changes(policy="fifo")],
+    ids=["cancelled", "one node more", "fifo"],
+)
+def test_the_first_job_gains_where_the_other_one_is_not_in_its_way(changes: Changes) -> None:
+    of = present([replace(job("a", spent=10.0), submitted_at=NOW - 100), job("b", spent=2.0)])
+    first = only(ask(of, changes), "a").tiers[0]
+    assert first.present is not None
+    assert first.changed is not None
+    assert first.changed.seconds < 0.75 * first.present.seconds
+
+
+def test_one_more_job_makes_the_others_wait() -> None:
+    found = ask(present([job("a", spent=10.0)]), Changes(add_like=("a",)))
+    first = only(found, "a").tiers[0]
+    assert first.present is not None
+    assert first.changed is not None
+    assert first.changed.seconds > 1.5 * first.present.seconds
+    assert only(found, "new-1").tiers[0].changed is not None
+    assert any("later" in sentence for sentence in found.difference)
+
+
+def test_a_node_that_is_gone_moves_its_jobs_or_strands_them() -> None:
+    nodes = [NODE, NodeView("n2", 1.0, 64 * GIB)]
+    moved = ask(present([job("a", spent=10.0)], nodes=nodes), Changes(remove_nodes=("n1",)))
+    assert only(moved, "a").changed.node_id == "n2"
+    assert moved.difference == ("a goes on n2 in place of n1",)
+    stranded = ask(present([job("a", spent=10.0)]), Changes(remove_nodes=("n1",)))
+    assert stranded.difference == ("a waits: it fits on no node",)
+
+
+def test_of_a_program_that_never_ran_nothing_is_claimed() -> None:
+    found = only(ask(present([job("a", workload="new")])), "a")
+    assert [tier.present for tier in found.tiers] == [None, None]
+    assert found.note.startswith("unknown")
+
+
+def test_a_tenant_reads_no_names_of_others() -> None:
+    found = ask(present([job("a", spent=4.0), job("secret", tenant="bob")]), Changes(policy="fifo"), "alice")
+    assert [(each.id, each.name) for each in found.jobs] == [("a", "a"), ("", ANOTHER)]
+    assert found.jobs[1].tiers == ()
+    assert "secret" not in str(found.to_json())
+    gone = ask(present([job("secret", tenant="bob")]), Changes(remove_nodes=("n1",)), "alice")
+    assert "secret" not in str(gone.to_json())
+
+
+def test_twice_the_requests_make_answers_late() -> None:
+    asked = EndpointView("e", "alice", "n1", objective_seconds=0.1, requests_per_second=20.0, cpu_cores_used=0.7)
+    (found,) = ask(present([], endpoints=[asked]), Changes(requests={"e": 2.0})).endpoints
+    assert found.present.in_objective is not None
+    assert found.changed.in_objective is not None
+    assert found.present.in_objective > 0.5 > found.changed.in_objective
+
+
+@pytest.mark.parametrize("policy", [name for name in policy_names() if name != "srpt-oracle"])
+def test_every_policy_can_be_asked_about(policy: str) -> None:
+    reached = replace(
+        job("b", spent=22.0), tiers=(TierStatus(1, Tier(0.8), TierState.REACHED, 0.81), TierStatus(2, Tier(0.9)))
+    )
+    of = present([job("a", spent=10.0), reached, job("c", node="")])
+    assert only(ask(of, Changes(policy=policy)), "a").tiers[0].changed is not None
+
+
+def test_states_at_the_edge_have_an_answer() -> None:
+    done = tuple(TierStatus(n, Tier(0.7 + 0.1 * n), TierState.REACHED, 0.95) for n in (1, 2))
+    broken = Observation(NOW, 3, math.nan, math.nan)
+    for views, nodes in (
+        ([], []),
+        ([job("a")], []),
+        ([], [NODE]),
+        ([job("a")], [NODE]),
+        ([replace(job("a", spent=30.0), tiers=done)], [NODE]),
+        ([replace(job("a", spent=4.0), observations=(broken,))], [NODE]),
+        ([replace(job("a", spent=500.0))], [NODE]),
+        ([replace(job("a", spent=10.0), continues=True)], [NODE]),
+    ):
+        assert len(ask(present(views, nodes=nodes)).jobs) == len(views)
+
+
+def test_of_very_many_jobs_some_are_left_out_and_that_is_said() -> None:
+    found = ask(present([job(f"j{number:03}", node="") for number in range(500)]))
+    assert found.left_out == 500 - MAX_JOBS
+    assert len(found.jobs) == MAX_JOBS
+
+
+def test_what_there_is_not_is_refused() -> None:
+    of = present([job("a")])
+    for changes in (
+        Changes(cancel=("x",)),
+        Changes(remove_nodes=("x",)),
+        Changes(add_nodes=(AddedNode("x"),)),
+        Changes(requests={"x": 2.0}),
+    ):
+        with pytest.raises(NotFoundError):
+            ask(of, changes)
+    with pytest.raises(InvalidSpecError):
+        ask(of, Changes(policy="no-such"))
