@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 import shutil
 from pathlib import Path
 
@@ -57,3 +59,17 @@ async def test_labels_are_bounded_and_whatever_names_hold_is_taken() -> None:
     assert text.count("tiercel_endpoint_live_version{") == MAX_ENDPOINTS
     assert f"tiercel_endpoints {2.0 * MAX_ENDPOINTS}" in text
     assert await complaints(text) == ""
+
+
+async def test_every_panel_of_the_grafana_dashboard_asks_for_what_there_is(tmp_path: Path) -> None:
+    need(shutil.which("promtool"), "Prometheus' promtool", "prometheus")
+    board = json.loads((Path(__file__).parents[4] / "deploy" / "grafana.json").read_text())
+    asked = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+    there = set(re.findall(r"# TYPE (\S+) gauge", metrics_of(ClusterStatus("0.1"))))
+    assert {name for expr in asked for name in re.findall(r"tiercel_\w+", expr)} <= there
+    rules = tmp_path / "rules.json"  # which is YAML as well
+    named = [{"record": f"panel:{number}", "expr": expr} for number, expr in enumerate(asked)]
+    rules.write_text(json.dumps({"groups": [{"name": "panels", "rules": named}]}))
+    checker = await asyncio.create_subprocess_exec("promtool", "check", "rules", str(rules), stdout=-1, stderr=-1)
+    said, error = await checker.communicate()
+    assert checker.returncode == 0, said + error
