@@ -17,6 +17,7 @@ const state = {
   nodes: null,
   endpoints: null,
   jobs: new Map(),
+  policy: null, // who decides, and which others there are
   jobsLoaded: false,
   loads: 0, // grows whenever what views have asked for may be out of date
   news: [], // the newest events first
@@ -139,6 +140,10 @@ export async function load() {
   } catch (error) {
     if (error.status !== 401) change({ problem: error.message });
   }
+  get("policy").then(
+    (policy) => change({ policy }),
+    () => {},
+  );
 }
 
 /** Find out who is signed in, and begin to listen. */

@@ -90,6 +90,7 @@ const CONNECTION = {
 
 function Header({ current }) {
   const views = useViews();
+  const policy = useLive((state) => state.policy?.name ?? state.session?.policy);
   const session = useLive((state) => state.session);
   const connection = useLive((state) => state.connection);
   const [sign, word] = CONNECTION[connection];
@@ -112,11 +113,7 @@ function Header({ current }) {
     <div class="who">
       <span class=${`connection connection-${connection}`} role="status"><span aria-hidden="true">${sign}</span> ${word}
         </span>
-      ${
-        session?.policy &&
-        html`<span class="policy" title="The policy that decides who gets what">
-        policy ${session.policy}</span>`
-      }
+      ${policy && html`<span class="policy" title="The policy that decides who gets what">policy ${policy}</span>`}
       ${
         session &&
         html`<span class="tenant">${session.tenant ? `${session.tenant} · ` : ""}${session.role}</span>

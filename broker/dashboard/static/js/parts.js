@@ -156,8 +156,8 @@ export const useMayChange = () => useLive((state) => state.session?.role !== "vi
 
 /**
  * A button that asks before it acts, and says in the same place when it was refused.
- * @param {{label, title, text, confirm?, danger?, field?: {label, value, min, max}, run, done}} props `run` gets the
- *   field's number; `done` is the sentence said afterwards.
+ * @param {{label, title, text, confirm?, danger?, field?: {label, value, min, max, options}, run, done}} props `run` gets the
+ *   field's number, or which of its options; `done` is the sentence said afterwards.
  */
 export function Action({ label, title, text, confirm = label, danger, field, run, done }) {
   const dialog = useRef(null);
@@ -173,7 +173,7 @@ export function Action({ label, title, text, confirm = label, danger, field, run
     event.preventDefault();
     setBusy(true);
     try {
-      await run(field ? Number(value) : undefined);
+      await run(!field || field.options ? value : Number(value));
       dialog.current?.close();
       tell(done);
     } catch (problem) {
@@ -186,7 +186,13 @@ export function Action({ label, title, text, confirm = label, danger, field, run
       <form onSubmit=${act}>
         <h2>${title}</h2><p>${text}</p>
         ${
+          field?.options &&
+          html`<label>${field.label}<select value=${value} onChange=${(event) => setValue(event.target.value)}>
+            ${field.options.map((name) => html`<option key=${name} value=${name}>${name}</option>`)}</select></label>`
+        }
+        ${
           field &&
+          !field.options &&
           html`<label>${field.label}<input type="number" required step="1" min=${field.min} max=${field.max}
           value=${value} onInput=${(event) => setValue(event.target.value)} /></label>`
         }

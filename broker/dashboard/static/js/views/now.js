@@ -1,8 +1,9 @@
 // Now: what each machine does, what trains, what answers, what waits and why.
+import { post } from "../api.js";
 import { clock, isOver, isWaiting, jobName, milliseconds, number, percent, plural, rate } from "../format.js";
 import { html } from "../html.js";
-import { useLive } from "../live.js";
-import { Card, Empty, JobLink, jobTime, Loading, shareText, State, Table, Tiers } from "../parts.js";
+import { change, useLive } from "../live.js";
+import { Action, Card, Empty, JobLink, jobTime, Loading, shareText, State, Table, Tiers } from "../parts.js";
 import { link } from "../route.js";
 import { NodeCard } from "./node_card.js";
 
@@ -19,7 +20,7 @@ export function Now() {
   const waiting = active.filter(isWaiting);
   const training = active.filter((job) => !isWaiting(job));
   const answering = endpoints.filter((endpoint) => endpoint.live_version != null);
-  return html`<h1>Now</h1>
+  return html`<div class="title"><h1>Now</h1><${Policy} /></div>
     <${Glance} training=${training} waiting=${waiting} answering=${answering} nodes=${nodes} />
     <${Problems} problems=${status?.problems ?? []} />
     <div class="cards">
@@ -44,6 +45,17 @@ export function Now() {
       }</${Card}>
       <${Card} title="What happened" wide><${News} jobs=${jobs} /></${Card}>
     </div>`;
+}
+
+/** For the operator: another policy decides from now on. */
+function Policy() {
+  const policy = useLive((state) => state.policy);
+  const isOperator = useLive((state) => state.session?.role === "operator");
+  if (!isOperator || !policy) return null;
+  const set = async (name) => change({ policy: { ...policy, ...(await post("policy", { name })) } });
+  return html`<div class="actions"><${Action} label="Change the policy" title="Who decides?"
+    text="Another policy decides who gets what, from now on." confirm="Set policy" run=${set}
+    field=${{ label: "Policy", value: policy.name, options: policy.names }} done="Another policy decides." /></div>`;
 }
 
 function Glance({ training, waiting, answering, nodes }) {

@@ -7,6 +7,7 @@ import { Card, Empty, Problem } from "../parts.js";
 import { go, link } from "../route.js";
 import { Prediction } from "./prediction.js";
 
+// Until the broker has said which there are.
 const POLICIES = [
   "dqoes",
   "fair",
@@ -45,10 +46,10 @@ function useFields() {
   const nodes = useLive((state) => state.nodes) ?? [];
   const endpoints = useLive((state) => state.endpoints) ?? [];
   const jobs = [...useLive((state) => state.jobs).values()].filter((job) => !isOver(job));
-  const present = useLive((state) => state.session?.policy);
+  const policy = useLive((state) => state.policy);
   const plain = (names) => names.map((name) => [name, name]);
   return {
-    policy: { title: "Policy", options: plain(POLICIES.filter((name) => name !== present)) },
+    policy: { title: "Policy", options: plain((policy?.names ?? POLICIES).filter((name) => name !== policy?.name)) },
     node: { title: "Like this one", options: plain(nodes.map((node) => node.id)) },
     job: { title: "Job", options: jobs.map((job) => [job.id, `${jobName(job)} · ${job.id}`]) },
     endpoint: { title: "Endpoint", options: plain(endpoints.map((endpoint) => endpoint.name)) },
