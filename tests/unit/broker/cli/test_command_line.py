@@ -1,0 +1,53 @@
+"""What the command line says of its own errors, and how a shell is made to complete it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tiercel.broker.cli import app
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["sumbit"], "Error: No such command 'sumbit'. Did you mean 'submit'? See 'tiercel --help'."),
+        (["node", "data", "ad"], "Error: No such command 'ad'. Did you mean 'add'? See 'tiercel node data --help'."),
+        (["ls", "--jsn"], "Error: No such option '--jsn'. Did you mean '--json'? See 'tiercel ls --help'."),
+        (["show"], "Error: Missing argument 'JOB'. See 'tiercel show --help'."),
+        (
+            ["ls", "--limit", "0"],
+            "Error: Invalid value for '--limit': 0 is not in the range x>=1. See 'tiercel ls --help'.",
+        ),
+    ],
+)
+def test_an_error_is_one_line_that_says_where_help_is(words: list[str], line: str) -> None:
+    result = CliRunner().invoke(app, words, prog_name="tiercel")
+    assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"{line}\n")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_installed_once_where_the_shell_looks(
+    shell: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("SHELL", f"/usr/bin/{shell}")
+    (tmp_path / ".zshrc").write_text("alias ll=ls")
+    shown = CliRunner().invoke(app, ["--show-completion"])
+    for _ in range(2):
+        assert CliRunner().invoke(app, ["--install-completion"]).exit_code == 0
+
+    (file,) = [path for path in tmp_path.rglob("*tiercel*") if path.is_file()]
+    assert file.read_text().strip() == shown.stdout.strip()
+    lines = (tmp_path / ".zshrc").read_text().splitlines()
+    assert lines[0] == "alias ll=ls"
+    assert len(lines) == (2 if shell == "zsh" else 1)
+
+
+def test_a_shell_that_is_not_known_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHELL", "/bin/csh")
+    result = CliRunner().invoke(app, ["--install-completion"])
+    assert result.exit_code == 1
+    assert "bash, zsh, fish" in result.stderr
