@@ -129,6 +129,10 @@ bench-principle: $(STAMP) ## Compare policies on programs drawn anew and on publ
 gpu-check: ## Measure training and serving on this machine's GPU, with its own python and torch (under 8 minutes)
 	@$(PYTHON) -m benchmarks.gpu_check $(GPU_FLAGS)
 
+.PHONY: bench-what-if
+bench-what-if: $(STAMP) ## Hold what-ifs against what then came, simulated (two minutes)
+	@$(BIN)/python -m benchmarks.what_if $(BENCH_FLAGS)
+
 .PHONY: bench-decisions
 bench-decisions: $(STAMP) ## Measure what one decision of each policy costs
 	@$(BIN)/python -m benchmarks.decision_cost
