@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from uuid import uuid4
 
 _DEADLINE_SECONDS = 60.0
 """Generous: it only decides how long a broken test takes."""
@@ -37,19 +37,33 @@ class Terminal:
         self._tmux("send-keys", key)
 
     def _tmux(self, *words: str) -> str:
-        command = ["tmux", "-L", self.server, *words]
+        command = ["tmux", "-S", self.server, *words]
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=_DEADLINE_SECONDS).stdout
 
 
 @contextlib.contextmanager
 def terminal(width: int, height: int, command: list[str], environment: Mapping[str, str]) -> Iterator[Terminal]:
     """A terminal that stays when the command has ended, with a line ``END`` and its exit code."""
-    server = f"tiercel-{uuid4().hex[:12]}"
-    shell = ["sh", "-c", '"$@"; echo "END $?"; exec sleep 600', "sh", *command]
-    start = ["tmux", "-f", "/dev/null", "-L", server, "-u", "new-session", "-d", "-x", str(width), "-y", str(height)]
-    known = {**os.environ, **environment, "LC_ALL": "C.UTF-8"}
-    subprocess.run([*start, *shell], check=True, timeout=_DEADLINE_SECONDS, env=known)
-    try:
-        yield Terminal(server)
-    finally:
-        subprocess.run(["tmux", "-L", server, "kill-server"], check=False, timeout=_DEADLINE_SECONDS)
+    with tempfile.TemporaryDirectory() as folder:
+        server = f"{folder}/tmux"
+        shell = ["sh", "-c", '"$@"; echo "END $?"; exec sleep 600', "sh", *command]
+        start = [
+            "tmux",
+            "-f",
+            "/dev/null",
+            "-S",
+            server,
+            "-u",
+            "new-session",
+            "-d",
+            "-x",
+            str(width),
+            "-y",
+            str(height),
+        ]
+        known = {**os.environ, **environment, "LC_ALL": "C.UTF-8"}
+        subprocess.run([*start, *shell], check=True, timeout=_DEADLINE_SECONDS, env=known)
+        try:
+            yield Terminal(server)
+        finally:
+            subprocess.run(["tmux", "-S", server, "kill-server"], check=False, timeout=_DEADLINE_SECONDS)
