@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from google.protobuf import json_format
+
 from tiercel.broker.conversion import endpoint_explanation_from_proto, endpoint_from_proto
 from tiercel.broker.dashboard.asked import MAX_BODY_BYTES, Asked
 from tiercel.core.errors import InvalidRequestError
@@ -16,8 +18,9 @@ from tiercel.core.lineage import Lineage
 from tiercel.core.policies import PolicyChoice
 from tiercel.core.status import ClusterStatus
 from tiercel.core.views import Explanation, JobInfo, Json, json_of
+from tiercel.core.what_if import WhatIf
 from tiercel.core.wire import from_proto
-from tiercel.v1 import files_pb2, jobs_pb2, lineage_pb2, policy_pb2, status_pb2
+from tiercel.v1 import files_pb2, jobs_pb2, lineage_pb2, policy_pb2, status_pb2, what_if_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -101,6 +104,13 @@ def translations() -> tuple[Route, ...]:
         ),
         Route("GET", "policy", "PolicyService/GetPolicy", lambda _: policy_pb2.GetPolicyRequest(), _policy),
         Route("POST", "policy", "PolicyService/SetPolicy", _policy_request, _policy),
+        Route(
+            "POST",
+            "what-if",
+            "WhatIfService/AskWhatIf",
+            _what_if_request,
+            lambda found: from_proto(WhatIf, found).to_json(),
+        ),
         Route("POST", "endpoints/{endpoint}/promote", "JobsService/PromoteVersion", _promote_request, _endpoint),
         Route("POST", "endpoints/{endpoint}/rollback", "JobsService/RollBackVersion", _roll_back_request, _endpoint),
     )
@@ -162,6 +172,16 @@ def _policy_request(asked: Asked) -> policy_pb2.SetPolicyRequest:
 def _policy(found: Any) -> Json:
     told: Json = json_of(from_proto(PolicyChoice, found.policy))
     return {**told, "names": list(found.names)} if isinstance(found, policy_pb2.GetPolicyResponse) else told
+
+
+def _what_if_request(asked: Asked) -> what_if_pb2.AskWhatIfRequest:
+    change = {} if (given := asked.field("change")) is None else given
+    if not isinstance(change, dict):
+        raise InvalidRequestError("change: is no JSON object", field="change")
+    try:
+        return json_format.ParseDict({"changes": change}, what_if_pb2.AskWhatIfRequest())
+    except (json_format.ParseError, ValueError, RecursionError) as error:
+        raise InvalidRequestError(f"change: cannot be understood ({str(error)[:200]})", field="change") from None
 
 
 def _explain_request(asked: Asked) -> jobs_pb2.ExplainEndpointRequest:

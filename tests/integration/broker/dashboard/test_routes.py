@@ -50,6 +50,7 @@ OUTCOMES = {
     "GET usage": (401, 403, 200, 200, 200, 200),
     "GET policy": (401, 403, 200, 200, 200, 200),
     "POST policy": (401, 403, 200, 403, 403, 403),
+    "POST what-if": (401, 403, 200, 200, 200, 200),
     # Nothing was delivered, so that there is no version to choose.
     "POST endpoints/{endpoint}/promote": (401, 403, 403, 404, 403, 404),
     "POST endpoints/{endpoint}/rollback": (401, 403, 403, 404, 403, 404),
@@ -195,6 +196,18 @@ async def test_what_was_changed_here_is_in_the_audit_log(tmp_path: Path) -> None
         assert numbers == sorted(set(numbers), reverse=True)
 
 
+async def test_what_if_is_asked_by_its_fields_and_no_others(tmp_path: Path) -> None:
+    async with with_a_job(tmp_path) as (broker, job_id), browser_of(broker.addresses["dashboard"]) as browser:
+        await browser.sign_in(tenant_token(tmp_path))
+        answer = await browser.post("what-if", {"change": {"policy": "fair", "priorities": {job_id: 5}}})
+        assert (answer.status, answer.content["policy"]) == (200, "utility")
+        assert [job["id"] for job in answer.content["jobs"]] == [job_id]
+        nonsense: tuple[object, ...] = ({"polcy": "fair"}, {"policy": 3}, [], "fair", {"cancel": [[]]})
+        for change in nonsense:
+            refused = await browser.post("what-if", {"change": change})
+            assert (refused.status, refused.content.get("field")) == (400, "change"), (change, refused.content)
+
+
 @pytest.mark.parametrize("query", ["jobs?limit=0", "jobs?limit=x", "jobs?state=lost", "jobs?after=x", "usage?since=x"])
 async def test_what_makes_no_sense_is_refused_by_name(tmp_path: Path, query: str) -> None:
     async with running_broker(tmp_path) as broker, browser_of(broker.addresses["dashboard"]) as browser:
@@ -210,7 +223,7 @@ async def test_every_route_names_a_method_whose_rule_holds_but_for_the_pages_and
         site, matrix = broker.dashboard.site, Matrix.read()
     ruled = {f"{route.verb} {route.path}": matrix.rule(route.full_method) for route in site.routes}
     assert {name for name, rule in ruled.items() if rule.changes} == {
-        name for name in ruled if name.startswith("POST") and not name.endswith("/infer")
+        name for name in ruled if name.startswith("POST") and not name.endswith(("/infer", "what-if"))
     }
     served = {
         f"{route.method} {route.resource.canonical.removeprefix(API)}"
@@ -218,5 +231,5 @@ async def test_every_route_names_a_method_whose_rule_holds_but_for_the_pages_and
         if route.resource is not None and route.method != "HEAD"
     }
     way_in = {"POST session", "DELETE session", "GET session", "GET events"}
-    assert served == ruled.keys() | way_in | {"GET /assets/{path}", "GET /{path}"}
+    assert served == ruled.keys() | way_in | {"GET /metrics", "GET /assets/{path}", "GET /{path}"}
     assert ruled.keys() | {"GET session", "GET events"} == OUTCOMES.keys()
