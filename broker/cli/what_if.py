@@ -13,6 +13,7 @@ from tiercel.broker.cli.output import clean, print_json, print_table
 from tiercel.broker.cli.parameters import broker_option, command, json_option, state_dir_option
 from tiercel.broker.cli.session import fail
 from tiercel.core.errors import TiercelError, wrong_field
+from tiercel.core.validation_over_time import MAX_PRIORITY
 from tiercel.core.what_if import AddedNode, Changes
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def what_if(
             tuple(_node(each) for each in add),
             remove,
             cancel,
-            {job: int(_number("--priority", value)) for job, value in (_pair("--priority", p) for p in priority)},
+            {job: _whole("--priority", value) for job, value in (_pair("--priority", p) for p in priority)},
             like,
             {name: _number("--requests", value.rstrip("x")) for name, value in map(_request, requests)},
         )
@@ -90,6 +91,13 @@ def _number(name: str, text: str) -> float:
         return float(text)
     except ValueError:
         raise wrong_field(name, f"{text!r} is no number") from None
+
+
+def _whole(name: str, text: str) -> int:
+    number = _number(name, text)
+    if not (number.is_integer() and abs(number) <= MAX_PRIORITY):
+        raise wrong_field(name, f"{text!r} is no whole number from {-MAX_PRIORITY} to {MAX_PRIORITY}")
+    return int(number)
 
 
 def _node(text: str) -> AddedNode:
