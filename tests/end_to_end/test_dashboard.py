@@ -255,6 +255,18 @@ async def test_an_operator_sees_machines_and_who_did_what_and_no_tenants_jobs(
         await expect(page.get_by_text("Jobs and endpoints are their tenants")).to_be_visible()
 
 
+async def test_what_if_is_answered_from_the_present(tab: Tab, shared_product: Product) -> None:
+    page = tab.page
+    async with client_of(shared_product) as alice:
+        job = await alice.submit(digits_job("asked", targets=(0.999,), **ENDLESS))
+        await tab.show(f"what-if?kind=priority&job={job.id}")
+        await page.get_by_role("button", name="Predict").click()
+        await expect(page.get_by_role("heading", name="What would be different")).to_be_visible()
+        await expect(page.get_by_text(re.compile(r"futures? simulated in"))).to_be_visible()
+        await job.cancel()
+        await job.wait(JOB_SECONDS)
+
+
 async def test_tabs_of_a_browser_share_one_stream_and_one_that_goes_leaves_it_to_another(
     tab: Tab, shared_product: Product
 ) -> None:
