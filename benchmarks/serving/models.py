@@ -109,7 +109,7 @@ def _asked(path: Path, row: Array) -> Array:
 def _export(kind: Kind, path: Path) -> None:
     import torch
 
-    from tiercel.trainer_agent.trainer.exporting import export_model
+    from tiercel.trainer_agent.trainer.pytorch.exporting import export_model
     from tiercel.trainer_agent.trainer.samples import Samples
     from tiercel.trainer_agent.trainer.signature import Signature
 

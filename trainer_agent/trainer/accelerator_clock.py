@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
-
-import torch
 
 logger = logging.getLogger(__name__)
 
@@ -92,12 +91,13 @@ class CudaClock:
 
     Args:
         index: The accelerator, as PyTorch numbers it in this process.
-        cuda: ``torch.cuda``, or what behaves like it.
+        cuda: What behaves like ``torch.cuda``; None for that itself, which the script has imported.
         spans_in_flight: See :data:`SPANS_IN_FLIGHT`.
     """
 
-    def __init__(self, index: int, *, cuda: Any = torch.cuda, spans_in_flight: int = SPANS_IN_FLIGHT) -> None:
-        self._index, self._cuda, self._spans_in_flight = index, cuda, spans_in_flight
+    def __init__(self, index: int, *, cuda: Any = None, spans_in_flight: int = SPANS_IN_FLIGHT) -> None:
+        self._index, self._spans_in_flight = index, spans_in_flight
+        self._cuda: Any = sys.modules["torch"].cuda if cuda is None else cuda
         self._in_use = self._has_failed = False
         self._began: Any = None
         self._in_flight: deque[tuple[Any, Any]] = deque()

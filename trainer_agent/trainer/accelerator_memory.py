@@ -7,10 +7,9 @@ It is no isolation: a library that allocates on its own, or a script that lifts 
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Sequence
-from typing import Final, Protocol
-
-import torch
+from typing import Any, Final, Protocol
 
 logger = logging.getLogger(__name__)
 
@@ -41,25 +40,27 @@ class AcceleratorMemory(Protocol):
 
 
 class CudaMemory:
-    """Memory as PyTorch's CUDA allocator sees it."""
+    """Memory as PyTorch's CUDA allocator sees it; a script that has not imported PyTorch by now has none of it."""
+
+    def __init__(self) -> None:
+        self._torch: Any = sys.modules.get("torch")
 
     @property
     def count(self) -> int:
         """See :class:`AcceleratorMemory`."""
-        return torch.cuda.device_count() if torch.cuda.is_available() else 0
+        return int(self._torch.cuda.device_count()) if self._torch and self._torch.cuda.is_available() else 0
 
     def total_bytes(self, index: int) -> int:
         """See :class:`AcceleratorMemory`."""
-        return int(torch.cuda.get_device_properties(index).total_memory)
+        return int(self._torch.cuda.get_device_properties(index).total_memory)
 
     def held_bytes(self, index: int) -> int:
         """See :class:`AcceleratorMemory`."""
-        initialized = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]  # PyTorch left it without annotations
-        return int(torch.cuda.memory_reserved(index)) if initialized else 0
+        return int(self._torch.cuda.memory_reserved(index)) if self._torch.cuda.is_initialized() else 0
 
     def limit(self, index: int, fraction: float) -> None:
         """See :class:`AcceleratorMemory`."""
-        torch.cuda.set_per_process_memory_fraction(fraction, index)
+        self._torch.cuda.set_per_process_memory_fraction(fraction, index)
 
 
 class MemoryLimits:
@@ -92,7 +93,7 @@ class MemoryLimits:
 
     def explain(self, error: BaseException | None) -> str:
         """A sentence about the limit when it is what ``error`` is about; else empty."""
-        if not (isinstance(error, torch.OutOfMemoryError) and self._limits):
+        if type(error).__name__ != "OutOfMemoryError" or not self._limits:
             return ""
         limits = ", ".join(f"{size / _MIB:,.0f} MiB of accelerator {index}" for index, size in self._limits.items())
         return (

@@ -13,8 +13,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 
-from torch import nn
-
 from tiercel.trainer_agent.errors import MissingMetricError
 from tiercel.trainer_agent.reports.metric_names import MetricNames
 from tiercel.trainer_agent.trainer.accelerators import Accelerators
@@ -26,8 +24,7 @@ from tiercel.trainer_agent.trainer.pacing import Pacer
 from tiercel.trainer_agent.trainer.rank_link import END_OF_EPOCH, Decision, Place
 from tiercel.trainer_agent.trainer.reporting import as_numbers, report_line
 from tiercel.trainer_agent.trainer.restoring import Report, RunKeeper, RunState
-from tiercel.trainer_agent.trainer.samples import Samples
-from tiercel.trainer_agent.trainer.signature import Signature
+from tiercel.trainer_agent.trainer.trained import Trained
 from tiercel.v1 import trainer_pb2
 
 logger = logging.getLogger(__name__)
@@ -46,9 +43,7 @@ class AttachedJob(Job):
     """A job with an agent.
 
     Args:
-        model: The model in training.
-        signature: Its inputs.
-        samples: Rows to compare answers on.
+        trained: The model in training.
         channel: A started connection to the agent.
         welcome: What the agent said first.
         deliveries: Hands models over.
@@ -62,9 +57,7 @@ class AttachedJob(Job):
 
     def __init__(
         self,
-        model: nn.Module,
-        signature: Signature,
-        samples: Samples,
+        trained: Trained,
         *,
         channel: AgentChannel,
         welcome: trainer_pb2.TrainerWelcome,
@@ -76,7 +69,7 @@ class AttachedJob(Job):
         at_first_report: Callable[[], None] = lambda: None,
         leader: Leader | None = None,
     ) -> None:
-        super().__init__(model, signature, samples)
+        super().__init__(trained)
         self._leader = leader
         self._channel, self._deliveries, self._keeper = channel, deliveries, keeper
         self._run_id, self._metric, self._max_epochs = welcome.run_id, welcome.metric, welcome.max_epochs
@@ -182,9 +175,7 @@ class AttachedJob(Job):
         self._settle()
         self._ship_best()
         if not (self._stopping or self._crashed):
-            self._deliveries.refuse_rest(
-                lambda request: f"the training ended and no report of this run reached the target {request.target:g}"
-            )
+            self._deliveries.refuse_rest(self._why_not)
         self._resources.close()
 
     def close_at_exit(self) -> None:
@@ -200,6 +191,11 @@ class AttachedJob(Job):
     ) -> None:
         self._crashed = error is not None
         self.close()
+
+    def _why_not(self, request: trainer_pb2.ExportRequest) -> str:
+        if self._deliveries.kept is None and not self._trained.has_model:
+            return "the training ended without a model: call job.deliver(), or give export= to connect()"
+        return f"the training ended and no report of this run reached the target {request.target:g}"
 
     def _begin(self) -> None:
         """Say, once, that the training begins."""

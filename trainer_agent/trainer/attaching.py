@@ -13,9 +13,7 @@ import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
-
-import torch
-from torch import nn
+from typing import TYPE_CHECKING
 
 from tiercel.trainer_agent.errors import AgentUnreachableError
 from tiercel.trainer_agent.trainer.accelerators import Accelerators
@@ -23,17 +21,19 @@ from tiercel.trainer_agent.trainer.attached import EXIT_WAIT_SECONDS, AttachedJo
 from tiercel.trainer_agent.trainer.channel import SOCKET_FILE, AgentChannel, Terminated
 from tiercel.trainer_agent.trainer.checkpoints import CheckpointStore
 from tiercel.trainer_agent.trainer.deliveries import Deliveries
-from tiercel.trainer_agent.trainer.following import FollowerJob, LeaderLink
 from tiercel.trainer_agent.trainer.handover import Handover
 from tiercel.trainer_agent.trainer.imports import write_imports
 from tiercel.trainer_agent.trainer.leading import Leader
 from tiercel.trainer_agent.trainer.rank import Rank
-from tiercel.trainer_agent.trainer.restoring import RunKeeper, Stateful
-from tiercel.trainer_agent.trainer.samples import Samples
+from tiercel.trainer_agent.trainer.restoring import RunKeeper
 from tiercel.trainer_agent.trainer.signals import call_on_sigterm
-from tiercel.trainer_agent.trainer.signature import Evaluate, Signature
+from tiercel.trainer_agent.trainer.signature import Evaluate
 from tiercel.trainer_agent.trainer.tiers import TierTracker
+from tiercel.trainer_agent.trainer.trained import Trained
 from tiercel.v1 import common_pb2, trainer_pb2
+
+if TYPE_CHECKING:
+    from tiercel.trainer_agent.trainer.following import FollowerJob
 
 EXIT_WAIT_VARIABLE = "TIERCEL_EXIT_WAIT_SECONDS"
 # An agent that is being started again needs a few seconds.
@@ -51,11 +51,8 @@ CHECKPOINTS_FOLDER = "checkpoints"
 class Training:
     """What the script hands to the library; see :func:`tiercel.trainer.connect`."""
 
-    model: nn.Module
-    signature: Signature
-    evaluate: Evaluate
-    optimizer: Stateful | None
-    scheduler: Stateful | None
+    trained: Trained
+    evaluate: Evaluate | None
     checkpoint_seconds: float
 
 
@@ -86,7 +83,7 @@ def _lead(run_directory: Path, training: Training, rank: Rank) -> AttachedJob:
         welcome = _wait_welcome(channel, run_directory)
         if leader is not None:
             leader.gather(welcome)
-        _use_threads(welcome.cpu_cores, rank)
+        _use_threads(training.trained, welcome.cpu_cores, rank)
         resources = contextlib.ExitStack()
         job = _job(run_directory, training, channel, welcome, resources, leader, rank)
         job.restore()
@@ -101,16 +98,17 @@ def _lead(run_directory: Path, training: Training, rank: Rank) -> AttachedJob:
 
 
 def _follow(run_directory: Path, training: Training, rank: Rank) -> FollowerJob:
+    # PyTorch's, as all jobs of several ranks are; others need not import it.
+    from tiercel.trainer_agent.trainer.following import FollowerJob, LeaderLink
+
     with contextlib.ExitStack() as stack:
         leader = LeaderLink(run_directory, rank)
         stack.callback(leader.close)
         welcome = leader.welcome()
-        _use_threads(welcome.cpu_cores, rank)
+        _use_threads(training.trained, welcome.cpu_cores, rank)
         resources = contextlib.ExitStack()
         job = FollowerJob(
-            training.model,
-            training.signature,
-            Samples(training.signature),
+            training.trained,
             leader=leader,
             welcome=welcome,
             keeper=_keeper(run_directory, training, rank),
@@ -124,14 +122,15 @@ def _follow(run_directory: Path, training: Training, rank: Rank) -> FollowerJob:
     return job
 
 
-def _use_threads(cpu_cores: float, rank: Rank) -> None:
+def _use_threads(trained: Trained, cpu_cores: float, rank: Rank) -> None:
     if cpu_cores > 0:
-        torch.set_num_threads(max(1, math.ceil(cpu_cores) // rank.count))
+        trained.use_threads(max(1, math.ceil(cpu_cores) // rank.count))
 
 
 def _keeper(run_directory: Path, training: Training, rank: Rank) -> RunKeeper:
-    store = CheckpointStore(run_directory / CHECKPOINTS_FOLDER, interval_seconds=training.checkpoint_seconds)
-    return RunKeeper(store, training.model, training.optimizer, training.scheduler, rank.number)
+    folder, trained = run_directory / CHECKPOINTS_FOLDER, training.trained
+    store = CheckpointStore(folder, trained.checkpoint_format, interval_seconds=training.checkpoint_seconds)
+    return RunKeeper(store, trained, rank.number)
 
 
 def _wait_welcome(channel: AgentChannel, run_directory: Path) -> trainer_pb2.TrainerWelcome:
@@ -170,21 +169,18 @@ def _job(
     leader: Leader | None,
     rank: Rank,
 ) -> AttachedJob:
-    model, signature, samples = training.model, training.signature, Samples(training.signature)
-    exports = run_directory / EXPORTS_FOLDER
-    handover = Handover(model, signature, samples, training.evaluate, metric=welcome.metric, exports=exports)
+    trained, exports = training.trained, run_directory / EXPORTS_FOLDER
+    handover = Handover(trained, training.evaluate, metric=welcome.metric, exports=exports)
     tiers = TierTracker(
         smaller_is_better=welcome.direction == common_pb2.DIRECTION_MIN,
         targets=[tier.target for tier in welcome.tiers],
         keep_from=welcome.keep_from if welcome.HasField("keep_from") else None,
     )
     return AttachedJob(
-        model,
-        signature,
-        samples,
+        trained,
         channel=channel,
         welcome=welcome,
-        deliveries=Deliveries(model, tiers, handover, channel, metric=welcome.metric),
+        deliveries=Deliveries(trained, tiers, handover, channel, metric=welcome.metric),
         keeper=_keeper(run_directory, training, rank),
         accelerators=Accelerators.of(welcome.accelerators, rank, [] if leader is None else leader.followers),
         leader=leader,

@@ -9,9 +9,7 @@ import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
-
-import torch
+from typing import IO, Any, Protocol
 
 logger = logging.getLogger(__name__)
 
@@ -24,19 +22,39 @@ LARGEST_FRACTION_OF_TIME = 0.05
 State = dict[str, Any]
 
 
+class CheckpointFormat(Protocol):
+    """How the state of a training is written."""
+
+    def write(self, state: State, file: IO[bytes]) -> None:
+        """Write a state."""
+
+    def read(self, path: Path) -> State:
+        """Read what was written; raises one of :data:`DAMAGED` where it is not that any more."""
+
+
+# What reading a damaged file may raise.
+DAMAGED = (OSError, EOFError, RuntimeError, ValueError, KeyError, pickle.UnpicklingError, zipfile.BadZipFile)
+
+
 class CheckpointStore:
     """The two newest checkpoints of a run.
 
     Args:
         directory: Where they are kept; made when the first is written.
+        checkpoint_format: How they are written.
         interval_seconds: How much time passes between two at least, unless one is forced.
         clock: Seconds that pass; any origin.
     """
 
     def __init__(
-        self, directory: Path, *, interval_seconds: float, clock: Callable[[], float] = time.monotonic
+        self,
+        directory: Path,
+        checkpoint_format: CheckpointFormat,
+        *,
+        interval_seconds: float,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._directory = directory
+        self._directory, self._format = directory, checkpoint_format
         self._interval = interval_seconds
         self._clock = clock
         self._next_due = clock() + interval_seconds
@@ -50,7 +68,7 @@ class CheckpointStore:
         """Write a checkpoint that survives a loss of power, or none.
 
         Args:
-            state: Tensors and plain values, which is what ``torch.load(weights_only=True)`` reads again.
+            state: What the format takes.
 
         Raises:
             OSError: If the disk does not take it; the ones before are then untouched.
@@ -59,7 +77,7 @@ class CheckpointStore:
         self._directory.mkdir(parents=True, exist_ok=True)
         scratch = self._directory / f".{LATEST_FILE}.part"
         with scratch.open("wb") as file:
-            torch.save({"format": FORMAT, **state}, file)
+            self._format.write({"format": FORMAT, **state}, file)
             file.flush()
             os.fsync(file.fileno())
         latest = self._directory / LATEST_FILE
@@ -77,31 +95,17 @@ class CheckpointStore:
             if not path.exists():
                 continue
             try:
-                return _read(path)
-            except (
-                OSError,
-                EOFError,
-                RuntimeError,
-                ValueError,
-                KeyError,
-                pickle.UnpicklingError,
-                zipfile.BadZipFile,
-            ) as error:
+                return self._read(path)
+            except DAMAGED as error:
                 logger.warning("the checkpoint %s cannot be read (%s); trying an older one", name, type(error).__name__)
         return None
 
-
-def _read(path: Path) -> State:
-    with zipfile.ZipFile(path) as archive:
-        # PyTorch does not compare checksums when it loads.
-        if (damaged := archive.testzip()) is not None:
-            message = f"{damaged} is damaged"
-            raise zipfile.BadZipFile(message)
-    state: State = torch.load(path, map_location="cpu", weights_only=True)
-    if state["format"] != FORMAT:
-        message = f"it has the format {state['format']}, this version reads {FORMAT}"
-        raise ValueError(message)
-    return state
+    def _read(self, path: Path) -> State:
+        state = self._format.read(path)
+        if state["format"] != FORMAT:
+            message = f"it has the format {state['format']}, this version reads {FORMAT}"
+            raise ValueError(message)
+        return state
 
 
 def _sync_directory(directory: Path) -> None:

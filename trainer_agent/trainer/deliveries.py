@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from torch import nn
-
 from tiercel.trainer_agent.trainer.channel import AgentChannel
 from tiercel.trainer_agent.trainer.handover import Handover
-from tiercel.trainer_agent.trainer.models import copy_weights
 from tiercel.trainer_agent.trainer.restoring import Kept, Report
 from tiercel.trainer_agent.trainer.tiers import TierTracker
+from tiercel.trainer_agent.trainer.trained import Trained
 from tiercel.v1 import trainer_pb2
 
 
@@ -22,7 +20,7 @@ class Deliveries:
     once a report is better.
 
     Args:
-        model: The model in training.
+        trained: The model in training.
         tiers: Follows the metric.
         handover: Makes the files.
         channel: Brings the answers to the agent.
@@ -30,9 +28,9 @@ class Deliveries:
     """
 
     def __init__(
-        self, model: nn.Module, tiers: TierTracker, handover: Handover, channel: AgentChannel, *, metric: str
+        self, trained: Trained, tiers: TierTracker, handover: Handover, channel: AgentChannel, *, metric: str
     ) -> None:
-        self._model, self._tiers, self._handover, self._channel = model, tiers, handover, channel
+        self._trained, self._tiers, self._handover, self._channel = trained, tiers, handover, channel
         self._metric = metric
         self._kept: Kept | None = None
         self._wanted: dict[str, trainer_pb2.ExportRequest] = {}
@@ -74,9 +72,11 @@ class Deliveries:
         Returns:
             Targets whose model can be had from now on.
         """
+        if not self._trained.has_model:  # a later report that comes with one may reach the same tiers
+            return ()
         observation = self._tiers.observe(report.metrics[self._metric])
         if observation.is_best:
-            self._kept = Kept(report, copy_weights(self._model))
+            self._kept = Kept(report, self._trained.keep())
         return observation.reached
 
     def update_tiers(self, tiers: list[float]) -> None:

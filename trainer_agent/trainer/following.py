@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Final
 
 import torch
-from torch import nn
 
 from tiercel.trainer_agent.errors import RanksError
 from tiercel.trainer_agent.trainer.accelerators import Accelerators
 from tiercel.trainer_agent.trainer.job import Item, Job
-from tiercel.trainer_agent.trainer.models import random_state
+from tiercel.trainer_agent.trainer.pytorch.models import random_state
 from tiercel.trainer_agent.trainer.rank import Rank
 from tiercel.trainer_agent.trainer.rank_link import (
     BEGIN_SECONDS,
@@ -35,8 +34,7 @@ from tiercel.trainer_agent.trainer.rank_link import (
     wait_seconds,
 )
 from tiercel.trainer_agent.trainer.restoring import RunKeeper
-from tiercel.trainer_agent.trainer.samples import Samples
-from tiercel.trainer_agent.trainer.signature import Signature
+from tiercel.trainer_agent.trainer.trained import Trained
 from tiercel.v1 import trainer_pb2
 
 USE_SECONDS: Final = 0.05
@@ -150,9 +148,7 @@ class FollowerJob(Job):
     """The job as the other ranks have it.
 
     Args:
-        model: The model in training.
-        signature: Its inputs.
-        samples: Rows that the model is asked about.
+        trained: The model in training.
         leader: Rank 0.
         welcome: What the agent said to it.
         keeper: Restores the run.
@@ -162,9 +158,7 @@ class FollowerJob(Job):
 
     def __init__(
         self,
-        model: nn.Module,
-        signature: Signature,
-        samples: Samples,
+        trained: Trained,
         *,
         leader: LeaderLink,
         welcome: trainer_pb2.TrainerWelcome,
@@ -172,7 +166,7 @@ class FollowerJob(Job):
         accelerators: Accelerators,
         resources: contextlib.ExitStack,
     ) -> None:
-        super().__init__(model, signature, samples)
+        super().__init__(trained)
         self._leader, self._keeper, self._accelerators, self._resources = leader, keeper, accelerators, resources
         self._run_id, self._max_epochs = welcome.run_id, welcome.max_epochs
         self._finished_epochs = self._epoch = self._step = 0

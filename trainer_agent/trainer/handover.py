@@ -9,24 +9,14 @@ import shutil
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from torch import nn
 
 from tiercel.trainer_agent.errors import DeliveryFailedError, FallsShortError
-from tiercel.trainer_agent.trainer.exporting import export_model
-from tiercel.trainer_agent.trainer.models import Weights, copy_model, preserved_random_state
-from tiercel.trainer_agent.trainer.samples import Samples
-from tiercel.trainer_agent.trainer.signature import Evaluate, Predict, Prediction, Signature
+from tiercel.trainer_agent.trainer.signature import Evaluate, Predict
 from tiercel.trainer_agent.trainer.tiers import TierTracker
-from tiercel.trainer_agent.trainer.verification import (
-    Compared,
-    OnnxModel,
-    answers_of,
-    check_same_answers,
-    first_line,
-)
+from tiercel.trainer_agent.trainer.trained import Copy, Trained
+from tiercel.trainer_agent.trainer.verification import Compared, first_line
 from tiercel.v1 import trainer_pb2
 
 logger = logging.getLogger(__name__)
@@ -39,34 +29,20 @@ METRIC_RELATIVE_TOLERANCE = 1e-4
 
 
 class Handover:
-    """CpuPriority weights into the files of a delivery.
+    """Makes the files of a delivery of a kept copy.
 
     Args:
-        model: The model in training; only ever copied.
-        signature: Its inputs.
-        samples: Rows to compare answers on.
-        evaluate: The script's own measurement.
+        trained: The model in training; only copies of it are exported.
+        evaluate: The script's own measurement; None where it has none, and what it reported counts.
         metric: Name of the metric that the tiers are about.
         exports: Folder of the run in which each delivery gets a folder of its own.
     """
 
-    def __init__(
-        self,
-        model: nn.Module,
-        signature: Signature,
-        samples: Samples,
-        evaluate: Evaluate,
-        *,
-        metric: str,
-        exports: Path,
-    ) -> None:
-        self._model, self._signature, self._samples, self._evaluate = model, signature, samples, evaluate
-        self._metric, self._exports = metric, exports
+    def __init__(self, trained: Trained, evaluate: Evaluate | None, *, metric: str, exports: Path) -> None:
+        self._trained, self._evaluate, self._metric, self._exports = trained, evaluate, metric, exports
 
-    def hand_over(
-        self, request: trainer_pb2.ExportRequest, weights: Weights, tiers: TierTracker
-    ) -> trainer_pb2.ExportDone:
-        """Export the weights and measure them again; the training is afterwards as it was before.
+    def hand_over(self, request: trainer_pb2.ExportRequest, copy: Copy, tiers: TierTracker) -> trainer_pb2.ExportDone:
+        """Export the copy and measure it again; the training is afterwards as it was before.
 
         Never raises for a model that cannot be handed over: the answer then says why.
         """
@@ -75,8 +51,8 @@ class Handover:
         shutil.rmtree(scratch, ignore_errors=True)
         try:
             scratch.mkdir(parents=True)
-            with preserved_random_state():
-                value, compared = self._export(scratch, weights)
+            with self._trained.preserved_random_state():
+                value, compared = self._export(scratch, copy, tiers)
             self._check_value(value, request.target, tiers)
             digest = _sha256(scratch / MODEL_FILE)
             self._put_in_place(scratch, request.delivery_id)
@@ -94,33 +70,20 @@ class Handover:
         print(message, flush=True)
         return trainer_pb2.ExportDone(delivery_id=request.delivery_id, value=value, sha256=digest)
 
-    def _export(self, folder: Path, weights: Weights) -> tuple[float, Compared]:
+    def _export(self, folder: Path, copy: Copy, tiers: TierTracker) -> tuple[float, Compared]:
         try:
-            model = copy_model(self._model, weights)
-        except Exception as error:  # the script's own classes may raise anything when copied
-            message = f"the model cannot be copied, which handing it over begins with: {first_line(error)}"
-            raise DeliveryFailedError(message) from error
-        compared_real_rows = self._samples.has_rows
-        try:
-            exported = export_model(model, self._signature, self._samples, folder / MODEL_FILE)
-            compared = exported.compared
-            value = self._measure(exported.model)
-            if not compared_real_rows:  # a script that measures without job.predict shows its rows only now
-                compared = check_same_answers(model, exported.model, self._samples)
+            exported = self._trained.export(copy, folder / MODEL_FILE)
+            value = self._measure(exported.predict, tiers)
+            compared = exported.compared()
         except DeliveryFailedError as error:
             message = f"the model cannot be handed over as ONNX. {error}"
             raise DeliveryFailedError(message) from error
-        reference = self._samples.reference()
-        inputs = {f"input_{n}": t.numpy() for n, t in zip(self._signature.input_names, reference, strict=True)}
-        outputs = {f"output_{name}": array for name, array in answers_of(model, self._signature, reference).items()}
-        np.savez(folder / REFERENCE_FILE, allow_pickle=False, **inputs, **outputs)
+        np.savez(folder / REFERENCE_FILE, allow_pickle=False, **exported.reference())
         return value, compared
 
-    def _measure(self, exported: OnnxModel) -> float:
-        def predict(*arrays: Any) -> Prediction:
-            self._samples.remember(arrays)
-            return exported.predict(*arrays)
-
+    def _measure(self, predict: Predict, tiers: TierTracker) -> float:
+        if self._evaluate is None:
+            return math.nan if tiers.kept_value is None else tiers.kept_value
         try:
             return measure(self._evaluate, predict, self._metric)
         except Exception as error:  # evaluate is the script's and may raise anything

@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from torch import nn
-
-from tiercel.trainer_agent.trainer.models import predict
-from tiercel.trainer_agent.trainer.samples import Samples
-from tiercel.trainer_agent.trainer.signature import Prediction, Signature
+from tiercel.trainer_agent.trainer.onnx_files import OnnxSource
+from tiercel.trainer_agent.trainer.signature import ExampleInput, Prediction
+from tiercel.trainer_agent.trainer.trained import Trained
 
 Item = TypeVar("Item")
+T = TypeVar("T")
 
 
 class Job(abc.ABC):
     """One training run. Made by :func:`tiercel.trainer.connect`; leaving it as a context manager closes it.
 
     Args:
-        model: The model in training.
-        signature: Its inputs.
-        samples: Remembers rows that the model is asked about.
+        trained: The model in training.
     """
 
-    def __init__(self, model: nn.Module, signature: Signature, samples: Samples) -> None:
-        self._model, self._signature, self._samples = model, signature, samples
+    def __init__(self, trained: Trained) -> None:
+        self._trained = trained
 
     @property
     @abc.abstractmethod
@@ -64,6 +61,39 @@ class Job(abc.ABC):
             ValueError: If there are none.
         """
 
+    def deliver(
+        self,
+        onnx: OnnxSource,
+        *,
+        metrics: Mapping[str, float],
+        inputs: ExampleInput | None = None,
+        outputs: Any = None,
+    ) -> None:
+        """Report metrics together with the model that has them, of a job that was connected without a model.
+
+        Args:
+            onnx: The content of an ONNX file, the path of one, or an ``onnx.ModelProto``.
+            metrics: As for :meth:`report`.
+            inputs: A few rows to try it on, as ``example_input`` of :func:`tiercel.trainer.connect`; None for that.
+            outputs: What the framework answers to ``inputs``: an array, a tuple of arrays, or a mapping by the names of
+                the file's outputs. None: the job's ``predict`` is asked.
+
+        Raises:
+            TypeError: The job was connected with a model, or a metric is no number.
+            MissingMetricError: The metric that the job's tiers are about is missing.
+        """
+        with self._trained.offering(onnx, inputs, outputs):
+            self.report(**metrics)
+
+    def restored(self, otherwise: T) -> T:
+        """What ``save`` of :func:`tiercel.trainer.connect` returned last in an earlier run of the job.
+
+        Args:
+            otherwise: What to return in a first run.
+        """
+        found: T = self._trained.restored(otherwise)
+        return found
+
     @abc.abstractmethod
     def close(self) -> None:
         """Deliver what is still to be delivered, bounded in time, and let go of the agent. Twice does no harm."""
@@ -77,8 +107,7 @@ class Job(abc.ABC):
         Returns:
             One array, or a tuple of them when the model has several outputs.
         """
-        self._samples.remember(arrays)
-        return predict(self._model, self._signature, arrays)
+        return self._trained.predict(arrays)
 
     def __enter__(self) -> Self:
         return self

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
-
-from torch import distributed
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +26,8 @@ class Rank:
     @classmethod
     def of_process(cls, environment: Mapping[str, str] = os.environ) -> Self:
         """As the process group says, else as the launcher says in the environment; else it is the only one."""
-        if distributed.is_available() and distributed.is_initialized():
+        distributed = sys.modules.get("torch.distributed")  # a script that has a process group has imported it
+        if distributed is not None and distributed.is_available() and distributed.is_initialized():
             number, count = distributed.get_rank(), distributed.get_world_size()
         else:
             number, count = _number(environment, "RANK"), _number(environment, "WORLD_SIZE")

@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from types import MappingProxyType
-from typing import Any, Protocol
-
-import torch
-from torch import nn
+from typing import Any
 
 from tiercel.trainer_agent.errors import CheckpointError
 from tiercel.trainer_agent.trainer.checkpoints import CheckpointStore
-from tiercel.trainer_agent.trainer.models import Weights, random_state, restore_random_state
+from tiercel.trainer_agent.trainer.trained import Copy, Trained
 from tiercel.trainer_agent.trainer.verification import first_line
-
-
-class Stateful(Protocol):
-    """An optimizer, a learning-rate scheduler, or whatever else has a state to keep."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """The state, as tensors and plain values."""
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from a state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +23,10 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The weights kept for a hand-over, and the report about them."""
+    """The copy of the model kept for a hand-over, and the report about it."""
 
     report: Report
-    weights: Weights
+    weights: Copy
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,28 +53,16 @@ class RunState:
 
 
 class RunKeeper:
-    """Saves and restores a run: the model, what trains it, the random generators, and :class:`RunState`.
+    """Saves and restores a run: what is trained, and :class:`RunState`.
 
     Args:
         store: Where checkpoints are.
-        model: The model in training.
-        optimizer: Its optimizer, or None when the script goes without keeping it.
-        scheduler: Its learning-rate scheduler, or None.
+        trained: The model in training.
         rank: Number of this process among those that train the model; the first one saves.
     """
 
-    def __init__(
-        self,
-        store: CheckpointStore,
-        model: nn.Module,
-        optimizer: Stateful | None,
-        scheduler: Stateful | None,
-        rank: int = 0,
-    ) -> None:
-        self._store, self._model, self._rank = store, model, rank
-        self._others = {
-            name: other for name, other in (("optimizer", optimizer), ("scheduler", scheduler)) if other is not None
-        }
+    def __init__(self, store: CheckpointStore, trained: Trained, rank: int = 0) -> None:
+        self._store, self._trained, self._rank = store, trained, rank
 
     @property
     def is_due(self) -> bool:
@@ -105,9 +79,7 @@ class RunKeeper:
         Raises:
             OSError: If the disk does not take it.
         """
-        training = {name: other.state_dict() for name, other in self._others.items()}
-        state = {"model": self._model.state_dict(), **training, "random": random_state(), "run": _plain(run)}
-        self._store.save({**state, "ranks": {number: _as_tensor(each) for number, each in other_ranks.items()}})
+        self._store.save({**self._trained.state(other_ranks), "run": _plain(run)})
 
     def restore(self, run_id: str) -> RunState | None:
         """Put everything back as the newest checkpoint has it; of another job's, the weights alone.
@@ -129,27 +101,18 @@ class RunKeeper:
             self._start_warm(state, source)
             return None
         try:
-            self._model.load_state_dict(state["model"])
-            for name, other in self._others.items():
-                other.load_state_dict(state[name])
+            self._trained.restore(state, self._rank)
         except (RuntimeError, KeyError, ValueError) as error:
             message = (
                 "the checkpoint of an earlier run of this job does not fit the script any more "
                 f"({first_line(error)}); a changed model or optimizer needs a new job"
             )
             raise CheckpointError(message) from error
-        self._restore_random_state(state)
         return _run_state(state["run"])
-
-    def _restore_random_state(self, state: dict[str, Any]) -> None:
-        if self._rank == 0:
-            restore_random_state(state["random"])
-        elif (own := state.get("ranks", {}).get(self._rank)) is not None:  # else it goes on as the script began
-            restore_random_state(torch.load(io.BytesIO(own.numpy().tobytes()), weights_only=True))
 
     def _start_warm(self, state: dict[str, Any], source: str) -> None:
         try:
-            self._model.load_state_dict(state["model"])
+            self._trained.restore_model(state)
         except (RuntimeError, KeyError, ValueError) as error:
             message = (
                 f"warm_start: the weights of job {source} do not fit this script's model ({first_line(error)}); build "
@@ -158,10 +121,6 @@ class RunKeeper:
             raise CheckpointError(message) from error
         if self._rank == 0:
             print(f"starting with the weights of job {source}", flush=True)
-
-
-def _as_tensor(content: bytes) -> torch.Tensor:
-    return torch.frombuffer(bytearray(content), dtype=torch.uint8)
 
 
 def _plain(run: RunState) -> dict[str, Any]:

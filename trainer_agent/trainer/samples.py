@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 
-from tiercel.trainer_agent.trainer.signature import Signature
+from tiercel.trainer_agent.trainer.signature import Array, Batch, Signature
 
 # An odd number that no example has: an export that froze the batch size shows itself.
 REFERENCE_ROWS = 7
@@ -20,8 +19,6 @@ DRAWN_ROWS = 32
 
 # Of the example's, on axes that are free beside the batch.
 OTHER_LENGTHS = (0.5, 1.7)
-
-Batch = tuple[torch.Tensor, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +34,17 @@ class Drawn:
     batch: Batch
 
 
-def _shifted(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor - 2 * tensor.abs().mean()
+def _shifted(array: Array) -> Array:
+    shifted: Array = array - 2 * np.abs(array).mean(dtype=np.float64).astype(array.dtype)
+    return shifted
 
 
-_CHANGES: tuple[tuple[str, Callable[[torch.Tensor], torch.Tensor]], ...] = (
-    ("of the other sign", torch.neg),
-    ("ten times as large", lambda tensor: 10 * tensor),
-    ("a hundredth as large", lambda tensor: 0.01 * tensor),
+_CHANGES: tuple[tuple[str, Callable[[Array], Array]], ...] = (
+    ("of the other sign", np.negative),
+    ("ten times as large", lambda array: 10 * array),
+    ("a hundredth as large", lambda array: 0.01 * array),
     ("shifted below zero", _shifted),
-    ("zero", torch.zeros_like),
+    ("zero", np.zeros_like),
 )
 
 
@@ -70,18 +68,18 @@ class Samples:
         """Keep rows of the first arrays that were asked about; later ones cost nothing."""
         if self._rows is not None:
             return
-        tensors = self._signature.tensors(arrays)
-        lengths = {tensor.shape[0] if tensor.ndim else 0 for tensor in tensors}
+        rows = self._signature.arrays(arrays)
+        lengths = {array.shape[0] if array.ndim else 0 for array in rows}
         if len(lengths) == 1 and (length := lengths.pop()) > 0:
-            chosen = torch.from_numpy(np.linspace(0, length - 1, min(length, KEPT_ROWS)).astype(np.int64))
-            self._rows = tuple(tensor[chosen.to(tensor.device)].to("cpu", copy=True) for tensor in tensors)
+            chosen = np.linspace(0, length - 1, min(length, KEPT_ROWS)).astype(np.int64)
+            self._rows = tuple(array[chosen] for array in rows)
 
     def reference(self) -> Batch:
         """The :data:`REFERENCE_ROWS` rows that are handed over with the model."""
         rows = self._rows if self._rows is not None else _varied(self._signature.example)
         length = rows[0].shape[0]
-        chosen = torch.from_numpy(np.linspace(0, length - 1, REFERENCE_ROWS).astype(np.int64))
-        return tuple(tensor[chosen] for tensor in rows)
+        chosen = np.linspace(0, length - 1, REFERENCE_ROWS).astype(np.int64)
+        return tuple(array[chosen] for array in rows)
 
     def batches(self) -> list[Batch]:
         """Batches of several sizes: the example, one row, the reference and all rows that are kept.
@@ -89,7 +87,7 @@ class Samples:
         Where axes beside the batch are free, one of other lengths as well.
         """
         reference = self.reference()
-        batches = [self._signature.example, tuple(tensor[:1] for tensor in reference), reference]
+        batches = [self._signature.example, tuple(array[:1] for array in reference), reference]
         if self._rows is not None:
             batches.append(self._rows)
         if self._signature.free_axes:
@@ -102,30 +100,30 @@ class Samples:
         What a model decides by its numbers shows only where these differ. Whole numbers, such as ids of words, are left
         as they are: others may not exist.
         """
-        rows = tuple(tensor[:DRAWN_ROWS] for tensor in (self._rows or self.reference()))
-        if not any(tensor.is_floating_point() for tensor in rows):
+        rows = tuple(array[:DRAWN_ROWS] for array in (self._rows or self.reference()))
+        if not any(_is_real(array) for array in rows):
             return []
-        return [
-            Drawn(difference, tuple(_changed(tensor, change) for tensor in rows)) for difference, change in _CHANGES
-        ]
+        return [Drawn(difference, tuple(_changed(array, change) for array in rows)) for difference, change in _CHANGES]
 
     def not_varied(self) -> tuple[str, ...]:
         """Inputs that drawn rows leave as they are."""
         pairs = zip(self._signature.input_names, self._signature.example, strict=True)
-        return tuple(name for name, tensor in pairs if not tensor.is_floating_point())
+        return tuple(name for name, array in pairs if not _is_real(array))
+
+
+def _is_real(array: Array) -> bool:
+    return np.issubdtype(array.dtype, np.floating)
 
 
 def _varied(example: Batch) -> Batch:
     """The reference rows made of an example: repeated, with numbers that differ a little where they may."""
-    repeated = [tensor[torch.from_numpy(np.arange(REFERENCE_ROWS) % tensor.shape[0])] for tensor in example]
-    factors = torch.from_numpy(1 + 0.05 * np.arange(REFERENCE_ROWS))
+    repeated = [array[np.arange(REFERENCE_ROWS) % array.shape[0]] for array in example]
+    factors = 1 + 0.05 * np.arange(REFERENCE_ROWS)
     return tuple(
-        tensor * factors.to(tensor.dtype).reshape(-1, *[1] * (tensor.ndim - 1))
-        if tensor.is_floating_point()
-        else tensor
-        for tensor in repeated
+        array * factors.astype(array.dtype).reshape(-1, *[1] * (array.ndim - 1)) if _is_real(array) else array
+        for array in repeated
     )
 
 
-def _changed(tensor: torch.Tensor, change: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
-    return change(tensor) if tensor.is_floating_point() else tensor
+def _changed(array: Array, change: Callable[[Array], Array]) -> Array:
+    return change(array).astype(array.dtype, copy=False) if _is_real(array) else array

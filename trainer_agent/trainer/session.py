@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, overload
 
-from torch import nn
-
+from tiercel.trainer_agent.errors import RanksError
+from tiercel.trainer_agent.trainer.any_model import AnyModel
 from tiercel.trainer_agent.trainer.job import Job
-from tiercel.trainer_agent.trainer.models import check_is_whole, with_free_lengths, without_wrapper
+from tiercel.trainer_agent.trainer.onnx_files import OnnxSource
 from tiercel.trainer_agent.trainer.rank import Rank
-from tiercel.trainer_agent.trainer.samples import Samples
-from tiercel.trainer_agent.trainer.signature import DynamicAxes, Evaluate, ExampleInput, Signature
+from tiercel.trainer_agent.trainer.signature import DynamicAxes, Evaluate, ExampleInput, Predict
 from tiercel.trainer_agent.trainer.standalone import StandaloneJob
+from tiercel.trainer_agent.trainer.trained import Trained
 
 if TYPE_CHECKING:
-    from tiercel.trainer_agent.trainer.restoring import Stateful
+    from torch import nn
+
+    from tiercel.trainer_agent.trainer.pytorch.pytorch_model import Stateful
 
 RUN_DIRECTORY_VARIABLE = "TIERCEL_RUN_DIR"
 CHECKPOINT_SECONDS = 5.0
 
 
+@overload
 def connect(
     model: nn.Module,
     example_input: ExampleInput,
@@ -31,21 +36,58 @@ def connect(
     *,
     dynamic_axes: DynamicAxes | None = None,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
+) -> Job: ...
+
+
+@overload
+def connect(
+    *,
+    export: Callable[[], OnnxSource] | None = None,
+    predict: Predict | None = None,
+    example_input: ExampleInput | None = None,
+    evaluate: Evaluate | None = None,
+    save: Callable[[], Any] | None = None,
+    checkpoint_seconds: float = CHECKPOINT_SECONDS,
+) -> Job: ...
+
+
+def connect(
+    model: nn.Module | None = None,
+    example_input: ExampleInput | None = None,
+    evaluate: Evaluate | None = None,
+    optimizer: Stateful | None = None,
+    scheduler: Stateful | None = None,
+    *,
+    export: Callable[[], OnnxSource] | None = None,
+    predict: Predict | None = None,
+    save: Callable[[], Any] | None = None,
+    dynamic_axes: DynamicAxes | None = None,
+    checkpoint_seconds: float = CHECKPOINT_SECONDS,
 ) -> Job:
     """Connect a training script to the agent that runs it, and restore its last checkpoint.
 
-    Outside of Tiercel (no ``TIERCEL_RUN_DIR`` in the environment) the job does nothing but drive the loops and print
-    what is reported.
+    With ``model``, a PyTorch module, the library asks it, exports it and keeps it in checkpoints. Without, the model is
+    of any framework, and the script says how that is done (``export``, ``predict``, ``save``), or calls
+    :meth:`Job.deliver`. Outside of Tiercel (no ``TIERCEL_RUN_DIR`` in the environment) the job does nothing but drive
+    the loops and print what is reported.
 
     Args:
         model: The model in training.
         example_input: One batch of input, batch axis first: an array or tensor, several of them in the order of the
-            model's parameters, or a mapping from name to array: passed by name where ``forward`` takes these names,
-            else in that order. The names are the served model's.
+            model's parameters (of the ONNX file's inputs), or a mapping from name to array: passed by name where
+            ``forward`` takes these names, else in that order. The names are the served model's. Without ``model`` it
+            may be left out where ``predict`` is asked by :meth:`Job.predict`.
         evaluate: ``evaluate(predict)`` measures whatever ``predict`` asks, arrays in and arrays out, and returns the
-            job's metric, or a mapping with it in. The same code measures the PyTorch model and the exported one.
+            job's metric, or a mapping with it in. The same code measures the model and the exported one. Without
+            ``model`` it may be left out: then what was reported is believed.
         optimizer: Kept in checkpoints.
         scheduler: Learning-rate scheduler, kept in checkpoints.
+        export: Returns the model as it is now: the content of an ONNX file, its path, or an ``onnx.ModelProto``. Called
+            at a report that is the best so far and reaches a tier.
+        predict: Asks the model as it is now: arrays as the ONNX file takes them in, and out an array, a tuple of
+            arrays, or a mapping by the names of the file's outputs. What it says is what the file has to answer.
+        save: Returns what the next run goes on from, for a checkpoint: anything that can be pickled.
+            :meth:`Job.restored` returns it there.
         dynamic_axes: Axes of inputs and outputs whose size is free, beside the first, which always is: by name, from an
             axis' index to a name for it, such as ``{"ids": {1: "tokens"}}``. Axes of one name have one size. Left out,
             the second axis of inputs that are whole numbers is free where the model answers other lengths of it.
@@ -55,28 +97,56 @@ def connect(
         The job. It is closed when the process ends, or by using it as a context manager.
 
     Raises:
-        TypeError: ``model`` is no PyTorch module, or its weights are spread over several ranks.
+        TypeError: ``model`` is no PyTorch module, its weights are spread over several ranks, or what belongs to one of
+            the two ways was given with the other.
         ValueError: ``example_input`` or ``dynamic_axes`` does not fit the model.
         AgentUnreachableError: If the agent does not answer for a minute.
-        RanksError: If another rank of the run is gone, or does not call this as well.
+        RanksError: If another rank of the run is gone, or does not call this as well, or there are several without
+            ``model``.
         CheckpointError: If an earlier run's checkpoint does not fit the model or the optimizer.
     """
-    given: object = model  # a script is seldom checked for types
-    if not isinstance(given, nn.Module):
-        kind = f"{type(given).__module__.partition('.')[0]}'s {type(given).__name__}"
-        message = f"connect() takes a torch.nn.Module, and model is {kind}: it could not be handed over at a tier"
-        raise TypeError(message)
-    rank, model = Rank.of_process(), without_wrapper(model)
-    if rank.count > 1:
-        check_is_whole(model)
-    signature = Signature.from_example(example_input).fitted(model, dynamic_axes)
-    if dynamic_axes is None:
-        signature = with_free_lengths(signature, model)
+    rank = Rank.of_process()
+    if model is None:
+        _refuse("without a model", optimizer=optimizer, scheduler=scheduler, dynamic_axes=dynamic_axes)
+        trained: Trained = AnyModel(export, predict, example_input, save)
+    else:
+        _refuse("with a PyTorch model", export=export, predict=predict, save=save)
+        trained = _pytorch_model(model, example_input, evaluate, optimizer, scheduler, dynamic_axes, rank)
     run_directory = os.environ.get(RUN_DIRECTORY_VARIABLE)
     if not run_directory:
-        return StandaloneJob(model, signature, Samples(signature))
+        return StandaloneJob(trained)
+    if model is None and rank.count > 1:
+        raise RanksError("a job without a PyTorch model is one process; submit it with ranks: 1")
     # gRPC and the ONNX exporters cost start-up time that a script on its own need not pay.
     from tiercel.trainer_agent.trainer.attaching import Training, attach
 
-    training = Training(model, signature, evaluate, optimizer, scheduler, checkpoint_seconds)
-    return attach(Path(run_directory), training, rank)
+    return attach(Path(run_directory), Training(trained, evaluate, checkpoint_seconds), rank)
+
+
+def _pytorch_model(
+    model: object,
+    example_input: ExampleInput | None,
+    evaluate: Evaluate | None,
+    optimizer: Stateful | None,
+    scheduler: Stateful | None,
+    dynamic_axes: DynamicAxes | None,
+    rank: Rank,
+) -> Trained:
+    torch = sys.modules.get("torch")  # whoever has a module of it has imported it
+    if torch is None or not isinstance(model, torch.nn.Module):
+        kind = f"{type(model).__module__.partition('.')[0]}'s {type(model).__name__}"
+        message = (
+            f"connect() takes a torch.nn.Module, and model is {kind}: leave model out and say how it becomes ONNX, "
+            "connect(export=...)"
+        )
+        raise TypeError(message)
+    if example_input is None or evaluate is None:
+        raise TypeError("connect() needs example_input and evaluate for a PyTorch model")
+    from tiercel.trainer_agent.trainer.pytorch.pytorch_model import pytorch_model
+
+    return pytorch_model(model, example_input, optimizer, scheduler, dynamic_axes, is_alone=rank.count == 1)
+
+
+def _refuse(which: str, **given: object) -> None:
+    if strange := [name for name, value in given.items() if value is not None]:
+        raise TypeError(f"connect() takes no {strange[0]} {which}")

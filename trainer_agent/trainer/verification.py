@@ -1,32 +1,36 @@
-"""Whether ONNX Runtime answers with an exported model what PyTorch answers with the original."""
+"""Whether ONNX Runtime answers with an exported model what the framework answers with the original."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from torch import nn
 
 from tiercel.trainer_agent.errors import DeliveryFailedError
-from tiercel.trainer_agent.trainer.models import to_array
-from tiercel.trainer_agent.trainer.samples import Batch, Samples
-from tiercel.trainer_agent.trainer.signature import Array, Prediction, Signature, unpack
+from tiercel.trainer_agent.trainer.samples import Samples
+from tiercel.trainer_agent.trainer.signature import Array, Batch, Prediction, as_array, unpack
 
-# An answer may differ from PyTorch's by ABSOLUTE_TOLERANCE + RELATIVE_TOLERANCE * |PyTorch's answer|. The two order
-# their float32 sums differently: healthy exports differ by about 1e-6, broken ones by far more than this.
+# An answer may differ from the framework's by ABSOLUTE_TOLERANCE + RELATIVE_TOLERANCE * |the framework's answer|. The
+# two order their float32 sums differently: healthy exports differ by about 1e-6, broken ones by far more than this.
 RELATIVE_TOLERANCE = 1e-3
 ABSOLUTE_TOLERANCE = 1e-4
-# Of answers that are whole numbers, such as classes: what may differ for made-up rows, which lie anywhere.
+# Of answers that are whole numbers or texts, such as classes: what may differ for made-up rows, which lie anywhere.
 DRAWN_SHARE_DIFFERENT = 0.1
 # Of ONNX Runtime's log; what goes wrong is raised as well.
 _ONLY_FATAL = 4
 _TERMINAL_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_TYPES = {
+    "float": np.float32, "double": np.float64, "float16": np.float16, "string": np.str_, "bool": np.bool_,
+    "int8": np.int8, "int16": np.int16, "int32": np.int32, "int64": np.int64,
+    "uint8": np.uint8, "uint16": np.uint16, "uint32": np.uint32, "uint64": np.uint64,
+}  # fmt: skip
+
+Answers = dict[str, Array]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,23 +51,40 @@ class Compared:
         return f"compared on {self.rows} rows" + (f", not on {', '.join(self.missed)}" if self.missed else "")
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the original was asked, and what it said.
+
+    Attributes:
+        batch: Rows.
+        answers: By output; a text says why there are none, which only made-up rows may lack.
+        difference: How made-up rows differ from real ones; empty for real ones.
+    """
+
+    batch: Batch
+    answers: Answers | str
+    difference: str = ""
+
+
 class OnnxModel:
     """An ONNX file in ONNX Runtime, on the CPU.
 
     Args:
         path: The file; it is checked against the ONNX standard first.
-        signature: Inputs of the model it was made from.
+        threads: How many may compute an answer.
+        input_names: In the order in which the original takes them; None for the file's own order.
 
     Raises:
-        DeliveryFailedError: If the file is malformed or ONNX Runtime cannot load it.
+        DeliveryFailedError: If the file is malformed, ONNX Runtime cannot load it, or it takes or gives what is no
+            tensor.
     """
 
-    def __init__(self, path: Path, signature: Signature) -> None:
+    def __init__(self, path: Path, threads: int, input_names: Sequence[str] | None = None) -> None:
         import onnx.checker  # costs a script 0.1 to 0.3 s, and only jobs that reach a tier need it
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = torch.get_num_threads()
+        options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
         options.log_severity_level = _ONLY_FATAL
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
@@ -75,36 +96,59 @@ class OnnxModel:
             raise DeliveryFailedError(message) from error
         self._run_options = onnxruntime.RunOptions()
         self._run_options.log_severity_level = _ONLY_FATAL
-        self.signature = signature
+        self._types = {each.name: _type_of(each) for each in self._session.get_inputs()}
+        for each in self._session.get_outputs():
+            _type_of(each)
+        self.input_names = tuple(self._types) if input_names is None else tuple(input_names)
         self.output_names = tuple(str(output.name) for output in self._session.get_outputs())
+
+    @property
+    def taken(self) -> tuple[str, ...]:
+        """Inputs of the file, which lacks those that the model ignores."""
+        return tuple(self._types)
 
     def predict(self, *arrays: Any) -> Prediction:
         """Ask the model: one array an input, one array or a tuple of them out."""
-        return unpack(self.run(self.signature.tensors(arrays)))
+        return unpack(self.run(arrays))
 
-    def run(self, tensors: Sequence[torch.Tensor]) -> list[Array]:
-        """All outputs for one batch."""
-        pairs = zip(self.signature.input_names, tensors, strict=True)
-        # An input that the model ignores is no input of the file.
-        known = {value.name for value in self._session.get_inputs()}
-        feeds = {name: to_array(tensor) for name, tensor in pairs if name in known}
-        answers: list[Array] = self._session.run(None, feeds, self._run_options)
+    def run(self, arrays: Sequence[Any]) -> list[Array]:
+        """All outputs for one batch; arrays are cast to the file's types.
+
+        Raises:
+            ValueError: If the number of arrays is not that of the original's inputs.
+        """
+        if len(arrays) != len(self.input_names):
+            names = ", ".join(self.input_names)
+            raise ValueError(f"the model takes {len(self.input_names)} inputs ({names}), got {len(arrays)}")
+        feeds = {
+            name: _feed(array, self._types[name])
+            for name, array in zip(self.input_names, arrays, strict=True)
+            if name in self._types
+        }
+        answers: list[Array] = [as_array(each) for each in self._session.run(None, feeds, self._run_options)]
         return answers
 
 
-def answers_of(model: nn.Module, signature: Signature, batch: Batch) -> dict[str, Array]:
-    """What a model on the CPU and in evaluation mode answers, by output name."""
-    with torch.no_grad():
-        return {name: to_array(tensor) for name, tensor in signature.apply(model, batch).items()}
+def ask(samples: Samples, answer: Callable[[Batch], Answers]) -> Iterator[Asked]:
+    """Ask the original: real rows in batches of several sizes, then rows drawn to differ from those."""
+    for batch in samples.batches():
+        yield Asked(batch, answer(batch))
+    for drawn in samples.drawn():
+        try:
+            answers: Answers | str = answer(drawn.batch)
+        except Exception as error:  # a script's own model may refuse what no application sends
+            answers = first_line(error, limit=80)
+        yield Asked(drawn.batch, answers, drawn.difference)
 
 
-def check_same_answers(model: nn.Module, exported: OnnxModel, samples: Samples) -> Compared:
-    """Compare the two on real rows in batches of several sizes, and on rows drawn to differ from those.
+def check_same_answers(asked: Iterable[Asked], exported: OnnxModel, framework: str, missed: Sequence[str]) -> Compared:
+    """Compare the two.
 
     Args:
-        model: The original, on the CPU and in evaluation mode.
+        asked: What the original was asked and said.
         exported: What was made of it.
-        samples: The rows.
+        framework: Who answers for the original, for messages.
+        missed: What is not compared anyway.
 
     Returns:
         What was compared, and what could not be.
@@ -112,42 +156,62 @@ def check_same_answers(model: nn.Module, exported: OnnxModel, samples: Samples) 
     Raises:
         DeliveryFailedError: If they differ by more than the tolerance; says where and by how much.
     """
-    rows, missed = 0, []
-    for batch in samples.batches():
-        expected = answers_of(model, exported.signature, batch)
-        for name, wanted, got in _both(exported, batch, expected):
-            _check_same_array(name, wanted, got)
-        rows += batch[0].shape[0]
-    for drawn in samples.drawn():
-        try:
-            expected = answers_of(model, exported.signature, drawn.batch)
-        except Exception as error:  # a script's own forward may refuse what no application sends
-            missed.append(f"rows {drawn.difference} ({first_line(error, limit=80)})")
+    rows, left_out = 0, list[str]()
+    for each in asked:
+        if isinstance(each.answers, str):
+            left_out.append(f"rows {each.difference} ({each.answers})")
             continue
-        for name, wanted, got in _both(exported, drawn.batch, expected):
-            _check_alike(name, wanted, got, drawn.difference)
-        rows += drawn.batch[0].shape[0]
-    missed += [f"other values of {name}" for name in samples.not_varied()]
-    return Compared(rows, tuple(missed))
+        found = dict(zip(exported.output_names, _answers_of(exported, each.batch), strict=True))
+        for name, wanted in each.answers.items():
+            if each.difference:
+                _check_alike(name, wanted, found[name], each.difference, framework)
+            else:
+                _check_same_array(name, wanted, found[name], framework)
+        rows += each.batch[0].shape[0]
+    return Compared(rows, (*left_out, *missed))
 
 
-def _both(exported: OnnxModel, batch: Batch, expected: dict[str, Array]) -> list[tuple[str, Array, Array]]:
+def first_line(error: BaseException, *, limit: int = 300) -> str:
+    """The first line that an exception says, with its type; a tenant gets no page of stack."""
+    lines = [line.strip() for line in _TERMINAL_COLOURS.sub("", str(error)).splitlines() if line.strip()]
+    text = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def _type_of(tensor: Any) -> type:
+    """NumPy's type for an input or output of a session."""
+    kind = str(tensor.type)
+    found = _TYPES.get(kind.removeprefix("tensor(").removesuffix(")"))
+    if found is not None:
+        return found
+    advice = (
+        "; convert with options={'zipmap': False} (skl2onnx) or zipmap=False (onnxmltools)" if "map(" in kind else ""
+    )
+    message = f"the model's {tensor.name} is a {kind}, and only tensors of numbers or texts can be served{advice}"
+    raise DeliveryFailedError(message)
+
+
+def _feed(array: Any, kind: type) -> Array:
+    given = as_array(array)
+    return given.astype(np.object_) if kind is np.str_ else given.astype(kind, copy=False)
+
+
+def _answers_of(exported: OnnxModel, batch: Batch) -> list[Array]:
     try:
-        actual = exported.run(batch)
+        return exported.run(batch)
     except Exception as error:  # ONNX Runtime's exceptions share no public base
         message = f"ONNX Runtime fails on a batch of {batch[0].shape[0]}: {first_line(error)}"
         raise DeliveryFailedError(message) from error
-    return [(name, wanted, got) for (name, wanted), got in zip(expected.items(), actual, strict=True)]
 
 
-def _check_alike(name: str, wanted: Array, got: Array, which: str) -> None:
+def _check_alike(name: str, wanted: Array, got: Array, which: str, framework: str) -> None:
     """Compare answers to made-up rows: near its limits a model rounds differently, but it takes the same way."""
     if wanted.shape != got.shape:
-        _check_same_array(name, wanted, got)
+        _check_same_array(name, wanted, got, framework)
     if not np.issubdtype(wanted.dtype, np.floating):
         differs = float(np.mean(wanted != got)) if wanted.size else 0.0
         if differs > DRAWN_SHARE_DIFFERENT:
-            message = f"ONNX Runtime and PyTorch disagree on {name} for {differs:.0%} of the rows {which}"
+            message = f"ONNX Runtime and {framework} disagree on {name} for {differs:.0%} of the rows {which}"
             raise DeliveryFailedError(message)
         return
     finite = np.isfinite(wanted)
@@ -156,28 +220,26 @@ def _check_alike(name: str, wanted: Array, got: Array, which: str) -> None:
     difference = float(np.max(np.abs(got[finite].astype(np.float64) - wanted[finite]), initial=0.0))
     if math.isnan(difference) or difference > allowed:
         message = (
-            f"ONNX Runtime and PyTorch disagree on {name} by up to {difference:.3g} for rows {which} "
+            f"ONNX Runtime and {framework} disagree on {name} by up to {difference:.3g} for rows {which} "
             f"(allowed: {allowed:.3g}); does the model decide by the numbers that it is given?"
         )
         raise DeliveryFailedError(message)
 
 
-def _check_same_array(name: str, wanted: Array, got: Array) -> None:
+def _check_same_array(name: str, wanted: Array, got: Array, framework: str) -> None:
     if wanted.shape != got.shape:
-        message = f"ONNX Runtime returns the shape {got.shape} for {name} where PyTorch returns {wanted.shape}"
+        message = f"ONNX Runtime returns the shape {got.shape} for {name} where {framework} returns {wanted.shape}"
         raise DeliveryFailedError(message)
+    if wanted.dtype.kind == "U" or got.dtype.kind == "U":
+        if (different := int(np.sum(wanted.astype(np.str_) != got))) > 0:
+            message = f"ONNX Runtime and {framework} disagree on {name} for {different} of {wanted.size} texts"
+            raise DeliveryFailedError(message)
+        return
     if np.allclose(got, wanted, rtol=RELATIVE_TOLERANCE, atol=ABSOLUTE_TOLERANCE, equal_nan=True):
         return
     difference = float(np.nanmax(np.abs(got.astype(np.float64) - wanted.astype(np.float64))))
     message = (
-        f"ONNX Runtime and PyTorch disagree on {name} by up to {difference:.3g} for a batch of {wanted.shape[0]} "
+        f"ONNX Runtime and {framework} disagree on {name} by up to {difference:.3g} for a batch of {wanted.shape[0]} "
         f"(allowed: {ABSOLUTE_TOLERANCE:g} + {RELATIVE_TOLERANCE:g} of the value)"
     )
     raise DeliveryFailedError(message)
-
-
-def first_line(error: BaseException, *, limit: int = 300) -> str:
-    """The first line that an exception says, with its type; a tenant gets no page of stack."""
-    lines = [line.strip() for line in _TERMINAL_COLOURS.sub("", str(error)).splitlines() if line.strip()]
-    text = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
-    return text if len(text) <= limit else f"{text[: limit - 1]}…"

@@ -7,10 +7,11 @@ import pytest
 import torch
 
 from tiercel.trainer_agent.trainer.checkpoints import LATEST_FILE, PREVIOUS_FILE, CheckpointStore
+from tiercel.trainer_agent.trainer.pytorch.checkpoint_format import PyTorchFormat
 
 
 def store_in(directory: Path, *, clock: Callable[[], float] = lambda: 0.0, interval: float = 5.0) -> CheckpointStore:
-    return CheckpointStore(directory, interval_seconds=interval, clock=clock)
+    return CheckpointStore(directory, PyTorchFormat(), interval_seconds=interval, clock=clock)
 
 
 def state(number: int) -> dict[str, object]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
 from torch import nn
 
 from tiercel.trainer_agent.trainer.channel import AgentChannel
 from tiercel.trainer_agent.trainer.deliveries import Deliveries
 from tiercel.trainer_agent.trainer.handover import Handover
 from tiercel.trainer_agent.trainer.message_buffer import MessageBuffer, StreamCursor
-from tiercel.trainer_agent.trainer.models import Weights
+from tiercel.trainer_agent.trainer.pytorch.models import Weights
+from tiercel.trainer_agent.trainer.pytorch.pytorch_model import PyTorchModel
 from tiercel.trainer_agent.trainer.restoring import Report
+from tiercel.trainer_agent.trainer.signature import Signature
 from tiercel.trainer_agent.trainer.tiers import TierTracker
 from tiercel.v1 import trainer_pb2
 
@@ -26,7 +29,7 @@ class ScriptedHandover(Handover):
         self.answers = list(answers)
 
     def hand_over(
-        self, request: trainer_pb2.ExportRequest, weights: Weights, tiers: TierTracker
+        self, request: trainer_pb2.ExportRequest, copy: Weights, tiers: TierTracker
     ) -> trainer_pb2.ExportDone:
         """The next answer."""
         done = trainer_pb2.ExportDone(delivery_id=request.delivery_id)
@@ -60,9 +63,8 @@ class Trainer:
     def __init__(self, *answers: trainer_pb2.ExportDone) -> None:
         self.channel = UnconnectedChannel()
         tiers = TierTracker(smaller_is_better=False, targets=[TARGET])
-        self.deliveries = Deliveries(
-            nn.Linear(1, 1), tiers, ScriptedHandover(*answers), self.channel, metric="accuracy"
-        )
+        trained = PyTorchModel(nn.Linear(1, 1), Signature.from_example(np.ones((1, 1), np.float32)))
+        self.deliveries = Deliveries(trained, tiers, ScriptedHandover(*answers), self.channel, metric="accuracy")
 
     def report(self, value: float) -> tuple[float, ...]:
         return self.deliveries.observe(Report(1, {"accuracy": value}))

@@ -13,11 +13,11 @@ import torch
 from torch import nn
 
 from tiercel.trainer_agent.errors import DeliveryFailedError
-from tiercel.trainer_agent.trainer.exporting import export_model
-from tiercel.trainer_agent.trainer.models import with_free_lengths
+from tiercel.trainer_agent.trainer.pytorch.calling import fitted
+from tiercel.trainer_agent.trainer.pytorch.exporting import check_same_answers, export_model
+from tiercel.trainer_agent.trainer.pytorch.models import with_free_lengths
 from tiercel.trainer_agent.trainer.samples import Samples
 from tiercel.trainer_agent.trainer.signature import ExampleInput, Signature
-from tiercel.trainer_agent.trainer.verification import check_same_answers
 
 
 def export(model: nn.Module, example: ExampleInput, path: Path) -> None:
@@ -171,7 +171,7 @@ def test_rows_that_differ_in_sign_show_what_the_real_ones_do_not(tmp_path: Path)
     samples.remember([np.linspace(0.1, 1.0, 30, dtype=np.float32).reshape(10, 3)])
     exported = export_model(nn.ReLU().eval(), signature, samples, tmp_path / "model.onnx").model
     with pytest.raises(DeliveryFailedError, match=r"disagree on output by up to .* for rows of the other sign"):
-        check_same_answers(nn.Identity(), exported, samples)
+        check_same_answers(nn.Identity(), signature, exported, samples)
 
 
 def test_what_could_not_be_compared_is_said(tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ def test_what_could_not_be_compared_is_said(tmp_path: Path) -> None:
             return rows.sqrt() + ids
 
     example = {"rows": torch.ones(1, 3), "ids": torch.ones(1, 3, dtype=torch.int64)}
-    signature = Signature.from_example(example).fitted(Roots())
+    signature = fitted(Signature.from_example(example), Roots())
     summary = export_model(Roots().eval(), signature, Samples(signature), tmp_path / "model.onnx").compared.summary
     assert "not on rows of the other sign (ValueError: a length cannot be negative)" in summary
     assert summary.endswith("other values of ids")
@@ -204,7 +204,7 @@ def test_texts_of_other_lengths_than_the_example_are_answered(tmp_path: Path) ->
     model, path = Text().eval(), tmp_path / "model.onnx"
     # In another order than the model's parameters: they are passed by name.
     example = {"mask": torch.ones(2, 12), "ids": torch.arange(24).reshape(2, 12) % 20}
-    signature = Signature.from_example(example).fitted(model, {"ids": {1: "tokens"}, "mask": {1: "tokens"}})
+    signature = fitted(Signature.from_example(example), model, {"ids": {1: "tokens"}, "mask": {1: "tokens"}})
     export_model(model, signature, Samples(signature), path)
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     for rows, tokens in ((1, 12), (3, 5), (2, 30)):

@@ -10,10 +10,11 @@ import pytest
 import torch
 from torch import nn
 
-from tiercel.trainer_agent.trainer import handover
-from tiercel.trainer_agent.trainer.exporting import Exported, export_model
 from tiercel.trainer_agent.trainer.handover import Handover
-from tiercel.trainer_agent.trainer.models import copy_weights
+from tiercel.trainer_agent.trainer.pytorch import pytorch_model
+from tiercel.trainer_agent.trainer.pytorch.exporting import Exported, export_model
+from tiercel.trainer_agent.trainer.pytorch.models import copy_weights
+from tiercel.trainer_agent.trainer.pytorch.pytorch_model import PyTorchModel
 from tiercel.trainer_agent.trainer.samples import Samples
 from tiercel.trainer_agent.trainer.signature import Predict, Signature
 from tiercel.trainer_agent.trainer.tiers import TierTracker
@@ -39,10 +40,10 @@ def test_a_script_that_never_calls_job_predict_has_its_own_rows_compared_too(
         predict(rows)
         return 1.0
 
-    monkeypatch.setattr(handover, "export_model", wrong_export)
+    monkeypatch.setattr(pytorch_model, "export_model", wrong_export)
     model = nn.Sequential(nn.ReLU6())
     signature = Signature.from_example(torch.from_numpy(ORDINARY[:1]))
-    handing = Handover(model, signature, Samples(signature), evaluate, metric="accuracy", exports=tmp_path)
+    handing = Handover(PyTorchModel(model, signature), evaluate, metric="accuracy", exports=tmp_path)
     tiers = TierTracker(smaller_is_better=False, targets=[0.9])
     request = trainer_pb2.ExportRequest(delivery_id="job-tier-1", tier=1, target=0.9)
     done = handing.hand_over(request, copy_weights(model), tiers)

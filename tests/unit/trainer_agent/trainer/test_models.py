@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from tiercel.trainer_agent.trainer.models import (
+from tiercel.trainer_agent.trainer.pytorch.models import (
     copy_model,
     copy_weights,
     predict,

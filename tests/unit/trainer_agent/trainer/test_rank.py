@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from torch import nn
 
-from tiercel.trainer_agent.trainer.models import check_is_whole, without_wrapper
+from tiercel.trainer_agent.trainer.pytorch.models import check_is_whole, without_wrapper
 from tiercel.trainer_agent.trainer.rank import Rank
 
 

@@ -6,7 +6,8 @@ import torch
 from torch import nn
 
 from tiercel.trainer_agent.trainer import connect
-from tiercel.trainer_agent.trainer.signature import ExampleInput, Signature, named_outputs, unpack
+from tiercel.trainer_agent.trainer.pytorch.calling import apply, as_tensors, fitted, named_outputs, tensors_of
+from tiercel.trainer_agent.trainer.signature import ExampleInput, Signature, unpack
 
 ROWS = np.ones((1, 3), dtype=np.float32)
 
@@ -31,7 +32,7 @@ def test_the_example_is_a_copy() -> None:
     rows = torch.ones(1, 3)
     signature = Signature.from_example(rows)
     rows += 1
-    assert torch.equal(signature.example[0], torch.ones(1, 3))
+    assert np.array_equal(signature.example[0], ROWS)
 
 
 @pytest.mark.parametrize("example", [(), np.float32(1.0), np.ones((0, 3), dtype=np.float32)])
@@ -41,13 +42,13 @@ def test_an_example_without_rows_is_refused(example: ExampleInput) -> None:
 
 
 def test_arrays_are_cast_to_the_types_of_the_example() -> None:
-    (tensor,) = Signature.from_example(ROWS).tensors([np.ones((2, 3), dtype=np.float64)])
+    (tensor,) = tensors_of(Signature.from_example(ROWS), [np.ones((2, 3), dtype=np.float64)])
     assert tensor.dtype == torch.float32
 
 
 def test_too_few_arrays_are_refused_by_name() -> None:
     with pytest.raises(ValueError, match=r"2 inputs \(image, mask\), got 1"):
-        Signature.from_example({"image": ROWS, "mask": ROWS}).tensors([ROWS])
+        Signature.from_example({"image": ROWS, "mask": ROWS}).arrays([ROWS])
 
 
 @pytest.mark.parametrize(
@@ -57,13 +58,16 @@ def test_too_few_arrays_are_refused_by_name() -> None:
         ((torch.ones(1),), ["output"]),
         ([torch.ones(1), torch.ones(1)], ["output_0", "output_1"]),
         ({"scores": torch.ones(1)}, ["scores"]),
+        ({"loss": None, "states": (torch.ones(1), {"last": torch.ones(1)})}, ["states_0", "states_1_last"]),
     ],
 )
 def test_outputs_get_names(result: object, names: list[str]) -> None:
     assert list(named_outputs(result)) == names
 
 
-@pytest.mark.parametrize("result", [None, 1.0, "scores", (torch.ones(1), None)])
+@pytest.mark.parametrize(
+    "result", [None, 1.0, "scores", {}, (torch.ones(1), None), {"a": [torch.ones(1)] * 2, "a_0": torch.ones(1)}]
+)
 def test_what_is_not_made_of_tensors_cannot_be_served(result: object) -> None:
     with pytest.raises(TypeError, match="served"):
         named_outputs(result)
@@ -81,29 +85,29 @@ class _Two(nn.Module):
 
 def test_a_mapping_is_passed_by_name_where_the_model_takes_these_names() -> None:
     example = {"right": torch.ones(1, 2), "left": torch.full((1, 2), 3.0)}
-    signature = Signature.from_example(example).fitted(_Two())
+    signature = fitted(Signature.from_example(example), _Two())
     assert signature.by_name
-    assert signature.apply(_Two(), signature.example)["output"].tolist() == [[2.0, 2.0]]
+    assert apply(_Two(), signature, as_tensors(signature.example))["output"].tolist() == [[2.0, 2.0]]
 
 
 def test_names_none_of_which_the_model_takes_are_what_it_is_served_under() -> None:
-    signature = Signature.from_example({"a": torch.full((1, 2), 3.0), "b": torch.ones(1, 2)}).fitted(_Two())
+    signature = fitted(Signature.from_example({"a": torch.full((1, 2), 3.0), "b": torch.ones(1, 2)}), _Two())
     assert not signature.by_name
-    assert signature.apply(_Two(), signature.example)["output"].tolist() == [[2.0, 2.0]]
+    assert apply(_Two(), signature, as_tensors(signature.example))["output"].tolist() == [[2.0, 2.0]]
 
 
 def test_a_name_beside_those_that_the_model_takes_is_refused() -> None:
     with pytest.raises(
         ValueError, match=r"example_input has middle, which forward\(\) of _Two does not take; it takes left, right"
     ):
-        Signature.from_example({"left": torch.ones(1, 2), "middle": torch.ones(1, 2)}).fitted(_Two())
+        fitted(Signature.from_example({"left": torch.ones(1, 2), "middle": torch.ones(1, 2)}), _Two())
 
 
 @pytest.mark.parametrize("axes", [{"left": {2: "tokens"}}, {"nobody": {1: "tokens"}}])
 def test_axes_that_are_none_are_refused(axes: dict[str, dict[int, str]]) -> None:
     signature = Signature.from_example({"left": torch.ones(1, 2), "right": torch.ones(1, 2)})
     with pytest.raises(ValueError, match="dynamic_axes"):
-        signature.fitted(_Two(), axes)
+        fitted(signature, _Two(), axes)
 
 
 def test_what_is_no_pytorch_module_is_refused_at_once() -> None:

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from tiercel.trainer_agent.trainer.pytorch.calling import apply, tensors_of
 from tiercel.trainer_agent.trainer.signature import Array, Prediction, Signature, unpack
 
 Weights = dict[str, Any]
@@ -68,9 +69,9 @@ def predict(model: nn.Module, signature: Signature, arrays: tuple[Any, ...]) -> 
         One array, or a tuple of arrays when the model has several outputs.
     """
     parameter = next(model.parameters(), None)
-    tensors = signature.tensors(arrays, parameter.device if parameter is not None else None)
+    tensors = tensors_of(signature, arrays, parameter.device if parameter is not None else None)
     with evaluation_mode(model), torch.no_grad():
-        outputs = signature.apply(model, tensors)
+        outputs = apply(model, signature, tensors)
     return unpack([to_array(tensor) for tensor in outputs.values()])
 
 
@@ -81,8 +82,8 @@ def with_free_lengths(signature: Signature, model: nn.Module) -> Signature:
     model or of its training changes.
     """
     pairs = list(zip(signature.input_names, signature.example, strict=True))
-    texts = [name for name, tensor in pairs if tensor.ndim == 2 and not tensor.is_floating_point()]
-    lengths = {tensor.shape[1] for name, tensor in pairs if name in texts}
+    texts = [name for name, array in pairs if array.ndim == 2 and not np.issubdtype(array.dtype, np.floating)]
+    lengths = {array.shape[1] for name, array in pairs if name in texts}
     if not texts or len(lengths) != 1 or lengths == {1}:
         return signature
     free = replace(signature, free_axes={name: {1: LENGTH_AXIS} for name in texts})

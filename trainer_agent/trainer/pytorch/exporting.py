@@ -19,9 +19,12 @@ from torch import nn
 from torch.jit._trace import TracerWarning
 
 from tiercel.trainer_agent.errors import DeliveryFailedError
-from tiercel.trainer_agent.trainer.samples import Batch, Samples
-from tiercel.trainer_agent.trainer.signature import BATCH_AXIS, Signature
-from tiercel.trainer_agent.trainer.verification import Compared, OnnxModel, check_same_answers, first_line
+from tiercel.trainer_agent.trainer import verification
+from tiercel.trainer_agent.trainer.pytorch.calling import Tensors, apply, as_tensors
+from tiercel.trainer_agent.trainer.pytorch.models import to_array
+from tiercel.trainer_agent.trainer.samples import Samples
+from tiercel.trainer_agent.trainer.signature import BATCH_AXIS, Batch, Signature
+from tiercel.trainer_agent.trainer.verification import Answers, Compared, OnnxModel, first_line
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +36,7 @@ _GRAPH_BEGINS = b"Torch IR graph at exception"
 
 _NOISY_LOGGERS = ("torch.onnx", "torch.onnx._internal.exporter._registration", "torch.fx.experimental.symbolic_shapes")
 
-_Exporter = Callable[["_Flat", Batch, tuple[str, ...], Path], None]
+_Exporter = Callable[["_Flat", Tensors, tuple[str, ...], Path], None]
 
 
 class _Flat(nn.Module):
@@ -46,7 +49,7 @@ class _Flat(nn.Module):
 
     def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """The outputs in order."""
-        return tuple(self.signature.apply(self.model, inputs).values())
+        return tuple(apply(self.model, self.signature, inputs).values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +85,10 @@ def export_model(model: nn.Module, signature: Signature, samples: Samples, path:
     Raises:
         DeliveryFailedError: If no exporter writes a file that agrees with the model; says why, for each of them.
     """
-    reference = samples.reference()
+    reference = as_tensors(samples.reference())
     try:
         with torch.no_grad():
-            output_names = tuple(signature.apply(model, reference))
+            output_names = tuple(apply(model, signature, reference))
     except Exception as error:  # the script's own forward may raise anything
         message = f"the model does not answer a batch of {reference[0].shape[0]} rows: {first_line(error)}"
         raise DeliveryFailedError(message) from error
@@ -93,8 +96,8 @@ def export_model(model: nn.Module, signature: Signature, samples: Samples, path:
     for name, export in (("TorchScript exporter", _export_torchscript), ("dynamo exporter", _export_dynamo)):
         try:
             _run(export, _Flat(model, signature).eval(), reference, output_names, path)
-            exported = OnnxModel(path, signature)
-            compared = check_same_answers(model, exported, samples)
+            exported = OnnxModel(path, torch.get_num_threads(), signature.input_names)
+            compared = check_same_answers(model, signature, exported, samples)
         except DeliveryFailedError as error:
             logger.info("%s: %s", name, error)
             reasons.append(f"{name}: {error}")
@@ -103,7 +106,27 @@ def export_model(model: nn.Module, signature: Signature, samples: Samples, path:
     raise DeliveryFailedError("; ".join(reasons))
 
 
-def _run(export: _Exporter, model: _Flat, batch: Batch, output_names: tuple[str, ...], path: Path) -> None:
+def answers_of(model: nn.Module, signature: Signature, batch: Batch) -> Answers:
+    """What a model on the CPU and in evaluation mode answers, by output name."""
+    with torch.no_grad():
+        return {name: to_array(tensor) for name, tensor in apply(model, signature, as_tensors(batch)).items()}
+
+
+def check_same_answers(model: nn.Module, signature: Signature, exported: OnnxModel, samples: Samples) -> Compared:
+    """Compare the two; see :func:`~tiercel.trainer_agent.trainer.verification.check_same_answers`.
+
+    Args:
+        model: The original, on the CPU and in evaluation mode.
+        signature: Its inputs.
+        exported: What was made of it.
+        samples: The rows.
+    """
+    asked = verification.ask(samples, lambda batch: answers_of(model, signature, batch))
+    missed = [f"other values of {name}" for name in samples.not_varied()]
+    return verification.check_same_answers(asked, exported, "PyTorch", missed)
+
+
+def _run(export: _Exporter, model: _Flat, batch: Tensors, output_names: tuple[str, ...], path: Path) -> None:
     path.unlink(missing_ok=True)
     with _quiet(), _without_graphs():
         try:
@@ -162,7 +185,7 @@ def _without_graphs() -> Iterator[None]:
         os.close(kept)
 
 
-def _export_torchscript(model: _Flat, batch: Batch, output_names: tuple[str, ...], path: Path) -> None:
+def _export_torchscript(model: _Flat, batch: Tensors, output_names: tuple[str, ...], path: Path) -> None:
     signature = model.signature
     names = (*signature.input_names, *output_names)
     with warnings.catch_warnings(record=True) as caught:
@@ -186,7 +209,7 @@ def _export_torchscript(model: _Flat, batch: Batch, output_names: tuple[str, ...
             raise DeliveryFailedError(message)
 
 
-def _export_dynamo(model: _Flat, batch: Batch, output_names: tuple[str, ...], path: Path) -> None:
+def _export_dynamo(model: _Flat, batch: Tensors, output_names: tuple[str, ...], path: Path) -> None:
     signature = model.signature
     free = tuple({**signature.free_axes.get(name, {}), 0: BATCH_AXIS} for name in signature.input_names)
     torch.onnx.export(

@@ -1,0 +1,288 @@
+"""A model of any framework, which the script asks, turns into ONNX, saves and restores itself."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tiercel.trainer_agent.errors import DeliveryFailedError
+from tiercel.trainer_agent.trainer.answers import Binding
+from tiercel.trainer_agent.trainer.checkpoints import State
+from tiercel.trainer_agent.trainer.onnx_files import OnnxSource, content_of, write_checked
+from tiercel.trainer_agent.trainer.pickles import PickleFormat
+from tiercel.trainer_agent.trainer.samples import REFERENCE_ROWS, Samples
+from tiercel.trainer_agent.trainer.signature import Array, Batch, ExampleInput, Predict, Prediction, Signature, unpack
+from tiercel.trainer_agent.trainer.trained import Exported, Trained
+from tiercel.trainer_agent.trainer.verification import Asked, Compared, OnnxModel, check_same_answers, first_line
+
+_OWN = "the framework"
+_NOBODY_ANSWERED = "the framework's own answers, which nobody gave: predict=, or outputs= of deliver()"
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """Rows, what the script's own predict said of them (None: nobody asked), and how they differ from real ones."""
+
+    batch: Batch
+    answer: Any
+    difference: str = ""
+    refused: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OnnxCopy:
+    """A model as it was at a report.
+
+    Attributes:
+        content: The ONNX file.
+        input_names: As the script calls its inputs; None for the file's own order.
+        questions: Rows, with what the framework answers; the first are the reference.
+        not_varied: Inputs that made-up rows leave as they are.
+        error: Why there is none, in words; else empty.
+    """
+
+    content: bytes = b""
+    input_names: tuple[str, ...] | None = None
+    questions: tuple[_Question, ...] = ()
+    not_varied: tuple[str, ...] = ()
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Offer:
+    """What the script hands over by itself."""
+
+    onnx: OnnxSource
+    inputs: ExampleInput | None
+    outputs: Any
+
+
+class AnyModel(Trained):
+    """A model that only the script knows.
+
+    Args:
+        export: Returns the model as it is now, as ONNX; None where the script calls ``deliver``.
+        predict: Asks the model as it is now, arrays in and arrays out; None for a script without.
+        example_input: One batch of input; None to take the first that ``predict`` is asked about.
+        save: Returns what the next run goes on from: anything that can be pickled.
+    """
+
+    checkpoint_format = PickleFormat()
+
+    def __init__(
+        self,
+        export: Callable[[], OnnxSource] | None = None,
+        predict: Predict | None = None,
+        example_input: ExampleInput | None = None,
+        save: Callable[[], Any] | None = None,
+    ) -> None:
+        self._export, self._predict, self._save = export, predict, save
+        self._rows = None if example_input is None else _Rows(example_input)
+        self._offer: _Offer | None = None
+        self._restored: tuple[Any, ...] = ()
+        self._threads = 1
+
+    @property
+    def has_model(self) -> bool:
+        """See :class:`Trained`."""
+        return self._export is not None or self._offer is not None
+
+    def predict(self, arrays: tuple[Any, ...]) -> Any:
+        """As the script's own predict."""
+        if self._predict is None:
+            raise TypeError("connect() was given no predict=, so that job.predict() has nobody to ask")
+        self._rows = self._rows or _Rows(arrays)
+        self._rows.samples.remember(arrays)
+        return self._predict(*arrays)
+
+    def restored(self, otherwise: Any) -> Any:
+        """See :class:`Trained`."""
+        return self._restored[0] if self._restored else otherwise
+
+    @contextlib.contextmanager
+    def offering(self, onnx: OnnxSource, inputs: ExampleInput | None, outputs: Any) -> Iterator[None]:
+        """See :class:`Trained`."""
+        if isinstance(onnx, str | os.PathLike) and not Path(onnx).exists():
+            raise FileNotFoundError(f"deliver(): there is no file {os.fspath(onnx)}")
+        self._offer = _Offer(onnx, inputs, outputs)
+        try:
+            yield
+        finally:
+            self._offer = None
+
+    def keep(self) -> OnnxCopy:
+        """The ONNX file, with what the framework answers at this moment."""
+        try:
+            return self._copy(self._offer)
+        except DeliveryFailedError as error:
+            return OnnxCopy(error=error.message)
+        except Exception as error:  # export and predict are the script's and may raise anything
+            return OnnxCopy(error=f"export() or predict() fails: {first_line(error)}")
+
+    def export(self, copy: OnnxCopy, path: Path) -> Exported:
+        """See :class:`Trained`."""
+        if copy.error:
+            raise DeliveryFailedError(copy.error)
+        write_checked(copy.content, path)
+        return _ExportedFile(copy, OnnxModel(path, self._threads, copy.input_names))
+
+    @contextlib.contextmanager
+    def preserved_random_state(self) -> Iterator[None]:
+        """Of NumPy and Python."""
+        state = _random_state()
+        try:
+            yield
+        finally:
+            _restore_random_state(state)
+
+    def state(self, other_ranks: Mapping[int, bytes]) -> State:
+        """What the script saves, and the random generators of NumPy and Python."""
+        del other_ranks  # such a job has one process
+        return {"saved": None if self._save is None else (self._save(),), "random": _random_state()}
+
+    def restore(self, state: State, rank: int) -> None:
+        """See :class:`Trained`."""
+        del rank
+        self.restore_model(state)
+        _restore_random_state(state["random"])
+
+    def restore_model(self, state: State) -> None:
+        """See :class:`Trained`."""
+        self._restored = state["saved"] or ()
+
+    def use_threads(self, count: int) -> None:
+        """Those of OpenMP and BLAS, where there is a library that can say it to them."""
+        self._threads = count
+        with contextlib.suppress(ImportError):
+            import threadpoolctl  # type: ignore[import-untyped]  # comes with scikit-learn
+
+            threadpoolctl.threadpool_limits(count)
+
+    def _copy(self, offer: _Offer | None) -> OnnxCopy:
+        if offer is None and self._export is not None:
+            offer = _Offer(self._export(), None, None)
+        if offer is None:
+            raise DeliveryFailedError("the script gives no model")
+        content = content_of(offer.onnx)
+        rows = self._rows if offer.inputs is None else _Rows(offer.inputs)
+        if rows is None:
+            raise DeliveryFailedError(
+                "there are no rows to try the model on: give example_input= to connect(), or inputs= to deliver()"
+            )
+        if offer.outputs is not None:
+            return OnnxCopy(content, rows.names, _told(rows.signature.example, offer.outputs))
+        return OnnxCopy(content, rows.names, self._questions(rows.samples), rows.samples.not_varied())
+
+    def _questions(self, samples: Samples) -> tuple[_Question, ...]:
+        real = (samples.reference(), *samples.batches())
+        if self._predict is None:
+            return tuple(_Question(batch, None) for batch in real)
+        questions = [_Question(batch, self._predict(*batch)) for batch in real]
+        for drawn in samples.drawn():
+            try:
+                questions.append(_Question(drawn.batch, self._predict(*drawn.batch), drawn.difference))
+            except Exception as error:  # what no application sends may be refused
+                refused = first_line(error, limit=80)
+                questions.append(_Question(drawn.batch, None, drawn.difference, refused))
+        return tuple(questions)
+
+
+class _Rows:
+    """Rows of one example.
+
+    Args:
+        example: See :class:`AnyModel`.
+    """
+
+    def __init__(self, example: ExampleInput) -> None:
+        signature = Signature.from_example(example)
+        # What is served has 32 bits as a rule, and a number may lie on the other side of a threshold with 64.
+        rounded = tuple(each.astype(np.float32) if each.dtype == np.float64 else each for each in signature.example)
+        self.signature = replace(signature, example=rounded)
+        self.samples = Samples(self.signature)
+        self.names = signature.input_names if isinstance(example, Mapping) else None
+
+
+class _ExportedFile(Exported):
+    def __init__(self, copy: OnnxCopy, model: OnnxModel) -> None:
+        self._copy, self._model = copy, model
+        self._check_inputs()
+        reference = copy.questions[0]
+        self._found = self._ask(reference.batch)
+        self._binding = None if reference.answer is None else Binding.of(reference.answer, self._found)
+        self._compared = self._compare()
+
+    @property
+    def predict(self) -> Predict:
+        """Answers in the form of the script's own predict."""
+
+        def ask_file(*arrays: Any) -> Prediction:
+            found = self._ask(arrays)
+            return unpack(list(found.values())) if self._binding is None else self._binding.as_script(found)
+
+        return ask_file
+
+    def compared(self) -> Compared:
+        """See :class:`Exported`."""
+        return self._compared
+
+    def reference(self) -> dict[str, Array]:
+        """See :class:`Exported`."""
+        question = self._copy.questions[0]
+        answers = self._found if self._binding is None else self._binding.answers(question.answer)
+        inputs = dict(zip(self._model.input_names, question.batch, strict=True))
+        return {
+            **{f"input_{name}": each for name, each in inputs.items() if name in self._model.taken},
+            **{f"output_{name}": each for name, each in answers.items()},
+        }
+
+    def _check_inputs(self) -> None:
+        given, taken = self._copy.questions[0].batch, self._model.taken
+        names = self._copy.input_names
+        if (names is None and len(given) != len(taken)) or (names is not None and not set(taken) <= set(names)):
+            what = f"{len(given)} inputs were given" if names is None else f"the inputs {', '.join(names)} were given"
+            raise DeliveryFailedError(f"{what}, and the model takes {', '.join(taken)}")
+
+    def _ask(self, arrays: tuple[Any, ...]) -> dict[str, Array]:
+        return dict(zip(self._model.output_names, self._model.run(arrays), strict=True))
+
+    def _compare(self) -> Compared:
+        missed = [f"other values of {name}" for name in self._copy.not_varied]
+        if self._binding is None:
+            missed = [_NOBODY_ANSWERED]
+        asked = (Asked(each.batch, self._answers(each), each.difference) for each in self._copy.questions)
+        return check_same_answers(asked, self._model, _OWN, missed)
+
+    def _answers(self, question: _Question) -> dict[str, Array] | str:
+        if question.refused or self._binding is None:
+            return question.refused or {}
+        return self._binding.answers(question.answer)
+
+
+def _told(batch: Batch, outputs: Any) -> tuple[_Question, ...]:
+    """Rows with the answers that came with them: the reference, one row, and all of them."""
+
+    def first(count: int) -> _Question:
+        if isinstance(outputs, Mapping):
+            answer: Any = {name: each[:count] for name, each in outputs.items()}
+        else:
+            answer = tuple(each[:count] for each in outputs) if isinstance(outputs, tuple) else outputs[:count]
+        return _Question(tuple(array[:count] for array in batch), answer)
+
+    return tuple(first(count) for count in (REFERENCE_ROWS, 1, batch[0].shape[0]))
+
+
+def _random_state() -> tuple[Any, ...]:
+    return np.random.get_state(legacy=True), random.getstate()
+
+
+def _restore_random_state(state: tuple[Any, ...]) -> None:
+    np.random.set_state(state[0])
+    random.setstate(state[1])
