@@ -195,11 +195,7 @@ class AnyModel(Trained):
 
 
 class _Rows:
-    """Rows of one example.
-
-    Args:
-        example: See :class:`AnyModel`.
-    """
+    """Rows of one example."""
 
     def __init__(self, example: ExampleInput) -> None:
         signature = Signature.from_example(example)

@@ -83,7 +83,7 @@ class PyTorchModel(Trained):
         try:
             model = copy_model(self._model, copy)
         except Exception as error:  # the script's own classes may raise anything when copied
-            message = f"it cannot be copied, which handing it over begins with: {first_line(error)}"
+            message = f"the model cannot be copied, which handing it over begins with: {first_line(error)}"
             raise DeliveryFailedError(message) from error
         return _ExportedModel(model, self._signature, self._samples, path)
 

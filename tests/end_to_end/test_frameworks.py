@@ -1,0 +1,73 @@
+"""A script of scikit-learn is a job like any other: killed, resumed, delivered, and answering as scikit-learn does."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+from sklearn.model_selection import train_test_split
+
+from testing.product import Product
+from testing.product_use import JOB_SECONDS, client_of, digits_job
+from tiercel import JobState, Script, TierState
+
+pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]
+
+TOP = Path(__file__).parents[2]
+EXAMPLE = TOP / "examples" / "sklearn" / "train.py"
+DOCUMENT = TOP / "docs" / "frameworks.md"
+KILLED_AFTER_EPOCH = 6
+EXPORTED = "print('exported', *model.predict_proba(x_test[:1])[0], flush=True)"
+
+
+def script_that_is_killed() -> str:
+    """The example, which says what it exports, writes checkpoints at every epoch, and is killed once."""
+    changes = {
+        "    return to_onnx(": f"    {EXPORTED}\n    return to_onnx(",
+        "save=lambda: model": "save=lambda: model, checkpoint_seconds=0.0",
+        "model = job.restored(model)": "first = model\nmodel = job.restored(model)",
+        "for _ in job.epochs(": "for epoch in job.epochs(",
+    }
+    text = EXAMPLE.read_text()
+    for old, new in changes.items():
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    kill = f"    if epoch == {KILLED_AFTER_EPOCH} and model is first:\n        os.kill(os.getpid(), signal.SIGKILL)\n"
+    return "import os\nimport signal\n" + text + kill
+
+
+async def test_a_script_of_scikit_learn_is_killed_goes_on_and_answers_as_it_does_itself(product: Product) -> None:
+    spec = digits_job(targets=(0.90, 0.96), script=Script("train.py", script_that_is_killed().encode()), retries=1)
+    async with client_of(product) as alice:
+        handle = await alice.submit(spec)
+        job = await handle.wait(JOB_SECONDS)
+        assert (job.state, job.attempts) == (JobState.COMPLETED, 2), f"{job.reason}\n{job.log_tail}"
+        assert [(tier.state, tier.version) for tier in job.tiers] == [
+            (TierState.DELIVERED, 1),
+            (TierState.DELIVERED, 2),
+        ]
+        lines = b"".join([piece async for piece in handle.logs()]).decode().splitlines()
+        (went_on,) = [line for line in lines if line.startswith("going on after epoch ")]
+        assert 1 <= int(went_on.split()[-1]) < KILLED_AFTER_EPOCH
+        exported = np.array([line.split()[1:] for line in lines if line.startswith("exported ")], np.float64)
+
+        images, labels = load_digits(return_X_y=True)
+        _, x_test, _, _ = train_test_split((images / 16).astype(np.float32), labels, test_size=0.25, random_state=0)
+        answer = await alice.infer("digits", {"X": x_test[:1].tolist()})
+        assert answer.version == 2
+        # Two epochs of training lie further apart.
+        differences = np.abs(exported - answer.outputs["probabilities"].tolist()[0]).max(axis=1)
+        assert differences.min() < 1e-5, differences
+
+
+def test_the_scripts_of_the_document_are_the_example_and_one_that_runs() -> None:
+    example, delivering = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
+    assert EXAMPLE.read_text().endswith(example)
+    done = subprocess.run([sys.executable, "-c", delivering], capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("accuracy=") == 3

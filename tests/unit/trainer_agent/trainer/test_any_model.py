@@ -1,0 +1,175 @@
+"""Models that only their script knows: what is handed over of them, what is refused, and how they are restored."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from tiercel.trainer_agent.errors import CheckpointError, DeliveryFailedError
+from tiercel.trainer_agent.trainer.any_model import AnyModel
+from tiercel.trainer_agent.trainer.checkpoints import LATEST_FILE, CheckpointStore
+from tiercel.trainer_agent.trainer.onnx_files import content_of
+from tiercel.trainer_agent.trainer.pickles import PickleFormat
+from tiercel.trainer_agent.trainer.signature import Array
+
+ROWS = np.linspace(-1, 1, 15, dtype=np.float32).reshape(5, 3)
+
+
+def onnx_model(*, batch: int | None = None, operator: str = "Softmax") -> onnx.ModelProto:
+    """A label and scores, as converters of classifiers make them."""
+    nodes = [
+        helper.make_node(operator, ["x"], ["scores"]),
+        helper.make_node("ArgMax", ["x"], ["label"], axis=1, keepdims=0),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "classifier",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [batch, 3])],
+        [
+            helper.make_tensor_value_info("label", TensorProto.INT64, [batch]),
+            helper.make_tensor_value_info("scores", TensorProto.FLOAT, [batch, 3]),
+        ],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def softmax(rows: Array) -> Array:
+    powers = np.exp(rows - rows.max(axis=1, keepdims=True))
+    scores: Array = powers / powers.sum(axis=1, keepdims=True)
+    return scores
+
+
+@pytest.mark.parametrize(
+    ("predict", "answers"),
+    [
+        (softmax, softmax(ROWS)),
+        (lambda rows: rows.argmax(axis=1), ROWS.argmax(axis=1)),
+        (lambda rows: {"scores": softmax(rows)}, {"scores": softmax(ROWS)}),
+    ],
+)
+def test_the_file_is_asked_as_the_script_asks_its_model(
+    predict: Callable[[Array], Any], answers: Any, tmp_path: Path
+) -> None:
+    model = AnyModel(onnx_model, predict, ROWS.astype(np.float64))
+    exported = model.export(model.keep(), tmp_path / "model.onnx")
+    found: Any = exported.predict(ROWS)
+    if isinstance(answers, dict):
+        found, answers = found["scores"], answers["scores"]
+    np.testing.assert_allclose(found, answers, atol=1e-6)
+    assert exported.reference()["input_x"].dtype == np.float32
+    assert exported.compared().missed == ()
+
+
+def external(model: onnx.ModelProto) -> onnx.ModelProto:
+    weight = helper.make_tensor("w", TensorProto.FLOAT, [1], [1.0])
+    weight.data_location = TensorProto.EXTERNAL
+    model.graph.initializer.append(weight)
+    return model
+
+
+def refuse() -> onnx.ModelProto:
+    message = "no converter for this"
+    raise RuntimeError(message)
+
+
+@pytest.mark.parametrize(
+    ("export", "sentence"),
+    [
+        (lambda: onnx_model(batch=4), "its input x takes batches of 4 rows only"),
+        (lambda: external(onnx_model()), "its weights lie in other files"),
+        (lambda: onnx_model(operator="LogSoftmax"), "disagree on scores"),
+        (lambda: b"\x00nonsense", "it is not ONNX"),
+        (lambda: "nowhere.onnx", "the ONNX file cannot be read"),
+        (lambda: object(), "bytes, a path or an onnx.ModelProto"),
+        (refuse, "no converter for this"),
+    ],
+)
+def test_what_cannot_be_served_is_refused_in_words(export: Callable[[], Any], sentence: str, tmp_path: Path) -> None:
+    model = AnyModel(export, softmax, ROWS)
+    with pytest.raises(DeliveryFailedError, match=sentence):
+        model.export(model.keep(), tmp_path / "model.onnx").compared()
+
+
+def test_scores_as_maps_are_refused_with_the_option_that_helps(tmp_path: Path) -> None:
+    zipped = onnx_model()
+    zipped.graph.node.append(
+        helper.make_node("ZipMap", ["scores"], ["maps"], domain="ai.onnx.ml", classlabels_int64s=[0, 1, 2])
+    )
+    zipped.opset_import.append(helper.make_opsetid("ai.onnx.ml", 3))
+    kind = helper.make_map_type_proto(TensorProto.INT64, helper.make_tensor_type_proto(TensorProto.FLOAT, []))
+    zipped.graph.output[1].CopyFrom(helper.make_value_info("maps", helper.make_sequence_type_proto(kind)))
+    model = AnyModel(lambda: zipped, softmax, ROWS)
+    with pytest.raises(DeliveryFailedError, match="'zipmap': False"):
+        model.export(model.keep(), tmp_path / "model.onnx")
+
+
+@pytest.mark.parametrize(("outputs", "sentence"), [(softmax(ROWS), ""), (softmax(-ROWS), "disagree on scores")])
+def test_a_file_that_is_delivered_is_compared_with_the_answers_that_came_with_it(
+    outputs: Array, sentence: str, tmp_path: Path
+) -> None:
+    model = AnyModel()
+    with model.offering(onnx_model().SerializeToString(), ROWS, outputs):
+        kept = model.keep()
+    assert not model.has_model
+    if sentence:
+        with pytest.raises(DeliveryFailedError, match=sentence):
+            model.export(kept, tmp_path / "model.onnx").compared()
+    else:
+        assert model.export(kept, tmp_path / "model.onnx").compared().rows > 0
+
+
+def test_texts_go_in_as_they_are(tmp_path: Path) -> None:
+    texts = helper.make_tensor_value_info("text", TensorProto.STRING, [None, 1])
+    same = helper.make_tensor_value_info("same", TensorProto.STRING, [None, 1])
+    graph = helper.make_graph([helper.make_node("Identity", ["text"], ["same"])], "texts", [texts], [same])
+    file = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    model = AnyModel(lambda: file, lambda rows: rows, np.array([["a"], ["much longer"]], dtype=object))
+    exported = model.export(model.keep(), tmp_path / "model.onnx")
+    assert np.asarray(exported.predict(np.array([["ü"]], dtype=object))).tolist() == [["ü"]]
+
+
+def test_a_damaged_checkpoint_is_replaced_by_the_one_before_and_gives_back_what_was_saved(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path, PickleFormat(), interval_seconds=0.0)
+    saved = {"trees": 0}
+    trained = AnyModel(save=lambda: saved)
+    for saved["trees"] in (1, 2):
+        store.save(trained.state({}))
+    for kept in (2, 1):
+        state = store.load()
+        assert state is not None
+        model = AnyModel()
+        assert model.restored("nothing") == "nothing"
+        model.restore(state, rank=0)
+        assert model.restored("nothing") == {"trees": kept}
+        content = bytearray((tmp_path / LATEST_FILE).read_bytes())
+        content[len(content) // 2] ^= 1
+        (tmp_path / LATEST_FILE).write_bytes(content)
+
+
+def test_what_cannot_be_pickled_is_said(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path, PickleFormat(), interval_seconds=0.0)
+    with pytest.raises(CheckpointError, match="cannot be pickled"):
+        store.save(AnyModel(save=lambda: lambda: None).state({}))
+
+
+def test_bytes_are_taken_as_they_are() -> None:
+    assert content_of(b"abc") == b"abc"
+
+
+def test_a_script_without_pytorch_loads_none_of_it() -> None:
+    program = (
+        "import sys, tiercel.trainer as t\n"
+        "job = t.connect(export=lambda: b'', predict=lambda x: x)\n"
+        "import tiercel.trainer_agent.trainer.attaching\n"
+        "print('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "False\n"
