@@ -26,6 +26,7 @@ async def test_tenants_and_operators_are_told_what_is_theirs(tmp_path: Path) -> 
         connected = agent.connected(broker.nodes_address)
         async with (
             connected,
+            agent.beating(),
             tenant_of(broker.broker_address, tenant_token(tmp_path)) as submitter,
             Client(broker.broker_address, token=tenant_token(tmp_path)) as alice,
             Client(broker.broker_address, token=tenant_token(tmp_path, "bob")) as bob,
