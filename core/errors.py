@@ -9,20 +9,20 @@
     ├── NotAllowedError        not_allowed         PERMISSION_DENIED    403  not for web pages, or for nobody here
     ├── NotFoundError          not_found           NOT_FOUND            404  there is no such thing
     ├── ConflictError          conflict            ALREADY_EXISTS       409  what is there must not be changed
-    ├── NodeTakenError         node_taken          ALREADY_EXISTS       -    another agent speaks for the node now
-    ├── EndpointBusyError      endpoint_busy       FAILED_PRECONDITION  -    another job or tenant feeds the endpoint
-    ├── ProtocolError          protocol            FAILED_PRECONDITION  -    the peer speaks another version
+    ├── NodeTakenError         node_taken          ALREADY_EXISTS       409  another agent speaks for the node now
+    ├── EndpointBusyError      endpoint_busy       FAILED_PRECONDITION  409  another job or tenant feeds the endpoint
+    ├── ProtocolError          protocol            FAILED_PRECONDITION  409  the peer speaks another version
     ├── ArtefactRefusedError   artefact_refused    FAILED_PRECONDITION  422  a model on disk is not fit to be served
     ├── TooLargeError          too_large           RESOURCE_EXHAUSTED   413  over a limit in bytes
-    ├── QuotaExceededError     quota_exceeded      RESOURCE_EXHAUSTED   -    as many active jobs as the tenant may have
+    ├── QuotaExceededError     quota_exceeded      RESOURCE_EXHAUSTED   429  as many active jobs as the tenant may have
     ├── RateExceededError      rate_exceeded       RESOURCE_EXHAUSTED   429  more often than one may; says from when on
     ├── CapacityExceededError  capacity_exceeded   RESOURCE_EXHAUSTED   503  no room for one more request; send fewer
     ├── OverloadedError        overloaded          UNAVAILABLE          503  too much at once; may be repeated as it is
     ├── UnavailableError       unavailable         UNAVAILABLE          503  a part that is needed does not answer yet
-    │   └── CannotWriteError   cannot_write        RESOURCE_EXHAUSTED   -    the broker's disk takes nothing now
+    │   └── CannotWriteError   cannot_write        RESOURCE_EXHAUSTED   507  the broker's disk takes nothing now
     ├── DeadlineExceededError  deadline_exceeded   DEADLINE_EXCEEDED    504  the answer would come too late
-    ├── LeaseLostError         lease_lost          ABORTED              -    a node's stream does not count any more
-    ├── StoreDamagedError      store_damaged       DATA_LOSS            -    what the broker has stored is damaged
+    ├── LeaseLostError         lease_lost          ABORTED              409  a node's stream does not count any more
+    ├── StoreDamagedError      store_damaged       DATA_LOSS            500  what the broker has stored is damaged
     ├── InferenceFailedError   inference_failed    INTERNAL             500  the model failed while it ran
     ├── IllegalTransitionError illegal_transition  INTERNAL             -    a bug of ours: an event without an edge
     ├── TierMissedError        tier_missed         (the client's own)   -    what was waited for does not come
@@ -126,6 +126,7 @@ class NodeTakenError(TiercelError):
 
     code = "node_taken"
     grpc_status = "ALREADY_EXISTS"
+    http_status = 409
 
 
 class EndpointBusyError(TiercelError):
@@ -133,6 +134,7 @@ class EndpointBusyError(TiercelError):
 
     code = "endpoint_busy"
     grpc_status = "FAILED_PRECONDITION"
+    http_status = 409
 
 
 class ProtocolError(TiercelError):
@@ -140,6 +142,7 @@ class ProtocolError(TiercelError):
 
     code = "protocol"
     grpc_status = "FAILED_PRECONDITION"
+    http_status = 409
 
 
 class ArtefactRefusedError(TiercelError):
@@ -167,6 +170,7 @@ class QuotaExceededError(TiercelError):
 
     code = "quota_exceeded"
     grpc_status = "RESOURCE_EXHAUSTED"
+    http_status = 429
     seconds: ClassVar[float] = 60.0
 
 
@@ -221,6 +225,7 @@ class CannotWriteError(UnavailableError):
     code = "cannot_write"
     # Not UNAVAILABLE: libraries repeat such calls by themselves, and a full disk is not made emptier by that.
     grpc_status = "RESOURCE_EXHAUSTED"
+    http_status = 507
 
 
 class DeadlineExceededError(TiercelError):
@@ -236,6 +241,7 @@ class LeaseLostError(TiercelError):
 
     code = "lease_lost"
     grpc_status = "ABORTED"
+    http_status = 409
 
 
 class StoreDamagedError(TiercelError):
