@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
+from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from tiercel.core.addresses import join_address
 from tiercel.core.errors import UnavailableError
@@ -222,6 +222,8 @@ async def add_tenants_services(
     what_if_pb2_grpc.add_WhatIfServiceServicer_to_server(what_if, server)
     checks = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(checks, server)
-    reflection.enable_server_reflection((*_TENANTS_SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
+    told = (*_TENANTS_SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME)
+    # enable_server_reflection() takes whatever is no server of gRPC's own for one without a loop.
+    reflection_pb2_grpc.add_ServerReflectionServicer_to_server(reflection.aio.ReflectionServicer(told), server)
     for service in ("", *_TENANTS_SERVICES, _NODES):
         await checks.set(service, health_pb2.HealthCheckResponse.SERVING)

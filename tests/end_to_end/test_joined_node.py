@@ -142,7 +142,7 @@ async def no_door_is_weak(state: Path) -> None:
         told = [each for node in await client.list_nodes() for each in (node.serving_http, node.serving_grpc)]
     doors = {address for key, address in addresses.items() if key.endswith(("_tls", "_https", "_grpcs"))}
     doors |= {each.partition("://")[2] for each in told if each.startswith(("https://", "grpcs://"))}
-    assert len(doors) == 7
+    assert len(doors) == 8
     found = await asyncio.gather(*map(weaknesses_of, doors))
     assert dict(zip(doors, found, strict=True)) == {door: [] for door in doors}
     assert not await hears_strangers(addresses["nodes_tls"])

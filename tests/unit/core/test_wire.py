@@ -41,7 +41,11 @@ PAIRS: list[tuple[type, type[Message], set[str]]] = [
     (DelayWindow, common_pb2.DelayWindow, set()),
     (TierStatus, jobs_pb2.TierStatus, set()),
     (JobInfo, jobs_pb2.Job, set()),
-    (JobEvent, jobs_pb2.JobEvent, {"state_changed", "progress_made", "tier_changed", "share_changed"}),
+    (
+        JobEvent,
+        jobs_pb2.JobEvent,
+        {f"{kind}_changed" for kind in ("state", "tier", "share", "priority")} | {"progress_made"},
+    ),
     (ProgressMade, jobs_pb2.ProgressMade, set()),
     (ShareDecision, jobs_pb2.Decision, set()),
     (DecisionInfo, jobs_pb2.Decision, set()),
