@@ -49,7 +49,7 @@ class WhatIfService(what_if_pb2_grpc.WhatIfServiceServicer):
 
     async def AskWhatIf(  # noqa: N802 - the contract's name
         self, request: what_if_pb2.AskWhatIfRequest, context: Context
-    ) -> what_if_pb2.WhatIf:
+    ) -> what_if_pb2.AskWhatIfResponse:
         """Simulate the present as it is and with changes."""
         tenant = caller_by_metadata(context.invocation_metadata(), self._tenancy).tenant
         changes = from_proto(Changes, request.changes)
@@ -59,7 +59,7 @@ class WhatIfService(what_if_pb2_grpc.WhatIfServiceServicer):
             _check_own(changes, present, tenant.name)
         wanted = frozenset((*changes.cancel, *changes.priorities, *changes.add_like))
         question = Question(bounded(present, wanted), changes, tenant.name if tenant is not None else "")
-        return to_proto(await self._asking.ask(question), what_if_pb2.WhatIf)
+        return to_proto(await self._asking.ask(question), what_if_pb2.AskWhatIfResponse)
 
     def _present(self) -> Present:
         choice = self._policies.choice

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from tiercel.v1 import rights_pb2 as tiercel_dot_v1_dot_rights__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18tiercel/v1/what_if.proto\x12\ntiercel.v1\x1a\x17tiercel/v1/rights.proto\"8\n\x10\x41skWhatIfRequest\x12$\n\x07\x63hanges\x18\x01 \x01(\x0b\x32\x13.tiercel.v1.Changes\"\xc3\x03\n\x07\x43hanges\x12\x0e\n\x06policy\x18\x01 \x01(\t\x12>\n\x0epolicy_options\x18\x02 \x03(\x0b\x32&.tiercel.v1.Changes.PolicyOptionsEntry\x12(\n\tadd_nodes\x18\x03 \x03(\x0b\x32\x15.tiercel.v1.AddedNode\x12\x14\n\x0cremove_nodes\x18\x04 \x03(\t\x12\x0e\n\x06\x63\x61ncel\x18\x05 \x03(\t\x12\x37\n\npriorities\x18\x06 \x03(\x0b\x32#.tiercel.v1.Changes.PrioritiesEntry\x12\x10\n\x08\x61\x64\x64_like\x18\x07 \x03(\t\x12\x33\n\x08requests\x18\x08 \x03(\x0b\x32!.tiercel.v1.Changes.RequestsEntry\x1a\x34\n\x12PolicyOptionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x31\n\x0fPrioritiesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x05:\x02\x38\x01\x1a/\n\rRequestsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\",\n\tAddedNode\x12\x0c\n\x04like\x18\x01 \x01(\t\x12\x11\n\tcpu_cores\x18\x02 \x01(\x01\"\xe1\x01\n\x06WhatIf\x12\x10\n\x08snapshot\x18\x01 \x01(\t\x12\x0e\n\x06policy\x18\x02 \x01(\t\x12\x12\n\ndifference\x18\x03 \x03(\t\x12\'\n\x04jobs\x18\x04 \x03(\x0b\x32\x19.tiercel.v1.JobPrediction\x12\x31\n\tendpoints\x18\x05 \x03(\x0b\x32\x1e.tiercel.v1.EndpointPrediction\x12\x13\n\x0b\x61ssumptions\x18\x06 \x03(\t\x12\x10\n\x08left_out\x18\x07 \x01(\r\x12\r\n\x05\x64raws\x18\x08 \x01(\r\x12\x0f\n\x07seconds\x18\t \x01(\x01\"\xb6\x01\n\rJobPrediction\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12(\n\x07present\x18\x03 \x01(\x0b\x32\x17.tiercel.v1.Whereabouts\x12(\n\x07\x63hanged\x18\x04 \x01(\x0b\x32\x17.tiercel.v1.Whereabouts\x12)\n\x05tiers\x18\x05 \x03(\x0b\x32\x1a.tiercel.v1.TierPrediction\x12\x0c\n\x04note\x18\x06 \x01(\t\"\x1e\n\x0bWhereabouts\x12\x0f\n\x07node_id\x18\x01 \x01(\t\"t\n\x0eTierPrediction\x12\x0c\n\x04tier\x18\x01 \x01(\r\x12\x0e\n\x06target\x18\x02 \x01(\x01\x12!\n\x07present\x18\x03 \x01(\x0b\x32\x10.tiercel.v1.Span\x12!\n\x07\x63hanged\x18\x04 \x01(\x0b\x32\x10.tiercel.v1.Span\"2\n\x04Span\x12\x0f\n\x07seconds\x18\x01 \x01(\x01\x12\x0b\n\x03low\x18\x02 \x01(\x01\x12\x0c\n\x04high\x18\x03 \x01(\x01\"l\n\x12\x45ndpointPrediction\x12\x0c\n\x04name\x18\x01 \x01(\t\x12#\n\x07present\x18\x02 \x01(\x0b\x32\x12.tiercel.v1.InTime\x12#\n\x07\x63hanged\x18\x03 \x01(\x0b\x32\x12.tiercel.v1.InTime\"`\n\x06InTime\x12\x19\n\x0cin_objective\x18\x01 \x01(\x01H\x00\x88\x01\x01\x12\x19\n\x0cmean_seconds\x18\x02 \x01(\x01H\x01\x88\x01\x01\x42\x0f\n\r_in_objectiveB\x0f\n\r_mean_seconds2Y\n\rWhatIfService\x12H\n\tAskWhatIf\x12\x1c.tiercel.v1.AskWhatIfRequest\x1a\x12.tiercel.v1.WhatIf\"\t\xa2\xbb\x18\x05\n\x03\x02\x03\x04\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18tiercel/v1/what_if.proto\x12\ntiercel.v1\x1a\x17tiercel/v1/rights.proto\"8\n\x10\x41skWhatIfRequest\x12$\n\x07\x63hanges\x18\x01 \x01(\x0b\x32\x13.tiercel.v1.Changes\"\xc3\x03\n\x07\x43hanges\x12\x0e\n\x06policy\x18\x01 \x01(\t\x12>\n\x0epolicy_options\x18\x02 \x03(\x0b\x32&.tiercel.v1.Changes.PolicyOptionsEntry\x12(\n\tadd_nodes\x18\x03 \x03(\x0b\x32\x15.tiercel.v1.AddedNode\x12\x14\n\x0cremove_nodes\x18\x04 \x03(\t\x12\x0e\n\x06\x63\x61ncel\x18\x05 \x03(\t\x12\x37\n\npriorities\x18\x06 \x03(\x0b\x32#.tiercel.v1.Changes.PrioritiesEntry\x12\x10\n\x08\x61\x64\x64_like\x18\x07 \x03(\t\x12\x33\n\x08requests\x18\x08 \x03(\x0b\x32!.tiercel.v1.Changes.RequestsEntry\x1a\x34\n\x12PolicyOptionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x31\n\x0fPrioritiesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x05:\x02\x38\x01\x1a/\n\rRequestsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\",\n\tAddedNode\x12\x0c\n\x04like\x18\x01 \x01(\t\x12\x11\n\tcpu_cores\x18\x02 \x01(\x01\"\xec\x01\n\x11\x41skWhatIfResponse\x12\x10\n\x08snapshot\x18\x01 \x01(\t\x12\x0e\n\x06policy\x18\x02 \x01(\t\x12\x12\n\ndifference\x18\x03 \x03(\t\x12\'\n\x04jobs\x18\x04 \x03(\x0b\x32\x19.tiercel.v1.JobPrediction\x12\x31\n\tendpoints\x18\x05 \x03(\x0b\x32\x1e.tiercel.v1.EndpointPrediction\x12\x13\n\x0b\x61ssumptions\x18\x06 \x03(\t\x12\x10\n\x08left_out\x18\x07 \x01(\r\x12\r\n\x05\x64raws\x18\x08 \x01(\r\x12\x0f\n\x07seconds\x18\t \x01(\x01\"\xb6\x01\n\rJobPrediction\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12(\n\x07present\x18\x03 \x01(\x0b\x32\x17.tiercel.v1.Whereabouts\x12(\n\x07\x63hanged\x18\x04 \x01(\x0b\x32\x17.tiercel.v1.Whereabouts\x12)\n\x05tiers\x18\x05 \x03(\x0b\x32\x1a.tiercel.v1.TierPrediction\x12\x0c\n\x04note\x18\x06 \x01(\t\"\x1e\n\x0bWhereabouts\x12\x0f\n\x07node_id\x18\x01 \x01(\t\"t\n\x0eTierPrediction\x12\x0c\n\x04tier\x18\x01 \x01(\r\x12\x0e\n\x06target\x18\x02 \x01(\x01\x12!\n\x07present\x18\x03 \x01(\x0b\x32\x10.tiercel.v1.Span\x12!\n\x07\x63hanged\x18\x04 \x01(\x0b\x32\x10.tiercel.v1.Span\"2\n\x04Span\x12\x0f\n\x07seconds\x18\x01 \x01(\x01\x12\x0b\n\x03low\x18\x02 \x01(\x01\x12\x0c\n\x04high\x18\x03 \x01(\x01\"l\n\x12\x45ndpointPrediction\x12\x0c\n\x04name\x18\x01 \x01(\t\x12#\n\x07present\x18\x02 \x01(\x0b\x32\x12.tiercel.v1.InTime\x12#\n\x07\x63hanged\x18\x03 \x01(\x0b\x32\x12.tiercel.v1.InTime\"`\n\x06InTime\x12\x19\n\x0cin_objective\x18\x01 \x01(\x01H\x00\x88\x01\x01\x12\x19\n\x0cmean_seconds\x18\x02 \x01(\x01H\x01\x88\x01\x01\x42\x0f\n\r_in_objectiveB\x0f\n\r_mean_seconds2d\n\rWhatIfService\x12S\n\tAskWhatIf\x12\x1c.tiercel.v1.AskWhatIfRequest\x1a\x1d.tiercel.v1.AskWhatIfResponse\"\t\xa2\xbb\x18\x05\n\x03\x02\x03\x04\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -52,20 +52,20 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CHANGES_REQUESTSENTRY']._serialized_end=575
   _globals['_ADDEDNODE']._serialized_start=577
   _globals['_ADDEDNODE']._serialized_end=621
-  _globals['_WHATIF']._serialized_start=624
-  _globals['_WHATIF']._serialized_end=849
-  _globals['_JOBPREDICTION']._serialized_start=852
-  _globals['_JOBPREDICTION']._serialized_end=1034
-  _globals['_WHEREABOUTS']._serialized_start=1036
-  _globals['_WHEREABOUTS']._serialized_end=1066
-  _globals['_TIERPREDICTION']._serialized_start=1068
-  _globals['_TIERPREDICTION']._serialized_end=1184
-  _globals['_SPAN']._serialized_start=1186
-  _globals['_SPAN']._serialized_end=1236
-  _globals['_ENDPOINTPREDICTION']._serialized_start=1238
-  _globals['_ENDPOINTPREDICTION']._serialized_end=1346
-  _globals['_INTIME']._serialized_start=1348
-  _globals['_INTIME']._serialized_end=1444
-  _globals['_WHATIFSERVICE']._serialized_start=1446
-  _globals['_WHATIFSERVICE']._serialized_end=1535
+  _globals['_ASKWHATIFRESPONSE']._serialized_start=624
+  _globals['_ASKWHATIFRESPONSE']._serialized_end=860
+  _globals['_JOBPREDICTION']._serialized_start=863
+  _globals['_JOBPREDICTION']._serialized_end=1045
+  _globals['_WHEREABOUTS']._serialized_start=1047
+  _globals['_WHEREABOUTS']._serialized_end=1077
+  _globals['_TIERPREDICTION']._serialized_start=1079
+  _globals['_TIERPREDICTION']._serialized_end=1195
+  _globals['_SPAN']._serialized_start=1197
+  _globals['_SPAN']._serialized_end=1247
+  _globals['_ENDPOINTPREDICTION']._serialized_start=1249
+  _globals['_ENDPOINTPREDICTION']._serialized_end=1357
+  _globals['_INTIME']._serialized_start=1359
+  _globals['_INTIME']._serialized_end=1455
+  _globals['_WHATIFSERVICE']._serialized_start=1457
+  _globals['_WHATIFSERVICE']._serialized_end=1557
 # @@protoc_insertion_point(module_scope)

@@ -185,7 +185,7 @@ class AddedNode(_message.Message):
 Global___AddedNode: _TypeAlias = AddedNode  # noqa: Y015
 
 @_typing.final
-class WhatIf(_message.Message):
+class AskWhatIfResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     SNAPSHOT_FIELD_NUMBER: _builtins.int
@@ -234,7 +234,7 @@ class WhatIf(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___WhatIf: _TypeAlias = WhatIf  # noqa: Y015
+Global___AskWhatIfResponse: _TypeAlias = AskWhatIfResponse  # noqa: Y015
 
 @_typing.final
 class JobPrediction(_message.Message):

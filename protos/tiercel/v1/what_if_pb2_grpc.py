@@ -37,7 +37,7 @@ class WhatIfServiceStub(object):
         self.AskWhatIf = channel.unary_unary(
                 '/tiercel.v1.WhatIfService/AskWhatIf',
                 request_serializer=tiercel_dot_v1_dot_what__if__pb2.AskWhatIfRequest.SerializeToString,
-                response_deserializer=tiercel_dot_v1_dot_what__if__pb2.WhatIf.FromString,
+                response_deserializer=tiercel_dot_v1_dot_what__if__pb2.AskWhatIfResponse.FromString,
                 _registered_method=True)
 
 
@@ -57,7 +57,7 @@ def add_WhatIfServiceServicer_to_server(servicer, server):
             'AskWhatIf': grpc.unary_unary_rpc_method_handler(
                     servicer.AskWhatIf,
                     request_deserializer=tiercel_dot_v1_dot_what__if__pb2.AskWhatIfRequest.FromString,
-                    response_serializer=tiercel_dot_v1_dot_what__if__pb2.WhatIf.SerializeToString,
+                    response_serializer=tiercel_dot_v1_dot_what__if__pb2.AskWhatIfResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -86,7 +86,7 @@ class WhatIfService(object):
             target,
             '/tiercel.v1.WhatIfService/AskWhatIf',
             tiercel_dot_v1_dot_what__if__pb2.AskWhatIfRequest.SerializeToString,
-            tiercel_dot_v1_dot_what__if__pb2.WhatIf.FromString,
+            tiercel_dot_v1_dot_what__if__pb2.AskWhatIfResponse.FromString,
             options,
             channel_credentials,
             insecure,

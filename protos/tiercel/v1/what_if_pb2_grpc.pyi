@@ -33,13 +33,13 @@ class WhatIfServiceStub:
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> WhatIfServiceAsyncStub: ...
-    AskWhatIf: _grpc.UnaryUnaryMultiCallable[_what_if_pb2.AskWhatIfRequest, _what_if_pb2.WhatIf]
+    AskWhatIf: _grpc.UnaryUnaryMultiCallable[_what_if_pb2.AskWhatIfRequest, _what_if_pb2.AskWhatIfResponse]
     """Nothing is changed. A tenant is told of its own jobs and endpoints by name, of others only what becomes of them."""
 
 @_typing.type_check_only
 class WhatIfServiceAsyncStub(WhatIfServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
-    AskWhatIf: _aio.UnaryUnaryMultiCallable[_what_if_pb2.AskWhatIfRequest, _what_if_pb2.WhatIf]  # type: ignore[assignment]
+    AskWhatIf: _aio.UnaryUnaryMultiCallable[_what_if_pb2.AskWhatIfRequest, _what_if_pb2.AskWhatIfResponse]  # type: ignore[assignment]
     """Nothing is changed. A tenant is told of its own jobs and endpoints by name, of others only what becomes of them."""
 
 class WhatIfServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -48,7 +48,7 @@ class WhatIfServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _what_if_pb2.AskWhatIfRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_what_if_pb2.WhatIf, _abc.Awaitable[_what_if_pb2.WhatIf]]:
+    ) -> _typing.Union[_what_if_pb2.AskWhatIfResponse, _abc.Awaitable[_what_if_pb2.AskWhatIfResponse]]:
         """Nothing is changed. A tenant is told of its own jobs and endpoints by name, of others only what becomes of them."""
 
 def add_WhatIfServiceServicer_to_server(servicer: WhatIfServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
