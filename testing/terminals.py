@@ -61,7 +61,9 @@ def terminal(width: int, height: int, command: list[str], environment: Mapping[s
             "-y",
             str(height),
         ]
-        known = {**os.environ, **environment, "LC_ALL": "C.UTF-8"}
+        # Other tests' COLUMNS and LINES would be believed rather than the terminal.
+        ours = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+        known = {**ours, **environment, "LC_ALL": "C.UTF-8"}
         subprocess.run([*start, *shell], check=True, timeout=_DEADLINE_SECONDS, env=known)
         try:
             yield Terminal(server)
