@@ -17,10 +17,17 @@ from tiercel.trainer_agent.trainer.answers import Binding
 from tiercel.trainer_agent.trainer.checkpoints import State
 from tiercel.trainer_agent.trainer.onnx_files import OnnxSource, content_of, write_checked
 from tiercel.trainer_agent.trainer.pickles import PickleFormat
-from tiercel.trainer_agent.trainer.samples import REFERENCE_ROWS, Samples
+from tiercel.trainer_agent.trainer.samples import KEPT_ROWS, REFERENCE_ROWS, Samples
 from tiercel.trainer_agent.trainer.signature import Array, Batch, ExampleInput, Predict, Prediction, Signature, unpack
 from tiercel.trainer_agent.trainer.trained import Exported, Trained
-from tiercel.trainer_agent.trainer.verification import Asked, Compared, OnnxModel, check_same_answers, first_line
+from tiercel.trainer_agent.trainer.verification import (
+    Asked,
+    Compared,
+    OnnxModel,
+    check_same_answers,
+    first_line,
+    is_real,
+)
 
 _OWN = "the framework"
 _NOBODY_ANSWERED = "the framework's own answers, which nobody gave: predict=, or outputs= of deliver()"
@@ -28,12 +35,10 @@ _NOBODY_ANSWERED = "the framework's own answers, which nobody gave: predict=, or
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """Rows, what the script's own predict said of them (None: nobody asked), and how they differ from real ones."""
+    """Rows, and what the script's own predict said of them; None where nobody asked."""
 
     batch: Batch
     answer: Any
-    difference: str = ""
-    refused: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +49,12 @@ class OnnxCopy:
         content: The ONNX file.
         input_names: As the script calls its inputs; None for the file's own order.
         questions: Rows, with what the framework answers; the first are the reference.
-        not_varied: Inputs that made-up rows leave as they are.
         error: Why there is none, in words; else empty.
     """
 
     content: bytes = b""
     input_names: tuple[str, ...] | None = None
     questions: tuple[_Question, ...] = ()
-    not_varied: tuple[str, ...] = ()
     error: str = ""
 
 
@@ -178,20 +181,13 @@ class AnyModel(Trained):
             )
         if offer.outputs is not None:
             return OnnxCopy(content, rows.names, _told(rows.signature.example, offer.outputs))
-        return OnnxCopy(content, rows.names, self._questions(rows.samples), rows.samples.not_varied())
+        return OnnxCopy(content, rows.names, self._questions(rows.samples))
 
     def _questions(self, samples: Samples) -> tuple[_Question, ...]:
+        # No made-up rows: they find what tracing lost, and these converters write down what was learnt. Far from real
+        # rows scores are all alike in 32 bits, and the label is any of these.
         real = (samples.reference(), *samples.batches())
-        if self._predict is None:
-            return tuple(_Question(batch, None) for batch in real)
-        questions = [_Question(batch, self._predict(*batch)) for batch in real]
-        for drawn in samples.drawn():
-            try:
-                questions.append(_Question(drawn.batch, self._predict(*drawn.batch), drawn.difference))
-            except Exception as error:  # what no application sends may be refused
-                refused = first_line(error, limit=80)
-                questions.append(_Question(drawn.batch, None, drawn.difference, refused))
-        return tuple(questions)
+        return tuple(_Question(batch, None if self._predict is None else self._predict(*batch)) for batch in real)
 
 
 class _Rows:
@@ -200,7 +196,8 @@ class _Rows:
     def __init__(self, example: ExampleInput) -> None:
         signature = Signature.from_example(example)
         # What is served has 32 bits as a rule, and a number may lie on the other side of a threshold with 64.
-        rounded = tuple(each.astype(np.float32) if each.dtype == np.float64 else each for each in signature.example)
+        few = (each[:KEPT_ROWS] for each in signature.example)  # they are in each copy, and in checkpoints
+        rounded = tuple(each.astype(np.float32) if each.dtype == np.float64 else each for each in few)
         self.signature = replace(signature, example=rounded)
         self.samples = Samples(self.signature)
         self.names = signature.input_names if isinstance(example, Mapping) else None
@@ -232,7 +229,10 @@ class _ExportedFile(Exported):
     def reference(self) -> dict[str, Array]:
         """See :class:`Exported`."""
         question = self._copy.questions[0]
-        answers = self._found if self._binding is None else self._binding.answers(question.answer)
+        told = {} if self._binding is None else self._binding.answers(question.answer)
+        # Of labels the file's own: these were compared by how many differ, and a server takes none that does.
+        answers = {name: each for name, each in told.items() if is_real(each)}
+        answers |= {name: self._found[name] for name in (told or self._found) if name not in answers}
         inputs = dict(zip(self._model.input_names, question.batch, strict=True))
         return {
             **{f"input_{name}": each for name, each in inputs.items() if name in self._model.taken},
@@ -250,16 +250,12 @@ class _ExportedFile(Exported):
         return dict(zip(self._model.output_names, self._model.run(arrays), strict=True))
 
     def _compare(self) -> Compared:
-        missed = [f"other values of {name}" for name in self._copy.not_varied]
         if self._binding is None:
-            missed = [_NOBODY_ANSWERED]
-        asked = (Asked(each.batch, self._answers(each), each.difference) for each in self._copy.questions)
-        return check_same_answers(asked, self._model, _OWN, missed)
-
-    def _answers(self, question: _Question) -> dict[str, Array] | str:
-        if question.refused or self._binding is None:
-            return question.refused or {}
-        return self._binding.answers(question.answer)
+            return check_same_answers(
+                (Asked(each.batch, {}) for each in self._copy.questions), self._model, _OWN, [_NOBODY_ANSWERED]
+            )
+        asked = (Asked(each.batch, self._binding.answers(each.answer)) for each in self._copy.questions)
+        return check_same_answers(asked, self._model, _OWN, [])
 
 
 def _told(batch: Batch, outputs: Any) -> tuple[_Question, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable
@@ -124,6 +125,49 @@ def test_a_file_that_is_delivered_is_compared_with_the_answers_that_came_with_it
             model.export(kept, tmp_path / "model.onnx").compared()
     else:
         assert model.export(kept, tmp_path / "model.onnx").compared().rows > 0
+
+
+def test_labels_of_a_sound_classifier_are_handed_over(tmp_path: Path) -> None:
+    """Of rows that are far from real ones all scores are 1 in 32 bits, and the label is any of these."""
+    from skl2onnx import to_onnx
+    from sklearn.datasets import load_digits
+    from sklearn.linear_model import SGDClassifier
+
+    rows, labels = load_digits(return_X_y=True)
+    rows = (rows / 16).astype(np.float32)
+    classifier = SGDClassifier(loss="log_loss", random_state=0).fit(rows[:1300], labels[:1300])
+    options = {"zipmap": False}
+    model = AnyModel(lambda: to_onnx(classifier, rows[:1], options=options), classifier.predict, rows[:1])
+    model.predict((rows[1300:],))
+    exported = model.export(model.keep(), tmp_path / "model.onnx")
+    assert exported.compared().rows > 128
+    assert exported.reference().keys() == {"input_X", "output_label"}
+
+
+def test_of_all_rows_that_a_script_asks_about_few_are_kept() -> None:
+    model = AnyModel(onnx_model, softmax)
+    model.predict((np.ones((100_000, 3), np.float32),))
+    assert len(pickle.dumps(model.keep())) < 20_000
+
+
+@pytest.mark.parametrize(("wrong", "sentence"), [(1, ""), (3, "disagree on label for 6 of 215 answers")])
+def test_of_labels_one_in_a_hundred_may_differ(wrong: int, sentence: str, tmp_path: Path) -> None:
+    rows = np.linspace(-1, 1, 300, dtype=np.float32).reshape(100, 3)
+    rows[:, 1] += np.arange(100) % 2
+
+    def predict(asked: Array) -> Array:
+        found: Array = asked.argmax(axis=1)
+        return (found + (np.arange(len(found)) < wrong) * (len(found) == 100)) % 3
+
+    model = AnyModel(onnx_model, predict, rows)
+    model.predict((rows,))
+    kept = model.keep()
+    if not sentence:
+        found = model.export(kept, tmp_path / "model.onnx").reference()
+        np.testing.assert_array_equal(found["output_label"], found["input_x"].argmax(axis=1))
+        return
+    with pytest.raises(DeliveryFailedError, match=sentence):
+        model.export(kept, tmp_path / "model.onnx")
 
 
 def test_texts_go_in_as_they_are(tmp_path: Path) -> None:
