@@ -8,7 +8,7 @@ import click
 
 from tiercel.broker.cli.exit_codes import USAGE
 from tiercel.broker.cli.operator import as_operator
-from tiercel.broker.cli.output import print_json
+from tiercel.broker.cli.output import clean, print_json
 from tiercel.broker.cli.parameters import broker_option, command, json_option, state_dir_option, target_options
 from tiercel.broker.cli.session import Target, fail, run
 
@@ -41,17 +41,19 @@ def set_(name: str, *, options: tuple[str, ...], as_json: bool, state_dir: Path 
     """Have another policy decide from now on, as the broker's operator; one that cannot plan changes nothing."""
     from tiercel.broker.client.policy import set_policy
 
-    told = dict(_pair(each) for each in options)
+    told: dict[str, str] = {}
+    for option, value in map(_pair, options):
+        if option in told:
+            fail(f"--option: {option} is given twice; give it once.", USAGE)
+        told[option] = value
     choice = as_operator(state_dir, broker, lambda connection: set_policy(connection, name, told))
     if as_json:
         print_json(_json(choice))
         return
     click.echo(_line(choice))
     if choice.started_with:
-        click.echo(
-            f"The broker was started with --policy {choice.started_with}, which decides again after its next start.",
-            err=True,
-        )
+        again = f"--policy {clean(choice.started_with)}, which decides again after its next start"
+        click.echo(f"The broker was started with {again}.", err=True)
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -62,9 +64,9 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _line(choice: PolicyChoice) -> str:
-    options = "".join(f" {name}={value}" for name, value in sorted(choice.options.items()))
+    options = "".join(f" {clean(name)}={clean(value)}" for name, value in sorted(choice.options.items()))
     who = {"default": "the default", "start": "chosen when the broker was started", "set": "set by the operator"}
-    return f"{choice.name}{options}: {who[choice.source.value]}."
+    return f"{clean(choice.name)}{options}: {who[choice.source.value]}."
 
 
 def _json(choice: PolicyChoice) -> dict[str, Any]:

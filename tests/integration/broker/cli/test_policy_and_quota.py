@@ -1,0 +1,72 @@
+"""``tiercel policy`` and ``tiercel quota`` against a real broker."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from testing.brokers import running_broker
+from tiercel.broker.cli.app import app
+
+
+async def run(state_dir: Path, *words: str) -> Result:
+    return await asyncio.to_thread(CliRunner().invoke, app, [*words, "--state-dir", str(state_dir)])
+
+
+@pytest.fixture(autouse=True)
+def _no_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TIERCEL_TOKEN", raising=False)
+
+
+async def test_another_policy_is_set_shown_and_refused_in_a_line(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker:
+        (tmp_path / "addresses.json").write_text(json.dumps(broker.addresses))
+        first = await run(tmp_path, "policy", "show", "--tenant", "alice")
+        assert first.exit_code == 0, first.output
+        assert first.stdout.startswith("utility: ")
+        assert "There are: " in first.stdout
+        done = await run(tmp_path, "policy", "set", "flowcon", "--option", "alpha=0.05")
+        assert (done.exit_code, done.stdout) == (0, "flowcon alpha=0.05: set by the operator.\n"), done.output
+        told = json.loads((await run(tmp_path, "policy", "show", "--tenant", "alice", "--json")).stdout)
+        assert (told["name"], told["options"], told["source"]) == ("flowcon", {"alpha": "0.05"}, "set")
+        assert {"fair", "utility"} <= set(told["names"])
+        for words, code, sentence in (
+            (("nothing-like-it",), 1, "nothing-like-it"),
+            (("fifo", "--option", "nonsense=1"), 1, "nonsense"),
+            (("fifo", "--option", "at_a_time"), 2, "'at_a_time' is not KEY=VALUE"),
+            (("fifo", "--option", "at_a_time=1", "--option", "at_a_time=2"), 2, "at_a_time is given twice"),
+        ):
+            refused = await run(tmp_path, "policy", "set", *words)
+            assert refused.exit_code == code, refused.output
+            assert sentence in refused.stderr
+        assert json.loads((await run(tmp_path, "policy", "show", "--tenant", "alice", "--json")).stdout) == told
+
+
+async def test_a_quota_is_shown_set_reset_and_refused_in_a_line(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker:
+        (tmp_path / "addresses.json").write_text(json.dumps(broker.addresses))
+        shown = await run(tmp_path, "quota", "show")
+        assert shown.exit_code == 0, shown.output
+        assert [line.split()[:4] for line in shown.stdout.splitlines()[1:]] == [
+            ["alice", "0", "of", "20"],
+            ["bob", "0", "of", "20"],
+        ]
+        done = await run(tmp_path, "quota", "set", "alice", "--jobs", "3")
+        assert done.stdout == "alice may have 3 unfinished jobs and has 0.\n", done.output
+        (own,) = json.loads((await run(tmp_path, "quota", "show", "alice", "--json")).stdout)
+        assert (own["tenant"], own["max_active_jobs"], own["is_set"]) == ("alice", 3, True)
+        back = json.loads((await run(tmp_path, "quota", "set", "alice", "--reset", "--json")).stdout)
+        assert (back["max_active_jobs"], back["is_set"]) == (20, False)
+        for words, sentence in (
+            (("show", "nobody"), "nobody"),
+            (("set", "nobody", "--jobs", "3"), "nobody"),
+            (("set", "alice"), "Give either --jobs N or --reset."),
+            (("set", "alice", "--jobs", "-1"), "-1"),
+        ):
+            refused = await run(tmp_path, "quota", *words)
+            assert refused.exit_code != 0
+            assert sentence in refused.stderr
