@@ -46,10 +46,11 @@ test: $(STAMP) ## Run every test (TEST_FLAGS="tests/unit -k tradl" for some)
 ifdef TEST_FLAGS
 	@$(BIN)/python -m pytest $(TEST_FLAGS)
 else
-	@rm -f build/skipped
+	@rm -f build/skipped .pytest_cache/v/cache/lastfailed
 	@# two workers a core, since tests wait about as long as they compute;
 	@# in the order of folders: the end-to-end tests are few and long, and would otherwise come last, on one worker
-	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not alone"
+	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not alone" \
+	  || { test $$? = 1 && $(BIN)/python -m testing.again; }
 	@# only the files that have any: to collect all of them takes as long as some of these tests
 	@$(BIN)/python -m pytest -m alone $$(grep -rl --include='*.py' 'mark\.alone' tests)
 	@$(BIN)/python -m testing.needs

@@ -1,0 +1,58 @@
+"""A few tests that failed beside others run once more, alone, and are named: what passes then depends on neighbours.
+
+A race under load is a defect, of the test or of the product, and stays one: ``make test`` says which test has it. It
+says nothing about the change at hand, and one in eight thousand must not refuse it. More than a few are no race.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parents[1]
+FAILED: Final = Path(".pytest_cache/v/cache/lastfailed")
+"""Where pytest writes which tests failed; ``make test`` removes it first."""
+
+AT_MOST: Final = 3
+"""More failed tests than these are not run again."""
+
+WAIT_SECONDS: Final = 600.0
+"""For one test, which has its own time limit within."""
+
+
+def run_again(names: Sequence[str], root: Path) -> list[str]:
+    """Run each test in a process of its own, with nothing beside it.
+
+    Args:
+        names: Tests as pytest names them.
+        root: The folder that those names start from.
+
+    Returns:
+        Those that failed again.
+    """
+    command = [sys.executable, "-m", "pytest", "-q"]
+    return [name for name in names if subprocess.run([*command, name], cwd=root, timeout=WAIT_SECONDS).returncode]
+
+
+def main(root: Path = ROOT) -> int:
+    """Run again what the last run of pytest left in its cache as failed.
+
+    Returns:
+        The exit status: 0 only if each of a few tests passed alone.
+    """
+    names = list(json.loads((root / FAILED).read_text())) if (root / FAILED).exists() else []
+    if not 0 < len(names) <= AT_MOST:
+        return 1
+    failed = run_again(names, root)
+    for name in names:
+        how = "failed again, alone" if name in failed else "FAILED BESIDE OTHERS, passed alone: a race to be mended"
+        sys.stdout.write(f"{name}: {how}\n")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
