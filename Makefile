@@ -197,6 +197,10 @@ lock: $(STAMP) ## Write the versions in .venv to constraints.txt
 	@{ head -2 constraints.txt; $(BIN)/python -m pip freeze --exclude-editable | sed 's/+cpu$$//' | sort -f; } > build/constraints.txt
 	@mv build/constraints.txt constraints.txt
 
+.PHONY: docs
+docs: $(STAMP) ## Make the documentation as a site, in build/site
+	@$(BIN)/python tools/site.py
+
 .PHONY: clean
 clean: ## Remove everything that was made here
 	rm -rf $(VENV) build dist demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
