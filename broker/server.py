@@ -13,7 +13,10 @@ from tiercel.broker.access.audit import Audit
 from tiercel.broker.access.quotas import Quotas
 from tiercel.broker.access.tokens import Tokens
 from tiercel.broker.actors.agents import AgentService
-from tiercel.broker.actors.checkpoint_keeper import CheckpointKeeper
+from tiercel.broker.actors.artefacts.checkpoints import CheckpointKeeper
+from tiercel.broker.actors.artefacts.keeper import ArtefactKeeper, Kind
+from tiercel.broker.actors.artefacts.own import OwnArtefacts
+from tiercel.broker.actors.artefacts.versions import VersionKeeper
 from tiercel.broker.actors.clock import SystemClock
 from tiercel.broker.actors.endpoint_keys import KeyService
 from tiercel.broker.actors.journal import Journal
@@ -212,7 +215,9 @@ class Broker:
         told = [news.publish_nowait, dashboard.publisher.publish_nowait]
         journal = Journal(store, self._clock, await store.last_sequence(), told)
         members = membership.nodes if membership is not None else frozenset
-        registry = self._make_registry(await policies.start(), journal, tenancy, carried, versions, members)
+        registry = self._make_registry(
+            await policies.start(), journal, tenancy, carried, versions, members, has_store=artefacts is not None
+        )
         service = self._service = BrokerService(store, journal, registry, supervisor, self._clock)
         if isinstance(news, MqttPublisher):
             supervisor.start(news.run(), name="MQTT publisher")
@@ -220,12 +225,15 @@ class Broker:
         maintenance = Maintenance(DrainStore(store), registry)
         await maintenance.start()
         supervisor.start(audit.run(), name="audit log")
-        has_store = artefacts is not None
-        life = BrokerLife(store, journal, registry, supervisor, self._clock, carried, versions, has_store=has_store)
+        life = BrokerLife(store, journal, registry, supervisor, self._clock, carried, versions)
         await life.start()
-        if artefacts is not None:  # once all jobs are known: what none of them needs is removed
-            keeper = CheckpointKeeper(*artefacts, carried, registry, self._clock, settings.artefacts_bytes)
-            supervisor.start(keeper.run(), name="checkpoint keeper")
+        if artefacts is not None:  # once all is known: what nobody needs is removed
+            own = OwnArtefacts(*artefacts, self._clock, settings.artefacts_bytes, settings.artefacts_patience)
+            kinds: list[Kind] = [
+                CheckpointKeeper(own, carried, registry, self._clock),
+                VersionKeeper(own, versions, registry),
+            ]
+            supervisor.start(ArtefactKeeper(own, kinds, self._clock).run(), name="artefact keeper")
         keys = KeyService(KeyStore(store), service, registry, self._clock)
         await keys.start()
         secret_service = SecretService(store, sealer, self._clock)
@@ -301,6 +309,8 @@ class Broker:
         carried: CheckpointStore,
         versions: VersionStore,
         joined: Callable[[], Collection[str]],
+        *,
+        has_store: bool,
     ) -> ActorRegistry:
         settings = self._settings
         return ActorRegistry(
@@ -314,6 +324,7 @@ class Broker:
             carried,
             versions,
             joined,
+            has_store=has_store,
         )
 
     async def _open_artefacts(

@@ -8,6 +8,7 @@ from typing import Self
 from pydantic import Field, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from tiercel.broker.actors.artefacts.own import Patience
 from tiercel.broker.lifecycle.node import LeaseSettings
 from tiercel.broker.lifecycle.retention import RetentionSettings
 from tiercel.broker.store.checkpoints import DEFAULT_CHECKPOINTS_BYTES
@@ -57,8 +58,10 @@ class BrokerSettings(BaseSettings):
         job_files_bytes: What the files that are kept of a job may have together.
         tenant_files_bytes: What the files that are kept of all jobs of a tenant may have together.
         checkpoints_bytes: What the checkpoints that the broker holds of all jobs may have together.
-        artefacts: Where copies of checkpoints are kept as well, ``s3://bucket/prefix`` or a folder; empty for nowhere.
-        artefacts_bytes: What they may have together there.
+        artefacts: Where is kept as well what the broker would miss if its machine were lost, ``s3://bucket/prefix`` or
+            a folder; empty for nowhere.
+        artefacts_bytes: What all that may have there.
+        artefacts_bytes_per_second: How fast it is sent there at most, in bytes.
         keep_events_seconds: How long events and decisions of jobs that are over are kept; ``inf`` for ever.
         keep_logs_seconds: How long their output is.
         keep_files_seconds: How long the files that they left behind are.
@@ -104,6 +107,7 @@ class BrokerSettings(BaseSettings):
     checkpoints_bytes: int = Field(default=DEFAULT_CHECKPOINTS_BYTES, ge=0)
     artefacts: str = ""
     artefacts_bytes: int = Field(default=DEFAULT_CHECKPOINTS_BYTES, ge=0)
+    artefacts_bytes_per_second: float = Field(default=Patience().sent_bytes_per_second, gt=0, allow_inf_nan=False)
     keep_events_seconds: float = Field(default=RetentionSettings().events_seconds, ge=0)
     keep_logs_seconds: float = Field(default=RetentionSettings().logs_seconds, ge=0)
     keep_files_seconds: float = Field(default=RetentionSettings().files_seconds, ge=0)
@@ -122,6 +126,11 @@ class BrokerSettings(BaseSettings):
     def is_policy_told(self) -> bool:
         """Whether whoever started the broker chose its policy."""
         return bool({"policy", "policy_options"} & self.model_fields_set)
+
+    @property
+    def artefacts_patience(self) -> Patience:
+        """How the artefact store is dealt with."""
+        return Patience(sent_bytes_per_second=self.artefacts_bytes_per_second)
 
     @property
     def retention(self) -> RetentionSettings:

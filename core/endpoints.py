@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tiercel.core.checkpoints import Artefact
 from tiercel.core.endpoint_access import EndpointAccess
 from tiercel.core.fields import NOT_TOLD
 from tiercel.core.jobs import Direction
@@ -52,6 +53,7 @@ class Version:
         node_id: Node that has its files; empty of versions that were stored without: the endpoint's.
         signature: What it takes and gives; None where nobody said.
         held: Why it was not let answer when it was delivered, plain words; empty once it has answered.
+        stored: Its files in the artefact store; None where that has them not, or not yet.
     """
 
     version: int
@@ -66,6 +68,7 @@ class Version:
     node_id: str = ""
     signature: Signature | None = None
     held: str = ""
+    stored: Artefact | None = field(default=None, metadata=NOT_TOLD)
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,12 +154,22 @@ async def running_actors(
         journal = Journal(store, clock, await store.last_sequence(), [events.append])
         chosen = policy if policy is not None else FairPolicy()
         registry = ActorRegistry(
-            journal, chosen, LoopSettings(), supervisor, clock, LEASES, None, checkpoints, versions, joined
+            journal,
+            chosen,
+            LoopSettings(),
+            supervisor,
+            clock,
+            LEASES,
+            None,
+            checkpoints,
+            versions,
+            joined,
+            has_store=has_store,
         )
         service = BrokerService(store, journal, registry, supervisor, clock)
         agents = AgentService(journal, registry, clock)
         supervisor.start(journal.run(), name="journal")
-        life = BrokerLife(store, journal, registry, supervisor, clock, checkpoints, versions, has_store=has_store)
+        life = BrokerLife(store, journal, registry, supervisor, clock, checkpoints, versions)
         await life.start()
         actors = Actors(service, agents, registry, journal, store, clock, supervisor, events)
         await actors.settle()

@@ -72,6 +72,8 @@ class ReplicaNodes:
     async def _obey_once(self, name: str, node: ReplicaNode) -> None:
         for model in (await wanted_of(node.actor, node.epoch)).models:
             for files in model.sends:
+                if not files.delivery_id and files.version not in node.copies:
+                    continue
                 self.put(files.version, files.sha256)
                 self.actors.agents.look_after_replicas()
             for files in model.copies:
@@ -80,7 +82,7 @@ class ReplicaNodes:
                 else:
                     node.copies[files.version] = files.sha256
             node.copies = {version: sha256 for version, sha256 in node.copies.items() if version in model.kept}
-            if node.answering != model.version:
+            if node.answering != model.version and (not model.version or model.version in node.copies):
                 node.answering = model.version
                 node.history.append(model.version)
         await self.say(name)

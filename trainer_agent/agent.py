@@ -120,6 +120,7 @@ class Agent:
             tasks,
             lambda run_id: self._runs.live(run_id) is not None,
         )
+        checkpoint_copies = CheckpointCopies(transfer, parts.checkpoint_copy_bytes)
         self._ended_jobs = EndedJobs(places.jobs, parts.state_dir / "ended-jobs", parts.retention)
         self._runs = RunTable(
             places,
@@ -132,7 +133,7 @@ class Agent:
             HandOver(
                 transfer,
                 FileTransfer(calls, parts.state_dir / "outgoing", parts.outputs),
-                CheckpointCopies(transfer, parts.checkpoint_copy_bytes),
+                checkpoint_copies,
             ),
             self._ended_jobs,
         )
@@ -155,9 +156,11 @@ class Agent:
         repository = ModelRepository(serving_places.repository)
         self._routes = RouteKeeper(serving_places.routes_file, parts.node_id, parts.machine_token)
         parcels = Parcels(calls, "the files of a version", COPY_LIMITS)
-        self._copies = VersionCopies(parcels, repository, tasks, self._serving_changed, parts.disk.reserve_bytes)
+        self._copies = VersionCopies(
+            parcels, repository, tasks, self._serving_changed, parts.disk.reserve_bytes, checkpoint_copies
+        )
         self._served = ServedModels(
-            repository, client, tasks, self._serving_changed, self._routes.wait_elsewhere, self._copies.note_kept
+            repository, client, tasks, self._serving_changed, self._routes.wait_elsewhere, self._copies.note_in_place
         )
         self._deliveries = Deliveries(
             delivery_log=DeliveryLog(parts.state_dir / "deliveries.json"),

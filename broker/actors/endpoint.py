@@ -15,7 +15,7 @@ from tiercel.broker.lifecycle import endpoint as machine
 from tiercel.broker.lifecycle import replicas, versions
 from tiercel.broker.lifecycle.endpoint import DeliveryReport
 from tiercel.broker.lifecycle.job_events import DeliveryEnded
-from tiercel.core.endpoints import Delivery, DeliveryState, Endpoint, Verdict, delivery_id
+from tiercel.core.endpoints import Delivery, DeliveryState, Endpoint, Verdict, Version, delivery_id
 from tiercel.core.events import EndpointEvent, EndpointGone, Event
 from tiercel.core.jobs import AUTO_REPLICAS, Direction
 from tiercel.core.tenants import DEFAULT_WEIGHT
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tiercel.broker.actors.journal import Journal
     from tiercel.broker.actors.peers import Peers
     from tiercel.broker.lifecycle.replicas import ServingNode, Upcoming
+    from tiercel.core.checkpoints import Artefact
     from tiercel.core.endpoint_access import EndpointAccess
     from tiercel.core.jobs import Job, JobSpec, TierStatus
 
@@ -85,6 +86,15 @@ class NodesChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class VersionStored:
+    """The artefact store has the files of a version, or (None) has them no more."""
+
+    version: int
+    sha256: str
+    stored: Artefact | None
+
+
+@dataclass(frozen=True, slots=True)
 class AccessSet:
     """Its tenant says who may ask it."""
 
@@ -113,6 +123,7 @@ EndpointMessage = (
     | VersionChosen
     | EndpointDeleted
     | NodesChanged
+    | VersionStored
 )
 
 
@@ -174,7 +185,21 @@ class EndpointActor(Actor[EndpointMessage]):
         """Whether it matters to it how nodes are."""
         known = self._endpoint
         is_spread = known.auto_replicas or known.replicas > 1 or bool(known.replica_nodes)
-        return is_spread or any(not variant for _, variant in known.left)
+        return is_spread or self._needs_store or any(not variant for _, variant in known.left)
+
+    @property
+    def _needs_store(self) -> bool:
+        """Whether files of it shall go to the artefact store, or come from there."""
+        known = self._endpoint
+        if not self._peers.has_store or not known.versions:
+            return False
+        is_on_its_way = bool(replicas.unstored(known) or self._peers.held_files(known.name))
+        return is_on_its_way or self._peers.answers_on(known.node_id, known.name) != known.live_version
+
+    @property
+    def from_store(self) -> tuple[Version, ...]:
+        """Versions whose files the artefact store shall give back, as no node has them that is heard."""
+        return self._replicas.from_store
 
     @property
     def replicas_reason(self) -> str:
@@ -189,10 +214,7 @@ class EndpointActor(Actor[EndpointMessage]):
             case DeliveryReported(node_id, known_id, report):
                 await self._on_report(node_id, known_id, report)
             case DeliveryAbandoned(known_id, reason):
-                if known_id in self._work:
-                    work = self._work[known_id]
-                    report = work.answered or DeliveryReport(DeliveryState.FAILED, reason=reason)
-                    await self._step(self._deliveries[known_id], report, work.node_id)
+                await self._abandon(known_id, reason)
             case TermsSet():
                 await self._change(message.applied_to(self._endpoint))
                 self._count.begin_anew()
@@ -200,10 +222,10 @@ class EndpointActor(Actor[EndpointMessage]):
                 await self._change(replace(self._endpoint, access=access))
             case NodesChanged():
                 await self._look()
+            case VersionStored():
+                await self._note_stored(message)
             case EndpointDeleted():
-                name, tenant, now = self._endpoint.name, self._endpoint.tenant, self._clock.now()
-                gone = [EndpointGone(name, tenant, now, version.variant) for version in self._endpoint.live]
-                await self._change(replace(versions.deleted(self._endpoint), keys_from=now), gone)
+                await self._delete()
             case VersionChosen():
                 await self._choose(message)
 
@@ -212,6 +234,17 @@ class EndpointActor(Actor[EndpointMessage]):
         await self._journal.commit_or_refuse(Commit(endpoint=endpoint, news=news))
         self._endpoint = endpoint
         self._show()
+
+    async def _abandon(self, known_id: str, reason: str) -> None:
+        if known_id in self._work:
+            work = self._work[known_id]
+            report = work.answered or DeliveryReport(DeliveryState.FAILED, reason=reason)
+            await self._step(self._deliveries[known_id], report, work.node_id)
+
+    async def _delete(self) -> None:
+        name, tenant, now = self._endpoint.name, self._endpoint.tenant, self._clock.now()
+        gone = [EndpointGone(name, tenant, now, version.variant) for version in self._endpoint.live]
+        await self._change(replace(versions.deleted(self._endpoint), keys_from=now), gone)
 
     def _show(self) -> None:
         """Show the scheduler what the endpoint is now, and its nodes what shall answer."""
@@ -246,6 +279,17 @@ class EndpointActor(Actor[EndpointMessage]):
         for known, work in list(self._work.items()):
             if work.answered is not None and not self._replicas.waits_for_flips(self._endpoint, nodes):
                 await self._step(self._deliveries[known], work.answered, work.node_id)
+
+    async def _note_stored(self, message: VersionStored) -> None:
+        known = {each.version: each for each in self._endpoint.versions}.get(message.version)
+        if known is None or known.sha256 != message.sha256 or known.stored == message.stored:
+            return
+        changed = replace(known, stored=message.stored)
+        found = tuple(changed if each is known else each for each in self._endpoint.versions)
+        endpoint = replace(self._endpoint, versions=found)
+        await self._journal.commit(Commit(endpoint=endpoint))
+        self._endpoint = endpoint
+        self._show()
 
     async def _choose(self, message: VersionChosen) -> None:
         choose = versions.rolled_back if message.back else versions.promoted

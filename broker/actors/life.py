@@ -38,7 +38,6 @@ class BrokerLife:
         clock: The time.
         checkpoints: Checkpoints of jobs that are moved; None where nobody asks for any.
         versions: Files of versions that several nodes are to have; None where nobody asks for any.
-        has_store: Whether there is an artefact store, which has copies of checkpoints as well.
     """
 
     def __init__(
@@ -50,8 +49,6 @@ class BrokerLife:
         clock: Clock,
         checkpoints: CheckpointStore | None = None,
         versions: VersionStore | None = None,
-        *,
-        has_store: bool = False,
     ) -> None:
         self._store = store
         self._journal = journal
@@ -60,7 +57,6 @@ class BrokerLife:
         self._clock = clock
         self._checkpoints = checkpoints
         self._versions = versions
-        self._has_store = has_store
 
     async def start(self) -> None:
         """Continue everything that was under way when the broker stopped, and let time pass."""
@@ -103,7 +99,7 @@ class BrokerLife:
         if self._checkpoints is None:
             return job
         held = self._checkpoints.find_of_job(job.id)
-        return with_what_is_held(job, held.run_id if held is not None else "", has_store=self._has_store)
+        return with_what_is_held(job, held.run_id if held is not None else "", has_store=self._registry.has_store)
 
     async def _run_clock(self) -> None:
         while True:

@@ -142,6 +142,15 @@ class Peers(Protocol):
         """Have endpoints that answer on several nodes look whether that is as it shall be."""
         ...
 
+    @property
+    def has_store(self) -> bool:
+        """Whether there is an artefact store."""
+        ...
+
+    def answers_on(self, node_id: str, endpoint: str) -> int:
+        """The version of an endpoint without variants that answers on a node; 0 for none, or while it is offline."""
+        ...
+
     def held_files(self, endpoint: str) -> Mapping[int, str]:
         """SHA-256 of the versions of an endpoint whose files the broker holds, by number."""
         ...

@@ -29,6 +29,7 @@ from tiercel.broker.actors.node_messages import (
     NodeRemoved,
     RoutesChanged,
     RunWithdrawn,
+    ServedStatus,
 )
 from tiercel.broker.actors.scheduler import (
     JobObserved,
@@ -90,6 +91,7 @@ class ActorRegistry:
         checkpoints: Checkpoints of jobs that are moved; None where nobody asks for any.
         versions: Files of versions that several nodes are to have; None where nobody asks for any.
         joined: The nodes of other machines that are of the cluster, whether they have connected or not.
+        has_store: Whether there is an artefact store.
 
     Attributes:
         scheduler: The one there is.
@@ -112,6 +114,8 @@ class ActorRegistry:
         checkpoints: CheckpointStore | None = None,
         versions: VersionStore | None = None,
         joined: Callable[[], Collection[str]] = frozenset,
+        *,
+        has_store: bool = False,
     ) -> None:
         self._journal = journal
         self._supervisor = supervisor
@@ -121,6 +125,7 @@ class ActorRegistry:
         self._checkpoints = checkpoints
         self._versions = versions
         self._joined = joined
+        self.has_store = has_store
         self.scheduler = SchedulerActor(policy, loop, journal, clock, self.send_to_job, self.declare_endpoint_shares)
         self.jobs: dict[str, JobActor] = {}
         self.endpoints: dict[str, EndpointActor] = {}
@@ -302,6 +307,11 @@ class ActorRegistry:
         for actor in self.endpoints.values():
             if actor.needs_looks or is_draining:
                 send_latest(actor, NodesChanged, NodesChanged())
+
+    def answers_on(self, node_id: str, endpoint: str) -> int:
+        """The version of an endpoint without variants that answers on a node; 0 for none, or while it is offline."""
+        served = self.nodes[node_id].served if node_id in self.nodes else {}
+        return served.get((endpoint, ""), ServedStatus()).version
 
     def held_files(self, endpoint: str) -> Mapping[int, str]:
         """SHA-256 of the versions of an endpoint whose files the broker holds, by number."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tiercel.broker.actors.peers import Peers
     from tiercel.broker.lifecycle.replicas import ServingNode, Upcoming
     from tiercel.broker.lifecycle.versions import WantedModel
-    from tiercel.core.endpoints import Delivery, Endpoint
+    from tiercel.core.endpoints import Delivery, Endpoint, Version
 
 # For how long a version that was delivered waits for copies of it on other nodes, and then for these to answer. What
 # takes longer is caught up with later.
@@ -30,11 +30,15 @@ class Replicas:
     Args:
         clock: The time.
         peers: Say what nodes are.
+
+    Attributes:
+        from_store: Versions whose files the artefact store shall give back.
     """
 
     def __init__(self, clock: Clock, peers: Peers) -> None:
         self._clock = clock
         self._peers = peers
+        self.from_store: tuple[Version, ...] = ()
         self._since: dict[Hashable, float] = {}
         self._refused: dict[tuple[str, int], tuple[float, str]] = {}
 
@@ -62,11 +66,13 @@ class Replicas:
         self, endpoint: Endpoint, nodes: Mapping[str, ServingNode], coming: Sequence[Upcoming]
     ) -> Mapping[str, tuple[WantedModel, ...]]:
         """What is wanted of each node; what the broker holds and nobody needs any more is removed."""
-        held = self._peers.held_files(endpoint.name)
-        needed = {files.version for files in replicas.needed_files(endpoint, coming)}
-        if held.keys() - needed:
-            self._peers.keep_files(endpoint.name, needed)
-        return replicas.wanted(endpoint, nodes, coming, held)
+        held, has_store = self._peers.held_files(endpoint.name), self._peers.has_store
+        needed = replicas.needed_files(endpoint, nodes, coming, held, has_store=has_store)
+        numbers = {files.version for files in needed}
+        if held.keys() - numbers:
+            self._peers.keep_files(endpoint.name, numbers)
+        self.from_store = replicas.from_store(endpoint, nodes, needed, held) if has_store else ()
+        return replicas.wanted(endpoint, nodes, coming, held, has_store=has_store)
 
     def waits_for_copies(self, coming: Upcoming, nodes: Mapping[str, ServingNode]) -> bool:
         """Whether a version shall not answer yet, since copies of it are on their way."""

@@ -93,14 +93,16 @@ def chosen(endpoint: Endpoint, nodes: Mapping[str, ServingNode]) -> tuple[str, .
     home = nodes.get(endpoint.node_id)
     is_leaving = home is not None and home.leaving
     is_lost = home is None or home.lost
-    if not endpoint.node_id or (endpoint.replicas == 1 and not is_leaving and not (is_lost and endpoint.replica_nodes)):
+    live = endpoint.live_of("")
+    # Others have it already, or get it from the artefact store.
+    is_replaced = is_lost and bool(endpoint.replica_nodes or (live is not None and live.stored is not None))
+    if not endpoint.node_id or (endpoint.replicas == 1 and not is_leaving and not is_replaced):
         return ()
     count = endpoint.replicas - (not (is_lost or is_leaving))
     others = [node for node in nodes.values() if node.id != endpoint.node_id and not node.leaving]
     before = [node for node in others if node.id in endpoint.replica_nodes]
     stay = [node for node in before if not node.lost]
     able = [node for node in others if node not in before and node.online and node.takes]
-    live = endpoint.live_of("")
     found = sorted([*stay, *able], key=lambda node: _rank(endpoint, live, node))
     # One that is lost keeps its place where nobody takes it, and so its files for when it comes back.
     names = [node.id for node in [*found, *(node for node in before if node.lost)]][:count]
@@ -140,11 +142,78 @@ def upcoming(endpoint: Endpoint, delivery: Delivery, node_id: str, nodes: Mappin
     return Upcoming(VersionFiles(delivery.version, delivery.sha256, delivery.id), node_id, members)
 
 
-def needed_files(endpoint: Endpoint, coming: Iterable[Upcoming]) -> tuple[VersionFiles, ...]:
-    """The versions whose files the broker shall hold: with these a copy can be made whatever becomes of their home."""
-    live = endpoint.live_of("") if endpoint.replica_nodes else None
-    of_live = (VersionFiles(live.version, live.sha256),) if live is not None else ()
-    return (*of_live, *(each.files for each in coming if each.members))
+def lacks_live(endpoint: Endpoint, nodes: Mapping[str, ServingNode]) -> bool:
+    """Whether the home of what is live has no files of it any more, as on another machine with the node's name."""
+    live, home = endpoint.live_of(""), nodes.get(endpoint.node_id)
+    return (
+        live is not None
+        and live.stored is not None
+        and home is not None
+        and home.online
+        and home.takes
+        and home.answering != live.version
+        and home.copies.get(live.version) != live.sha256
+    )
+
+
+def needed_files(
+    endpoint: Endpoint,
+    nodes: Mapping[str, ServingNode],
+    coming: Iterable[Upcoming],
+    held: Mapping[int, str] | None = None,
+    *,
+    has_store: bool = False,
+) -> tuple[VersionFiles, ...]:
+    """The versions whose files the broker shall hold.
+
+    With these a copy can be made whatever becomes of their home. Those that the artefact store lacks are on their way
+    there, one at a time.
+
+    Args:
+        endpoint: The endpoint.
+        nodes: All nodes.
+        coming: Versions that are about to be delivered.
+        held: SHA-256 of the versions whose files the broker holds, by number.
+        has_store: Whether there is an artefact store.
+    """
+    live = endpoint.live_of("")
+    is_copied = live is not None and (bool(endpoint.replica_nodes) or lacks_live(endpoint, nodes))
+    found = [VersionFiles(live.version, live.sha256)] if live is not None and is_copied else []
+    found += [each.files for each in coming if each.members]
+    if has_store and (files := _next_to_store(endpoint, nodes, held or {})) is not None and files not in found:
+        found.append(files)
+    return tuple(found)
+
+
+def unstored(endpoint: Endpoint) -> tuple[Version, ...]:
+    """The versions that the artefact store shall have and does not: what answers first, then the newest."""
+    if any(version.variant for version in endpoint.versions):
+        return ()
+    live = endpoint.live_version
+    left = [version for version in versions.kept(endpoint) if version.stored is None]
+    return tuple(sorted(left, key=lambda each: (each.version != live, -each.version)))
+
+
+def _next_to_store(
+    endpoint: Endpoint, nodes: Mapping[str, ServingNode], held: Mapping[int, str]
+) -> VersionFiles | None:
+    for version in unstored(endpoint):
+        files = VersionFiles(version.version, version.sha256)
+        if held.get(files.version) == files.sha256 or _source(endpoint, nodes, files):
+            return files
+    return None
+
+
+def from_store(
+    endpoint: Endpoint, nodes: Mapping[str, ServingNode], needed: Iterable[VersionFiles], held: Mapping[int, str]
+) -> tuple[Version, ...]:
+    """Those of the needed versions whose files no node has that is heard: the artefact store gives them back."""
+    wanted = {
+        files.version
+        for files in needed
+        if held.get(files.version) != files.sha256 and not files.delivery_id and not _source(endpoint, nodes, files)
+    }
+    return tuple(each for each in endpoint.versions if each.version in wanted and each.stored is not None)
 
 
 def wanted(
@@ -152,6 +221,8 @@ def wanted(
     nodes: Mapping[str, ServingNode],
     coming: Sequence[Upcoming] = (),
     held: Mapping[int, str] | None = None,
+    *,
+    has_store: bool = False,
 ) -> Mapping[str, tuple[WantedModel, ...]]:
     """What each node shall do with the versions of an endpoint, by node.
 
@@ -160,14 +231,17 @@ def wanted(
         nodes: All nodes.
         coming: Versions that are about to be delivered.
         held: SHA-256 of the versions whose files the broker holds, by number.
+        has_store: Whether there is an artefact store.
     """
     known = versions.wanted_models(endpoint)
     coming = [each for each in coming if each.members]
-    if not spreads(endpoint, nodes) and not coming:
+    needed = needed_files(endpoint, nodes, coming, held, has_store=has_store)
+    if not spreads(endpoint, nodes) and not needed:
         return known
     live = endpoint.live_of("")
     held = held or {}
-    sends = _sends(endpoint, nodes, coming, held)
+    sends = _sends(endpoint, nodes, coming, held, needed)
+    receivers = {*endpoint.replica_nodes, *({endpoint.node_id} if lacks_live(endpoint, nodes) else ())}
     names = {*known, *endpoint.replica_nodes, *sends, *(name for each in coming for name in each.members)}
     found: dict[str, tuple[WantedModel, ...]] = {}
     for name in sorted(names):
@@ -183,7 +257,7 @@ def wanted(
             if name in {endpoint.node_id, *endpoint.replica_nodes}:
                 kept |= {each.version for each in versions.kept(endpoint)}
             of_live = VersionFiles(live.version, live.sha256)
-            if name in endpoint.replica_nodes and _can_have(nodes, name, of_live, held):
+            if name in receivers and _can_have(nodes, name, of_live, held):
                 copies = (of_live, *copies)
         model = WantedModel(endpoint.name, "", version, tuple(sorted(kept)), copies, sends.get(name, ()))
         found[name] = (model, *(model for model in known.get(name, ()) if model.variant))
@@ -213,12 +287,16 @@ def _answers(endpoint: Endpoint, live: Version, nodes: Mapping[str, ServingNode]
 
 
 def _sends(
-    endpoint: Endpoint, nodes: Mapping[str, ServingNode], coming: Iterable[Upcoming], held: Mapping[int, str]
+    endpoint: Endpoint,
+    nodes: Mapping[str, ServingNode],
+    coming: Iterable[Upcoming],
+    held: Mapping[int, str],
+    needed: Iterable[VersionFiles],
 ) -> dict[str, tuple[VersionFiles, ...]]:
     """Who shall send what to the broker: of each version that it lacks one node that has it."""
     sources = {each.files.version: each.node_id for each in coming}
     found: dict[str, tuple[VersionFiles, ...]] = {}
-    for files in needed_files(endpoint, coming):
+    for files in needed:
         if held.get(files.version) == files.sha256:
             continue
         source = sources.get(files.version) or _source(endpoint, nodes, files)
@@ -230,8 +308,9 @@ def _sends(
 def _source(endpoint: Endpoint, nodes: Mapping[str, ServingNode], files: VersionFiles) -> str:
     first = [endpoint.node_id, *endpoint.replica_nodes]
     having = [node.id for node in nodes.values() if node.online and node.copies.get(files.version) == files.sha256]
-    home = nodes.get(endpoint.node_id)
-    if home is not None and home.online:
+    home, live = nodes.get(endpoint.node_id), endpoint.live_of("")
+    is_live = live is not None and live.version == files.version
+    if is_live and home is not None and home.online and not lacks_live(endpoint, nodes):
         return home.id
     return min(having, key=lambda name: (first.index(name) if name in first else len(first), name), default="")
 

@@ -167,7 +167,7 @@ class CheckpointStore:
         try:
             with room_on(self._folder):
                 yield scratch
-            check_whole(scratch, run_id)
+            check_whole(scratch, run_id, MAX_CHECKPOINT_BYTES)
             with contextlib.suppress(FileExistsError):
                 os.link(scratch, path)
             _sync(self._folder)
@@ -341,8 +341,8 @@ def read_manifest(file: BinaryIO) -> Checkpoint:
     return Checkpoint(manifest["run_id"], tuple(CheckpointFile(**entry) for entry in manifest["files"]))
 
 
-def check_whole(path: Path, run_id: str) -> None:
-    """Check that a file holds the checkpoint of a run, and all of it.
+def check_whole(path: Path, key: str, limit_bytes: int) -> Checkpoint:
+    """Check that a file holds the checkpoint of a run, or what else has that key, and all of it; returns what it has.
 
     Raises:
         StoreDamagedError: It does not.
@@ -350,10 +350,9 @@ def check_whole(path: Path, run_id: str) -> None:
     with path.open("rb") as file:
         try:
             checkpoint = read_manifest(file)
-            wanted = file.tell() + check_files(checkpoint.files, MAX_CHECKPOINT_BYTES)
+            wanted = file.tell() + check_files(checkpoint.files, limit_bytes)
         except (ValueError, KeyError, TypeError, RecursionError, InvalidSpecError) as error:
-            raise StoreDamagedError(f"what came back as the checkpoint of run {run_id} is none") from error
-        if checkpoint.run_id != run_id or path.stat().st_size != wanted:
-            raise StoreDamagedError(
-                f"what came back as the checkpoint of run {run_id} is another one, or not all of it"
-            )
+            raise StoreDamagedError(f"what came back as the files of {key} has none") from error
+        if checkpoint.run_id != key or path.stat().st_size != wanted:
+            raise StoreDamagedError(f"what came back as the files of {key} is something else, or not all of it")
+    return checkpoint

@@ -5,8 +5,10 @@ What nodes say is believed no further than of checkpoints (:mod:`.checkpoints`);
 
 from __future__ import annotations
 
+import contextlib
 import re
-from typing import TYPE_CHECKING
+import secrets
+from typing import TYPE_CHECKING, BinaryIO
 
 from tiercel.broker.store.checkpoints import (
     CHUNK_BYTES,
@@ -14,9 +16,11 @@ from tiercel.broker.store.checkpoints import (
     CheckpointFile,
     CheckpointWriter,
     check_files,
+    check_whole,
     read_manifest,
+    room_on,
 )
-from tiercel.core.errors import UnavailableError, wrong_field
+from tiercel.core.errors import StoreDamagedError, UnavailableError, wrong_field
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -92,6 +96,37 @@ class VersionStore:
             read_manifest(file)
             while piece := file.read(CHUNK_BYTES):
                 yield piece
+
+    def open_whole(self, endpoint: str, version: int) -> BinaryIO | None:
+        """The file that holds a version with what is said of it, or None; it is replaced, never changed."""
+        try:
+            return self._path(endpoint, version).open("rb")
+        except FileNotFoundError:
+            return None
+
+    @contextlib.contextmanager
+    def taking_back(self, endpoint: str, version: int, sha256: str) -> Iterator[Path]:
+        """Where to put a file that :meth:`open_whole` gave out once; in place when the block is left, unless it fails.
+
+        Args:
+            endpoint: The endpoint.
+            version: Its version.
+            sha256: Of the ONNX file that it has.
+
+        Raises:
+            CannotWriteError: The disk is full.
+            StoreDamagedError: After the block: it is not what it should be.
+        """
+        key = f"{endpoint}@{version}"
+        scratch = self._folder / f".{key}.{secrets.token_hex(4)}.part"
+        try:
+            with room_on(self._folder):
+                yield scratch
+            if sha256_of(check_whole(scratch, key, MAX_VERSION_BYTES).files) != sha256:
+                raise StoreDamagedError(f"what came back as version {version} of endpoint {endpoint!r} is another one")
+            scratch.replace(self._path(endpoint, version))
+        finally:
+            scratch.unlink(missing_ok=True)
 
     def keep_only(self, endpoint: str, versions: Collection[int]) -> None:
         """Remove the other versions of an endpoint."""

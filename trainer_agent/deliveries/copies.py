@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from tiercel.core.backoff import Attempts, Backoff
-from tiercel.trainer_agent.connection.parcels import Parcels, TransferLimits
+from tiercel.trainer_agent.connection.parcels import Pace, Parcels, TransferLimits
 from tiercel.trainer_agent.errors import DeliveryFailedError, TransferError
 from tiercel.trainer_agent.models.repository import ModelRepository
 from tiercel.trainer_agent.models.served import ServedModels
@@ -61,6 +61,7 @@ class VersionCopies:
         tasks: Owner of the tasks that transfer.
         changed: Told when there is another copy, or a problem with one; may not block.
         reserve_bytes: What the disk has to have left.
+        pace: How fast the broker is sent what nobody waits for; None for as fast as it goes.
     """
 
     def __init__(
@@ -70,12 +71,14 @@ class VersionCopies:
         tasks: Supervisor,
         changed: Callable[[], None],
         reserve_bytes: int = 0,
+        pace: Pace | None = None,
     ) -> None:
         self._parcels = parcels
         self._repository = repository
         self._tasks = tasks
         self._changed = changed
         self._reserve_bytes = reserve_bytes
+        self._pace = pace
         self._under_way: dict[PlacedFiles, asyncio.Task[None]] = {}
         self._sent: frozenset[PlacedFiles] = frozenset()
         self._there: dict[Place, dict[int, str]] = {}
@@ -105,11 +108,11 @@ class VersionCopies:
             ),
         ]
 
-    def note_kept(self, place: Place, versions: Collection[int]) -> None:
-        """The files of all other versions of a place were removed."""
-        there = self._there.get(place, {})
-        for version in there.keys() - set(versions):
-            del there[version]
+    def note_in_place(self, place: Place, versions: Mapping[int, str]) -> None:
+        """What has files in a place, by number: what was delivered here, and copies; what else there was is removed."""
+        if self._there.get(place, {}) != versions:
+            self._there[place] = dict(versions)
+            self._changed()
 
     def want(self, copies: Collection[PlacedFiles], sends: Collection[PlacedFiles], served: ServedModels) -> None:
         """Begin to fetch and to send what is wanted, and stop what is not.
@@ -189,7 +192,8 @@ class VersionCopies:
             if not found:
                 return "its files are not here"
             header = nodes_pb2.CheckpointHeader(endpoint=files.place.endpoint, version=files.version)
-            await self._parcels.send(header, found)
+            # A delivery waits for its copies.
+            await self._parcels.send(header, found, None if files.delivery_id else self._pace)
         except TransferError as error:
             return error.message
         except OSError as error:  # put in place or removed meanwhile

@@ -69,7 +69,8 @@ class ServedModels:
         changed: Told when there is another problem, or one less; may not block.
         elsewhere: Waits until requests for an endpoint that leaves this node can be handed on to another one, or will
             not be, by its name.
-        kept: Told which versions of a place have files left; may not block.
+        in_place: Told which versions of a place have files there, each with the SHA-256 of its ONNX file; may not
+            block.
     """
 
     def __init__(
@@ -79,14 +80,14 @@ class ServedModels:
         tasks: Supervisor,
         changed: Callable[[], None] = lambda: None,
         elsewhere: Callable[[str], Awaitable[None]] | None = None,
-        kept: Callable[[Place, Collection[int]], None] = lambda place, versions: None,
+        in_place: Callable[[Place, Mapping[int, str]], None] = lambda place, versions: None,
     ) -> None:
         self._repository = repository
         self._loader = loader
         self._tasks = tasks
         self._changed = changed
         self._elsewhere = elsewhere
-        self._kept = kept
+        self._in_place = in_place
         self._locks: dict[str, asyncio.Lock] = {}  # by endpoint: a loaded variant and the list of variants go together
         self._wanted: Mapping[Place, WantedVersions] = {}
         self._arriving: Collection[Place] = frozenset()
@@ -174,7 +175,7 @@ class ServedModels:
             await self._let_answer(place, wanted.version, by_number=record.live != wanted.version)
             _log.info("version %d of %s answers, as the broker wants it", wanted.version, place.model)
         await asyncio.to_thread(self._repository.keep_only, place.model, wanted.kept)
-        self._kept(place, wanted.kept)
+        self._in_place(place, {version: sha for version, sha in record.versions.items() if version in wanted.kept})
 
     async def _let_answer(self, place: Place, version: int, *, by_number: bool = False) -> None:
         before = await asyncio.to_thread(self._repository.record, place.model) or ModelRecord()

@@ -47,7 +47,7 @@ class Broker:
         for name, content in answer.items():
             (place / name).write_bytes(content)
 
-    async def send(self, _header: object, files: list[Any]) -> None:
+    async def send(self, _header: object, files: list[Any], _pace: object) -> None:
         self.sent.append({file.path.name: file.path.read_bytes() for file in files})
 
 
@@ -70,7 +70,7 @@ class Node:
         self.broker = Broker()
         self.changes = 0
         self.copies = VersionCopies(cast("Parcels", self.broker), self.repository, tasks, self._changed, reserve_bytes)
-        self.served = ServedModels(self.repository, Loader(), tasks, kept=self.copies.note_kept)
+        self.served = ServedModels(self.repository, Loader(), tasks, in_place=self.copies.note_in_place)
 
     def _changed(self) -> None:
         self.changes += 1
@@ -152,7 +152,7 @@ async def test_what_an_earlier_life_has_put_in_place_is_told_until_it_is_removed
     again = VersionCopies(cast("Parcels", first.broker), first.repository, tasks, lambda: None)
     await again.open()
     assert [(each.version, each.sha256) for each in again.statuses()] == [(3, SHA256)]
-    served = ServedModels(first.repository, Loader(), tasks, kept=again.note_kept)
+    served = ServedModels(first.repository, Loader(), tasks, in_place=again.note_in_place)
     served.want({PLACE: WantedVersions(0, frozenset())}, ())
     await until(lambda: again.statuses() == [])
     assert not first.repository.version("digits", 3).exists()

@@ -14,7 +14,9 @@ from testing.actors import Actors, make_node, running, running_actors
 from testing.artefacts import MemoryArtefacts
 from testing.clock import ManualClock
 from testing.memory_store import MemoryStore
-from tiercel.broker.actors.checkpoint_keeper import CheckpointKeeper
+from tiercel.broker.actors.artefacts.checkpoints import CheckpointKeeper
+from tiercel.broker.actors.artefacts.keeper import ArtefactKeeper
+from tiercel.broker.actors.artefacts.own import OwnArtefacts
 from tiercel.broker.lifecycle.job_events import CheckpointCopied
 from tiercel.broker.store.artefacts import failures
 from tiercel.broker.store.artefacts.ownership import Ownership
@@ -32,7 +34,7 @@ class Broker:
     actors: Actors
     checkpoints: CheckpointStore
     artefacts: MemoryArtefacts
-    keeper: CheckpointKeeper
+    keeper: ArtefactKeeper
 
     async def copied(self, run_id: str, content: bytes) -> None:
         """A copy of a run's checkpoint comes to the broker."""
@@ -53,9 +55,8 @@ class Broker:
 
     async def look_in_vain(self, job: Job) -> Job:
         """The same while the store is away, as the keeper does by itself."""
-        with pytest.raises(UnavailableError) as caught:
+        with pytest.raises(UnavailableError):
             await self.keeper.look()
-        await self.keeper._tell_all(caught.value.message)
         return await self.actors.job(job.id)
 
     def content_of(self, job: Job) -> bytes:
@@ -66,7 +67,8 @@ class Broker:
 
 def keeper_of(actors: Actors, checkpoints: CheckpointStore, artefacts: MemoryArtefacts, limit: int) -> Broker:
     ownership = Ownership(artefacts, "database", str(id(actors)))
-    keeper = CheckpointKeeper(artefacts, ownership, checkpoints, actors.registry, actors.clock, limit)
+    own = OwnArtefacts(artefacts, ownership, actors.clock, limit)
+    keeper = ArtefactKeeper(own, [CheckpointKeeper(own, checkpoints, actors.registry, actors.clock)], actors.clock)
     return Broker(actors, checkpoints, artefacts, keeper)
 
 
