@@ -16,6 +16,7 @@ from tiercel.serving.dispatch.call import Call, Outcome, RequestCall
 from tiercel.serving.dispatch.checks import checked
 from tiercel.serving.dispatch.classification import as_classes
 from tiercel.serving.dispatch.dispatcher import Dispatcher
+from tiercel.serving.explaining.recent_requests import RecentRequests, Trace
 from tiercel.serving.models.loaded_version import LoadedVersion
 from tiercel.serving.models.registry import Registry
 from tiercel.serving.requests import Answered, Checked, InferRequest, InferResult, OutputTensor, Template
@@ -47,14 +48,21 @@ class DataPlane:
         dispatcher: Runs models.
         timeout: Seconds in which a request is answered at the latest.
         endpoints: Names that stand for several variants, if there are any.
+        recent: Remembers what became of requests with an id; None where nobody does.
 
     Attributes:
         loop_lag: How late the event loop comes; whoever runs the loop has it watched.
     """
 
     def __init__(
-        self, registry: Registry, dispatcher: Dispatcher, timeout: float, endpoints: Endpoints | None = None
+        self,
+        registry: Registry,
+        dispatcher: Dispatcher,
+        timeout: float,
+        endpoints: Endpoints | None = None,
+        recent: RecentRequests | None = None,
     ) -> None:
+        self._recent = recent
         self._registry = registry
         self._endpoints = endpoints
         self._dispatcher = dispatcher
@@ -76,7 +84,7 @@ class DataPlane:
         if self._endpoints is not None and self._endpoints.knows(request.model):
             record = self._registry.known(request.model)
             if record is None or record.live is None:
-                return self._endpoints.submit(request, on_answer)
+                return self._endpoints.submit(request, on_answer, self._trace_of(request.id))
         try:
             loaded = self._registry.live(request.model, request.version)
             if request.minimum_accuracy is not None:
@@ -100,6 +108,8 @@ class DataPlane:
             known.size, begin, begin + self._allowed(session, request.timeout), request.priority,
         )  # fmt: skip
         call.on_answer = partial(_answer_in_full, on_answer, loaded, known.outputs)
+        if request.id:
+            call.trace = self._trace_of(request.id)
         return self._submitted(call, request.arrived or begin)
 
     def has(self, model: str) -> bool:
@@ -155,6 +165,7 @@ class DataPlane:
         arrived: float,
         on_answer: Callable[[Outcome], None],
         limit: float | None = None,
+        request_id: str = "",
     ) -> Call | None:
         """As :meth:`submit`, for a request that was recognised: what it shares with others is not checked again.
 
@@ -165,6 +176,7 @@ class DataPlane:
             arrived: See :class:`InferRequest`.
             on_answer: Called once, like that of :meth:`submit`, with the outputs in the order of ``Checked.outputs``.
             limit: Seconds in which the answer is of use, whatever the template says; None for no such limit.
+            request_id: See :class:`InferRequest`.
         """
         loaded, known = found
         begin = time.perf_counter()
@@ -177,7 +189,13 @@ class DataPlane:
             known.size, begin, begin + allowed, template.priority,
         )  # fmt: skip
         call.on_answer = on_answer
+        if request_id:
+            call.trace = self._trace_of(request_id)
         return self._submitted(call, arrived or begin)
+
+    def _trace_of(self, request_id: str) -> Trace | None:
+        recent = self._recent
+        return Trace(recent, request_id) if recent is not None and recent.wants(request_id) else None
 
     def _submitted(self, call: RequestCall, arrived: float) -> Call | None:
         call.loaded.account.requests += 1

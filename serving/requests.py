@@ -46,6 +46,7 @@ class InferRequest:
         priority: 1 is served first; 0 is the model's default (Triton's convention).
         minimum_accuracy: The least accuracy, a fraction, that who answers must have, as far as known; None for any.
         classes: Outputs wanted as their largest classes, and how many (classification extension); None for none.
+        id: Its own id, by which it can be asked for later; empty for none.
         template: What it has in common with others, if a transport recognises that; :meth:`DataPlane.apply` takes the
             next ones.
         arrived: When its first byte was read, as ``time.perf_counter`` has it; 0 for when it is submitted. What a
@@ -61,6 +62,7 @@ class InferRequest:
     minimum_accuracy: float | None = None
     classes: Mapping[str, int] | None = None
     arrived: float = 0.0
+    id: str = ""
     template: Template | None = None
 
 

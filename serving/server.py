@@ -24,6 +24,7 @@ from tiercel.serving.dataplane import DataPlane
 from tiercel.serving.descriptions import Descriptions
 from tiercel.serving.dispatch.dispatcher import Dispatcher
 from tiercel.serving.dispatch.variants.endpoints import Endpoints
+from tiercel.serving.explaining.recent_requests import RecentRequests
 from tiercel.serving.grpc.adapter import GrpcServer, InferenceServicer, grpc_limits
 from tiercel.serving.grpc.handing import GrpcHanding
 from tiercel.serving.loading import suspects
@@ -36,7 +37,7 @@ from tiercel.serving.process.handover import Inheritance, Predecessor
 from tiercel.serving.process.renewal import Renewal, take_over
 from tiercel.serving.process.state import write_state
 from tiercel.serving.rest.compression import Inflater
-from tiercel.serving.rest.extensions import add_descriptions, add_handover, add_metrics
+from tiercel.serving.rest.extensions import add_descriptions, add_explaining, add_handover, add_metrics
 from tiercel.serving.rest.handed_calls import add_handed_calls
 from tiercel.serving.rest.handing import RestHanding
 from tiercel.serving.rest.hosts import Hosts
@@ -130,7 +131,8 @@ class Server:
         endpoints = Endpoints(settings.repository, registry, dispatcher, settings.request_timeout)
         canary = CanaryPlan(settings.canary_fraction, settings.canary_seconds)
         lifecycle = Lifecycle(settings.repository, registry, loader, tasks.start, endpoints=endpoints, canary=canary)
-        plane = DataPlane(registry, dispatcher, settings.request_timeout, endpoints)
+        recent = RecentRequests(settings.remembered_requests)
+        plane = DataPlane(registry, dispatcher, settings.request_timeout, endpoints, recent)
         budget = ByteBudget(settings.max_buffered_bytes)
         inflater = Inflater(settings.max_body_bytes, budget)
         operators = read_operators(settings.operator_token_file)
@@ -154,6 +156,7 @@ class Server:
         add_metrics(routes, metrics)
         descriptions = Descriptions(registry, settings.max_batch_rows, settings.workers, endpoints)
         add_descriptions(routes, descriptions)
+        add_explaining(routes, recent, handing)
         grpc_handing = GrpcHanding(relay, plane, tasks.start, settings.request_timeout)
         servicer = InferenceServicer(
             plane, lifecycle, tasks.start, descriptions, uploads, operators, gate, grpc_handing

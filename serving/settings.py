@@ -63,6 +63,8 @@ class Settings(BaseSettings):
         verifier_memory_bytes: Address space of the process that verifies an artefact.
         max_batch_rows: Rows of several requests that may run together at most; fewer where that is not faster. 1
             turns batching off.
+        remembered_requests: Requests with an id of their own, the last ones of each model, that can be explained and
+            given feedback on; up to twice as many are kept. 0 for none.
         max_queue_delay: Time that a request may wait for others to run with while a thread is free. 0, since a batch
             of what came meanwhile costs no delay; more only where throughput is worth delay.
         canary_fraction: Share of the requests that a newer version of a model gets at first; 1 is all of them at once.
@@ -123,6 +125,7 @@ class Settings(BaseSettings):
     max_reference_bytes: int = Field(default=64 * MEBIBYTE, ge=1)
     verifier_memory_bytes: int = Field(default=4096 * MEBIBYTE, ge=512 * MEBIBYTE)
     max_batch_rows: int = Field(default=128, ge=1, le=65_536)
+    remembered_requests: int = Field(default=4096, ge=0, le=1_000_000)
     max_queue_delay: float = Field(default=0.0, ge=0, le=10.0)
     canary_fraction: float = Field(default=1.0, gt=0, le=1)
     canary_seconds: float = Field(default=30.0, ge=0.1, le=3600.0)

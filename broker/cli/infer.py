@@ -34,6 +34,13 @@ _SHOWN_ELEMENTS = 32
     "the environment's TIERCEL_KEY they cannot.",
 )
 @click.option(
+    "--id",
+    "request_id",
+    default="",
+    metavar="ID",
+    help="An id of your own, for 'tiercel explain --endpoint NAME --request ID' afterwards.",
+)
+@click.option(
     "--at",
     default="",
     metavar="ADDRESS",
@@ -43,18 +50,27 @@ _SHOWN_ELEMENTS = 32
 @json_option
 @target_options
 def infer(
-    endpoint: str, file: str, *, minimum_accuracy: float | None, key: str, at: str, as_json: bool, target: Target
+    endpoint: str,
+    file: str,
+    *,
+    minimum_accuracy: float | None,
+    key: str,
+    request_id: str,
+    at: str,
+    as_json: bool,
+    target: Target,
 ) -> None:
     """Ask an endpoint; inputs are a JSON object such as {"input": [[0.1, 0.2]]}, the batch dimension first."""
     if at and target.broker:
         fail("Give --at or --broker, not both: at a node's address no broker is asked.", USAGE)
-    shown = sys.stdin.readline().strip() if key == "-" else key
+    shown = read_key(key)
     inputs = _read_inputs(file)
     if at:
-        result = run_to_the_end(_ask_at(at, endpoint, inputs, minimum_accuracy, shown or None))
+        result = run_to_the_end(_ask_at(at, endpoint, inputs, minimum_accuracy, shown, request_id))
     else:
-        target = target
-        result = run(target, lambda client: client.infer(endpoint, inputs, minimum_accuracy, shown or None))
+        result = run(
+            target, lambda client: client.infer(endpoint, inputs, minimum_accuracy, shown, request_id=request_id)
+        )
     if as_json:
         print_json(result.to_json())
     else:
@@ -62,12 +78,22 @@ def infer(
 
 
 async def _ask_at(
-    address: str, endpoint: str, inputs: dict[str, Any], minimum_accuracy: float | None, key: str | None
+    address: str,
+    endpoint: str,
+    inputs: dict[str, Any],
+    minimum_accuracy: float | None,
+    key: str | None,
+    request_id: str,
 ) -> InferenceResult:
     from tiercel.broker.client.endpoint_client import EndpointClient
 
     async with EndpointClient(address, key=key) as client:
-        return await client.infer(endpoint, inputs, minimum_accuracy)
+        return await client.infer(endpoint, inputs, minimum_accuracy, request_id=request_id)
+
+
+def read_key(key: str) -> str | None:
+    """The key that is shown: ``-`` is standard input's first line; None where none is given."""
+    return (sys.stdin.readline().strip() if key == "-" else key) or None
 
 
 def _read_inputs(file: str) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tiercel.broker.cli.asked import explain_request
 from tiercel.broker.cli.completion import complete_endpoint, complete_job
 from tiercel.broker.cli.details import endpoint_lines, job_lines
 from tiercel.broker.cli.output import (
@@ -148,15 +149,28 @@ def _say(job: JobInfo, *, as_json: bool) -> None:
         click.echo(f"{job.id} is {job.state.value}" + (f": {clean(job.reason).rstrip('.')}." if job.reason else "."))
 
 
-@command("tiercel explain JOB", "tiercel explain --endpoint digits")
+@command("tiercel explain JOB", "tiercel explain --endpoint digits", "tiercel explain --endpoint digits --request 7f3a")
 @click.argument("job_id", default="", metavar="[JOB]", help="The job's id.", shell_complete=complete_job)
 @click.option(
     "--endpoint", default="", metavar="NAME", help="An endpoint instead of a job.", shell_complete=complete_endpoint
 )
+@click.option(
+    "--request",
+    "request_id",
+    default="",
+    metavar="ID",
+    help="What became of a request that was asked with this id, in the last minutes.",
+)
+@click.option("--key", default="", help="With --request, as in 'tiercel infer'.")
 @json_option
 @target_options
-def explain(job_id: str, *, endpoint: str, as_json: bool, target: Target) -> None:
-    """Say why a job or an endpoint has its share, and what the scheduler decided before, newest first."""
+def explain(job_id: str, *, endpoint: str, request_id: str, key: str, as_json: bool, target: Target) -> None:
+    """Say why a job or an endpoint has its share, with past decisions, or where a request spent its time."""
+    if request_id:
+        if job_id or not endpoint:
+            fail("Name the endpoint of the request: 'tiercel explain --endpoint NAME --request ID'.")
+        explain_request(target, endpoint, request_id, key, as_json=as_json)
+        return
     if bool(job_id) is bool(endpoint):
         fail("Name either a job, 'tiercel explain JOB', or an endpoint, 'tiercel explain --endpoint NAME'.")
     explanation: Explanation | EndpointExplanation

@@ -33,7 +33,7 @@ from tiercel.core.errors import InvalidSpecError, TiercelError, UnavailableError
 from tiercel.core.jobs import JobSpec
 from tiercel.core.trust.trust import Trust
 from tiercel.core.validation import validate_spec
-from tiercel.core.views import EndpointExplanation, EndpointInfo, Explanation, JobEvent, JobInfo, NodeInfo
+from tiercel.core.views import EndpointExplanation, EndpointInfo, Explanation, JobEvent, JobInfo, Json, NodeInfo
 from tiercel.core.wire import from_proto
 from tiercel.v1 import jobs_pb2
 
@@ -372,6 +372,8 @@ class Client(Keeping, Acting):
         inputs: Mapping[str, ArrayLike],
         minimum_accuracy: float | None = None,
         key: str | None = None,
+        *,
+        request_id: str = "",
     ) -> InferenceResult:
         """Ask an endpoint's live version, over HTTP by the Open Inference Protocol.
 
@@ -380,6 +382,7 @@ class Client(Keeping, Acting):
             inputs: A NumPy array or nested lists for each input, the batch dimension first.
             minimum_accuracy: Of an endpoint with variants: none below it answers. None for any.
             key: The endpoint's, for one that takes keys; None for what ``TIERCEL_KEY`` in the environment says.
+            request_id: By which :meth:`explain_request` knows it; empty for none.
 
         Raises:
             NotFoundError: The tenant has no such endpoint.
@@ -389,6 +392,15 @@ class Client(Keeping, Acting):
                 enough.
             UnavailableError: No version answers yet.
         """
+        shown = os.environ.get(KEY_VARIABLE, "") if key is None else key
+        return await self._asking().infer(endpoint, inputs, minimum_accuracy, shown, request_id)
+
+    async def explain_request(self, endpoint: str, request_id: str, key: str | None = None) -> Json:
+        """See :meth:`.EndpointClient.explain_request`; ``key`` as in :meth:`infer`."""
+        shown = os.environ.get(KEY_VARIABLE, "") if key is None else key
+        return await self._asking().explain(endpoint, request_id, shown)
+
+    def _asking(self) -> InferenceClient:
         if self._inference is None:
             # Most programs submit and watch only: aiohttp is not imported for them.
             from tiercel.broker.client.inference import InferenceClient
@@ -396,8 +408,7 @@ class Client(Keeping, Acting):
 
             places = BrokerPlaces(self._connection, self.list_endpoints, is_elsewhere=bool(self._trust))
             self._inference = InferenceClient(self._options.infer_deadline_seconds, places)
-        shown = os.environ.get(KEY_VARIABLE, "") if key is None else key
-        return await self._inference.infer(endpoint, inputs, minimum_accuracy, shown)
+        return self._inference
 
     async def _check_finished(self, job_id: str) -> None:
         # The broker ends a stream when the job has finished, and also when it stops itself.

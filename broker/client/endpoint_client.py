@@ -15,6 +15,7 @@ from tiercel.broker.client.places import Place
 from tiercel.core.endpoint_access import KEY_VARIABLE
 from tiercel.core.errors import NotFoundError, TiercelError, UnavailableError, wrong_field
 from tiercel.core.trust.trust import Trust, is_loopback
+from tiercel.core.views import Json
 
 if TYPE_CHECKING:
     from tiercel.broker.client.inference import ArrayLike, InferenceClient, InferenceResult
@@ -67,7 +68,12 @@ class EndpointClient:
             self._inference = None
 
     async def infer(
-        self, endpoint: str, inputs: Mapping[str, ArrayLike], minimum_accuracy: float | None = None
+        self,
+        endpoint: str,
+        inputs: Mapping[str, ArrayLike],
+        minimum_accuracy: float | None = None,
+        *,
+        request_id: str = "",
     ) -> InferenceResult:
         """Ask an endpoint's live version; see :meth:`Client.infer`.
 
@@ -75,6 +81,7 @@ class EndpointClient:
             endpoint: Its name.
             inputs: A NumPy array or nested lists for each input, the batch dimension first.
             minimum_accuracy: Of an endpoint with variants: none below it answers. None for any.
+            request_id: By which :meth:`explain_request` knows it; empty for none.
 
         Raises:
             NotFoundError: There is no such endpoint for who asks.
@@ -83,9 +90,26 @@ class EndpointClient:
             InvalidSpecError: An input is missing, unknown, or of the wrong shape or type.
             UnavailableError: Nobody answers, or somebody who is not to be believed.
         """
+        return await self._open().infer(endpoint, inputs, minimum_accuracy, self._key, request_id)
+
+    async def explain_request(self, endpoint: str, request_id: str) -> Json:
+        """Which node, version and batch answered a request, and how long each step took; see docs/serving.md.
+
+        Args:
+            endpoint: Its name.
+            request_id: That of the request.
+
+        Raises:
+            NotFoundError: Nobody knows the request, or knows it any more.
+            NotAuthenticatedError: The endpoint takes keys, and this is none of its own that is good.
+            UnavailableError: Nobody answers.
+        """
+        return await self._open().explain(endpoint, request_id, self._key)
+
+    def _open(self) -> InferenceClient:
         if self._inference is None:
             raise TiercelError("The client is not open; use it in 'async with EndpointClient(...) as client:'.")
-        return await self._inference.infer(endpoint, inputs, minimum_accuracy, self._key)
+        return self._inference
 
 
 class OnePlace:

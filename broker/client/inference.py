@@ -6,9 +6,10 @@ import asyncio
 import contextlib
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+from urllib.parse import quote
 
 import aiohttp
 
@@ -37,6 +38,7 @@ class _Array(Protocol):
 ArrayLike: TypeAlias = _Array | list[Any] | tuple[Any, ...] | float | str
 """A NumPy array or nested lists of numbers; of texts for an input of type BYTES."""
 
+T = TypeVar("T")
 # More than any model has; beyond it the lists are a mistake or an attack.
 _MOST_DIMENSIONS = 32
 _SHOWN_CHARACTERS = 40
@@ -129,6 +131,7 @@ class InferenceClient:
         inputs: Mapping[str, ArrayLike],
         minimum_accuracy: float | None = None,
         key: str = "",
+        request_id: str = "",
     ) -> InferenceResult:
         """Ask an endpoint; see :meth:`Client.infer`.
 
@@ -137,16 +140,34 @@ class InferenceClient:
             inputs: For each input of the model.
             minimum_accuracy: Variants below it do not answer; None for any.
             key: For an endpoint that takes keys; empty for none.
+            request_id: By which it can be asked for afterwards; empty for none.
         """
-        hints = {} if minimum_accuracy is None else {"parameters": {"minimum_accuracy": minimum_accuracy}}
+        hints: Json = {} if minimum_accuracy is None else {"parameters": {"minimum_accuracy": minimum_accuracy}}
+        if request_id:
+            hints["id"] = request_id
+        return await self._where_it_answers(endpoint, lambda: self._infer(endpoint, inputs, hints, key))
+
+    async def explain(self, endpoint: str, request_id: str, key: str = "") -> Json:
+        """What became of a request; see :meth:`Client.explain_request`."""
+
+        async def ask() -> Json:
+            place = self._places[endpoint]
+            path = f"/v2/models/{endpoint}/requests/{quote(request_id, safe='')}"
+            answer = await self._request("GET", place.url + path, place, key)
+            with _understood(place.url):
+                return dict(answer)
+
+        return await self._where_it_answers(endpoint, ask)
+
+    async def _where_it_answers(self, endpoint: str, ask: Callable[[], Awaitable[T]]) -> T:
         if endpoint in self._places:
             try:
-                return await self._infer(endpoint, inputs, hints, key)
+                return await ask()
             except (UnavailableError, NotFoundError, NotAllowedError):
                 # It may have moved, or be for others than before: look again, once.
                 self._forget(endpoint)
         self._places[endpoint] = await self._knows.find(endpoint)
-        return await self._infer(endpoint, inputs, hints, key)
+        return await ask()
 
     def _forget(self, endpoint: str) -> None:
         self._places.pop(endpoint, None)

@@ -27,6 +27,7 @@ from tiercel.core.views import (
     Explanation,
     JobEvent,
     JobInfo,
+    Json,
     NodeInfo,
 )
 
@@ -231,9 +232,15 @@ class SyncClient:
         inputs: Mapping[str, ArrayLike],
         minimum_accuracy: float | None = None,
         key: str | None = None,
+        *,
+        request_id: str = "",
     ) -> InferenceResult:
         """See :meth:`Client.infer`."""
-        return self._run(self._client.infer(endpoint, inputs, minimum_accuracy, key))
+        return self._run(self._client.infer(endpoint, inputs, minimum_accuracy, key, request_id=request_id))
+
+    def explain_request(self, endpoint: str, request_id: str, key: str | None = None) -> Json:
+        """See :meth:`Client.explain_request`."""
+        return self._run(self._client.explain_request(endpoint, request_id, key))
 
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         if self._loop is None:

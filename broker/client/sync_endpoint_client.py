@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tiercel.broker.client.inference import ArrayLike, InferenceResult
     from tiercel.broker.client.options import ClientOptions
     from tiercel.core.trust.trust import Trust
+    from tiercel.core.views import Json
 
 
 class SyncEndpointClient:
@@ -44,9 +45,21 @@ class SyncEndpointClient:
             self._loop = None
 
     def infer(
-        self, endpoint: str, inputs: Mapping[str, ArrayLike], minimum_accuracy: float | None = None
+        self,
+        endpoint: str,
+        inputs: Mapping[str, ArrayLike],
+        minimum_accuracy: float | None = None,
+        *,
+        request_id: str = "",
     ) -> InferenceResult:
         """See :meth:`EndpointClient.infer`."""
+        return self._open().run(self._client.infer(endpoint, inputs, minimum_accuracy, request_id=request_id))
+
+    def explain_request(self, endpoint: str, request_id: str) -> Json:
+        """See :meth:`EndpointClient.explain_request`."""
+        return self._open().run(self._client.explain_request(endpoint, request_id))
+
+    def _open(self) -> LoopThread:
         if self._loop is None:
             raise TiercelError("The client is not open; use it in 'with SyncEndpointClient(...) as client:'.")
-        return self._loop.run(self._client.infer(endpoint, inputs, minimum_accuracy))
+        return self._loop

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tiercel.serving.accounting.accounts import Account
     from tiercel.serving.accounting.room import Room
     from tiercel.serving.accounting.waiting import Source
+    from tiercel.serving.explaining.recent_requests import Trace
     from tiercel.serving.models.loaded_version import LoadedVersion
     from tiercel.serving.runtime.engine import Session
 
@@ -62,11 +63,12 @@ class Call(abc.ABC):
         room: What it takes room of while it waits or runs.
         run: The run that it is part of, if any.
         owner: Whoever has to know when it is cancelled, if anybody.
+        trace: What is noted of it, so that it can be explained; None for nothing.
     """
 
     __slots__ = (
         "account", "begin", "behind", "deadline", "elements", "ended", "feeds", "key", "loaded", "max_rows", "outputs",
-        "owner", "rank", "room", "rows", "run", "session", "size",
+        "owner", "rank", "room", "rows", "run", "session", "size", "trace",
     )  # fmt: skip
 
     def __init__(
@@ -102,6 +104,7 @@ class Call(abc.ABC):
         self.room: Room | None = None
         self.run: Run | None = None
         self.owner: Owner | None = None
+        self.trace: Trace | None = None
 
     @property
     def source(self) -> Source:
@@ -148,15 +151,35 @@ class RequestCall(Call):
 
     def answer(self, outputs: list[Array], now: float) -> None:
         """See :meth:`Call.answer`."""
-        self.on_answer(outputs)
+        self._send(self.on_answer, outputs)
+
+    @property
+    def variant(self) -> str:
+        """Who answers, of an endpoint with variants; else empty."""
+        return ""
+
+    def _send(self, on_answer: Callable[[Any], None], answer: object) -> None:
+        """Hand the answer over, and count it."""
+        trace = self.trace
+        began = 0.0 if trace is None else time.perf_counter()
+        on_answer(answer)
         now = time.perf_counter()
         self.account.delays.answered(now - self.arrived, now)
+        if trace is not None:
+            self._trace(trace, began, now)
+
+    def _trace(self, trace: Trace, encode: float, end: float, error: str = "") -> None:
+        version, variant = self.loaded.version_text, self.variant
+        trace.end(self.account.name, version, variant, self.arrived, self.begin, self.rows, encode, end, error)
 
     def fail(self, error: TiercelError, now: float) -> None:
         """See :meth:`Call.fail`."""
         self.loaded.statistics.failed(error, now, now - self.begin)
         self.account.delays.failed(now)
+        began = time.perf_counter()
         self.on_answer(error)
+        if self.trace is not None:
+            self._trace(self.trace, began, time.perf_counter(), error=error.message)
 
     def cancel(self) -> None:
         """See :meth:`Call.cancel`."""
@@ -164,6 +187,8 @@ class RequestCall(Call):
             now = time.perf_counter()
             self.loaded.statistics.canceled(now, now - self.begin)
             self.account.delays.failed(now)
+            if self.trace is not None:
+                self._trace(self.trace, now, now, error="the caller went away before it was answered")
         super().cancel()
 
 

@@ -22,6 +22,7 @@ from tiercel.serving.accounting.room import Room
 from tiercel.serving.dispatch.call import Call, Run
 from tiercel.serving.dispatch.fair_queue import FairQueue
 from tiercel.serving.dispatch.rows import Ran, ran_or_failed, run_calls, run_calls_measured
+from tiercel.serving.explaining.recent_requests import RunTimes
 from tiercel.serving.runtime.workers import Workers
 
 _logger = logging.getLogger(__name__)
@@ -344,10 +345,14 @@ def _answer(calls: Sequence[Call], ran: Ran) -> None:
     now = time.perf_counter()
     answered = rows = 0
     delays = 0.0
-    for call, outcome in zip(calls, ran.outcomes, strict=True):
+    times: RunTimes | None = None
+    for place, (call, outcome) in enumerate(zip(calls, ran.outcomes, strict=True), 1):
         if call.ended:
             continue
         call.ended = True
+        if call.trace is not None:
+            call.trace.run = times = times or ran.times(len(calls))
+            call.trace.place = place
         try:
             if isinstance(outcome, list):
                 answered += 1

@@ -13,6 +13,7 @@ import numpy as np
 from tiercel.core.errors import InferenceFailedError, TiercelError, TooLargeError
 from tiercel.serving.accounting.model_statistics import ModelStatistics
 from tiercel.serving.dispatch.call import Call, Outcome
+from tiercel.serving.explaining.recent_requests import RunTimes
 from tiercel.serving.runtime.engine import Session
 from tiercel.serving.tensors import Array
 
@@ -30,6 +31,7 @@ class Ran:
         compute_input: Seconds in which inputs were joined.
         compute_infer: Seconds in which the model ran.
         compute_output: Seconds in which outputs were taken apart.
+        began: When inputs began to be joined, seconds of ``time.perf_counter``.
         cpu: CPU seconds of all that; 0 where it was not measured.
         accelerator: Seconds that an accelerator was kept for it, and for runs of that session that nobody counted yet.
     """
@@ -40,8 +42,14 @@ class Ran:
     compute_input: float
     compute_infer: float
     compute_output: float
+    began: float
     cpu: float = 0.0
     accelerator: float = 0.0
+
+    def times(self, requests: int) -> RunTimes:
+        """For those who ask what became of one of so many requests."""
+        joining = self.compute_input + self.compute_output
+        return RunTimes(self.began, joining, self.compute_infer, requests, self.rows)
 
     def count(self, statistics: ModelStatistics, answered: int, rows: int, delays: float, now: float) -> None:
         """Count the run and what it answered.
@@ -70,7 +78,7 @@ def ran_or_failed(result: Ran | Exception, calls: Sequence[Call], rows: int) -> 
         return result
     _logger.error("Running a batch failed", exc_info=result)
     failed = InferenceFailedError("the server failed to run the model; its log says more")
-    return Ran([failed] * len(calls), rows, False, 0.0, 0.0, 0.0)
+    return Ran([failed] * len(calls), rows, False, 0.0, 0.0, 0.0, time.perf_counter())
 
 
 def run_calls(session: Session, calls: Sequence[Call], options: Any = None) -> Ran:
@@ -88,7 +96,7 @@ def run_calls(session: Session, calls: Sequence[Call], options: Any = None) -> R
     if len(calls) == 1:
         call = calls[0]
         outcome = _outcome(session, call, options)
-        return Ran((outcome,), call.rows, True, 0.0, clock() - begin, 0.0)
+        return Ran((outcome,), call.rows, True, 0.0, clock() - begin, 0.0, begin)
     first = calls[0]
     rows = sum([call.rows for call in calls])
     try:
@@ -101,7 +109,7 @@ def run_calls(session: Session, calls: Sequence[Call], options: Any = None) -> R
             outcomes = [_unless_too_large(session, each) for each in outcomes if isinstance(each, list)]
     except (TiercelError, ValueError, MemoryError) as error:  # NumPy raises these where arrays cannot be joined
         return _one_by_one(session, calls, options, error)
-    return Ran(outcomes, rows, True, joined - begin, done - joined, clock() - done)
+    return Ran(outcomes, rows, True, joined - begin, done - joined, clock() - done, begin)
 
 
 def run_calls_measured(session: Session, calls: Sequence[Call], options: Any = None) -> Ran:
@@ -152,7 +160,7 @@ def _one_by_one(session: Session, calls: Sequence[Call], options: Any, error: Ex
     gone = InferenceFailedError("nobody wanted the answer any more")
     outcomes = [gone if call.ended else _outcome(session, call, options) for call in calls]
     rows = sum(call.rows for call in calls)
-    return Ran(outcomes, rows, False, 0.0, time.perf_counter() - begin, 0.0)
+    return Ran(outcomes, rows, False, 0.0, time.perf_counter() - begin, 0.0, begin)
 
 
 def _outcome(session: Session, call: Call, options: Any) -> Outcome:

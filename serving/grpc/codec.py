@@ -52,7 +52,7 @@ def decode_request(message: pb.ModelInferRequest) -> InferRequest:
         else:
             array = decode_raw(name, data_type, shape, raw[position])
         inputs.append(InputTensor(name, data_type, array))
-    request = InferRequest(message.model_name, message.model_version, inputs)
+    request = InferRequest(message.model_name, message.model_version, inputs, id=message.id)
     if message.outputs:
         request.outputs, request.classes = _outputs(message)
     if message.parameters:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from functools import partial
 from http import HTTPStatus
 from typing import cast
@@ -94,14 +95,14 @@ class HttpConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """asyncio: bytes from the caller."""
-        receiver = self._receiver
+        receiver, now = self._receiver, time.perf_counter()
         if self._current is None and self._writable:
-            request = receiver.whole(data)
+            request = receiver.whole(data, now)
             if request is not None:
                 self._handle(request)
                 return
         was_receiving = receiver.receiving
-        receiver.feed(data)
+        receiver.feed(data, now)
         self._advance()
         if receiver.receiving:
             if not was_receiving:

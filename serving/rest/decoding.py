@@ -65,6 +65,7 @@ def decode_request(
         template.minimum_accuracy,
         template.classes,
         request.arrived,
+        request_id,
         template if array is not None else None,
     )
     return decoded, template.answer.with_id(request_id)  # the template is shared by requests of many ids

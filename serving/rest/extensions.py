@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from functools import partial
 
+from tiercel.core.errors import NotFoundError
 from tiercel.serving.descriptions import Descriptions
+from tiercel.serving.explaining.recent_requests import RecentRequests
 from tiercel.serving.process.renewal import Renewal
+from tiercel.serving.rest.handing import RestHanding
 from tiercel.serving.rest.messages import HttpRequest, HttpResponse, json_response
 from tiercel.serving.rest.metrics import Metrics, write
 from tiercel.serving.rest.routes import Parameters, Routes, from_programs_only
@@ -39,6 +43,28 @@ def add_descriptions(routes: Routes, descriptions: Descriptions) -> None:
     for model in ("/v2/models/{model}", "/v2/models/{model}/versions/{version}"):
         routes.add("GET", f"{model}/stats", statistics)
         routes.add("GET", f"{model}/config", config)
+
+
+def add_explaining(routes: Routes, recent: RecentRequests, handing: RestHanding) -> None:
+    """Have ``GET /v2/models/M/requests/ID`` tell what became of a request with that id, whichever node answered it."""
+
+    def explain(request: HttpRequest, of: Parameters) -> HttpResponse | Coroutine[None, None, HttpResponse]:
+        model, request_id = of["model"], of["id"]
+        found = recent.find(model, request_id)
+        if found is None:
+            return elsewhere(request, model, request_id)
+        return json_response({"model": model, "id": request_id, "node": handing.node_id} | found.as_json())
+
+    async def elsewhere(request: HttpRequest, model: str, request_id: str) -> HttpResponse:
+        answer = await handing.first_to_know(request, model)
+        if answer is None:
+            raise NotFoundError(
+                f"no node that was asked knows a request with the id '{request_id[:128]}' to '{model[:200]}' (any "
+                "more): only requests with an id of their own are remembered, the last few thousand of each model"
+            )
+        return answer
+
+    routes.add("GET", "/v2/models/{model}/requests/{id}", explain)
 
 
 def add_handover(routes: Routes, renewal: Renewal) -> None:

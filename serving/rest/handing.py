@@ -22,12 +22,13 @@ from tiercel.serving.rest.messages import (
     error_response,
 )
 from tiercel.serving.routing.calls import Handed
+from tiercel.serving.routing.connection import Answer
 from tiercel.serving.routing.relay import ASKED_BY, HOPS, NOT_HERE, TIME_LEFT, TOKEN, Handing, Relay
 
 _HANDED_ON: Final = (b"content-type", b"inference-header-content-length", b"authorization", b"accept", b"traceparent")
 _HANDED_BACK: Final = (b"inference-header-content-length", b"retry-after", b"www-authenticate")
-
-
+# In which other nodes say whether they know a request.
+_KNOW_SECONDS: Final = 3.0
 Otherwise = Callable[[], Cancellable | None]
 
 
@@ -49,6 +50,11 @@ class RestHanding:
     def table_number(self) -> int:
         """Number of the table by which requests are handed on."""
         return self._relay.table_number
+
+    @property
+    def node_id(self) -> str:
+        """Of this node; empty for unknown."""
+        return self._relay.node_id
 
     def is_due(self, request: HttpRequest, model: str) -> bool:
         """Whether a request is for another node: the model is not here, and it is known who has it.
@@ -79,16 +85,19 @@ class RestHanding:
         Raises:
             TiercelError: None does.
         """
-        head = request.head
-        method = b"GET" if head.method == b"HEAD" else head.method
-        headers = _lines(head.headers, _HANDED_ON)
-        if asked_by := handed_on_for(request.caller):
-            headers += b"%b: %b\r\n" % (ASKED_BY, asked_by.encode("latin-1"))
-        handing = Handing(model, method, _origin_form(head.target), headers, request.body)
         deadline = asyncio.get_running_loop().time() + self._timeout
-        answer = await self._relay.ask(handing, deadline, is_here=is_here)
-        content_type = answer.headers.get(b"content-type", b"application/json")
-        return HttpResponse(answer.status, bytes(answer.body), content_type, _lines(answer.headers, _HANDED_BACK))
+        answer = await self._relay.ask(_handing(request, model), deadline, is_here=is_here)
+        return _response(answer)
+
+    async def first_to_know(self, request: HttpRequest, model: str) -> HttpResponse | None:
+        """What one of the other nodes that have a model answers, of those that know what is asked for; None for none.
+
+        It is asked of all of them, since only the one that did it knows; not where it was asked by one of them.
+        """
+        if HOPS in request.headers:
+            return None
+        answers = await self._relay.ask_each(model, _handing(request, ""), _KNOW_SECONDS)
+        return next((_response(each) for each in answers if each.status == HTTPStatus.OK), None)
 
     def is_sooner(self, request: HttpRequest, model: str) -> bool:
         """Whether another node is expected to answer before a request of a model that is here has its turn."""
@@ -144,6 +153,22 @@ def time_left(request: HttpRequest) -> float | None:
         return None
     said = request.headers.get(TIME_LEFT, b"")
     return int(said) / 1e6 if said.isdigit() and len(said) < 16 else None
+
+
+def _handing(request: HttpRequest, model: str) -> Handing:
+    """A request as it is handed on."""
+    head = request.head
+    method = b"GET" if head.method == b"HEAD" else head.method
+    headers = _lines(head.headers, _HANDED_ON)
+    if asked_by := handed_on_for(request.caller):
+        headers += b"%b: %b\r\n" % (ASKED_BY, asked_by.encode("latin-1"))
+    return Handing(model, method, _origin_form(head.target), headers, request.body)
+
+
+def _response(answer: Answer) -> HttpResponse:
+    """What another node answered, as it is handed back."""
+    content_type = answer.headers.get(b"content-type", b"application/json")
+    return HttpResponse(answer.status, bytes(answer.body), content_type, _lines(answer.headers, _HANDED_BACK))
 
 
 def _lines(headers: Mapping[bytes, bytes], names: tuple[bytes, ...]) -> bytes:

@@ -81,7 +81,10 @@ def infer_by_template(
         else:
             respond(answer)
 
-    call = plane.apply(live, template, {template.inputs[0].name: contents}, request.arrived, answered, limit)
+    call = plane.apply(
+        live, template, {template.inputs[0].name: contents}, request.arrived, answered, limit,
+        id_text(request_id) if request_id else "",
+    )  # fmt: skip
     return True, call
 
 

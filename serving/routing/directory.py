@@ -47,6 +47,8 @@ class Directory:
         """Nodes that are believed in who asked them."""
         self.number = 0
         """Of the table, as its broker counts."""
+        self.node_id = ""
+        """Of this node; empty for unknown."""
         self.token = ""
         """What servers of this machine show each other; empty for none."""
         self._look_now()
@@ -97,6 +99,7 @@ class Directory:
                 _logger.warning("Who answers for which endpoint cannot be read, and stays as it was: %s", found)
             return
         self.token = found.token
+        self.node_id = found.node_id
         self.believed = frozenset(found.routes.nodes)
         self.number = found.routes.number
         self._backends = _of_others(found.routes, found.node_id)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from tiercel.core.errors import CapacityExceededError, DeadlineExceededError, UnavailableError
+from tiercel.core.errors import CapacityExceededError, DeadlineExceededError, TiercelError, UnavailableError
 from tiercel.core.routes import Backend
 from tiercel.core.trust.names import node_name
 from tiercel.serving.routing import choosing
@@ -61,6 +61,8 @@ _COMPLAIN_SECONDS: Final = 10.0
 # Of so many nodes and models it is remembered how fast they are; of more, of those that were asked in the last minute.
 _MANY_LOADS: Final = 1024
 _FORGET_SECONDS: Final = 60.0
+# Nodes that are asked at the same time where one of them has the answer.
+_MOST_AT_ONCE: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +142,11 @@ class Relay:
         return self._directory.token
 
     @property
+    def node_id(self) -> str:
+        """Of this node; empty for unknown."""
+        return self._directory.node_id
+
+    @property
     def table_number(self) -> int:
         """Number of the table by which requests are handed on."""
         return self._directory.number
@@ -187,6 +194,28 @@ class Relay:
         raise UnavailableError(
             f"'{handing.model}' answers on node {nodes[:200]}, which cannot be asked now: {reason[:200]}; try again"
         )
+
+    async def ask_each(self, model: str, handing: Handing, seconds: float) -> list[Answer]:
+        """What the other nodes answer that have a model, as far as they do in time; at most 16 of them are asked.
+
+        Args:
+            model: Its name.
+            handing: The request; another ``model`` in it, so that nobody is taken to answer requests of it so fast.
+            seconds: In which all of it ends.
+        """
+        deadline = asyncio.get_running_loop().time() + seconds
+        usable = [each for each in self._usable(model, []) if not self._is_silent(each)]
+        async with asyncio.TaskGroup() as group:
+            asked = [group.create_task(self._answer_of(each, handing, deadline)) for each in usable[:_MOST_AT_ONCE]]
+        return [answer for each in asked if (answer := each.result()) is not None]
+
+    async def _answer_of(self, backend: Backend, handing: Handing, deadline: float) -> Answer | None:
+        allowed = deadline - asyncio.get_running_loop().time()
+        try:
+            answer = await self._try(backend, handing, deadline, allowed, may_leave=True, is_again=False)
+        except TiercelError:
+            return None
+        return answer if isinstance(answer, Answer) else None
 
     async def _try(
         self, backend: Backend, handing: Handing, deadline: float, patience: float, *, may_leave: bool, is_again: bool

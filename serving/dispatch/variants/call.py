@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 from tiercel.serving.dispatch.call import RequestCall
@@ -37,6 +36,11 @@ class VariantCall(RequestCall):
     minimum: float
     chosen: Candidate | None
 
+    @property
+    def variant(self) -> str:
+        """See :attr:`RequestCall.variant`."""
+        return "" if self.chosen is None else self.chosen.name
+
     def choose(self, chosen: Candidate) -> None:
         """This variant answers it, now."""
         self.chosen = chosen
@@ -61,6 +65,4 @@ class VariantCall(RequestCall):
             "accuracy": chosen.accuracy,
         }
         send = as_classes(self.on_answer, request.classes, loaded) if request.classes else self.on_answer
-        send(InferResult(request.model, loaded.version_text, tensors, told))
-        now = time.perf_counter()
-        self.account.delays.answered(now - self.arrived, now)
+        self._send(send, InferResult(request.model, loaded.version_text, tensors, told))

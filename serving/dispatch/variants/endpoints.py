@@ -14,6 +14,7 @@ from tiercel.serving.dispatch.dispatcher import Dispatcher
 from tiercel.serving.dispatch.variants import configuration
 from tiercel.serving.dispatch.variants.configuration import ENDPOINT_VERSION, Configuration
 from tiercel.serving.dispatch.variants.endpoint import Endpoint
+from tiercel.serving.explaining.recent_requests import Trace
 from tiercel.serving.models import repository
 from tiercel.serving.models.configuration import ENDPOINT_PLATFORM
 from tiercel.serving.models.loaded_version import LoadedVersion
@@ -113,8 +114,8 @@ class Endpoints:
             endpoint.account.delays.failed(time.perf_counter())
             endpoint.room.check()
 
-    def submit(self, request: InferRequest, on_answer: Answered) -> Call | None:
-        """Answer a request of an endpoint that there is; see :meth:`DataPlane.submit`."""
+    def submit(self, request: InferRequest, on_answer: Answered, trace: Trace | None = None) -> Call | None:
+        """Answer a request of an endpoint that there is, and note that; see :meth:`DataPlane.submit`."""
         endpoint = self._endpoints[request.model]
         try:
             _check_version(request.model, request.version)
@@ -123,6 +124,7 @@ class Endpoints:
         except TiercelError as error:
             on_answer(error)
             return None
+        call.trace = trace
         endpoint.account.requests += 1
         try:
             self._dispatcher.queue(call)

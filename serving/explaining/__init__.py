@@ -1,0 +1,1 @@
+"""What became of recent requests, so that they can be explained."""

@@ -1,0 +1,177 @@
+"""Remembers what became of requests that carry an id of their own, as far as memory that is bounded goes back.
+
+A request without an id leaves nothing. Of each model the last ones are kept in two halves: when the newer half is full,
+the older one goes, which costs nothing for each request. Used on the event loop only.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+# Of so many models, those that were asked with ids last.
+MOST_MODELS: Final = 16
+# Longer ids are not kept.
+MOST_ID_CHARACTERS: Final = 128
+_ERROR_CHARACTERS: Final = 200
+
+
+class RunTimes(NamedTuple):
+    """A run, for all requests that it answered.
+
+    Attributes:
+        began: When, seconds of ``time.perf_counter``.
+        batch_seconds: In which inputs were joined and outputs taken apart.
+        run_seconds: In which the model ran.
+        requests: How many ran together.
+        rows: That ran together.
+    """
+
+    began: float
+    batch_seconds: float
+    run_seconds: float
+    requests: int
+    rows: int
+
+
+class Remembered(NamedTuple):
+    """What became of a request. Times are seconds of ``time.perf_counter``.
+
+    Attributes:
+        version: That answered, or was to.
+        variant: Of an endpoint with variants; else empty.
+        arrived: When its first byte was read.
+        begin: When it was read and checked.
+        run: What ran it; None where it was not run.
+        place: Which of the requests that ran together it was, from 1.
+        rows: Its own.
+        encode: When its answer began to be written.
+        end: When its answer was with the connection, or it was given up.
+        error: Why it was not answered; empty for an answer.
+    """
+
+    version: str
+    variant: str
+    arrived: float
+    begin: float
+    run: RunTimes | None
+    place: int
+    rows: int
+    encode: float
+    end: float
+    error: str
+
+    def steps(self) -> dict[str, float]:
+        """Seconds of each step, in their order; they add up to all that it took."""
+        run = self.run
+        if run is None:
+            return {"parse": self.begin - self.arrived, "queue": self.end - self.begin}
+        return {
+            "parse": self.begin - self.arrived,
+            "queue": run.began - self.begin,
+            "batch": run.batch_seconds,
+            "run": run.run_seconds,
+            "return": self.encode - (run.began + run.batch_seconds + run.run_seconds),
+            "encode": self.end - self.encode,
+        }
+
+    def as_json(self) -> dict[str, Any]:
+        """For the interface; see docs/serving.md."""
+        run = self.run
+        batch = run and {"requests": run.requests, "place": self.place, "rows": run.rows, "own_rows": self.rows}
+        return {
+            "version": self.version,
+            "variant": self.variant,
+            "arrived_at": time.time() - (time.perf_counter() - self.arrived),
+            "seconds": self.end - self.arrived,
+            "steps": self.steps(),
+            "batch": batch,
+            "error": self.error,
+        }
+
+
+# As it is kept: a tuple of its fields, of which the garbage collector looks at none again.
+_Fields = tuple[str, str, float, float, RunTimes | None, int, int, float, float, str]
+
+
+@dataclass(slots=True)
+class _OfModel:
+    newer: dict[str, _Fields] = field(default_factory=dict)
+    older: dict[str, _Fields] = field(default_factory=dict)
+    asked: float = 0.0
+
+
+class RecentRequests:
+    """See the module.
+
+    Args:
+        most: The last requests of each model that are remembered for certain; up to twice as many are. 0 for none.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._models: dict[str, _OfModel] = {}
+
+    def wants(self, request_id: str) -> bool:
+        """Whether a request with this id is remembered."""
+        return 0 < len(request_id) <= MOST_ID_CHARACTERS and self._most > 0
+
+    def keep(self, model: str, request_id: str, request: _Fields, now: float) -> None:
+        """Remember a request; of several with one id the last."""
+        of_model = self._models.get(model)
+        if of_model is None:
+            if len(self._models) >= MOST_MODELS:
+                del self._models[min(self._models, key=lambda each: self._models[each].asked)]
+            of_model = self._models[model] = _OfModel()
+        newer = of_model.newer
+        if len(newer) >= self._most:
+            newer, of_model.older = {}, newer
+            of_model.newer = newer
+        newer[request_id] = request
+        of_model.asked = now
+
+    def find(self, model: str, request_id: str) -> Remembered | None:
+        """What became of a request; None where nobody knows, or knows any more."""
+        of_model = self._models.get(model)
+        if of_model is None:
+            return None
+        fields = of_model.newer.get(request_id) or of_model.older.get(request_id)
+        return None if fields is None else Remembered._make(fields)
+
+
+class Trace:
+    """What is noted of one request on its way.
+
+    Args:
+        recent: Where it is remembered in the end.
+        request_id: Its id.
+
+    Attributes:
+        run: What ran it; None while nothing did.
+        place: Which of the requests that ran together it was, from 1.
+    """
+
+    __slots__ = ("_id", "_recent", "place", "run")
+
+    def __init__(self, recent: RecentRequests, request_id: str) -> None:
+        self._recent = recent
+        self._id = request_id
+        self.run: RunTimes | None = None
+        self.place = 0
+
+    def end(
+        self,
+        model: str,
+        version: str,
+        variant: str,
+        arrived: float,
+        begin: float,
+        rows: int,
+        encode: float,
+        end: float,
+        error: str = "",
+    ) -> None:
+        """It asked ``model``, and was answered or not; see :class:`Remembered`."""
+        fields = (version, variant, arrived, begin, self.run, self.place, rows, encode, end, error[:_ERROR_CHARACTERS])
+        self._recent.keep(model, self._id, fields, end)

@@ -1,0 +1,184 @@
+"""What became of a request is asked for by its id, at any node."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+import pytest
+from click.testing import CliRunner
+
+from testing import onnx_models
+from testing.routes import clear, lead
+from testing.serving_process import ServingProcess, serving, wait_for
+from tiercel.broker.cli.app import app
+from tiercel.broker.cli.asked import request_lines
+from tiercel.broker.client.endpoint_client import EndpointClient
+from tiercel.core.errors import NotFoundError
+from tiercel.inference import open_inference_grpc_pb2 as pb
+
+INPUT = {"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [0.0, 1.0, 2.0, 3.0]}
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """One that has models, and one that hands on to it."""
+
+    far: ServingProcess
+    near: ServingProcess
+
+    def explain(self, model: str, request_id: str, server: ServingProcess | None = None) -> Any:
+        reply = (server or self.far).request("GET", f"/v2/models/{model}/requests/{request_id}")
+        assert reply.status == 200, reply.body
+        return reply.content
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
+    root = tmp_path_factory.mktemp("nodes")
+    for name in ("near", "far"):
+        (root / name / "models").mkdir(parents=True)
+    onnx_models.put(root / "far" / "models", "m", 1, onnx_models.plus(1))
+    onnx_models.put(root / "far" / "models", "loop", 1, onnx_models.counting_loop())
+    access = {"endpoints": [{"endpoint": "other", "tenant": "t", "access": "key", "keys": []}]}
+    (root / "far" / "access.json").write_text(json.dumps(access))
+    onnx_models.put(root / "far" / "models", "other", 1, onnx_models.plus(1))
+    far_settings = {
+        "routes_file": root / "far" / "routes.json",
+        "access_file": root / "far" / "access.json",
+        "remembered_requests": 64,
+    }
+    with (
+        serving(root / "far" / "models", root / "far", far_settings) as far,
+        serving(root / "near" / "models", root / "near", {"routes_file": root / "near" / "routes.json"}) as near,
+    ):
+        lead(near, root / "near" / "routes.json", "near", {name: (clear("far", far.http),) for name in ("m", "other")})
+        lead(far, root / "far" / "routes.json", "far", {"m": (clear("far", far.http),)})
+        yield Nodes(far, near)
+
+
+def ask(server: ServingProcess, request_id: str, rows: int = 1) -> None:
+    tensor = INPUT | {"shape": [rows, 4], "data": [0.0] * 4 * rows}
+    reply = server.request("POST", "/v2/models/m/infer", {"id": request_id, "inputs": [tensor]})
+    assert reply.status == 200, reply.body
+
+
+def test_an_id_leads_to_the_node_the_version_and_the_time_of_each_step(nodes: Nodes) -> None:
+    for request_id in ("first", "again"):  # the second is recognised by its bytes
+        before = time.time()
+        ask(nodes.far, request_id)
+        told = nodes.explain("m", request_id)
+        assert (told["model"], told["id"], told["node"], told["version"]) == ("m", request_id, "far", "1")
+        assert told["batch"] == {"requests": 1, "place": 1, "rows": 1, "own_rows": 1}
+        assert list(told["steps"]) == ["parse", "queue", "batch", "run", "return", "encode"]
+        assert told["steps"]["parse"] > 0
+        assert all(seconds >= 0 for seconds in told["steps"].values())
+        assert sum(told["steps"].values()) == pytest.approx(told["seconds"])
+        assert 0 < told["seconds"] < time.time() - before + 0.01
+        assert told["error"] == ""
+
+
+def test_what_was_asked_by_grpc_is_known_by_its_id(nodes: Nodes) -> None:
+    request = pb.ModelInferRequest(model_name="m", id="by gRPC / ä", raw_input_contents=[bytes(32)])
+    request.inputs.add(name="x", datatype="FP32", shape=[2, 4])
+    with grpc.insecure_channel(nodes.far.grpc) as channel:
+        infer = channel.unary_unary(
+            "/inference.GRPCInferenceService/ModelInfer",
+            request_serializer=pb.ModelInferRequest.SerializeToString,
+            response_deserializer=pb.ModelInferResponse.FromString,
+        )
+        assert infer(request, timeout=30).id == request.id
+    told = nodes.explain("m", "by%20gRPC%20%2F%20%C3%A4")
+    assert told["batch"]["own_rows"] == 2
+
+
+def test_a_node_that_handed_it_on_finds_the_one_that_answered(nodes: Nodes) -> None:
+    ask(nodes.near, "handed on")
+    told, there = nodes.explain("m", "handed%20on", nodes.near), nodes.explain("m", "handed%20on")
+    assert told | {"arrived_at": 0} == there | {"arrived_at": 0}
+    assert told["arrived_at"] == pytest.approx(there["arrived_at"], abs=0.1)
+    assert told["node"] == "far"
+    ask(nodes.far, "never handed on")
+    assert nodes.explain("m", "never%20handed%20on", nodes.near)["node"] == "far"
+
+
+def test_why_a_request_was_not_answered(nodes: Nodes) -> None:
+    tensor = {"name": "k", "datatype": "INT64", "shape": [], "data": [500_000_000]}
+    body = {"id": "late", "parameters": {"timeout": 50_000}, "inputs": [tensor]}
+    assert nodes.far.request("POST", "/v2/models/loop/infer", body).status == 504
+    told = nodes.explain("loop", "late")
+    assert "did not answer within 0.05 seconds" in told["error"]
+    assert list(told["steps"]) == ["parse", "queue"]
+    assert told["batch"] is None
+
+
+def test_that_the_caller_went_away(nodes: Nodes) -> None:
+    def requests_of(model: str) -> int:
+        models = nodes.far.request("GET", "/v2/usage").content["models"]
+        return sum(each["requests"] for each in models if each["name"] == model)
+
+    before = requests_of("loop")
+    tensor = {"name": "k", "datatype": "INT64", "shape": [], "data": [500_000_000]}
+    address = nodes.far.http.rpartition(":")
+    left = json.dumps({"id": "left", "inputs": [tensor]}).encode()
+    with socket.create_connection((address[0], int(address[2])), timeout=30) as connection:
+        head = b"POST /v2/models/loop/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
+        connection.sendall(head % len(left) + left)
+        wait_for(lambda: requests_of("loop") > before, "the request")
+    gone = wait_for(
+        lambda: (reply := nodes.far.request("GET", "/v2/models/loop/requests/left")).status == 200 and reply.content,
+        "the request whose caller left",
+    )
+    assert "the caller went away" in gone["error"]
+
+
+def test_what_is_not_known_or_not_for_who_asks_is_a_sentence(nodes: Nodes) -> None:
+    for server in (nodes.far, nodes.near):
+        unknown = server.request("GET", "/v2/models/m/requests/nobody")
+        assert unknown.status == 404
+        assert "no node that was asked knows a request with the id 'nobody' to 'm'" in unknown.error
+        assert server.request("GET", "/v2/models/nothing/requests/nobody").status == 404
+    for request_id in ("first", "nobody"):  # refused in the same words whether there is one or not
+        refused = nodes.far.request("GET", f"/v2/models/other/requests/{request_id}")
+        assert refused.status == 401
+        assert "'other' is asked with a key" in refused.error
+        assert nodes.near.request("GET", f"/v2/models/other/requests/{request_id}").status == 404
+    assert nodes.far.request("POST", "/v2/models/m/requests/first").status == 405
+
+
+def test_a_flood_of_ids_pushes_out_the_oldest_and_no_more(nodes: Nodes) -> None:
+    ask(nodes.far, "before the flood")
+    for number in range(130):
+        ask(nodes.far, f"flood {number}")
+    ask(nodes.far, "x" * 129)  # too long to be kept
+    assert nodes.far.request("GET", "/v2/models/m/requests/before%20the%20flood").status == 404
+    assert nodes.far.request("GET", "/v2/models/m/requests/" + "x" * 129).status == 404
+    assert all(nodes.explain("m", f"flood%20{number}") for number in range(66, 130))
+
+
+async def test_the_sdk_and_the_command_line_tell_it_too(nodes: Nodes) -> None:
+    async with EndpointClient(nodes.near.http, key="") as client:
+        await client.infer("m", {"x": [[0.0, 1.0, 2.0, 3.0]] * 3}, request_id="by the SDK/1")
+        told = await client.explain_request("m", "by the SDK/1")
+        assert told["batch"]["own_rows"] == 3
+        with pytest.raises(NotFoundError, match="no node that was asked knows"):
+            await client.explain_request("m", "by the SDK/2")
+    text = "\n".join(request_lines(told))
+    assert "answered  by m version 1 on node far" in text
+    assert "3 of 3 rows, number 1 of 1 requests that ran together" in text
+    assert all(f"  {step} " in text for step in told["steps"])
+    failed = request_lines(told | {"error": "too late\x1b[31m", "batch": None, "steps": {"parse": 0.1, "queue": 0.2}})
+    assert "\x1b" not in "".join(failed)
+    assert failed[2].startswith("failed    too late")
+
+
+def test_a_request_is_named_with_its_endpoint() -> None:
+    for arguments in (["--request", "a"], ["job", "--request", "a"], ["job", "--endpoint", "m", "--request", "a"]):
+        result = CliRunner().invoke(app, ["explain", *arguments])
+        assert result.exit_code == 1
+        assert "Name the endpoint of the request" in result.output
