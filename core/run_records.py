@@ -33,6 +33,7 @@ class RunRecord:
         curve: Pairs of CPU seconds since the job's start, start-up included, and the best metric reported by then;
             both in the order of the reports, thinned. The last pair is the last report.
         starts: What its latest runs took to get to work, the oldest first.
+        similar: See :func:`similar_to`; empty in records of before there was such a thing.
     """
 
     job_id: str
@@ -40,6 +41,7 @@ class RunRecord:
     recorded_at: float
     curve: tuple[tuple[float, float], ...]
     starts: tuple[Start, ...] = ()
+    similar: tuple[str, ...] = ()
 
 
 def workload_of(tenant: str, spec: JobSpec) -> str:
@@ -51,7 +53,7 @@ def workload_of(tenant: str, spec: JobSpec) -> str:
     them.
     """
     program = hashlib.sha256(spec.script.content).hexdigest() if spec.script is not None else spec.module
-    parts = [
+    parts: list[object] = [
         tenant,
         "script" if spec.script is not None else "module",
         program,
@@ -60,8 +62,42 @@ def workload_of(tenant: str, spec: JobSpec) -> str:
         spec.metric,
         spec.direction.value,
     ]
+    if spec.command:
+        parts.append(["command", *_arguments_that_matter(spec.command)])
     if spec.data:
         parts.append(sorted(each.url.partition("?")[0] or each.name for each in spec.data))
+    return _fingerprint(parts)
+
+
+def similar_to(tenant: str, spec: JobSpec) -> tuple[str, ...]:
+    """Fingerprints that a job shares with those whose programs are like its own, the likest first.
+
+    People edit a script between two runs, and try it with other arguments: what it needed before still tells roughly
+    what it will need. All are of the same tenant and metric.
+
+    Returns:
+        Of the program by its name with the same arguments and data sets, whatever its text is; of the program by its
+        name alone; of the endpoint.
+    """
+    name, arguments = _entry_point(spec)
+    metric = (tenant, spec.metric, spec.direction.value)
+    data = sorted(each.url.partition("?")[0] or each.name for each in spec.data)
+    matter = _arguments_that_matter(arguments)
+    found = (("edited", name, matter, data), ("other arguments", name), ("endpoint", spec.endpoint))
+    return tuple(_fingerprint([*metric, *each]) for each in found)
+
+
+def _entry_point(spec: JobSpec) -> tuple[list[str], tuple[str, ...]]:
+    """The name of a program, and its arguments; of a command the words before its first option are the name."""
+    if spec.script is not None:
+        return ["script", spec.script.name], spec.arguments
+    if not spec.command:
+        return ["module", spec.module], spec.arguments
+    end = next((index for index, word in enumerate(spec.command) if index and word.startswith("-")), len(spec.command))
+    return ["command", *spec.command[:end]], (*spec.command[end:], *spec.arguments)
+
+
+def _fingerprint(parts: list[object]) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 

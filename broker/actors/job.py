@@ -42,7 +42,7 @@ from tiercel.broker.scheduling.views import JobFacts, job_view, leaving_of
 from tiercel.core.errors import IllegalTransitionError
 from tiercel.core.events import ProgressMade
 from tiercel.core.jobs import Job, Observation, TierState
-from tiercel.core.run_records import RunRecord, workload_of
+from tiercel.core.run_records import RunRecord, similar_to, workload_of
 from tiercel.core.tenants import DEFAULT_WEIGHT
 
 if TYPE_CHECKING:
@@ -95,6 +95,7 @@ class JobActor(Actor[JobInput]):
         self._allowance = ReportAllowance(clock.alive())
         self._tenant_weight = tenant_weight
         self._workload = workload_of(job.tenant, job.spec)
+        self._similar = similar_to(job.tenant, job.spec)
         self._history = InputHistory()
 
     @property
@@ -205,8 +206,9 @@ class JobActor(Actor[JobInput]):
         ended = job.state.is_final and not before.state.is_final
         if not ended and (_is_topped(before) or not _is_topped(job)):
             return None
-        points = self._curve.after(observation).points()
-        return RunRecord(job.id, self._workload, self._clock.now(), points, job.starts) if points else None
+        if not (points := self._curve.after(observation).points()):
+            return None
+        return RunRecord(job.id, self._workload, self._clock.now(), points, job.starts, self._similar)
 
     def _carry_out(self, effect: JobEffect) -> None:
         match effect:
@@ -242,6 +244,7 @@ class JobActor(Actor[JobInput]):
             return None
         facts = JobFacts(
             self._workload,
+            self._similar,
             self._tenant_weight,
             tuple(self._observations),
             job.cpu_seconds,

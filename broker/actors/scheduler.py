@@ -33,6 +33,7 @@ from tiercel.broker.scheduling.interface import (
     Policy,
     Snapshot,
     Trigger,
+    earlier_runs,
 )
 from tiercel.broker.scheduling.loop import LoopSettings
 from tiercel.broker.scheduling.own_priority import with_own_priorities
@@ -219,7 +220,9 @@ class SchedulerActor(Actor[SchedulerMessage]):
     def tier_times(self, job_id: str) -> tuple[TierTime, ...]:
         """When a job's tiers may be reached, by what earlier runs of the same program needed; empty while none tell."""
         view = seen.view if (seen := self._jobs.get(job_id)) is not None else None
-        return tier_times(view, self._history.by_workload().get(view.workload, ())) if view is not None else ()
+        if view is None:
+            return ()
+        return tier_times(view, earlier_runs(view, self._history.by_workload(), self._history.by_similar()))
 
     def present(self) -> Snapshot:
         """What the policy would be shown now; to ask changes nothing."""
@@ -389,6 +392,7 @@ class SchedulerActor(Actor[SchedulerMessage]):
             endpoints,
             self._history.by_workload(),
             self._restarts.by_workload(),
+            self._history.by_similar(),
         )
 
     async def _carry_out(self, assignments: Sequence[Assignment], trigger: Trigger) -> None:

@@ -12,6 +12,11 @@ from tiercel.core.jobs import Direction, Observation
 from tiercel.core.run_records import RUNS_KEPT_PER_WORKLOAD, WORKLOADS_KEPT, RunRecord
 
 MAX_POINTS = 64
+DIFFERS = (0.2, 0.4, 0.6)
+"""How much the work of a run may differ from that of a job like it (see :func:`.similar_to`): of an edited program, of
+the same one with other arguments, of another one for the same endpoint; standard deviations of the logarithm. Between
+batch sizes of real programs the epochs to a target differ by .18 to .29 (benchmarks/data/curves.json), their cost by
+more."""
 
 
 class RunCurve:
@@ -73,6 +78,7 @@ class History:
 
     Args:
         known: What is known from the beginning, by workload; of each the latest last.
+        similar: Likewise, by what similar jobs share.
         runs: How many runs of a workload are kept.
         workloads: How many workloads are kept.
     """
@@ -80,25 +86,41 @@ class History:
     def __init__(
         self,
         known: Mapping[str, tuple[PastRun, ...]] = types.MappingProxyType({}),
+        similar: Mapping[str, tuple[PastRun, ...]] = types.MappingProxyType({}),
         *,
         runs: int = RUNS_KEPT_PER_WORKLOAD,
         workloads: int = WORKLOADS_KEPT,
     ) -> None:
         self._runs: LatestJobs[PastRun] = LatestJobs(runs, workloads)
-        for workload, past in known.items():
-            for number, run in enumerate(past):
-                self._runs.put(workload, f"before {number}", run)
+        self._similar: LatestJobs[PastRun] = LatestJobs(runs, workloads * len(DIFFERS))
+        for kept, by_key in ((self._runs, known), (self._similar, similar)):
+            for key, past in by_key.items():
+                for number, run in enumerate(past):
+                    kept.put(key, f"before {number}", run)
         self._shown: Mapping[str, tuple[PastRun, ...]] | None = None
+        self._shown_similar: Mapping[str, tuple[PastRun, ...]] | None = None
 
     def add(self, *records: RunRecord) -> None:
         """Remember runs, the latest last; each replaces what was remembered of the same job."""
         for record in records:
             curve = tuple(CurvePoint(spent, value) for spent, value in record.curve)
             self._runs.put(record.workload, record.job_id, PastRun(curve))
-        self._shown = None
+            for similar, differs in zip(record.similar, DIFFERS, strict=False):
+                self._similar.put(similar, record.job_id, PastRun(curve, differs))
+        self._shown = self._shown_similar = None
 
     def by_workload(self) -> Mapping[str, tuple[PastRun, ...]]:
         """Runs by workload, the latest last; the same object until a run is added."""
         if self._shown is None:
-            self._shown = types.MappingProxyType({workload: self._runs.of(workload) for workload in self._runs})
+            self._shown = _by_key(self._runs)
         return self._shown
+
+    def by_similar(self) -> Mapping[str, tuple[PastRun, ...]]:
+        """Runs by each fingerprint that similar jobs share, the latest last; likewise."""
+        if self._shown_similar is None:
+            self._shown_similar = _by_key(self._similar)
+        return self._shown_similar
+
+
+def _by_key(kept: LatestJobs[PastRun]) -> Mapping[str, tuple[PastRun, ...]]:
+    return types.MappingProxyType({key: kept.of(key) for key in kept})

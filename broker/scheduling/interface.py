@@ -63,6 +63,7 @@ class JobView:
         data: Names of the data sets that must be on its node.
         node_labels: Labels that its node must have.
         priority: Among its tenant's jobs the ones with more go first; no policy need look at it (:mod:`.own_priority`).
+        similar: Equal for jobs that train something like it, the likest first; keys of ``Snapshot.similar``.
     """
 
     id: str
@@ -94,6 +95,7 @@ class JobView:
     data: frozenset[str] = frozenset()
     node_labels: frozenset[tuple[str, str]] = frozenset()
     priority: int = 0
+    similar: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,13 +147,25 @@ class CurvePoint:
 
 @dataclass(frozen=True, slots=True)
 class PastRun:
-    """What an earlier job of the same workload did.
+    """What an earlier job of the same workload, or of a similar one, did.
 
     Attributes:
         curve: Its reports, thinned, in the order of work.
+        differs: How much its work may differ from that of the job which it is to foretell, because its program was
+            another one: standard deviation of the logarithm; 0 if it was the same.
     """
 
     curve: tuple[CurvePoint, ...]
+    differs: float = 0.0
+
+
+def earlier_runs(
+    job: JobView, history: Mapping[str, tuple[PastRun, ...]], similar: Mapping[str, tuple[PastRun, ...]]
+) -> tuple[PastRun, ...]:
+    """What is known of a job before it has run; see :class:`Snapshot`."""
+    if own := history.get(job.workload):
+        return own
+    return next((runs for key in job.similar if (runs := similar.get(key))), ())
 
 
 PRIOR_STOP_SECONDS = 2.0
@@ -215,6 +229,7 @@ class Snapshot:
         nodes: Every node that is online.
         endpoints: Every endpoint that has a live version on one of these nodes.
         history: Earlier runs by ``JobView.workload``, the latest last; bounded.
+        similar: The same runs by each of ``JobView.similar``; bounded. See :meth:`earlier_runs`.
         restarts: What restarts were measured to cost, by ``JobView.workload``; bounded. See :meth:`restart_seconds`.
     """
 
@@ -225,6 +240,18 @@ class Snapshot:
     endpoints: tuple[EndpointView, ...] = ()
     history: Mapping[str, tuple[PastRun, ...]] = field(default_factory=lambda: types.MappingProxyType({}))
     restarts: Mapping[str, RestartCost] = field(default_factory=lambda: types.MappingProxyType({}))
+    similar: Mapping[str, tuple[PastRun, ...]] = field(default_factory=lambda: types.MappingProxyType({}))
+
+    def earlier_runs(self, job: JobView) -> tuple[PastRun, ...]:
+        """What is known of a job before it has run: runs of its program, or of the likest one that ever ran.
+
+        Args:
+            job: The job.
+
+        Returns:
+            The latest last; empty where nothing like it has run.
+        """
+        return earlier_runs(job, self.history, self.similar)
 
     def restart_seconds(self, job: JobView, node_id: str, prior: float | None = None) -> float:
         """For how long a job that runs would not train if it were stopped and went on on a node.

@@ -22,6 +22,7 @@ class JobFacts:
 
     Attributes:
         workload: See :class:`.JobView`.
+        similar: See :class:`.JobView`.
         tenant_weight: See :class:`.JobView`.
         observations: See :class:`.JobView`.
         cpu_seconds: See :class:`.JobView`.
@@ -31,6 +32,7 @@ class JobFacts:
     """
 
     workload: str
+    similar: tuple[str, ...]
     tenant_weight: float
     observations: tuple[Observation, ...]
     cpu_seconds: float
@@ -61,6 +63,7 @@ def job_view(job: Job, facts: JobFacts) -> JobView:
         name=spec.name,
         tenant_weight=facts.tenant_weight,
         workload=facts.workload,
+        similar=facts.similar,
         started_at=job.started_at,
         max_epochs=spec.max_epochs,
         endpoint=spec.endpoint,

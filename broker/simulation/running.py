@@ -253,6 +253,7 @@ class SimulatedJob:
         self.true_work = self._true_work()
         facts = JobFacts(
             self.planned.workload.name,
+            self.planned.workload.similar,
             self.planned.tenant_weight,
             tuple(self.observations[-MAX_OBSERVATIONS:]),
             self.cpu_seconds,

@@ -71,6 +71,7 @@ class Scenario:
         step_seconds: How often loads and delays of endpoints are looked up.
         measurement_noise: Standard deviation of the logarithm of what is measured of endpoints.
         history: Earlier runs that are known from the beginning, by workload.
+        similar: Likewise, by :attr:`.Workload.similar`.
         record_usage: Keep what each job used over time.
         check_plans: Refuse unsound plans as the live broker does, with an exception.
         underway: Jobs that there are when it begins.
@@ -89,6 +90,7 @@ class Scenario:
     step_seconds: float = 1.0
     measurement_noise: float = 0.02
     history: Mapping[str, tuple[PastRun, ...]] = field(default_factory=dict)
+    similar: Mapping[str, tuple[PastRun, ...]] = field(default_factory=dict)
     record_usage: bool = False
     check_plans: bool = True
     underway: tuple[Underway, ...] = ()

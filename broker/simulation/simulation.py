@@ -99,7 +99,7 @@ class Simulation:
         self._active: dict[str, SimulatedJob] = {}
         self._leaving: dict[str, SimulatedJob] = {}
         self._outcomes: list[JobOutcome] = []
-        self._history = History(scenario.history)
+        self._history = History(scenario.history, scenario.similar)
         self._restarts = Restarts()
         self._serving = Serving(scenario, nodes, seed)
         self._agents = SimulatedAgents(scenario, nodes, self._events, self._serving, self._post)
@@ -223,7 +223,7 @@ class Simulation:
         workload = sim.planned.workload
         curve = RunCurve(workload.direction, sim.observations).points()
         if curve:  # one without reports teaches nothing
-            self._history.add(RunRecord(sim.job.id, workload.name, self._events.now, curve))
+            self._history.add(RunRecord(sim.job.id, workload.name, self._events.now, curve, similar=workload.similar))
 
     def _carry_out_effects(self, sim: SimulatedJob, effects: Sequence[JobEffect]) -> None:
         for effect in effects:
@@ -251,8 +251,17 @@ class Simulation:
             leaving = (leaving_of(sim.job) for sim in self._leaving.values())
             nodes = nodes_without(nodes, (each for each in leaving if each is not None))
         true_work = {view.id: self._active[view.id].true_work for view in jobs}
-        history, restarts = self._history.by_workload(), self._restarts.by_workload()
-        return OracleSnapshot(now, trigger, jobs, nodes, endpoints, history, restarts, true_work)
+        return OracleSnapshot(
+            now,
+            trigger,
+            jobs,
+            nodes,
+            endpoints,
+            self._history.by_workload(),
+            self._restarts.by_workload(),
+            self._history.by_similar(),
+            true_work=true_work,
+        )
 
     def _carry_out(self, decided: Decided) -> None:
         for assignment in decided.changed:

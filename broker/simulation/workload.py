@@ -55,6 +55,7 @@ class Workload:
         report_timeout_seconds: Silence after which a run counts as hung.
         accelerator_intensity: Seconds of each of its accelerators that a CPU second of work takes, start-up and exports
             included; 0 for one that uses none. Above 1 a job with a core of its own waits for its device.
+        similar: What it shares with workloads that are like it, the likest first; see :func:`.similar_to`.
     """
 
     name: str
@@ -73,6 +74,7 @@ class Workload:
     resources: Resources = field(default_factory=Resources)
     report_timeout_seconds: float = _NO_TIMEOUT_SECONDS
     accelerator_intensity: float = 0.0
+    similar: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse what no job could be."""

@@ -65,9 +65,11 @@ def bounded(present: Present, wanted: frozenset[str] = frozenset()) -> Present:
     snapshot = present.snapshot
     order = sorted(snapshot.jobs, key=lambda job: (job.id not in wanted, not job.node_id, job.submitted_at, job.id))
     jobs = tuple(sorted(order[:MAX_JOBS], key=lambda job: job.id))
+    keys = {key for job in jobs for key in job.similar}
+    similar = {key: runs for key, runs in snapshot.similar.items() if key in keys}
     restarts = {name: replace(cost, start_seconds=dict(cost.start_seconds)) for name, cost in snapshot.restarts.items()}
     return replace(
         present,
-        snapshot=replace(snapshot, jobs=jobs, history=dict(snapshot.history), restarts=restarts),
+        snapshot=replace(snapshot, jobs=jobs, history=dict(snapshot.history), restarts=restarts, similar=similar),
         left_out=len(order) - len(jobs),
     )

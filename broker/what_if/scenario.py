@@ -71,7 +71,7 @@ def world(present: Present, changes: Changes) -> World:
     endpoints = _endpoints(snapshot.endpoints, changes, {node.id for node in nodes})
     held = [job for job in jobs if any(can_hold(node, job) for node in nodes)]
     samples = _samples(snapshot)
-    rests = {job.id: rest_of(job, snapshot.history.get(job.workload, ()), samples) for job in jobs}
+    rests = {job.id: rest_of(job, snapshot.earlier_runs(job), samples) for job in jobs}
     return World(
         replace(snapshot, jobs=tuple(held), nodes=nodes, endpoints=endpoints),
         {job.id: job for job in jobs},
@@ -104,7 +104,7 @@ def scenario(of: World, seed: int, seeds: int) -> Scenario:
         loop=LoopSettings(interval_seconds=interval, gather_seconds=interval / 4),
         duration_seconds=ENDPOINT_SECONDS if endpoints else 0.0,
         measurement_noise=0.0,
-        history=of.snapshot.history,
+        history={**of.snapshot.history, **{job.workload: of.snapshot.earlier_runs(job) for job in of.snapshot.jobs}},
         underway=underway,
         horizon_seconds=_HORIZON_SECONDS,
     )

@@ -11,7 +11,7 @@ from tiercel.core.jobs import Direction
 def known_remaining(job: JobView, snapshot: Snapshot) -> Remaining | None:
     """CPU seconds to the next tier; None where no earlier run tells, or all tiers are reached."""
     status = next_tier(job)
-    past = past_curves(snapshot.history.get(job.workload, ()), job.direction)
+    past = past_curves(snapshot.earlier_runs(job), job.direction)
     if status is None or not past:
         return None
     target = status.tier.target if job.direction is Direction.MAX else -status.tier.target

@@ -28,6 +28,7 @@ _BEYOND = (1.3, 2.0, 4.0)
 _LEVELS_OFF = 0.1
 # A run differs from an earlier one by so many standard deviations, with these weights.
 _SPREAD = ((-1.2, 0.3), (0.0, 0.4), (1.2, 0.3))
+_MOST_SPREAD = 0.6
 # CPU seconds; what lies outside of these is no work that anybody could measure or wait for.
 _LEAST, _MOST = 1e-6, 1e12
 
@@ -75,10 +76,12 @@ class PastCurve:
     Attributes:
         spent: CPU seconds since its start, ascending.
         quality: The best metric by then, turned so that larger is better; ascending.
+        differs: See :class:`.PastRun`.
     """
 
     spent: tuple[float, ...]
     quality: tuple[float, ...]
+    differs: float = 0.0
 
 
 def remaining_after(forecast: Forecast, spent: float) -> Remaining:
@@ -116,7 +119,7 @@ def past_curve(run: PastRun, direction: Direction) -> PastCurve | None:
         if math.isfinite(point.value) and 0 <= point.cpu_seconds < math.inf:
             spent.append(max(point.cpu_seconds, spent[-1] if spent else 0.0))
             quality.append(max(sign * point.value, quality[-1] if quality else -math.inf))
-    return PastCurve(tuple(spent), tuple(quality)) if len(spent) >= 2 and spent[-1] > 0 else None
+    return PastCurve(tuple(spent), tuple(quality), run.differs) if len(spent) >= 2 and spent[-1] > 0 else None
 
 
 def past_curves(runs: Iterable[PastRun], direction: Direction) -> tuple[PastCurve, ...]:
@@ -137,10 +140,10 @@ def work_to(curve: PastCurve, quality: float) -> float | None:
 
 
 def forecast_from_history(curves: Sequence[PastCurve], target: float) -> Forecast | None:
-    """What earlier runs of the same program say.
+    """What earlier runs of the same program, or of one like it, say.
 
     Args:
-        curves: The earlier runs.
+        curves: The earlier runs; those of a program that differs say it with less certainty.
         target: The target as a quality (larger is better).
 
     Returns:
@@ -159,14 +162,15 @@ def forecast_from_history(curves: Sequence[PastCurve], target: float) -> Forecas
             never += 1
     if not curves:
         return None
+    differs = max(curve.differs for curve in curves)
     if found:
-        spread = _relative_spread(found)
+        spread = min(math.hypot(_relative_spread(found), differs), _MOST_SPREAD)
         for total in found:
             possible += [(total * (1 + step * spread), weight) for step, weight in _SPREAD]
         slowest = max(found)
         possible += [(slowest * factor, 0.02 * len(found)) for factor in (1.5, 3.0)]
-    # One run more that may turn out either way: nothing is certain.
-    return _forecast(possible, never / (len(curves) + 0.25))
+    # One run more that may turn out either way: nothing is certain. Another program may have had its own reasons.
+    return _forecast(possible, never / (len(curves) * (1 + differs) + 0.25))
 
 
 def forecast_from_samples(samples: Sequence[float], spread: float) -> Forecast:
@@ -215,4 +219,4 @@ def _relative_spread(totals: Sequence[float]) -> float:
     """How much the totals of different runs differ; a single one is taken for 15 % uncertain."""
     mean = sum(totals) / len(totals)
     variance = sum((total - mean) ** 2 for total in totals) / len(totals) / mean**2
-    return min(max((math.sqrt(variance) * len(totals) + 0.15) / (len(totals) + 1), 0.03), 0.6)
+    return min(max((math.sqrt(variance) * len(totals) + 0.15) / (len(totals) + 1), 0.03), _MOST_SPREAD)

@@ -109,16 +109,17 @@ def renew(snapshot: Snapshot, held: Held) -> tuple[Held, set[str]]:
     records: dict[str, JobRecord] = {}
     changed: set[str] = set()
     learnt: list[float] = []
-    curves: dict[tuple[str, Direction], tuple[PastCurve, ...]] = {}
+    curves: dict[tuple[str, tuple[str, ...], Direction], tuple[PastCurve, ...]] = {}
     for name, job in views.items():
         known, record = held.views.get(name), held.records.get(name)
         silent = record is not None and known is not None and (known is job or _no_news(known, job))
         if record is not None and silent and (prior is held.prior or not record.rests_on_others):
             records[name] = record
             continue
-        if record is None and (key := (job.workload, job.direction)) not in curves:
-            curves[key] = past_curves(snapshot.history.get(job.workload, ()), job.direction)
-        past = record.past if record is not None else curves[job.workload, job.direction]
+        key = (job.workload, job.similar, job.direction)
+        if record is None and key not in curves:
+            curves[key] = past_curves(snapshot.earlier_runs(job), job.direction)
+        past = record.past if record is not None else curves[key]
         records[name] = record_after(job, record, past, prior)
         changed.add(name)
         if record is not None and record.stage == 0 and records[name].reached_spent > 0:

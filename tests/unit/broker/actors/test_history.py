@@ -7,6 +7,7 @@ from testing.jobs import make_spec
 from tiercel.broker.scheduling.fair import FairPolicy, FairState
 from tiercel.broker.scheduling.interface import CurvePoint, PastRun, Plan, Snapshot
 from tiercel.broker.store.contract import Store
+from tiercel.core.jobs import Script
 from tiercel.core.tenants import Tenant
 
 
@@ -71,3 +72,29 @@ async def test_a_run_that_reported_nothing_is_not_remembered(actors: Actors) -> 
     await actors.connect()
     await actors.exit(await start_job(actors, "1"), 1)
     assert await actors.store.load_run_records() == []
+
+
+async def test_an_edited_script_is_foretold_by_its_runs_before_the_edit_also_after_a_restart(store: Store) -> None:
+    async def start_edit(actors: Actors, text: bytes) -> str:
+        spec = make_spec(module="", script=Script("train.py", text), endpoint=f"e-{len(text)}")
+        job = await actors.service.submit(Tenant("alice", "a" * 32), spec, "")
+        await actors.settle()
+        await actors.alive(f"{job.id}-1")
+        await actors.settle()
+        return f"{job.id}-1"
+
+    async with running_actors(store, policy=Watcher()) as actors:
+        await actors.connect()
+        run = await start_edit(actors, b"before")
+        await actors.report(run, 0.5, sequence=1)
+        await actors.exit(run, 1)
+    policy = Watcher()
+    async with running_actors(store, policy=policy) as actors:
+        await actors.connect(make_node("other"))
+        await start_edit(actors, b"after it")
+        assert policy.snapshot is not None
+        (view,) = policy.snapshot.jobs
+        assert view.workload not in policy.snapshot.history
+        (known,) = policy.snapshot.earlier_runs(view)
+        assert known.curve == (CurvePoint(1.0, 0.5),)
+        assert known.differs > 0

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from tiercel.broker.scheduling.history import MAX_POINTS, History, RunCurve
-from tiercel.broker.scheduling.interface import CurvePoint, PastRun
-from tiercel.core.jobs import Direction, Observation
+from tiercel.broker.scheduling.history import DIFFERS, MAX_POINTS, History, RunCurve
+from tiercel.broker.scheduling.interface import CurvePoint, JobView, PastRun, earlier_runs
+from tiercel.core.jobs import Direction, Observation, Resources
 from tiercel.core.run_records import RUNS_KEPT_PER_WORKLOAD, WORKLOADS_KEPT, RunRecord
 
 
@@ -79,3 +79,49 @@ def test_what_was_shown_does_not_change() -> None:
     history.add(record("job", "a", 0.2))
     assert shown["a"] == (past(0.1),)
     assert history.by_workload()["a"] == (past(0.2),)
+
+
+# --- Runs of similar programs -----------------------------------------------------------------------------------------
+
+
+def known_of(history: History, workload: str, *similar: str) -> tuple[PastRun, ...]:
+    view = JobView("job", "alice", 0.0, Direction.MAX, (), Resources(), workload=workload, similar=similar)
+    return earlier_runs(view, history.by_workload(), history.by_similar())
+
+
+def test_a_program_that_never_ran_is_foretold_by_the_likest_one_that_did_with_less_certainty() -> None:
+    history = History()
+    curve = ((1.0, 0.5),)
+    history.add(RunRecord("1", "before", 0.0, curve, similar=("train.py, rate 1", "train.py", "digits")))
+    points = past(0.5).curve
+    assert known_of(history, "before", "train.py, rate 1") == (PastRun(points),)
+    assert known_of(history, "edited", "train.py, rate 1", "train.py", "digits") == (PastRun(points, DIFFERS[0]),)
+    assert known_of(history, "edited", "train.py, rate 2", "train.py", "digits") == (PastRun(points, DIFFERS[1]),)
+    assert known_of(history, "edited", "new.py, rate 2", "new.py", "digits") == (PastRun(points, DIFFERS[2]),)
+    assert known_of(history, "edited", "new.py, rate 2", "new.py", "letters") == ()
+    assert known_of(history, "edited") == ()
+    assert sorted(DIFFERS) == list(DIFFERS)
+
+
+def test_own_runs_count_before_those_of_what_is_like_it() -> None:
+    history = History()
+    history.add(RunRecord("1", "a", 0.0, ((1.0, 0.1),), similar=("s",)))
+    history.add(RunRecord("2", "b", 0.0, ((1.0, 0.2),), similar=("s",)))
+    assert known_of(history, "a", "s") == (past(0.1),)
+    assert [run.curve[0].value for run in known_of(history, "c", "s")] == [0.1, 0.2]
+
+
+def test_a_program_that_is_edited_for_ever_fills_nothing() -> None:
+    history = History(runs=2, workloads=3)
+    for edit in range(50):
+        history.add(RunRecord(f"{edit}", f"w{edit}", 0.0, ((1.0, float(edit)),), similar=(f"near {edit}", "same")))
+    assert len(history.by_workload()) == 3
+    assert len(history.by_similar()) == 3 * len(DIFFERS)
+    assert [run.curve[0].value for run in history.by_similar()["same"]] == [48.0, 49.0]
+
+
+def test_records_of_before_there_was_such_a_thing_foretell_their_own_program_alone() -> None:
+    history = History()
+    history.add(record("1", "a"))
+    assert history.by_similar() == {}
+    assert known_of(history, "a", "s") == (past(0.5),)

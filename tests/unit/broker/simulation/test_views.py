@@ -60,4 +60,4 @@ def test_views_are_those_of_the_actor(events: list[JobInput]) -> None:
     sim.observations = observations
     shown = sim.present(3.0)
     assert live is not None
-    assert shown == dataclasses.replace(live, workload=shown.workload)
+    assert shown == dataclasses.replace(live, workload=shown.workload, similar=shown.similar)

@@ -125,3 +125,35 @@ def test_many_possibilities_become_few_with_the_same_mean() -> None:
     assert sum(forecast.weights) == pytest.approx(1.0)
     mean = sum(total * weight for total, weight in zip(forecast.totals, forecast.weights, strict=True))
     assert mean == pytest.approx(50.5)
+
+
+# --- Programs that are like it ----------------------------------------------------------------------------------------
+
+
+def known(differs: float, *ends: float) -> PastCurve:
+    return PastCurve((1.0, *ends), (0.1, *(0.9 for _ in ends)), differs)
+
+
+def test_a_program_that_is_like_it_tells_the_same_with_less_certainty() -> None:
+    same, like = (forecast_from_history([known(differs, 10.0)] * 4, 0.9) for differs in (0.0, 0.4))
+    assert same is not None
+    assert like is not None
+    sure_of, guess = remaining_after(same, 0.0), remaining_after(like, 0.0)
+    assert guess.expected == pytest.approx(sure_of.expected, rel=0.05)
+    assert guess.low < sure_of.low
+    assert guess.high > sure_of.high
+
+
+def test_that_another_program_never_got_there_counts_for_less() -> None:
+    flat = ((1.0, 2.0, 5.0, 10.0), (0.1, 0.5, 0.5, 0.5))
+    same = forecast_from_history([known(0.0, 10.0), PastCurve(*flat)], 0.9)
+    like = forecast_from_history([known(0.6, 10.0), PastCurve(*flat, 0.6)], 0.9)
+    assert same is not None
+    assert like is not None
+    assert 0 < like.never < same.never
+
+
+def test_however_little_it_is_like_it_no_possibility_is_without_work() -> None:
+    forecast = forecast_from_history([known(50.0, 10.0)], 0.9)
+    assert forecast is not None
+    assert forecast.totals[0] > 0
