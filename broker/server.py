@@ -22,6 +22,7 @@ from tiercel.broker.actors.endpoint_keys import KeyService
 from tiercel.broker.actors.journal import Journal
 from tiercel.broker.actors.life import BrokerLife
 from tiercel.broker.actors.maintenance import Maintenance
+from tiercel.broker.actors.model_files import ModelFiles
 from tiercel.broker.actors.policy_choice import PolicyKeeper
 from tiercel.broker.actors.registry import ActorRegistry
 from tiercel.broker.actors.retention import Retention
@@ -41,6 +42,7 @@ from tiercel.broker.api.jobs import JobsService
 from tiercel.broker.api.keys import KeysService
 from tiercel.broker.api.lineage import LineageService
 from tiercel.broker.api.membership import CertificatesService, MembershipService
+from tiercel.broker.api.models import ModelsService
 from tiercel.broker.api.node_doors import LocalDoor, MembersDoor, NodeDoor
 from tiercel.broker.api.nodes import NodesService
 from tiercel.broker.api.policy import PolicyService
@@ -252,6 +254,7 @@ class Broker:
             DiskService(service, inventory, retention, tenancy),
             FilesService(service, files, tenancy),
             LineageService(service, store, tenancy),
+            ModelsService(ModelFiles(service, registry, versions), tenancy),
             ProjectsService(projects, tenancy),
             SecretsService(secret_service, tenancy),
             MembershipService(

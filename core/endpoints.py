@@ -54,6 +54,10 @@ class Version:
         signature: What it takes and gives; None where nobody said.
         held: Why it was not let answer when it was delivered, plain words; empty once it has answered.
         stored: Its files in the artefact store; None where that has them not, or not yet.
+        target: The target of its tier; None of a model that is better than those of the tiers.
+        size_bytes: Of the ONNX file; 0 of versions that were stored without.
+        p50_seconds: Median delay of the endpoint's answers when this version stopped to answer, or None.
+        p95_seconds: The same, the 95th percentile.
     """
 
     version: int
@@ -69,6 +73,10 @@ class Version:
     signature: Signature | None = None
     held: str = ""
     stored: Artefact | None = field(default=None, metadata=NOT_TOLD)
+    target: float | None = None
+    size_bytes: int = 0
+    p50_seconds: float | None = None
+    p95_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,6 +291,7 @@ class Delivery:
         variant: The variant that it is a version of; empty for an endpoint without variants.
         verdict: Whether the model is to answer; open until a node has said what the model is.
         signature: What the model takes and gives; None where nobody said.
+        size_bytes: Of the ONNX file, or 0.
     """
 
     id: str
@@ -300,3 +309,4 @@ class Delivery:
     variant: str = ""
     verdict: Verdict = Verdict.OPEN
     signature: Signature | None = None
+    size_bytes: int = 0

@@ -68,6 +68,7 @@ class Lineage(Jsonable):
         requirements: Packages that it asked for.
         environment: Key, by content, of the environment that its run had of them on its node, or empty.
         image_id: Id of the image that its run was a container of, or empty.
+        warm_start: The job with whose weights its training began, or empty.
         curve: Reports of the metric up to the delivery, the oldest first, thinned.
     """
 
@@ -105,4 +106,5 @@ class Lineage(Jsonable):
     requirements: tuple[str, ...] = ()
     environment: str = ""
     image_id: str = ""
+    warm_start: str = ""
     curve: tuple[CurvePoint, ...] = ()

@@ -262,6 +262,14 @@ class VersionInfo(Jsonable):
         live: Whether it is the one that shall answer.
         held: Why it was not let answer when it was delivered; empty once it has answered.
         kept: Whether its files are there, so that it may answer again.
+        endpoint: The endpoint that it is a version of.
+        target: The target of its tier; None of a model that is better than those of the tiers.
+        size_bytes: Of the ONNX file; 0 where that is not known.
+        nodes: The nodes that have its files.
+        pinned: Whether it answers since somebody chose it, and stays whatever is delivered.
+        p50_seconds: Median delay of the endpoint's answers in the last seconds in which it answered; None where nothing
+            was asked then, and of an endpoint with variants.
+        p95_seconds: The same, the 95th percentile.
     """
 
     version: int
@@ -275,6 +283,13 @@ class VersionInfo(Jsonable):
     live: bool = False
     held: str = ""
     kept: bool = False
+    endpoint: str = ""
+    target: float | None = None
+    size_bytes: int = 0
+    nodes: tuple[str, ...] = ()
+    pinned: bool = False
+    p50_seconds: float | None = None
+    p95_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

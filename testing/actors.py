@@ -13,7 +13,7 @@ from testing.clock import ManualClock
 from testing.jobs import make_spec
 from testing.until import until
 from tiercel.broker.actors.agents import AgentService
-from tiercel.broker.actors.endpoint import DeliveryReported
+from tiercel.broker.actors.endpoint_messages import DeliveryReported
 from tiercel.broker.actors.journal import Journal
 from tiercel.broker.actors.life import TICK_SECONDS, BrokerLife
 from tiercel.broker.actors.mailbox import Actor

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from tiercel.broker.actors.clock import Clock
-    from tiercel.broker.actors.endpoint import DeliveryReported
+    from tiercel.broker.actors.endpoint_messages import DeliveryReported
     from tiercel.broker.actors.job import JobActor
     from tiercel.broker.actors.journal import Journal
     from tiercel.broker.actors.registry import ActorRegistry

@@ -5,6 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from tiercel.broker.actors.endpoint_messages import (
+    AccessSet,
+    DeliverTier,
+    DeliveryAbandoned,
+    DeliveryReported,
+    EndpointDeleted,
+    EndpointMessage,
+    FilesAsked,
+    NodesChanged,
+    TermsSet,
+    VersionChosen,
+    VersionStored,
+)
 from tiercel.broker.actors.endpoint_views import view_of, views_of_copies
 from tiercel.broker.actors.journal import Commit
 from tiercel.broker.actors.mailbox import Actor
@@ -17,114 +30,17 @@ from tiercel.broker.lifecycle.endpoint import DeliveryReport
 from tiercel.broker.lifecycle.job_events import DeliveryEnded
 from tiercel.core.endpoints import Delivery, DeliveryState, Endpoint, Verdict, Version, delivery_id
 from tiercel.core.events import EndpointEvent, EndpointGone, Event
-from tiercel.core.jobs import AUTO_REPLICAS, Direction
+from tiercel.core.jobs import Direction
 from tiercel.core.tenants import DEFAULT_WEIGHT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from tiercel.broker.actors.clock import Clock
     from tiercel.broker.actors.journal import Journal
     from tiercel.broker.actors.peers import Peers
     from tiercel.broker.lifecycle.replicas import ServingNode, Upcoming
-    from tiercel.core.checkpoints import Artefact
-    from tiercel.core.endpoint_access import EndpointAccess
-    from tiercel.core.jobs import Job, JobSpec, TierStatus
-
-
-@dataclass(frozen=True, slots=True)
-class DeliverTier:
-    """A job reached a tier; asking again, for instance from another node, is harmless."""
-
-    job: Job
-    tier: TierStatus
-
-
-@dataclass(frozen=True, slots=True)
-class DeliveryReported:
-    """A node says how far a delivery is."""
-
-    node_id: str
-    delivery_id: str
-    report: DeliveryReport
-
-
-@dataclass(frozen=True, slots=True)
-class DeliveryAbandoned:
-    """Nobody can carry out a delivery any more."""
-
-    delivery_id: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class TermsSet:
-    """What a job that feeds it wants of it: answers within so many seconds, if it says so, on so many nodes.
-
-    ``replicas`` is :data:`.AUTO_REPLICAS` where the broker is to say on how many: at first on as many as before.
-    """
-
-    objective_seconds: float | None
-    replicas: int
-
-    @classmethod
-    def of(cls, spec: JobSpec) -> TermsSet:
-        """What a job says."""
-        return cls(spec.endpoint_objective_seconds, spec.replicas)
-
-    def applied_to(self, endpoint: Endpoint) -> Endpoint:
-        """The endpoint as the job wants it."""
-        objective = endpoint.objective_seconds if self.objective_seconds is None else self.objective_seconds
-        auto = self.replicas == AUTO_REPLICAS
-        count = endpoint.replicas if auto else self.replicas
-        return replace(endpoint, objective_seconds=objective, replicas=count, auto_replicas=auto)
-
-
-@dataclass(frozen=True, slots=True)
-class NodesChanged:
-    """Nodes are otherwise than before, or time passed."""
-
-
-@dataclass(frozen=True, slots=True)
-class VersionStored:
-    """The artefact store has the files of a version, or (None) has them no more."""
-
-    version: int
-    sha256: str
-    stored: Artefact | None
-
-
-@dataclass(frozen=True, slots=True)
-class AccessSet:
-    """Its tenant says who may ask it."""
-
-    access: EndpointAccess
-
-
-@dataclass(frozen=True, slots=True)
-class VersionChosen:
-    """Its tenant wants a version to answer; None for the newest or, to go back, for the one before."""
-
-    version: int | None
-    back: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class EndpointDeleted:
-    """Its tenant wants it gone; no job feeds it."""
-
-
-EndpointMessage = (
-    DeliverTier
-    | DeliveryReported
-    | DeliveryAbandoned
-    | TermsSet
-    | AccessSet
-    | VersionChosen
-    | EndpointDeleted
-    | NodesChanged
-    | VersionStored
-)
+    from tiercel.core.jobs import Job, TierStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +100,7 @@ class EndpointActor(Actor[EndpointMessage]):
     def needs_looks(self) -> bool:
         """Whether it matters to it how nodes are."""
         known = self._endpoint
-        is_spread = known.auto_replicas or known.replicas > 1 or bool(known.replica_nodes)
+        is_spread = known.auto_replicas or known.replicas > 1 or bool(known.replica_nodes) or bool(self.pulled)
         return is_spread or self._needs_store or any(not variant for _, variant in known.left)
 
     @property
@@ -202,6 +118,11 @@ class EndpointActor(Actor[EndpointMessage]):
         return self._replicas.from_store
 
     @property
+    def pulled(self) -> Collection[int]:
+        """Numbers of the versions whose files are held, or on their way, since its tenant asked for them."""
+        return self._replicas.pulled
+
+    @property
     def replicas_reason(self) -> str:
         """Why it answers on as many nodes as it does; empty where its job says on how many."""
         return self._count.reason
@@ -209,12 +130,8 @@ class EndpointActor(Actor[EndpointMessage]):
     async def receive(self, message: EndpointMessage) -> None:
         """Take one step of a delivery."""
         match message:
-            case DeliverTier(job, tier):
-                await self._deliver(job, tier)
-            case DeliveryReported(node_id, known_id, report):
-                await self._on_report(node_id, known_id, report)
-            case DeliveryAbandoned(known_id, reason):
-                await self._abandon(known_id, reason)
+            case DeliverTier() | DeliveryReported() | DeliveryAbandoned():
+                await self._hear_of_delivery(message)
             case TermsSet():
                 await self._change(message.applied_to(self._endpoint))
                 self._count.begin_anew()
@@ -228,6 +145,18 @@ class EndpointActor(Actor[EndpointMessage]):
                 await self._delete()
             case VersionChosen():
                 await self._choose(message)
+            case FilesAsked(version):
+                self._replicas.pull(version)
+                self._show()
+
+    async def _hear_of_delivery(self, message: DeliverTier | DeliveryReported | DeliveryAbandoned) -> None:
+        match message:
+            case DeliverTier(job, tier):
+                await self._deliver(job, tier)
+            case DeliveryReported(node_id, known_id, report):
+                await self._on_report(node_id, known_id, report)
+            case DeliveryAbandoned(known_id, reason):
+                await self._abandon(known_id, reason)
 
     async def _change(self, endpoint: Endpoint, news: Sequence[Event] = ()) -> None:
         """Carry out what was asked for from outside."""
@@ -296,7 +225,7 @@ class EndpointActor(Actor[EndpointMessage]):
         before, endpoint = self._endpoint, choose(self._endpoint, message.version)
         if endpoint == before:
             return
-        now = self._clock.now()
+        endpoint, now = versions.with_delays(before, endpoint, self._peers.delays(endpoint.name)), self._clock.now()
         news = [
             EndpointEvent(endpoint.name, endpoint.tenant, now, each)
             for each in endpoint.live
@@ -384,6 +313,7 @@ class EndpointActor(Actor[EndpointMessage]):
         version = next((each for each in endpoint.live if each.version == delivery.version), None)
         is_new = version is not None and (work.answered is not None or version not in self._endpoint.live)
         if delivery.state is DeliveryState.DELIVERED and version is not None and is_new:
+            endpoint = versions.with_delays(self._endpoint, endpoint, self._peers.delays(endpoint.name))
             endpoint = replicas.spread(endpoint, self._replicas.nodes(endpoint))
             if work.answered is None and endpoint.replica_nodes:
                 await self._wait_for_flips(endpoint, known, report, node_id)

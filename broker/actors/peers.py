@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tiercel.broker.lifecycle.versions import WantedModel
     from tiercel.broker.scheduling.interface import EndpointView, JobView, NodeView
     from tiercel.core.endpoint_access import AccessTable
-    from tiercel.core.endpoints import Delivery, Endpoint
+    from tiercel.core.endpoints import DelayWindow, Delivery, Endpoint
     from tiercel.core.jobs import Direction, Job, TierStatus
     from tiercel.core.routes import Routes
     from tiercel.core.run_records import RunRecord
@@ -153,6 +153,10 @@ class Peers(Protocol):
 
     def held_files(self, endpoint: str) -> Mapping[int, str]:
         """SHA-256 of the versions of an endpoint whose files the broker holds, by number."""
+        ...
+
+    def delays(self, endpoint: str) -> DelayWindow | None:
+        """How long the answers of an endpoint took in the longest window that is measured; None while nothing is."""
         ...
 
     def keep_files(self, endpoint: str, versions: Collection[int]) -> None:

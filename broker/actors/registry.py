@@ -7,14 +7,8 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from tiercel.broker.actors.access_tables import AccessTables
-from tiercel.broker.actors.endpoint import (
-    AccessSet,
-    DeliverTier,
-    DeliveryAbandoned,
-    EndpointActor,
-    NodesChanged,
-    TermsSet,
-)
+from tiercel.broker.actors.endpoint import EndpointActor
+from tiercel.broker.actors.endpoint_messages import AccessSet, DeliverTier, DeliveryAbandoned, NodesChanged, TermsSet
 from tiercel.broker.actors.endpoint_queues import queue_steps
 from tiercel.broker.actors.endpoint_states import EndpointObserved
 from tiercel.broker.actors.job import JobActor
@@ -66,7 +60,7 @@ if TYPE_CHECKING:
     from tiercel.broker.store.checkpoints import CheckpointStore
     from tiercel.broker.store.version_files import VersionStore
     from tiercel.core.endpoint_access import AccessTable, KeyUse
-    from tiercel.core.endpoints import Delivery, Endpoint
+    from tiercel.core.endpoints import DelayWindow, Delivery, Endpoint
     from tiercel.core.errors import CannotWriteError
     from tiercel.core.jobs import Job, Observation, TierStatus
     from tiercel.core.routes import Routes
@@ -316,6 +310,11 @@ class ActorRegistry:
     def held_files(self, endpoint: str) -> Mapping[int, str]:
         """SHA-256 of the versions of an endpoint whose files the broker holds, by number."""
         return self._versions.held(endpoint) if self._versions is not None else {}
+
+    def delays(self, endpoint: str) -> DelayWindow | None:
+        """How long the answers of an endpoint took in the longest window that is measured; None while nothing is."""
+        load = self.scheduler.endpoints.load(endpoint)
+        return load.windows[-1] if load is not None and load.windows else None
 
     def keep_files(self, endpoint: str, versions: Collection[int]) -> None:
         """Remove the files that the broker holds of other versions of an endpoint."""

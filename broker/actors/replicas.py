@@ -6,9 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tiercel.broker.lifecycle import replicas
+from tiercel.broker.lifecycle.pulls import pulled_files, with_pulls
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 
     from tiercel.broker.actors.clock import Clock
     from tiercel.broker.actors.peers import Peers
@@ -22,6 +23,9 @@ COPY_SECONDS = 120.0
 FLIP_SECONDS = 60.0
 # For how long a node is not asked again for a version that its inference server refused.
 REFUSED_SECONDS = 300.0
+# For how long the broker holds the files of a version that its tenant asked for, and of how many versions at once.
+PULL_SECONDS = 600.0
+MAX_PULLS = 4
 
 
 class Replicas:
@@ -41,6 +45,17 @@ class Replicas:
         self.from_store: tuple[Version, ...] = ()
         self._since: dict[Hashable, float] = {}
         self._refused: dict[tuple[str, int], tuple[float, str]] = {}
+        self._pulled: dict[int, float] = {}
+
+    @property
+    def pulled(self) -> Collection[int]:
+        """Numbers of the versions whose files are held, or on their way, since its tenant asked for them."""
+        return self._pulled.keys()
+
+    def pull(self, version: int) -> None:
+        """Have the files of a version sent to the broker, and held for a while; of too many at once of none more."""
+        if version in self._pulled or len(self._pulled) < MAX_PULLS:
+            self._pulled[version] = self._clock.alive()
 
     def nodes(self, endpoint: Endpoint) -> Mapping[str, ServingNode]:
         """What nodes are to it now; what one refused a while ago, it refuses still."""
@@ -67,12 +82,18 @@ class Replicas:
     ) -> Mapping[str, tuple[WantedModel, ...]]:
         """What is wanted of each node; what the broker holds and nobody needs any more is removed."""
         held, has_store = self._peers.held_files(endpoint.name), self._peers.has_store
-        needed = replicas.needed_files(endpoint, nodes, coming, held, has_store=has_store)
+        now = self._clock.alive()
+        self._pulled = {version: since for version, since in self._pulled.items() if now - since < PULL_SECONDS}
+        needed = {
+            *replicas.needed_files(endpoint, nodes, coming, held, has_store=has_store),
+            *pulled_files(endpoint, self._pulled),
+        }
         numbers = {files.version for files in needed}
         if held.keys() - numbers:
             self._peers.keep_files(endpoint.name, numbers)
         self.from_store = replicas.from_store(endpoint, nodes, needed, held) if has_store else ()
-        return replicas.wanted(endpoint, nodes, coming, held, has_store=has_store)
+        wanted = replicas.wanted(endpoint, nodes, coming, held, has_store=has_store)
+        return with_pulls(wanted, endpoint, nodes, self._pulled, held)
 
     def waits_for_copies(self, coming: Upcoming, nodes: Mapping[str, ServingNode]) -> bool:
         """Whether a version shall not answer yet, since copies of it are on their way."""

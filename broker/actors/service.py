@@ -19,13 +19,8 @@ from tiercel.broker.actors.admission import (
     warm_node_of,
 )
 from tiercel.broker.actors.clock import moment_of
-from tiercel.broker.actors.endpoint import (
-    AccessSet,
-    EndpointActor,
-    EndpointDeleted,
-    TermsSet,
-    VersionChosen,
-)
+from tiercel.broker.actors.endpoint import EndpointActor
+from tiercel.broker.actors.endpoint_messages import AccessSet, EndpointDeleted, TermsSet, VersionChosen
 from tiercel.broker.actors.explaining import explained
 from tiercel.broker.actors.job import MAX_OBSERVATIONS, observations_of
 from tiercel.broker.actors.job_pages import JOBS_AT_A_TIME

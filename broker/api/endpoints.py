@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from tiercel.broker.actors.node_messages import ServedStatus, ServingReported
+from tiercel.broker.lifecycle.pulls import holders
 from tiercel.broker.lifecycle.versions import kept
 from tiercel.core.endpoints import DelayWindow, EndpointUsage, Signature, Tensor
 from tiercel.core.views import EndpointInfo, ReplicaInfo, VariantInfo, VersionInfo
@@ -46,6 +47,7 @@ def endpoint_told(service: BrokerService, endpoint: Endpoint, nodes: Mapping[str
         service.endpoint_share(endpoint.name),
         service.endpoint_load(endpoint.name),
         service.served_of(endpoint.name),
+        service.replicas_of(endpoint.name),
         places_of(endpoint, nodes, service.replicas_of(endpoint.name)),
         service.replicas_reason(endpoint.name),
     )
@@ -57,6 +59,7 @@ def endpoint_to_proto(
     share: Share | None = None,
     load: EndpointLoad | None = None,
     served: Mapping[str, ServedStatus] = MappingProxyType({}),
+    serving: Mapping[str, ServingNode] = MappingProxyType({}),
     places: tuple[ReplicaInfo, ...] = (),
     replicas_reason: str = "",
 ) -> jobs_pb2.Endpoint:
@@ -68,32 +71,16 @@ def endpoint_to_proto(
         share: What it may use there, if it is limited.
         load: What was measured of it last, if anything was.
         served: What its node says of it, by variant.
+        serving: What nodes are to it.
         places: The nodes that shall answer.
         replicas_reason: Why these are as many as they are, where the broker says that.
     """
-    live = {version.version for version in endpoint.live}
-    there = {version.version for version in kept(endpoint)}
     plain = served.get("", ServedStatus())
     info = EndpointInfo(
         name=endpoint.name,
         tenant=endpoint.tenant,
         live_version=endpoint.live_version,
-        versions=tuple(
-            VersionInfo(
-                version=version.version,
-                job_id=version.job_id,
-                tier=version.tier,
-                metric=version.metric,
-                value=version.value,
-                delivered_at=datetime.fromtimestamp(version.delivered_at, UTC),
-                sha256=version.sha256,
-                variant=version.variant,
-                live=version.version in live,
-                held=version.held,
-                kept=version.version in there,
-            )
-            for version in endpoint.versions
-        ),
+        versions=_version_infos(endpoint, load, serving),
         node_id=endpoint.node_id,
         serving_http=node.serving_http if node is not None else "",
         serving_grpc=node.serving_grpc if node is not None else "",
@@ -117,6 +104,38 @@ def endpoint_to_proto(
     if load is not None:
         message.load.CopyFrom(to_proto(load, jobs_pb2.EndpointLoad))
     return message
+
+
+def _version_infos(
+    endpoint: Endpoint, load: EndpointLoad | None, serving: Mapping[str, ServingNode]
+) -> tuple[VersionInfo, ...]:
+    """What is told of each version that an endpoint has or had."""
+    live = {version.version for version in endpoint.live}
+    there = {version.version for version in kept(endpoint)}
+    now = load.windows[0] if load is not None and load.windows else DelayWindow(0.0)
+    return tuple(
+        VersionInfo(
+            version=version.version,
+            job_id=version.job_id,
+            tier=version.tier,
+            metric=version.metric,
+            value=version.value,
+            delivered_at=datetime.fromtimestamp(version.delivered_at, UTC),
+            sha256=version.sha256,
+            variant=version.variant,
+            live=version.version in live,
+            held=version.held,
+            kept=version.version in there,
+            endpoint=endpoint.name,
+            target=version.target,
+            size_bytes=version.size_bytes,
+            nodes=holders(endpoint, version, serving) if version.version in there else (),
+            pinned=version.version in live and version.variant in endpoint.pinned,
+            p50_seconds=now.p50_seconds if version.version in live and not version.variant else version.p50_seconds,
+            p95_seconds=now.p95_seconds if version.version in live and not version.variant else version.p95_seconds,
+        )
+        for version in endpoint.versions
+    )
 
 
 def places_of(

@@ -37,6 +37,8 @@ from tiercel.v1 import (
     lineage_pb2_grpc,
     membership_pb2,
     membership_pb2_grpc,
+    models_pb2,
+    models_pb2_grpc,
     nodes_pb2,
     policy_pb2,
     policy_pb2_grpc,
@@ -67,6 +69,7 @@ if TYPE_CHECKING:
     from tiercel.broker.api.lineage import LineageService
     from tiercel.broker.api.membership import MembershipService
     from tiercel.broker.api.methods import Methods
+    from tiercel.broker.api.models import ModelsService
     from tiercel.broker.api.policy import PolicyService
     from tiercel.broker.api.projects import ProjectsService
     from tiercel.broker.api.quotas import QuotasService
@@ -90,6 +93,7 @@ _TENANTS_SERVICES = tuple(
         (keys_pb2, "KeysService"),
         (lineage_pb2, "LineageService"),
         (membership_pb2, "MembershipService"),
+        (models_pb2, "ModelsService"),
         (policy_pb2, "PolicyService"),
         (projects_pb2, "ProjectsService"),
         (quotas_pb2, "QuotasService"),
@@ -185,6 +189,7 @@ async def add_tenants_services(
     disk: DiskService,
     files: FilesService,
     lineage: LineageService,
+    models: ModelsService,
     projects: ProjectsService,
     secrets: SecretsService,
     membership: MembershipService,
@@ -206,6 +211,7 @@ async def add_tenants_services(
     disk_pb2_grpc.add_DiskServiceServicer_to_server(disk, server)
     files_pb2_grpc.add_FilesServiceServicer_to_server(files, server)
     lineage_pb2_grpc.add_LineageServiceServicer_to_server(lineage, server)
+    models_pb2_grpc.add_ModelsServiceServicer_to_server(models, server)
     projects_pb2_grpc.add_ProjectsServiceServicer_to_server(projects, server)
     secrets_pb2_grpc.add_SecretsServiceServicer_to_server(secrets, server)
     membership_pb2_grpc.add_MembershipServiceServicer_to_server(membership, server)

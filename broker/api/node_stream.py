@@ -7,7 +7,7 @@ import logging
 import math
 from typing import TYPE_CHECKING
 
-from tiercel.broker.actors.endpoint import DeliveryReported
+from tiercel.broker.actors.endpoint_messages import DeliveryReported
 from tiercel.broker.actors.node_messages import NodeReported
 from tiercel.broker.api import accelerators, node_data
 from tiercel.broker.api.disk import disk_of
@@ -231,6 +231,7 @@ class NodeStream:
             delivered_at=seconds_of(delivery.delivered_at) if delivery.HasField("delivered_at") else None,
             reason=delivery.reason,
             signature=signature_of(delivery),
+            size_bytes=delivery.size_bytes,
         )
         await self._agents.deliver_to_endpoint(DeliveryReported(self._node_id, delivery.delivery_id, report))
 

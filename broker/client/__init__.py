@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tiercel.core.file_views import FileInfo
     from tiercel.core.jobs import TierStatus
     from tiercel.core.lineage import CurvePoint, Lineage
+    from tiercel.core.models import Difference, ModelCard
     from tiercel.core.views import (
         AcceleratorInfo,
         DecisionInfo,
@@ -57,6 +58,7 @@ _HOMES = {
     "tiercel.core.file_views": "FileInfo",
     "tiercel.core.jobs": "TierStatus",
     "tiercel.core.lineage": "CurvePoint Lineage",
+    "tiercel.core.models": "Difference ModelCard",
     "tiercel.core.views": (
         "AcceleratorInfo DecisionInfo EndpointExplanation EndpointInfo Explanation JobEvent JobInfo "
         "NodeInfo PriorityEvent ProgressEvent ReplicaInfo ShareEvent StateEvent TierEvent VariantInfo VersionInfo"
@@ -70,6 +72,7 @@ __all__ = [
     "ClientOptions",
     "CurvePoint",
     "DecisionInfo",
+    "Difference",
     "DiskUse",
     "EndpointClient",
     "EndpointExplanation",
@@ -81,6 +84,7 @@ __all__ = [
     "JobHandle",
     "JobInfo",
     "Lineage",
+    "ModelCard",
     "NodeDisk",
     "NodeInfo",
     "PriorityEvent",

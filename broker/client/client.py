@@ -18,6 +18,7 @@ from tiercel.broker.client.given_token import given_token
 from tiercel.broker.client.handle import JobHandle
 from tiercel.broker.client.keeping import Keeping
 from tiercel.broker.client.keys import Keys
+from tiercel.broker.client.models import Models
 from tiercel.broker.client.options import ClientOptions
 from tiercel.broker.client.secrets import Secrets
 from tiercel.broker.client.state_dir import default_state_dir, read_broker, read_token
@@ -120,6 +121,11 @@ class Client(Keeping, Acting):
     def keys(self) -> Keys:
         """Says who may ask endpoints, and makes keys for them."""
         return Keys(self._connection)
+
+    @property
+    def models(self) -> Models:
+        """The versions of endpoints: what they are, their files, and which of them answers."""
+        return Models(self._connection)
 
     async def submit(
         self,
@@ -278,38 +284,6 @@ class Client(Keeping, Acting):
         """
         request = jobs_pb2.DeleteEndpointRequest(endpoint=name)
         await self._connection.call(self._connection.stub.DeleteEndpoint, request)
-
-    async def promote(self, endpoint: str, version: int | None = None) -> EndpointInfo:
-        """Let a version of an endpoint answer, whatever is newer or better; the broker keeps to it.
-
-        It stays whatever is delivered, unless it is the newest: then better ones follow by themselves, as ever.
-
-        Args:
-            endpoint: Its name.
-            version: One whose files are kept; None for the newest.
-
-        Raises:
-            NotFoundError: The tenant has no such endpoint, or it has no such version any more.
-            InvalidSpecError: The version cannot answer, or it is not clear which is meant.
-        """
-        request = jobs_pb2.PromoteVersionRequest(endpoint=endpoint, version=version or 0)
-        response = await self._connection.call(self._connection.stub.PromoteVersion, request)
-        return endpoint_from_proto(response.endpoint)
-
-    async def rollback(self, endpoint: str, version: int | None = None) -> EndpointInfo:
-        """Let an earlier version of an endpoint answer again; it then stays whatever is delivered.
-
-        Args:
-            endpoint: Its name.
-            version: One whose files are kept; None for the one that answered before the present one.
-
-        Raises:
-            NotFoundError: The tenant has no such endpoint, or it has no such version any more.
-            InvalidSpecError: The version cannot answer, or it is not clear which is meant.
-        """
-        request = jobs_pb2.RollBackVersionRequest(endpoint=endpoint, version=version or 0)
-        response = await self._connection.call(self._connection.stub.RollBackVersion, request)
-        return endpoint_from_proto(response.endpoint)
 
     async def events(self, *, job_id: str = "", after: int = 0) -> AsyncGenerator[JobEvent]:
         """What happens to one job until it has finished, or to all the tenant's jobs without end.

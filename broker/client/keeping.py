@@ -1,4 +1,4 @@
-"""The part of the client about what is kept: files that jobs left behind, and where versions come from."""
+"""The part of the client about what is kept: files that jobs left behind, and room on disks."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from tiercel.broker.client.connection import Connection
 from tiercel.broker.client.downloads import Progress, download_files, list_files
 from tiercel.core.disk_use import DiskUse, Removal
 from tiercel.core.file_views import FileInfo
-from tiercel.core.lineage import Lineage
 from tiercel.core.wire import from_proto
-from tiercel.v1 import disk_pb2, disk_pb2_grpc, lineage_pb2, lineage_pb2_grpc
+from tiercel.v1 import disk_pb2, disk_pb2_grpc
 
 
 class Keeping(ABC):
@@ -47,21 +46,6 @@ class Keeping(ABC):
             InvalidSpecError: That is no pattern, or the folder cannot be written to.
         """
         return await download_files(self._connection, job_id, Path(to), pattern, progress)
-
-    async def lineage(self, endpoint: str, version: int | None = None) -> tuple[Lineage, ...]:
-        """Where a version of an endpoint comes from, or each of them, the newest first and without its curve.
-
-        Args:
-            endpoint: The endpoint.
-            version: Which one; None for all.
-
-        Raises:
-            NotFoundError: The tenant has no such endpoint, or it no such version.
-        """
-        stub = lineage_pb2_grpc.LineageServiceStub(self._connection.channel)
-        request = lineage_pb2.GetLineageRequest(endpoint=endpoint, version=version or 0)
-        response = await self._connection.call(stub.GetLineage, request)
-        return tuple(from_proto(Lineage, each) for each in response.versions)
 
     async def disk_use(self) -> DiskUse:
         """What takes room: the tenant's own things at the broker, the broker's folders, and nodes."""

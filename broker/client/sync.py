@@ -13,12 +13,12 @@ from tiercel.broker.client.keys import Keys
 from tiercel.broker.client.loop_thread import LoopThread
 from tiercel.broker.client.options import ClientOptions
 from tiercel.broker.client.secrets import Secrets
+from tiercel.broker.client.sync_models import SyncModels
 from tiercel.core.disk_use import DiskUse, Removal
 from tiercel.core.endpoint_access import EndpointAccess, Key
 from tiercel.core.errors import TiercelError
 from tiercel.core.file_views import FileInfo
 from tiercel.core.jobs import JobSpec, TierStatus
-from tiercel.core.lineage import Lineage
 from tiercel.core.secrets import Secret
 from tiercel.core.trust.trust import Trust
 from tiercel.core.views import (
@@ -33,6 +33,7 @@ from tiercel.core.views import (
 
 if TYPE_CHECKING:
     from tiercel.broker.client.inference import ArrayLike, InferenceResult
+    from tiercel.broker.client.models import Models
     from tiercel.core.policies import PolicyChoice
     from tiercel.core.what_if import Changes, WhatIf
 
@@ -117,6 +118,15 @@ class SyncClient:
     async def _secrets(self, action: Callable[[Secrets], Awaitable[T]]) -> T:
         return await action(self._client.secrets)
 
+    @property
+    def models(self) -> SyncModels:
+        """See :attr:`Client.models`."""
+
+        async def with_models(action: Callable[[Models], Awaitable[T]]) -> T:
+            return await action(self._client.models)
+
+        return SyncModels(lambda action: self._run(with_models(action)))
+
     def submit(
         self,
         spec: JobSpec | str | Path,
@@ -188,14 +198,6 @@ class SyncClient:
         """See :meth:`Client.delete_endpoint`."""
         self._run(self._client.delete_endpoint(name))
 
-    def promote(self, endpoint: str, version: int | None = None) -> EndpointInfo:
-        """See :meth:`Client.promote`."""
-        return self._run(self._client.promote(endpoint, version))
-
-    def rollback(self, endpoint: str, version: int | None = None) -> EndpointInfo:
-        """See :meth:`Client.rollback`."""
-        return self._run(self._client.rollback(endpoint, version))
-
     def events(self, *, job_id: str = "", after: int = 0) -> Generator[JobEvent]:
         """See :meth:`Client.events`."""
         return self._iterate(self._client.events(job_id=job_id, after=after))
@@ -213,10 +215,6 @@ class SyncClient:
     ) -> tuple[Path, ...]:
         """See :meth:`Client.download`; ``progress`` is called on another thread."""
         return self._run(self._client.download(job_id, to, pattern, progress=progress))
-
-    def lineage(self, endpoint: str, version: int | None = None) -> tuple[Lineage, ...]:
-        """See :meth:`Client.lineage`."""
-        return self._run(self._client.lineage(endpoint, version))
 
     def disk_use(self) -> DiskUse:
         """See :meth:`Client.disk_use`."""

@@ -47,6 +47,7 @@ class DeliveryReport:
         delivered_at: Once delivered, when the version began to answer, seconds since the Unix epoch.
         reason: Once failed, plain words.
         signature: Once it is loading, what the model takes and gives; None where nobody says.
+        size_bytes: Once it is loading, of the ONNX file; 0 where nobody says.
     """
 
     state: DeliveryState
@@ -55,6 +56,7 @@ class DeliveryReport:
     delivered_at: float | None = None
     reason: str = ""
     signature: Signature | None = None
+    size_bytes: int = 0
 
     @property
     def is_measured(self) -> bool:
@@ -137,6 +139,7 @@ def progress(
             value=report.value,
             sha256=report.sha256,
             signature=report.signature,
+            size_bytes=report.size_bytes,
         )
         twin = _twin_of(known, others)
         if twin is None:
@@ -159,7 +162,11 @@ def progress(
 def facts_of(delivery: Delivery) -> DeliveryReport:
     """What a node has said of the model of a delivery, said again."""
     return DeliveryReport(
-        DeliveryState.LOADING, value=delivery.value, sha256=delivery.sha256, signature=delivery.signature
+        DeliveryState.LOADING,
+        value=delivery.value,
+        sha256=delivery.sha256,
+        signature=delivery.signature,
+        size_bytes=delivery.size_bytes,
     )
 
 
@@ -228,6 +235,7 @@ def _delivered(delivery: Delivery, report: DeliveryReport, now: float) -> Delive
         value=report.value if report.is_measured else delivery.target,
         sha256=report.sha256,
         signature=report.signature,
+        size_bytes=report.size_bytes,
         delivered_at=now if report.delivered_at is None else min(report.delivered_at, now),
     )
 
@@ -245,4 +253,6 @@ def _version_of(delivery: Delivery, metric: str, direction: Direction | None, no
         variant=delivery.variant,
         node_id=node_id,
         signature=delivery.signature,
+        target=delivery.target if delivery.tier else None,
+        size_bytes=delivery.size_bytes,
     )

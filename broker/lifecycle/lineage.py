@@ -89,6 +89,7 @@ def _of_job(job: Job, before: Sequence[JobEvent]) -> dict[str, Any]:
         "requirements": spec.requirements,
         "environment": environment.key,
         "image_id": environment.image_id,
+        "warm_start": spec.warm_start,
     }
 
 

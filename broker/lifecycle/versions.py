@@ -12,7 +12,7 @@ from tiercel.core.jobs import Direction
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tiercel.core.endpoints import Signature, Tensor, Version
+    from tiercel.core.endpoints import DelayWindow, Signature, Tensor, Version
 
 # Newest versions of a variant whose files are kept, beside the one that answers.
 KEPT_VERSIONS = 5
@@ -135,7 +135,7 @@ def held_words(endpoint: Endpoint, version: int, why: str) -> str:
     """What a tenant is told of a version that was delivered and does not answer."""
     return (
         f"version {version} is kept but not live: {why}; "
-        f"'tiercel promote {endpoint.name} {version}' lets it answer all the same"
+        f"'tiercel models promote {endpoint.name} {version}' lets it answer all the same"
     )
 
 
@@ -155,6 +155,22 @@ def with_version(endpoint: Endpoint, new: Version, *, may_replace: bool) -> tupl
     node_id = new.node_id if not held or not endpoint.node_id else endpoint.node_id
     changed = replace(endpoint, versions=versions, live_versions=live, node_id=node_id)
     return _without_forgotten(changed), held
+
+
+def with_delays(before: Endpoint, after: Endpoint, window: DelayWindow | None) -> Endpoint:
+    """Note with the version that stops to answer how long answers took at last; of variants each had a part of them.
+
+    Args:
+        before: The endpoint while it answered.
+        after: The endpoint from now on.
+        window: What was measured of its answers; None where nothing was.
+    """
+    stopped = {each.version for each in before.live if not each.variant} - {each.version for each in after.live}
+    if window is None or window.p50_seconds is None or not stopped:
+        return after
+    p50, p95 = window.p50_seconds, window.p95_seconds
+    noted = (replace(v, p50_seconds=p50, p95_seconds=p95) if v.version in stopped else v for v in after.versions)
+    return replace(after, versions=tuple(noted))
 
 
 def kept(endpoint: Endpoint) -> tuple[Version, ...]:

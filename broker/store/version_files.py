@@ -5,7 +5,9 @@ What nodes say is believed no further than of checkpoints (:mod:`.checkpoints`);
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import os
 import re
 import secrets
 from typing import TYPE_CHECKING, BinaryIO
@@ -46,6 +48,7 @@ class VersionStore:
         self._folder = folder
         self._limit_bytes = limit_bytes
         self._held: dict[str, dict[int, str]] = {}
+        self._arrived = asyncio.Event()
         for path in folder.iterdir():
             match = _KEY.fullmatch(path.name)
             if match is None:
@@ -77,6 +80,31 @@ class VersionStore:
         """A version was taken in."""
         found = self.find(endpoint, version)
         self._held.setdefault(endpoint, {})[version] = sha256_of(found.files)
+        self._arrived.set()
+        self._arrived = asyncio.Event()
+
+    async def wait_model(self, endpoint: str, version: int, sha256: str) -> tuple[BinaryIO, int]:
+        """The ONNX file of a version and how many bytes it has, once it is here: open, and where it begins.
+
+        Args:
+            endpoint: The endpoint.
+            version: The version's number.
+            sha256: Of the ONNX file, hexadecimal.
+        """
+        while self.held(endpoint).get(version) != sha256:
+            await self._arrived.wait()
+        return await asyncio.to_thread(self._open_model, endpoint, version)
+
+    def _open_model(self, endpoint: str, version: int) -> tuple[BinaryIO, int]:
+        file = self._path(endpoint, version).open("rb")
+        try:
+            files = read_manifest(file).files
+            place = [each.name for each in files].index(MODEL_FILE)
+            file.seek(sum(each.size_bytes for each in files[:place]), os.SEEK_CUR)
+        except BaseException:
+            file.close()
+            raise
+        return file, files[place].size_bytes
 
     def find(self, endpoint: str, version: int) -> Checkpoint:
         """What is here of a version.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import sys
 from pathlib import Path
@@ -38,6 +39,11 @@ async def test_a_job_is_delivered_tier_by_tier_and_everybody_sees_it(product: Pr
             assert tier.reached_seconds is not None
             assert tier.delivered_seconds is not None
             assert tier.reached_seconds <= tier.delivered_seconds
+        second, first = await alice.models.list()
+        pulled = await alice.models.pull("digits", 1, tmp_path / "models")
+        assert hashlib.sha256(pulled.read_bytes()).hexdigest() == first.sha256
+        assert [path.name for path in pulled.parent.iterdir()] == ["digits-1.onnx"]
+        assert (first.size_bytes, first.nodes, second.live) == (pulled.stat().st_size, ("local",), True)
         (endpoint,) = await alice.list_endpoints()
         assert (endpoint.live_version, [version.version for version in endpoint.versions]) == (2, [1, 2])
 

@@ -108,11 +108,11 @@ async def catches_up(nodes: TwoNodes) -> None:
     home, copy = (place.node_id for place in (await endpoint(nodes)).places)
     async with nodes.client() as alice:
         await nodes.agents[copy].kill()
-        await alice.rollback("digits")
+        await alice.models.rollback("digits")
         await wait_answering(nodes, {home: 1, copy: None})
         nodes.agents[copy].start()
         await wait_answering(nodes, {home: 1, copy: 1})
-        await alice.promote("digits")
+        await alice.models.promote("digits")
         await wait_answering(nodes, {home: 2, copy: 2})
 
 

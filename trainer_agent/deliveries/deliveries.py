@@ -183,7 +183,13 @@ class Deliveries:
         await asyncio.to_thread(self._repository.stage, run.folder.path, wanted.delivery_id, done.sha256, accuracy)
         signature = await asyncio.to_thread(self._repository.signature_of_staged, wanted.delivery_id)
         entry = DeliveryLogEntry(
-            wanted.delivery_id, STAGED, done.value, done.sha256, exported_ns, signature=_as_text(signature)
+            wanted.delivery_id,
+            STAGED,
+            done.value,
+            done.sha256,
+            exported_ns,
+            signature=_as_text(signature),
+            size_bytes=await asyncio.to_thread(self._repository.size_of_staged, wanted.delivery_id),
         )
         await asyncio.to_thread(self._delivery_log.enter, entry)
         with contextlib.suppress(OSError):  # of no use any more; the next attempt of the job does not mind them

@@ -42,6 +42,7 @@ class DeliveryLogEntry:
         delivered_ns: When it began to answer; 0 while it does not.
         reason: Plain words when it failed.
         signature: What the model takes and gives (``ModelSignature``), base64; empty where its file does not say.
+        size_bytes: Of the ONNX file; 0 before it is staged.
     """
 
     delivery_id: str
@@ -52,6 +53,7 @@ class DeliveryLogEntry:
     delivered_ns: int = 0
     reason: str = ""
     signature: str = ""
+    size_bytes: int = 0
 
     @property
     def is_final(self) -> bool:
@@ -73,6 +75,7 @@ class DeliveryLogEntry:
             delivered_at=_timestamp(self.delivered_ns),
             reason=self.reason,
             signature=_signature(self.signature) if self.signature else None,
+            size_bytes=self.size_bytes,
         )
 
 

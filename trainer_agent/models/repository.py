@@ -79,6 +79,10 @@ class ModelRepository:
         """What the staged model of a delivery takes and gives; None where its file does not say."""
         return read_signature(self.staged(delivery_id) / _MODEL)
 
+    def size_of_staged(self, delivery_id: str) -> int:
+        """Bytes of the staged model of a delivery."""
+        return (self.staged(delivery_id) / _MODEL).stat().st_size
+
     def there(self) -> dict[str, dict[int, str]]:
         """SHA-256 of the versions that were put there, by model and number."""
         folders = list(self.path.iterdir()) if self.path.is_dir() else []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from tiercel.broker.actors.endpoint import VersionStored
+from tiercel.broker.actors.endpoint_messages import VersionStored
 from tiercel.broker.lifecycle import replicas, versions
 from tiercel.core.errors import NotFoundError, QuotaExceededError, StoreDamagedError
 from tiercel.core.tasks import run_in_thread

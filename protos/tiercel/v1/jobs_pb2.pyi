@@ -1350,6 +1350,13 @@ class EndpointVersion(_message.Message):
     LIVE_FIELD_NUMBER: _builtins.int
     HELD_FIELD_NUMBER: _builtins.int
     KEPT_FIELD_NUMBER: _builtins.int
+    ENDPOINT_FIELD_NUMBER: _builtins.int
+    TARGET_FIELD_NUMBER: _builtins.int
+    SIZE_BYTES_FIELD_NUMBER: _builtins.int
+    NODES_FIELD_NUMBER: _builtins.int
+    PINNED_FIELD_NUMBER: _builtins.int
+    P50_SECONDS_FIELD_NUMBER: _builtins.int
+    P95_SECONDS_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     job_id: _builtins.str
     tier: _builtins.int
@@ -1366,8 +1373,25 @@ class EndpointVersion(_message.Message):
     """Why it was not let answer when it was delivered, in plain words; empty once it has answered."""
     kept: _builtins.bool
     """Its files are there, so that it may answer again."""
+    endpoint: _builtins.str
+    """The endpoint that it is a version of."""
+    target: _builtins.float
+    """The target of its tier; absent of a model that is better than those of the tiers."""
+    size_bytes: _builtins.int
+    """Of the ONNX file; 0 where that is not known."""
+    pinned: _builtins.bool
+    """It answers since somebody chose it, and stays whatever is delivered."""
+    p50_seconds: _builtins.float
+    """The delay of the endpoint's answers in the last seconds in which it answered, its median and its 95th percentile;
+    absent where nothing was asked then, and of an endpoint with variants.
+    """
+    p95_seconds: _builtins.float
     @_builtins.property
     def delivered_at(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def nodes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The nodes that have its files."""
+
     def __init__(
         self,
         *,
@@ -1382,12 +1406,30 @@ class EndpointVersion(_message.Message):
         live: _builtins.bool = ...,
         held: _builtins.str = ...,
         kept: _builtins.bool = ...,
+        endpoint: _builtins.str = ...,
+        target: _builtins.float | None = ...,
+        size_bytes: _builtins.int = ...,
+        nodes: _abc.Iterable[_builtins.str] | None = ...,
+        pinned: _builtins.bool = ...,
+        p50_seconds: _builtins.float | None = ...,
+        p95_seconds: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["delivered_at", b"delivered_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_p50_seconds", b"_p50_seconds", "_p95_seconds", b"_p95_seconds", "_target", b"_target", "delivered_at", b"delivered_at", "p50_seconds", b"p50_seconds", "p95_seconds", b"p95_seconds", "target", b"target"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["delivered_at", b"delivered_at", "held", b"held", "job_id", b"job_id", "kept", b"kept", "live", b"live", "metric", b"metric", "sha256", b"sha256", "tier", b"tier", "value", b"value", "variant", b"variant", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_p50_seconds", b"_p50_seconds", "_p95_seconds", b"_p95_seconds", "_target", b"_target", "delivered_at", b"delivered_at", "endpoint", b"endpoint", "held", b"held", "job_id", b"job_id", "kept", b"kept", "live", b"live", "metric", b"metric", "nodes", b"nodes", "p50_seconds", b"p50_seconds", "p95_seconds", b"p95_seconds", "pinned", b"pinned", "sha256", b"sha256", "size_bytes", b"size_bytes", "target", b"target", "tier", b"tier", "value", b"value", "variant", b"variant", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__p50_seconds: _TypeAlias = _typing.Literal["p50_seconds"]  # noqa: Y015
+    _WhichOneofArgType__p50_seconds: _TypeAlias = _typing.Literal["_p50_seconds", b"_p50_seconds"]  # noqa: Y015
+    _WhichOneofReturnType__p95_seconds: _TypeAlias = _typing.Literal["p95_seconds"]  # noqa: Y015
+    _WhichOneofArgType__p95_seconds: _TypeAlias = _typing.Literal["_p95_seconds", b"_p95_seconds"]  # noqa: Y015
+    _WhichOneofReturnType__target: _TypeAlias = _typing.Literal["target"]  # noqa: Y015
+    _WhichOneofArgType__target: _TypeAlias = _typing.Literal["_target", b"_target"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__p50_seconds) -> _WhichOneofReturnType__p50_seconds | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__p95_seconds) -> _WhichOneofReturnType__p95_seconds | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__target) -> _WhichOneofReturnType__target | None: ...
 
 Global___EndpointVersion: _TypeAlias = EndpointVersion  # noqa: Y015
 

@@ -164,6 +164,7 @@ class Lineage(_message.Message):
     REQUIREMENTS_FIELD_NUMBER: _builtins.int
     ENVIRONMENT_FIELD_NUMBER: _builtins.int
     IMAGE_ID_FIELD_NUMBER: _builtins.int
+    WARM_START_FIELD_NUMBER: _builtins.int
     endpoint: _builtins.str
     version: _builtins.int
     variant: _builtins.str
@@ -200,6 +201,8 @@ class Lineage(_message.Message):
     """The key of the environment that its run had of them, as its node called it; empty where it asked for none."""
     image_id: _builtins.str
     """The id of the image that its run was a container of; empty where it was none."""
+    warm_start: _builtins.str
+    """The job with whose weights its training began; empty where it began without."""
     @_builtins.property
     def delivered_at(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
@@ -268,10 +271,11 @@ class Lineage(_message.Message):
         requirements: _abc.Iterable[_builtins.str] | None = ...,
         environment: _builtins.str = ...,
         image_id: _builtins.str = ...,
+        warm_start: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["delivered_at", b"delivered_at", "submitted_at", b"submitted_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments", b"arguments", "command", b"command", "commit", b"commit", "curve", b"curve", "data", b"data", "delivered_at", b"delivered_at", "direction", b"direction", "dirty", b"dirty", "endpoint", b"endpoint", "env", b"env", "environment", b"environment", "held", b"held", "image", b"image", "image_id", b"image_id", "job_id", b"job_id", "job_name", b"job_name", "kept", b"kept", "labels", b"labels", "live", b"live", "metric", b"metric", "metrics", b"metrics", "model_sha256", b"model_sha256", "module", b"module", "node_id", b"node_id", "pinned", b"pinned", "project_sha256", b"project_sha256", "requirements", b"requirements", "run_id", b"run_id", "script", b"script", "script_sha256", b"script_sha256", "submitted_at", b"submitted_at", "tier", b"tier", "value", b"value", "variant", b"variant", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments", b"arguments", "command", b"command", "commit", b"commit", "curve", b"curve", "data", b"data", "delivered_at", b"delivered_at", "direction", b"direction", "dirty", b"dirty", "endpoint", b"endpoint", "env", b"env", "environment", b"environment", "held", b"held", "image", b"image", "image_id", b"image_id", "job_id", b"job_id", "job_name", b"job_name", "kept", b"kept", "labels", b"labels", "live", b"live", "metric", b"metric", "metrics", b"metrics", "model_sha256", b"model_sha256", "module", b"module", "node_id", b"node_id", "pinned", b"pinned", "project_sha256", b"project_sha256", "requirements", b"requirements", "run_id", b"run_id", "script", b"script", "script_sha256", b"script_sha256", "submitted_at", b"submitted_at", "tier", b"tier", "value", b"value", "variant", b"variant", "version", b"version", "warm_start", b"warm_start"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -788,6 +788,7 @@ class DeliveryStatus(_message.Message):
     DELIVERED_AT_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     SIGNATURE_FIELD_NUMBER: _builtins.int
+    SIZE_BYTES_FIELD_NUMBER: _builtins.int
     delivery_id: _builtins.str
     stage: Global___DeliveryStage.ValueType
     value: _builtins.float
@@ -796,6 +797,8 @@ class DeliveryStatus(_message.Message):
     """Of the ONNX file, once it is loading; delivered to answer means that the inference server has loaded this very file."""
     reason: _builtins.str
     """Plain words when it failed."""
+    size_bytes: _builtins.int
+    """Of the ONNX file, once it is loading."""
     @_builtins.property
     def exported_at(self) -> _timestamp_pb2.Timestamp:
         """When it was exported, and when it began to answer."""
@@ -817,10 +820,11 @@ class DeliveryStatus(_message.Message):
         delivered_at: _timestamp_pb2.Timestamp | None = ...,
         reason: _builtins.str = ...,
         signature: Global___ModelSignature | None = ...,
+        size_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["delivered_at", b"delivered_at", "exported_at", b"exported_at", "signature", b"signature"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["delivered_at", b"delivered_at", "delivery_id", b"delivery_id", "exported_at", b"exported_at", "reason", b"reason", "sha256", b"sha256", "signature", b"signature", "stage", b"stage", "value", b"value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["delivered_at", b"delivered_at", "delivery_id", b"delivery_id", "exported_at", b"exported_at", "reason", b"reason", "sha256", b"sha256", "signature", b"signature", "size_bytes", b"size_bytes", "stage", b"stage", "value", b"value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

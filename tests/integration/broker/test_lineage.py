@@ -31,35 +31,40 @@ async def test_versions_say_where_they_come_from_to_their_tenant_alone(
         await alice.wait_finished(job.id)
     monkeypatch.setenv("TIERCEL_TOKEN", token)
     async with running_broker(tmp_path) as broker, Client(broker.broker_address, token=token) as client:
-        second, first = await client.lineage("digits")
-        assert [(each.version, each.tier, each.live, each.curve) for each in (first, second)] == [
-            (1, 1, False, ()),
-            (2, 2, True, ()),
+        second, first = await client.models.list("digits")
+        assert [(each.version, each.tier, each.live, each.target) for each in (first, second)] == [
+            (1, 1, False, 0.8),
+            (2, 2, True, 0.9),
         ]
-        (whole,) = await client.lineage("digits", 2)
+        card = await client.models.show("digits")
+        assert card.version == second
+        whole = card.lineage
         assert (whole.job_id, whole.run_id, whole.arguments) == (job.id, f"{job.id}-1", ("--lr", "0.1"))
         assert (whole.labels, whole.value) == ({"sweep": "7"}, second.value)
         assert [point.value for point in whole.curve] == [0.5, 0.85, 0.95]
         assert whole.metrics["accuracy"] == 0.95
-        assert {each.environment for each in (whole, second, first)} == {"ab" * 12}
+        assert whole.environment == "ab" * 12
+        differ = {each.what for each in await client.models.compare(("digits", 1), ("digits", None))}
+        assert {"tier", "value", "live", "metrics.accuracy"} <= differ
+        assert not differ & {"job_id", "arguments"}
         with pytest.raises(NotFoundError, match=r"no version 7; there is 1, 2"):
-            await client.lineage("digits", 7)
+            await client.models.show("digits", 7)
         async with Client(client.address, token=tenant_token(tmp_path, "bob")) as bob:
             with pytest.raises(NotFoundError):
-                await bob.lineage("digits")
+                await bob.models.show("digits")
 
         async def tiercel(*arguments: str) -> Result:
-            command = ["lineage", *arguments, "--broker", client.address]
+            command = ["models", *arguments, "--broker", client.address]
             return await asyncio.to_thread(CliRunner().invoke, app, command)
 
-        header, newest, _ = (await tiercel("digits")).stdout.splitlines()
-        assert header.split()[:3] == ["VERSION", "VALUE", "RUN"]
-        assert newest.split()[:1] == ["2"]
-        told = (await tiercel("digits:2")).stdout
+        header, newest, _ = (await tiercel("ls", "digits")).stdout.splitlines()
+        assert header.split()[:3] == ["MODEL", "STATE", "TIER"]
+        assert newest.split()[:2] == ["digits:2", "live"]
+        told = (await tiercel("show", "digits:2")).stdout
         assert f"run         {job.id}-1" in told
         assert "arguments   --lr 0.1" in told
         assert "curve       3 reports, 0.5 to 0.95" in told
         assert f"environment {'ab' * 12}" in told
-        assert json.loads((await tiercel("digits:2", "--json")).stdout)["run_id"] == f"{job.id}-1"
-        assert len(json.loads((await tiercel("digits", "--json")).stdout)) == 2
-        assert "no version; give a number such as digits:2" in (await tiercel("digits:x")).stderr
+        assert json.loads((await tiercel("show", "digits:2", "--json")).stdout)["lineage"]["run_id"] == f"{job.id}-1"
+        assert len(json.loads((await tiercel("ls", "digits", "--json")).stdout)) == 2
+        assert "no version; give a number such as digits:2" in (await tiercel("show", "digits:x")).stderr

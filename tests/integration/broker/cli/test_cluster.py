@@ -369,11 +369,11 @@ def test_promote_and_roll_back(tiercel: Tiercel, script: Script) -> None:
     ]
     script.endpoints += [jobs_pb2.Endpoint(name="digits", live_version=3, versions=versions, node_id="n1")]
 
-    back = tiercel("rollback", "digits").stdout
+    back = tiercel("models", "rollback", "digits").stdout
 
     assert back.splitlines() == [
         "digits answers with version 2 as soon as node n1 has loaded it.",
-        "It stays whatever is delivered, until 'tiercel promote digits latest'.",
+        "It stays whatever is delivered, until 'tiercel models promote digits latest'.",
     ]
     script.endpoints[0].answering_version = 3
     _, line = tiercel("endpoints").stdout.splitlines()
@@ -382,11 +382,11 @@ def test_promote_and_roll_back(tiercel: Tiercel, script: Script) -> None:
     explained = tiercel("explain", "--endpoint", "digits").stdout
     assert "problem   The files of version 2 are not on this node any more." in explained
     assert "kept      version 2 with accuracy 0.5: 0.5 is worse than 0.9 of version 1" in explained
-    assert tiercel("promote", "digits", "latest").stdout == (
+    assert tiercel("models", "promote", "digits", "latest").stdout == (
         "digits answers with version 3 as soon as node n1 has loaded it.\n"
     )
-    assert json.loads(tiercel("promote", "digits", "1", "--json").stdout)["live_version"] == 1
-    assert json.loads(tiercel("rollback", "digits", "3", "--json").stdout)["pinned"] is False
+    assert json.loads(tiercel("models", "promote", "digits", "1", "--json").stdout)["live_version"] == 1
+    assert json.loads(tiercel("models", "rollback", "digits", "3", "--json").stdout)["pinned"] is False
     for wrong in ("new", "0", "1.5", "²"):
-        failed = tiercel("promote", "digits", wrong)
+        failed = tiercel("models", "promote", "digits", wrong)
         assert (failed.exit_code, "is no version; give a number such as 2" in failed.stderr) == (1, True)

@@ -60,12 +60,12 @@ def test_what_a_broker_knows_is_offered_once_it_was_asked(address: str, script: 
     assert offered("watch", "--broker", address, "k1", "m") == ["m1"]
     assert offered("infer", "--broker", address, "d") == ["digits"]
     assert offered("endpoints", "delete", "--broker", address, "d") == ["digits"]
-    assert offered("rollback", "--broker", address, "d") == ["digits"]
+    assert offered("models", "rollback", "--broker", address, "d") == ["digits"]
     assert cache.stat().st_mode & 0o077 == 0
 
 
 def test_commands_and_options_are_offered_without_a_broker(cache: Path) -> None:
-    assert offered("pro") == ["promote", "proxy"]
+    assert offered("pro") == ["proxy"]
     assert offered("node", "data", "r") == ["remove"]
     assert offered("ls", "--act") == ["--active"]
     assert not cache.exists()

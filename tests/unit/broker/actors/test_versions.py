@@ -63,7 +63,7 @@ async def test_a_retrained_job_whose_early_tiers_are_below_what_answers_keeps_th
     number = done.tiers[0].version
     held = (
         f"version {number} is kept but not live: 0.2 is worse than 0.95 of version 1; "
-        f"'tiercel promote digits {number}' lets it answer all the same"
+        f"'tiercel models promote digits {number}' lets it answer all the same"
     )
     assert (done.tiers[0].state, done.tiers[0].reason) == (TierState.DELIVERED, held)
     assert (done.state, done.reason) == (JobState.COMPLETED, f"its tier is delivered; {held}")

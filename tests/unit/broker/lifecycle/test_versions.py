@@ -44,7 +44,7 @@ def test_a_worse_version_is_kept_and_does_not_answer() -> None:
     assert known.versions[1].held == held
     assert versions.held_words(known, 3, held) == (
         "version 3 is kept but not live: 0.06 is worse than 0.961 of version 1; "
-        "'tiercel promote digits 3' lets it answer all the same"
+        "'tiercel models promote digits 3' lets it answer all the same"
     )
 
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tiercel.broker.cli.completion import complete_endpoint
+from tiercel.broker.cli.models.names import version_number
 from tiercel.broker.cli.output import print_json
-from tiercel.broker.cli.parameters import command, json_option, target_options
-from tiercel.broker.cli.session import Target, fail, run
+from tiercel.broker.cli.parameters import command, endpoint_argument, json_option, target_options
+from tiercel.broker.cli.session import Target, run
 
 if TYPE_CHECKING:
     from tiercel.broker.client import EndpointInfo
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 _NEWEST = "latest"
 
 
-@command("tiercel promote digits 3", "tiercel promote digits latest")
-@click.argument("endpoint", metavar="ENDPOINT", help="The endpoint's name.", shell_complete=complete_endpoint)
+@command("tiercel models promote digits 3", "tiercel models promote digits latest")
+@endpoint_argument
 @click.argument("version", metavar="VERSION", help="Its number, or 'latest' for the newest: better ones then follow.")
 @json_option
 @target_options
 def promote(endpoint: str, version: str, *, as_json: bool, target: Target) -> None:
     """Let a version of an endpoint answer, whatever is better or newer; it stays until you promote another one."""
-    number = None if version == _NEWEST else _number(version)
-    _show(run(target, lambda client: client.promote(endpoint, number)), as_json=as_json)
+    number = None if version == _NEWEST else version_number(version)
+    _show(run(target, lambda client: client.models.promote(endpoint, number)), as_json=as_json)
 
 
-@command("tiercel rollback digits", "tiercel rollback digits 2")
-@click.argument("endpoint", metavar="ENDPOINT", help="The endpoint's name.", shell_complete=complete_endpoint)
+@command("tiercel models rollback digits", "tiercel models rollback digits 2")
+@endpoint_argument
 @click.argument(
     "version", default="", metavar="[VERSION]", help="Its number; the one that answered before when left out."
 )
@@ -38,14 +38,8 @@ def promote(endpoint: str, version: str, *, as_json: bool, target: Target) -> No
 @target_options
 def rollback(endpoint: str, version: str, *, as_json: bool, target: Target) -> None:
     """Let an earlier version of an endpoint answer again; it stays until you promote another one."""
-    number = _number(version) if version else None
-    _show(run(target, lambda client: client.rollback(endpoint, number)), as_json=as_json)
-
-
-def _number(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and 0 < int(text) < 2**63):
-        fail(f"VERSION: {text!r} is no version; give a number such as 2.")
-    return int(text)
+    number = version_number(version) if version else None
+    _show(run(target, lambda client: client.models.rollback(endpoint, number)), as_json=as_json)
 
 
 def _show(endpoint: EndpointInfo, *, as_json: bool) -> None:
@@ -57,4 +51,4 @@ def _show(endpoint: EndpointInfo, *, as_json: bool) -> None:
     words = ", ".join(f"version {number}" for number in sorted(chosen))
     click.echo(f"{endpoint.name} answers with {words} as soon as node {endpoint.node_id or '-'} has loaded it.")
     if pinned:
-        click.echo(f"It stays whatever is delivered, until 'tiercel promote {endpoint.name} {_NEWEST}'.")
+        click.echo(f"It stays whatever is delivered, until 'tiercel models promote {endpoint.name} {_NEWEST}'.")

@@ -1,0 +1,118 @@
+"""What an endpoint's actor is told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from tiercel.core.jobs import AUTO_REPLICAS
+
+if TYPE_CHECKING:
+    from tiercel.broker.lifecycle.endpoint import DeliveryReport
+    from tiercel.core.checkpoints import Artefact
+    from tiercel.core.endpoint_access import EndpointAccess
+    from tiercel.core.endpoints import Endpoint
+    from tiercel.core.jobs import Job, JobSpec, TierStatus
+
+
+@dataclass(frozen=True, slots=True)
+class DeliverTier:
+    """A job reached a tier; asking again, for instance from another node, is harmless."""
+
+    job: Job
+    tier: TierStatus
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryReported:
+    """A node says how far a delivery is."""
+
+    node_id: str
+    delivery_id: str
+    report: DeliveryReport
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryAbandoned:
+    """Nobody can carry out a delivery any more."""
+
+    delivery_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class TermsSet:
+    """What a job that feeds it wants of it: answers within so many seconds, if it says so, on so many nodes.
+
+    ``replicas`` is :data:`.AUTO_REPLICAS` where the broker is to say on how many: at first on as many as before.
+    """
+
+    objective_seconds: float | None
+    replicas: int
+
+    @classmethod
+    def of(cls, spec: JobSpec) -> TermsSet:
+        """What a job says."""
+        return cls(spec.endpoint_objective_seconds, spec.replicas)
+
+    def applied_to(self, endpoint: Endpoint) -> Endpoint:
+        """The endpoint as the job wants it."""
+        objective = endpoint.objective_seconds if self.objective_seconds is None else self.objective_seconds
+        auto = self.replicas == AUTO_REPLICAS
+        count = endpoint.replicas if auto else self.replicas
+        return replace(endpoint, objective_seconds=objective, replicas=count, auto_replicas=auto)
+
+
+@dataclass(frozen=True, slots=True)
+class NodesChanged:
+    """Nodes are otherwise than before, or time passed."""
+
+
+@dataclass(frozen=True, slots=True)
+class VersionStored:
+    """The artefact store has the files of a version, or (None) has them no more."""
+
+    version: int
+    sha256: str
+    stored: Artefact | None
+
+
+@dataclass(frozen=True, slots=True)
+class AccessSet:
+    """Its tenant says who may ask it."""
+
+    access: EndpointAccess
+
+
+@dataclass(frozen=True, slots=True)
+class VersionChosen:
+    """Its tenant wants a version to answer; None for the newest or, to go back, for the one before."""
+
+    version: int | None
+    back: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FilesAsked:
+    """Its tenant wants the files of a version, which the broker is to hold for a while."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointDeleted:
+    """Its tenant wants it gone; no job feeds it."""
+
+
+EndpointMessage = (
+    DeliverTier
+    | DeliveryReported
+    | DeliveryAbandoned
+    | TermsSet
+    | AccessSet
+    | VersionChosen
+    | FilesAsked
+    | EndpointDeleted
+    | NodesChanged
+    | VersionStored
+)

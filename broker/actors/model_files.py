@@ -1,0 +1,74 @@
+"""Gives tenants the ONNX files of their endpoints' versions, which nodes send to the broker for that."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, BinaryIO
+
+from tiercel.broker.actors.endpoint_messages import FilesAsked
+from tiercel.broker.actors.replicas import MAX_PULLS
+from tiercel.broker.lifecycle.pulls import holders
+from tiercel.broker.lifecycle.versions import kept
+from tiercel.core.errors import NotFoundError, OverloadedError, UnavailableError
+
+if TYPE_CHECKING:
+    from tiercel.broker.actors.registry import ActorRegistry
+    from tiercel.broker.actors.service import BrokerService
+    from tiercel.broker.store.version_files import VersionStore
+    from tiercel.core.endpoints import Version
+
+# A node that has the files sends 2 GiB in that time by 30 Mbit/s.
+WAIT_SECONDS = 600.0
+
+
+class ModelFiles:
+    """Finds versions and has their files brought.
+
+    Args:
+        service: Knows whose endpoints they are.
+        registry: The actors.
+        store: Where nodes' files arrive.
+    """
+
+    def __init__(self, service: BrokerService, registry: ActorRegistry, store: VersionStore) -> None:
+        self._service = service
+        self._registry = registry
+        self._store = store
+
+    async def open(self, tenant: str, endpoint: str, number: int) -> tuple[Version, BinaryIO, int]:
+        """The ONNX file of a version: what the version is, the file open where it begins, and its bytes.
+
+        Raises:
+            NotFoundError: The tenant has no such endpoint, or its files are kept no longer.
+            OverloadedError: Files of too many others are asked for.
+            UnavailableError: No node that has them is online, or they did not come in time.
+        """
+        known = self._service.find_endpoint(tenant, endpoint)
+        there = kept(known)
+        version = next((each for each in there if each.version == number), None)
+        if version is None:
+            numbers = ", ".join(str(each.version) for each in there) or "none"
+            raise NotFoundError(
+                f"version: endpoint {endpoint!r} keeps no files of version {number}; it keeps {numbers}",
+                field="version",
+            )
+        actor = self._registry.endpoints[endpoint]
+        if number not in actor.pulled and len(actor.pulled) >= MAX_PULLS:
+            numbers = ", ".join(map(str, sorted(actor.pulled)))
+            raise OverloadedError(f"files of versions {numbers} of {endpoint!r} are on their way; try again later")
+        await actor.call(FilesAsked(number))
+        nodes = self._registry.serving_nodes(endpoint)
+        having = holders(known, version, nodes)
+        is_here = version.stored is not None or self._store.held(endpoint).get(number) == version.sha256
+        if not is_here and not any(name in nodes and nodes[name].online for name in having):
+            raise UnavailableError(
+                f"version {number} of endpoint {endpoint!r} is on node {', '.join(having) or '-'}, which is "
+                "offline; try again when it is back"
+            )
+        try:
+            async with asyncio.timeout(WAIT_SECONDS):
+                return version, *await self._store.wait_model(endpoint, number, version.sha256)
+        except TimeoutError:
+            raise UnavailableError(
+                f"version {number} of endpoint {endpoint!r} did not come from its node in {WAIT_SECONDS:g} s; try again"
+            ) from None

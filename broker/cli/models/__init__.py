@@ -1,0 +1,1 @@
+"""``tiercel models``: the versions that endpoints have and had."""
