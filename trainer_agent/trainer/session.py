@@ -30,7 +30,7 @@ CHECKPOINT_SECONDS = 5.0
 def connect(
     model: nn.Module,
     example_input: ExampleInput,
-    evaluate: Evaluate,
+    evaluate: Evaluate | None,
     optimizer: Stateful | None = None,
     scheduler: Stateful | None = None,
     *,
@@ -78,8 +78,8 @@ def connect(
             ``forward`` takes these names, else in that order. The names are the served model's. Without ``model`` it
             may be left out where ``predict`` is asked by :meth:`Job.predict`.
         evaluate: ``evaluate(predict)`` measures whatever ``predict`` asks, arrays in and arrays out, and returns the
-            job's metric, or a mapping with it in. The same code measures the model and the exported one. Without
-            ``model`` it may be left out: then what was reported is believed.
+            job's metric, or a mapping with it in. The same code measures the model and the exported one. None: what was
+            reported is believed.
         optimizer: Kept in checkpoints.
         scheduler: Learning-rate scheduler, kept in checkpoints.
         export: Returns the model as it is now: the content of an ONNX file, its path, or an ``onnx.ModelProto``. Called
@@ -111,7 +111,7 @@ def connect(
         trained: Trained = AnyModel(export, predict, example_input, save)
     else:
         _refuse("with a PyTorch model", export=export, predict=predict, save=save)
-        trained = _pytorch_model(model, example_input, evaluate, optimizer, scheduler, dynamic_axes, rank)
+        trained = _pytorch_model(model, example_input, optimizer, scheduler, dynamic_axes, rank)
     run_directory = os.environ.get(RUN_DIRECTORY_VARIABLE)
     if not run_directory:
         return StandaloneJob(trained)
@@ -126,7 +126,6 @@ def connect(
 def _pytorch_model(
     model: object,
     example_input: ExampleInput | None,
-    evaluate: Evaluate | None,
     optimizer: Stateful | None,
     scheduler: Stateful | None,
     dynamic_axes: DynamicAxes | None,
@@ -140,8 +139,8 @@ def _pytorch_model(
             "connect(export=...)"
         )
         raise TypeError(message)
-    if example_input is None or evaluate is None:
-        raise TypeError("connect() needs example_input and evaluate for a PyTorch model")
+    if example_input is None:
+        raise TypeError("connect() needs example_input for a PyTorch model")
     from tiercel.trainer_agent.trainer.pytorch.pytorch_model import pytorch_model
 
     return pytorch_model(model, example_input, optimizer, scheduler, dynamic_axes, is_alone=rank.count == 1)
