@@ -254,7 +254,7 @@ class Broker:
             DiskService(service, inventory, retention, tenancy),
             FilesService(service, files, tenancy),
             LineageService(service, store, tenancy),
-            ModelsService(ModelFiles(service, registry, versions), tenancy),
+            ModelsService(service, ModelFiles(service, registry, versions), tenancy),
             ProjectsService(projects, tenancy),
             SecretsService(secret_service, tenancy),
             MembershipService(

@@ -12,6 +12,9 @@ from tiercel.core.endpoint_access import EndpointAccess
 from tiercel.core.fields import NOT_TOLD
 from tiercel.core.jobs import Direction
 
+# Newest versions of a variant whose files are kept beside the one that answers, where nobody says how many.
+KEPT_VERSIONS = 5
+
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
@@ -58,6 +61,7 @@ class Version:
         size_bytes: Of the ONNX file; 0 of versions that were stored without.
         p50_seconds: Median delay of the endpoint's answers when this version stopped to answer, or None.
         p95_seconds: The same, the 95th percentile.
+        removed: Whether its files were removed before their time.
     """
 
     version: int
@@ -77,6 +81,7 @@ class Version:
     size_bytes: int = 0
     p50_seconds: float | None = None
     p95_seconds: float | None = None
+    removed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +105,7 @@ class Endpoint:
         replicas: On how many nodes its live version shall answer, where there are as many.
         auto_replicas: Whether the broker says on how many, by what is asked of it.
         replica_nodes: Nodes that shall have a copy of its live version, beside ``node_id``, which it was delivered on.
+        keep: Of how many of its newest versions, or of those of each variant, the files are kept.
     """
 
     name: str
@@ -116,6 +122,7 @@ class Endpoint:
     replicas: int = 1
     auto_replicas: bool = False
     replica_nodes: tuple[str, ...] = ()
+    keep: int = KEPT_VERSIONS
 
     @property
     def live(self) -> tuple[Version, ...]:

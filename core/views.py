@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from tiercel.core.data_sets import NodeData
 from tiercel.core.endpoint_access import EndpointAccess
-from tiercel.core.endpoints import DelayWindow
+from tiercel.core.endpoints import KEPT_VERSIONS, DelayWindow
 from tiercel.core.fields import TOLD_OTHERWISE
 from tiercel.core.jobs import JobSpec, JobState, TierStatus
 from tiercel.core.nodes import Drain
@@ -391,6 +391,7 @@ class EndpointInfo(Jsonable):
     auto_replicas: bool = False
     replicas_reason: str = ""
     places: tuple[ReplicaInfo, ...] = ()
+    keep: int = KEPT_VERSIONS
 
 
 @dataclass(frozen=True, slots=True)

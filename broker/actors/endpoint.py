@@ -13,9 +13,11 @@ from tiercel.broker.actors.endpoint_messages import (
     EndpointDeleted,
     EndpointMessage,
     FilesAsked,
+    KeptSet,
     NodesChanged,
     TermsSet,
     VersionChosen,
+    VersionRemoved,
     VersionStored,
 )
 from tiercel.broker.actors.endpoint_views import view_of, views_of_copies
@@ -135,8 +137,8 @@ class EndpointActor(Actor[EndpointMessage]):
             case TermsSet():
                 await self._change(message.applied_to(self._endpoint))
                 self._count.begin_anew()
-            case AccessSet(access):
-                await self._change(replace(self._endpoint, access=access))
+            case AccessSet() | VersionRemoved() | KeptSet():
+                await self._change(message.applied_to(self._endpoint))
             case NodesChanged():
                 await self._look()
             case VersionStored():
@@ -221,8 +223,7 @@ class EndpointActor(Actor[EndpointMessage]):
         self._show()
 
     async def _choose(self, message: VersionChosen) -> None:
-        choose = versions.rolled_back if message.back else versions.promoted
-        before, endpoint = self._endpoint, choose(self._endpoint, message.version)
+        before, endpoint = self._endpoint, message.applied_to(self._endpoint)
         if endpoint == before:
             return
         endpoint, now = versions.with_delays(before, endpoint, self._peers.delays(endpoint.name)), self._clock.now()

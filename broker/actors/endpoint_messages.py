@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from tiercel.broker.lifecycle import versions
 from tiercel.core.jobs import AUTO_REPLICAS
 
 if TYPE_CHECKING:
@@ -83,6 +84,10 @@ class AccessSet:
 
     access: EndpointAccess
 
+    def applied_to(self, endpoint: Endpoint) -> Endpoint:
+        """The endpoint with that."""
+        return replace(endpoint, access=self.access)
+
 
 @dataclass(frozen=True, slots=True)
 class VersionChosen:
@@ -90,6 +95,40 @@ class VersionChosen:
 
     version: int | None
     back: bool = False
+    pin: bool = False
+
+    def applied_to(self, endpoint: Endpoint) -> Endpoint:
+        """The endpoint when that version answers.
+
+        Raises:
+            NotFoundError: It has no such version.
+            InvalidSpecError: It cannot answer, or it is not clear which is meant.
+        """
+        if self.back:
+            return versions.rolled_back(endpoint, self.version)
+        return versions.promoted(endpoint, self.version, pin=self.pin)
+
+
+@dataclass(frozen=True, slots=True)
+class VersionRemoved:
+    """Its tenant wants the files of a version removed."""
+
+    version: int
+
+    def applied_to(self, endpoint: Endpoint) -> Endpoint:
+        """The endpoint without them; see :func:`.versions.removed`."""
+        return versions.removed(endpoint, self.version)
+
+
+@dataclass(frozen=True, slots=True)
+class KeptSet:
+    """Its tenant says of how many versions files are kept."""
+
+    count: int
+
+    def applied_to(self, endpoint: Endpoint) -> Endpoint:
+        """The endpoint with that; see :func:`.versions.keeping`."""
+        return versions.keeping(endpoint, self.count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +150,8 @@ EndpointMessage = (
     | TermsSet
     | AccessSet
     | VersionChosen
+    | VersionRemoved
+    | KeptSet
     | FilesAsked
     | EndpointDeleted
     | NodesChanged

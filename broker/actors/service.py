@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
     from tiercel.broker.actors.clock import Clock
+    from tiercel.broker.actors.endpoint_messages import KeptSet, VersionChosen, VersionRemoved
     from tiercel.broker.actors.endpoint_queues import QueuePlace
     from tiercel.broker.actors.job import JobActor
     from tiercel.broker.actors.journal import Journal
@@ -416,23 +417,21 @@ class BrokerService:
         """The jobs of all tenants that something can still happen to."""
         return [actor.job for actor in self._registry.jobs.values()]
 
-    async def choose_version(self, tenant: str, name: str, version: int | None, *, back: bool = False) -> Endpoint:
-        """Let a version of an endpoint answer, and stay unless it is the newest; returns the endpoint then.
-
-        Args:
-            tenant: Who asks.
-            name: The endpoint.
-            version: Which one; None for the newest or, with ``back``, for the one that answered before.
-            back: Go back.
+    async def change_versions(
+        self, tenant: str, name: str, change: VersionChosen | VersionRemoved | KeptSet
+    ) -> Endpoint:
+        """Let another version of an endpoint answer, or keep other files; returns the endpoint then.
 
         Raises:
             NotFoundError: The tenant has no such endpoint, or it has no such version.
-            InvalidSpecError: The version cannot answer, or it is not clear which is meant.
+            InvalidSpecError: That cannot be; says why.
+            CannotWriteError: The broker's disk takes nothing now; it stays as it is.
         """
-        choose = versions.rolled_back if back else versions.promoted
-        choose(self.find_endpoint(tenant, name), version)  # first, as a mistake of whoever asks is none of the actor's
+        change.applied_to(
+            self.find_endpoint(tenant, name)
+        )  # first, as a mistake of whoever asks is none of the actor's
         actor = self._registry.endpoints[name]
-        await actor.call(VersionChosen(version, back))
+        await actor.call(change)
         return actor.endpoint
 
     def served_of(self, name: str) -> Mapping[str, ServedStatus]:

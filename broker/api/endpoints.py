@@ -99,6 +99,7 @@ def endpoint_to_proto(
         auto_replicas=endpoint.auto_replicas,
         replicas_reason=replicas_reason,
         places=places,
+        keep=endpoint.keep,
     )
     message = to_proto(info, jobs_pb2.Endpoint)
     if load is not None:

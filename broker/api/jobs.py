@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tiercel.broker.actors.endpoint_messages import VersionChosen
 from tiercel.broker.actors.job_pages import JOBS_AT_A_TIME
 from tiercel.broker.api import pages
 from tiercel.broker.api.auth import tenant_of
@@ -254,21 +255,22 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
         self, request: jobs_pb2.PromoteVersionRequest, context: Context
     ) -> jobs_pb2.PromoteVersionResponse:
         """Let a version of an endpoint answer."""
-        endpoint = await self._choose_version(request, context, back=False)
+        endpoint = await self._change_versions(
+            request.endpoint, VersionChosen(request.version or None, pin=request.pin), context
+        )
         return jobs_pb2.PromoteVersionResponse(endpoint=endpoint)
 
     async def RollBackVersion(  # noqa: N802 - the contract's name
         self, request: jobs_pb2.RollBackVersionRequest, context: Context
     ) -> jobs_pb2.RollBackVersionResponse:
         """Let an earlier version of an endpoint answer again."""
-        endpoint = await self._choose_version(request, context, back=True)
+        endpoint = await self._change_versions(
+            request.endpoint, VersionChosen(request.version or None, back=True), context
+        )
         return jobs_pb2.RollBackVersionResponse(endpoint=endpoint)
 
-    async def _choose_version(
-        self, request: jobs_pb2.PromoteVersionRequest | jobs_pb2.RollBackVersionRequest, context: Context, *, back: bool
-    ) -> jobs_pb2.Endpoint:
-        tenant = tenant_of(context, self._tenancy)
-        endpoint = await self._service.choose_version(tenant.name, request.endpoint, request.version or None, back=back)
+    async def _change_versions(self, name: str, change: VersionChosen, context: Context) -> jobs_pb2.Endpoint:
+        endpoint = await self._service.change_versions(tenant_of(context, self._tenancy).name, name, change)
         return endpoint_told(self._service, endpoint, {node.id: node for node in self._service.nodes()})
 
 

@@ -6,6 +6,7 @@ import asyncio
 import os
 from typing import TYPE_CHECKING
 
+from tiercel.broker.actors.endpoint_messages import KeptSet, VersionRemoved
 from tiercel.broker.api.auth import tenant_of
 from tiercel.broker.store.checkpoints import CHUNK_BYTES
 from tiercel.v1 import models_pb2, models_pb2_grpc
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     import grpc
 
     from tiercel.broker.actors.model_files import ModelFiles
+    from tiercel.broker.actors.service import BrokerService
     from tiercel.broker.tenancy import Tenancy
 
     Context = grpc.aio.ServicerContext[Any, Any]
@@ -26,11 +28,13 @@ class ModelsService(models_pb2_grpc.ModelsServiceServicer):
     """Translates tenants' calls.
 
     Args:
+        service: The actors.
         files: Brings the files of versions.
         tenancy: Who may call.
     """
 
-    def __init__(self, files: ModelFiles, tenancy: Tenancy) -> None:
+    def __init__(self, service: BrokerService, files: ModelFiles, tenancy: Tenancy) -> None:
+        self._service = service
         self._files = files
         self._tenancy = tenancy
 
@@ -47,3 +51,19 @@ class ModelsService(models_pb2_grpc.ModelsServiceServicer):
             while left and (piece := await asyncio.to_thread(file.read, min(CHUNK_BYTES, left))):
                 left -= len(piece)
                 yield models_pb2.FetchModelResponse(data=piece)
+
+    async def RemoveVersion(  # noqa: N802 - the contract's name
+        self, request: models_pb2.RemoveVersionRequest, context: Context
+    ) -> models_pb2.RemoveVersionResponse:
+        """Remove the files of a version."""
+        tenant = tenant_of(context, self._tenancy).name
+        await self._service.change_versions(tenant, request.endpoint, VersionRemoved(request.version))
+        return models_pb2.RemoveVersionResponse()
+
+    async def KeepVersions(  # noqa: N802 - the contract's name
+        self, request: models_pb2.KeepVersionsRequest, context: Context
+    ) -> models_pb2.KeepVersionsResponse:
+        """Say of how many versions files are kept."""
+        tenant = tenant_of(context, self._tenancy).name
+        await self._service.change_versions(tenant, request.endpoint, KeptSet(request.count))
+        return models_pb2.KeepVersionsResponse()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tiercel.broker.client.connection import Connection
 from tiercel.broker.conversion import endpoint_from_proto
-from tiercel.core.errors import InvalidSpecError, NotFoundError, TiercelError, UnavailableError
+from tiercel.core.errors import InvalidSpecError, NotFoundError, TiercelError, UnavailableError, wrong_field
 from tiercel.core.lineage import Lineage
 from tiercel.core.models import Difference, ModelCard, differences
 from tiercel.core.views import EndpointInfo, VersionInfo
@@ -177,3 +177,45 @@ class Models:
         request = jobs_pb2.RollBackVersionRequest(endpoint=endpoint, version=version or 0)
         response = await self._connection.call(self._connection.stub.RollBackVersion, request)
         return endpoint_from_proto(response.endpoint)
+
+    async def pin(self, endpoint: str, version: int | None = None) -> EndpointInfo:
+        """Let a version of an endpoint answer and stay whatever is delivered, until another one is promoted.
+
+        Args:
+            endpoint: Its name.
+            version: One whose files are kept; None for the one that answers.
+
+        Raises:
+            NotFoundError: The tenant has no such endpoint, or it has no such version any more.
+            InvalidSpecError: The version cannot answer, or it is not clear which is meant.
+        """
+        request = jobs_pb2.PromoteVersionRequest(endpoint=endpoint, version=version or 0, pin=True)
+        response = await self._connection.call(self._connection.stub.PromoteVersion, request)
+        return endpoint_from_proto(response.endpoint)
+
+    async def remove(self, endpoint: str, version: int) -> None:
+        """Remove the files of a version that does not answer, from all nodes and for good; what is known of it stays.
+
+        Raises:
+            NotFoundError: The tenant has no such endpoint, or it keeps no files of such a version.
+            InvalidSpecError: The version answers.
+        """
+        stub = models_pb2_grpc.ModelsServiceStub(self._connection.channel)
+        request = models_pb2.RemoveVersionRequest(endpoint=endpoint, version=version)
+        await self._connection.call(stub.RemoveVersion, request)
+
+    async def keep(self, endpoint: str, count: int) -> None:
+        """Keep the files of so many of an endpoint's newest versions, beside the one that answers; others go at once.
+
+        Args:
+            endpoint: Its name.
+            count: 1 to 100; of an endpoint with variants, of each of them.
+
+        Raises:
+            NotFoundError: The tenant has no such endpoint.
+            InvalidSpecError: That is out of bounds.
+        """
+        if not 0 < count < 2**32:
+            raise wrong_field("count", f"{count} is not a number of versions to keep; give 1 to 100")
+        stub = models_pb2_grpc.ModelsServiceStub(self._connection.channel)
+        await self._connection.call(stub.KeepVersions, models_pb2.KeepVersionsRequest(endpoint=endpoint, count=count))

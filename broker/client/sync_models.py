@@ -58,3 +58,16 @@ class SyncModels:
         """See :meth:`Models.rollback`."""
         info: EndpointInfo = self._run(lambda models: models.rollback(endpoint, version))
         return info
+
+    def pin(self, endpoint: str, version: int | None = None) -> EndpointInfo:
+        """See :meth:`Models.pin`."""
+        info: EndpointInfo = self._run(lambda models: models.pin(endpoint, version))
+        return info
+
+    def remove(self, endpoint: str, version: int) -> None:
+        """See :meth:`Models.remove`."""
+        self._run(lambda models: models.remove(endpoint, version))
+
+    def keep(self, endpoint: str, count: int) -> None:
+        """See :meth:`Models.keep`."""
+        self._run(lambda models: models.keep(endpoint, count))

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from tiercel.core.endpoints import DelayWindow, Signature, Tensor, Version
 
-# Newest versions of a variant whose files are kept, beside the one that answers.
-KEPT_VERSIONS = 5
 # Versions of an endpoint that are remembered, with files or without.
 REMEMBERED_VERSIONS = 100
 
@@ -179,20 +177,21 @@ def kept(endpoint: Endpoint) -> tuple[Version, ...]:
     left: dict[str, int] = {}
     found = []
     for version in sorted(endpoint.versions, key=lambda each: -each.version):
-        left[version.variant] = left.get(version.variant, KEPT_VERSIONS) - 1
-        if left[version.variant] >= 0 or version.version in live:
+        left[version.variant] = left.get(version.variant, endpoint.keep) - 1
+        if (left[version.variant] >= 0 and not version.removed) or version.version in live:
             found.append(version)
     return tuple(reversed(found))
 
 
-def promoted(endpoint: Endpoint, number: int | None) -> Endpoint:
+def promoted(endpoint: Endpoint, number: int | None, *, pin: bool = False) -> Endpoint:
     """Let a version answer since somebody said so.
 
-    It stays whatever is delivered, unless it is the newest: then better ones follow by themselves, as ever.
+    It stays whatever is delivered, unless it is the newest and not pinned: then better ones follow by themselves.
 
     Args:
         endpoint: The endpoint.
-        number: Which one; None for the newest.
+        number: Which one; None for the newest or, to pin it, for the one that answers.
+        pin: Whether it stays in any case.
 
     Raises:
         NotFoundError: There is no such version any more.
@@ -201,6 +200,8 @@ def promoted(endpoint: Endpoint, number: int | None) -> Endpoint:
     if number is None:
         _check_one_answers(endpoint)
     there = kept(endpoint)
+    if pin and number is None:
+        number = endpoint.live_version
     chosen = there[-1] if there and number is None else next((each for each in there if each.version == number), None)
     if chosen is None:
         numbers = ", ".join(str(each.version) for each in there) or "none"
@@ -208,7 +209,44 @@ def promoted(endpoint: Endpoint, number: int | None) -> Endpoint:
             f"version: endpoint {endpoint.name!r} has no version {number or ''} that can answer; there is {numbers}",
             field="version",
         )
-    return _chosen(endpoint, chosen)
+    return _chosen(endpoint, chosen, pin=pin)
+
+
+def removed(endpoint: Endpoint, number: int) -> Endpoint:
+    """Keep the files of a version no longer; what is known of it stays.
+
+    Raises:
+        NotFoundError: None are kept of it.
+        InvalidSpecError: It answers.
+    """
+    if any(each.version == number for each in endpoint.live):
+        raise wrong_field(
+            "version",
+            f"version {number} is what answers for endpoint {endpoint.name!r}; let another one answer first: "
+            f"'tiercel models rollback {endpoint.name}'",
+        )
+    there = kept(endpoint)
+    if not any(each.version == number for each in there):
+        numbers = ", ".join(str(each.version) for each in there) or "none"
+        raise NotFoundError(
+            f"version: endpoint {endpoint.name!r} keeps no files of version {number}; it keeps {numbers}",
+            field="version",
+        )
+    versions = (replace(each, removed=True) if each.version == number else each for each in endpoint.versions)
+    return replace(endpoint, versions=tuple(versions))
+
+
+def keeping(endpoint: Endpoint, count: int) -> Endpoint:
+    """Keep the files of so many of the newest versions from now on; what is gone does not come back.
+
+    Raises:
+        InvalidSpecError: That is out of bounds.
+    """
+    if not 1 <= count <= REMEMBERED_VERSIONS:
+        raise wrong_field("count", f"{count} is not a number of versions to keep; give 1 to {REMEMBERED_VERSIONS}")
+    there = {each.version for each in kept(endpoint)}
+    versions = (each if each.version in there else replace(each, removed=True) for each in endpoint.versions)
+    return replace(endpoint, versions=tuple(versions), keep=count)
 
 
 def rolled_back(endpoint: Endpoint, number: int | None) -> Endpoint:
@@ -243,7 +281,7 @@ def _check_one_answers(endpoint: Endpoint) -> None:
         )
 
 
-def _chosen(endpoint: Endpoint, chosen: Version) -> Endpoint:
+def _chosen(endpoint: Endpoint, chosen: Version, *, pin: bool = False) -> Endpoint:
     node_id = endpoint.node_of(chosen)
     if chosen.variant and node_id != endpoint.node_id:
         raise wrong_field(
@@ -252,7 +290,8 @@ def _chosen(endpoint: Endpoint, chosen: Version) -> Endpoint:
             f"{endpoint.name!r} answer on node {endpoint.node_id}; choose another version",
         )
     newest = max(each.version for each in endpoint.versions if each.variant == chosen.variant)
-    pinned = endpoint.pinned - {chosen.variant} if chosen.version == newest else endpoint.pinned | {chosen.variant}
+    stays = pin or chosen.version != newest
+    pinned = endpoint.pinned | {chosen.variant} if stays else endpoint.pinned - {chosen.variant}
     live = {version.variant: version.version for version in endpoint.live} | {chosen.variant: chosen.version}
     versions = tuple(replace(each, held="") if each.version == chosen.version else each for each in endpoint.versions)
     return replace(endpoint, versions=versions, live_versions=live, pinned=pinned, node_id=node_id)

@@ -1,4 +1,4 @@
-"""Commands that choose which version of an endpoint answers."""
+"""Commands that choose which version of an endpoint answers, and whose files are kept."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tiercel.broker.cli.models.names import version_number
+from tiercel.broker.cli.models.names import model_argument, model_name, version_number
 from tiercel.broker.cli.output import print_json
 from tiercel.broker.cli.parameters import command, endpoint_argument, json_option, target_options
 from tiercel.broker.cli.session import Target, run
@@ -40,6 +40,45 @@ def rollback(endpoint: str, version: str, *, as_json: bool, target: Target) -> N
     """Let an earlier version of an endpoint answer again; it stays until you promote another one."""
     number = version_number(version) if version else None
     _show(run(target, lambda client: client.models.rollback(endpoint, number)), as_json=as_json)
+
+
+@command("tiercel models pin digits", "tiercel models pin digits:2")
+@model_argument()
+@json_option
+@target_options
+def pin(model: str, *, as_json: bool, target: Target) -> None:
+    """Let a version answer and stay whatever is delivered, until you promote another one."""
+    name, version = model_name(model)
+    _show(run(target, lambda client: client.models.pin(name, version)), as_json=as_json)
+
+
+@command("tiercel models rm digits 2")
+@endpoint_argument
+@click.argument("version", metavar="VERSION", help="Its number.")
+@json_option
+@target_options
+def remove(endpoint: str, version: str, *, as_json: bool, target: Target) -> None:
+    """Remove the files of a version that does not answer, for good; what is known of it stays."""
+    number = version_number(version)
+    run(target, lambda client: client.models.remove(endpoint, number))
+    if as_json:
+        print_json({"removed": f"{endpoint}:{number}"})
+    else:
+        click.echo(f"The files of {endpoint}:{number} go from all nodes.")
+
+
+@command("tiercel models keep digits 10")
+@endpoint_argument
+@click.argument("count", type=click.IntRange(1, 100), metavar="COUNT", help="1 to 100; 5 where nobody says.")
+@json_option
+@target_options
+def keep(endpoint: str, count: int, *, as_json: bool, target: Target) -> None:
+    """Keep the files of so many of the newest versions, beside the one that answers; others go at once."""
+    run(target, lambda client: client.models.keep(endpoint, count))
+    if as_json:
+        print_json({"endpoint": endpoint, "keep": count})
+    else:
+        click.echo(f"{endpoint} keeps the files of its newest {count} versions, and of the one that answers.")
 
 
 def _show(endpoint: EndpointInfo, *, as_json: bool) -> None:

@@ -1506,6 +1506,7 @@ class Endpoint(_message.Message):
     ACCESS_FIELD_NUMBER: _builtins.int
     REPLICAS_FIELD_NUMBER: _builtins.int
     PLACES_FIELD_NUMBER: _builtins.int
+    KEEP_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     tenant: _builtins.str
     live_version: _builtins.int
@@ -1529,6 +1530,8 @@ class Endpoint(_message.Message):
     """Who may ask it."""
     replicas: _builtins.int
     """On how many nodes its live version shall answer, where there are as many."""
+    keep: _builtins.int
+    """Of how many of its newest versions, or of those of each variant, the files are kept."""
     @_builtins.property
     def versions(self) -> _containers.RepeatedCompositeFieldContainer[Global___EndpointVersion]: ...
     @_builtins.property
@@ -1569,10 +1572,11 @@ class Endpoint(_message.Message):
         access: _common_pb2.EndpointAccess.ValueType = ...,
         replicas: _builtins.int = ...,
         places: _abc.Iterable[Global___EndpointReplica] | None = ...,
+        keep: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_answering_version", b"_answering_version", "_live_version", b"_live_version", "_objective_seconds", b"_objective_seconds", "answering_version", b"answering_version", "live_version", b"live_version", "load", b"load", "objective_seconds", b"objective_seconds", "share", b"share"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_answering_version", b"_answering_version", "_live_version", b"_live_version", "_objective_seconds", b"_objective_seconds", "access", b"access", "answering_version", b"answering_version", "auto_replicas", b"auto_replicas", "live_version", b"live_version", "load", b"load", "name", b"name", "node_id", b"node_id", "objective_seconds", b"objective_seconds", "pinned", b"pinned", "places", b"places", "problem", b"problem", "replicas", b"replicas", "replicas_reason", b"replicas_reason", "serving_grpc", b"serving_grpc", "serving_http", b"serving_http", "share", b"share", "tenant", b"tenant", "variants", b"variants", "versions", b"versions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_answering_version", b"_answering_version", "_live_version", b"_live_version", "_objective_seconds", b"_objective_seconds", "access", b"access", "answering_version", b"answering_version", "auto_replicas", b"auto_replicas", "keep", b"keep", "live_version", b"live_version", "load", b"load", "name", b"name", "node_id", b"node_id", "objective_seconds", b"objective_seconds", "pinned", b"pinned", "places", b"places", "problem", b"problem", "replicas", b"replicas", "replicas_reason", b"replicas_reason", "serving_grpc", b"serving_grpc", "serving_http", b"serving_http", "share", b"share", "tenant", b"tenant", "variants", b"variants", "versions", b"versions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__answering_version: _TypeAlias = _typing.Literal["answering_version"]  # noqa: Y015
     _WhichOneofArgType__answering_version: _TypeAlias = _typing.Literal["_answering_version", b"_answering_version"]  # noqa: Y015
@@ -1633,18 +1637,22 @@ class PromoteVersionRequest(_message.Message):
 
     ENDPOINT_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
+    PIN_FIELD_NUMBER: _builtins.int
     endpoint: _builtins.str
     version: _builtins.int
-    """0 for the newest."""
+    """0 for the newest or, with pin, for the one that shall answer."""
+    pin: _builtins.bool
+    """It stays whatever is delivered, also if it is the newest."""
     def __init__(
         self,
         *,
         endpoint: _builtins.str = ...,
         version: _builtins.int = ...,
+        pin: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["endpoint", b"endpoint", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["endpoint", b"endpoint", "pin", b"pin", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -231,7 +231,7 @@ class JobsServiceServicer(object):
 
     def PromoteVersion(self, request, context):
         """Lets a version of an endpoint answer, whatever is better or newer, and keeps it; the newest one is replaced by better
-        ones again.
+        ones again, unless it is pinned.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

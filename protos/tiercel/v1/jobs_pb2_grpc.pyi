@@ -68,7 +68,7 @@ class JobsServiceStub:
     """
     PromoteVersion: _grpc.UnaryUnaryMultiCallable[_jobs_pb2.PromoteVersionRequest, _jobs_pb2.PromoteVersionResponse]
     """Lets a version of an endpoint answer, whatever is better or newer, and keeps it; the newest one is replaced by better
-    ones again.
+    ones again, unless it is pinned.
     """
     RollBackVersion: _grpc.UnaryUnaryMultiCallable[_jobs_pb2.RollBackVersionRequest, _jobs_pb2.RollBackVersionResponse]
     """Lets an earlier version answer again, and keeps it whatever is delivered."""
@@ -111,7 +111,7 @@ class JobsServiceAsyncStub(JobsServiceStub):
     """
     PromoteVersion: _aio.UnaryUnaryMultiCallable[_jobs_pb2.PromoteVersionRequest, _jobs_pb2.PromoteVersionResponse]  # type: ignore[assignment]
     """Lets a version of an endpoint answer, whatever is better or newer, and keeps it; the newest one is replaced by better
-    ones again.
+    ones again, unless it is pinned.
     """
     RollBackVersion: _aio.UnaryUnaryMultiCallable[_jobs_pb2.RollBackVersionRequest, _jobs_pb2.RollBackVersionResponse]  # type: ignore[assignment]
     """Lets an earlier version answer again, and keeps it whatever is delivered."""
@@ -247,7 +247,7 @@ class JobsServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_jobs_pb2.PromoteVersionResponse, _abc.Awaitable[_jobs_pb2.PromoteVersionResponse]]:
         """Lets a version of an endpoint answer, whatever is better or newer, and keeps it; the newest one is replaced by better
-        ones again.
+        ones again, unless it is pinned.
         """
 
     @_abc_1.abstractmethod

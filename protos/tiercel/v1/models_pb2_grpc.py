@@ -39,6 +39,16 @@ class ModelsServiceStub(object):
                 request_serializer=tiercel_dot_v1_dot_models__pb2.FetchModelRequest.SerializeToString,
                 response_deserializer=tiercel_dot_v1_dot_models__pb2.FetchModelResponse.FromString,
                 _registered_method=True)
+        self.RemoveVersion = channel.unary_unary(
+                '/tiercel.v1.ModelsService/RemoveVersion',
+                request_serializer=tiercel_dot_v1_dot_models__pb2.RemoveVersionRequest.SerializeToString,
+                response_deserializer=tiercel_dot_v1_dot_models__pb2.RemoveVersionResponse.FromString,
+                _registered_method=True)
+        self.KeepVersions = channel.unary_unary(
+                '/tiercel.v1.ModelsService/KeepVersions',
+                request_serializer=tiercel_dot_v1_dot_models__pb2.KeepVersionsRequest.SerializeToString,
+                response_deserializer=tiercel_dot_v1_dot_models__pb2.KeepVersionsResponse.FromString,
+                _registered_method=True)
 
 
 class ModelsServiceServicer(object):
@@ -52,6 +62,20 @@ class ModelsServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RemoveVersion(self, request, context):
+        """Removes the files of a version that does not answer, from all nodes and for good; what is known of it stays.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def KeepVersions(self, request, context):
+        """Says of how many of an endpoint's newest versions the files are kept, beside the one that answers.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ModelsServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -59,6 +83,16 @@ def add_ModelsServiceServicer_to_server(servicer, server):
                     servicer.FetchModel,
                     request_deserializer=tiercel_dot_v1_dot_models__pb2.FetchModelRequest.FromString,
                     response_serializer=tiercel_dot_v1_dot_models__pb2.FetchModelResponse.SerializeToString,
+            ),
+            'RemoveVersion': grpc.unary_unary_rpc_method_handler(
+                    servicer.RemoveVersion,
+                    request_deserializer=tiercel_dot_v1_dot_models__pb2.RemoveVersionRequest.FromString,
+                    response_serializer=tiercel_dot_v1_dot_models__pb2.RemoveVersionResponse.SerializeToString,
+            ),
+            'KeepVersions': grpc.unary_unary_rpc_method_handler(
+                    servicer.KeepVersions,
+                    request_deserializer=tiercel_dot_v1_dot_models__pb2.KeepVersionsRequest.FromString,
+                    response_serializer=tiercel_dot_v1_dot_models__pb2.KeepVersionsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -88,6 +122,60 @@ class ModelsService(object):
             '/tiercel.v1.ModelsService/FetchModel',
             tiercel_dot_v1_dot_models__pb2.FetchModelRequest.SerializeToString,
             tiercel_dot_v1_dot_models__pb2.FetchModelResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RemoveVersion(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tiercel.v1.ModelsService/RemoveVersion',
+            tiercel_dot_v1_dot_models__pb2.RemoveVersionRequest.SerializeToString,
+            tiercel_dot_v1_dot_models__pb2.RemoveVersionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def KeepVersions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tiercel.v1.ModelsService/KeepVersions',
+            tiercel_dot_v1_dot_models__pb2.KeepVersionsRequest.SerializeToString,
+            tiercel_dot_v1_dot_models__pb2.KeepVersionsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -37,6 +37,10 @@ class ModelsServiceStub:
     """The ONNX file of a version, from a byte on. It is fetched from a node that has it first, which may take a while;
     UNAVAILABLE if that did not come. NOT_FOUND of a version whose files are kept no longer.
     """
+    RemoveVersion: _grpc.UnaryUnaryMultiCallable[_models_pb2.RemoveVersionRequest, _models_pb2.RemoveVersionResponse]
+    """Removes the files of a version that does not answer, from all nodes and for good; what is known of it stays."""
+    KeepVersions: _grpc.UnaryUnaryMultiCallable[_models_pb2.KeepVersionsRequest, _models_pb2.KeepVersionsResponse]
+    """Says of how many of an endpoint's newest versions the files are kept, beside the one that answers."""
 
 @_typing.type_check_only
 class ModelsServiceAsyncStub(ModelsServiceStub):
@@ -45,6 +49,10 @@ class ModelsServiceAsyncStub(ModelsServiceStub):
     """The ONNX file of a version, from a byte on. It is fetched from a node that has it first, which may take a while;
     UNAVAILABLE if that did not come. NOT_FOUND of a version whose files are kept no longer.
     """
+    RemoveVersion: _aio.UnaryUnaryMultiCallable[_models_pb2.RemoveVersionRequest, _models_pb2.RemoveVersionResponse]  # type: ignore[assignment]
+    """Removes the files of a version that does not answer, from all nodes and for good; what is known of it stays."""
+    KeepVersions: _aio.UnaryUnaryMultiCallable[_models_pb2.KeepVersionsRequest, _models_pb2.KeepVersionsResponse]  # type: ignore[assignment]
+    """Says of how many of an endpoint's newest versions the files are kept, beside the one that answers."""
 
 class ModelsServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -56,5 +64,21 @@ class ModelsServiceServicer(metaclass=_abc_1.ABCMeta):
         """The ONNX file of a version, from a byte on. It is fetched from a node that has it first, which may take a while;
         UNAVAILABLE if that did not come. NOT_FOUND of a version whose files are kept no longer.
         """
+
+    @_abc_1.abstractmethod
+    def RemoveVersion(
+        self,
+        request: _models_pb2.RemoveVersionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_models_pb2.RemoveVersionResponse, _abc.Awaitable[_models_pb2.RemoveVersionResponse]]:
+        """Removes the files of a version that does not answer, from all nodes and for good; what is known of it stays."""
+
+    @_abc_1.abstractmethod
+    def KeepVersions(
+        self,
+        request: _models_pb2.KeepVersionsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_models_pb2.KeepVersionsResponse, _abc.Awaitable[_models_pb2.KeepVersionsResponse]]:
+        """Says of how many of an endpoint's newest versions the files are kept, beside the one that answers."""
 
 def add_ModelsServiceServicer_to_server(servicer: ModelsServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -9,6 +9,7 @@ import pytest
 
 from testing.actors import ALICE, Actors, running, running_actors, submit, wanted_of
 from testing.replica_nodes import ReplicaNodes, version_store
+from tiercel.broker.actors.endpoint_messages import VersionChosen
 from tiercel.broker.actors.node_messages import DrainSet
 from tiercel.broker.actors.replicas import COPY_SECONDS, FLIP_SECONDS
 from tiercel.broker.lifecycle.job_events import MoveOrdered, RunExited
@@ -97,10 +98,10 @@ async def test_a_promoted_or_rolled_back_version_answers_on_all_nodes(nodes: Rep
     await deliver(nodes, job, 1, 0.85)
     await deliver(nodes, job, 2, 0.95)
     assert nodes.answering() == {"n1": 2, "n2": 2}
-    await nodes.actors.service.choose_version("alice", "digits", None, back=True)
+    await nodes.actors.service.change_versions("alice", "digits", VersionChosen(None, back=True))
     await nodes.obey()
     assert nodes.answering() == {"n1": 1, "n2": 1}
-    await nodes.actors.service.choose_version("alice", "digits", 2)
+    await nodes.actors.service.change_versions("alice", "digits", VersionChosen(2))
     await nodes.obey()
     assert nodes.answering() == {"n1": 2, "n2": 2}
     assert all(0 not in node.history for node in nodes.nodes.values()), "there was always somebody"

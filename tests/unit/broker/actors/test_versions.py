@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from testing.actors import Actors, make_node, running, running_actors, wanted_of
+from tiercel.broker.actors.endpoint_messages import VersionChosen
 from tiercel.broker.actors.node import NodeActor
 from tiercel.broker.actors.node_messages import NodeReported, ServedStatus, ServingReported
 from tiercel.broker.lifecycle.job_events import MoveOrdered, RunExited
@@ -104,18 +105,18 @@ async def test_what_was_chosen_is_told_to_the_node_also_by_a_broker_that_was_kil
             await actors.report(job.run_id, value, tier)
             await deliver(actors, f"{job.id}-tier-{tier}", value)
         assert await wanted_models(actors) == (WantedModel("digits", "", 2, (1, 2)),)
-        chosen = await actors.service.choose_version("alice", "digits", None, back=True)
+        chosen = await actors.service.change_versions("alice", "digits", VersionChosen(None, back=True))
         assert (chosen.live_version, chosen.pinned) == (1, frozenset({""}))
         assert await wanted_models(actors) == (WantedModel("digits", "", 1, (1, 2)),)
         for name, number in (("digits", 7), ("other", 1)):
             with pytest.raises(NotFoundError):
-                await actors.service.choose_version("alice", name, number)
+                await actors.service.change_versions("alice", name, VersionChosen(number))
         with pytest.raises(NotFoundError):
-            await actors.service.choose_version("bob", "digits", 1)
+            await actors.service.change_versions("bob", "digits", VersionChosen(1))
     async with running_actors(store) as actors:
         await actors.connect()
         assert await wanted_models(actors) == (WantedModel("digits", "", 1, (1, 2)),)
-        await actors.service.choose_version("alice", "digits", None)
+        await actors.service.change_versions("alice", "digits", VersionChosen(None))
         assert await wanted_models(actors) == (WantedModel("digits", "", 2, (1, 2)),)
 
 

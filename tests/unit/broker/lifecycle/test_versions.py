@@ -9,8 +9,8 @@ import pytest
 from tiercel.broker.lifecycle import endpoint as machine
 from tiercel.broker.lifecycle import versions
 from tiercel.broker.lifecycle.endpoint import DeliveryReport
-from tiercel.broker.lifecycle.versions import KEPT_VERSIONS, REMEMBERED_VERSIONS, WantedModel
-from tiercel.core.endpoints import Delivery, DeliveryState, Endpoint, Signature, Tensor, Verdict, Version
+from tiercel.broker.lifecycle.versions import REMEMBERED_VERSIONS, WantedModel
+from tiercel.core.endpoints import KEPT_VERSIONS, Delivery, DeliveryState, Endpoint, Signature, Tensor, Verdict, Version
 from tiercel.core.errors import InvalidSpecError, NotFoundError
 from tiercel.core.jobs import Direction
 
@@ -216,3 +216,34 @@ def test_a_tier_whose_twin_failed_is_delivered_by_itself() -> None:
     assert hear(known, second, machine.facts_of(second), first)[1].verdict is Verdict.LIVE
     other_job = replace(first, job_id="j9", state=DeliveryState.DELIVERED)
     assert hear(known, second, machine.facts_of(second), other_job)[1].verdict is Verdict.LIVE
+
+
+def test_what_is_removed_or_beyond_what_is_kept_is_gone_for_good_and_what_answers_stays() -> None:
+    known = endpoint(*(version(number, 0.9 + number / 100) for number in range(1, 8)))
+    less = versions.removed(known, 5)
+    assert [each.version for each in versions.kept(less)] == [3, 4, 6, 7]  # 2 is gone already, and does not come back
+    assert next(each.removed for each in less.versions if each.version == 5)
+    for number, error, words in (
+        (7, InvalidSpecError, "version 7 is what answers"),
+        (5, NotFoundError, "no files of version 5; it keeps 3, 4, 6, 7"),
+        (8, NotFoundError, "no files of version 8"),
+    ):
+        with pytest.raises(error, match=words):
+            versions.removed(less, number)
+    with pytest.raises(NotFoundError, match="no version 5 that can answer"):
+        versions.promoted(less, 5)
+    few = versions.keeping(versions.promoted(less, 4), 1)
+    assert [each.version for each in versions.kept(few)] == [4, 7]
+    assert [each.version for each in versions.kept(versions.keeping(few, 100))] == [4, 7]
+    for count in (0, -1, 101):
+        with pytest.raises(InvalidSpecError, match="give 1 to 100"):
+            versions.keeping(few, count)
+
+
+def test_the_newest_version_can_be_pinned_until_another_one_is_promoted() -> None:
+    known = versions.promoted(endpoint(version(1, 0.9), version(2, 0.95)), None, pin=True)
+    assert (known.live_version, known.pinned) == (2, frozenset({""}))
+    known, why_not = versions.with_version(known, version(3, 0.99), may_replace=True)
+    assert (known.live_version, why_not) == (2, "version 2 was chosen and stays")
+    assert versions.promoted(known, 1, pin=True).live_version == 1
+    assert versions.promoted(known, None).pinned == frozenset()

@@ -16,6 +16,7 @@ from tests.unit.broker.actors.test_replicas import answers, staged
 from tiercel.broker.actors.artefacts.keeper import ArtefactKeeper
 from tiercel.broker.actors.artefacts.own import OwnArtefacts
 from tiercel.broker.actors.artefacts.versions import VersionKeeper
+from tiercel.broker.actors.endpoint_messages import VersionChosen
 from tiercel.broker.store.artefacts import failures
 from tiercel.broker.store.artefacts.ownership import Ownership
 from tiercel.core.endpoints import Endpoint
@@ -119,7 +120,7 @@ async def test_a_machine_that_takes_the_place_of_the_lost_one_gets_the_version_a
         assert life.nodes.answering() == {"n1": 2}
         assert life.nodes.nodes["n1"].copies[2] == f"{2:064x}"
         assert not life.held.held("digits"), "it was on its way only"
-        await life.actors.service.choose_version("alice", "digits", 1)
+        await life.actors.service.change_versions("alice", "digits", VersionChosen(1))
         await life.look()
         assert life.nodes.nodes["n1"].copies[1] == f"{1:064x}"
 
