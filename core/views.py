@@ -17,6 +17,7 @@ from tiercel.core.data_sets import NodeData
 from tiercel.core.endpoint_access import EndpointAccess
 from tiercel.core.endpoints import KEPT_VERSIONS, DelayWindow
 from tiercel.core.fields import TOLD_OTHERWISE
+from tiercel.core.html import detail
 from tiercel.core.jobs import JobSpec, JobState, TierStatus
 from tiercel.core.nodes import Drain
 from tiercel.core.shares import Share
@@ -34,6 +35,10 @@ class Jsonable:
         """The same as JSON types; the keys are the attributes' names and are stable."""
         converted: Json = json_of(self)
         return converted
+
+    def _repr_html_(self) -> str:
+        """All of it, for notebooks."""
+        return detail(type(self).__name__, self.to_json())
 
 
 @dataclass(frozen=True, slots=True)

@@ -288,7 +288,7 @@ class ScriptedJobs(jobs_pb2_grpc.JobsServiceServicer):
                 self.script.jobs[ended.id] = ended
             yield response
         watched = self.script.jobs.get(request.job_id)
-        if watched is None or watched.state not in FINAL:
+        if not request.only_past and (watched is None or watched.state not in FINAL):
             self.script.open_watches += 1
             try:
                 await asyncio.Event().wait()

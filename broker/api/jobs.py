@@ -175,7 +175,7 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
                     over = event.change.state.is_final  # unless it was resumed afterwards
             if len(events) == EVENTS_AT_A_TIME:
                 continue
-            if over:
+            if over or request.only_past:
                 return
             await self._journal.wait_grown(newest)
 

@@ -14,9 +14,6 @@ from tiercel.broker.cli.session import Target, run
 if TYPE_CHECKING:
     from tiercel.broker.client import Client, JobEvent
 
-# An answer that takes longer than this is no part of what is kept.
-_SILENCE_SECONDS = 1.0
-
 
 @command("tiercel events", "tiercel events -f --json")
 @click.option("--follow", "-f", is_flag=True, help="Go on with what happens from now on, until Ctrl-C.")
@@ -33,16 +30,9 @@ def events(*, follow: bool, after: int, as_json: bool, target: Target) -> None:
     """Print what happened to the tenant's jobs, as far as the broker keeps it; with --json an object a line."""
 
     async def print_events(client: Client) -> None:
-        import asyncio
-
         names = {job.id: job.spec.name for job in await client.list_jobs()}
-        async with aclosing(client.events(after=after)) as stream:
-            while True:
-                try:
-                    async with asyncio.timeout(None if follow else _SILENCE_SECONDS):
-                        event = await anext(stream)
-                except (StopAsyncIteration, TimeoutError):
-                    return
+        async with aclosing(client.events(after=after, follow=follow)) as stream:
+            async for event in stream:
                 if event.job_id not in names:
                     names[event.job_id] = (await client.get_job(event.job_id)).spec.name
                 _print(event, names[event.job_id], as_json=as_json)

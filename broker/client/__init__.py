@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tiercel.broker.client.client import Client
+    from tiercel.broker.client.curves import Curve
     from tiercel.broker.client.endpoint_client import EndpointClient
     from tiercel.broker.client.functions import FunctionJob, job
     from tiercel.broker.client.handle import JobHandle
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "tiercel.broker.client.client": "Client",
+    "tiercel.broker.client.curves": "Curve",
     "tiercel.broker.client.endpoint_client": "EndpointClient",
     "tiercel.broker.client.functions": "FunctionJob job",
     "tiercel.broker.client.handle": "JobHandle",
@@ -70,6 +72,7 @@ __all__ = [
     "AcceleratorInfo",
     "Client",
     "ClientOptions",
+    "Curve",
     "CurvePoint",
     "DecisionInfo",
     "Difference",

@@ -18,23 +18,22 @@ from tiercel.broker.client.given_token import given_token
 from tiercel.broker.client.handle import JobHandle
 from tiercel.broker.client.keeping import Keeping
 from tiercel.broker.client.keys import Keys
+from tiercel.broker.client.listing import Lists
 from tiercel.broker.client.models import Models
 from tiercel.broker.client.options import ClientOptions
 from tiercel.broker.client.secrets import Secrets
 from tiercel.broker.client.state_dir import default_state_dir, read_broker, read_token
 from tiercel.broker.conversion import (
     endpoint_explanation_from_proto,
-    endpoint_from_proto,
     event_from_proto,
-    node_from_proto,
     spec_to_proto,
 )
 from tiercel.core.endpoint_access import KEY_VARIABLE
-from tiercel.core.errors import InvalidSpecError, TiercelError, UnavailableError, wrong_field
+from tiercel.core.errors import InvalidSpecError, TiercelError, UnavailableError
 from tiercel.core.jobs import JobSpec
 from tiercel.core.trust.trust import Trust
 from tiercel.core.validation import validate_spec
-from tiercel.core.views import EndpointExplanation, EndpointInfo, Explanation, JobEvent, JobInfo, Json, NodeInfo
+from tiercel.core.views import EndpointExplanation, Explanation, JobEvent, Json
 from tiercel.core.wire import from_proto
 from tiercel.v1 import jobs_pb2
 
@@ -44,10 +43,8 @@ if TYPE_CHECKING:
     from tiercel.core.policies import PolicyChoice
     from tiercel.core.what_if import Changes, WhatIf
 
-JOBS_AT_A_TIME = 500
 
-
-class Client(Keeping, Acting):
+class Client(Keeping, Acting, Lists):
     """A tenant's connection to a broker; an async context manager.
 
     Every method raises :class:`~tiercel.core.errors.TiercelError` with a sentence for the user.
@@ -200,38 +197,6 @@ class Client(Keeping, Acting):
         """A handle on a job, without asking the broker about it."""
         return JobHandle(self, job_id)
 
-    async def get_job(self, job_id: str) -> JobInfo:
-        """A job as it is now."""
-        request = jobs_pb2.GetJobRequest(job_id=job_id)
-        response = await self._connection.call(self._connection.stub.GetJob, request)
-        return from_proto(JobInfo, response.job)
-
-    async def list_jobs(self, *, active_only: bool = False, limit: int | None = None) -> tuple[JobInfo, ...]:
-        """The tenant's jobs, oldest first; fetched a page at a time.
-
-        Args:
-            active_only: Leave out those that have finished.
-            limit: Only so many, the newest; None for all.
-        """
-        if limit is not None and limit < 1:
-            raise wrong_field("limit", f"{limit} is not a number of jobs; give 1 or more, or none")
-        newest_first = limit is not None
-        jobs: list[JobInfo] = []
-        token = ""
-        while limit is None or len(jobs) < limit:
-            request = jobs_pb2.ListJobsRequest(
-                active_only=active_only,
-                page_size=0 if limit is None else min(limit - len(jobs), JOBS_AT_A_TIME),
-                page_token=token,
-                newest_first=newest_first,
-            )
-            response = await self._connection.call(self._connection.stub.ListJobs, request)
-            jobs.extend(from_proto(JobInfo, job) for job in response.jobs)
-            token = response.next_page_token
-            if not token:
-                break
-        return tuple(reversed(jobs) if newest_first else jobs)
-
     async def explain_job(self, job_id: str) -> Explanation:
         """Why a job has its share, and what was decided before."""
         request = jobs_pb2.ExplainJobRequest(job_id=job_id)
@@ -265,16 +230,6 @@ class Client(Keeping, Acting):
 
         return await what_if(self._connection, changes)
 
-    async def list_nodes(self) -> tuple[NodeInfo, ...]:
-        """The machines with an agent."""
-        response = await self._connection.call(self._connection.stub.ListNodes, jobs_pb2.ListNodesRequest())
-        return tuple(node_from_proto(node) for node in response.nodes)
-
-    async def list_endpoints(self) -> tuple[EndpointInfo, ...]:
-        """The tenant's endpoints."""
-        response = await self._connection.call(self._connection.stub.ListEndpoints, jobs_pb2.ListEndpointsRequest())
-        return tuple(endpoint_from_proto(endpoint) for endpoint in response.endpoints)
-
     async def delete_endpoint(self, name: str) -> None:
         """Forget an endpoint and what was delivered to it; its name is free then.
 
@@ -285,7 +240,7 @@ class Client(Keeping, Acting):
         request = jobs_pb2.DeleteEndpointRequest(endpoint=name)
         await self._connection.call(self._connection.stub.DeleteEndpoint, request)
 
-    async def events(self, *, job_id: str = "", after: int = 0) -> AsyncGenerator[JobEvent]:
+    async def events(self, *, job_id: str = "", after: int = 0, follow: bool = True) -> AsyncGenerator[JobEvent]:
         """What happens to one job until it has finished, or to all the tenant's jobs without end.
 
         Fails at once if the broker cannot be reached when it begins; later breaks of the connection are mended, and
@@ -294,19 +249,21 @@ class Client(Keeping, Acting):
         Args:
             job_id: The job; empty for all.
             after: Only events with a larger ``sequence``.
+            follow: Wait for what will happen; otherwise the stream ends after what has happened so far.
         """
         await (self.get_job(job_id) if job_id else self.list_nodes())
         last = after
 
         async def attempt() -> AsyncGenerator[jobs_pb2.JobEvent]:
             nonlocal last
-            request = jobs_pb2.WatchJobsRequest(job_id=job_id, after_sequence=last)
+            request = jobs_pb2.WatchJobsRequest(job_id=job_id, after_sequence=last, only_past=not follow)
             async with aclosing(self._connection.stream(self._connection.stub.WatchJobs, request)) as responses:
                 async for response in responses:
                     if response.event.sequence > last:
                         last = response.event.sequence
                         yield response.event
-            await self._check_finished(job_id)
+            if follow:
+                await self._check_finished(job_id)
 
         async with aclosing(self._connection.resumed(attempt)) as events:
             async for wire in events:

@@ -6,13 +6,17 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from tiercel.broker.client.curves import MOST_REPORTS, Curve, check_limit, curve_of
 from tiercel.broker.client.downloads import Progress
 from tiercel.core.errors import NotFoundError, TierMissedError
 from tiercel.core.file_views import FileInfo
 from tiercel.core.jobs import TierState, TierStatus
 from tiercel.core.views import Explanation, JobEvent, JobInfo, TierEvent
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 
 class _Client(Protocol):
@@ -23,7 +27,7 @@ class _Client(Protocol):
     async def retry_job(self, job_id: str, *, from_scratch: bool = False, idempotency_key: str = "") -> JobInfo: ...
     async def set_priority(self, job_id: str, priority: int) -> JobInfo: ...
     async def explain_job(self, job_id: str) -> Explanation: ...
-    def events(self, *, job_id: str = "", after: int = 0) -> AsyncGenerator[JobEvent]: ...
+    def events(self, *, job_id: str = "", after: int = 0, follow: bool = True) -> AsyncGenerator[JobEvent]: ...
     def logs(self, job_id: str, *, follow: bool = False, offset: int = 0) -> AsyncGenerator[bytes]: ...
     async def files(self, job_id: str) -> tuple[FileInfo, ...]: ...
     async def download(
@@ -91,15 +95,35 @@ class JobHandle:
                     return event.tier
         return None
 
-    def events(self, after: int = 0) -> AsyncGenerator[JobEvent]:
+    def events(self, after: int = 0, *, follow: bool = True) -> AsyncGenerator[JobEvent]:
         """What happens to the job, from its beginning or from a cursor on, until it has finished.
 
         Goes on by itself behind the last event when the connection breaks.
 
         Args:
             after: Only events with a larger ``sequence``.
+            follow: Wait for what will happen; otherwise the stream ends after what has happened so far.
         """
-        return self._client.events(job_id=self.id, after=after)
+        return self._client.events(job_id=self.id, after=after, follow=follow)
+
+    async def curve(self, limit: int = MOST_REPORTS) -> Curve:
+        """What its script has reported so far, as far as the broker keeps it.
+
+        Args:
+            limit: Only so many reports, the newest; 1 to 10 000.
+        """
+        check_limit(limit)
+        job = await self.refresh()
+        async with aclosing(self.events(follow=False)) as events:
+            return await curve_of(job, events, limit)
+
+    async def to_frame(self, limit: int = MOST_REPORTS) -> DataFrame:
+        """The same as a pandas data frame, see :meth:`Curve.to_frame`.
+
+        Raises:
+            SetupError: pandas is not installed.
+        """
+        return (await self.curve(limit)).to_frame()
 
     def logs(self, *, follow: bool = False, offset: int = 0) -> AsyncGenerator[bytes]:
         """The training script's output.

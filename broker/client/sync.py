@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from tiercel.broker.client.client import Client
+from tiercel.broker.client.curves import MOST_REPORTS, Curve
 from tiercel.broker.client.downloads import Progress
 from tiercel.broker.client.keys import Keys
 from tiercel.broker.client.loop_thread import LoopThread
@@ -32,6 +33,8 @@ from tiercel.core.views import (
 )
 
 if TYPE_CHECKING:
+    from pandas import DataFrame
+
     from tiercel.broker.client.inference import ArrayLike, InferenceResult
     from tiercel.broker.client.models import Models
     from tiercel.core.policies import PolicyChoice
@@ -198,9 +201,13 @@ class SyncClient:
         """See :meth:`Client.delete_endpoint`."""
         self._run(self._client.delete_endpoint(name))
 
-    def events(self, *, job_id: str = "", after: int = 0) -> Generator[JobEvent]:
+    def frame(self, jobs: Sequence[str] | None = None) -> DataFrame:
+        """See :meth:`Client.frame`."""
+        return self._run(self._client.frame(jobs))
+
+    def events(self, *, job_id: str = "", after: int = 0, follow: bool = True) -> Generator[JobEvent]:
         """See :meth:`Client.events`."""
-        return self._iterate(self._client.events(job_id=job_id, after=after))
+        return self._iterate(self._client.events(job_id=job_id, after=after, follow=follow))
 
     def logs(self, job_id: str, *, follow: bool = False, offset: int = 0) -> Generator[bytes]:
         """See :meth:`Client.logs`."""
@@ -280,9 +287,17 @@ class SyncJobHandle:
         """See :meth:`JobHandle.wait_for_tier`."""
         return self._facade._run(self._handle.wait_for_tier(number, timeout))  # noqa: SLF001 - the two are one facade
 
-    def events(self, after: int = 0) -> Generator[JobEvent]:
+    def events(self, after: int = 0, *, follow: bool = True) -> Generator[JobEvent]:
         """See :meth:`JobHandle.events`."""
-        return self._facade.events(job_id=self.id, after=after)
+        return self._facade.events(job_id=self.id, after=after, follow=follow)
+
+    def curve(self, limit: int = MOST_REPORTS) -> Curve:
+        """See :meth:`JobHandle.curve`."""
+        return self._facade._run(self._handle.curve(limit))  # noqa: SLF001 - the two are one facade
+
+    def to_frame(self, limit: int = MOST_REPORTS) -> DataFrame:
+        """See :meth:`JobHandle.to_frame`."""
+        return self._facade._run(self._handle.to_frame(limit))  # noqa: SLF001 - the two are one facade
 
     def logs(self, *, follow: bool = False, offset: int = 0) -> Generator[bytes]:
         """See :meth:`JobHandle.logs`."""

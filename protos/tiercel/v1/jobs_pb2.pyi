@@ -733,19 +733,23 @@ class WatchJobsRequest(_message.Message):
 
     JOB_ID_FIELD_NUMBER: _builtins.int
     AFTER_SEQUENCE_FIELD_NUMBER: _builtins.int
+    ONLY_PAST_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """Empty means all the tenant's jobs, and the stream does not end by itself."""
     after_sequence: _builtins.int
     """Only events with a larger sequence number; 0 for all that are kept."""
+    only_past: _builtins.bool
+    """End after what has happened so far, instead of waiting for what will."""
     def __init__(
         self,
         *,
         job_id: _builtins.str = ...,
         after_sequence: _builtins.int = ...,
+        only_past: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["after_sequence", b"after_sequence", "job_id", b"job_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after_sequence", b"after_sequence", "job_id", b"job_id", "only_past", b"only_past"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,0 +1,44 @@
+"""The notebook among the examples, run by a real kernel with a real broker behind it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+from testing.product import Product
+
+pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@pytest.fixture(autouse=True)
+def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+    monkeypatch.setenv("JUPYTER_PLATFORM_DIRS", "1")
+
+
+async def test_the_notebook_among_the_examples_runs_from_top_to_bottom(
+    product: Product, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIERCEL_STATE_DIR", str(product.state_dir))
+    notebook: Any = nbformat.reads((EXAMPLES / "notebook.ipynb").read_text(), as_version=4)  # type: ignore[no-untyped-call]
+    client = NotebookClient(notebook, timeout=200, resources={"metadata": {"path": str(EXAMPLES)}})
+
+    await client.async_execute()
+
+    shown = [json.dumps(cell.get("outputs", [])) for cell in notebook.cells if cell.cell_type == "code"]
+    html = [each for each in shown if "text/html" in each]
+    assert len(html) == 5 + 1  # the job that was waited for, jobs, curve, two frames, endpoints
+    curve = next(each for each in html if "<polyline" in each)
+    assert "stroke-dasharray" in curve, "its tier is drawn"
+    frame = next(each for each in html if "accelerator_seconds" in each)
+    assert "rmse" in frame
+    assert any("parameter.learning-rate" in each and "completed" in each for each in html)
+    (answered,) = (cell.outputs[0]["data"]["text/plain"] for cell in notebook.cells if "outputs[" in cell.source)
+    assert 1.5 < json.loads(answered)[0][0] < 3.5, "it is 2.5 where the line is fitted to the end"
