@@ -115,7 +115,7 @@ class InferenceServicer:
             received = self._reader.read(data)
         except TiercelError as error:
             raise CallError(Status[error.grpc_status], error.message) from error
-        if self._handing is not None and not self._plane.has(received.request.model):
+        if self._handing is not None:
             received.data = data
         return received
 
@@ -126,9 +126,18 @@ class InferenceServicer:
         except TiercelError as error:
             _fail(call, error)
             return
-        if received.data is not None and self._handing is not None and self._handing.is_due(request.model, call):
-            self._handing.hand_on("ModelInfer", request.model, received.data, call)
-            return
+        data, handing = received.data, self._handing
+        if handing is not None and data is not None:
+            if handing.is_due(request.model, call):
+                handing.hand_on("ModelInfer", request.model, data, call)
+                return
+            if not request.version and handing.is_sooner(request.model, call):
+                handing.hand_on("ModelInfer", request.model, data, call, partial(self._infer_here, received, call))
+                return
+        self._infer_here(received, call)
+
+    def _infer_here(self, received: GrpcRequest, call: Call) -> None:
+        request = received.request
         request.arrived = call.arrived
         remaining = call.remaining()
         if remaining is not None:

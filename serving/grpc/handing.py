@@ -21,6 +21,7 @@ _logger = logging.getLogger(__name__)
 HANDED_ON = frozenset({"ModelInfer", "ModelReady", "ModelMetadata"})
 """Methods whose calls may be for a model of another node."""
 Respond = Callable[[CallAnswer | None], None]
+Otherwise = Callable[[], None]
 
 
 class HandedCall(Call):
@@ -112,8 +113,20 @@ class GrpcHanding:
         """Whether a call is not for this node: the model is not here, and another node has it or handed the call on."""
         return not self._plane.has(model) and (isinstance(call, HandedCall) or self._relay.answers(model))
 
-    def hand_on(self, method: str, model: str, message: bytes, call: Call) -> None:
-        """Have another node answer a call; of one that was handed on already, say that the model is not here."""
+    def is_sooner(self, model: str, call: Call) -> bool:
+        """Whether another node is expected to answer before a call for a model that is here has its turn."""
+        return not isinstance(call, HandedCall) and self._relay.is_sooner(model, self._plane.wait(model))
+
+    def hand_on(self, method: str, model: str, message: bytes, call: Call, otherwise: Otherwise | None = None) -> None:
+        """Have another node answer a call; of one that was handed on already, say that the model is not here.
+
+        Args:
+            method: What is called.
+            model: What it is for.
+            message: Its request.
+            call: Takes the answer.
+            otherwise: Answers it here where nobody else does; None where it cannot be answered here.
+        """
         if isinstance(call, HandedCall):
             call.say_not_here()
             return
@@ -125,30 +138,46 @@ class GrpcHanding:
         handing = Handing(model, b"POST", (PATH + method).encode(), headers, message)
         handed = Handed()
         call.on_cancel = handed.cancel
-        self._start_task(self._answer(handed, handing, call), "hand on")
+        self._start_task(self._answer(handed, handing, call, otherwise), "hand on")
 
-    async def _answer(self, handed: Handed, handing: Handing, call: Call) -> None:
+    async def _answer(self, handed: Handed, handing: Handing, call: Call, otherwise: Otherwise | None) -> None:
         if not handed.begin():
             return
-        remaining = call.remaining()
-        allowed = self._timeout if remaining is None else min(remaining, self._timeout)
         try:
-            heard = await self._relay.ask(handing, asyncio.get_running_loop().time() + allowed)
-        except TiercelError as error:
-            call.finish(Status[error.grpc_status], error.message)
-            return
+            answer = await self._ask(handing, call, is_here=otherwise is not None)
+            if otherwise is not None and _was_not_served(answer):
+                if not call.is_done:
+                    call.on_cancel = None  # there is nothing elsewhere to cancel any more
+                    otherwise()
+                return
         except Exception:  # the border: one call's defect must not end the task without a word to the caller
             _logger.exception("Handing a call on failed")
             call.finish(Status.INTERNAL, "the server failed; its log says more")
             return
-        answer = read_answer(heard.headers, bytes(heard.body))
-        if answer is None:
-            text = f"the node that answers for '{handing.model[:200]}' did not answer the call (HTTP {heard.status})"
-            call.finish(Status.UNAVAILABLE, text)
-        elif answer.status == Status.OK:
+        if answer.status == Status.OK:
             call.answer(answer.body)
         else:
             call.finish(Status(answer.status), answer.message, answer.details)
+
+    async def _ask(self, handing: Handing, call: Call, *, is_here: bool) -> CallAnswer:
+        """How the call ended elsewhere."""
+        remaining = call.remaining()
+        allowed = self._timeout if remaining is None else min(remaining, self._timeout)
+        deadline = asyncio.get_running_loop().time() + allowed
+        try:
+            heard = await self._relay.ask(handing, deadline, is_here=is_here)
+        except TiercelError as error:
+            return CallAnswer(int(Status[error.grpc_status]), error.message)
+        answer = read_answer(heard.headers, bytes(heard.body))
+        if answer is None:
+            text = f"the node that answers for '{handing.model[:200]}' did not answer the call (HTTP {heard.status})"
+            return CallAnswer(int(Status.UNAVAILABLE), text)
+        return answer
+
+
+def _was_not_served(answer: CallAnswer) -> bool:
+    """Whether there was nobody, or no room, elsewhere; a key's rate comes with details of when to ask again."""
+    return answer.status == Status.UNAVAILABLE or (answer.status == Status.RESOURCE_EXHAUSTED and not answer.details)
 
 
 class HandedCalls:

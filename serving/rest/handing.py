@@ -101,11 +101,7 @@ class RestHanding:
 
     def is_sooner(self, request: HttpRequest, model: str) -> bool:
         """Whether another node is expected to answer before a request of a model that is here has its turn."""
-        wait = self._plane.wait(model)
-        if not wait or HOPS in request.headers:
-            return False
-        expected = self._relay.expected_seconds(model)
-        return expected is not None and expected < wait
+        return HOPS not in request.headers and self._relay.is_sooner(model, self._plane.wait(model))
 
     async def answer_to(
         self, handed: Handed, request: HttpRequest, model: str, respond: Respond, otherwise: Otherwise | None = None

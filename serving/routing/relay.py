@@ -136,6 +136,18 @@ class Relay:
         ]
         return min(usable, default=None)
 
+    def is_sooner(self, model: str, seconds: float) -> bool:
+        """Whether another node would answer for a model before one more request has its turn here.
+
+        Args:
+            model: Its name.
+            seconds: For how long the request would wait here; 0 where it would not.
+        """
+        if not seconds:
+            return False
+        expected = self.expected_seconds(model)
+        return expected is not None and expected < seconds
+
     @property
     def token(self) -> str:
         """What servers of this machine show each other; empty for none."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -143,6 +144,45 @@ def test_a_call_that_is_cancelled_is_given_up_there_too(nodes: Nodes) -> None:
 
 
 def given_up(nodes: Nodes) -> int:
-    lines = nodes.server.request("GET", "/metrics").body.decode().splitlines()
-    (line,) = [line for line in lines if line.startswith('tiercel_handed_on_total{outcome="given_up"}')]
+    return handed_on(nodes.server, "given_up")
+
+
+def test_what_would_wait_long_here_is_answered_by_a_copy_elsewhere_and_here_if_that_is_gone(tmp_path: Path) -> None:
+    """Each of the two has the model, and one thread."""
+    asked = pb.ModelInferRequest(model_name="loop")
+    asked.inputs.add(name="k", datatype="INT64").contents.int64_contents.append(5_000)
+    one, other = tmp_path / "one", tmp_path / "other"
+    for folder in (one, other):
+        onnx_models.put(folder / "models", "loop", 1, onnx_models.counting_loop())
+    settings = {"routes_file": one / "routes.json", "inference_threads": 1}
+    with (
+        serving(one / "models", one, settings) as near,
+        grpc.insecure_channel(near.grpc) as channel,
+        contextlib.ExitStack() as stack,
+    ):
+        far = stack.enter_context(serving(other / "models", other, {"inference_threads": 1}))
+        stub = pb_grpc.GRPCInferenceServiceStub(channel)
+
+        def ask_all(version: str = "") -> None:
+            asked.model_version = version
+            calls = [stub.ModelInfer.future(asked, timeout=60) for _ in range(24)]
+            assert {call.result().model_name for call in calls} == {"loop"}
+
+        def answered_elsewhere() -> int:
+            return handed_on(near, "answered")
+
+        ask_all()
+        assert answered_elsewhere() == 0, "nobody else is known to have it"
+        lead(near, one / "routes.json", "one", {"loop": (clear("other", far.http),)})
+        ask_all(version="1")
+        assert answered_elsewhere() == 0, "who names a version means this node's"
+        ask_all()
+        assert 0 < answered_elsewhere() < 24
+        stack.close()
+        ask_all()
+
+
+def handed_on(server: ServingProcess, outcome: str) -> int:
+    lines = server.request("GET", "/metrics").body.decode().splitlines()
+    (line,) = [line for line in lines if line.startswith(f'tiercel_handed_on_total{{outcome="{outcome}"}}')]
     return int(float(line.rpartition(" ")[2]))
