@@ -14,6 +14,7 @@ from tiercel.broker.access.quotas import Quotas
 from tiercel.broker.access.tokens import Tokens
 from tiercel.broker.actors.agents import AgentService
 from tiercel.broker.actors.artefacts.checkpoints import CheckpointKeeper
+from tiercel.broker.actors.artefacts.database import DatabaseKeeper
 from tiercel.broker.actors.artefacts.keeper import ArtefactKeeper, Kind
 from tiercel.broker.actors.artefacts.own import OwnArtefacts
 from tiercel.broker.actors.artefacts.versions import VersionKeeper
@@ -235,6 +236,8 @@ class Broker:
                 CheckpointKeeper(own, carried, registry, self._clock),
                 VersionKeeper(own, versions, registry),
             ]
+            database = settings.state_dir / "broker.sqlite"
+            kinds.append(DatabaseKeeper(own, kinds[:], database, self._clock, settings.artefacts_database_seconds))
             supervisor.start(ArtefactKeeper(own, kinds, self._clock).run(), name="artefact keeper")
         keys = KeyService(KeyStore(store), service, registry, self._clock)
         await keys.start()

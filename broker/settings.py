@@ -61,6 +61,7 @@ class BrokerSettings(BaseSettings):
         artefacts: Where is kept as well what the broker would miss if its machine were lost, ``s3://bucket/prefix`` or
             a folder; empty for nowhere.
         artefacts_bytes: What all that may have there.
+        artefacts_database_seconds: How often the database is copied there.
         artefacts_bytes_per_second: How fast it is sent there at most, in bytes.
         keep_events_seconds: How long events and decisions of jobs that are over are kept; ``inf`` for ever.
         keep_logs_seconds: How long their output is.
@@ -107,6 +108,7 @@ class BrokerSettings(BaseSettings):
     checkpoints_bytes: int = Field(default=DEFAULT_CHECKPOINTS_BYTES, ge=0)
     artefacts: str = ""
     artefacts_bytes: int = Field(default=DEFAULT_CHECKPOINTS_BYTES, ge=0)
+    artefacts_database_seconds: float = Field(default=600.0, gt=0, allow_inf_nan=False)
     artefacts_bytes_per_second: float = Field(default=Patience().sent_bytes_per_second, gt=0, allow_inf_nan=False)
     keep_events_seconds: float = Field(default=RetentionSettings().events_seconds, ge=0)
     keep_logs_seconds: float = Field(default=RetentionSettings().logs_seconds, ge=0)

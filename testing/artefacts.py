@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from tiercel.broker.store.artefacts import failures
-from tiercel.broker.store.artefacts.contract import MAX_MARK_BYTES
+from tiercel.broker.store.artefacts.contract import MAX_MARK_BYTES, OWNER_MARK
 from tiercel.core.checkpoints import Artefact
 from tiercel.core.errors import TiercelError
 
@@ -19,7 +19,7 @@ class MemoryArtefacts:
 
     Attributes:
         contents: What is there, by name.
-        mark: Whose it is.
+        marks: What has a name.
         failing: What each call raises, where it fails.
         keeps_all: Whether nothing may be removed.
         slow_above: What is larger does not arrive in time.
@@ -27,7 +27,7 @@ class MemoryArtefacts:
     """
 
     contents: dict[str, bytes] = field(default_factory=dict)
-    mark: bytes | None = None
+    marks: dict[str, bytes] = field(default_factory=dict)
     failing: TiercelError | None = None
     keeps_all: bool = False
     slow_above: int = 2**62
@@ -70,14 +70,14 @@ class MemoryArtefacts:
     async def remove_unfinished(self, seconds: float) -> None:
         self._called("remove_unfinished", seconds)
 
-    async def read_mark(self, seconds: float) -> bytes | None:
+    async def read_mark(self, seconds: float, *, name: str = OWNER_MARK) -> bytes | None:
         self._check(seconds)
-        return self.mark[:MAX_MARK_BYTES] if self.mark is not None else None
+        return self.marks[name][:MAX_MARK_BYTES] if name in self.marks else None
 
-    async def write_mark(self, content: bytes, seconds: float, *, only_new: bool) -> None:
+    async def write_mark(self, content: bytes, seconds: float, *, only_new: bool, name: str = OWNER_MARK) -> None:
         self._check(seconds)
-        if self.mark is None or not only_new:
-            self.mark = content
+        if name not in self.marks or not only_new:
+            self.marks[name] = content
 
     async def close(self) -> None:
         pass

@@ -101,6 +101,8 @@ SECTIONS: Final[dict[str, dict[str, Entry]]] = {
         "authority show": Entry("authority:show", "Show the authority, and how far its rotation is."),
         "authority rotate": Entry("authority:rotate", "Make a new authority, and give nodes certificates by it."),
         "authority finish": Entry("authority:finish", "Believe the earlier authority no more."),
+        "backup": Entry("backup:backup", "Copy database and keys of a broker into a file."),
+        "restore": Entry("backup:restore", "Make a state directory of what was saved of a broker."),
         "mqtt": Entry("", "An MQTT broker of your own.", "tiercel mqtt config --dir /etc/mosquitto/tiercel"),
         "mqtt config": Entry("mqtt:config", "Write the files by which mosquitto lets tenants in."),
         "proxy": Entry("", "An HAProxy of your own before the servers.", "tiercel proxy config --dir proxy --watch"),

@@ -1,4 +1,4 @@
-"""Copies of a database's file from before it was upgraded, beside it."""
+"""Copies of a database's file: from before it was upgraded, beside it, and as it is."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import os
 import sqlite3
 from pathlib import Path
 
-from tiercel.broker.store.schema import is_older_revision
+from tiercel.broker.store.schema import NEWEST_REVISION, is_older_revision
+from tiercel.core.errors import StoreDamagedError
 
 KEPT_BACKUPS = 2
 _SUFFIX = ".backup"
@@ -36,7 +37,7 @@ def back_up_before_upgrade(database: Path) -> None:
     with contextlib.closing(sqlite3.connect(database)) as source:
         revision = _revision(source)
         if revision and is_older_revision(revision):
-            _copy(source, database.with_name(f"{database.name}.{revision}{_SUFFIX}"))
+            _write(source, database.with_name(f"{database.name}.{revision}{_SUFFIX}"))
             for old in backups_of(database)[KEPT_BACKUPS:]:
                 Path(old).unlink()
 
@@ -48,7 +49,41 @@ def _revision(connection: sqlite3.Connection) -> str:
     return str(row[0]) if row else ""
 
 
-def _copy(source: sqlite3.Connection, target: Path) -> None:
+def copy_database(database: Path, target: Path) -> None:
+    """Copy a database as it is in one moment, while others write to it; blocks while the disk writes.
+
+    Args:
+        database: Its file.
+        target: Where to; readable by its owner only, whole or not there.
+
+    Raises:
+        sqlite3.Error: It cannot be read, or there is no room.
+        OSError: The copy cannot be written.
+    """
+    # Who only reads would leave files of SQLite's beside a database that nobody else has open.
+    with contextlib.closing(sqlite3.connect(f"{database.absolute().as_uri()}?mode=rw", uri=True)) as source:
+        _write(source, target)
+
+
+def check_database(path: Path) -> None:
+    """Check that a file is a whole database of this version or an older one.
+
+    Raises:
+        StoreDamagedError: It is not.
+    """
+    try:
+        with contextlib.closing(sqlite3.connect(path)) as database:
+            found = database.execute("PRAGMA quick_check(1)").fetchone()
+            revision = _revision(database)
+    except sqlite3.Error as error:
+        raise StoreDamagedError(f"this copy of the database cannot be read ({error})") from error
+    if found != ("ok",):
+        raise StoreDamagedError("this copy of the database is damaged")
+    if revision != NEWEST_REVISION and not is_older_revision(revision):
+        raise StoreDamagedError("this copy of the database is another version's; install that version of Tiercel")
+
+
+def _write(source: sqlite3.Connection, target: Path) -> None:
     scratch = target.with_name(f"{target.name}.new")
     scratch.unlink(missing_ok=True)
     try:

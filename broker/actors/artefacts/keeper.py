@@ -11,7 +11,7 @@ import logging
 from typing import TYPE_CHECKING, Protocol
 
 from tiercel.core.backoff import Attempts
-from tiercel.core.errors import OverloadedError, TiercelError, UnavailableError
+from tiercel.core.errors import CannotWriteError, OverloadedError, TiercelError, UnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
@@ -88,10 +88,11 @@ class ArtefactKeeper:
                 await self._told(kind.look(), [kind])
             except TiercelError as error:
                 failed = failed or error
+        # Last: where nothing may be removed, what is newer is stored all the same. Where it is full, this makes room.
+        if failed is None or isinstance(failed, CannotWriteError):
+            await self._told(self._own.remove_but(set().union(*(kind.needed() for kind in self._kinds))), self._kinds)
         if failed is not None:
             raise failed
-        # Last: where nothing may be removed, what is newer is stored all the same.
-        await self._told(self._own.remove_but(set().union(*(kind.needed() for kind in self._kinds))), self._kinds)
 
     async def _told(self, work: Awaitable[None], kinds: Sequence[Kind]) -> None:
         try:

@@ -8,6 +8,8 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, BinaryIO, cast
 
+from tiercel.broker.store.artefacts.contract import MAX_HELD
+from tiercel.broker.store.artefacts.databases import DatabaseCopy, databases_in, say_databases
 from tiercel.broker.store.artefacts.pace import PacedFile
 from tiercel.broker.store.checkpoints import DEFAULT_CHECKPOINTS_BYTES
 from tiercel.core.backoff import Backoff
@@ -16,7 +18,7 @@ from tiercel.core.errors import QuotaExceededError, StoreDamagedError, Unavailab
 from tiercel.core.tasks import run_in_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
     from pathlib import Path
 
     from tiercel.broker.actors.clock import Clock
@@ -91,15 +93,19 @@ class OwnArtefacts:
         self.held = await self._artefacts.held(self.patience.answer_seconds)
         self._listed_at = self._clock.alive()
 
-    async def put(self, source: BinaryIO) -> Artefact:
+    async def put(self, source: BinaryIO, *, is_bounded: bool = True) -> Artefact:
         """Keep what a file has, unless it is there already.
+
+        Args:
+            source: The file.
+            is_bounded: Whether it counts against what may be stored.
 
         Raises:
             QuotaExceededError: All that is stored would have more than it may.
             TiercelError: As the store's ``put``.
         """
-        # Before all of it is read, which takes a while.
-        self._check_room(os.fstat(source.fileno()).st_size)
+        if is_bounded:  # before all of it is read, which takes a while
+            self._check_room(os.fstat(source.fileno()).st_size)
         await self.ensure_ours()
         artefact = await run_in_thread(_artefact_of, source)
         if artefact.sha256 not in self.held:
@@ -111,6 +117,15 @@ class OwnArtefacts:
                 )
             self.held[artefact.sha256] = artefact.size_bytes
         return artefact
+
+    async def databases(self) -> list[DatabaseCopy]:
+        """The copies of the database that are said to be there, the newest first."""
+        return await databases_in(self._artefacts, self.patience.answer_seconds)
+
+    async def say_databases(self, copies: Sequence[DatabaseCopy]) -> None:
+        """Say which they are."""
+        await self.ensure_ours()
+        await say_databases(self._artefacts, copies, self.patience.answer_seconds)
 
     async def get(self, artefact: Artefact, place: Path) -> None:
         """Write an artefact into a file that does not exist yet."""
@@ -135,6 +150,12 @@ class OwnArtefacts:
             self._listed_at = -math.inf  # somebody has emptied it: what is there is asked for again
 
     def _check_room(self, wanted_bytes: int) -> None:
+        if len(self.held) >= MAX_HELD:
+            raise QuotaExceededError(
+                f"the artefact store has {len(self.held)} artefacts, and more are not kept; wait until jobs are over, "
+                "or delete endpoints that are not used",
+                field="artefacts",
+            )
         if sum(self.held.values()) + wanted_bytes > self._limit_bytes:
             raise QuotaExceededError(
                 f"the artefact store may have {self._limit_bytes} bytes together, and this one does not fit; wait "

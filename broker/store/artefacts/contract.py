@@ -10,9 +10,12 @@ if TYPE_CHECKING:
     from tiercel.core.checkpoints import Artefact
 
 CHUNK_BYTES: Final = 256 * 1024
-# More is not listed: the broker holds one artefact for each job.
+# More is not listed, and so the broker puts no more: it holds one or two for each job, and six for each endpoint.
 MAX_HELD: Final = 100_000
 MAX_MARK_BYTES: Final = 4096
+# What has a name and not a hash: whose place it is, and which artefacts are copies of the database, the newest first.
+OWNER_MARK: Final = "owner.json"
+DATABASES_MARK: Final = "databases.json"
 
 
 class Artefacts(Protocol):
@@ -67,12 +70,12 @@ class Artefacts(Protocol):
         """Remove what an earlier life of the broker has left half; only while nobody else puts."""
         ...
 
-    async def read_mark(self, seconds: float) -> bytes | None:
-        """What was written to say whose place this is; None if nothing was. Of a longer one the beginning."""
+    async def read_mark(self, seconds: float, *, name: str = OWNER_MARK) -> bytes | None:
+        """What was written under a mark's name; None if nothing was. Of a longer one the beginning."""
         ...
 
-    async def write_mark(self, content: bytes, seconds: float, *, only_new: bool) -> None:
-        """Say whose place this is; with ``only_new`` nothing happens where somebody has said so."""
+    async def write_mark(self, content: bytes, seconds: float, *, only_new: bool, name: str = OWNER_MARK) -> None:
+        """Write a mark, whole or not at all; with ``only_new`` nothing happens where there is one."""
         ...
 
     async def close(self) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 from tiercel.broker.store.artefacts import failures
-from tiercel.broker.store.artefacts.contract import CHUNK_BYTES, MAX_HELD, MAX_MARK_BYTES
+from tiercel.broker.store.artefacts.contract import CHUNK_BYTES, MAX_HELD, MAX_MARK_BYTES, OWNER_MARK
 from tiercel.broker.store.artefacts.writing import new_file, sync
 from tiercel.broker.store.checkpoints import room_on
 from tiercel.core.blobs import BlobError, BlobFolder, is_sha256
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from tiercel.core.checkpoints import Artefact
 
 _T = TypeVar("_T")
-_MARK = "owner.json"
 RESERVE_BYTES = 512 * 1024**2
 # Calls that a mount has not given back; of more none is begun.
 MAX_HELD_THREADS = 4
@@ -78,13 +77,13 @@ class FolderArtefacts:
         """See :class:`.contract.Artefacts`."""
         await self._run(seconds, lambda _: self._blobs.remove_unfinished())
 
-    async def read_mark(self, seconds: float) -> bytes | None:
+    async def read_mark(self, seconds: float, *, name: str = OWNER_MARK) -> bytes | None:
         """See :class:`.contract.Artefacts`."""
-        return await self._run(seconds, lambda _: self._read_mark())
+        return await self._run(seconds, lambda _: self._read_mark(name))
 
-    async def write_mark(self, content: bytes, seconds: float, *, only_new: bool) -> None:
+    async def write_mark(self, content: bytes, seconds: float, *, only_new: bool, name: str = OWNER_MARK) -> None:
         """See :class:`.contract.Artefacts`."""
-        await self._run(seconds, lambda _: self._write_mark(content, only_new=only_new))
+        await self._run(seconds, lambda _: self._write_mark(name, content, only_new=only_new))
 
     async def close(self) -> None:
         """See :class:`.contract.Artefacts`."""
@@ -173,26 +172,26 @@ class FolderArtefacts:
                 found[entry.name] = entry.stat(follow_symlinks=False).st_size
         return found
 
-    def _read_mark(self) -> bytes | None:
+    def _read_mark(self, name: str) -> bytes | None:
         try:
-            mark = os.open(self._folder / _MARK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            mark = os.open(self._folder / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except FileNotFoundError:
             return None
         with os.fdopen(mark, "rb") as file:
             return file.read(MAX_MARK_BYTES)
 
-    def _write_mark(self, content: bytes, *, only_new: bool) -> None:
+    def _write_mark(self, name: str, content: bytes, *, only_new: bool) -> None:
         self._make()
-        scratch = self._folder / f".{_MARK}.{secrets.token_hex(4)}.part"
+        scratch = self._folder / f".{name}.{secrets.token_hex(4)}.part"
         try:
             with scratch.open("xb") as file:
                 file.write(content)
                 sync(file)
             if only_new:
                 with contextlib.suppress(FileExistsError):
-                    os.link(scratch, self._folder / _MARK)
+                    os.link(scratch, self._folder / name)
             else:
-                scratch.replace(self._folder / _MARK)
+                scratch.replace(self._folder / name)
         finally:
             scratch.unlink(missing_ok=True)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 from s3fs import S3FileSystem
 
 from tiercel.broker.store.artefacts import failures
-from tiercel.broker.store.artefacts.contract import CHUNK_BYTES, MAX_HELD, MAX_MARK_BYTES
+from tiercel.broker.store.artefacts.contract import CHUNK_BYTES, MAX_HELD, MAX_MARK_BYTES, OWNER_MARK
 from tiercel.broker.store.artefacts.s3_calls import Calls, MissingError, TakenError
 from tiercel.broker.store.artefacts.writing import new_file, sync
 from tiercel.core.blobs import is_sha256
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 PART_BYTES: Final = 8 * 1024**2
 _MAX_PARTS: Final = 10_000
 _ABORT_SECONDS: Final = 5.0
-_MARK: Final = "owner.json"
 _CONFIGURATION: Final = {
     "connect_timeout": 5,
     "read_timeout": 20,
@@ -132,12 +131,12 @@ class S3Artefacts:
                     with contextlib.suppress(MissingError):
                         await calls.do("abort_multipart_upload", Key=each["Key"], UploadId=each["UploadId"])
 
-    async def read_mark(self, seconds: float) -> bytes | None:
+    async def read_mark(self, seconds: float, *, name: str = OWNER_MARK) -> bytes | None:
         """See :class:`.contract.Artefacts`."""
         async with self._calls(seconds) as calls:
             while True:
                 try:
-                    found = await calls.do("get_object", Key=self._key(_MARK))
+                    found = await calls.do("get_object", Key=self._key(name))
                 except MissingError:
                     return None
                 with calls.trying():
@@ -145,12 +144,12 @@ class S3Artefacts:
                         return bytes(await body.read(MAX_MARK_BYTES))
                 await calls.pause()
 
-    async def write_mark(self, content: bytes, seconds: float, *, only_new: bool) -> None:
+    async def write_mark(self, content: bytes, seconds: float, *, only_new: bool, name: str = OWNER_MARK) -> None:
         """See :class:`.contract.Artefacts`."""
         condition = {"IfNoneMatch": "*"} if only_new else {}
         async with self._calls(seconds) as calls:
             with contextlib.suppress(TakenError):
-                await calls.do("put_object", Key=self._key(_MARK), Body=content, **condition)
+                await calls.do("put_object", Key=self._key(name), Body=content, **condition)
 
     async def close(self) -> None:
         """See :class:`.contract.Artefacts`."""

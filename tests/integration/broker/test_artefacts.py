@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import os
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,10 +14,13 @@ import grpc
 import pytest
 
 from testing.brokers import node_token, running_broker, tenant_of, tenant_token
+from testing.product_use import tiercel
 from testing.s3_server import BUCKET, S3Server, s3_server
 from testing.scripted_agent import ScriptedAgent
+from testing.until import until
 from tests.integration.broker.test_checkpoint_copies import CONTENT, fetch, send, trains
 from tests.integration.broker.test_status import as_tenant
+from tiercel.broker.store.artefacts.databases import KEPT_DATABASES
 from tiercel.core.errors import ConflictError
 from tiercel.v1 import jobs_pb2
 
@@ -39,8 +45,18 @@ def s3(bucket: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
 
 
 def names_in(server: S3Server) -> list[str]:
+    """What is stored but for copies of the database."""
     found = server.client.list_objects_v2(Bucket=BUCKET, Prefix="lab/").get("Contents", [])
-    return [entry["Key"].removeprefix("lab/") for entry in found if not entry["Key"].endswith("owner.json")]
+    names = {entry["Key"].removeprefix("lab/") for entry in found}
+    databases = databases_in(server) if "databases.json" in names else {}
+    return sorted(names - databases.keys() - {"owner.json", "databases.json"})
+
+
+def databases_in(server: S3Server) -> dict[str, float]:
+    """When the copies of the database were made that are stored, by their names."""
+    told = json.loads(server.client.get_object(Bucket=BUCKET, Key="lab/databases.json")["Body"].read())
+    assert len(told) <= KEPT_DATABASES
+    return {copy["sha256"]: copy["at"] for copy in told}
 
 
 def saved_from(lost: Path, folder: Path) -> Path:
@@ -72,7 +88,7 @@ async def test_a_copy_outlives_the_machine_of_the_broker(s3: S3Server, tmp_path:
     found = saved_from(lost, tmp_path / "found")
     second = ScriptedAgent(node_token(found), "n2")
     async with (
-        running_broker(found, artefacts=URL, **PATIENCE) as broker,
+        running_broker(found, artefacts=URL, artefacts_database_seconds=0.2, **PATIENCE) as broker,
         tenant_of(broker.broker_address, tenant_token(found)) as tenant,
         second.connected(broker.nodes_address),
         second.beating(),
@@ -121,3 +137,39 @@ async def test_another_brokers_store_is_refused(s3: S3Server, tmp_path: Path) ->
     with pytest.raises(ConflictError, match="is another broker's; give each broker a place of its own"):
         async with running_broker(tmp_path / "other", artefacts=URL):
             pass
+
+
+async def test_a_broker_is_made_anew_of_what_was_saved_and_its_job_goes_on(s3: S3Server, tmp_path: Path) -> None:
+    lost, keys, found = tmp_path / "lost", tmp_path / "keys.tar", tmp_path / "found"
+    lost.mkdir()
+    first = ScriptedAgent(node_token(lost), "n1")
+    async with (
+        running_broker(lost, artefacts=URL, artefacts_database_seconds=0.2, **PATIENCE) as broker,
+        tenant_of(broker.broker_address, tenant_token(lost)) as tenant,
+        first.connected(broker.nodes_address),
+        first.beating(),
+    ):
+        saved = await tiercel("backup", str(keys), "--json", state_dir=lost)
+        assert "broker.sqlite" in saved.content["saved"], saved.errors
+        token = tenant_token(lost)
+        job_id = await trains(tenant, first, copy_checkpoint_seconds=60.0)
+        assert await send(first, broker.nodes_address, lost, f"{job_id}-1", CONTENT) is grpc.StatusCode.OK
+        await tenant.wait(job_id, lambda job: job.HasField("checkpoint_stored_seconds"))
+        known_at = time.time()
+        await until(lambda: max(databases_in(s3).values()) > known_at)
+    shutil.rmtree(lost)
+    restored = await tiercel(
+        "restore", str(keys), "--artefacts", URL, "--json", state_dir=found, environment={**os.environ}
+    )
+    assert set(restored.content["restored"]) == set(saved.content["saved"]), restored.errors
+    again = await tiercel("restore", str(keys), state_dir=found)
+    assert (again.exit_code, "has a database already" in again.errors) == (1, True)
+    second = ScriptedAgent(node_token(found), "n2")
+    async with (
+        running_broker(found, artefacts=URL, **PATIENCE) as broker,
+        tenant_of(broker.broker_address, token) as tenant,
+        second.connected(broker.nodes_address),
+        second.beating(),
+    ):
+        await tenant.wait(job_id, lambda job: job.node_id == "n2")
+        assert await fetch(second, broker.nodes_address, found, f"{job_id}-2") == CONTENT

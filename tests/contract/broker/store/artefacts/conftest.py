@@ -46,10 +46,7 @@ async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         memory = MemoryArtefacts()
 
         def put(name: str, content: bytes) -> None:
-            if name == "owner.json":
-                memory.mark = content
-            else:
-                memory.contents[name] = content
+            (memory.marks if name == "owner.json" else memory.contents)[name] = content
 
         artefacts: Artefacts = memory
         found = Place(artefacts, memory.where, put)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.contract.broker.store.artefacts.conftest import Place
-from tiercel.broker.store.artefacts.contract import MAX_MARK_BYTES
+from tiercel.broker.store.artefacts.contract import DATABASES_MARK, MAX_MARK_BYTES
 from tiercel.broker.store.artefacts.ownership import Ownership
 from tiercel.broker.store.artefacts.s3 import PART_BYTES
 from tiercel.core.checkpoints import Artefact
@@ -87,6 +87,9 @@ async def test_a_place_says_whose_it_is(place: Place) -> None:
     await place.artefacts.write_mark(b"second", SECONDS, only_new=True)
     assert await place.artefacts.read_mark(SECONDS) == b"first"
     await place.artefacts.write_mark(b"third", SECONDS, only_new=False)
+    assert await place.artefacts.read_mark(SECONDS) == b"third"
+    await place.artefacts.write_mark(b"[]", SECONDS, only_new=True, name=DATABASES_MARK)
+    assert await place.artefacts.read_mark(SECONDS, name=DATABASES_MARK) == b"[]"
     assert await place.artefacts.read_mark(SECONDS) == b"third"
     assert await place.artefacts.held(SECONDS) == {}
     place.put("owner.json", b"x" * 10_000_000)

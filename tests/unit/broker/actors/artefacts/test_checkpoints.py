@@ -342,7 +342,7 @@ async def test_a_store_that_somebody_emptied_is_filled_again(lives: Lives) -> No
             await broker.copied(each.run_id, b"learnt")
         await broker.look(job)
         lives.artefacts.contents.clear()
-        lives.artefacts.mark = None
+        lives.artefacts.marks.clear()
         await broker.copied(other.run_id, b"newer")
         await broker.look(other)
         job, other = await broker.look(job), await broker.look(other)
