@@ -181,8 +181,7 @@ class CheckpointStore:
                 "does not fit; wait until other jobs are over, or give it more (TIERCEL_CHECKPOINTS_BYTES)",
                 field="checkpoints",
             )
-        if shutil.disk_usage(self._folder).free - wanted_bytes < self._reserve_bytes:
-            raise no_space(str(self._folder))
+        check_reserve(self._folder, wanted_bytes, self._reserve_bytes)
 
     def drop(self, job_id: str) -> None:
         """Remove what is held of a job, if anything."""
@@ -333,6 +332,16 @@ def check_files(files: Sequence[CheckpointFile], limit_bytes: int) -> int:
     if total > limit_bytes:
         raise wrong_field("header.files", f"it has {total} bytes; at most {limit_bytes} are carried")
     return total
+
+
+def check_reserve(folder: Path, wanted_bytes: int, reserve_bytes: int) -> None:
+    """Check that a disk has something left when it has taken so much.
+
+    Raises:
+        CannotWriteError: It has not.
+    """
+    if shutil.disk_usage(folder).free - wanted_bytes < reserve_bytes:
+        raise no_space(str(folder))
 
 
 def read_manifest(file: BinaryIO) -> Checkpoint:

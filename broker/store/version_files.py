@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from tiercel.broker.store.checkpoints import (
     CHUNK_BYTES,
+    RESERVE_BYTES,
     Checkpoint,
     CheckpointFile,
     CheckpointWriter,
     check_files,
+    check_reserve,
     check_whole,
     read_manifest,
     room_on,
@@ -41,12 +43,14 @@ class VersionStore:
     Args:
         folder: Where they are; made when missing. What was never finished is removed.
         limit_bytes: The largest version that is taken.
+        reserve_bytes: What the disk has to have left.
     """
 
-    def __init__(self, folder: Path, limit_bytes: int = MAX_VERSION_BYTES) -> None:
+    def __init__(self, folder: Path, limit_bytes: int = MAX_VERSION_BYTES, reserve_bytes: int = RESERVE_BYTES) -> None:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._folder = folder
         self._limit_bytes = limit_bytes
+        self._reserve_bytes = reserve_bytes
         self._held: dict[str, dict[int, str]] = {}
         self._arrived = asyncio.Event()
         for path in folder.iterdir():
@@ -65,12 +69,12 @@ class VersionStore:
 
         Raises:
             InvalidSpecError: What is announced is not taken; says why.
-            CannotWriteError: The disk is full.
+            CannotWriteError: The disk is full, or nearly.
         """
         key = f"{endpoint}@{version}"
         if not _KEY.fullmatch(key):
             raise wrong_field("header.endpoint", f"{key!r} is no version of an endpoint")
-        check_files(files, self._limit_bytes)
+        check_reserve(self._folder, check_files(files, self._limit_bytes), self._reserve_bytes)
         names = {file.name for file in files}
         if MODEL_FILE not in names or not names <= _FILE_NAMES:
             raise wrong_field("header.files", f"a version has {MODEL_FILE}, and of others {', '.join(_FILE_NAMES)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -101,7 +102,14 @@ async def test_two_jobs_are_variants_of_one_endpoint_and_outlive_a_killed_broker
             table = await tiercel("endpoints", state_dir=product.state_dir, tenant="alice")
             explained = await tiercel("explain", "--endpoint", "digits", state_dir=product.state_dir, tenant="alice")
         said = await ask(product, minimum_accuracy=accuracies[best])
+        pulled = [
+            await alice.models.pull("digits", numbers[-1], product.state_dir / "pulled")
+            for numbers in versions.values()
+        ]
+        told = {each.version: each.sha256 for each in await alice.models.list("digits")}
         answer = await alice.infer("digits", {"input": [[[0.5] * 8] * 8]}, minimum_accuracy=accuracies[best])
+    for numbers, path in zip(versions.values(), pulled, strict=True):
+        assert hashlib.sha256(path.read_bytes()).hexdigest() == told[numbers[-1] or 0]
     assert said == {"variant": best, "version": str(versions[best][-1]), "accuracy": accuracies[best]}
     assert (answer.variant, answer.accuracy) == (best, accuracies[best])
     variants = {variant["name"]: variant for variant in endpoint["variants"]}

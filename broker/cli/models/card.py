@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tiercel.broker.client import Difference, ModelCard, VersionInfo
     from tiercel.core.lineage import Lineage
 
-COLUMNS = ("MODEL", "STATE", "TIER", "PROMISED", "MEASURED", "P95", "SIZE", "AGE", "JOB", "NODES")
+COLUMNS = ("MODEL", "STATE", "PROMISED", "MEASURED", "P95", "SIZE", "AGE", "JOB", "NODES")
 
 
 def row(version: VersionInfo) -> tuple[str, ...]:
@@ -21,7 +21,6 @@ def row(version: VersionInfo) -> tuple[str, ...]:
     return (
         f"{version.endpoint}:{version.version}",
         state(version),
-        str(version.tier or "-"),
         number(version.target),
         f"{version.metric} {number(version.value)}",
         milliseconds(version.p95_seconds),

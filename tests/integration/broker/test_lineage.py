@@ -67,7 +67,7 @@ async def test_versions_say_where_they_come_from_to_their_tenant_alone(
         assert (known.keep, [each.kept for each in known.versions]) == (7, [False, True])
 
         header, newest, _ = (await tiercel("ls", "digits")).stdout.splitlines()
-        assert header.split()[:3] == ["MODEL", "STATE", "TIER"]
+        assert header.split()[:3] == ["MODEL", "STATE", "PROMISED"]
         assert newest.split()[:2] == ["digits:2", "pinned"]
         told = (await tiercel("show", "digits:2")).stdout
         assert f"run         {job.id}-1" in told

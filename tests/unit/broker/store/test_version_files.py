@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from tiercel.broker.store.checkpoints import CheckpointFile
 from tiercel.broker.store.version_files import VersionStore
-from tiercel.core.errors import InvalidSpecError, UnavailableError
+from tiercel.core.errors import CannotWriteError, InvalidSpecError, UnavailableError
 
 MODEL = b"a model"
 
@@ -74,3 +75,25 @@ def test_one_that_is_too_large_or_damaged_is_not_taken(tmp_path: Path) -> None:
     with larger.begin("digits", 1, [described("model.onnx", MODEL)]) as writer, pytest.raises(InvalidSpecError):
         writer.write(b"A MODEL")
     assert larger.held("digits") == {}
+
+
+async def test_the_model_of_a_version_is_found_behind_its_other_files_once_it_is_there(tmp_path: Path) -> None:
+    store = VersionStore(tmp_path)
+    before, model = described("accuracy.json", b"{}"), described("model.onnx", MODEL)
+    waiting = asyncio.create_task(store.wait_model("digits", 1, model.sha256))
+    put(store, 1, b"another model")  # not the one that is meant
+    with store.begin("digits", 1, [before, model]) as writer:
+        writer.write(b"{}" + MODEL)
+        writer.finish()
+    store.finished("digits", 1)
+    file, size_bytes = await waiting
+    with file:
+        store.keep_only("digits", ())  # whoever reads it is not disturbed
+        assert (file.read(), size_bytes) == (MODEL, len(MODEL))
+
+
+def test_what_would_leave_the_disk_without_a_reserve_is_refused(tmp_path: Path) -> None:
+    store = VersionStore(tmp_path, reserve_bytes=2**62)
+    with pytest.raises(CannotWriteError):
+        put(store, 1)
+    assert list(tmp_path.iterdir()) == []
