@@ -24,6 +24,7 @@ from tiercel.serving.dataplane import DataPlane
 from tiercel.serving.descriptions import Descriptions
 from tiercel.serving.dispatch.dispatcher import Dispatcher
 from tiercel.serving.dispatch.variants.endpoints import Endpoints
+from tiercel.serving.explaining.feedback import Feedback
 from tiercel.serving.explaining.recent_requests import RecentRequests
 from tiercel.serving.grpc.adapter import GrpcServer, InferenceServicer, grpc_limits
 from tiercel.serving.grpc.handing import GrpcHanding
@@ -38,6 +39,7 @@ from tiercel.serving.process.renewal import Renewal, take_over
 from tiercel.serving.process.state import write_state
 from tiercel.serving.rest.compression import Inflater
 from tiercel.serving.rest.extensions import add_descriptions, add_explaining, add_handover, add_metrics
+from tiercel.serving.rest.feedback import add_feedback
 from tiercel.serving.rest.handed_calls import add_handed_calls
 from tiercel.serving.rest.handing import RestHanding
 from tiercel.serving.rest.hosts import Hosts
@@ -157,6 +159,7 @@ class Server:
         descriptions = Descriptions(registry, settings.max_batch_rows, settings.workers, endpoints)
         add_descriptions(routes, descriptions)
         add_explaining(routes, recent, handing)
+        add_feedback(routes, Feedback(recent), handing)
         grpc_handing = GrpcHanding(relay, plane, tasks.start, settings.request_timeout)
         servicer = InferenceServicer(
             plane, lifecycle, tasks.start, descriptions, uploads, operators, gate, grpc_handing

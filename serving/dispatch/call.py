@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 import onnxruntime as ort
 
 from tiercel.core.errors import TiercelError
+from tiercel.serving.explaining.feedback import answered
 from tiercel.serving.tensors import Array
 
 if TYPE_CHECKING:
     from tiercel.serving.accounting.accounts import Account
     from tiercel.serving.accounting.room import Room
     from tiercel.serving.accounting.waiting import Source
-    from tiercel.serving.explaining.recent_requests import Trace
+    from tiercel.serving.explaining.recent_requests import Answered, Trace
     from tiercel.serving.models.loaded_version import LoadedVersion
     from tiercel.serving.runtime.engine import Session
 
@@ -151,14 +152,14 @@ class RequestCall(Call):
 
     def answer(self, outputs: list[Array], now: float) -> None:
         """See :meth:`Call.answer`."""
-        self._send(self.on_answer, outputs)
+        self._send(self.on_answer, outputs, outputs)
 
     @property
     def variant(self) -> str:
         """Who answers, of an endpoint with variants; else empty."""
         return ""
 
-    def _send(self, on_answer: Callable[[Any], None], answer: object) -> None:
+    def _send(self, on_answer: Callable[[Any], None], answer: object, outputs: list[Array]) -> None:
         """Hand the answer over, and count it."""
         trace = self.trace
         began = 0.0 if trace is None else time.perf_counter()
@@ -166,11 +167,11 @@ class RequestCall(Call):
         now = time.perf_counter()
         self.account.delays.answered(now - self.arrived, now)
         if trace is not None:
-            self._trace(trace, began, now)
+            self._trace(trace, began, now, answer=answered(outputs[0]) if outputs else None)
 
-    def _trace(self, trace: Trace, encode: float, end: float, error: str = "") -> None:
+    def _trace(self, trace: Trace, encode: float, end: float, error: str = "", answer: Answered | None = None) -> None:
         version, variant = self.loaded.version_text, self.variant
-        trace.end(self.account.name, version, variant, self.arrived, self.begin, self.rows, encode, end, error)
+        trace.end(self.account.name, version, variant, self.arrived, self.begin, self.rows, encode, end, error, answer)
 
     def fail(self, error: TiercelError, now: float) -> None:
         """See :meth:`Call.fail`."""

@@ -17,6 +17,10 @@ MOST_ID_CHARACTERS: Final = 128
 _ERROR_CHARACTERS: Final = 200
 
 
+Answered = tuple[int | float | bool | str, ...]
+"""An answer, short: how many classes there are, 0 for no classes, then the class, label or value of each row."""
+
+
 class RunTimes(NamedTuple):
     """A run, for all requests that it answered.
 
@@ -49,6 +53,7 @@ class Remembered(NamedTuple):
         encode: When its answer began to be written.
         end: When its answer was with the connection, or it was given up.
         error: Why it was not answered; empty for an answer.
+        answer: What it said; None where that is not kept, and empty once feedback on it came.
     """
 
     version: str
@@ -61,6 +66,7 @@ class Remembered(NamedTuple):
     encode: float
     end: float
     error: str
+    answer: Answered | None
 
     def steps(self) -> dict[str, float]:
         """Seconds of each step, in their order; they add up to all that it took."""
@@ -92,7 +98,7 @@ class Remembered(NamedTuple):
 
 
 # As it is kept: a tuple of its fields, of which the garbage collector looks at none again.
-_Fields = tuple[str, str, float, float, RunTimes | None, int, int, float, float, str]
+_Fields = tuple[str, str, float, float, RunTimes | None, int, int, float, float, str, Answered | None]
 
 
 @dataclass(slots=True)
@@ -139,6 +145,12 @@ class RecentRequests:
         fields = of_model.newer.get(request_id) or of_model.older.get(request_id)
         return None if fields is None else Remembered._make(fields)
 
+    def forget_answer(self, model: str, request_id: str) -> None:
+        """Feedback on a request that is known came."""
+        of_model = self._models[model]
+        half = of_model.newer if request_id in of_model.newer else of_model.older
+        half[request_id] = (*half[request_id][:-1], ())
+
 
 class Trace:
     """What is noted of one request on its way.
@@ -171,7 +183,9 @@ class Trace:
         encode: float,
         end: float,
         error: str = "",
+        answer: Answered | None = None,
     ) -> None:
         """It asked ``model``, and was answered or not; see :class:`Remembered`."""
-        fields = (version, variant, arrived, begin, self.run, self.place, rows, encode, end, error[:_ERROR_CHARACTERS])
+        why = error[:_ERROR_CHARACTERS]
+        fields = (version, variant, arrived, begin, self.run, self.place, rows, encode, end, why, answer)
         self._recent.keep(model, self._id, fields, end)

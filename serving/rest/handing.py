@@ -96,8 +96,13 @@ class RestHanding:
         """
         if HOPS in request.headers:
             return None
+        answers = await self.answers_of_each(request, model)
+        return next((each for each in answers if each.status == HTTPStatus.OK), None)
+
+    async def answers_of_each(self, request: HttpRequest, model: str) -> list[HttpResponse]:
+        """What the other nodes answer that have a model, as far as they do within seconds."""
         answers = await self._relay.ask_each(model, _handing(request, ""), _KNOW_SECONDS)
-        return next((_response(each) for each in answers if each.status == HTTPStatus.OK), None)
+        return [_response(each) for each in answers]
 
     def is_sooner(self, request: HttpRequest, model: str) -> bool:
         """Whether another node is expected to answer before a request of a model that is here has its turn."""

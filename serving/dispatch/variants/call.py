@@ -65,4 +65,4 @@ class VariantCall(RequestCall):
             "accuracy": chosen.accuracy,
         }
         send = as_classes(self.on_answer, request.classes, loaded) if request.classes else self.on_answer
-        self._send(send, InferResult(request.model, loaded.version_text, tensors, told))
+        self._send(send, InferResult(request.model, loaded.version_text, tensors, told), outputs)

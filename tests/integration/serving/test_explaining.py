@@ -182,3 +182,40 @@ def test_a_request_is_named_with_its_endpoint() -> None:
         result = CliRunner().invoke(app, ["explain", *arguments])
         assert result.exit_code == 1
         assert "Name the endpoint of the request" in result.output
+
+
+def say(server: ServingProcess, items: object, model: str = "m") -> Any:
+    return server.request("POST", f"/v2/models/{model}/feedback", {"feedback": items})
+
+
+def test_feedback_reaches_the_node_that_answered_and_is_measured_there(nodes: Nodes) -> None:
+    for request_id in ("fed 1", "fed 2", "fed 3"):
+        ask(nodes.near, request_id)  # all four outputs are equal, so class 0 is what is answered
+    labels: dict[str, object] = {"fed 1": 0, "fed 2": [1], "fed 3": 4, "no": 0}
+    items = [{"id": each, "label": label} for each, label in labels.items()]
+    reply = say(nodes.near, items)
+    assert reply.status == 200, reply.body
+    assert (reply.content["taken"], reply.content["unknown"]) == (2, ["no"])
+    (refused,) = reply.content["refused"]
+    assert refused["id"] == "fed 3"
+    assert "a class's number, 0 to 3" in refused["error"]
+    (version,) = nodes.far.request("GET", "/v2/models/m/feedback").content["versions"]
+    assert (version["version"], version["rows"], version["accuracy"]) == ("1", 2, 0.5)
+    assert version["low"] < 0.5 < version["high"]
+    again = say(nodes.far, items[:1]).content
+    assert (again["taken"], len(again["refused"])) == (0, 1)
+
+
+def test_feedback_that_is_none_or_on_what_nobody_knows_is_refused(nodes: Nodes) -> None:
+    unknown = say(nodes.near, [{"id": "never asked", "label": 0}])
+    assert unknown.status == 404
+    assert "no node that was asked knows a request with the id 'never asked'" in unknown.error
+    one = {"id": "a", "label": 0}
+    wrong: list[object] = [None, [], {}, [3], [{"id": 3, "label": 0}], [{"id": "a"}], [one] * 1001]
+    for items in wrong:
+        assert say(nodes.far, items).status == 400, items
+    not_json = b'{"feedback": [{"id": "a", "label": NaN}]}'
+    assert nodes.far.request("POST", "/v2/models/m/feedback", not_json).status == 400
+    assert nodes.far.request("POST", "/v2/models/m/feedback", b" " * (1024**2 + 1)).status == 413
+    assert say(nodes.far, [{"id": "first", "label": 0}], "other").status == 401
+    assert nodes.far.request("GET", "/v2/models/other/feedback").status == 401

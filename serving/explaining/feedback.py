@@ -1,0 +1,148 @@
+"""How often recent answers were right, by what applications say of them afterwards. Pure; on the event loop only.
+
+Each request is counted once, with the version that answered it. Of each version the last rows make a window.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tiercel.core.errors import InvalidRequestError, NotFoundError
+from tiercel.serving.explaining.recent_requests import Answered, RecentRequests
+from tiercel.serving.tensors import Array
+
+WINDOW_ROWS: Final = 1000
+# Of so many versions, those that were told of last.
+MOST_VERSIONS: Final = 128
+MOST_ROWS: Final = 64
+_MOST_CHARACTERS: Final = 128
+_Z: Final = 1.959963984540054  # of 95 %
+
+
+def answered(output: Array) -> Answered | None:
+    """What an output says of each row: its class, label or value. None where that is not kept.
+
+    Args:
+        output: Of shape [rows, classes] for classes, [rows] or [rows, 1] for labels and values; 64 rows at most.
+    """
+    if not 1 <= output.ndim <= 2 or not 0 < len(output) <= MOST_ROWS or not output.size:
+        return None
+    kind = output.dtype.kind
+    if output.ndim == 2 and output.shape[1] > 1:
+        return (output.shape[1], *output.argmax(axis=1).tolist()) if kind in "iuf" else None
+    labels = output.reshape(-1).tolist()
+    if kind == "O" and not all(isinstance(each, str) and len(each) <= _MOST_CHARACTERS for each in labels):
+        return None
+    return (0, *labels) if kind in "iubfO" else None
+
+
+def wilson(right: int, of: int) -> tuple[float, float]:
+    """Wilson's score interval, 95 %, of a fraction that was ``right`` of ``of`` times, at least once."""
+    mean, square = right / of, _Z * _Z
+    middle = (mean + square / (2 * of)) / (1 + square / of)
+    half = _Z * math.sqrt(mean * (1 - mean) / of + square / (4 * of * of)) / (1 + square / of)
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+@dataclass(slots=True)
+class Window:
+    """The last rows that feedback came on, of one version.
+
+    Attributes:
+        rows: Of each: for classes and labels 1 for a right answer and 0 for a wrong one, for values how far off.
+        is_of_values: Whether it is of values.
+        count: Rows since the server began.
+    """
+
+    is_of_values: bool
+    rows: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW_ROWS))
+    count: int = 0
+
+    def as_json(self) -> dict[str, Any]:
+        """For the interface."""
+        size = len(self.rows)
+        if self.is_of_values:
+            return {"rows": size, "count": self.count, "mean_absolute_error": math.fsum(self.rows) / size}
+        right = int(sum(self.rows))
+        low, high = wilson(right, size)
+        return {"rows": size, "count": self.count, "accuracy": right / size, "low": low, "high": high}
+
+
+class Feedback:
+    """Takes feedback on requests that are remembered.
+
+    Args:
+        recent: Remembers them.
+    """
+
+    def __init__(self, recent: RecentRequests) -> None:
+        self._recent = recent
+        self._windows: dict[tuple[str, str, str], Window] = {}  # by model, variant and version, told last is last
+
+    def take(self, model: str, request_id: str, label: object) -> None:
+        """Count what the truth was.
+
+        Args:
+            model: Whom the request asked.
+            request_id: Its id.
+            label: For each row a class's number, a label or a value, as the model gives; of one row without a list.
+
+        Raises:
+            NotFoundError: Nobody knows the request here, or knows it any more.
+            InvalidRequestError: It makes no sense for that request, or feedback on it came before.
+        """
+        found = self._recent.find(model, request_id)
+        if found is None:
+            raise NotFoundError(f"'{request_id[:128]}': no request with this id is known (any more)")
+        if found.answer is None:
+            raise InvalidRequestError(
+                f"'{request_id}': nothing is kept to compare with: the request failed, or its first output is not of "
+                f"shape [rows], [rows, 1] or [rows, classes] with {MOST_ROWS} rows at most"
+            )
+        if not found.answer:
+            raise InvalidRequestError(f"'{request_id}': feedback on this request came before; it counts once")
+        classes, *said = found.answer
+        given = label if isinstance(label, list) else [label]
+        if len(given) != len(said):
+            raise InvalidRequestError(f"'{request_id}': label must have an entry for each of its {len(said)} rows")
+        is_of_values = any(type(each) is float for each in said)
+        for each, row in zip(given, said, strict=True):
+            _check(request_id, each, row, classes)
+        self._recent.forget_answer(model, request_id)
+        window = self._window(model, found.variant, found.version, is_of_values)
+        for each, row in zip(given, said, strict=True):
+            window.rows.append(abs(each - row) if is_of_values else float(each == row))
+        window.count += len(said)
+
+    def of(self, model: str) -> list[dict[str, Any]]:
+        """What is known of each version of a model, the one that was told of last first."""
+        return [
+            {"variant": variant, "version": version} | window.as_json()
+            for (name, variant, version), window in reversed(self._windows.items())
+            if name == model
+        ]
+
+    def _window(self, model: str, variant: str, version: str, is_of_values: bool) -> Window:
+        key = (model, variant, version)
+        window = self._windows.pop(key, None)
+        if window is None or window.is_of_values is not is_of_values:
+            window = Window(is_of_values)
+        if len(self._windows) >= MOST_VERSIONS:
+            del self._windows[next(iter(self._windows))]
+        self._windows[key] = window
+        return window
+
+
+def _check(request_id: str, given: Any, said: Any, classes: Any) -> None:
+    """Raise unless this may be the truth of a row."""
+    if type(said) is float:
+        if type(given) not in (int, float) or not abs(given) <= 1e300:
+            raise InvalidRequestError(f"'{request_id}': label must be a finite number")
+    elif type(given) is not type(said):
+        wanted = {int: "a whole number", bool: "true or false", str: "a text"}[type(said)]
+        raise InvalidRequestError(f"'{request_id}': label must be {wanted}, as the model answers")
+    elif classes and not 0 <= given < classes:
+        raise InvalidRequestError(f"'{request_id}': label must be a class's number, 0 to {classes - 1}")
