@@ -11,8 +11,10 @@ import pytest
 
 from testing.trainer_service import ROOT, StartServer, TrainingProcess, training_environment
 from testing.warm_python import TRAINING, WarmPython, warm_python
+from tiercel.trainer import CheckpointError
+from tiercel.trainer.huggingface import TiercelCallback
 
-MODULES = ("lightning.pytorch", "sklearn.datasets", *TRAINING)
+MODULES = ("lightning.pytorch", "transformers.trainer", "sklearn.datasets", *TRAINING)
 WAITS_IN_EPOCH = 6
 
 
@@ -39,32 +41,55 @@ def epochs_of(output: str) -> dict[int, str]:
     return {int(epoch): metrics for _, epoch, metrics in lines}
 
 
-def test_lightning_goes_on_where_it_was_killed_as_if_it_had_not_been(
-    tmp_path: Path, run_directory: Path, start_server: StartServer, python_with_callbacks: WarmPython
+CHANGES = {
+    "lightning": {
+        "max_epochs=20": "max_epochs=12",
+        "example_input=images[1300:]": "example_input=images[1300:], checkpoint_seconds=0.0",
+        "images, labels = batch\n        self.log(": (
+            "images, labels = batch\n"
+            f'        if self.current_epoch == {WAITS_IN_EPOCH - 1} and "WAITS" in os.environ:\n'
+            "            time.sleep(100)\n        self.log("
+        ),
+    },
+    "huggingface": {
+        'output_dir="out"': "output_dir=os.environ['TMPDIR']",
+        '{"input_ids": words[1000:]}': '{"input_ids": words[1000:]}, checkpoint_seconds=0.0',
+        'tiers are about."""\n': (
+            f'tiers are about."""\n    if trainer.state.epoch > {WAITS_IN_EPOCH - 0.5} and "WAITS" in os.environ:\n'
+            "        time.sleep(100)\n"
+        ),
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "metric", "tiers"),
+    [("lightning", "val_accuracy", (0.80, 0.91)), ("huggingface", "eval_accuracy", (0.60, 0.98))],
+)
+def test_a_script_goes_on_where_it_was_killed_as_if_it_had_not_been(
+    name: str,
+    metric: str,
+    tiers: tuple[float, float],
+    tmp_path: Path,
+    run_directory: Path,
+    start_server: StartServer,
+    python_with_callbacks: WarmPython,
 ) -> None:
-    waits = f'self.current_epoch == {WAITS_IN_EPOCH - 1} and os.environ.get("WAITS")'
-    wait = f"if {waits}:\n            time.sleep(100)\n        "
-    script = str(
-        example(
-            "lightning",
-            tmp_path,
-            {
-                "max_epochs=20": "max_epochs=12",
-                "example_input=images[1300:]": "example_input=images[1300:], checkpoint_seconds=0.0",
-                "images, labels = batch\n        self.log(": f"images, labels = batch\n        {wait}self.log(",
-            },
+    script = str(example(name, tmp_path, CHANGES[name]))
+    environment = {"TMPDIR": str(tmp_path)}
+
+    def start(run_directory: Path | None = run_directory, **more: str) -> TrainingProcess:
+        return TrainingProcess(
+            script, run_directory=run_directory, environment=environment | more, python=python_with_callbacks
         )
-    )
-    server = start_server(metric="val_accuracy", tiers=(0.85,))
-    killed = TrainingProcess(
-        script, run_directory=run_directory, environment={"WAITS": "yes"}, python=python_with_callbacks
-    )
+
+    server = start_server(metric=metric, tiers=tiers[:1])
+    killed = start(WAITS="yes")
     server.wait_until(lambda sent: sent.export_done and len(sent.reports) == WAITS_IN_EPOCH - 1)
     killed.kill()
     server.stop()
-    later = start_server(metric="val_accuracy", tiers=(0.91,))
-    finished = TrainingProcess(script, run_directory=run_directory, python=python_with_callbacks).wait()
-    alone = TrainingProcess(script, python=python_with_callbacks).wait()
+    later = start_server(metric=metric, tiers=tiers[1:])
+    finished, alone = start().wait(), start(None).wait()
     assert finished.returncode == alone.returncode == 0, finished.output + alone.output
     wanted, found = epochs_of(alone.output), epochs_of(finished.output)
     assert sorted(wanted) == list(range(1, 13))
@@ -72,7 +97,8 @@ def test_lightning_goes_on_where_it_was_killed_as_if_it_had_not_been(
     assert found == {epoch: metrics for epoch, metrics in wanted.items() if epoch >= min(found)}
     (first,), (second,) = server.recorded.export_done, later.recorded.export_done
     assert (first.error, second.error) == ("", "")
-    assert 0.85 <= first.value < 0.91 <= second.value
+    assert first.value >= tiers[0]
+    assert second.value >= tiers[1]
     check_answers(run_directory / "exports" / "job-tier-1")
 
 
@@ -104,3 +130,13 @@ def test_lightning_stops_between_two_steps_and_reports_no_epoch_that_was_not_val
     assert "stopping: a test" in finished.output
     validated = [report.epoch for report in server.recorded.reports]
     assert [epoch for epoch in validated[:-1] if epoch % 2] == []
+
+
+def test_a_script_of_transformers_that_forgets_to_go_on_from_its_checkpoint_is_told_so() -> None:
+    from transformers import TrainerControl, TrainerState, TrainingArguments
+
+    callback = TiercelCallback({"input_ids": np.ones((1, 7), np.int64)})
+    callback._training.load_state_dict({"counters": '{"global_step": 4}'})
+    arguments = TrainingArguments(output_dir="nowhere", use_cpu=True)
+    with pytest.raises(CheckpointError, match=r"resume_from_checkpoint=callback\.checkpoint"):
+        callback.on_train_begin(arguments, TrainerState(), TrainerControl())
