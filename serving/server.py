@@ -143,7 +143,7 @@ class Server:
             settings.repository, lifecycle, loader, operators, settings.max_model_bytes, settings.max_reference_bytes
         )
         clean_up(settings.repository)
-        hosts = Hosts((settings.host, *settings.host_names))
+        hosts = Hosts((settings.host, settings.tls_host, *settings.host_names))
         directory = Directory(settings.routes_file)
         relay = _relay(settings, directory)
         handing = RestHanding(relay, plane, settings.request_timeout)

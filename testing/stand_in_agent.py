@@ -32,7 +32,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--runtimes", default="process")
     parser.add_argument("--cpu-cores", type=float, default=1.0)
     parser.add_argument("--accelerators", default="auto")
-    for option in ("advertise", "serving-identity-file", "tls-http-port", "tls-grpc-port"):
+    for option in ("advertise", "listen-names", "serving-identity-file", "tls-http-port", "tls-grpc-port"):
         parser.add_argument(f"--{option}", default="")
     return parser.parse_args()
 

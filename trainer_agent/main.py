@@ -60,6 +60,7 @@ _FLAGS = {
     "token-file": "file whose first line is the agents' token, on the broker's own machine",
     "identity-file": "file with the node's key and certificates, on a machine that joined by 'tiercel join'",
     "advertise": "address of this machine at which others may ask its models (default: none)",
+    "listen-names": "names with commas by which others call this machine beside that, as in a request's Host",
     "serving-identity-file": "file with the key and certificates for that, on the broker's own machine",
     "runtimes": "process, docker or both with a comma, the preferred first",
     "docker-host": "where the Docker engine listens (default: DOCKER_HOST, else unix:///var/run/docker.sock)",
@@ -329,10 +330,12 @@ def _machine_token(settings: AgentSettings) -> Callable[[], str]:
 
 
 def _serving_door(settings: AgentSettings) -> dict[str, str]:
+    names = {"TIERCEL_SERVING_ALLOWED_HOSTS": ",".join(settings.listen_names)} if settings.listen_names else {}
     identity = settings.identity_file or settings.serving_identity_file
     if identity is None or not settings.advertise:
-        return {}
+        return names
     return {
+        **names,
         "TIERCEL_SERVING_TLS_HOST": settings.advertise,
         "TIERCEL_SERVING_TLS_IDENTITY": str(identity.resolve()),
         "TIERCEL_SERVING_TLS_AUTHORITY": str(identity.with_name("authority.pem").resolve()),

@@ -38,7 +38,7 @@ class AgentParts:
         dialler: Reaches the broker.
         is_joined: Whether the broker is on another machine.
         machine_token: What inference servers of this machine show each other; raises AgentError where it is not known.
-        serving_door: Settings of the inference server's doors for other machines, as variables; empty for none.
+        serving_door: Settings of the inference server's doors for other machines, and of its names, as variables.
         ports: Of the inference server.
         patience: How long stopping a run may take.
         export_seconds: How long a script may take to hand over its model.

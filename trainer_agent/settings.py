@@ -22,6 +22,7 @@ from tiercel.trainer_agent.runs.checkpoint_copies import DEFAULT_BYTES_PER_SECON
 from tiercel.trainer_agent.runs.projects import DEFAULT_CACHE_BYTES
 
 RUNTIMES: Final = ("process", "docker")
+_HOST_NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9.])?|[0-9A-Fa-f:.]+")
 _DEVICE_ID: Final = re.compile(r"(GPU|MIG)-[A-Za-z0-9/-]+")
 _DEFAULT_DOCKER_HOST: Final = "unix:///var/run/docker.sock"
 
@@ -37,6 +38,8 @@ class AgentSettings(BaseSettings):
         token_file: File whose first line is the agents' token, on the broker's own machine.
         identity_file: File with the node's key and certificates, on a machine that joined; one of the two is needed.
         advertise: Address of this machine at which others may ask its models; empty for none.
+        listen_names: Names by which others call this machine beside that; the inference server refuses what asks it by
+            another one.
         serving_identity_file: File with the key and certificates that the inference server shows them, beside
             ``authority.pem``, on the broker's own machine.
         runtimes: What to run jobs with, the preferred first; empty for processes, and containers if an engine answers.
@@ -89,6 +92,7 @@ class AgentSettings(BaseSettings):
     token_file: Path | None = None
     identity_file: Path | None = None
     advertise: str = ""
+    listen_names: Annotated[tuple[str, ...], NoDecode] = ()
     serving_identity_file: Path | None = None
     runtimes: Annotated[tuple[str, ...], NoDecode] = ()
     docker_host: str = Field(default_factory=lambda: os.environ.get("DOCKER_HOST") or _DEFAULT_DOCKER_HOST)
@@ -125,7 +129,7 @@ class AgentSettings(BaseSettings):
     environment_seconds: float = Field(default=600.0, gt=0, allow_inf_nan=False)
     checkpoint_copy_bytes: int = Field(default=DEFAULT_BYTES_PER_SECOND, ge=1024)
 
-    @field_validator("runtimes", "data_sources", mode="before")
+    @field_validator("runtimes", "data_sources", "listen_names", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
         if isinstance(value, str):
@@ -154,6 +158,14 @@ class AgentSettings(BaseSettings):
     @classmethod
     def _trusted(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(map(check_prefix, value))
+
+    @field_validator("listen_names")
+    @classmethod
+    def _names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            if not _HOST_NAME.fullmatch(name):
+                raise ValueError(f"{name!r} is not the name of a host; give names alone: without ports, and no '*'")
+        return value
 
     @field_validator("accelerators")
     @classmethod

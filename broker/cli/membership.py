@@ -88,6 +88,7 @@ def remove_(node_id: str, *, state_dir: Path | None, broker: str) -> None:
     help="Address of this machine at which others may ask its models; none for nobody.",
     show_default="the one from which it reaches the broker",
 )
+@click.option("--listen-name", multiple=True, help="A name by which others call this machine beside that; repeatable.")
 @click.option("--tls-http-port", type=int, default=0, help="Port there for requests over HTTP; 0 for any free one.")
 @click.option("--tls-grpc-port", type=int, default=0, help="Port there for requests over gRPC; 0 for any free one.")
 @click.option("--detach", "-d", is_flag=True, help="Run in the background.")
@@ -104,6 +105,7 @@ def join(
     accelerators: str,
     label: tuple[str, ...],
     advertise: str,
+    listen_name: tuple[str, ...],
     tls_http_port: int,
     tls_grpc_port: int,
     detach: bool,
@@ -130,6 +132,7 @@ def join(
         accelerators=accelerators,
         labels=tuple(label or ()),
         advertise=_advertised(advertise, broker),
+        listen_names=tuple(listen_name or ()),
         tls_http_port=tls_http_port,
         tls_grpc_port=tls_grpc_port,
     )

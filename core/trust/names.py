@@ -10,13 +10,14 @@ if TYPE_CHECKING:
 
 NODE_URI: Final = "spiffe://tiercel.internal/node/"
 TENANT_URI: Final = "spiffe://tiercel.internal/tenant/"
+NODE_DOMAIN: Final = ".node.tiercel.internal"
 NODE_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _TENANT: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 
 
 def node_name(node_id: str) -> str:
     """The name that a node's certificate has for those who ask it, wherever it is."""
-    return f"{node_id.lower()}.node.tiercel.internal"
+    return f"{node_id.lower()}{NODE_DOMAIN}"
 
 
 def node_in(uris: Sequence[str]) -> str:

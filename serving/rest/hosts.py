@@ -1,8 +1,9 @@
 """Names by which callers may address the server.
 
 A web page can have its own name resolve to this machine, and then asks us as if we were its server (DNS rebinding). Its
-requests still carry that name as ``Host``. An address in it is nobody's name, so all addresses are fine. gRPC is not
-checked: no browser speaks HTTP/2 without TLS.
+requests still carry that name as ``Host``. An address in it is nobody's name, so all addresses are fine, and so are the
+names of nodes' certificates, below a domain that nobody can own. gRPC is not checked: no browser speaks HTTP/2 without
+TLS.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import socket
 from collections.abc import Mapping
 from http import HTTPStatus
 
+from tiercel.core.trust.names import NODE_DOMAIN
 from tiercel.serving.rest.messages import HttpRefusedError
 
 ANY = "*"
@@ -44,8 +46,8 @@ class Hosts:
             said = host[:100].decode("latin-1")
             raise HttpRefusedError(
                 HTTPStatus.MISDIRECTED_REQUEST,
-                f"Host: this server is not {said!r}; address it by localhost or its address, or add the name to "
-                "--allowed-hosts",
+                f"Host: this server is not {said!r}; address it by localhost or its address, or add the name: "
+                "--listen-name of 'tiercel up' or 'tiercel join' (--allowed-hosts of the server alone)",
             )
         if len(self._known) >= _REMEMBERED:
             self._known.clear()
@@ -63,5 +65,6 @@ class Hosts:
         try:
             ipaddress.ip_address(name)
         except ValueError:
-            return name.lower().rstrip(".") in self._names or name.lower().endswith(".localhost")
+            name = name.lower().rstrip(".")
+            return name in self._names or name.endswith((".localhost", NODE_DOMAIN))
         return True

@@ -178,6 +178,8 @@ class AgentKeeper:
             arguments += ["--tls-http-port", str(tls_http_port), "--tls-grpc-port", str(tls_grpc_port)]
             if not places.identity.exists():
                 arguments += ["--serving-identity-file", str(places.serving_identity)]
+        if options.listen_names:
+            arguments += ["--listen-names", ",".join(options.listen_names)]
         for label in options.labels:
             arguments += ["--label", label]
         return arguments

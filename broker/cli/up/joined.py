@@ -137,7 +137,7 @@ def _tell(sentence: str) -> None:
 if __name__ == "__main__":
     values = json.loads(sys.argv[1])
     values |= {"state_dir": Path(values["state_dir"])}
-    values |= {name: tuple(values[name]) for name in ("runtimes", "labels")}
+    values |= {name: tuple(values[name]) for name in ("runtimes", "labels", "listen_names")}
     try:
         run_to_the_end(run_node(NodeOptions(**values)))
     except click.exceptions.Exit as end:  # it has said why

@@ -26,6 +26,7 @@ class NodeOptions:
             one at which the broker listens of its own.
         tls_http_port: Of the inference server over HTTP there; 0 for any.
         tls_grpc_port: Of the inference server over gRPC there; 0 for any.
+        listen_names: Names and addresses by which others call this machine.
     """
 
     state_dir: Path
@@ -39,6 +40,7 @@ class NodeOptions:
     advertise: str = ""
     tls_http_port: int = 0
     tls_grpc_port: int = 0
+    listen_names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +60,6 @@ class UpOptions(NodeOptions):
         listen_nodes_port: Port there for agents that have joined; 0 for any.
         listen_mqtt_port: Port there of the embedded MQTT broker; 0 for any.
         listen_dashboard_port: Port there of the dashboard; 0 for any.
-        listen_names: Names and addresses by which others call this machine.
         oidc_issuer: URL of the provider at which people sign in; empty for none.
         oidc_audience: For whom its tokens must be.
         oidc_algorithms: By which they may be signed; empty for the default.
@@ -80,7 +81,6 @@ class UpOptions(NodeOptions):
     listen_nodes_port: int = 0
     listen_mqtt_port: int = 0
     listen_dashboard_port: int = 0
-    listen_names: tuple[str, ...] = ()
     oidc_issuer: str = ""
     oidc_audience: str = ""
     oidc_algorithms: tuple[str, ...] = ()

@@ -204,7 +204,7 @@ def _encrypted_settings(options: UpOptions, earlier: dict[str, str]) -> dict[str
     """What is given comes first; what is not may stand in the environment."""
     values: dict[str, Any] = {
         "listen": options.listen,
-        "listen_names": options.listen_names,
+        "listen_names": options.listen_names if options.listen else (),
         "oidc_issuer": options.oidc_issuer,
         "oidc_audience": options.oidc_audience,
         "oidc_algorithms": options.oidc_algorithms,

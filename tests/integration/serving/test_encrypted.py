@@ -53,11 +53,11 @@ class Encrypted:
             context.load_cert_chain(file)
         return context
 
-    def infer(self, context: ssl.SSLContext) -> int:
+    def infer(self, context: ssl.SSLContext, name: str = "") -> int:
         host, _, port = self.state["https"].rpartition(":")
         connection = http.client.HTTPSConnection(host, int(port), context=context, timeout=30)
         with contextlib.closing(connection):
-            connection.request("POST", "/v2/models/m/infer", BODY)
+            connection.request("POST", "/v2/models/m/infer", BODY, {"Host": name} if name else {})
             return connection.getresponse().status
 
 
@@ -81,6 +81,7 @@ def encrypted(tmp_path: Path) -> Iterator[Encrypted]:
         "tls_identity": tmp_path / "identity.pem",
         "tls_authority": tmp_path / "authority.pem",
         "operator_token_file": tmp_path / "token",
+        "allowed_hosts": "lab.example",
         "drain_timeout": 3,
     }
     with serving(tmp_path / "models", tmp_path, settings) as server:
@@ -96,6 +97,8 @@ def encrypted_pid(folder: Path) -> str:
 def test_who_shows_a_certificate_is_answered_by_both_protocols(encrypted: Encrypted) -> None:
     caller = node_by(encrypted.authority)
     assert encrypted.infer(encrypted.context(caller)) == 200
+    for name, status in (("lab.example", 200), ("n1.node.tiercel.internal:443", 200), ("evil.example", 421)):
+        assert encrypted.infer(encrypted.context(caller), name) == status
     credentials = grpc.ssl_channel_credentials(to_pem(encrypted.authority.certificate), caller.key, caller.chain)
     options = [("grpc.ssl_target_name_override", BROKER_NAME)]
     with grpc.secure_channel(encrypted.state["grpcs"], credentials, options) as channel:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tiercel.core.errors import SetupError
-from tiercel.trainer_agent.main import settings_from
+from tiercel.trainer_agent.main import _serving_door, settings_from
 
 NEEDED = ["--broker", "localhost:1", "--token-file", "token", "--state-dir"]
 
@@ -57,6 +57,8 @@ def test_sources_of_data_are_listed_with_commas(tmp_path: Path) -> None:
     [
         (["--runtimes", "podman"], "--runtimes: .*'podman' is not a runtime; there are process and docker"),
         (["--node-id", "../x"], "--node-id"),
+        (["--listen-names", "*"], r"--listen-names: .*'\*' is not the name of a host"),
+        (["--listen-names", "lab.example:80"], "--listen-names: .*without ports"),
         (["--data-sources", "/mnt"], "--data-sources: .*'/mnt' is no URL to trust"),
         (["--data-cache-bytes", "0"], "--data-cache-bytes"),
         (["--http-port", "70000"], "--http-port"),
@@ -86,3 +88,9 @@ def test_labels_are_flags_or_a_list_in_the_environment(tmp_path: Path, monkeypat
 def test_missing_settings_name_the_flag() -> None:
     with pytest.raises(SetupError, match="--state-dir"):
         settings_from(["--broker", "localhost:1", "--token-file", "token"])
+
+
+def test_the_inference_server_is_told_the_names_of_its_machine(tmp_path: Path) -> None:
+    settings = settings_from([*NEEDED, str(tmp_path), "--listen-names", "lab, lab.example"])
+    assert _serving_door(settings) == {"TIERCEL_SERVING_ALLOWED_HOSTS": "lab,lab.example"}
+    assert _serving_door(settings_from([*NEEDED, str(tmp_path)])) == {}

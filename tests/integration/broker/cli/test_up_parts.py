@@ -231,7 +231,9 @@ async def test_a_restart_asks_for_the_ports_of_the_last_time(options: UpOptions)
     with listening() as port:
         pass
     earlier = {"serving_http": f"127.0.0.1:{port}", "serving_https": f"127.0.0.2:{port}"}
-    keeper = AgentKeeper(replace(options, advertise="127.0.0.2"), print, AGENT, earlier=earlier)
+    keeper = AgentKeeper(
+        replace(options, advertise="127.0.0.2", listen_names=("lab", "lab.example")), print, AGENT, earlier=earlier
+    )
     task = asyncio.create_task(keeper.keep())
     await until(lambda: is_held(places.agent_lock))
     await until(lambda: "agent started" in places.agent_log.read_text())
@@ -242,6 +244,7 @@ async def test_a_restart_asks_for_the_ports_of_the_last_time(options: UpOptions)
     said = places.agent_log.read_text()
     assert f" http_port='{port}', grpc_port='0'" in said
     assert f"tls_http_port='{port}', tls_grpc_port='0'" in said
+    assert "listen_names='lab,lab.example'" in said
 
 
 async def test_an_agent_that_cannot_start_says_why(options: UpOptions) -> None:

@@ -8,7 +8,17 @@ from tiercel.serving.rest.messages import HttpRefusedError
 
 @pytest.mark.parametrize(
     "host",
-    [b"localhost", b"LocalHost:8000", b"127.0.0.1:8000", b"[::1]:8000", b"192.0.2.1", b"a.localhost", b"models.test:1"],
+    [
+        b"localhost",
+        b"LocalHost:8000",
+        b"127.0.0.1:8000",
+        b"[::1]:8000",
+        b"192.0.2.1",
+        b"a.localhost",
+        b"models.test:1",
+        b"far.node.tiercel.internal:8443",
+        b"models.test.",
+    ],
 )
 def test_addresses_and_own_names_are_fine_time_and_again(host: bytes) -> None:
     hosts = Hosts(("models.test",))
@@ -21,6 +31,7 @@ def test_addresses_and_own_names_are_fine_time_and_again(host: bytes) -> None:
     [
         b"evil.test", b"localhost.evil.test", b"127.0.0.1.evil.test:80", b"[::1", b"[evil]:1", b"localhost:x",
         b"localhost, evil.test", b"localhost@evil.test", b"evil.test#localhost", b" ",
+        b"node.tiercel.internal.evil.test",
     ],
 )  # fmt: skip
 def test_a_web_page_that_made_a_name_for_this_machine_is_refused_time_and_again(host: bytes) -> None:
