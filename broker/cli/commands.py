@@ -33,6 +33,7 @@ SECTIONS: Final[dict[str, dict[str, Entry]]] = {
         "watch": Entry("watch:watch", "Follow jobs as they learn."),
         "top": Entry("top:top", "Watch nodes, jobs and endpoints on one screen."),
         "events": Entry("events:events", "Print what happens to jobs, a line for each."),
+        "follow": Entry("follow:follow", "Copy what jobs report to MLflow or TensorBoard."),
         "logs": Entry("jobs:logs", "Print the output of a job's training script."),
         "files": Entry("files:files", "List or fetch the files that a job left behind."),
         "cancel": Entry("jobs:cancel", "Stop a job; what it delivered keeps serving."),

@@ -11,6 +11,7 @@ import pytest
 from nbclient import NotebookClient
 
 from testing.product import Product
+from testing.product_use import tiercel
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]
 
@@ -24,7 +25,7 @@ def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_the_notebook_among_the_examples_runs_from_top_to_bottom(
-    product: Product, monkeypatch: pytest.MonkeyPatch
+    product: Product, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("TIERCEL_STATE_DIR", str(product.state_dir))
     notebook: Any = nbformat.reads((EXAMPLES / "notebook.ipynb").read_text(), as_version=4)  # type: ignore[no-untyped-call]
@@ -42,3 +43,14 @@ async def test_the_notebook_among_the_examples_runs_from_top_to_bottom(
     assert any("parameter.learning-rate" in each and "completed" in each for each in html)
     (answered,) = (cell.outputs[0]["data"]["text/plain"] for cell in notebook.cells if "outputs[" in cell.source)
     assert 1.5 < json.loads(answered)[0][0] < 3.5, "it is 2.5 where the line is fitted to the end"
+
+    # What a job reported and delivered is copied with where its versions come from.
+    jobs = (await tiercel("ls", "--json", state_dir=product.state_dir)).content
+    (job_id,) = (job["id"] for job in jobs if job["state"] == "completed")
+    to = ("--to", f"tensorboard:{tmp_path}/logs")
+    copied = await tiercel("follow", job_id, *to, "--json", state_dir=product.state_dir)
+    assert copied.content[job_id] >= 1, copied.errors
+    assert (await tiercel("follow", job_id, *to, "--json", state_dir=product.state_dir)).content == {job_id: 0}
+    written = b"".join(path.read_bytes() for path in (tmp_path / "logs" / job_id).iterdir())
+    assert b"model_sha256" in written
+    assert b"learning-rate" in written

@@ -1,0 +1,1 @@
+"""Where what jobs report can be copied to."""
