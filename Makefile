@@ -16,7 +16,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@# torch first and by exact version: a looser pin may pull gigabytes of CUDA libraries
 	@$(PIP_INSTALL) "$$(grep '^torch==' constraints.txt)"
-	@$(PIP_INSTALL) -e '.[train,serve,envs,s3,hf,notebook,mlflow,tensorboard,research,dev]'
+	@$(PIP_INSTALL) -e '.[train,serve,envs,s3,hf,notebook,mlflow,tensorboard,sweep,research,dev]'
 	@# on all cores, which pip does on one; files for other versions of Python fail, and nobody imports packages' tests
 	@$(BIN)/python -m compileall -qq -j 0 -x '/tests?/' $(VENV)/lib >/dev/null 2>&1 || true
 	@touch $(STAMP)

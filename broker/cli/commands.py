@@ -28,6 +28,7 @@ SECTIONS: Final[dict[str, dict[str, Entry]]] = {
     "Jobs": {
         "init": Entry("init:init", "Write a tiercel.yaml by reading a training script."),
         "submit": Entry("submit:submit", "Create a training job from a folder, a spec or flags."),
+        "sweep": Entry("sweep:sweep", "Search parameters of a script by many jobs."),
         "ls": Entry("jobs:ls", "List jobs."),
         "show": Entry("jobs:show", "Show all that is known about a job."),
         "watch": Entry("watch:watch", "Follow jobs as they learn."),
