@@ -101,11 +101,20 @@ class Sweep:
         plan: How many, and how they are stopped.
         study: Says what to try.
         show: Is told what became of each trial.
+        pause_seconds: How long to wait before the broker is asked again.
     """
 
     def __init__(
-        self, client: Client, spec: JobSpec, plan: SweepPlan, study: Study, show: Callable[[TrialEnd], None]
+        self,
+        client: Client,
+        spec: JobSpec,
+        plan: SweepPlan,
+        study: Study,
+        show: Callable[[TrialEnd], None],
+        *,
+        pause_seconds: float = PAUSE_SECONDS,
     ) -> None:
+        self._pause_seconds = pause_seconds
         self._client = client
         self._spec = spec
         self._plan = plan
@@ -132,7 +141,7 @@ class Sweep:
         self._waiting = self._study.unfinished()
         try:
             while await self._begin():
-                await asyncio.sleep(PAUSE_SECONDS)
+                await asyncio.sleep(self._pause_seconds)
                 await self._look()
         except asyncio.CancelledError:
             if not self._plan.leave:
