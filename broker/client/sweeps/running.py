@@ -211,9 +211,10 @@ class Sweep:
 
     def _with(self, parameters: dict[str, float | int | str]) -> JobSpec:
         words = arguments_of(parameters)
-        where = "command" if self._spec.command else "arguments"
-        labels = {**self._spec.labels, LABEL: self._plan.name}
-        return replace(self._spec, labels=labels, **{where: (*getattr(self._spec, where), *words)})
+        spec = replace(self._spec, labels={**self._spec.labels, LABEL: self._plan.name})
+        if spec.command:
+            return replace(spec, command=(*spec.command, *words))
+        return replace(spec, arguments=(*spec.arguments, *words))
 
     async def _look(self) -> None:
         """Read what was reported, tell what is over, and stop what is not worth it."""
@@ -242,7 +243,9 @@ class Sweep:
                 trial.last = event.sequence
                 if isinstance(event, ProgressEvent) and math.isfinite(event.value):
                     best = event.value if best is None else self._spec.direction.better(best, event.value)
-                    trial.best[event.epoch] = best
+                    # A run that went on from an earlier checkpoint reports epochs again.
+                    if event.epoch >= max(trial.best, default=0):
+                        trial.best[event.epoch] = best
 
     async def _over(self, trial: _Running, job: JobInfo | None) -> None:
         """Tell the study, and remove what the trial left at its endpoint."""

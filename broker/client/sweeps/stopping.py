@@ -29,7 +29,7 @@ class Learned:
     """What a trial has reported.
 
     Attributes:
-        best_by_epoch: Its best value up to each epoch of which it told.
+        best_by_epoch: Its best value up to each epoch of which it told, in their order.
         tiers: Its tiers, as the broker has them.
         over: Whether it has ended.
     """
@@ -45,8 +45,12 @@ class Learned:
 
     def best_until(self, epoch: int) -> float | None:
         """Its best value by then, or None."""
-        until = [each for each in self.best_by_epoch if each <= epoch]
-        return self.best_by_epoch[max(until)] if until else None
+        best = None
+        for each, value in self.best_by_epoch.items():
+            if each > epoch:
+                break
+            best = value
+        return best
 
 
 def trials_to_stop(trials: Mapping[int, Learned], direction: Direction, halving: Halving) -> dict[int, str]:
@@ -57,13 +61,23 @@ def trials_to_stop(trials: Mapping[int, Learned], direction: Direction, halving:
         direction: Whether more is better.
         halving: Where the rungs are, and how many pass.
     """
+    rungs = {number: _highest_rung(trial.epoch, halving) for number, trial in trials.items() if not trial.over}
+    values = {rung: _values_at(rung, trials) for rung in set(rungs.values())}
     found: dict[int, str] = {}
-    for number, trial in trials.items():
-        if not trial.over:
-            reason = _out_of_reach(number, trials) or _not_among_the_best(number, trials, direction, halving)
-            if reason:
-                found[number] = reason
+    for number, rung in rungs.items():
+        behind = _not_among_the_best(number, values[rung], direction, halving.factor)
+        reason = _out_of_reach(number, trials) or (behind and f"at epoch {rung} {behind}")
+        if reason:
+            found[number] = reason
     return found
+
+
+def _values_at(rung: int, trials: Mapping[int, Learned]) -> dict[int, float]:
+    """The best values of all that have reached a rung; none for that before the first."""
+    if rung == 0:
+        return {}
+    reached = {number: trial.best_until(rung) for number, trial in trials.items() if trial.epoch >= rung}
+    return {number: value for number, value in reached.items() if value is not None}
 
 
 def _out_of_reach(number: int, trials: Mapping[int, Learned]) -> str:
@@ -77,18 +91,14 @@ def _out_of_reach(number: int, trials: Mapping[int, Learned]) -> str:
     return ""
 
 
-def _not_among_the_best(number: int, trials: Mapping[int, Learned], direction: Direction, halving: Halving) -> str:
-    """Whether too many are better at the highest rung that it has reached."""
-    rung = _highest_rung(trials[number].epoch, halving)
-    own = trials[number].best_until(rung) if rung else None
-    if own is None:
+def _not_among_the_best(number: int, values: Mapping[int, float], direction: Direction, factor: int) -> str:
+    """Whether too many of those at its rung are better."""
+    own = values.get(number)
+    if own is None or len(values) < factor:
         return ""
-    others = [value for each in trials.values() if each.epoch >= rung and (value := each.best_until(rung)) is not None]
-    better = sum(value != own and direction.better(value, own) == value for value in others)
-    passing = max(1, len(others) // halving.factor)
-    if len(others) < halving.factor or better < passing:
-        return ""
-    return f"at epoch {rung} it was number {better + 1} of {len(others)}, and {passing} go on"
+    better = sum(value != own and direction.better(value, own) == value for value in values.values())
+    passing = len(values) // factor
+    return "" if better < passing else f"it was number {better + 1} of {len(values)}, and {passing} go on"
 
 
 def _highest_rung(epoch: int, halving: Halving) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
@@ -21,10 +21,9 @@ from tiercel.core.jobs import Direction
 
 _JOB = "job"
 _INTERRUPTED = "interrupted"
-_SAMPLERS = {
+_SAMPLERS: dict[str, Callable[[], optuna.samplers.BaseSampler]] = {
     "tpe": optuna.samplers.TPESampler,
     "random": optuna.samplers.RandomSampler,
-    "qmc": optuna.samplers.QMCSampler,
 }
 
 
@@ -51,7 +50,7 @@ class Study:
         name: The study's.
         direction: Whether more is better.
         ranges: Of its parameters, by name.
-        sampler: One of Optuna's: ``tpe``, ``random`` or ``qmc``.
+        sampler: One of Optuna's: ``tpe`` or ``random``.
 
     Raises:
         InvalidSpecError: The file has a study of this name with other ranges or another direction.
