@@ -115,7 +115,7 @@ def sweep(
     if not as_json:
         click.echo(
             f"Best: trial {result['best']['number']} with {number(result['best']['value'])}. "
-            f"Job {result['job']} trains with its parameters for {clean(spec.endpoint)}."
+            f"Job {result['job']} has its parameters and feeds {clean(spec.endpoint)}."
         )
 
 

@@ -237,14 +237,14 @@ class Sweep:
                 await self._client.cancel_job(trial.job_id)
 
     async def _read(self, trial: _Running) -> None:
-        best = trial.best[max(trial.best)] if trial.best else None
+        best = next(reversed(trial.best.values()), None)
         async with aclosing(self._client.events(job_id=trial.job_id, after=trial.last, follow=False)) as events:
             async for event in events:
                 trial.last = event.sequence
                 if isinstance(event, ProgressEvent) and math.isfinite(event.value):
                     best = event.value if best is None else self._spec.direction.better(best, event.value)
                     # A run that went on from an earlier checkpoint reports epochs again.
-                    if event.epoch >= max(trial.best, default=0):
+                    if event.epoch >= next(reversed(trial.best), 0):
                         trial.best[event.epoch] = best
 
     async def _over(self, trial: _Running, job: JobInfo | None) -> None:

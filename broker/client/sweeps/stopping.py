@@ -34,14 +34,14 @@ class Learned:
         over: Whether it has ended.
     """
 
-    best_by_epoch: Mapping[int, float] = field(default_factory=dict)
+    best_by_epoch: dict[int, float] = field(default_factory=dict)
     tiers: Sequence[TierStatus] = ()
     over: bool = False
 
     @property
     def epoch(self) -> int:
         """The last one that it reported, or 0."""
-        return max(self.best_by_epoch, default=0)
+        return next(reversed(self.best_by_epoch), 0)
 
     def best_until(self, epoch: int) -> float | None:
         """Its best value by then, or None."""
