@@ -25,9 +25,9 @@ def show(*, as_json: bool, target: Target) -> None:
     """Say which policy decides, who chose it, and which others there are."""
     choice, names = run(target, lambda client: client.policy())
     if as_json:
-        print_json({**_json(choice), "names": list(names)})
+        print_json({**choice_json(choice), "names": list(names)})
         return
-    click.echo(_line(choice))
+    click.echo(choice_line(choice))
     click.echo(f"There are: {', '.join(names)}.")
 
 
@@ -48,9 +48,9 @@ def set_(name: str, *, options: tuple[str, ...], as_json: bool, state_dir: Path 
         told[option] = value
     choice = as_operator(state_dir, broker, lambda connection: set_policy(connection, name, told))
     if as_json:
-        print_json(_json(choice))
+        print_json(choice_json(choice))
         return
-    click.echo(_line(choice))
+    click.echo(choice_line(choice))
     if choice.started_with:
         again = f"--policy {clean(choice.started_with)}, which decides again after its next start"
         click.echo(f"The broker was started with {again}.", err=True)
@@ -63,13 +63,15 @@ def _pair(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _line(choice: PolicyChoice) -> str:
+def choice_line(choice: PolicyChoice) -> str:
+    """For people: the policy with its options, and who chose it."""
     options = "".join(f" {clean(name)}={clean(value)}" for name, value in sorted(choice.options.items()))
     who = {"default": "the default", "start": "chosen when the broker was started", "set": "set by the operator"}
     return f"{clean(choice.name)}{options}: {who[choice.source.value]}."
 
 
-def _json(choice: PolicyChoice) -> dict[str, Any]:
+def choice_json(choice: PolicyChoice) -> dict[str, Any]:
+    """For programs."""
     return {
         "name": choice.name,
         "options": dict(choice.options),

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import os
+import sys
 from typing import TYPE_CHECKING
 
 import click
 
 from tiercel.broker.cli.exit_codes import USAGE
-from tiercel.broker.cli.operator import VARIABLE, as_operator, with_token
+from tiercel.broker.cli.operator import as_operator, as_operator_or_tenant
 from tiercel.broker.cli.output import clean, print_json, print_table
 from tiercel.broker.cli.parameters import broker_option, command, json_option, state_dir_option
+from tiercel.broker.cli.policy import choice_json, choice_line
 from tiercel.broker.cli.session import fail
 from tiercel.core.errors import TiercelError, wrong_field
 from tiercel.core.validation_over_time import MAX_PRIORITY
@@ -20,13 +21,18 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from tiercel.core.policies import PolicyChoice
     from tiercel.core.what_if import InTime, Span, WhatIf
 
 _COLUMNS = ("JOB", "NAME", "TIER", "NOW ON", "AS THINGS ARE", "THEN ON", "WITH THE CHANGES")
 _ENDPOINT_COLUMNS = ("ENDPOINT", "IN TIME", "MEAN MS", "THEN IN TIME", "THEN MEAN MS")
 
 
-@command("tiercel what-if --policy fifo", "tiercel what-if --add-node cores=4 --requests digits=2x")
+@command(
+    "tiercel what-if --policy fifo",
+    "tiercel what-if --policy fifo --apply",
+    "tiercel what-if --add-node cores=4 --requests digits=2x",
+)
 @click.option("--policy", default="", metavar="NAME", help="Another policy.")
 @click.option("--option", "options", metavar="KEY=VALUE", multiple=True, help="An option of that policy; repeatable.")
 @click.option("--add-node", "add", metavar="cores=N", multiple=True, help="A node more; or like=NODE,cores=N.")
@@ -35,6 +41,8 @@ _ENDPOINT_COLUMNS = ("ENDPOINT", "IN TIME", "MEAN MS", "THEN IN TIME", "THEN MEA
 @click.option("--priority", metavar="JOB=N", multiple=True, help="A job has this priority.")
 @click.option("--add-like", "like", metavar="JOB", multiple=True, help="One more job like this one.")
 @click.option("--requests", metavar="ENDPOINT=2x", multiple=True, help="So many times its requests.")
+@click.option("--apply", is_flag=True, help="Then have that policy decide, as 'tiercel policy set' does; asks before.")
+@click.option("--yes", "-y", is_flag=True, help="With --apply: do not ask.")
 @json_option
 @state_dir_option
 @broker_option
@@ -49,12 +57,14 @@ def what_if(
     priority: tuple[str, ...],
     like: tuple[str, ...],
     requests: tuple[str, ...],
+    apply: bool,
+    yes: bool,
     as_json: bool,
     state_dir: Path | None,
     broker: str,
     tenant: str,
 ) -> None:
-    """Say when tiers would be reached if something were different; nothing is changed."""
+    """Say when tiers would be reached if something were different; nothing is changed without --apply."""
     try:
         changes = Changes(
             policy,
@@ -68,11 +78,21 @@ def what_if(
         )
     except TiercelError as error:
         fail(error.message, USAGE)
+    if apply:
+        _check_applicable(changes, yes=yes)
     found = _ask(changes, state_dir, broker, tenant)
-    if as_json:
-        print_json(found.to_json())
-    else:
+    if not as_json:
         _print(found)
+    if not apply:
+        chosen = None
+    elif yes or click.confirm(f"Have {changes.policy} decide from now on?", err=True):
+        chosen = _apply(changes, state_dir, broker)
+    else:
+        fail("Nothing was changed.")
+    if as_json:
+        print_json(found.to_json() | ({"applied": choice_json(chosen)} if chosen is not None else {}))
+    elif chosen is not None:
+        click.echo(choice_line(chosen))
 
 
 def _pair(name: str, text: str) -> tuple[str, str]:
@@ -108,19 +128,24 @@ def _node(text: str) -> AddedNode:
 
 
 def _ask(changes: Changes, state_dir: Path | None, broker: str, tenant: str) -> WhatIf:
-    from tiercel.broker.client.given_token import given_token
-    from tiercel.broker.client.state_dir import default_state_dir, read_token
     from tiercel.broker.client.what_if import what_if as ask
 
-    folder = state_dir or default_state_dir()
-    own = given_token(os.environ)
-    if not tenant and (os.environ.get(VARIABLE) or (not own and os.access(folder / "operator.token", os.R_OK))):
-        return as_operator(folder, broker, lambda connection: ask(connection, changes))
-    return with_token(
-        folder,
-        broker,
-        lambda: own or read_token(folder, tenant or "default"),
-        lambda connection: ask(connection, changes),
+    return as_operator_or_tenant(state_dir, broker, tenant, lambda connection: ask(connection, changes))
+
+
+def _check_applicable(changes: Changes, *, yes: bool) -> None:
+    """End the command unless what is asked for is one thing that can be done, and somebody is there to say so."""
+    if not changes.policy or changes != Changes(changes.policy, changes.policy_options):
+        fail("--apply sets a policy and nothing else: give --policy, with its options, alone.", USAGE)
+    if not yes and not sys.stdin.isatty():
+        fail("--apply asks before it does anything, and nobody is at this terminal: give --yes as well.", USAGE)
+
+
+def _apply(changes: Changes, state_dir: Path | None, broker: str) -> PolicyChoice:
+    from tiercel.broker.client.policy import set_policy
+
+    return as_operator(
+        state_dir, broker, lambda connection: set_policy(connection, changes.policy, dict(changes.policy_options))
     )
 
 

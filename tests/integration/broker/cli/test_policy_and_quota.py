@@ -46,6 +46,33 @@ async def test_another_policy_is_set_shown_and_refused_in_a_line(tmp_path: Path)
         assert json.loads((await run(tmp_path, "policy", "show", "--tenant", "alice", "--json")).stdout) == told
 
 
+async def test_a_policy_that_was_looked_at_first_is_set_at_once(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker:
+        (tmp_path / "addresses.json").write_text(json.dumps(broker.addresses))
+        for words, sentence in (
+            (("--policy", "fifo", "--apply"), "give --yes as well"),
+            (("--apply", "--yes"), "give --policy, with its options, alone"),
+            (("--policy", "fifo", "--cancel", "j", "--apply", "--yes"), "give --policy, with its options, alone"),
+        ):
+            refused = await run(tmp_path, "what-if", *words)
+            assert refused.exit_code == 2, refused.output
+            assert sentence in refused.stderr
+        looked = await run(tmp_path, "what-if", "--policy", "fifo", "--option", "at_a_time=1")
+        assert looked.exit_code == 0, looked.output
+        assert "fifo" not in (await run(tmp_path, "policy", "show", "--tenant", "alice")).stdout.splitlines()[0]
+        done = await run(tmp_path, "what-if", "--policy", "fifo", "--option", "at_a_time=1", "--apply", "--yes")
+        assert done.exit_code == 0, done.output
+        assert done.stdout.splitlines()[-1] == "fifo at_a_time=1: set by the operator."
+        told = json.loads((await run(tmp_path, "what-if", "--policy", "las", "--apply", "-y", "--json")).stdout)
+        assert (told["policy"], told["applied"]["name"]) == ("fifo", "las"), "the one before, and the one now"
+        (tmp_path / "operator.token").unlink()
+        no_operator = await run(tmp_path, "what-if", "--policy", "fifo", "--tenant", "alice", "--apply", "--yes")
+        assert no_operator.exit_code != 0
+        assert "operator" in no_operator.stderr
+        shown = await run(tmp_path, "policy", "show", "--tenant", "alice")
+        assert shown.stdout.startswith("las: ")
+
+
 async def test_a_quota_is_shown_set_reset_and_refused_in_a_line(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker:
         (tmp_path / "addresses.json").write_text(json.dumps(broker.addresses))
