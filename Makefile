@@ -186,7 +186,7 @@ bench-starts-live: $(STAMP) ## Time to the first tier with and without warm star
 
 .PHONY: bench-glance
 bench-glance: $(STAMP) ## Fuzz, overload and swaps for some seconds each: do they work, and does nothing fail
-	@$(BIN)/python -m benchmarks.fuzz all --seconds 4
+	@$(BIN)/python -m benchmarks.fuzz all --seconds 2
 	@$(BIN)/python -m benchmarks.serving overload --load 2 --sane
 	@$(BIN)/python -m benchmarks.serving.swaps --swaps 40 --connections 4 --seconds 6 --sane
 

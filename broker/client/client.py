@@ -10,7 +10,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from tiercel.broker.client.acting import Acting
 from tiercel.broker.client.connection import Connection
@@ -330,6 +330,11 @@ class Client(Keeping, Acting, Lists):
         """See :meth:`.EndpointClient.explain_request`; ``key`` as in :meth:`infer`."""
         shown = os.environ.get(KEY_VARIABLE, "") if key is None else key
         return await self._asking().explain(endpoint, request_id, shown)
+
+    async def feedback(self, endpoint: str, labels: Mapping[str, Any], key: str | None = None) -> Json:
+        """See :meth:`.EndpointClient.feedback`; ``key`` as in :meth:`infer`."""
+        shown = os.environ.get(KEY_VARIABLE, "") if key is None else key
+        return await self._asking().feedback(endpoint, labels, shown)
 
     def _asking(self) -> InferenceClient:
         if self._inference is None:

@@ -106,6 +106,23 @@ class EndpointClient:
         """
         return await self._open().explain(endpoint, request_id, self._key)
 
+    async def feedback(self, endpoint: str, labels: Mapping[str, Any]) -> Json:
+        """Say what was right, so that the accuracy of the versions that answered is measured; see docs/serving.md.
+
+        Args:
+            endpoint: Its name.
+            labels: By the id of a request, 1,000 at most: a number or text for each of its rows, or for its only row.
+
+        Returns:
+            ``taken``, how many count now; ``refused``, why others do not; ``unknown``, ids that no node knows any more.
+
+        Raises:
+            NotFoundError: No node knows any of the requests, or knows them any more.
+            NotAuthenticatedError: The endpoint takes keys, and this is none of its own that is good.
+            UnavailableError: Nobody answers.
+        """
+        return await self._open().feedback(endpoint, labels, self._key)
+
     def _open(self) -> InferenceClient:
         if self._inference is None:
             raise TiercelError("The client is not open; use it in 'async with EndpointClient(...) as client:'.")

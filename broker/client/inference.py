@@ -159,6 +159,19 @@ class InferenceClient:
 
         return await self._where_it_answers(endpoint, ask)
 
+    async def feedback(self, endpoint: str, labels: Mapping[str, Any], key: str = "") -> Json:
+        """Say what was right; see :meth:`Client.feedback`."""
+        items = [{"id": request_id, "label": label} for request_id, label in labels.items()]
+
+        async def tell() -> Json:
+            place = self._places[endpoint]
+            url = f"{place.url}/v2/models/{endpoint}/feedback"
+            answer = await self._request("POST", url, place, key, {"feedback": items})
+            with _understood(place.url):
+                return dict(answer)
+
+        return await self._where_it_answers(endpoint, tell)
+
     async def _where_it_answers(self, endpoint: str, ask: Callable[[], Awaitable[T]]) -> T:
         if endpoint in self._places:
             try:

@@ -247,6 +247,10 @@ class SyncClient:
         """See :meth:`Client.explain_request`."""
         return self._run(self._client.explain_request(endpoint, request_id, key))
 
+    def feedback(self, endpoint: str, labels: Mapping[str, Any], key: str | None = None) -> Json:
+        """See :meth:`Client.feedback`."""
+        return self._run(self._client.feedback(endpoint, labels, key))
+
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         if self._loop is None:
             coroutine.close()

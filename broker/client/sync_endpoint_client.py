@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from tiercel.broker.client.endpoint_client import EndpointClient
 from tiercel.broker.client.loop_thread import LoopThread
@@ -58,6 +58,10 @@ class SyncEndpointClient:
     def explain_request(self, endpoint: str, request_id: str) -> Json:
         """See :meth:`EndpointClient.explain_request`."""
         return self._open().run(self._client.explain_request(endpoint, request_id))
+
+    def feedback(self, endpoint: str, labels: Mapping[str, Any]) -> Json:
+        """See :meth:`EndpointClient.feedback`."""
+        return self._open().run(self._client.feedback(endpoint, labels))
 
     def _open(self) -> LoopThread:
         if self._loop is None:

@@ -219,3 +219,12 @@ def test_feedback_that_is_none_or_on_what_nobody_knows_is_refused(nodes: Nodes) 
     assert nodes.far.request("POST", "/v2/models/m/feedback", b" " * (1024**2 + 1)).status == 413
     assert say(nodes.far, [{"id": "first", "label": 0}], "other").status == 401
     assert nodes.far.request("GET", "/v2/models/other/feedback").status == 401
+
+
+async def test_the_sdk_says_what_was_right_too(nodes: Nodes) -> None:
+    async with EndpointClient(nodes.near.http, key="") as client:
+        await client.infer("m", {"x": [[0.0, 1.0, 2.0, 3.0]] * 3}, request_id="said/1")
+        labels = {"said/1": [3, 3, 0], "said/2": [1]}
+        assert await client.feedback("m", labels) == {"taken": 1, "refused": [], "unknown": ["said/2"]}
+        with pytest.raises(NotFoundError, match="no node that was asked knows"):
+            await client.feedback("m", {"said/2": 1})
