@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any, Protocol
 
+from tiercel.trainer_agent.errors import CheckpointError
+
 logger = logging.getLogger(__name__)
 
 LATEST_FILE = "latest.pt"
@@ -29,7 +31,11 @@ class CheckpointFormat(Protocol):
         """Write a state."""
 
     def read(self, path: Path) -> State:
-        """Read what was written; raises one of :data:`DAMAGED` where it is not that any more."""
+        """Read what was written; raises one of :data:`DAMAGED` where it is not that any more.
+
+        Raises:
+            CheckpointError: It is whole and yet nothing for this script.
+        """
 
 
 # What reading a damaged file may raise.
@@ -106,6 +112,26 @@ class CheckpointStore:
             message = f"it has the format {state['format']}, this version reads {FORMAT}"
             raise ValueError(message)
         return state
+
+
+def refuse_other_framework(path: Path, its_beginning: bytes, what_differs: str) -> None:
+    """Tell a checkpoint of another framework from a damaged one; only ``warm_start`` brings such.
+
+    Args:
+        path: The checkpoint.
+        its_beginning: With which bytes those of the other framework begin.
+        what_differs: Whose it is, and what this script trains.
+
+    Raises:
+        CheckpointError: It is one.
+    """
+    with path.open("rb") as file:
+        if file.read(len(its_beginning)) == its_beginning:
+            message = (
+                f"warm_start: the checkpoint is of {what_differs}; name a job of the same framework, or leave out "
+                "warm_start"
+            )
+            raise CheckpointError(message)
 
 
 def _sync_directory(directory: Path) -> None:

@@ -9,10 +9,14 @@ from pathlib import Path
 from typing import IO, Final
 
 from tiercel.trainer_agent.errors import CheckpointError
-from tiercel.trainer_agent.trainer.checkpoints import State
+from tiercel.trainer_agent.trainer.checkpoints import State, refuse_other_framework
 
 _DIGEST_BYTES: Final = 32
 _PIECE_BYTES: Final = 1 << 20
+PICKLE_BEGINS: Final = b"\x80\x05"
+"""Of protocol 5."""
+
+_PYTORCH_BEGINS: Final = b"PK\x03\x04"  # a zip archive
 
 
 class PickleFormat:
@@ -39,8 +43,9 @@ class PickleFormat:
         """See :class:`~tiercel.trainer_agent.trainer.checkpoints.CheckpointFormat`.
 
         Raises:
-            CheckpointError: The script lacks a class that the checkpoint needs.
+            CheckpointError: The script lacks a class that the checkpoint needs, or it is of a PyTorch model.
         """
+        refuse_other_framework(path, _PYTORCH_BEGINS, "a PyTorch model, and this script was connected without one")
         with path.open("rb") as file:
             left, digest = file.seek(0, os.SEEK_END) - _DIGEST_BYTES, hashlib.sha256()
             file.seek(0)

@@ -8,7 +8,8 @@ from typing import IO
 
 import torch
 
-from tiercel.trainer_agent.trainer.checkpoints import State
+from tiercel.trainer_agent.trainer.checkpoints import State, refuse_other_framework
+from tiercel.trainer_agent.trainer.pickles import PICKLE_BEGINS
 
 
 class PyTorchFormat:
@@ -19,7 +20,12 @@ class PyTorchFormat:
         torch.save(state, file)
 
     def read(self, path: Path) -> State:
-        """See :class:`~tiercel.trainer_agent.trainer.checkpoints.CheckpointFormat`."""
+        """See :class:`~tiercel.trainer_agent.trainer.checkpoints.CheckpointFormat`.
+
+        Raises:
+            CheckpointError: It is of a script without a PyTorch model.
+        """
+        refuse_other_framework(path, PICKLE_BEGINS, "a script without a PyTorch model, and this script trains one")
         with zipfile.ZipFile(path) as archive:
             # PyTorch does not compare checksums when it loads.
             if (damaged := archive.testzip()) is not None:

@@ -13,13 +13,17 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
+from torch import nn
 
 from tiercel.trainer_agent.errors import CheckpointError, DeliveryFailedError
 from tiercel.trainer_agent.trainer.any_model import AnyModel
 from tiercel.trainer_agent.trainer.checkpoints import LATEST_FILE, CheckpointStore
 from tiercel.trainer_agent.trainer.onnx_files import content_of
 from tiercel.trainer_agent.trainer.pickles import PickleFormat
-from tiercel.trainer_agent.trainer.signature import Array
+from tiercel.trainer_agent.trainer.pytorch.pytorch_model import PyTorchModel
+from tiercel.trainer_agent.trainer.restoring import RunKeeper, RunState
+from tiercel.trainer_agent.trainer.signature import Array, Signature
+from tiercel.trainer_agent.trainer.trained import Trained
 
 ROWS = np.linspace(-1, 1, 15, dtype=np.float32).reshape(5, 3)
 
@@ -196,6 +200,21 @@ def test_a_damaged_checkpoint_is_replaced_by_the_one_before_and_gives_back_what_
         content = bytearray((tmp_path / LATEST_FILE).read_bytes())
         content[len(content) // 2] ^= 1
         (tmp_path / LATEST_FILE).write_bytes(content)
+
+
+@pytest.mark.parametrize("of_pytorch", [True, False])
+def test_a_warm_start_from_another_framework_is_refused_and_is_no_damage(of_pytorch: bool, tmp_path: Path) -> None:
+    signature = Signature.from_example(ROWS)
+    models: list[Trained] = [AnyModel(save=dict), PyTorchModel(nn.Linear(3, 1), signature)]
+    if of_pytorch:
+        models.reverse()
+    source, successor = (
+        RunKeeper(CheckpointStore(tmp_path, each.checkpoint_format, interval_seconds=0.0), each) for each in models
+    )
+    for _ in range(2):  # the one before is of the same job
+        source.save(RunState("one-1"))
+    with pytest.raises(CheckpointError, match=r"PyTorch model, and .*name a job of the same framework"):
+        successor.restore("two-1")
 
 
 def test_what_cannot_be_pickled_is_said(tmp_path: Path) -> None:
