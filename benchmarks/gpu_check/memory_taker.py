@@ -31,6 +31,11 @@ class CpuStandIn:
         self._limit = STAND_IN_BYTES
 
     @property
+    def is_used(self) -> bool:
+        """See :class:`~tiercel.trainer_agent.trainer.accelerator_memory.AcceleratorMemory`."""
+        return True
+
+    @property
     def count(self) -> int:
         """See :class:`~tiercel.trainer_agent.trainer.accelerator_memory.AcceleratorMemory`."""
         return 1

@@ -26,6 +26,10 @@ class AcceleratorMemory(Protocol):
     """Memory of the accelerators of this process, by the numbers that PyTorch gives them."""
 
     @property
+    def is_used(self) -> bool:
+        """Whether the script uses PyTorch; of any other framework nothing is known or limited."""
+
+    @property
     def count(self) -> int:
         """How many there are; 0 where there are none, or PyTorch cannot use them."""
 
@@ -44,6 +48,11 @@ class CudaMemory:
 
     def __init__(self) -> None:
         self._torch: Any = sys.modules.get("torch")
+
+    @property
+    def is_used(self) -> bool:
+        """See :class:`AcceleratorMemory`."""
+        return self._torch is not None
 
     @property
     def count(self) -> int:
@@ -74,6 +83,7 @@ class MemoryLimits:
     def __init__(self, granted: Sequence[int], memory: AcceleratorMemory) -> None:
         self._memory = memory
         self._limits: dict[int, int] = {}
+        granted = granted if memory.is_used else ()
         # A run that holds none need not wake the driver to learn that there is none.
         self._count = min(len(granted), memory.count) if granted else 0
         if self._count < len(granted):

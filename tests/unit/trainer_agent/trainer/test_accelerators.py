@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 
 import pytest
 import torch
@@ -16,6 +17,8 @@ GIB = 1 << 30
 
 class FakeMemory:
     """Devices of 80 GiB."""
+
+    is_used = True
 
     def __init__(self, held: tuple[int, ...] = (0,)) -> None:
         self.held = held
@@ -104,6 +107,16 @@ def test_an_accelerator_that_pytorch_does_not_see_is_said(caplog: pytest.LogCapt
     with caplog.at_level(logging.WARNING):
         MemoryLimits([20 * GIB], FakeMemory(()))
     assert "granted 1 accelerators, but PyTorch sees 0" in caplog.text
+
+
+def test_what_pytorch_sees_does_not_matter_to_a_script_without_it(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "torch")
+    with caplog.at_level(logging.WARNING):
+        accelerators = Accelerators.of([share(20 * GIB)], Rank())
+    assert not caplog.text
+    assert accelerators.held_bytes() == 0
 
 
 def test_use_is_said_at_most_once_a_second_and_at_last() -> None:
