@@ -76,6 +76,7 @@ class Deliveries:
             return ()
         observation = self._tiers.observe(report.metrics[self._metric])
         if observation.is_best:
+            self._handover.forget()
             self._kept = Kept(report, self._trained.keep())
         return observation.reached
 

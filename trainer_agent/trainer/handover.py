@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import math
 import shutil
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -23,13 +25,24 @@ logger = logging.getLogger(__name__)
 
 MODEL_FILE = "model.onnx"
 REFERENCE_FILE = "reference.npz"
+_AGAIN_FOLDER = ".again.part"
 # By how much the re-measured metric may miss a target that the report had reached, as a fraction of the target: the
 # two engines round differently.
 METRIC_RELATIVE_TOLERANCE = 1e-4
 
 
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """What was made of a copy: its metric when measured again, how it was compared, and the checksum of the file."""
+
+    copy: Copy
+    value: float
+    compared: Compared
+    sha256: str
+
+
 class Handover:
-    """Makes the files of a delivery of a kept copy.
+    """Makes the files of a delivery of a kept copy. A copy that reached several tiers is exported once.
 
     Args:
         trained: The model in training; only copies of it are exported.
@@ -40,6 +53,7 @@ class Handover:
 
     def __init__(self, trained: Trained, evaluate: Evaluate | None, *, metric: str, exports: Path) -> None:
         self._trained, self._evaluate, self._metric, self._exports = trained, evaluate, metric, exports
+        self._made: _Made | None = None  # whose files lie in the folder for the tiers that come next
 
     def hand_over(self, request: trainer_pb2.ExportRequest, copy: Copy, tiers: TierTracker) -> trainer_pb2.ExportDone:
         """Export the copy and measure it again; the training is afterwards as it was before.
@@ -51,10 +65,9 @@ class Handover:
         shutil.rmtree(scratch, ignore_errors=True)
         try:
             scratch.mkdir(parents=True)
-            with self._trained.preserved_random_state():
-                value, compared = self._export(scratch, copy, tiers)
-            self._check_value(value, request.target, tiers)
-            digest = _sha256(scratch / MODEL_FILE)
+            made = self._make(scratch, copy, tiers)
+            self._keep_for(set(tiers.expected) - {request.target}, made, scratch)
+            self._check_value(made.value, request.target, tiers)
             self._put_in_place(scratch, request.delivery_id)
         except DeliveryFailedError as error:
             return _failure(request, str(error), falls_short=isinstance(error, FallsShortError))
@@ -66,9 +79,36 @@ class Handover:
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
         took = time.monotonic() - started
-        message = f"handed over {request.delivery_id}: {self._metric}={value:.6g} in {took:.2f} s, {compared.summary}"
+        measured = f"{self._metric}={made.value:.6g}"
+        message = f"handed over {request.delivery_id}: {measured} in {took:.2f} s, {made.compared.summary}"
         print(message, flush=True)
-        return trainer_pb2.ExportDone(delivery_id=request.delivery_id, value=value, sha256=digest)
+        return trainer_pb2.ExportDone(delivery_id=request.delivery_id, value=made.value, sha256=made.sha256)
+
+    def forget(self) -> None:
+        """Another copy is kept from now on."""
+        if self._made is not None:
+            self._made = None
+            shutil.rmtree(self._exports / _AGAIN_FOLDER, ignore_errors=True)
+
+    def _make(self, folder: Path, copy: Copy, tiers: TierTracker) -> _Made:
+        if self._made is not None and self._made.copy is copy:
+            _copy_files(self._exports / _AGAIN_FOLDER, folder)
+            return self._made
+        with self._trained.preserved_random_state():
+            value, compared = self._export(folder, copy, tiers)
+        return _Made(copy, value, compared, _sha256(folder / MODEL_FILE))
+
+    def _keep_for(self, targets: set[float], made: _Made, folder: Path) -> None:
+        """Keep the files while other tiers that were reached are to be asked for; not after the last."""
+        if not targets:
+            self.forget()
+        elif self._made is not made:
+            again = self._exports / _AGAIN_FOLDER
+            shutil.rmtree(again, ignore_errors=True)
+            with contextlib.suppress(OSError):  # else it is exported again
+                again.mkdir()
+                _copy_files(folder, again)
+                self._made = made
 
     def _export(self, folder: Path, copy: Copy, tiers: TierTracker) -> tuple[float, Compared]:
         try:
@@ -124,6 +164,11 @@ def measure(evaluate: Evaluate, predict: Predict, metric: str) -> float:
 def _failure(request: trainer_pb2.ExportRequest, reason: str, *, falls_short: bool = False) -> trainer_pb2.ExportDone:
     logger.warning("%s: %s", request.delivery_id, reason)
     return trainer_pb2.ExportDone(delivery_id=request.delivery_id, error=reason, falls_short=falls_short)
+
+
+def _copy_files(source: Path, target: Path) -> None:
+    for name in (MODEL_FILE, REFERENCE_FILE):
+        shutil.copyfile(source / name, target / name)
 
 
 def _sha256(path: Path) -> str:

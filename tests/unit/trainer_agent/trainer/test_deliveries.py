@@ -36,6 +36,9 @@ class ScriptedHandover(Handover):
         done.MergeFrom(self.answers.pop(0))
         return done
 
+    def forget(self) -> None:
+        """There is nothing."""
+
 
 class UnconnectedChannel(AgentChannel):
     """A channel whose one stream is read by the test."""
