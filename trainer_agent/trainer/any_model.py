@@ -97,6 +97,11 @@ class AnyModel(Trained):
         """See :class:`Trained`."""
         return self._export is not None or self._offer is not None
 
+    @property
+    def keeping_exports(self) -> bool:
+        """See :class:`Trained`; not where the script hands over what it has exported."""
+        return self._offer is None
+
     def predict(self, arrays: tuple[Any, ...]) -> Any:
         """As the script's own predict."""
         if self._predict is None:

@@ -76,7 +76,7 @@ class AttachedJob(Job):
         self._resources, self._exit_wait_seconds = resources, exit_wait_seconds
         self._at_first_report: Callable[[], None] | None = at_first_report
         self._pacer, self._accelerators = Pacer(cpu=self._cpu_seconds), accelerators
-        self._finished_epochs = self._epoch = self._step = self._sequence = 0
+        self._finished_epochs = self._epoch = self._step = self._sequence = self._last_epoch = 0
         # What all ranks have been told, and the random states of the others at the place of the next checkpoint.
         self._agreed, self._other_ranks = Decision.GO_ON, dict[int, bytes]()
         self._stopping = self._interrupted = self._crashed = self._gave_up = self._closed = False
@@ -117,7 +117,7 @@ class AttachedJob(Job):
 
     def epochs(self, count: int) -> Iterator[int]:
         """The epochs that are left, counted from 1; ends early when the run is asked to stop."""
-        limit = min(count, self._max_epochs) if self._max_epochs else count
+        limit = self._last_epoch = min(count, self._max_epochs) if self._max_epochs else count
         while self._finished_epochs < limit and self._goes_on(self._finished_epochs + 1, 0):
             self._epoch, self._step = self._finished_epochs + 1, 0
             self._interrupted = False
@@ -156,7 +156,8 @@ class AttachedJob(Job):
         self._begin()
         print(report_line(self._epoch, numbers), flush=True)
         report = Report(self._epoch, self._accepted(numbers))
-        reached = self._deliveries.observe(report)
+        is_last = self._decision() is not Decision.GO_ON or 0 < self._last_epoch <= self._epoch
+        reached = self._deliveries.observe(report, is_last=is_last)
         self._send_report(report, reached=bool(reached))
         if self._at_first_report is not None:
             self._at_first_report()
@@ -195,6 +196,8 @@ class AttachedJob(Job):
     def _why_not(self, request: trainer_pb2.ExportRequest) -> str:
         if self._deliveries.kept is None and not self._trained.has_model:
             return "the training ended without a model: call job.deliver(), or give export= to connect()"
+        if not request.tier:
+            return "the training ended before a better model was exported"
         return f"the training ended and no report of this run reached the target {request.target:g}"
 
     def _begin(self) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 from tiercel.trainer_agent.trainer.channel import AgentChannel
+from tiercel.trainer_agent.trainer.export_pauses import ExportPauses
 from tiercel.trainer_agent.trainer.handover import Handover
 from tiercel.trainer_agent.trainer.restoring import Kept, Report
 from tiercel.trainer_agent.trainer.tiers import TierTracker
@@ -25,13 +27,23 @@ class Deliveries:
         handover: Makes the files.
         channel: Brings the answers to the agent.
         metric: Name of the metric that the tiers are about.
+        clock: Seconds that pass; any origin.
     """
 
     def __init__(
-        self, trained: Trained, tiers: TierTracker, handover: Handover, channel: AgentChannel, *, metric: str
+        self,
+        trained: Trained,
+        tiers: TierTracker,
+        handover: Handover,
+        channel: AgentChannel,
+        *,
+        metric: str,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._trained, self._tiers, self._handover, self._channel = trained, tiers, handover, channel
         self._metric = metric
+        self._pauses = ExportPauses(clock)
+        self._has_left_out = False  # a report that is better than what is kept
         self._kept: Kept | None = None
         self._wanted: dict[str, trainer_pb2.ExportRequest] = {}
 
@@ -66,18 +78,31 @@ class Deliveries:
         value = kept.report.metrics[self._metric] if kept is not None else None
         self._tiers.restore(kept_value=value, handed_over=handed_over, shipped_value=shipped_value)
 
-    def observe(self, report: Report) -> tuple[float, ...]:
+    def observe(self, report: Report, *, is_last: bool = False) -> tuple[float, ...]:
         """Take in a report, and keep a copy of the weights if they are the ones to hand over.
+
+        After an export that took long, only what a tier needs is kept for a while.
+
+        Args:
+            report: What was reported.
+            is_last: Whether the training ends with this epoch, of which one model is kept in any case.
 
         Returns:
             Targets whose model can be had from now on.
         """
         if not self._trained.has_model:  # a later report that comes with one may reach the same tiers
             return ()
-        observation = self._tiers.observe(report.metrics[self._metric])
+        is_needed = is_last and (self._kept is None or self._kept.report.epoch != report.epoch)
+        is_paused = self._trained.keeping_exports and not (is_needed or self._pauses.is_over)
+        observation = self._tiers.observe(report.metrics[self._metric], only_if_reached=is_paused)
         if observation.is_best:
             self._handover.forget()
-            self._kept = Kept(report, self._trained.keep())
+            with self._pauses.measuring():
+                self._kept = Kept(report, self._trained.keep())
+            self._has_left_out = False
+        elif observation.is_left_out:
+            self._has_left_out = True
+            self._pauses.say_so(report.epoch)
         return observation.reached
 
     def update_tiers(self, tiers: list[float]) -> None:
@@ -92,7 +117,7 @@ class Deliveries:
     def serve(self) -> None:
         """Hand over what is wanted and can be had."""
         for request in list(self._wanted.values()):
-            if self._kept is not None and self._tiers.has_reached(request.target):
+            if self._kept is not None and self._can_have(request):
                 done = self._handover.hand_over(request, self._kept.weights, self._tiers)
                 self._answer(request, done)
 
@@ -100,6 +125,11 @@ class Deliveries:
         """Answer what is wanted and cannot be had any more."""
         for request in list(self._wanted.values()):
             self._answer(request, trainer_pb2.ExportDone(delivery_id=request.delivery_id, error=reason(request)))
+
+    def _can_have(self, request: trainer_pb2.ExportRequest) -> bool:
+        # What is wanted beyond the tiers may be a report that was left out: not the model that is delivered already.
+        is_newer = bool(request.tier) or not self._has_left_out or self._tiers.has_better
+        return is_newer and self._tiers.has_reached(request.target)
 
     def _answer(self, request: trainer_pb2.ExportRequest, done: trainer_pb2.ExportDone) -> None:
         del self._wanted[request.delivery_id]

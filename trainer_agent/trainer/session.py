@@ -83,7 +83,7 @@ def connect(
         optimizer: Kept in checkpoints.
         scheduler: Learning-rate scheduler, kept in checkpoints.
         export: Returns the model as it is now: the content of an ONNX file, its path, or an ``onnx.ModelProto``. Called
-            at a report that is the best so far and reaches a tier.
+            at a report that is the best so far and reaches a tier; a long one less often.
         predict: Asks the model as it is now: arrays as the ONNX file takes them in, and out an array, a tuple of
             arrays, or a mapping by the names of the file's outputs. What it says is what the file has to answer.
         save: Returns what the next run goes on from, for a checkpoint: anything that can be pickled.

@@ -13,10 +13,12 @@ class Observation:
     Attributes:
         reached: Targets that no earlier report had reached, or only with a model that fell short, easiest first.
         is_best: Whether the weights of this moment are the ones to keep for whoever asks for a model.
+        is_left_out: Whether they would be, had they reached a target.
     """
 
     reached: tuple[float, ...]
     is_best: bool
+    is_left_out: bool = False
 
 
 class TierTracker:
@@ -80,15 +82,25 @@ class TierTracker:
         """Whether the weights that are kept reach ``target``."""
         return self._kept_value is not None and self._reaches(self._kept_value, target)
 
-    def observe(self, value: float) -> Observation:
-        """Take in a report. NaN reaches nothing."""
+    def observe(self, value: float, *, only_if_reached: bool = False) -> Observation:
+        """Take in a report. NaN reaches nothing.
+
+        Args:
+            value: What was reported.
+            only_if_reached: Whether the weights are to be kept only if the report reaches a target.
+        """
         before = self.expected
         improves = self._kept_value is None or self._sign * value > self._sign * self._kept_value
         floor = () if self._keep_from is None else (self._keep_from,)
         is_best = improves and any(self._reaches(value, target) for target in (*self._open_targets(), *floor))
+        earlier = self._kept_value
         if is_best:
             self._kept_value = value
-        return Observation(tuple(target for target in self.expected if target not in before), is_best)
+        reached = tuple(target for target in self.expected if target not in before)
+        if is_best and only_if_reached and not reached:
+            self._kept_value = earlier
+            return Observation((), is_best=False, is_left_out=True)
+        return Observation(reached, is_best)
 
     def mark_handed_over(self, target: float) -> None:
         """The request for this target was answered."""

@@ -50,6 +50,11 @@ class Trained(abc.ABC):
     def has_model(self) -> bool:
         """Whether there is a model that could be handed over now."""
 
+    @property
+    def keeping_exports(self) -> bool:
+        """Whether :meth:`keep` has the script export the model, which may take long."""
+        return False
+
     def restored(self, otherwise: Any) -> Any:
         """What the script saved in an earlier run; ``otherwise`` where there was none."""
         return otherwise

@@ -9,24 +9,26 @@ VALUES = st.floats(0, 1, allow_nan=False) | st.just(float("nan"))
 LADDERS = st.lists(st.floats(0, 1), min_size=1, max_size=4, unique=True).map(sorted)
 
 
-@given(LADDERS, st.lists(st.tuples(VALUES, st.booleans()), max_size=30), st.booleans())
+@given(LADDERS, st.lists(st.tuples(VALUES, st.booleans(), st.booleans()), max_size=30), st.booleans())
 def test_what_is_kept_serves_every_tier_that_is_expected(
-    ladder: list[float], reports: list[tuple[float, bool]], smaller_is_better: bool
+    ladder: list[float], reports: list[tuple[float, bool, bool]], smaller_is_better: bool
 ) -> None:
     """Whatever is reported, and whenever models are handed over, the kept value reaches all that was reached."""
     sign = -1.0 if smaller_is_better else 1.0
     targets = [sign * target for target in ladder]
     tiers = TierTracker(smaller_is_better=smaller_is_better, targets=targets)
     reached_ever: set[float] = set()
-    for plain, hand_over in reports:
+    for plain, hand_over, only_if_reached in reports:
         value = sign * plain
         before = tiers.kept_value
-        observation = tiers.observe(value)
+        observation = tiers.observe(value, only_if_reached=only_if_reached)
         assert not reached_ever & set(observation.reached), "a tier is reached once"
         reached_ever |= set(observation.reached)
         assert tiers.kept_value == (value if observation.is_best else before)
         assert set(tiers.expected) == reached_ever - tiers.handed_over
         assert all(tiers.has_reached(target) for target in reached_ever)
+        if only_if_reached:
+            assert observation.is_best == bool(observation.reached)
         if observation.reached:
             assert observation.is_best, "whatever reaches a tier is worth keeping"
         if hand_over:

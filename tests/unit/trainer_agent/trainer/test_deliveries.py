@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from torch import nn
 
+from tiercel.trainer_agent.trainer.any_model import AnyModel
 from tiercel.trainer_agent.trainer.channel import AgentChannel
 from tiercel.trainer_agent.trainer.deliveries import Deliveries
 from tiercel.trainer_agent.trainer.handover import Handover
@@ -14,6 +16,7 @@ from tiercel.trainer_agent.trainer.pytorch.pytorch_model import PyTorchModel
 from tiercel.trainer_agent.trainer.restoring import Report
 from tiercel.trainer_agent.trainer.signature import Signature
 from tiercel.trainer_agent.trainer.tiers import TierTracker
+from tiercel.trainer_agent.trainer.trained import Trained
 from tiercel.v1 import trainer_pb2
 
 TARGET = 0.9
@@ -63,17 +66,31 @@ class UnconnectedChannel(AgentChannel):
 class Trainer:
     """Deliveries of a model that reports what the test says."""
 
-    def __init__(self, *answers: trainer_pb2.ExportDone) -> None:
-        self.channel = UnconnectedChannel()
-        tiers = TierTracker(smaller_is_better=False, targets=[TARGET])
-        trained = PyTorchModel(nn.Linear(1, 1), Signature.from_example(np.ones((1, 1), np.float32)))
-        self.deliveries = Deliveries(trained, tiers, ScriptedHandover(*answers), self.channel, metric="accuracy")
+    def __init__(
+        self, *answers: trainer_pb2.ExportDone, trained: Trained | None = None, keep_from: float | None = None
+    ) -> None:
+        self.channel, self.now = UnconnectedChannel(), 100.0
+        self.trained = trained or PyTorchModel(nn.Linear(1, 1), Signature.from_example(np.ones((1, 1), np.float32)))
+        self.deliveries = Deliveries(
+            self.trained,
+            TierTracker(smaller_is_better=False, targets=[TARGET], keep_from=keep_from),
+            ScriptedHandover(*answers),
+            self.channel,
+            metric="accuracy",
+            clock=lambda: self.now,
+        )
 
-    def report(self, value: float) -> tuple[float, ...]:
-        return self.deliveries.observe(Report(1, {"accuracy": value}))
+    def report(self, value: float, *, epoch: int = 1, is_last: bool = False) -> tuple[float, ...]:
+        return self.deliveries.observe(Report(epoch, {"accuracy": value}), is_last=is_last)
 
-    def ask(self, number: int) -> None:
-        request = trainer_pb2.ExportRequest(delivery_id="job-tier-1", tier=1, target=TARGET, request_number=number)
+    @property
+    def kept(self) -> float:
+        """What was reported of the model that is kept."""
+        assert self.deliveries.kept is not None
+        return self.deliveries.kept.report.metrics["accuracy"]
+
+    def ask(self, number: int, *, tier: int = 1, target: float = TARGET) -> None:
+        request = trainer_pb2.ExportRequest(delivery_id=f"job-{tier}", tier=tier, target=target, request_number=number)
         self.deliveries.submit(request)
         self.deliveries.serve()
 
@@ -128,3 +145,72 @@ def test_a_restored_run_offers_the_model_that_fell_short_again() -> None:
     assert successor.deliveries.expected == (TARGET,)
     successor.ask(2)
     assert not successor.deliveries.expected
+
+
+def slow_trainer(seconds: float, *answers: trainer_pb2.ExportDone) -> Trainer:
+    """Of a model whose export takes so long; all from 0.5 on may be wanted."""
+    trainer: Trainer
+
+    def export() -> bytes:
+        trainer.now += seconds
+        return b"a file"
+
+    model = AnyModel(export, example_input=np.ones((1, 1), np.float32))
+    trainer = Trainer(*answers, trained=model, keep_from=0.5)
+    return trainer
+
+
+def test_after_a_long_export_the_next_waits_until_training_has_gone_on_for_four_times_as_long(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    trainer = slow_trainer(10.0)
+    trainer.report(0.6)
+    trainer.now += 39.5
+    for value in (0.7, 0.8):
+        trainer.report(value, epoch=2)
+        assert trainer.kept == 0.6
+    (said,) = caplog.messages
+    assert "epoch 2 is the best so far and was not exported: export() took 10.0 s" in said
+    trainer.now += 0.5
+    trainer.report(0.65, epoch=3)
+    assert trainer.kept == 0.65, "it is better than what is kept, if not the best that was reported"
+
+
+def test_a_long_export_keeps_no_tier_waiting_and_not_the_model_of_the_last_epoch() -> None:
+    trainer = slow_trainer(10.0)
+    trainer.report(0.6)
+    assert trainer.report(0.92) == (TARGET,)
+    assert trainer.kept == 0.92
+    trainer.report(0.93, epoch=5, is_last=True)
+    assert trainer.kept == 0.93
+    trainer.report(0.94, epoch=5, is_last=True)
+    assert trainer.kept == 0.93, "of many reports in the last epoch one is exported"
+
+
+def test_a_short_export_is_never_waited_for() -> None:
+    trainer = slow_trainer(1.0)
+    for value in (0.6, 0.7):
+        trainer.report(value)
+    assert trainer.kept == 0.7
+
+
+def test_a_file_that_the_script_hands_over_is_always_taken() -> None:
+    trainer = slow_trainer(10.0)
+    trainer.report(0.6)
+    with trainer.trained.offering(b"another file", None, None):
+        trainer.report(0.7)
+    assert trainer.kept == 0.7
+
+
+def test_who_wants_better_than_the_tiers_does_not_get_what_was_delivered_before() -> None:
+    trainer = slow_trainer(10.0, GOOD, trainer_pb2.ExportDone(value=0.95))
+    trainer.report(0.905)
+    trainer.ask(1)
+    assert trainer.channel.sent() == [(1, "")]
+    trainer.report(0.94)  # the broker hears of it, and does not know that it was not exported
+    trainer.ask(1, tier=0, target=0.905)
+    assert trainer.channel.sent_on_a_new_stream() == [(1, "")]
+    trainer.now += 40.0
+    trainer.report(0.95)
+    trainer.deliveries.serve()
+    assert trainer.channel.sent() == [(1, "")]
