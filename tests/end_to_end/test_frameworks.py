@@ -65,6 +65,34 @@ async def test_a_script_of_scikit_learn_is_killed_goes_on_and_answers_as_it_does
         assert differences.min() < 1e-5, differences
 
 
+DELIVERS_A_FILE = """
+import numpy as np
+from onnx import TensorProto, helper
+
+import tiercel.trainer
+
+def value(name):
+    return helper.make_tensor_value_info(name, TensorProto.FLOAT, [None, 2])
+
+node = helper.make_node("Sub", ["from", "take"], ["left"])
+graph = helper.make_graph([node], "difference", [value("from"), value("take")], [value("left")])
+file = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+large, small = np.full((3, 2), 9.0, np.float32), np.arange(6, dtype=np.float32).reshape(3, 2)
+job = tiercel.trainer.connect()
+job.deliver(file, metrics={"accuracy": 0.95}, inputs={"take": small, "from": large}, outputs={"left": large - small})
+"""
+
+
+async def test_a_file_that_a_script_delivers_is_asked_by_the_names_of_its_inputs(product: Product) -> None:
+    spec = digits_job("difference", (0.5, 0.9), script=Script("train.py", DELIVERS_A_FILE.encode()))
+    async with client_of(product) as alice:
+        job = await (await alice.submit(spec)).wait(JOB_SECONDS)
+        assert job.state is JobState.COMPLETED, f"{job.reason}\n{job.log_tail}"
+        assert [tier.version for tier in job.tiers] == [1, 1], "it is the same file"
+        answer = await alice.infer("difference", {"take": [[1.0, 2.0]], "from": [[5.0, 5.0]]})
+        assert answer.outputs["left"].tolist() == [[4.0, 3.0]]
+
+
 def test_the_scripts_of_the_document_are_the_example_and_one_that_runs() -> None:
     example, delivering = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
     assert EXAMPLE.read_text().endswith(example)
