@@ -12,7 +12,6 @@ import pytest
 from testing.trainer_service import ROOT, StartServer, TrainingProcess, training_environment
 from testing.warm_python import TRAINING, WarmPython, warm_python
 from tiercel.trainer import CheckpointError
-from tiercel.trainer.huggingface import TiercelCallback
 
 MODULES = ("lightning.pytorch", "transformers.trainer", "sklearn.datasets", *TRAINING)
 WAITS_IN_EPOCH = 6
@@ -133,7 +132,10 @@ def test_lightning_stops_between_two_steps_and_reports_no_epoch_that_was_not_val
 
 
 def test_a_script_of_transformers_that_forgets_to_go_on_from_its_checkpoint_is_told_so() -> None:
+    # Here, since every worker imports every file of tests, and this takes seconds.
     from transformers import TrainerControl, TrainerState, TrainingArguments
+
+    from tiercel.trainer.huggingface import TiercelCallback
 
     callback = TiercelCallback({"input_ids": np.ones((1, 7), np.int64)})
     callback._training.load_state_dict({"counters": '{"global_step": 4}'})
