@@ -56,6 +56,7 @@ def evaluate(predict: Predict) -> float:
 class SmallAccelerator:
     """Stands in for the memory of a GPU."""
 
+    is_used = True
     count = 1
 
     def total_bytes(self, index: int) -> int:
