@@ -54,13 +54,17 @@ async def follow(
     for job_id in dict.fromkeys(job_ids):
         last[job_id] = await asyncio.to_thread(sink.begin, await client.get_job(job_id))
     copied, going_on = dict.fromkeys(last, 0), list(last)
+    told: dict[str, tuple[int, float | None]] = {}
     while True:
         for job_id in list(going_on):
             # Asked before its events: once a job is over, all there is to tell is kept.
             job = await client.get_job(job_id)
-            last[job_id], more = await _copy(client, job, sink, last[job_id])
-            copied[job_id] += more
-            if job.state.is_final:
+            is_over = job.state.is_final
+            if is_over or told.get(job_id) != (job.epoch, job.latest_value):  # else it has reported nothing since
+                last[job_id], more = await _copy(client, job, sink, last[job_id])
+                copied[job_id] += more
+                told[job_id] = job.epoch, job.latest_value
+            if is_over:
                 await asyncio.to_thread(sink.end, job, await _versions(client, job))
                 going_on.remove(job_id)
         if not going_on:

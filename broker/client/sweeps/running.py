@@ -83,13 +83,17 @@ class TrialEnd(Jsonable):
 
 @dataclass(slots=True)
 class _Running:
-    """A trial whose job is looked at."""
+    """A trial whose job is looked at; ``last`` is the number of the last event that was read."""
 
     asked: Asked
     job_id: str
+    learned: Learned = field(default_factory=Learned)
     last: int = 0
-    best: dict[int, float] = field(default_factory=dict)
     why_stopped: str = ""
+
+
+class SweepInVainError(TiercelError):
+    """The first trials of a sweep all failed."""
 
 
 class Sweep:
@@ -131,7 +135,7 @@ class Sweep:
     async def run(self) -> None:
         """Try until there are as many trials as were asked for.
 
-        Cancelled, it cancels the jobs that run, unless they are to be left.
+        Cancelled, or when the first trials all failed, it cancels the jobs that run, unless they are to be left.
 
         Raises:
             TiercelError: The broker takes no trial, or the first ones all fail; beginning again goes on from there.
@@ -143,7 +147,7 @@ class Sweep:
             while await self._begin():
                 await asyncio.sleep(self._pause_seconds)
                 await self._look()
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, SweepInVainError):
             if not self._plan.leave:
                 await self._cancel_all()
             raise
@@ -153,9 +157,9 @@ class Sweep:
         for asked in self._study.finished():
             trial = _Running(asked, asked.job_id)
             with suppress(NotFoundError):  # not kept any more
-                job = await self._client.get_job(trial.job_id)
-                await self._read(trial)
-                self._learned[asked.number] = Learned(trial.best, job.tiers, over=True)
+                await self._read(trial, await self._client.get_job(trial.job_id))
+                trial.learned.over = True
+                self._learned[asked.number] = trial.learned
 
     async def feed(self) -> JobInfo | None:
         """Train once more with the best parameters, for the spec's own endpoint; None where no trial was completed."""
@@ -222,12 +226,12 @@ class Sweep:
             try:
                 # Asked before its events: once a job is over, all there is to tell is kept.
                 job = await self._client.get_job(trial.job_id)
-                await self._read(trial)
+                await self._read(trial, job)
             except NotFoundError:
                 self._learned.pop(number, None)
                 await self._over(trial, None)
                 continue
-            self._learned[number] = Learned(trial.best, job.tiers, job.state.is_final)
+            self._learned[number] = trial.learned
             if job.state.is_final:
                 await self._over(trial, job)
         for number, reason in trials_to_stop(self._learned, self._spec.direction, self._plan.halving).items():
@@ -236,16 +240,17 @@ class Sweep:
                 trial.why_stopped = reason
                 await self._client.cancel_job(trial.job_id)
 
-    async def _read(self, trial: _Running) -> None:
-        best = next(reversed(trial.best.values()), None)
+    async def _read(self, trial: _Running, job: JobInfo) -> None:
+        """Take in what was reported since; a job that tells of no other epoch is not asked for more."""
+        learned = trial.learned
+        learned.tiers, learned.over = job.tiers, job.state.is_final
+        if job.epoch == learned.epoch:
+            return
         async with aclosing(self._client.events(job_id=trial.job_id, after=trial.last, follow=False)) as events:
             async for event in events:
                 trial.last = event.sequence
                 if isinstance(event, ProgressEvent) and math.isfinite(event.value):
-                    best = event.value if best is None else self._spec.direction.better(best, event.value)
-                    # A run that went on from an earlier checkpoint reports epochs again.
-                    if event.epoch >= next(reversed(trial.best), 0):
-                        trial.best[event.epoch] = best
+                    learned.add(event.epoch, event.value, self._spec.direction, self._plan.halving)
 
     async def _over(self, trial: _Running, job: JobInfo | None) -> None:
         """Tell the study, and remove what the trial left at its endpoint."""
@@ -262,7 +267,7 @@ class Sweep:
         self._failures += end.state == "failed"
         self._works |= end.state != "failed"
         if self._failures >= FAILURES_IN_VAIN and not self._works:
-            raise TiercelError(
+            raise SweepInVainError(
                 f"The first {self._failures} trials all failed, the last with: {end.reason}. "
                 f"See 'tiercel logs {end.job_id}', mend it and begin the sweep again."
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tiercel.core.jobs import Direction
@@ -23,34 +23,44 @@ class Halving:
     first_epoch: int = 3
     factor: int = 3
 
+    def rungs(self, epoch: int) -> Iterator[int]:
+        """The epochs of all rungs up to an epoch."""
+        rung = self.first_epoch
+        while rung <= epoch:
+            yield rung
+            rung *= self.factor
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(slots=True)
 class Learned:
-    """What a trial has reported.
+    """What a trial has reported, as far as others are compared with it: a value a rung, however long it trains.
 
     Attributes:
-        best_by_epoch: Its best value up to each epoch of which it told, in their order.
+        at_rungs: Its best value up to each rung that it has reached.
+        best: Its best value, or None.
+        epoch: The last one that it reported, or 0.
         tiers: Its tiers, as the broker has them.
         over: Whether it has ended.
     """
 
-    best_by_epoch: dict[int, float] = field(default_factory=dict)
+    at_rungs: dict[int, float] = field(default_factory=dict)
+    best: float | None = None
+    epoch: int = 0
     tiers: Sequence[TierStatus] = ()
     over: bool = False
 
-    @property
-    def epoch(self) -> int:
-        """The last one that it reported, or 0."""
-        return next(reversed(self.best_by_epoch), 0)
-
-    def best_until(self, epoch: int) -> float | None:
-        """Its best value by then, or None."""
-        best = None
-        for each, value in self.best_by_epoch.items():
-            if each > epoch:
-                break
-            best = value
-        return best
+    def add(self, epoch: int, value: float, direction: Direction, halving: Halving) -> None:
+        """Take in a report; a run that went on from an earlier checkpoint reports epochs again."""
+        before = self.best
+        self.best = value if before is None else direction.better(before, value)
+        if epoch < self.epoch:
+            return
+        self.epoch = epoch
+        for rung in halving.rungs(epoch):
+            if rung == epoch:
+                self.at_rungs[rung] = self.best
+            elif before is not None:  # it told of no epoch just there
+                self.at_rungs.setdefault(rung, before)
 
 
 def trials_to_stop(trials: Mapping[int, Learned], direction: Direction, halving: Halving) -> dict[int, str]:
@@ -61,7 +71,7 @@ def trials_to_stop(trials: Mapping[int, Learned], direction: Direction, halving:
         direction: Whether more is better.
         halving: Where the rungs are, and how many pass.
     """
-    rungs = {number: _highest_rung(trial.epoch, halving) for number, trial in trials.items() if not trial.over}
+    rungs = {number: max(halving.rungs(trial.epoch), default=0) for number, trial in trials.items() if not trial.over}
     values = {rung: _values_at(rung, trials) for rung in set(rungs.values())}
     found: dict[int, str] = {}
     for number, rung in rungs.items():
@@ -74,10 +84,7 @@ def trials_to_stop(trials: Mapping[int, Learned], direction: Direction, halving:
 
 def _values_at(rung: int, trials: Mapping[int, Learned]) -> dict[int, float]:
     """The best values of all that have reached a rung; none for that before the first."""
-    if rung == 0:
-        return {}
-    reached = {number: trial.best_until(rung) for number, trial in trials.items() if trial.epoch >= rung}
-    return {number: value for number, value in reached.items() if value is not None}
+    return {number: trial.at_rungs[rung] for number, trial in trials.items() if rung in trial.at_rungs}
 
 
 def _out_of_reach(number: int, trials: Mapping[int, Learned]) -> str:
@@ -99,11 +106,3 @@ def _not_among_the_best(number: int, values: Mapping[int, float], direction: Dir
     better = sum(value != own and direction.better(value, own) == value for value in values.values())
     passing = len(values) // factor
     return "" if better < passing else f"it was number {better + 1} of {len(values)}, and {passing} go on"
-
-
-def _highest_rung(epoch: int, halving: Halving) -> int:
-    rung = 0
-    following = halving.first_epoch
-    while following <= epoch:
-        rung, following = following, following * halving.factor
-    return rung

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,16 @@ async def test_a_sweep_whose_first_trials_all_fail_ends_and_says_why(
         await Sweep(client, SPEC, PLAN, study, lambda _: None, pause_seconds=0.01).run()
     assert study.unfinished() == []
     assert study.best() is None
+
+
+async def test_a_sweep_that_gives_up_leaves_no_trial_behind(client: Client, script: Script, study: Study) -> None:
+    study.keep_job(study.ask().number, "j3")
+    script.jobs = {f"j{n}": wire.job(f"j{n}", state=jobs_pb2.JOB_STATE_FAILED, reason="exit code 1") for n in range(3)}
+    script.jobs["j3"] = wire.job("j3")
+    with pytest.raises(TiercelError, match="first 3 trials all failed"):
+        await Sweep(client, SPEC, replace(PLAN, at_once=4), study, lambda _: None, pause_seconds=0.01).run()
+    assert script.jobs["j3"].state == jobs_pb2.JOB_STATE_CANCELLED
+    assert study.unfinished() == []
 
 
 def test_a_study_goes_on_with_the_same_ranges_alone(study: Study, tmp_path: Path) -> None:

@@ -13,13 +13,24 @@ from tiercel.core.tiers import Tier, TierState, TierStatus
 HALVING = Halving(first_epoch=2, factor=3)
 
 
-def learned(*values: float, over: bool = False, tier: TierState = TierState.PENDING) -> Learned:
-    return Learned(dict(enumerate(values, start=1)), (TierStatus(1, Tier(0.9), tier),), over)
+def learned(
+    *values: float,
+    over: bool = False,
+    tier: TierState = TierState.PENDING,
+    direction: Direction = Direction.MAX,
+) -> Learned:
+    found = Learned(tiers=(TierStatus(1, Tier(0.9), tier),), over=over)
+    for epoch, value in enumerate(values, start=1):
+        found.add(epoch, value, direction, HALVING)
+    return found
 
 
 def test_one_of_so_many_goes_on_from_a_rung_and_the_rest_is_stopped() -> None:
-    trials = {0: learned(0.1, 0.5), 1: learned(0.1, 0.7, 0.7), 2: learned(0.1, 0.6), 3: learned(0.9)}
+    values = {0: (0.1, 0.5), 1: (0.1, 0.7, 0.7), 2: (0.1, 0.6), 3: (0.9,)}
+    trials = {number: learned(*each) for number, each in values.items()}
     assert trials_to_stop(trials, Direction.MAX, HALVING).keys() == {0, 2}
+    values = {number: (0.9, *each[1:]) for number, each in values.items()}
+    trials = {number: learned(*each, direction=Direction.MIN) for number, each in values.items()}
     assert trials_to_stop(trials, Direction.MIN, HALVING).keys() == {1, 2}
 
 
@@ -44,6 +55,24 @@ def test_a_tier_that_is_out_of_reach_counts_only_where_another_trial_has_it() ->
     behind = learned(0.1, tier=TierState.UNREACHABLE)
     assert not trials_to_stop({0: behind, 1: learned(0.2)}, Direction.MAX, HALVING)
     assert "tier 1" in trials_to_stop({0: behind, 1: learned(0.9, tier=TierState.REACHED)}, Direction.MAX, HALVING)[0]
+
+
+def test_what_is_kept_of_a_trial_does_not_grow_with_its_epochs() -> None:
+    found = Learned()
+    for epoch in range(1, 10_000):
+        found.add(epoch, 1.0 - 1.0 / epoch, Direction.MAX, HALVING)
+    assert list(found.at_rungs) == [2, 6, 18, 54, 162, 486, 1458, 4374]
+    assert found.at_rungs[6] == 1.0 - 1.0 / 6
+
+
+def test_epochs_that_were_left_out_or_are_told_again_count_as_they_would_at_once() -> None:
+    found = Learned()
+    for epoch, value in ((1, 0.1), (5, 0.5), (3, 0.9), (7, 0.2), (7, 0.95)):  # went on from a checkpoint after 5
+        found.add(epoch, value, Direction.MAX, HALVING)
+    assert (found.at_rungs, found.epoch, found.best) == ({2: 0.1, 6: 0.9}, 7, 0.95)
+    late = Learned()
+    late.add(4, 0.5, Direction.MAX, HALVING)
+    assert late.at_rungs == {}, "by epoch 2 it had told of nothing"
 
 
 def test_ranges_are_read() -> None:
