@@ -65,7 +65,7 @@ def workload_of(tenant: str, spec: JobSpec) -> str:
     if spec.command:
         parts.append(["command", *_arguments_that_matter(spec.command)])
     if spec.data:
-        parts.append(sorted(each.url.partition("?")[0] or each.name for each in spec.data))
+        parts.append(_data_of(spec))
     return _fingerprint(parts)
 
 
@@ -81,9 +81,8 @@ def similar_to(tenant: str, spec: JobSpec) -> tuple[str, ...]:
     """
     name, arguments = _entry_point(spec)
     metric = (tenant, spec.metric, spec.direction.value)
-    data = sorted(each.url.partition("?")[0] or each.name for each in spec.data)
-    matter = _arguments_that_matter(arguments)
-    found = (("edited", name, matter, data), ("other arguments", name), ("endpoint", spec.endpoint))
+    edited = ("edited", name, _arguments_that_matter(arguments), _data_of(spec))
+    found = (edited, ("other arguments", name), ("endpoint", spec.endpoint))
     return tuple(_fingerprint([*metric, *each]) for each in found)
 
 
@@ -95,6 +94,10 @@ def _entry_point(spec: JobSpec) -> tuple[list[str], tuple[str, ...]]:
         return ["module", spec.module], spec.arguments
     end = next((index for index, word in enumerate(spec.command) if index and word.startswith("-")), len(spec.command))
     return ["command", *spec.command[:end]], (*spec.command[end:], *spec.arguments)
+
+
+def _data_of(spec: JobSpec) -> list[str]:
+    return sorted(each.url.partition("?")[0] or each.name for each in spec.data)
 
 
 def _fingerprint(parts: list[object]) -> str:

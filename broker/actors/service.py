@@ -427,9 +427,8 @@ class BrokerService:
             InvalidSpecError: That cannot be; says why.
             CannotWriteError: The broker's disk takes nothing now; it stays as it is.
         """
-        change.applied_to(
-            self.find_endpoint(tenant, name)
-        )  # first, as a mistake of whoever asks is none of the actor's
+        # First, as a mistake of whoever asks is none of the actor's.
+        change.applied_to(self.find_endpoint(tenant, name))
         actor = self._registry.endpoints[name]
         await actor.call(change)
         return actor.endpoint

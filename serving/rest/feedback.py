@@ -51,7 +51,8 @@ def add_feedback(routes: Routes, feedback: Feedback, handing: RestHanding) -> No
                 said = orjson.loads(answer.body)
                 told.taken += said["taken"]
                 told.refused += said["refused"]
-                told.unknown = [each for each in told.unknown if each["id"] in said["unknown"]]
+                unknown = set(said["unknown"])
+                told.unknown = [each for each in told.unknown if each["id"] in unknown]
         if told.unknown and not told.taken and not told.refused:
             raise NotFoundError(
                 f"no node that was asked knows a request with the id '{told.unknown[0]['id'][:128]}' to "
