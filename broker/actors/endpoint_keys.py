@@ -71,7 +71,7 @@ class KeyService:
             QuotaExceededError: It has as many keys as it may.
         """
         validate_key(name, per_second, seconds)
-        self._service.find_endpoint(tenant, endpoint)
+        self._service.endpoints.find(tenant, endpoint)
         async with self._changing:
             known = self._registry.access_tables.keys_of(tenant)
             self._check_room(endpoint, known)

@@ -43,7 +43,7 @@ class ModelFiles:
             OverloadedError: Files of too many others are asked for.
             UnavailableError: No node that has them is online, or they did not come in time.
         """
-        known = self._service.find_endpoint(tenant, endpoint)
+        known = self._service.endpoints.find(tenant, endpoint)
         there = kept(known)
         version = next((each for each in there if each.version == number), None)
         if version is None:

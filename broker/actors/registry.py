@@ -134,6 +134,10 @@ class ActorRegistry:
         """The job of a run; None for one that is over, or that nobody knows."""
         return self.jobs.get(run_id.rpartition("-")[0])
 
+    def living_jobs(self) -> list[Job]:
+        """The jobs of all tenants that something can still happen to."""
+        return [actor.job for actor in self.jobs.values()]
+
     def make_job(self, job: Job, observations: Sequence[Observation] = ()) -> JobActor:
         """The actor of a job, which nobody finds yet."""
         weight = self._tenant_weights.get(job.tenant, DEFAULT_WEIGHT)
@@ -196,7 +200,7 @@ class ActorRegistry:
 
     def let_queues_move(self) -> None:
         """Tell the jobs that are queued for endpoints whose turn it is, and what the others wait for."""
-        steps = queue_steps([actor.job for actor in self.jobs.values()], self._clock.now())
+        steps = queue_steps(self.living_jobs(), self._clock.now())
         for job in steps.turns:
             send(self.endpoints[job.spec.endpoint], TermsSet.of(job.spec))
             if job.spec.access is not None:

@@ -13,14 +13,13 @@ from tiercel.broker.actors.admission import (
     check_feasible,
     check_quota,
     check_series,
-    check_unfed,
     home_of,
-    is_free,
     warm_node_of,
 )
 from tiercel.broker.actors.clock import moment_of
 from tiercel.broker.actors.endpoint import EndpointActor
-from tiercel.broker.actors.endpoint_messages import AccessSet, EndpointDeleted, TermsSet, VersionChosen
+from tiercel.broker.actors.endpoint_messages import AccessSet, TermsSet
+from tiercel.broker.actors.endpoint_service import EndpointService
 from tiercel.broker.actors.explaining import explained
 from tiercel.broker.actors.job import MAX_OBSERVATIONS, observations_of
 from tiercel.broker.actors.job_pages import JOBS_AT_A_TIME
@@ -36,10 +35,9 @@ from tiercel.broker.lifecycle.job_events import (
 )
 from tiercel.core.endpoint_access import EndpointAccess
 from tiercel.core.endpoints import Endpoint
-from tiercel.core.errors import NotFoundError, UnavailableError, wrong_field
+from tiercel.core.errors import NotFoundError, wrong_field
 from tiercel.core.jobs import Job, JobState
 from tiercel.core.nodes import Node
-from tiercel.core.routes import Routes
 from tiercel.core.validation import validate_spec
 from tiercel.core.validation_over_time import validate_priority
 
@@ -50,20 +48,16 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
     from tiercel.broker.actors.clock import Clock
-    from tiercel.broker.actors.endpoint_messages import KeptSet, VersionChosen, VersionRemoved
     from tiercel.broker.actors.endpoint_queues import QueuePlace
     from tiercel.broker.actors.job import JobActor
     from tiercel.broker.actors.journal import Journal
-    from tiercel.broker.actors.node_messages import AcceleratorStatus, ServedStatus
+    from tiercel.broker.actors.node_messages import AcceleratorStatus
     from tiercel.broker.actors.registry import ActorRegistry
     from tiercel.broker.actors.supervisor import Supervisor
     from tiercel.broker.lifecycle.job_events import JobInput
-    from tiercel.broker.lifecycle.replicas import ServingNode
     from tiercel.broker.store.contract import Store
     from tiercel.core.disk_use import NodeDisk
-    from tiercel.core.endpoints import EndpointLoad
     from tiercel.core.jobs import JobSpec
-    from tiercel.core.shares import Share
     from tiercel.core.tenants import Tenant
 
 
@@ -76,6 +70,9 @@ class BrokerService:
         registry: The actors.
         supervisor: Starts tasks.
         clock: The time.
+
+    Attributes:
+        endpoints: What tenants ask about them.
     """
 
     def __init__(
@@ -92,6 +89,7 @@ class BrokerService:
         self._supervisor = supervisor
         self._clock = clock
         self._admission = asyncio.Lock()
+        self.endpoints = EndpointService(journal, registry, supervisor, self._admission)
 
     async def submit(self, tenant: Tenant, spec: JobSpec, idempotency_key: str) -> Job:
         """Create a job, or return the one that the same key of the same tenant created before.
@@ -251,7 +249,7 @@ class BrokerService:
                     f"every tier of job {job_id!r} is delivered, so that there is nothing to resume; submit a "
                     "job with further tiers, or train it again: 'tiercel retry --from-scratch'",
                 )
-            check_series(job, self._open_jobs())
+            check_series(job, self._registry.living_jobs())
             opened, _ = await self._check_room(tenant, job.spec, warm_node=job.warm_node if job.starts_warm else "")
             actor = self._registry.jobs.get(job_id)
             if actor is not None:  # its last delivery is still under way
@@ -301,8 +299,8 @@ class BrokerService:
         self, tenant: Tenant, spec: JobSpec, *, may_queue: bool, warm_node: str
     ) -> tuple[EndpointActor | None, QueuePlace | None]:
         """Check the same and change nothing; returns the endpoint that it feeds, if there is one, and its place."""
-        jobs = self._open_jobs()
-        actor = self._taken_endpoint(spec.endpoint)
+        jobs = self._registry.living_jobs()
+        actor = self.endpoints.taken(spec.endpoint)
         endpoint = actor.endpoint if actor is not None else None
         check_quota(tenant, jobs)
         place = check_endpoint(tenant, spec, endpoint, jobs, may_queue=may_queue, now=self._clock.now())
@@ -329,73 +327,6 @@ class BrokerService:
         jobs = [actor.job for actor in self._registry.jobs.values() if actor.job.run_active]
         return [job for job in jobs if job.node_id == node_id or job.is_going_to(node_id)]
 
-    def endpoints_of(self, tenant: str) -> Sequence[Endpoint]:
-        """The tenant's endpoints, by name."""
-        taken = filter(None, map(self._taken_endpoint, sorted(self._registry.endpoints)))
-        return [actor.endpoint for actor in taken if actor.endpoint.tenant == tenant]
-
-    def routes_of(self, tenant: str) -> Routes:
-        """Who answers for the tenant's endpoints.
-
-        Raises:
-            UnavailableError: The broker began anew, and not all nodes have said what they answer.
-        """
-        if self._registry.routes() is None:
-            self._registry.find_routes()
-        table = self._registry.routes()
-        if table is None:
-            raise UnavailableError("not all nodes have said yet what they answer; ask again in a moment")
-        own = {endpoint.name for endpoint in self.endpoints_of(tenant)}
-        return Routes(tuple(route for route in table.routes if route.endpoint in own))
-
-    def find_endpoint(self, tenant: str, name: str) -> Endpoint:
-        """The tenant's endpoint.
-
-        Raises:
-            NotFoundError: The tenant has no such endpoint.
-        """
-        return self._find_endpoint(tenant, name).endpoint
-
-    async def set_access(self, tenant: str, name: str, access: EndpointAccess) -> None:
-        """Say who may ask an endpoint.
-
-        Raises:
-            NotFoundError: The tenant has no such endpoint.
-            CannotWriteError: The broker's disk takes nothing now; it stays as it is.
-        """
-        self.find_endpoint(tenant, name)
-        await self._registry.endpoints[name].call(AccessSet(access))
-
-    async def delete_endpoint(self, tenant: str, name: str) -> None:
-        """Forget an endpoint, so that its name is free; what its node has of it goes.
-
-        Raises:
-            NotFoundError: The tenant has no such endpoint.
-            EndpointBusyError: A job feeds it.
-            CannotWriteError: The broker's disk takes nothing now; the endpoint stays.
-        """
-        await self._supervisor.shield(self._delete_endpoint(tenant, name), name="deletion")
-
-    async def _delete_endpoint(self, tenant: str, name: str) -> None:
-        async with self._admission:  # no job that feeds it begins meanwhile
-            actor = self._find_endpoint(tenant, name)
-            check_unfed(actor.endpoint, self._open_jobs())
-            self._journal.check_writable()
-            await actor.call(EndpointDeleted())
-
-    def _find_endpoint(self, tenant: str, name: str) -> EndpointActor:
-        actor = self._taken_endpoint(name)
-        if actor is None or actor.endpoint.tenant != tenant:
-            raise NotFoundError(
-                f"endpoint: there is no endpoint {name!r}; 'tiercel endpoints' lists yours", field="endpoint"
-            )
-        return actor
-
-    def _taken_endpoint(self, name: str) -> EndpointActor | None:
-        """The endpoint of this name, unless the name is free."""
-        actor = self._registry.endpoints.get(name)
-        return None if actor is None or is_free(actor.endpoint, self._open_jobs()) else actor
-
     @asynccontextmanager
     async def undisturbed(self, job_id: str) -> AsyncIterator[bool]:
         """Whether a job is over, which it stays inside: nobody resumes it."""
@@ -406,58 +337,13 @@ class BrokerService:
         """The jobs that something refers to: a version that answers or may be chosen, or a job that lives."""
         endpoints = [actor.endpoint for actor in self._registry.endpoints.values()]
         found = {version.job_id for each in endpoints for version in (*each.live, *versions.kept(each))}
-        return found | {job.id for job in self._open_jobs()} | {job.spec.warm_start for job in self._open_jobs()}
+        living = self._registry.living_jobs()
+        return found | {job.id for job in living} | {job.spec.warm_start for job in living}
 
     def living_projects(self, tenant: str) -> set[str]:
         """The projects that a tenant's jobs run from which something can still happen to."""
-        specs = [job.spec for job in self._open_jobs() if job.tenant == tenant]
+        specs = [job.spec for job in self._registry.living_jobs() if job.tenant == tenant]
         return {spec.project.sha256 for spec in specs if spec.project is not None}
-
-    def _open_jobs(self) -> Sequence[Job]:
-        """The jobs of all tenants that something can still happen to."""
-        return [actor.job for actor in self._registry.jobs.values()]
-
-    async def change_versions(
-        self, tenant: str, name: str, change: VersionChosen | VersionRemoved | KeptSet
-    ) -> Endpoint:
-        """Let another version of an endpoint answer, or keep other files; returns the endpoint then.
-
-        Raises:
-            NotFoundError: The tenant has no such endpoint, or it has no such version.
-            InvalidSpecError: That cannot be; says why.
-            CannotWriteError: The broker's disk takes nothing now; it stays as it is.
-        """
-        # First, as a mistake of whoever asks is none of the actor's.
-        change.applied_to(self.find_endpoint(tenant, name))
-        actor = self._registry.endpoints[name]
-        await actor.call(change)
-        return actor.endpoint
-
-    def served_of(self, name: str) -> Mapping[str, ServedStatus]:
-        """What the endpoint's node says of it, by variant; empty while it says nothing."""
-        actor = self._registry.endpoints.get(name)
-        node = self._registry.nodes.get(actor.endpoint.node_id) if actor is not None else None
-        served = node.served if node is not None else {}
-        return {variant: heard for (endpoint, variant), heard in served.items() if endpoint == name}
-
-    def replicas_of(self, name: str) -> Mapping[str, ServingNode]:
-        """What nodes are to an endpoint without variants, by name."""
-        return self._registry.serving_nodes(name)
-
-    def replicas_reason(self, name: str) -> str:
-        """Why an endpoint answers on as many nodes as it does; empty where its job says on how many."""
-        actor = self._registry.endpoints.get(name)
-        return actor.replicas_reason if actor is not None else ""
-
-    def endpoint_share(self, name: str) -> Share | None:
-        """What an endpoint may use of its node; None while nothing limits it."""
-        return self._registry.scheduler.endpoints.share(name)
-
-    def endpoint_load(self, name: str) -> EndpointLoad | None:
-        """What was measured of an endpoint last; None while nothing was, or its node is offline."""
-        actor = self._registry.endpoints.get(name)
-        node = self._registry.nodes.get(actor.endpoint.node_id) if actor is not None else None
-        return self._registry.scheduler.endpoints.load(name) if node is not None and node.node.online else None
 
     async def _open_endpoint(self, spec: JobSpec, tenant: Tenant, known: EndpointActor | None) -> Endpoint | None:
         """Give a known endpoint the objective that a new job wants; returns one that is to be made, or None."""

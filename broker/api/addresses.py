@@ -36,5 +36,5 @@ class AddressesService(addresses_pb2_grpc.AddressesServiceServicer):
     ) -> addresses_pb2.ListRoutesResponse:
         """Tell the tenant's part of the table."""
         del request
-        routes = self._service.routes_of(tenant_of(context, self._tenancy).name)
+        routes = self._service.endpoints.routes(tenant_of(context, self._tenancy).name)
         return addresses_pb2.ListRoutesResponse(routes=to_proto(routes, routes_pb2.Routes))

@@ -44,12 +44,12 @@ def endpoint_told(service: BrokerService, endpoint: Endpoint, nodes: Mapping[str
     return endpoint_to_proto(
         endpoint,
         nodes.get(endpoint.node_id),
-        service.endpoint_share(endpoint.name),
-        service.endpoint_load(endpoint.name),
-        service.served_of(endpoint.name),
-        service.replicas_of(endpoint.name),
-        places_of(endpoint, nodes, service.replicas_of(endpoint.name)),
-        service.replicas_reason(endpoint.name),
+        service.endpoints.share(endpoint.name),
+        service.endpoints.load(endpoint.name),
+        service.endpoints.served(endpoint.name),
+        service.endpoints.replicas(endpoint.name),
+        places_of(endpoint, nodes, service.endpoints.replicas(endpoint.name)),
+        service.endpoints.replicas_reason(endpoint.name),
     )
 
 

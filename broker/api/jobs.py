@@ -215,7 +215,7 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
     ) -> jobs_pb2.ExplainEndpointResponse:
         """Say why an endpoint has its share."""
         tenant = tenant_of(context, self._tenancy)
-        endpoint = self._service.find_endpoint(tenant.name, request.endpoint)
+        endpoint = self._service.endpoints.find(tenant.name, request.endpoint)
         decisions = await self._store.decisions_of(subject_of_endpoint(endpoint.name), limit=DECISIONS_SHOWN)
         nodes = {node.id: node for node in self._service.nodes()}
         return jobs_pb2.ExplainEndpointResponse(
@@ -240,7 +240,7 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
         """List the tenant's endpoints."""
         tenant = tenant_of(context, self._tenancy)
         nodes = {node.id: node for node in self._service.nodes()}
-        found = self._service.endpoints_of(tenant.name)
+        found = self._service.endpoints.of(tenant.name)
         return jobs_pb2.ListEndpointsResponse(endpoints=[endpoint_told(self._service, each, nodes) for each in found])
 
     async def DeleteEndpoint(  # noqa: N802 - the contract's name
@@ -248,7 +248,7 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
     ) -> jobs_pb2.DeleteEndpointResponse:
         """Forget an endpoint."""
         tenant = tenant_of(context, self._tenancy)
-        await self._service.delete_endpoint(tenant.name, request.endpoint)
+        await self._service.endpoints.delete(tenant.name, request.endpoint)
         return jobs_pb2.DeleteEndpointResponse()
 
     async def PromoteVersion(  # noqa: N802 - the contract's name
@@ -270,7 +270,7 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
         return jobs_pb2.RollBackVersionResponse(endpoint=endpoint)
 
     async def _change_versions(self, name: str, change: VersionChosen, context: Context) -> jobs_pb2.Endpoint:
-        endpoint = await self._service.change_versions(tenant_of(context, self._tenancy).name, name, change)
+        endpoint = await self._service.endpoints.change_versions(tenant_of(context, self._tenancy).name, name, change)
         return endpoint_told(self._service, endpoint, {node.id: node for node in self._service.nodes()})
 
 

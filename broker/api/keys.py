@@ -76,5 +76,5 @@ class KeysService(keys_pb2_grpc.KeysServiceServicer):
         access = _ACCESS.get(request.access)
         if access is None:
             raise wrong_field("access", "is none that this broker knows; give public, tenant or key")
-        await self._service.set_access(tenant.name, request.endpoint, access)
+        await self._service.endpoints.set_access(tenant.name, request.endpoint, access)
         return keys_pb2.SetEndpointAccessResponse()

@@ -49,7 +49,7 @@ class LineageService(lineage_pb2_grpc.LineageServiceServicer):
     ) -> lineage_pb2.GetLineageResponse:
         """Say where versions come from."""
         tenant = tenant_of(context, self._tenancy)
-        endpoint = self._service.find_endpoint(tenant.name, request.endpoint)
+        endpoint = self._service.endpoints.find(tenant.name, request.endpoint)
         if request.version:
             found = [await self._lineage(endpoint, _find(endpoint, request.version), {})]
         else:

@@ -57,7 +57,7 @@ class ModelsService(models_pb2_grpc.ModelsServiceServicer):
     ) -> models_pb2.RemoveVersionResponse:
         """Remove the files of a version."""
         tenant = tenant_of(context, self._tenancy).name
-        await self._service.change_versions(tenant, request.endpoint, VersionRemoved(request.version))
+        await self._service.endpoints.change_versions(tenant, request.endpoint, VersionRemoved(request.version))
         return models_pb2.RemoveVersionResponse()
 
     async def KeepVersions(  # noqa: N802 - the contract's name
@@ -65,5 +65,5 @@ class ModelsService(models_pb2_grpc.ModelsServiceServicer):
     ) -> models_pb2.KeepVersionsResponse:
         """Say of how many versions files are kept."""
         tenant = tenant_of(context, self._tenancy).name
-        await self._service.change_versions(tenant, request.endpoint, KeptSet(request.count))
+        await self._service.endpoints.change_versions(tenant, request.endpoint, KeptSet(request.count))
         return models_pb2.KeepVersionsResponse()

@@ -108,7 +108,7 @@ class Asking:
 
     async def _ask(self, verb: str, path: str, asked: Asked, context: Context) -> Spoken:
         tenant = tenant_of(context, self._tenancy).name
-        endpoint = self._service.find_endpoint(tenant, asked.part("endpoint"))
+        endpoint = self._service.endpoints.find(tenant, asked.part("endpoint"))
         self._check_may_ask(endpoint, context)
         url = f"http://{self._inference_server(endpoint.node_id)}/v2/models/{endpoint.name}{path}"
         headers = {"Content-Type": "application/json"}

@@ -59,7 +59,7 @@ class ClusterReads:
     def endpoints(self, tenant: str) -> list[Json]:
         """A tenant's endpoints."""
         nodes = {node.id: node for node in self._service.nodes()}
-        told = [endpoint_told(self._service, each, nodes) for each in self._service.endpoints_of(tenant)]
+        told = [endpoint_told(self._service, each, nodes) for each in self._service.endpoints.of(tenant)]
         return [endpoint_from_proto(each).to_json() for each in told]
 
     async def lists(self, tenant: str) -> dict[str, list[Json]]:

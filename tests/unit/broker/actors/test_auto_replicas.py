@@ -62,7 +62,7 @@ async def asked(nodes: ReplicaNodes, seconds: float, cores: float, per_second: i
 
 
 def endpoint(actors: Actors) -> Endpoint:
-    (found,) = actors.service.endpoints_of(ALICE.name)
+    (found,) = actors.service.endpoints.of(ALICE.name)
     return found
 
 
@@ -76,7 +76,7 @@ async def test_it_answers_on_more_nodes_while_much_is_asked_and_on_one_again_aft
     await asked(nodes, SOON, cores=3.8)
     assert endpoint(nodes.actors).replicas == 2
     assert sorted(nodes.answering().values()) == [0, 1, 1]
-    assert "2 after 1 since 95% of its CPU was busy" in nodes.actors.service.replicas_reason(ENDPOINT)
+    assert "2 after 1 since 95% of its CPU was busy" in nodes.actors.service.endpoints.replicas_reason(ENDPOINT)
     await asked(nodes, 30, cores=1.9)
     assert endpoint(nodes.actors).replicas == 2
     await asked(nodes, 30, cores=0.0, per_second=0)
@@ -114,11 +114,11 @@ async def test_the_next_job_says_it_anew(nodes: ReplicaNodes) -> None:
     await nodes.connect("n1", "n2")
     job = await answered(nodes)
     await asked(nodes, SOON, cores=4.0)
-    assert actors.service.replicas_reason(ENDPOINT)
+    assert actors.service.endpoints.replicas_reason(ENDPOINT)
     await actors.exit(job.run_id)
     await submit(actors, replicas=2, tiers=(Tier(0.99),))
     assert (endpoint(actors).replicas, endpoint(actors).auto_replicas) == (2, False)
-    assert actors.service.replicas_reason(ENDPOINT) == ""
+    assert actors.service.endpoints.replicas_reason(ENDPOINT) == ""
     await asked(nodes, SOON, cores=4.0)
     assert endpoint(actors).replicas == 2
 

@@ -25,7 +25,7 @@ async def end(actors: Actors, job_id: str) -> None:
 
 
 def names(actors: Actors, tenant: str = "alice") -> list[str]:
-    return [endpoint.name for endpoint in actors.service.endpoints_of(tenant)]
+    return [endpoint.name for endpoint in actors.service.endpoints.of(tenant)]
 
 
 async def test_an_endpoint_without_versions_goes_with_its_last_job(actors: Actors) -> None:
@@ -35,7 +35,7 @@ async def test_an_endpoint_without_versions_goes_with_its_last_job(actors: Actor
     await actors.exit(job.run_id, 1)
     assert names(actors) == []
     with pytest.raises(NotFoundError):
-        actors.service.find_endpoint("alice", "digits")
+        actors.service.endpoints.find("alice", "digits")
     theirs = await submit(actors, tenant=BOB)
     assert (names(actors), names(actors, "bob")) == ([], ["digits"])
     with pytest.raises(EndpointBusyError, match="belongs to another tenant"):
@@ -47,16 +47,16 @@ async def test_a_deleted_endpoint_is_free_and_its_numbers_go_on(actors: Actors, 
     node, epoch = await actors.connect()
     job_id = await deliver_first_tier(actors)
     with pytest.raises(NotFoundError):
-        await actors.service.delete_endpoint("bob", "digits")
+        await actors.service.endpoints.delete("bob", "digits")
     with pytest.raises(EndpointBusyError, match=f"is being fed by job {job_id}; wait for it or cancel it"):
-        await actors.service.delete_endpoint("alice", "digits")
+        await actors.service.endpoints.delete("alice", "digits")
     await end(actors, job_id)
     assert names(actors) == ["digits"], "what answers stays"
-    await actors.service.delete_endpoint("alice", "digits")
+    await actors.service.endpoints.delete("alice", "digits")
     assert names(actors) == []
     assert EndpointGone("digits", "alice", actors.clock.now()) in actors.events
     with pytest.raises(NotFoundError):
-        await actors.service.delete_endpoint("alice", "digits")
+        await actors.service.endpoints.delete("alice", "digits")
     await actors.settle()
     assert (await wanted_of(node, epoch)).models == (WantedModel("digits", "", 0, ()),)
     (kept,) = await store.load_endpoints()
@@ -69,7 +69,7 @@ async def test_a_deleted_endpoint_is_free_and_its_numbers_go_on(actors: Actors, 
         await again.alive(theirs.run_id)
         await again.report(theirs.run_id, 0.85)
         await again.delivered(f"{theirs.id}-tier-1")
-        (endpoint,) = again.service.endpoints_of("bob")
+        (endpoint,) = again.service.endpoints.of("bob")
         assert [version.version for version in endpoint.versions] == [2], "no node has another model of that number"
         assert endpoint.tenant == "bob"
         assert (await wanted_of(node, epoch)).models == (WantedModel("digits", "", 2, (2,)),)
@@ -82,8 +82,8 @@ async def test_a_version_on_its_way_keeps_the_endpoint(actors: Actors) -> None:
     await actors.exit(job.run_id, 0)  # over, but its model is being delivered
     assert names(actors) == ["digits"]
     with pytest.raises(EndpointBusyError):
-        await actors.service.delete_endpoint(ALICE.name, "digits")
+        await actors.service.endpoints.delete(ALICE.name, "digits")
     await actors.delivered(f"{job.id}-tier-1")
     assert names(actors) == ["digits"]
-    await actors.service.delete_endpoint(ALICE.name, "digits")
+    await actors.service.endpoints.delete(ALICE.name, "digits")
     assert names(actors) == []

@@ -106,10 +106,10 @@ async def test_the_objective_of_a_queued_job_counts_from_its_turn_on(actors: Act
     await actors.connect()
     first = await running(actors, endpoint_objective_seconds=0.1)
     await submit(actors, queue=True, endpoint_objective_seconds=0.2)
-    assert actors.service.find_endpoint("alice", "digits").objective_seconds == 0.1
+    assert actors.service.endpoints.find("alice", "digits").objective_seconds == 0.1
     await actors.exit(first.run_id)
     await actors.pass_time(1)
-    assert actors.service.find_endpoint("alice", "digits").objective_seconds == 0.2
+    assert actors.service.endpoints.find("alice", "digits").objective_seconds == 0.2
 
 
 async def test_so_many_wait_for_an_endpoint_and_no_more(actors: Actors) -> None:

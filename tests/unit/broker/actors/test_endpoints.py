@@ -51,12 +51,12 @@ async def test_an_objective_belongs_to_the_endpoint_and_outlives_jobs_and_restar
         first = await live(actors, "digits", 0.05)
         await actors.exit(first.run_id, 1)
         second = await live(actors, "digits")
-        assert actors.service.endpoints_of("alice")[0].objective_seconds == 0.05
+        assert actors.service.endpoints.of("alice")[0].objective_seconds == 0.05
         await actors.exit(second.run_id, 1)
         await live(actors, "digits", 0.02)
-        assert actors.service.endpoints_of("alice")[0].objective_seconds == 0.02
+        assert actors.service.endpoints.of("alice")[0].objective_seconds == 0.02
     async with running_actors(store) as actors:
-        (endpoint,) = actors.service.endpoints_of("alice")
+        (endpoint,) = actors.service.endpoints.of("alice")
         assert (endpoint.objective_seconds, endpoint.live_version) == (0.02, 3)
         (view,) = actors.registry.scheduler.endpoints.views(["n1"])
         assert (view.name, view.objective_seconds, view.quality) == ("digits", 0.02, 0.9)
@@ -78,9 +78,9 @@ async def test_measured_endpoints_get_limits_that_the_node_is_told(actors: Actor
     slow = limits["slow"].cpu_cap_cores
     assert slow is not None
     assert 1.0 < slow < 1.8
-    assert actors.service.endpoint_share("fast") == limits["fast"]
-    assert actors.service.endpoint_share("free") is None
-    assert actors.service.endpoint_load("slow") == EndpointLoad(10.0, 0.2, 1.0)
+    assert actors.service.endpoints.share("fast") == limits["fast"]
+    assert actors.service.endpoints.share("free") is None
+    assert actors.service.endpoints.load("slow") == EndpointLoad(10.0, 0.2, 1.0)
     jobs = [await actors.job(job.id) for job in await actors.service.jobs_of("alice", active_only=True)]
     weights = sum(job.share.cpu_weight for job in jobs if job.share) + sum(s.cpu_weight for s in limits.values())
     assert weights == pytest.approx(1.0)
@@ -99,7 +99,7 @@ async def test_limits_are_kept_for_a_node_that_comes_back_and_lifted_from_an_idl
     actors.agents.measure_endpoints("n1", ())
     await actors.pass_time(5.0)
     assert await limits_of(node, again) == {}
-    assert actors.service.endpoint_load("slow") == EndpointLoad()
+    assert actors.service.endpoints.load("slow") == EndpointLoad()
 
 
 async def test_after_a_restart_endpoints_keep_what_they_have_until_something_is_measured(store: Store) -> None:
@@ -127,7 +127,7 @@ async def test_decisions_about_endpoints_are_remembered_and_told(store: Store) -
         await live(actors, "slow", 0.1)
         actors.agents.measure_endpoints("n1", (usage("slow", 0.2, 1.0),))
         await actors.pass_time(5.0)
-        share = actors.service.endpoint_share("slow")
+        share = actors.service.endpoints.share("slow")
         actors.agents.measure_endpoints("n1", ())
         await actors.pass_time(5.0)
         lifted, given, *_ = await store.decisions_of("endpoint:slow", limit=9)
@@ -148,6 +148,6 @@ async def test_nothing_is_measured_of_a_node_that_is_away(actors: Actors) -> Non
     await live(actors, "slow", 0.1)
     actors.agents.measure_endpoints("n1", (usage("slow", 0.2, 1.0),))
     await actors.pass_time(3.0)
-    assert actors.service.endpoint_load("slow") is not None
+    assert actors.service.endpoints.load("slow") is not None
     await actors.pass_time(20.0)
-    assert actors.service.endpoint_load("slow") is None
+    assert actors.service.endpoints.load("slow") is None

@@ -61,7 +61,7 @@ async def test_what_is_asked_of_a_full_store_is_refused_and_changes_nothing(acto
         with pytest.raises(CannotWriteError):
             await actors.service.cancel("alice", job.id)
     assert (await actors.service.find_job("alice", job.id)).state is JobState.RUNNING
-    assert [known.name for known in actors.service.endpoints_of("alice")] == ["digits"]
+    assert [known.name for known in actors.service.endpoints.of("alice")] == ["digits"]
     assert [known.id for known in await store.load_jobs()] == [job.id]
     assert [known.name for known in await store.load_endpoints()] == ["digits"], "no endpoint without its job"
     await make_room(actors, store)

@@ -46,7 +46,7 @@ async def delivered(nodes: ReplicaNodes, count: int) -> tuple[Version, ...]:
             await nodes.actors.delivery(f"{job.id}-tier-{number}", state, **facts)
         nodes.nodes["n1"].answering, nodes.nodes["n1"].copies[number] = number, f"{number:064x}"
         await nodes.say("n1")
-    return nodes.actors.service.find_endpoint("alice", ENDPOINT).versions
+    return nodes.actors.service.endpoints.find("alice", ENDPOINT).versions
 
 
 def files_of(nodes: ReplicaNodes) -> ModelFiles:

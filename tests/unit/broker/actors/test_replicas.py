@@ -29,7 +29,7 @@ async def nodes(store: Store, tmp_path: Path) -> AsyncIterator[ReplicaNodes]:
 
 
 def endpoint(actors: Actors) -> Endpoint:
-    (found,) = actors.service.endpoints_of("alice")
+    (found,) = actors.service.endpoints.of("alice")
     return found
 
 
@@ -98,10 +98,10 @@ async def test_a_promoted_or_rolled_back_version_answers_on_all_nodes(nodes: Rep
     await deliver(nodes, job, 1, 0.85)
     await deliver(nodes, job, 2, 0.95)
     assert nodes.answering() == {"n1": 2, "n2": 2}
-    await nodes.actors.service.change_versions("alice", "digits", VersionChosen(None, back=True))
+    await nodes.actors.service.endpoints.change_versions("alice", "digits", VersionChosen(None, back=True))
     await nodes.obey()
     assert nodes.answering() == {"n1": 1, "n2": 1}
-    await nodes.actors.service.change_versions("alice", "digits", VersionChosen(2))
+    await nodes.actors.service.endpoints.change_versions("alice", "digits", VersionChosen(2))
     await nodes.obey()
     assert nodes.answering() == {"n1": 2, "n2": 2}
     assert all(0 not in node.history for node in nodes.nodes.values()), "there was always somebody"
@@ -265,7 +265,7 @@ async def test_a_deleted_endpoint_leaves_no_copies(nodes: ReplicaNodes) -> None:
     job = await running(nodes.actors, replicas=2, tiers=(Tier(0.8),))
     await deliver(nodes, job, 1, 0.85)
     await nodes.actors.exit(job.run_id)
-    await nodes.actors.service.delete_endpoint(ALICE.name, "digits")
+    await nodes.actors.service.endpoints.delete(ALICE.name, "digits")
     await nodes.obey()
     assert [(node.answering, node.copies) for node in nodes.nodes.values()] == [(0, {})] * 2
     assert nodes.versions.held("digits") == {}

@@ -195,15 +195,15 @@ async def test_a_broker_that_begins_anew_says_nothing_until_it_has_heard_of_thos
 
 async def test_a_tenant_is_told_of_its_own_endpoints_alone_and_of_none_while_it_is_not_known(store: Store) -> None:
     async with running_actors(store) as actors:
-        assert backends(actors.service.routes_of("alice")) == {}, "there are no nodes"
+        assert backends(actors.service.endpoints.routes("alice")) == {}, "there are no nodes"
         node, epoch = await actors.connect()
         await delivered(actors)
         await report(actors, node, epoch, 8000)
-        assert set(backends(actors.service.routes_of("alice"))) == {"digits"}
-        assert backends(actors.service.routes_of("bob")) == {}
+        assert set(backends(actors.service.endpoints.routes("alice"))) == {"digits"}
+        assert backends(actors.service.endpoints.routes("bob")) == {}
     async with running_actors(store) as actors:
         with pytest.raises(UnavailableError, match="not all nodes have said"):
-            actors.service.routes_of("alice")
+            actors.service.endpoints.routes("alice")
 
 
 async def test_a_joined_node_is_not_told_what_answers_in_the_clear_elsewhere(store: Store) -> None:

@@ -42,7 +42,7 @@ async def test_a_job_is_placed_trained_delivered_and_completed(actors: Actors) -
     ]
     await actors.delivered(f"{job.id}-tier-1")
     assert (await wanted_of(node, epoch)).deliveries == ()
-    (endpoint,) = actors.service.endpoints_of("alice")
+    (endpoint,) = actors.service.endpoints.of("alice")
     assert (endpoint.live_version, endpoint.node_id) == (1, "n1")
 
     await actors.report(job.run_id, 0.95, sequence=2)
@@ -83,7 +83,7 @@ async def test_what_a_node_says_of_a_job_that_is_over_is_forgotten(actors: Actor
     await actors.delivered(f"{job.id}-tier-1")
     assert (await actors.job(job.id)).tiers[0].state is TierState.PENDING
     assert (await wanted_of(node, epoch)).runs == ()
-    assert actors.service.endpoints_of("alice") == [], "nothing was delivered"
+    assert actors.service.endpoints.of("alice") == [], "nothing was delivered"
 
 
 # --- Scheduling -------------------------------------------------------------------------------------------------------
@@ -190,7 +190,7 @@ async def test_what_no_node_could_ever_run_is_refused(actors: Actors, spec: dict
     assert caught.value.field == field
     assert caught.value.message.startswith(f"{field}: ")
     assert await actors.service.jobs_of("alice", active_only=False) == []
-    assert actors.service.endpoints_of("alice") == [], "nothing is created"
+    assert actors.service.endpoints.of("alice") == [], "nothing is created"
 
 
 async def test_an_accelerator_that_is_ill_may_be_waited_for(actors: Actors) -> None:
@@ -258,7 +258,7 @@ async def test_the_number_of_versions_goes_on_with_the_next_job(actors: Actors) 
         await actors.delivered(f"{job.id}-tier-1")
         await actors.exit(job.run_id)
         assert (await actors.job(job.id)).tiers[0].version == version
-    assert actors.service.endpoints_of("alice")[0].live_version == 2
+    assert actors.service.endpoints.of("alice")[0].live_version == 2
 
 
 async def test_a_client_that_vanishes_leaves_a_whole_job_or_none(actors: Actors) -> None:
@@ -289,7 +289,7 @@ async def test_tenants_do_not_see_each_other(actors: Actors) -> None:
             await call
     assert (await actors.job(job.id)).state is JobState.PENDING
     assert [known.id for known in await actors.service.jobs_of("alice", active_only=False)] == [job.id]
-    assert [endpoint.name for endpoint in actors.service.endpoints_of("bob")] == ["bobs"]
+    assert [endpoint.name for endpoint in actors.service.endpoints.of("bob")] == ["bobs"]
     assert {event.tenant for event in await actors.store.events_after(0, tenant="bob", limit=100)} == {"bob"}
 
 

@@ -106,7 +106,7 @@ async def test_jobs_of_a_gone_node_start_elsewhere_and_deliver_there(actors: Act
     assert (await actors.job(job.id)).tiers[0].state is TierState.REACHED, "a failure elsewhere does not count"
     await actors.delivered(f"{job.id}-tier-1", "n2")
     assert (await actors.job(job.id)).tiers[0].state is TierState.DELIVERED
-    assert actors.service.endpoints_of("alice")[0].node_id == "n2"
+    assert actors.service.endpoints.of("alice")[0].node_id == "n2"
 
 
 async def test_a_node_that_goes_offline_while_a_job_is_placed_on_it_is_noticed(actors: Actors) -> None:
@@ -213,7 +213,7 @@ async def test_a_delivery_that_was_stored_but_not_told_is_told_after_the_restart
     await store.save(jobs=[before])
     async with running_actors(store, clock) as actors:
         assert (await actors.job(job.id)).tiers[0].state is TierState.DELIVERED
-        assert len(actors.service.endpoints_of("alice")[0].versions) == 1
+        assert len(actors.service.endpoints.of("alice")[0].versions) == 1
 
 
 async def test_a_tier_that_was_stored_but_not_asked_for_is_asked_for_after_the_restart(store: Store) -> None:

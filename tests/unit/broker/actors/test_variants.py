@@ -32,7 +32,7 @@ async def delivered(actors: Actors, job: Job, node_id: str = "n1") -> None:
 
 
 def endpoint(actors: Actors) -> Endpoint:
-    (found,) = actors.service.endpoints_of("alice")
+    (found,) = actors.service.endpoints.of("alice")
     return found
 
 
@@ -176,6 +176,6 @@ async def test_what_each_variant_answered_is_known(actors: Actors) -> None:
         usage = EndpointUsage("digits", 1.0, 4, 4, 0.1, 0.1, answered_by=counts)
         actors.agents.measure_endpoints("n1", (usage,))
     await actors.pass_time(5.0)
-    load = actors.service.endpoint_load("digits")
+    load = actors.service.endpoints.load("digits")
     assert load is not None
     assert load.answered_parts == {"large": 0.25, "small": 0.75}

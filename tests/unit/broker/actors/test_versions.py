@@ -27,7 +27,7 @@ async def actors(store: Store) -> AsyncIterator[Actors]:
 
 
 def endpoint(actors: Actors) -> Endpoint:
-    (found,) = actors.service.endpoints_of("alice")
+    (found,) = actors.service.endpoints.of("alice")
     return found
 
 
@@ -105,18 +105,18 @@ async def test_what_was_chosen_is_told_to_the_node_also_by_a_broker_that_was_kil
             await actors.report(job.run_id, value, tier)
             await deliver(actors, f"{job.id}-tier-{tier}", value)
         assert await wanted_models(actors) == (WantedModel("digits", "", 2, (1, 2)),)
-        chosen = await actors.service.change_versions("alice", "digits", VersionChosen(None, back=True))
+        chosen = await actors.service.endpoints.change_versions("alice", "digits", VersionChosen(None, back=True))
         assert (chosen.live_version, chosen.pinned) == (1, frozenset({""}))
         assert await wanted_models(actors) == (WantedModel("digits", "", 1, (1, 2)),)
         for name, number in (("digits", 7), ("other", 1)):
             with pytest.raises(NotFoundError):
-                await actors.service.change_versions("alice", name, VersionChosen(number))
+                await actors.service.endpoints.change_versions("alice", name, VersionChosen(number))
         with pytest.raises(NotFoundError):
-            await actors.service.change_versions("bob", "digits", VersionChosen(1))
+            await actors.service.endpoints.change_versions("bob", "digits", VersionChosen(1))
     async with running_actors(store) as actors:
         await actors.connect()
         assert await wanted_models(actors) == (WantedModel("digits", "", 1, (1, 2)),)
-        await actors.service.change_versions("alice", "digits", VersionChosen(None))
+        await actors.service.endpoints.change_versions("alice", "digits", VersionChosen(None))
         assert await wanted_models(actors) == (WantedModel("digits", "", 2, (1, 2)),)
 
 
@@ -158,10 +158,10 @@ async def test_what_answers_is_what_the_node_says_and_an_offline_node_says_nothi
     job = await running(actors)
     await actors.report(job.run_id, 0.85)
     await deliver(actors, f"{job.id}-tier-1", 0.85)
-    assert actors.service.served_of("digits") == {}
+    assert actors.service.endpoints.served("digits") == {}
     said = ServedStatus(7, "no room")
     await node.send(NodeReported(epoch, serving=ServingReported("h:1", "h:2", {("digits", ""): said})))
     await actors.settle()
-    assert actors.service.served_of("digits") == {"": said}
+    assert actors.service.endpoints.served("digits") == {"": said}
     await actors.pass_time(12.0)
-    assert actors.service.served_of("digits") == {}
+    assert actors.service.endpoints.served("digits") == {}

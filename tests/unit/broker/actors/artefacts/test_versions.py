@@ -75,7 +75,7 @@ class Place:
 
 
 def endpoint_of(actors: Actors) -> Endpoint:
-    (found,) = actors.service.endpoints_of("alice")
+    (found,) = actors.service.endpoints.of("alice")
     return found
 
 
@@ -105,7 +105,7 @@ async def test_what_was_delivered_is_stored_by_itself_and_the_broker_holds_none_
         made = len(place.artefacts.calls)
         await life.look()
         assert len(place.artefacts.calls) == made, "who has nothing to do asks nothing"
-        await life.actors.service.delete_endpoint("alice", "digits")
+        await life.actors.service.endpoints.delete("alice", "digits")
         await life.look()
         assert not place.artefacts.contents
 
@@ -120,7 +120,7 @@ async def test_a_machine_that_takes_the_place_of_the_lost_one_gets_the_version_a
         assert life.nodes.answering() == {"n1": 2}
         assert life.nodes.nodes["n1"].copies[2] == f"{2:064x}"
         assert not life.held.held("digits"), "it was on its way only"
-        await life.actors.service.change_versions("alice", "digits", VersionChosen(1))
+        await life.actors.service.endpoints.change_versions("alice", "digits", VersionChosen(1))
         await life.look()
         assert life.nodes.nodes["n1"].copies[1] == f"{1:064x}"
 

@@ -1,0 +1,153 @@
+"""What tenants ask of the broker about endpoints."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tiercel.broker.actors.admission import check_unfed, is_free
+from tiercel.broker.actors.endpoint_messages import AccessSet, EndpointDeleted
+from tiercel.core.errors import NotFoundError, UnavailableError
+from tiercel.core.routes import Routes
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Mapping, Sequence
+
+    from tiercel.broker.actors.endpoint import EndpointActor
+    from tiercel.broker.actors.endpoint_messages import KeptSet, VersionChosen, VersionRemoved
+    from tiercel.broker.actors.journal import Journal
+    from tiercel.broker.actors.node_messages import ServedStatus
+    from tiercel.broker.actors.registry import ActorRegistry
+    from tiercel.broker.actors.supervisor import Supervisor
+    from tiercel.broker.lifecycle.replicas import ServingNode
+    from tiercel.core.endpoint_access import EndpointAccess
+    from tiercel.core.endpoints import Endpoint, EndpointLoad
+    from tiercel.core.shares import Share
+
+
+class EndpointService:
+    """Endpoints: whose they are, who answers, and what their tenants want of them.
+
+    Args:
+        journal: Makes steps durable.
+        registry: The actors.
+        supervisor: Starts tasks.
+        admission: Held while a job begins.
+    """
+
+    def __init__(
+        self, journal: Journal, registry: ActorRegistry, supervisor: Supervisor, admission: asyncio.Lock
+    ) -> None:
+        self._journal = journal
+        self._registry = registry
+        self._supervisor = supervisor
+        self._admission = admission
+
+    def of(self, tenant: str) -> Sequence[Endpoint]:
+        """The tenant's endpoints, by name."""
+        taken = filter(None, map(self.taken, sorted(self._registry.endpoints)))
+        return [actor.endpoint for actor in taken if actor.endpoint.tenant == tenant]
+
+    def routes(self, tenant: str) -> Routes:
+        """Who answers for the tenant's endpoints.
+
+        Raises:
+            UnavailableError: The broker began anew, and not all nodes have said what they answer.
+        """
+        if self._registry.routes() is None:
+            self._registry.find_routes()
+        table = self._registry.routes()
+        if table is None:
+            raise UnavailableError("not all nodes have said yet what they answer; ask again in a moment")
+        own = {endpoint.name for endpoint in self.of(tenant)}
+        return Routes(tuple(route for route in table.routes if route.endpoint in own))
+
+    def find(self, tenant: str, name: str) -> Endpoint:
+        """The tenant's endpoint.
+
+        Raises:
+            NotFoundError: The tenant has no such endpoint.
+        """
+        return self._find(tenant, name).endpoint
+
+    async def set_access(self, tenant: str, name: str, access: EndpointAccess) -> None:
+        """Say who may ask an endpoint.
+
+        Raises:
+            NotFoundError: The tenant has no such endpoint.
+            CannotWriteError: The broker's disk takes nothing now; it stays as it is.
+        """
+        self.find(tenant, name)
+        await self._registry.endpoints[name].call(AccessSet(access))
+
+    async def delete(self, tenant: str, name: str) -> None:
+        """Forget an endpoint, so that its name is free; what its node has of it goes.
+
+        Raises:
+            NotFoundError: The tenant has no such endpoint.
+            EndpointBusyError: A job feeds it.
+            CannotWriteError: The broker's disk takes nothing now; the endpoint stays.
+        """
+        await self._supervisor.shield(self._delete(tenant, name), name="deletion")
+
+    async def _delete(self, tenant: str, name: str) -> None:
+        async with self._admission:  # no job that feeds it begins meanwhile
+            actor = self._find(tenant, name)
+            check_unfed(actor.endpoint, self._registry.living_jobs())
+            self._journal.check_writable()
+            await actor.call(EndpointDeleted())
+
+    def _find(self, tenant: str, name: str) -> EndpointActor:
+        actor = self.taken(name)
+        if actor is None or actor.endpoint.tenant != tenant:
+            raise NotFoundError(
+                f"endpoint: there is no endpoint {name!r}; 'tiercel endpoints' lists yours", field="endpoint"
+            )
+        return actor
+
+    def taken(self, name: str) -> EndpointActor | None:
+        """The endpoint of this name, unless the name is free."""
+        actor = self._registry.endpoints.get(name)
+        return None if actor is None or is_free(actor.endpoint, self._registry.living_jobs()) else actor
+
+    async def change_versions(
+        self, tenant: str, name: str, change: VersionChosen | VersionRemoved | KeptSet
+    ) -> Endpoint:
+        """Let another version of an endpoint answer, or keep other files; returns the endpoint then.
+
+        Raises:
+            NotFoundError: The tenant has no such endpoint, or it has no such version.
+            InvalidSpecError: That cannot be; says why.
+            CannotWriteError: The broker's disk takes nothing now; it stays as it is.
+        """
+        # First, as a mistake of whoever asks is none of the actor's.
+        change.applied_to(self.find(tenant, name))
+        actor = self._registry.endpoints[name]
+        await actor.call(change)
+        return actor.endpoint
+
+    def served(self, name: str) -> Mapping[str, ServedStatus]:
+        """What the endpoint's node says of it, by variant; empty while it says nothing."""
+        actor = self._registry.endpoints.get(name)
+        node = self._registry.nodes.get(actor.endpoint.node_id) if actor is not None else None
+        served = node.served if node is not None else {}
+        return {variant: heard for (endpoint, variant), heard in served.items() if endpoint == name}
+
+    def replicas(self, name: str) -> Mapping[str, ServingNode]:
+        """What nodes are to an endpoint without variants, by name."""
+        return self._registry.serving_nodes(name)
+
+    def replicas_reason(self, name: str) -> str:
+        """Why an endpoint answers on as many nodes as it does; empty where its job says on how many."""
+        actor = self._registry.endpoints.get(name)
+        return actor.replicas_reason if actor is not None else ""
+
+    def share(self, name: str) -> Share | None:
+        """What an endpoint may use of its node; None while nothing limits it."""
+        return self._registry.scheduler.endpoints.share(name)
+
+    def load(self, name: str) -> EndpointLoad | None:
+        """What was measured of an endpoint last; None while nothing was, or its node is offline."""
+        actor = self._registry.endpoints.get(name)
+        node = self._registry.nodes.get(actor.endpoint.node_id) if actor is not None else None
+        return self._registry.scheduler.endpoints.load(name) if node is not None and node.node.online else None
