@@ -313,6 +313,11 @@ class BrokerService:
         """Every node that has ever connected, by id."""
         return [actor.node for _, actor in sorted(self._registry.nodes.items())]
 
+    def is_online(self, node_id: str) -> bool:
+        """Whether a node is heard."""
+        actor = self._registry.nodes.get(node_id)
+        return actor is not None and actor.node.online
+
     def accelerators_of(self, node_id: str) -> Mapping[str, AcceleratorStatus]:
         """How a node's accelerators are, by id, as its agent said last."""
         return self._registry.nodes[node_id].accelerators if node_id in self._registry.nodes else {}
