@@ -87,13 +87,13 @@ async def test_a_copy_outlives_the_machine_of_the_broker(s3: S3Server, tmp_path:
     assert hashlib.sha256(stored).hexdigest() == name
     found = saved_from(lost, tmp_path / "found")
     second = ScriptedAgent(node_token(found), "n2")
+    second.starts_runs = False  # once it has begun nobody needs the broker's copy any more
     async with (
         running_broker(found, artefacts=URL, artefacts_database_seconds=0.2, **PATIENCE) as broker,
         tenant_of(broker.broker_address, tenant_token(found)) as tenant,
         second.connected(broker.nodes_address),
         second.beating(),
     ):
-        second.starts_runs = False
         job = await tenant.wait(job_id, lambda job: job.node_id == "n2")
         assert job.reason == "starting on node n2 from the checkpoint that the broker holds"
         await second.until(lambda: second.wanted is not None and second.wanted.runs)
@@ -165,6 +165,7 @@ async def test_a_broker_is_made_anew_of_what_was_saved_and_its_job_goes_on(s3: S
     again = await tiercel("restore", str(keys), state_dir=found)
     assert (again.exit_code, "has a database already" in again.errors) == (1, True)
     second = ScriptedAgent(node_token(found), "n2")
+    second.starts_runs = False  # once it has begun nobody needs the broker's copy any more
     async with (
         running_broker(found, artefacts=URL, **PATIENCE) as broker,
         tenant_of(broker.broker_address, token) as tenant,
@@ -172,4 +173,5 @@ async def test_a_broker_is_made_anew_of_what_was_saved_and_its_job_goes_on(s3: S
         second.beating(),
     ):
         await tenant.wait(job_id, lambda job: job.node_id == "n2")
+        await second.until(lambda: second.wanted is not None and second.wanted.runs)
         assert await fetch(second, broker.nodes_address, found, f"{job_id}-2") == CONTENT
