@@ -84,6 +84,7 @@ def _judge(options: DemoOptions, outcome: Outcome, report: dict[str, Any]) -> No
         logs = f"The logs are in {options.output}: up.log, application.log, and those of the jobs in state/logs."
         typer.echo("\n".join(["", "The demo fell short.", *shortfalls, logs]), err=True)
         raise typer.Exit(1)
+    typer.echo("\nYour own script: docs/tutorial.md takes it from here to two tiers.")
 
 
 if __name__ == "__main__":
