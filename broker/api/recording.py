@@ -126,7 +126,7 @@ class Recorder:
         except TiercelError as error:
             outcome = error.code
             raise
-        except Exception:
+        except Exception:  # a defect is written down as one, and told as ever
             outcome = TiercelError.code
             raise
         finally:

@@ -102,8 +102,7 @@ class KeyKeeper:
             keys = await self._fetch()
         except UnavailableError as error:
             self._fail(error)
-        except Exception:
-            # Whatever a provider answers, it does not end the broker.
+        except Exception:  # the border: whatever a provider answers, it does not end the broker
             logger.exception("a defect of Tiercel: please report it")
             self._fail(UnavailableError("the provider gave an answer that was not understood"))
         else:
