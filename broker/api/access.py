@@ -9,14 +9,9 @@ from tiercel.core.errors import wrong_field
 from tiercel.v1 import access_pb2, access_pb2_grpc
 
 if TYPE_CHECKING:
-    from typing import Any
-
-    import grpc
-
+    from tiercel.broker.api.auth import Context
     from tiercel.broker.tenancy import Tenancy
     from tiercel.broker.trust.membership import Membership
-
-    Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class AccessService(access_pb2_grpc.AccessServiceServicer):
@@ -31,7 +26,7 @@ class AccessService(access_pb2_grpc.AccessServiceServicer):
         self._membership = membership
         self._tenancy = tenancy
 
-    async def ListAuthorities(  # noqa: N802 - the contract's name
+    async def ListAuthorities(
         self, request: access_pb2.ListAuthoritiesRequest, context: Context
     ) -> access_pb2.ListAuthoritiesResponse:
         """Tell who vouches for nodes."""
@@ -39,7 +34,7 @@ class AccessService(access_pb2_grpc.AccessServiceServicer):
         tenant_of(context, self._tenancy)
         return access_pb2.ListAuthoritiesResponse(certificates=self._open().authority_pem)
 
-    async def IssueCertificate(  # noqa: N802 - the contract's name
+    async def IssueCertificate(
         self, request: access_pb2.IssueCertificateRequest, context: Context
     ) -> access_pb2.IssueCertificateResponse:
         """Sign a tenant's key."""

@@ -9,14 +9,9 @@ from tiercel.core.wire import to_proto
 from tiercel.v1 import addresses_pb2, addresses_pb2_grpc, routes_pb2
 
 if TYPE_CHECKING:
-    from typing import Any
-
-    import grpc
-
     from tiercel.broker.actors.service import BrokerService
+    from tiercel.broker.api.auth import Context
     from tiercel.broker.tenancy import Tenancy
-
-    Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class AddressesService(addresses_pb2_grpc.AddressesServiceServicer):
@@ -31,7 +26,7 @@ class AddressesService(addresses_pb2_grpc.AddressesServiceServicer):
         self._service = service
         self._tenancy = tenancy
 
-    async def ListRoutes(  # noqa: N802 - the contract's name
+    async def ListRoutes(
         self, request: addresses_pb2.ListRoutesRequest, context: Context
     ) -> addresses_pb2.ListRoutesResponse:
         """Tell the tenant's part of the table."""

@@ -9,13 +9,9 @@ from tiercel.v1 import audit_pb2, audit_pb2_grpc
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from typing import Any
-
-    import grpc
 
     from tiercel.broker.access.audit import Audit
-
-    Context = grpc.aio.ServicerContext[Any, Any]
+    from tiercel.broker.api.auth import Context
 
 
 class AuditService(audit_pb2_grpc.AuditServiceServicer):
@@ -28,7 +24,7 @@ class AuditService(audit_pb2_grpc.AuditServiceServicer):
     def __init__(self, audit: Audit) -> None:
         self._audit = audit
 
-    async def ReadAudit(  # noqa: N802 - the contract's name
+    async def ReadAudit(
         self, request: audit_pb2.ReadAuditRequest, context: Context
     ) -> AsyncIterator[audit_pb2.ReadAuditResponse]:
         """Tell the rows."""

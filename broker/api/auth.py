@@ -10,6 +10,7 @@ from tiercel.v1 import PROTOCOL_KEY, protocol_mismatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import Any
 
     import grpc
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from tiercel.broker.tenancy import Caller, Tenancy
     from tiercel.core.tenants import Tenant
 
+    Context = grpc.aio.ServicerContext[Any, Any]
     Metadata = Iterable[tuple[str, str | bytes]] | None
 
 _SCHEME = "Bearer "
@@ -55,7 +57,7 @@ async def arriving_caller(metadata: Metadata, tenancy: Tenancy, people: People |
     return caller_by_metadata(metadata, tenancy)
 
 
-def tenant_of(context: grpc.aio.ServicerContext[object, object], tenancy: Tenancy) -> Tenant:
+def tenant_of(context: Context, tenancy: Tenancy) -> Tenant:
     """The tenant whose token the call carries; the gate has let it in.
 
     Raises:
@@ -70,7 +72,7 @@ def tenant_of(context: grpc.aio.ServicerContext[object, object], tenancy: Tenanc
     return tenancy.with_quota(tenant)
 
 
-def require_node(context: grpc.aio.ServicerContext[object, object], tenancy: Tenancy) -> None:
+def require_node(context: Context, tenancy: Tenancy) -> None:
     """Let only agents through.
 
     Raises:

@@ -12,16 +12,11 @@ from tiercel.core.wire import to_proto
 from tiercel.v1 import authority_pb2, authority_pb2_grpc
 
 if TYPE_CHECKING:
-    from typing import Any
-
-    import grpc
-
     from tiercel.broker.access.audit import Audit
     from tiercel.broker.actors.clock import Clock
+    from tiercel.broker.api.auth import Context
     from tiercel.broker.trust.rotation import Rotation
     from tiercel.core.authority import AuthorityState
-
-    Context = grpc.aio.ServicerContext[Any, Any]
 
 logger = logging.getLogger(__name__)
 
@@ -39,19 +34,19 @@ class AuthorityService(authority_pb2_grpc.AuthorityServiceServicer):
     def __init__(self, rotation: Rotation | None) -> None:
         self._rotation = rotation
 
-    async def GetAuthority(  # noqa: N802 - the contract's name
+    async def GetAuthority(
         self, request: authority_pb2.GetAuthorityRequest, context: Context
     ) -> authority_pb2.GetAuthorityResponse:
         """Tell how it stands."""
         return authority_pb2.GetAuthorityResponse(authority=_state(self._open().state()))
 
-    async def RotateAuthority(  # noqa: N802 - the contract's name
+    async def RotateAuthority(
         self, request: authority_pb2.RotateAuthorityRequest, context: Context
     ) -> authority_pb2.RotateAuthorityResponse:
         """Take the first step."""
         return authority_pb2.RotateAuthorityResponse(authority=_state(await self._open().begin()))
 
-    async def FinishRotation(  # noqa: N802 - the contract's name
+    async def FinishRotation(
         self, request: authority_pb2.FinishRotationRequest, context: Context
     ) -> authority_pb2.FinishRotationResponse:
         """Take the second step."""

@@ -9,13 +9,8 @@ from tiercel.core.wire import timestamp
 from tiercel.v1 import dashboard_pb2, dashboard_pb2_grpc
 
 if TYPE_CHECKING:
-    from typing import Any
-
-    import grpc
-
     from tiercel.broker.access.sign_in import SignIn
-
-    Context = grpc.aio.ServicerContext[Any, Any]
+    from tiercel.broker.api.auth import Context
 
 
 class DashboardService(dashboard_pb2_grpc.DashboardServiceServicer):
@@ -31,7 +26,7 @@ class DashboardService(dashboard_pb2_grpc.DashboardServiceServicer):
         self._sign_in = sign_in
         self._urls = (url, url_elsewhere)
 
-    async def CreateSignInLink(  # noqa: N802 - the contract's name
+    async def CreateSignInLink(
         self, request: dashboard_pb2.CreateSignInLinkRequest, context: Context
     ) -> dashboard_pb2.CreateSignInLinkResponse:
         """Make a link; its code is in the fragment, which browsers send to nobody."""

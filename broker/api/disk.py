@@ -12,17 +12,13 @@ from tiercel.v1 import disk_pb2, disk_pb2_grpc
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from typing import Any
-
-    import grpc
 
     from tiercel.broker.actors.retention import Retention
     from tiercel.broker.actors.service import BrokerService
+    from tiercel.broker.api.auth import Context
     from tiercel.broker.store.inventory import Inventory
     from tiercel.broker.tenancy import Tenancy
     from tiercel.v1 import nodes_pb2
-
-    Context = grpc.aio.ServicerContext[Any, Any]
 
 _MAX_BYTES = 2**62
 
@@ -43,15 +39,13 @@ class DiskService(disk_pb2_grpc.DiskServiceServicer):
         self._retention = retention
         self._tenancy = tenancy
 
-    async def GetDiskUse(  # noqa: N802 - the contract's name
-        self, request: disk_pb2.GetDiskUseRequest, context: Context
-    ) -> disk_pb2.GetDiskUseResponse:
+    async def GetDiskUse(self, request: disk_pb2.GetDiskUseRequest, context: Context) -> disk_pb2.GetDiskUseResponse:
         """Say what takes room."""
         tenant = tenant_of(context, self._tenancy)
         own, broker = await self._inventory.of_tenant(tenant.name), await self._inventory.of_broker()
         return to_proto(DiskUse(own, broker, self._service.node_disks()), disk_pb2.GetDiskUseResponse)
 
-    async def CollectGarbage(  # noqa: N802 - the contract's name
+    async def CollectGarbage(
         self, request: disk_pb2.CollectGarbageRequest, context: Context
     ) -> AsyncIterator[disk_pb2.CollectGarbageResponse]:
         """Remove what is kept no longer of the tenant's jobs, or say what would go."""

@@ -11,15 +11,11 @@ from tiercel.v1 import files_pb2, files_pb2_grpc
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from typing import Any
-
-    import grpc
 
     from tiercel.broker.actors.service import BrokerService
+    from tiercel.broker.api.auth import Context
     from tiercel.broker.store.kept_files import KeptFiles
     from tiercel.broker.tenancy import Tenancy
-
-    Context = grpc.aio.ServicerContext[Any, Any]
 
 PIECE_BYTES = 1 << 20
 
@@ -38,15 +34,13 @@ class FilesService(files_pb2_grpc.FilesServiceServicer):
         self._files = files
         self._tenancy = tenancy
 
-    async def ListFiles(  # noqa: N802 - the contract's name
-        self, request: files_pb2.ListFilesRequest, context: Context
-    ) -> files_pb2.ListFilesResponse:
+    async def ListFiles(self, request: files_pb2.ListFilesRequest, context: Context) -> files_pb2.ListFilesResponse:
         """List the files that are kept of a job."""
         job = await self._service.find_job(tenant_of(context, self._tenancy).name, request.job_id)
         found = await self._files.of_job(job.id)
         return files_pb2.ListFilesResponse(files=[to_proto(file, files_pb2.KeptFile) for file in found])
 
-    async def FetchFile(  # noqa: N802 - the contract's name
+    async def FetchFile(
         self, request: files_pb2.FetchFileRequest, context: Context
     ) -> AsyncIterator[files_pb2.FetchFileResponse]:
         """Stream the content of a file."""

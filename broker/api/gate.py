@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
     from tiercel.broker.access.people.people import People
     from tiercel.broker.access.rates import CallRates
+    from tiercel.broker.api.auth import Context
     from tiercel.broker.api.matrix import Matrix
     from tiercel.broker.api.recording import Recorder
     from tiercel.broker.api.strangers import Strangers
     from tiercel.broker.tenancy import Tenancy
     from tiercel.broker.trust.membership import Membership
 
-    Context = grpc.aio.ServicerContext[Any, Any]
     Handler = grpc.RpcMethodHandler[Any, Any]
 
 # What is no part of the contract and may be called by anybody, with few places for those without a token.

@@ -14,7 +14,8 @@ from tiercel.core.errors import UnavailableError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    Context = grpc.aio.ServicerContext[Any, Any]
+    from tiercel.broker.api.auth import Context
+
     Handler = grpc.RpcMethodHandler[Any, Any]
 
 # A request comes with its headers or soon after them.

@@ -19,18 +19,14 @@ from tiercel.v1 import jobs_pb2, jobs_pb2_grpc
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from typing import Any
-
-    import grpc
 
     from tiercel.broker.actors.journal import Journal
     from tiercel.broker.actors.service import BrokerService
+    from tiercel.broker.api.auth import Context
     from tiercel.broker.store.contract import Store
     from tiercel.broker.store.logs import RunLogs
     from tiercel.broker.store.projects import ProjectStore
     from tiercel.broker.tenancy import Tenancy
-
-    Context = grpc.aio.ServicerContext[Any, Any]
 
 EVENTS_AT_A_TIME = 500
 DECISIONS_SHOWN = 50
@@ -68,9 +64,7 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
         self._tenancy = tenancy
         self._projects = projects
 
-    async def SubmitJob(  # noqa: N802 - the contract's name
-        self, request: jobs_pb2.SubmitJobRequest, context: Context
-    ) -> jobs_pb2.SubmitJobResponse:
+    async def SubmitJob(self, request: jobs_pb2.SubmitJobRequest, context: Context) -> jobs_pb2.SubmitJobResponse:
         """Create a job."""
         tenant = tenant_of(context, self._tenancy)
         _check_key(request.idempotency_key)
@@ -84,17 +78,13 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
         job = await self._service.submit(tenant, spec, request.idempotency_key)
         return jobs_pb2.SubmitJobResponse(job=job_to_proto(job))
 
-    async def GetJob(  # noqa: N802 - the contract's name
-        self, request: jobs_pb2.GetJobRequest, context: Context
-    ) -> jobs_pb2.GetJobResponse:
+    async def GetJob(self, request: jobs_pb2.GetJobRequest, context: Context) -> jobs_pb2.GetJobResponse:
         """Show a job."""
         tenant = tenant_of(context, self._tenancy)
         job = self._service.explained(await self._service.find_job(tenant.name, request.job_id))
         return jobs_pb2.GetJobResponse(job=job_to_proto(job))
 
-    async def ListJobs(  # noqa: N802 - the contract's name
-        self, request: jobs_pb2.ListJobsRequest, context: Context
-    ) -> jobs_pb2.ListJobsResponse:
+    async def ListJobs(self, request: jobs_pb2.ListJobsRequest, context: Context) -> jobs_pb2.ListJobsResponse:
         """List a page of the tenant's jobs."""
         tenant = tenant_of(context, self._tenancy)
         limit = min(request.page_size or JOBS_AT_A_TIME, JOBS_AT_A_TIME)
@@ -109,16 +99,12 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
         shown = [job_to_proto(self._service.explained(job)) for job in jobs]
         return jobs_pb2.ListJobsResponse(jobs=shown, next_page_token=token)
 
-    async def CancelJob(  # noqa: N802 - the contract's name
-        self, request: jobs_pb2.CancelJobRequest, context: Context
-    ) -> jobs_pb2.CancelJobResponse:
+    async def CancelJob(self, request: jobs_pb2.CancelJobRequest, context: Context) -> jobs_pb2.CancelJobResponse:
         """Ask a job to stop."""
         tenant = tenant_of(context, self._tenancy)
         return jobs_pb2.CancelJobResponse(job=job_to_proto(await self._service.cancel(tenant.name, request.job_id)))
 
-    async def ResumeJob(  # noqa: N802 - the contract's name
-        self, request: jobs_pb2.ResumeJobRequest, context: Context
-    ) -> jobs_pb2.ResumeJobResponse:
+    async def ResumeJob(self, request: jobs_pb2.ResumeJobRequest, context: Context) -> jobs_pb2.ResumeJobResponse:
         """Let a job that has ended go on."""
         tenant = tenant_of(context, self._tenancy)
         ended = await self._service.find_job(tenant.name, request.job_id)
@@ -126,16 +112,12 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
         job = await self._service.resume(tenant, request.job_id, request.max_epochs)
         return jobs_pb2.ResumeJobResponse(job=job_to_proto(job))
 
-    async def SuspendJob(  # noqa: N802 - the contract's name
-        self, request: jobs_pb2.SuspendJobRequest, context: Context
-    ) -> jobs_pb2.SuspendJobResponse:
+    async def SuspendJob(self, request: jobs_pb2.SuspendJobRequest, context: Context) -> jobs_pb2.SuspendJobResponse:
         """Have a job free what it holds and wait."""
         tenant = tenant_of(context, self._tenancy)
         return jobs_pb2.SuspendJobResponse(job=job_to_proto(await self._service.suspend(tenant.name, request.job_id)))
 
-    async def RetryJob(  # noqa: N802 - the contract's name
-        self, request: jobs_pb2.RetryJobRequest, context: Context
-    ) -> jobs_pb2.RetryJobResponse:
+    async def RetryJob(self, request: jobs_pb2.RetryJobRequest, context: Context) -> jobs_pb2.RetryJobResponse:
         """Start a job that is over again."""
         tenant = tenant_of(context, self._tenancy)
         _check_key(request.idempotency_key)
@@ -146,15 +128,13 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
         )
         return jobs_pb2.RetryJobResponse(job=job_to_proto(job))
 
-    async def SetPriority(  # noqa: N802 - the contract's name
-        self, request: jobs_pb2.SetPriorityRequest, context: Context
-    ) -> jobs_pb2.SetPriorityResponse:
+    async def SetPriority(self, request: jobs_pb2.SetPriorityRequest, context: Context) -> jobs_pb2.SetPriorityResponse:
         """Give a job another priority among its tenant's."""
         tenant = tenant_of(context, self._tenancy)
         job = await self._service.set_priority(tenant.name, request.job_id, request.priority)
         return jobs_pb2.SetPriorityResponse(job=job_to_proto(job))
 
-    async def WatchJobs(  # noqa: N802 - the contract's name
+    async def WatchJobs(
         self, request: jobs_pb2.WatchJobsRequest, context: Context
     ) -> AsyncIterator[jobs_pb2.WatchJobsResponse]:
         """Stream events after a cursor."""
@@ -179,7 +159,7 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
                 return
             await self._journal.wait_grown(newest)
 
-    async def StreamLogs(  # noqa: N802 - the contract's name
+    async def StreamLogs(
         self, request: jobs_pb2.StreamLogsRequest, context: Context
     ) -> AsyncIterator[jobs_pb2.StreamLogsResponse]:
         """Stream the output of the job's newest run."""
@@ -199,9 +179,7 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
             else:
                 await self._logs.wait_grown(run_id, offset, LOG_POLL_SECONDS)
 
-    async def ExplainJob(  # noqa: N802 - the contract's name
-        self, request: jobs_pb2.ExplainJobRequest, context: Context
-    ) -> jobs_pb2.ExplainJobResponse:
+    async def ExplainJob(self, request: jobs_pb2.ExplainJobRequest, context: Context) -> jobs_pb2.ExplainJobResponse:
         """Say why a job has its share."""
         tenant = tenant_of(context, self._tenancy)
         job = self._service.explained(await self._service.find_job(tenant.name, request.job_id))
@@ -210,7 +188,7 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
             job=job_to_proto(job), decisions=[to_proto(decision, jobs_pb2.Decision) for decision in decisions]
         )
 
-    async def ExplainEndpoint(  # noqa: N802 - the contract's name
+    async def ExplainEndpoint(
         self, request: jobs_pb2.ExplainEndpointRequest, context: Context
     ) -> jobs_pb2.ExplainEndpointResponse:
         """Say why an endpoint has its share."""
@@ -223,9 +201,7 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
             decisions=[to_proto(decision, jobs_pb2.Decision) for decision in decisions],
         )
 
-    async def ListNodes(  # noqa: N802 - the contract's name
-        self, request: jobs_pb2.ListNodesRequest, context: Context
-    ) -> jobs_pb2.ListNodesResponse:
+    async def ListNodes(self, request: jobs_pb2.ListNodesRequest, context: Context) -> jobs_pb2.ListNodesResponse:
         """List the nodes."""
         return jobs_pb2.ListNodesResponse(
             nodes=[
@@ -234,7 +210,7 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
             ]
         )
 
-    async def ListEndpoints(  # noqa: N802 - the contract's name
+    async def ListEndpoints(
         self, request: jobs_pb2.ListEndpointsRequest, context: Context
     ) -> jobs_pb2.ListEndpointsResponse:
         """List the tenant's endpoints."""
@@ -243,7 +219,7 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
         found = self._service.endpoints.of(tenant.name)
         return jobs_pb2.ListEndpointsResponse(endpoints=[endpoint_told(self._service, each, nodes) for each in found])
 
-    async def DeleteEndpoint(  # noqa: N802 - the contract's name
+    async def DeleteEndpoint(
         self, request: jobs_pb2.DeleteEndpointRequest, context: Context
     ) -> jobs_pb2.DeleteEndpointResponse:
         """Forget an endpoint."""
@@ -251,7 +227,7 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
         await self._service.endpoints.delete(tenant.name, request.endpoint)
         return jobs_pb2.DeleteEndpointResponse()
 
-    async def PromoteVersion(  # noqa: N802 - the contract's name
+    async def PromoteVersion(
         self, request: jobs_pb2.PromoteVersionRequest, context: Context
     ) -> jobs_pb2.PromoteVersionResponse:
         """Let a version of an endpoint answer."""
@@ -260,7 +236,7 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
         )
         return jobs_pb2.PromoteVersionResponse(endpoint=endpoint)
 
-    async def RollBackVersion(  # noqa: N802 - the contract's name
+    async def RollBackVersion(
         self, request: jobs_pb2.RollBackVersionRequest, context: Context
     ) -> jobs_pb2.RollBackVersionResponse:
         """Let an earlier version of an endpoint answer again."""

@@ -11,15 +11,10 @@ from tiercel.core.wire import to_proto
 from tiercel.v1 import common_pb2, keys_pb2, keys_pb2_grpc
 
 if TYPE_CHECKING:
-    from typing import Any
-
-    import grpc
-
     from tiercel.broker.actors.endpoint_keys import KeyService
     from tiercel.broker.actors.service import BrokerService
+    from tiercel.broker.api.auth import Context
     from tiercel.broker.tenancy import Tenancy
-
-    Context = grpc.aio.ServicerContext[Any, Any]
 
 _ACCESS = {
     common_pb2.ENDPOINT_ACCESS_PUBLIC: EndpointAccess.PUBLIC,
@@ -42,9 +37,7 @@ class KeysService(keys_pb2_grpc.KeysServiceServicer):
         self._service = service
         self._tenancy = tenancy
 
-    async def CreateKey(  # noqa: N802 - the contract's name
-        self, request: keys_pb2.CreateKeyRequest, context: Context
-    ) -> keys_pb2.CreateKeyResponse:
+    async def CreateKey(self, request: keys_pb2.CreateKeyRequest, context: Context) -> keys_pb2.CreateKeyResponse:
         """Make a key."""
         tenant = tenant_of(context, self._tenancy)
         key, secret = await self._keys.create(
@@ -52,23 +45,19 @@ class KeysService(keys_pb2_grpc.KeysServiceServicer):
         )
         return keys_pb2.CreateKeyResponse(key=to_proto(key, keys_pb2.Key), secret=secret)
 
-    async def ListKeys(  # noqa: N802 - the contract's name
-        self, request: keys_pb2.ListKeysRequest, context: Context
-    ) -> keys_pb2.ListKeysResponse:
+    async def ListKeys(self, request: keys_pb2.ListKeysRequest, context: Context) -> keys_pb2.ListKeysResponse:
         """List keys."""
         tenant = tenant_of(context, self._tenancy)
         found = self._keys.list(tenant.name, request.endpoint)
         return keys_pb2.ListKeysResponse(keys=[to_proto(key, keys_pb2.Key) for key in found])
 
-    async def RevokeKey(  # noqa: N802 - the contract's name
-        self, request: keys_pb2.RevokeKeyRequest, context: Context
-    ) -> keys_pb2.RevokeKeyResponse:
+    async def RevokeKey(self, request: keys_pb2.RevokeKeyRequest, context: Context) -> keys_pb2.RevokeKeyResponse:
         """End a key."""
         tenant = tenant_of(context, self._tenancy)
         await self._keys.revoke(tenant.name, request.id)
         return keys_pb2.RevokeKeyResponse()
 
-    async def SetEndpointAccess(  # noqa: N802 - the contract's name
+    async def SetEndpointAccess(
         self, request: keys_pb2.SetEndpointAccessRequest, context: Context
     ) -> keys_pb2.SetEndpointAccessResponse:
         """Say who may ask an endpoint."""

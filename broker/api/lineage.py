@@ -12,19 +12,14 @@ from tiercel.core.wire import to_proto
 from tiercel.v1 import lineage_pb2, lineage_pb2_grpc
 
 if TYPE_CHECKING:
-    from typing import Any
-
-    import grpc
-
     from tiercel.broker.actors.service import BrokerService
+    from tiercel.broker.api.auth import Context
     from tiercel.broker.store.contract import Store
     from tiercel.broker.tenancy import Tenancy
     from tiercel.core.endpoints import Delivery, Endpoint, Version
     from tiercel.core.events import JobEvent
     from tiercel.core.jobs import Job
     from tiercel.core.lineage import Lineage
-
-    Context = grpc.aio.ServicerContext[Any, Any]
 
 # Of a job; its reports are fewer, since older ones are dropped.
 MAX_EVENTS = 10_000
@@ -44,7 +39,7 @@ class LineageService(lineage_pb2_grpc.LineageServiceServicer):
         self._store = store
         self._tenancy = tenancy
 
-    async def GetLineage(  # noqa: N802 - the contract's name
+    async def GetLineage(
         self, request: lineage_pb2.GetLineageRequest, context: Context
     ) -> lineage_pb2.GetLineageResponse:
         """Say where versions come from."""

@@ -11,14 +11,10 @@ from tiercel.v1 import membership_pb2, membership_pb2_grpc
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
-
-    import grpc
 
     from tiercel.broker.actors.maintenance import Maintenance
+    from tiercel.broker.api.auth import Context
     from tiercel.broker.trust.membership import Membership
-
-    Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class MembershipService(membership_pb2_grpc.MembershipServiceServicer):
@@ -46,7 +42,7 @@ class MembershipService(membership_pb2_grpc.MembershipServiceServicer):
         self._nodes_port = nodes_port
         self._is_online = is_online
 
-    async def CreateJoinToken(  # noqa: N802 - the contract's name
+    async def CreateJoinToken(
         self, request: membership_pb2.CreateJoinTokenRequest, context: Context
     ) -> membership_pb2.CreateJoinTokenResponse:
         """Make a join token."""
@@ -55,7 +51,7 @@ class MembershipService(membership_pb2_grpc.MembershipServiceServicer):
         answer.expires_at.FromNanoseconds(int(expires_at * 1e9))
         return answer
 
-    async def RemoveNode(  # noqa: N802 - the contract's name
+    async def RemoveNode(
         self, request: membership_pb2.RemoveNodeRequest, context: Context
     ) -> membership_pb2.RemoveNodeResponse:
         """Take a node off the list."""
@@ -63,23 +59,21 @@ class MembershipService(membership_pb2_grpc.MembershipServiceServicer):
         await self._maintenance.forget(request.node_id)
         return membership_pb2.RemoveNodeResponse()
 
-    async def DrainNode(  # noqa: N802 - the contract's name
+    async def DrainNode(
         self, request: membership_pb2.DrainNodeRequest, context: Context
     ) -> membership_pb2.DrainNodeResponse:
         """Have a node emptied."""
         left = await self._maintenance.drain(request.node_id, migrate=request.migrate)
         return membership_pb2.DrainNodeResponse(jobs=left.jobs, endpoints=left.endpoints)
 
-    async def UndrainNode(  # noqa: N802 - the contract's name
+    async def UndrainNode(
         self, request: membership_pb2.UndrainNodeRequest, context: Context
     ) -> membership_pb2.UndrainNodeResponse:
         """Let jobs start there again."""
         await self._maintenance.undrain(request.node_id)
         return membership_pb2.UndrainNodeResponse()
 
-    async def Join(  # noqa: N802 - the contract's name
-        self, request: membership_pb2.JoinRequest, context: Context
-    ) -> membership_pb2.JoinResponse:
+    async def Join(self, request: membership_pb2.JoinRequest, context: Context) -> membership_pb2.JoinResponse:
         """Let a machine in."""
         membership = self._open()
         if self._is_online(request.node_id) and not membership.is_member(request.node_id):
@@ -112,7 +106,7 @@ class CertificatesService(membership_pb2_grpc.CertificatesServiceServicer):
     def __init__(self, membership: Membership) -> None:
         self._membership = membership
 
-    async def RenewCertificate(  # noqa: N802 - the contract's name
+    async def RenewCertificate(
         self, request: membership_pb2.RenewCertificateRequest, context: Context
     ) -> membership_pb2.RenewCertificateResponse:
         """Sign a node's next key."""

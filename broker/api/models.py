@@ -13,15 +13,11 @@ from tiercel.v1 import models_pb2, models_pb2_grpc
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from typing import Any
-
-    import grpc
 
     from tiercel.broker.actors.model_files import ModelFiles
     from tiercel.broker.actors.service import BrokerService
+    from tiercel.broker.api.auth import Context
     from tiercel.broker.tenancy import Tenancy
-
-    Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class ModelsService(models_pb2_grpc.ModelsServiceServicer):
@@ -38,7 +34,7 @@ class ModelsService(models_pb2_grpc.ModelsServiceServicer):
         self._files = files
         self._tenancy = tenancy
 
-    async def FetchModel(  # noqa: N802 - the contract's name
+    async def FetchModel(
         self, request: models_pb2.FetchModelRequest, context: Context
     ) -> AsyncIterator[models_pb2.FetchModelResponse]:
         """Stream the ONNX file of a version."""
@@ -52,7 +48,7 @@ class ModelsService(models_pb2_grpc.ModelsServiceServicer):
                 left -= len(piece)
                 yield models_pb2.FetchModelResponse(data=piece)
 
-    async def RemoveVersion(  # noqa: N802 - the contract's name
+    async def RemoveVersion(
         self, request: models_pb2.RemoveVersionRequest, context: Context
     ) -> models_pb2.RemoveVersionResponse:
         """Remove the files of a version."""
@@ -60,7 +56,7 @@ class ModelsService(models_pb2_grpc.ModelsServiceServicer):
         await self._service.endpoints.change_versions(tenant, request.endpoint, VersionRemoved(request.version))
         return models_pb2.RemoveVersionResponse()
 
-    async def KeepVersions(  # noqa: N802 - the contract's name
+    async def KeepVersions(
         self, request: models_pb2.KeepVersionsRequest, context: Context
     ) -> models_pb2.KeepVersionsResponse:
         """Say of how many versions files are kept."""

@@ -10,16 +10,12 @@ from tiercel.core.errors import NotAuthenticatedError
 from tiercel.core.trust.certificates import CertificateError, read_chain
 
 if TYPE_CHECKING:
-    from typing import Any
-
-    import grpc
     from cryptography import x509
 
+    from tiercel.broker.api.auth import Context
     from tiercel.broker.api.strangers import Strangers
     from tiercel.broker.tenancy import Tenancy
     from tiercel.broker.trust.membership import Membership
-
-    Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class NodeDoor(Protocol):

@@ -7,8 +7,6 @@ import math
 import re
 from typing import TYPE_CHECKING
 
-import grpc
-
 from tiercel.broker.api import accelerators, checkpoints, incoming_files, node_data, version_files
 from tiercel.broker.api.errors import translated_errors
 from tiercel.broker.api.incoming import Incoming
@@ -23,11 +21,12 @@ from tiercel.v1 import nodes_pb2, nodes_pb2_grpc, protocol_mismatch
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from typing import Any, Protocol
+    from typing import Protocol
 
     from tiercel.broker.actors.agents import AgentService
     from tiercel.broker.actors.node import NodeActor
     from tiercel.broker.actors.secrets import SecretService
+    from tiercel.broker.api.auth import Context
     from tiercel.broker.api.node_doors import NodeDoor
     from tiercel.broker.settings import BrokerSettings
     from tiercel.broker.store.checkpoints import CheckpointStore
@@ -35,8 +34,6 @@ if TYPE_CHECKING:
     from tiercel.broker.store.logs import RunLogs
     from tiercel.broker.store.projects import ProjectStore
     from tiercel.broker.store.version_files import VersionStore
-
-    Context = grpc.aio.ServicerContext[Any, Any]
 
     class _FromAgent(Protocol):
         node_id: str
@@ -94,7 +91,7 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
 
     # A coroutine that writes, not a generator that yields: when the client vanishes the call's task is cancelled where
     # it waits, whereas a generator would be closed later and elsewhere, with its two directions still running.
-    async def Connect(  # type: ignore[override]  # noqa: N802 - see above; the contract's name
+    async def Connect(  # type: ignore[override]  # see above
         self, request_iterator: AsyncIterator[nodes_pb2.ConnectRequest], context: Context
     ) -> None:
         """Serve one agent for as long as its stream lasts and its lease holds."""
@@ -144,7 +141,7 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
         if not actor.node.online:
             raise LeaseLostError(f"the lease of node {actor.node.id} ran out; connect again")
 
-    async def SendCheckpoint(  # type: ignore[override]  # noqa: N802 - see Connect; the contract's name
+    async def SendCheckpoint(  # type: ignore[override]  # see Connect
         self, request_iterator: AsyncIterator[nodes_pb2.SendCheckpointRequest], context: Context
     ) -> None:
         """Take in the checkpoint of a run that is moved to another node, or the files of a version."""
@@ -163,7 +160,7 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
                 await checkpoints.ingest(header, messages, accept, self._agents, self._carried)
             await context.write(nodes_pb2.SendCheckpointResponse())
 
-    async def FetchCheckpoint(  # type: ignore[override]  # noqa: N802 - see Connect; the contract's name
+    async def FetchCheckpoint(  # type: ignore[override]  # see Connect
         self, request: nodes_pb2.FetchCheckpointRequest, context: Context
     ) -> None:
         """Give an agent the checkpoint that its run goes on from, or the files of a version that it shall have."""
@@ -177,7 +174,7 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
             async for response in given:
                 await context.write(response)
 
-    async def FetchScript(  # type: ignore[override]  # noqa: N802 - see Connect; the contract's name
+    async def FetchScript(  # type: ignore[override]  # see Connect
         self, request: nodes_pb2.FetchScriptRequest, context: Context
     ) -> None:
         """Give an agent the script of a run that it is about to start."""
@@ -187,7 +184,7 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
             for offset in range(0, len(content), SCRIPT_PIECE_BYTES):
                 await context.write(nodes_pb2.FetchScriptResponse(data=content[offset : offset + SCRIPT_PIECE_BYTES]))
 
-    async def FetchSecrets(  # noqa: N802 - the contract's name
+    async def FetchSecrets(
         self, request: nodes_pb2.FetchSecretsRequest, context: Context
     ) -> nodes_pb2.FetchSecretsResponse:
         """Give an agent the secrets of a run that it is about to start."""
@@ -196,7 +193,7 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
             tenant, names = self._agents.secrets_of(request.node_id, request.run_id)
             return nodes_pb2.FetchSecretsResponse(values=await self._secrets.values(tenant, names))
 
-    async def FetchObjects(  # type: ignore[override]  # noqa: N802 - see Connect; the contract's name
+    async def FetchObjects(  # type: ignore[override]  # see Connect
         self, request: nodes_pb2.FetchObjectsRequest, context: Context
     ) -> None:
         """Give an agent objects of the project of a run that it is about to start."""
@@ -206,7 +203,7 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
             async for response in give_out(self._projects, tenant, request.sha256):
                 await context.write(response)
 
-    async def SendFiles(  # type: ignore[override]  # noqa: N802 - see Connect; the contract's name
+    async def SendFiles(  # type: ignore[override]  # see Connect
         self, request_iterator: AsyncIterator[nodes_pb2.SendFilesRequest], context: Context
     ) -> None:
         """Take in what a run that is over has left behind."""

@@ -17,15 +17,11 @@ from tiercel.v1 import nodes_pb2, projects_pb2, projects_pb2_grpc
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
-    from typing import Any
 
-    import grpc
-
+    from tiercel.broker.api.auth import Context
     from tiercel.broker.store.projects import ProjectStore
     from tiercel.broker.tenancy import Tenancy
     from tiercel.core.jobs import JobSpec
-
-    Context = grpc.aio.ServicerContext[Any, Any]
 
 # For how long a client that was refused may go on sending, to be told why.
 DROP_SECONDS = 5.0
@@ -46,7 +42,7 @@ class ProjectsService(projects_pb2_grpc.ProjectsServiceServicer):
         self._tenancy = tenancy
         self._uploads = Places("tenants who send projects", UPLOADS_OF_A_TENANT)
 
-    async def FindMissingObjects(  # noqa: N802 - the contract's name
+    async def FindMissingObjects(
         self, request: projects_pb2.FindMissingObjectsRequest, context: Context
     ) -> projects_pb2.FindMissingObjectsResponse:
         """Say what the tenant has not sent yet."""
@@ -55,7 +51,7 @@ class ProjectsService(projects_pb2_grpc.ProjectsServiceServicer):
         missing = await asyncio.to_thread(self._projects.missing, tenant.name, request.sha256)
         return projects_pb2.FindMissingObjectsResponse(sha256=missing, project_limit_bytes=self._projects.project_bytes)
 
-    async def SendObjects(  # noqa: N802 - the contract's name
+    async def SendObjects(
         self, request_iterator: AsyncIterator[projects_pb2.SendObjectsRequest], context: Context
     ) -> projects_pb2.SendObjectsResponse:
         """Take in objects."""

@@ -10,16 +10,11 @@ from tiercel.core.wire import to_proto
 from tiercel.v1 import quotas_pb2, quotas_pb2_grpc
 
 if TYPE_CHECKING:
-    from typing import Any
-
-    import grpc
-
     from tiercel.broker.access.quotas import Quotas
     from tiercel.broker.actors.registry import ActorRegistry
+    from tiercel.broker.api.auth import Context
     from tiercel.broker.tenancy import Tenancy
     from tiercel.core.jobs import Job
-
-    Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class QuotasService(quotas_pb2_grpc.QuotasServiceServicer):
@@ -36,9 +31,7 @@ class QuotasService(quotas_pb2_grpc.QuotasServiceServicer):
         self._registry = registry
         self._tenancy = tenancy
 
-    async def GetQuotas(  # noqa: N802 - the contract's name
-        self, request: quotas_pb2.GetQuotasRequest, context: Context
-    ) -> quotas_pb2.GetQuotasResponse:
+    async def GetQuotas(self, request: quotas_pb2.GetQuotasRequest, context: Context) -> quotas_pb2.GetQuotasResponse:
         """Tell an operator of anybody, a tenant of itself."""
         own = caller_by_metadata(context.invocation_metadata(), self._tenancy).tenant
         if own is not None and request.tenant not in {"", own.name}:
@@ -46,9 +39,7 @@ class QuotasService(quotas_pb2_grpc.QuotasServiceServicer):
         found = await self._quotas.of(own.name if own is not None else request.tenant, self._jobs())
         return quotas_pb2.GetQuotasResponse(quotas=[to_proto(quota, quotas_pb2.Quota) for quota in found])
 
-    async def SetQuota(  # noqa: N802 - the contract's name
-        self, request: quotas_pb2.SetQuotaRequest, context: Context
-    ) -> quotas_pb2.SetQuotaResponse:
+    async def SetQuota(self, request: quotas_pb2.SetQuotaRequest, context: Context) -> quotas_pb2.SetQuotaResponse:
         """Say how many unfinished jobs a tenant may have."""
         number = request.max_active_jobs if request.HasField("max_active_jobs") else None
         quota = await self._quotas.set(request.tenant, number, self._jobs())

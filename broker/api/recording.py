@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tiercel.broker.access.audit import Audit
+    from tiercel.broker.api.auth import Context
     from tiercel.broker.api.matrix import Rule
 
-    Context = grpc.aio.ServicerContext[Any, Any]
     Handler = grpc.RpcMethodHandler[Any, Any]
 
 STRANGER = Caller(Role.ANYBODY, "")

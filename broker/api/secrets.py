@@ -9,14 +9,9 @@ from tiercel.core.wire import to_proto
 from tiercel.v1 import secrets_pb2, secrets_pb2_grpc
 
 if TYPE_CHECKING:
-    from typing import Any
-
-    import grpc
-
     from tiercel.broker.actors.secrets import SecretService
+    from tiercel.broker.api.auth import Context
     from tiercel.broker.tenancy import Tenancy
-
-    Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class SecretsService(secrets_pb2_grpc.SecretsServiceServicer):
@@ -31,15 +26,13 @@ class SecretsService(secrets_pb2_grpc.SecretsServiceServicer):
         self._secrets = secrets
         self._tenancy = tenancy
 
-    async def SetSecret(  # noqa: N802 - the contract's name
-        self, request: secrets_pb2.SetSecretRequest, context: Context
-    ) -> secrets_pb2.SetSecretResponse:
+    async def SetSecret(self, request: secrets_pb2.SetSecretRequest, context: Context) -> secrets_pb2.SetSecretResponse:
         """Keep a value."""
         tenant = tenant_of(context, self._tenancy)
         secret = await self._secrets.set(tenant.name, request.name, request.value)
         return secrets_pb2.SetSecretResponse(secret=to_proto(secret, secrets_pb2.Secret))
 
-    async def ListSecrets(  # noqa: N802 - the contract's name
+    async def ListSecrets(
         self, request: secrets_pb2.ListSecretsRequest, context: Context
     ) -> secrets_pb2.ListSecretsResponse:
         """List names."""
@@ -47,7 +40,7 @@ class SecretsService(secrets_pb2_grpc.SecretsServiceServicer):
         found = await self._secrets.list(tenant.name)
         return secrets_pb2.ListSecretsResponse(secrets=[to_proto(secret, secrets_pb2.Secret) for secret in found])
 
-    async def RemoveSecret(  # noqa: N802 - the contract's name
+    async def RemoveSecret(
         self, request: secrets_pb2.RemoveSecretRequest, context: Context
     ) -> secrets_pb2.RemoveSecretResponse:
         """Forget one."""

@@ -11,15 +11,10 @@ from tiercel.core.wire import to_proto
 from tiercel.v1 import status_pb2, status_pb2_grpc
 
 if TYPE_CHECKING:
-    from typing import Any
-
-    import grpc
-
     from tiercel.broker.actors.registry import ActorRegistry
+    from tiercel.broker.api.auth import Context
     from tiercel.broker.tenancy import Tenancy
     from tiercel.broker.trust.rotation import Rotation
-
-    Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class StatusService(status_pb2_grpc.StatusServiceServicer):
@@ -36,9 +31,7 @@ class StatusService(status_pb2_grpc.StatusServiceServicer):
         self._tenancy = tenancy
         self._rotation = rotation
 
-    async def GetStatus(  # noqa: N802 - the contract's name
-        self, request: status_pb2.GetStatusRequest, context: Context
-    ) -> status_pb2.GetStatusResponse:
+    async def GetStatus(self, request: status_pb2.GetStatusRequest, context: Context) -> status_pb2.GetStatusResponse:
         """Tell of the cluster: an operator of all, a tenant of what is its own."""
         tenant = caller_by_metadata(context.invocation_metadata(), self._tenancy).tenant
         status = status_of(self._registry, tenant.name if tenant is not None else "")

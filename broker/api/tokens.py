@@ -10,13 +10,8 @@ from tiercel.core.wire import to_proto
 from tiercel.v1 import rights_pb2, tokens_pb2, tokens_pb2_grpc
 
 if TYPE_CHECKING:
-    from typing import Any
-
-    import grpc
-
     from tiercel.broker.access.tokens import Tokens
-
-    Context = grpc.aio.ServicerContext[Any, Any]
+    from tiercel.broker.api.auth import Context
 
 
 class TokensService(tokens_pb2_grpc.TokensServiceServicer):
@@ -29,21 +24,21 @@ class TokensService(tokens_pb2_grpc.TokensServiceServicer):
     def __init__(self, tokens: Tokens) -> None:
         self._tokens = tokens
 
-    async def CreateToken(  # noqa: N802 - the contract's name
+    async def CreateToken(
         self, request: tokens_pb2.CreateTokenRequest, context: Context
     ) -> tokens_pb2.CreateTokenResponse:
         """Give out a token."""
         token, issued = await self._tokens.create(request.name, request.tenant, _role(request.role), request.seconds)
         return tokens_pb2.CreateTokenResponse(issued=to_proto(issued, tokens_pb2.IssuedToken), token=token)
 
-    async def ListTokens(  # noqa: N802 - the contract's name
+    async def ListTokens(
         self, request: tokens_pb2.ListTokensRequest, context: Context
     ) -> tokens_pb2.ListTokensResponse:
         """List them."""
         found = [to_proto(token, tokens_pb2.IssuedToken) for token in self._tokens.list()]
         return tokens_pb2.ListTokensResponse(tokens=found)
 
-    async def RevokeToken(  # noqa: N802 - the contract's name
+    async def RevokeToken(
         self, request: tokens_pb2.RevokeTokenRequest, context: Context
     ) -> tokens_pb2.RevokeTokenResponse:
         """Take one back."""

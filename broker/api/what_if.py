@@ -14,15 +14,10 @@ from tiercel.core.wire import from_proto, to_proto
 from tiercel.v1 import what_if_pb2, what_if_pb2_grpc
 
 if TYPE_CHECKING:
-    from typing import Any
-
-    import grpc
-
     from tiercel.broker.actors.policy_choice import PolicyKeeper
     from tiercel.broker.actors.registry import ActorRegistry
+    from tiercel.broker.api.auth import Context
     from tiercel.broker.tenancy import Tenancy
-
-    Context = grpc.aio.ServicerContext[Any, Any]
 
 MAX_FACTOR = 1000.0
 MAX_CORES = 4096.0
@@ -47,9 +42,7 @@ class WhatIfService(what_if_pb2_grpc.WhatIfServiceServicer):
         self._interval_seconds = interval_seconds
         self._asking = Asking()
 
-    async def AskWhatIf(  # noqa: N802 - the contract's name
-        self, request: what_if_pb2.AskWhatIfRequest, context: Context
-    ) -> what_if_pb2.AskWhatIfResponse:
+    async def AskWhatIf(self, request: what_if_pb2.AskWhatIfRequest, context: Context) -> what_if_pb2.AskWhatIfResponse:
         """Simulate the present as it is and with changes."""
         tenant = caller_by_metadata(context.invocation_metadata(), self._tenancy).tenant
         changes = from_proto(Changes, request.changes)

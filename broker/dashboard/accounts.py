@@ -16,20 +16,16 @@ from tiercel.v1 import audit_pb2, status_pb2
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
-    from typing import Any
-
-    import grpc
 
     from tiercel.broker.actors.clock import Clock
     from tiercel.broker.actors.registry import ActorRegistry
     from tiercel.broker.actors.service import BrokerService
+    from tiercel.broker.api.auth import Context
     from tiercel.broker.dashboard.asked import Asked
     from tiercel.broker.store.audit import AuditStore
     from tiercel.broker.store.history import History
     from tiercel.broker.tenancy import Tenancy
     from tiercel.core.jobs import Job
-
-    Context = grpc.aio.ServicerContext[Any, Any]
 
 ROWS_SHOWN, MOST_ROWS_SHOWN = 200, 1_000
 JOBS_AT_A_TIME = 100

@@ -7,7 +7,7 @@ import io
 import json
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import aiohttp
 
@@ -31,15 +31,12 @@ from tiercel.core.roles import Role
 from tiercel.v1 import addresses_pb2
 
 if TYPE_CHECKING:
-    import grpc
-
     from tiercel.broker.actors.registry import ActorRegistry
     from tiercel.broker.actors.service import BrokerService
+    from tiercel.broker.api.auth import Context
     from tiercel.broker.dashboard.asked import Asked
     from tiercel.broker.tenancy import Tenancy
     from tiercel.core.endpoints import Endpoint
-
-    Context = grpc.aio.ServicerContext[Any, Any]
 
 MOST_QUESTION_BYTES = 4 * 1024 * 1024
 MOST_ANSWER_BYTES = 4 * 1024 * 1024

@@ -20,18 +20,15 @@ from tiercel.v1 import jobs_pb2, lineage_pb2
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import grpc
-
     from tiercel.broker.actors.registry import ActorRegistry
     from tiercel.broker.actors.service import BrokerService
+    from tiercel.broker.api.auth import Context
     from tiercel.broker.api.methods import Calls
     from tiercel.broker.dashboard.asked import Asked
     from tiercel.broker.store.history import History, Report
     from tiercel.broker.store.logs import RunLogs
     from tiercel.broker.tenancy import Tenancy
     from tiercel.core.jobs import Job
-
-    Context = grpc.aio.ServicerContext[Any, Any]
 
 WIDTH, MOST_WIDTH = 800, 4_000
 MOST_REPORTS = 10_000

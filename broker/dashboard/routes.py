@@ -25,10 +25,9 @@ from tiercel.v1 import files_pb2, jobs_pb2, lineage_pb2, policy_pb2, status_pb2,
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    import grpc
     from google.protobuf.message import Message
 
-    Context = grpc.aio.ServicerContext[Any, Any]
+    from tiercel.broker.api.auth import Context
 
 JOBS_SHOWN, MOST_JOBS_SHOWN = 50, 500
 

@@ -27,12 +27,11 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Collection, Sequence
 
     from tiercel.broker.access.sign_in import SignIn
+    from tiercel.broker.api.auth import Context
     from tiercel.broker.api.methods import Calls
     from tiercel.broker.dashboard.reads import ClusterReads
     from tiercel.broker.dashboard.stream import Publisher
     from tiercel.broker.tenancy import Caller, Tenancy
-
-    Context = grpc.aio.ServicerContext[Any, Any]
 
 API = "/api/v1/"
 STATUS = "/tiercel.v1.StatusService/GetStatus"

@@ -11,8 +11,6 @@ from alembic import op
 
 revision = "0001"
 down_revision = None
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
@@ -68,9 +66,3 @@ def upgrade() -> None:
         sa.Column("content", sa.Text, nullable=False),
     )
     op.create_index("decisions_by_job", "decisions", ["job_id", "id"])
-
-
-def downgrade() -> None:
-    """Drop the tables."""
-    for table in ("decisions", "events", "endpoints", "deliveries", "scripts", "jobs"):
-        op.drop_table(table)

@@ -11,8 +11,6 @@ from alembic import op
 
 revision = "0002"
 down_revision = "0001"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
@@ -25,8 +23,3 @@ def upgrade() -> None:
         sa.Column("content", sa.Text, nullable=False),
     )
     op.create_index("run_records_by_workload", "run_records", ["workload", "recorded_at"])
-
-
-def downgrade() -> None:
-    """Drop the table."""
-    op.drop_table("run_records")

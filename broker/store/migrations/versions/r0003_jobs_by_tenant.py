@@ -10,15 +10,8 @@ from alembic import op
 
 revision = "0003"
 down_revision = "0002"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
     """Make the index."""
     op.create_index("jobs_by_tenant", "jobs", ["tenant", "submitted_at", "id"])
-
-
-def downgrade() -> None:
-    """Drop the index."""
-    op.drop_index("jobs_by_tenant", "jobs")

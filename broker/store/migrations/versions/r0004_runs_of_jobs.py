@@ -15,8 +15,6 @@ from alembic import op
 
 revision = "0004"
 down_revision = "0003"
-branch_labels = None
-depends_on = None
 
 # Jobs that are held in memory together.
 _AT_A_TIME = 200
@@ -33,15 +31,6 @@ def upgrade() -> None:
     while found := connection.execute(page.where(_JOBS.c.id > last)).all():
         connection.execute(change, [{"key": row.id, "text": rewritten(row.content)} for row in found])
         last = found[-1].id
-
-
-def downgrade() -> None:
-    """Nothing leads back but the copy from before the upgrade.
-
-    Raises:
-        NotImplementedError: Always.
-    """
-    raise NotImplementedError  # the copy from before the upgrade is the way back
 
 
 def rewritten(content: str) -> str:

@@ -11,8 +11,6 @@ from alembic import op
 
 revision = "0005"
 down_revision = "0004"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
@@ -24,8 +22,3 @@ def upgrade() -> None:
         sa.Column("set_at", sa.Double, nullable=False),
         sa.Column("sealed", sa.LargeBinary, nullable=False),
     )
-
-
-def downgrade() -> None:
-    """Drop the table."""
-    op.drop_table("secrets")

@@ -11,8 +11,6 @@ from alembic import op
 
 revision = "0006"
 down_revision = "0005"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
@@ -29,8 +27,3 @@ def upgrade() -> None:
     )
     op.create_index("files_by_tenant", "files", ["tenant"])
     op.create_index("files_by_content", "files", ["sha256"])
-
-
-def downgrade() -> None:
-    """Drop the table."""
-    op.drop_table("files")

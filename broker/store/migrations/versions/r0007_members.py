@@ -11,8 +11,6 @@ from alembic import op
 
 revision = "0007"
 down_revision = "0006"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
@@ -32,9 +30,3 @@ def upgrade() -> None:
         sa.Column("expires_at", sa.Double, nullable=False),
     )
     op.create_index("node_certificates_by_node", "node_certificates", ["node"])
-
-
-def downgrade() -> None:
-    """Drop the tables."""
-    op.drop_table("node_certificates")
-    op.drop_table("join_tokens")

@@ -11,8 +11,6 @@ from alembic import op
 
 revision = "0008"
 down_revision = "0007"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
@@ -28,8 +26,3 @@ def upgrade() -> None:
         sa.Column("revoked_at", sa.Double),
         sa.Column("sha256", sa.Text, nullable=False),
     )
-
-
-def downgrade() -> None:
-    """Drop the table."""
-    op.drop_table("access_tokens")

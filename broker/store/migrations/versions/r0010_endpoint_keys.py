@@ -11,8 +11,6 @@ from alembic import op
 
 revision = "0010"
 down_revision = "0009"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
@@ -28,8 +26,3 @@ def upgrade() -> None:
         sa.Column("created_at", sa.Double, nullable=False),
         sa.Column("expires_at", sa.Double),
     )
-
-
-def downgrade() -> None:
-    """Drop it."""
-    op.drop_table("endpoint_keys")

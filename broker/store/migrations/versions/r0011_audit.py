@@ -11,8 +11,6 @@ from alembic import op
 
 revision = "0011"
 down_revision = "0010"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
@@ -39,9 +37,3 @@ def upgrade() -> None:
         sa.Column("until", sa.Double, nullable=False),
         sa.Column("sha256", sa.Text, nullable=False),
     )
-
-
-def downgrade() -> None:
-    """Drop the tables."""
-    op.drop_table("audit_start")
-    op.drop_table("audit_rows")

@@ -11,15 +11,8 @@ from alembic import op
 
 revision = "0012"
 down_revision = "0011"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
     """Add the column; of the certificates that are there nobody wrote it down."""
     op.add_column("node_certificates", sa.Column("authority", sa.Text, nullable=False, server_default=""))
-
-
-def downgrade() -> None:
-    """Drop it."""
-    op.drop_column("node_certificates", "authority")

@@ -11,8 +11,6 @@ from alembic import op
 
 revision = "0014"
 down_revision = "0013"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
@@ -23,8 +21,3 @@ def upgrade() -> None:
         sa.Column("sealed", sa.LargeBinary, nullable=False),
         sa.Column("ends_at", sa.Double, nullable=False),
     )
-
-
-def downgrade() -> None:
-    """Drop the table."""
-    op.drop_table("sessions")

@@ -11,8 +11,6 @@ from alembic import op
 
 revision = "0016"
 down_revision = "0015"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
@@ -22,8 +20,3 @@ def upgrade() -> None:
         sa.Column("tenant", sa.Text, primary_key=True),
         sa.Column("max_active_jobs", sa.Integer, nullable=False),
     )
-
-
-def downgrade() -> None:
-    """Drop the table."""
-    op.drop_table("quotas")
