@@ -46,6 +46,7 @@ from tiercel.trainer_agent.inference_server.process import ServingPlaces
 from tiercel.trainer_agent.inference_server.routes import RouteKeeper
 from tiercel.trainer_agent.inference_server.server import InferenceServer
 from tiercel.trainer_agent.limits import cpu
+from tiercel.trainer_agent.metrics.families import NodeMetrics
 from tiercel.trainer_agent.models.repository import ModelRepository
 from tiercel.trainer_agent.models.served import ServedModels
 from tiercel.trainer_agent.parts import AgentParts
@@ -91,6 +92,9 @@ class Agent:
         parts: What it is made of.
         tasks: Owner of all that it does at once.
         session: Connections to the inference server.
+
+    Attributes:
+        metrics: The node's numbers.
     """
 
     def __init__(self, parts: AgentParts, tasks: Supervisor, session: aiohttp.ClientSession) -> None:
@@ -171,6 +175,17 @@ class Agent:
             tasks=tasks,
             export_seconds=parts.export_seconds,
         )
+        self._connection = BrokerConnection(dialler=parts.dialler, node=self, reporter=self._reporter, facts=self._runs)
+        self.metrics = NodeMetrics(
+            parts.capacity,
+            self._runs,
+            self._deliveries,
+            self._connection,
+            self._fence,
+            self._serving,
+            parts.accelerators,
+            self._room,
+        )
 
     def _preparation(self, calls: BrokerCalls, transfer: CheckpointTransfer) -> Preparation:
         state_dir = self._parts.state_dir
@@ -206,14 +221,8 @@ class Agent:
         self._tasks.start("disk", self._disk.run())
         self._tasks.start("room", self._room.run())
         self._tasks.start("accelerators", self._parts.accelerators.run(self._runs.on_accelerator_readings))
-        connection = BrokerConnection(
-            dialler=self._parts.dialler,
-            node=self,
-            reporter=self._reporter,
-            facts=self._runs,
-        )
         fence = self._tasks.start("fence", self._keep_fence())
-        self._tasks.start("broker", connection.run())
+        self._tasks.start("broker", self._connection.run())
         self._tasks.start("certificate", self._parts.dialler.keep_fresh())
         await leave.wait()
         self._leaving = True

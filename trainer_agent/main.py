@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,7 @@ from tiercel.trainer_agent.limits.cooperative import Cooperative
 from tiercel.trainer_agent.limits.cpu_priority import CpuPriority
 from tiercel.trainer_agent.limits.mps import find_mps
 from tiercel.trainer_agent.limits.thread_scheduling import may_take_back
+from tiercel.trainer_agent.metrics.door import MetricsPlace, metrics_door
 from tiercel.trainer_agent.parts import AgentParts
 from tiercel.trainer_agent.runtimes.containers.runtime import DockerRuntime
 from tiercel.trainer_agent.runtimes.contract import Runtime
@@ -92,6 +93,8 @@ _FLAGS = {
     "environments-bytes": "bytes that all environments may have on the disk together (default 20 GiB)",
     "environment-seconds": "how long one may take to be built (default 600)",
     "checkpoint-copy-bytes": "bytes that copies of checkpoints may send to the broker in a second (default 16 MiB)",
+    "metrics-listen": "HOST:PORT of this machine where Prometheus is told the node's numbers (default: nowhere)",
+    "metrics-token-file": "file whose first line it has to send; needed, with an identity, where HOST is not loopback",
     "time-slice-seconds": "how long training computes before the kernel looks who is next, 0 to leave it to the kernel",
 }
 
@@ -207,13 +210,17 @@ async def run_agent(settings: AgentSettings) -> None:
         )
         _log.info("node %s runs jobs with %s and enforces shares by %s", settings.node_id, [*runtimes], limits.name)
         async with aiohttp.ClientSession() as session:
-            await _run_to_the_end(parts, session, leave)
+            await _run_to_the_end(parts, session, leave, settings.metrics_place)
 
 
-async def _run_to_the_end(parts: AgentParts, session: aiohttp.ClientSession, leave: asyncio.Event) -> None:
+async def _run_to_the_end(
+    parts: AgentParts, session: aiohttp.ClientSession, leave: asyncio.Event, metrics: MetricsPlace | None
+) -> None:
     try:
         async with Supervisor() as tasks:
-            await Agent(parts, tasks, session).run(leave)
+            agent = Agent(parts, tasks, session)
+            async with nullcontext() if metrics is None else metrics_door(metrics, agent.metrics.families, tasks):
+                await agent.run(leave)
             tasks.cancel_all()
     except ExceptionGroup as group:
         # The message for people, if that is what ended it.
@@ -331,7 +338,7 @@ def _machine_token(settings: AgentSettings) -> Callable[[], str]:
 
 def _serving_door(settings: AgentSettings) -> dict[str, str]:
     names = {"TIERCEL_SERVING_ALLOWED_HOSTS": ",".join(settings.listen_names)} if settings.listen_names else {}
-    identity = settings.identity_file or settings.serving_identity_file
+    identity = settings.own_identity
     if identity is None or not settings.advertise:
         return names
     return {

@@ -12,12 +12,15 @@ from typing import Annotated, Final, Self
 from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from tiercel.core.addresses import split_address
 from tiercel.core.errors import InvalidSpecError
+from tiercel.core.trust.trust import is_loopback
 from tiercel.core.validation import validate_labels
 from tiercel.trainer_agent.accelerators.detect import AUTO, NONE
 from tiercel.trainer_agent.data.sources import check_prefix
 from tiercel.trainer_agent.limits.groups import ORDINARY_TRAINING_WEIGHT
 from tiercel.trainer_agent.limits.thread_scheduling import LONGEST_SECONDS
+from tiercel.trainer_agent.metrics.door import MetricsPlace
 from tiercel.trainer_agent.runs.checkpoint_copies import DEFAULT_BYTES_PER_SECOND
 from tiercel.trainer_agent.runs.projects import DEFAULT_CACHE_BYTES
 
@@ -56,6 +59,8 @@ class AgentSettings(BaseSettings):
         grpc_port: Where its gRPC listens; 0 for any free port.
         tls_http_port: Where its REST listens for other machines; 0 for any free port.
         tls_grpc_port: Where its gRPC does; 0 for any free port.
+        metrics_listen: Where the node's numbers are told, ``host:port``; empty for nowhere.
+        metrics_token_file: File whose first line who asks for them has to send; None for whoever is on this machine.
         time_slice_seconds: How long a training process computes before the kernel looks who is next; 0 for the
             kernel's own choice.
         training_weight: What all training weighs for each core of the node, where any other process on the machine
@@ -107,6 +112,8 @@ class AgentSettings(BaseSettings):
     grpc_port: int = Field(default=0, ge=0, le=65535)
     tls_http_port: int = Field(default=0, ge=0, le=65535)
     tls_grpc_port: int = Field(default=0, ge=0, le=65535)
+    metrics_listen: str = ""
+    metrics_token_file: Path | None = None
     time_slice_seconds: float = Field(default=0.02, ge=0, le=LONGEST_SECONDS)
     training_weight: float = Field(default=ORDINARY_TRAINING_WEIGHT, ge=0.01, le=2.5)
     project_cache_bytes: int = Field(default=DEFAULT_CACHE_BYTES, ge=0)
@@ -187,11 +194,40 @@ class AgentSettings(BaseSettings):
 
     @model_validator(mode="after")
     def _door_has_a_certificate(self) -> Self:
-        if self.advertise and self.identity_file is None and self.serving_identity_file is None:
+        if self.advertise and self.own_identity is None:
             raise ValueError(
                 "--advertise needs --identity-file, or --serving-identity-file on the broker's own machine"
             )
         return self
+
+    @model_validator(mode="after")
+    def _metrics_are_for_few(self) -> Self:
+        if not self.metrics_listen:
+            return self
+        try:
+            split_address(self.metrics_listen)
+        except ValueError as error:
+            raise ValueError(f"--metrics-listen: {error}") from None
+        if not is_loopback(self.metrics_listen) and (self.metrics_token_file is None or self.own_identity is None):
+            raise ValueError(
+                f"--metrics-listen {self.metrics_listen} can be reached from other machines: give --metrics-token-file "
+                "and, for TLS, --identity-file or --serving-identity-file as well; or listen on 127.0.0.1"
+            )
+        return self
+
+    @property
+    def own_identity(self) -> Path | None:
+        """The file with the key and certificates that this machine shows others."""
+        return self.identity_file or self.serving_identity_file
+
+    @property
+    def metrics_place(self) -> MetricsPlace | None:
+        """Where the node's numbers are told, and for whom; None for nowhere."""
+        if not self.metrics_listen:
+            return None
+        host, port = split_address(self.metrics_listen)
+        identity = None if is_loopback(self.metrics_listen) else self.own_identity
+        return MetricsPlace("127.0.0.1" if host == "localhost" else host, port, self.metrics_token_file, identity)
 
     @property
     def instance(self) -> str:

@@ -1,22 +1,17 @@
-"""The cluster's numbers as Prometheus reads them, from what ``tiercel status`` tells: base units, and few labels.
-
-Text format 0.0.4 (Prometheus, Exposition formats). Pure.
-"""
+"""The cluster's numbers as Prometheus reads them, from what ``tiercel status`` tells: base units, and few labels."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from tiercel.core.jobs import JobState
+from tiercel.core.prometheus import Family
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Sequence
 
     from tiercel.core.status import ClusterStatus, EndpointStatus, NodeStatus
 
-    Sample = tuple[Mapping[str, str], float]
-
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 MAX_ENDPOINTS = 500
 """Of so many, by name, it is told how each does; they are all counted."""
 
@@ -44,32 +39,33 @@ _OF_ENDPOINTS: tuple[tuple[str, str, Callable[[EndpointStatus], float]], ...] = 
 )
 
 
-def metrics_of(status: ClusterStatus) -> str:
-    """The cluster at a glance, as text: all of it for an operator, for a tenant its own jobs and endpoints."""
-    lines = _gauge("build_info", "The broker's version", [({"version": status.version}, 1)])
+def families_of(status: ClusterStatus) -> list[Family]:
+    """The cluster at a glance: all of it for an operator, for a tenant its own jobs and endpoints."""
     open_states = [state.value for state in JobState if not state.is_final]
-    jobs: list[Sample] = [({"state": state}, status.jobs.get(state, 0)) for state in open_states]
-    lines += _gauge("jobs", "Jobs that are not over, by state", jobs)
-    for name, words, value in _OF_NODES:
-        lines += _gauge(f"node_{name}", words, [({"node": node.id}, value(node)) for node in status.nodes])
-    lines += _gauge("endpoints", "Endpoints with a version", [({}, len(status.endpoints))])
     told = status.endpoints[:MAX_ENDPOINTS]
-    for label, words, of in _OF_ENDPOINTS:
-        samples: list[Sample] = [({"endpoint": each.name, "tenant": each.tenant}, of(each)) for each in told]
-        lines += _gauge(f"endpoint_{label}", words, samples)
-    lines += _gauge("problems", "What there is to see to; 'tiercel status' says it", [({}, len(status.problems()))])
-    return "\n".join(lines) + "\n"
+    return [
+        _gauge("build_info", "The broker's version", [({"version": status.version}, 1)]),
+        _gauge(
+            "jobs",
+            "Jobs that are not over, by state",
+            [({"state": state}, status.jobs.get(state, 0)) for state in open_states],
+        ),
+        *(
+            _gauge(f"node_{name}", words, [({"node": node.id}, value(node)) for node in status.nodes])
+            for name, words, value in _OF_NODES
+        ),
+        _gauge("endpoints", "Endpoints with a version", [({}, len(status.endpoints))]),
+        *(
+            _gauge(
+                f"endpoint_{name}",
+                words,
+                [({"endpoint": each.name, "tenant": each.tenant}, value(each)) for each in told],
+            )
+            for name, words, value in _OF_ENDPOINTS
+        ),
+        _gauge("problems", "What there is to see to; 'tiercel status' says it", [({}, len(status.problems()))]),
+    ]
 
 
-def _gauge(name: str, words: str, samples: Iterable[Sample]) -> list[str]:
-    full = f"tiercel_{name}"
-    return [f"# HELP {full} {words}.", f"# TYPE {full} gauge", *(_line(full, *sample) for sample in samples)]
-
-
-def _line(name: str, labels: Mapping[str, str], value: float) -> str:
-    inside = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
-    return f"{name}{{{inside}}} {float(value)!r}" if inside else f"{name} {float(value)!r}"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+def _gauge(name: str, words: str, samples: Sequence[tuple[dict[str, str], float]]) -> Family:
+    return Family(f"tiercel_{name}", words, samples)

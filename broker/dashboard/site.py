@@ -15,10 +15,12 @@ from tiercel.broker.api.methods import CallRefusedError
 from tiercel.broker.dashboard import pages
 from tiercel.broker.dashboard.asked import Asked, peer_of, read_body
 from tiercel.broker.dashboard.asking import Spoken
-from tiercel.broker.dashboard.metrics import CONTENT_TYPE, metrics_of
+from tiercel.broker.dashboard.metrics import families_of
 from tiercel.broker.dashboard.protection import REQUEST_SECONDS, add_headers, json_answer, protection, text_answer
 from tiercel.broker.dashboard.routes import Route, translations
 from tiercel.core.errors import InvalidRequestError, NotAuthenticatedError
+from tiercel.core.prometheus import CONTENT_TYPE, process_families, to_text
+from tiercel.core.roles import Role
 from tiercel.core.status import ClusterStatus
 from tiercel.core.wire import from_proto
 from tiercel.v1 import jobs_pb2, status_pb2
@@ -184,8 +186,10 @@ class Site:
 
     async def _show_metrics(self, request: web.Request) -> web.Response:
         status = from_proto(ClusterStatus, await self._call(request, STATUS, status_pb2.GetStatusRequest()))
+        caller = self._tenancy.find_caller(self._token(request))
+        own = process_families() if caller is not None and caller.role is Role.OPERATOR else []
         headers = {"Content-Type": CONTENT_TYPE, "Cache-Control": "no-store"}
-        return web.Response(body=metrics_of(status).encode(), headers=headers)
+        return web.Response(body=to_text([*families_of(status), *own]).encode(), headers=headers)
 
     def _session(self, caller: Caller, told: status_pb2.GetStatusResponse) -> dict[str, Any]:
         status = from_proto(ClusterStatus, told)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import configparser
+import json
 import re
 import shlex
 import shutil
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,15 @@ import yaml
 
 from testing.command_line import understood
 from testing.needs import need
+from tiercel.broker.dashboard.metrics import families_of
+from tiercel.core.prometheus import process_families
+from tiercel.core.status import ClusterStatus
+from tiercel.serving.models.registry import Registry
+from tiercel.serving.rest.metrics import Metrics
+from tiercel.trainer_agent.fence.fence import Fence
+from tiercel.trainer_agent.metrics.families import of_accelerators, of_connection, of_deliveries, of_disk, of_runs
+from tiercel.trainer_agent.runs.numbers import RunTotals
+from tiercel.v1 import disk_pb2
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 UNITS = sorted(DEPLOY.glob("*.service"))
@@ -125,3 +136,33 @@ def test_it_keeps_what_outlives_a_crash_and_may_make_groups(unit: Path) -> None:
     assert "ProtectControlGroups" not in service
     assert "PrivateDevices" not in service
     assert service["User"] != "root"
+
+
+def numbers_there_are() -> set[str]:
+    """Names of samples that broker, agents and inference servers tell Prometheus."""
+    of_agent = [
+        *of_connection(False, 0, Fence()),
+        *of_runs((), RunTotals(), 0),
+        *of_deliveries(Counter(), Counter()),
+        *of_accelerators((), ()),
+        *of_disk((0, 0), disk_pb2.NodeDisk()),
+        *process_families(),
+    ]
+    registry = Registry()
+    registry.record("m")
+    of_serving = {sample.name for family in Metrics(registry).collect() for sample in family.samples}
+    return {family.name for family in [*families_of(ClusterStatus("0.1")), *of_agent]} | of_serving
+
+
+def test_every_panel_of_the_grafana_dashboard_asks_for_what_there_is(tmp_path: Path) -> None:
+    promtool = shutil.which("promtool")
+    need(promtool, "Prometheus' promtool", "prometheus")
+    assert promtool is not None
+    panels = json.loads((DEPLOY / "grafana.json").read_text())["panels"]
+    asked = [target["expr"] for panel in panels for target in panel["targets"]]
+    assert {name for expr in asked for name in re.findall(r"(?:tiercel|process|nv)_\w+", expr)} <= numbers_there_are()
+    rules = tmp_path / "rules.json"  # which is YAML as well
+    named = [{"record": f"panel:{number}", "expr": expr} for number, expr in enumerate(asked)]
+    rules.write_text(json.dumps({"groups": [{"name": "panels", "rules": named}]}))
+    done = subprocess.run([promtool, "check", "rules", str(rules)], check=False, capture_output=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -69,6 +69,10 @@ class BrokerConnection:
         node: Whom it is about.
         reporter: Gets the outbox of each stream.
         facts: What is kept of runs.
+
+    Attributes:
+        is_connected: Whether the broker has welcomed the node over a stream that lasts.
+        count: How many streams came about.
     """
 
     def __init__(
@@ -85,6 +89,8 @@ class BrokerConnection:
         self._facts = facts
         self._attempts = Attempts(BACKOFF)
         self._last_complaint = ""
+        self.is_connected = False
+        self.count = 0
 
     async def run(self) -> None:
         """Connect, and connect again whenever that breaks, until cancelled."""
@@ -105,6 +111,7 @@ class BrokerConnection:
             try:
                 await run_until_one_ends(exchange=self._exchange(call, outbox, address), outdated=_until(outdated))
             finally:
+                self.is_connected = False
                 self._reporter.detach()
                 call.cancel()
 
@@ -114,6 +121,8 @@ class BrokerConnection:
         _log.info("connected to the broker at %s, lease epoch %d", address, welcome.lease_epoch)
         self._attempts.reset()
         self._last_complaint = ""
+        self.is_connected = True
+        self.count += 1
         self._node.note_welcome(welcome)
         outbox.begin(welcome.reports, self._node.ended())
         await run_until_one_ends(

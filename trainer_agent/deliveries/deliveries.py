@@ -13,6 +13,7 @@ import contextlib
 import logging
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -46,6 +47,9 @@ class Deliveries:
         report: Whom to tell how a delivery is; may not block.
         tasks: Owner of the tasks that carry them out.
         export_seconds: How long a script may take to hand over its model.
+
+    Attributes:
+        outcomes: How many ended in this life of the agent, by outcome: ``delivered`` or ``failed``.
     """
 
     def __init__(
@@ -70,7 +74,13 @@ class Deliveries:
         self._wanted: Mapping[str, nodes_pb2.WantedDelivery] = {}
         self._wanted_changed = Signal()
         self._undecided: set[str] = set()
+        self.outcomes: Counter[str] = Counter()
         repository.remove_staged_except({entry.delivery_id for entry in delivery_log.entries() if not entry.is_final})
+
+    def stages(self) -> Counter[str]:
+        """How many deliveries are under way, by stage: ``exporting`` or ``loading``."""
+        staged = (self._delivery_log.entry(delivery_id) is not None for delivery_id in self._under_way)
+        return Counter("loading" if each else "exporting" for each in staged)
 
     def under_way(self) -> list[str]:
         """Ids of deliveries that are being worked on."""
@@ -254,6 +264,7 @@ class Deliveries:
 
     async def _enter_outcome(self, entry: DeliveryLogEntry) -> None:
         """Remember how a delivery ended, and say so."""
+        self.outcomes[entry.stage] += 1
         try:
             await asyncio.to_thread(self._delivery_log.enter, entry)
         except OSError as error:  # at worst the agent's next life does the work again, under the same id

@@ -36,6 +36,13 @@ class RoomWatch:
         self._state_dir = state_dir
         self.measured: disk_pb2.NodeDisk | None = None
 
+    def free_and_total(self) -> tuple[int, int] | None:
+        """What the file system has left and in all, in bytes, as it is now; None where it does not say."""
+        try:
+            return _free_and_total(self._state_dir)
+        except OSError:
+            return None
+
     async def run(self) -> None:
         """Measure until cancelled; that takes a fiftieth of a thread's time at most."""
         await asyncio.sleep(_FIRST_LOOK_SECONDS)
@@ -46,6 +53,11 @@ class RoomWatch:
             except OSError as error:
                 _log.warning("what takes room cannot be measured: %s", error)
             await asyncio.sleep(max(_LOOK_SECONDS, (time.monotonic() - began) / _SHARE_OF_TIME))
+
+
+def _free_and_total(place: Path) -> tuple[int, int]:
+    file_system = os.statvfs(place)
+    return file_system.f_bavail * file_system.f_frsize, file_system.f_blocks * file_system.f_frsize
 
 
 def _others_last(part: tuple[str, int]) -> tuple[bool, str]:
@@ -60,13 +72,13 @@ def measure_room(state_dir: Path) -> disk_pb2.NodeDisk:
         name = entry.name if is_folder and len(sizes) < _MAX_FOLDERS else _OTHER
         size = measure(Path(entry.path)).size_bytes if is_folder else entry.stat(follow_symlinks=False).st_size
         sizes[name] = sizes.get(name, 0) + size
-    file_system = os.statvfs(state_dir)
+    free_bytes, total_bytes = _free_and_total(state_dir)
     return disk_pb2.NodeDisk(
         parts=[
             disk_pb2.RoomTaken(name=name, size_bytes=size)
             for name, size in sorted(sizes.items(), key=_others_last)
             if size
         ],
-        free_bytes=file_system.f_bavail * file_system.f_frsize,
-        total_bytes=file_system.f_blocks * file_system.f_frsize,
+        free_bytes=free_bytes,
+        total_bytes=total_bytes,
     )

@@ -91,12 +91,17 @@ class Fence:
     @property
     def has_fallen(self) -> bool:
         """Whether runs are to be stopped now."""
-        return self._limits is not None and self._silence() >= self._limits[0]
+        return self._limits is not None and self.silence_seconds >= self._limits[0]
 
     @property
     def seconds_left(self) -> float:
         """Seconds until no run may live any more, at least 0; infinite without a fence."""
-        return max(0.0, self._limits[1] - self._silence()) if self._limits is not None else math.inf
+        return max(0.0, self._limits[1] - self.silence_seconds) if self._limits is not None else math.inf
+
+    @property
+    def silence_seconds(self) -> float:
+        """Seconds since the last message was sent that the broker answered; of none, since the agent's start."""
+        return self._clock() - self._contact_at
 
     def note_sent(self, number: int) -> None:
         """A heartbeat (number from 1) or a hello (0) is about to be sent."""
@@ -118,9 +123,6 @@ class Fence:
         self._limits = (fence.stop_after_seconds, fence.end_after_seconds) if fence is not None else None
         if self._limits != before or (self._limits and self._clock() - self._saved_at >= _SAVE_SECONDS):
             self._save()
-
-    def _silence(self) -> float:
-        return self._clock() - self._contact_at
 
     def _load(self) -> None:
         promise = read_promise(self._path, self._contact_at) if self._path is not None else None

@@ -68,6 +68,9 @@ class ReportSieve:
     Args:
         goal: What the reports are about.
         now: Seconds of a clock that never goes back.
+
+    Attributes:
+        taken_in: How many reports came in.
     """
 
     def __init__(self, goal: Goal, now: float) -> None:
@@ -78,17 +81,17 @@ class ReportSieve:
         self._best: trainer_pb2.TrainerReport | None = None
         self._latest: trainer_pb2.TrainerReport | None = None
         self._has_ended = False
-        self._taken_in = 0
+        self.taken_in = 0
         self._passed_on = 0
 
     @property
     def left_out(self) -> int:
         """How many reports gave way to a better and a later one."""
-        return self._taken_in - self._passed_on - len(self._waiting())
+        return self.taken_in - self._passed_on - len(self._waiting())
 
     def ingest(self, report: trainer_pb2.TrainerReport, now: float) -> list[trainer_pb2.TrainerReport]:
         """Take in a report, and say which ones go on now."""
-        self._taken_in += 1
+        self.taken_in += 1
         self._latest = report
         if self._best is None or self._is_better(report, self._best):
             self._best = report

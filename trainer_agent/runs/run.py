@@ -22,6 +22,7 @@ from tiercel.trainer_agent.reports.token_bucket import TokenBucket
 from tiercel.trainer_agent.runs.earlier_life import EarlierLife
 from tiercel.trainer_agent.runs.events import RunEvents
 from tiercel.trainer_agent.runs.hand_over import HandOver
+from tiercel.trainer_agent.runs.numbers import RunNumbers
 from tiercel.trainer_agent.runs.order import RunOrder
 from tiercel.trainer_agent.runs.output_mark import OutputMark
 from tiercel.trainer_agent.runs.preparation import Preparation
@@ -132,6 +133,12 @@ class Run:
         """What the reconciler has to know of it."""
         phase = Phase.STOPPING if self._stop.is_asked else Phase.ALIVE
         return ActualRun(phase, self.share if self._share_holds else None, self._finishing)
+
+    def numbers(self) -> RunNumbers:
+        """What whoever watches the node is told of it."""
+        alive = "running" if self._handle else "starting"
+        state = "stopping" if self._stop.is_asked else alive
+        return RunNumbers(self.run_id, self.order.job_id, state, self.share, self.usage.message())
 
     def status(self) -> nodes_pb2.RunStatus:
         """What the broker is told of it while it has not ended."""

@@ -24,6 +24,7 @@ from tiercel.trainer_agent.runs.earlier_life import EarlierLife
 from tiercel.trainer_agent.runs.events import RunEvents
 from tiercel.trainer_agent.runs.files import RunFiles, RunPlaces
 from tiercel.trainer_agent.runs.hand_over import HandOver
+from tiercel.trainer_agent.runs.numbers import RunNumbers, RunTotals, outcome_of
 from tiercel.trainer_agent.runs.order import RunOrder
 from tiercel.trainer_agent.runs.preparation import Preparation
 from tiercel.trainer_agent.runs.reconciler import ActualRun, Phase
@@ -104,6 +105,7 @@ class RunTable:
         self._over: set[str] = set()
         self._accelerator_paces = AcceleratorPaces()
         self._paced_at = 0.0
+        self._totals = RunTotals()
         self.changed = Signal()
         self._events = RunEvents(
             changed=reporter.run_changed,
@@ -194,6 +196,17 @@ class RunTable:
         """What the living runs have used, as last measured."""
         return [run.usage.message() for run in self._live.values()]
 
+    def numbers(self) -> list[RunNumbers]:
+        """What whoever watches the node is told of the living runs."""
+        return [run.numbers() for run in self._live.values()]
+
+    def totals(self) -> RunTotals:
+        """What was counted of runs over the agent's life."""
+        totals = self._totals
+        for run in self._live.values():
+            totals = totals.plus_reports(*run.gateway.report_counts)
+        return totals
+
     def on_accelerator_readings(self, readings: Sequence[AcceleratorReading]) -> None:
         """Take in what the driver says of the living runs' processes."""
         for run in self._live.values():
@@ -258,6 +271,7 @@ class RunTable:
 
     def refuse(self, run_id: str, job_id: str, reason: str, runtime: str = "") -> None:
         """Report that a run cannot be started here."""
+        self._totals.ended["failed"] += 1
         self._enter_ended(RunRecord(run_id, job_id, runtime, ended=True, reason=reason))
 
     def stop(self, run_id: str, reason: str, *, moved: bool = False, may_go_on: bool = False) -> None:
@@ -325,6 +339,8 @@ class RunTable:
         await asyncio.to_thread(self._preparation.scratch.remove, run.run_id)
         await asyncio.to_thread(self._preparation.data.release, run.run_id)
         del self._live[run.run_id]
+        self._totals = self._totals.plus_reports(*run.gateway.report_counts)
+        self._totals.ended[outcome_of(record, was_asked=run.actual().phase is Phase.STOPPING)] += 1
         self._note_successor(record.job_id, expected=run.has_successor)
         if not (record.lost or record.moved or run.run_id in self._may_go_on):
             self._over.add(run.run_id)

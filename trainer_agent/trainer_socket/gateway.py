@@ -118,6 +118,11 @@ class TrainerGateway(trainer_pb2_grpc.TrainerServiceServicer):
         """Whether a trainer is connected now."""
         return self._attachment is not None
 
+    @property
+    def report_counts(self) -> tuple[int, int]:
+        """How many reports came in, and how many of them gave way to others."""
+        return self._sieve.taken_in, self._sieve.left_out
+
     async def open(self, folder: Path, inner_folder: Path) -> None:
         """Make the socket in ``folder``; who connects waits for :meth:`serve`.
 

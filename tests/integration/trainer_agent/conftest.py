@@ -29,7 +29,7 @@ async def broker() -> AsyncIterator[ScriptedBroker]:
 
 @pytest.fixture
 async def agent(broker: ScriptedBroker, tmp_path: Path) -> AsyncIterator[AgentProcess]:
-    with agent_process(tmp_path / "state", broker.address) as process:
+    with agent_process(tmp_path / "state", broker.address, "--metrics-listen", "127.0.0.1:0") as process:
         yield process
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import aiohttp
 import psutil
 import pytest
 
@@ -70,6 +72,13 @@ async def serving_of(
     return psutil.Process(state["pid"]), broker.heard.serving()
 
 
+async def scraped(agent: AgentProcess) -> set[str]:
+    """The lines that Prometheus would be told."""
+    (url,) = re.findall(r"metrics are at (\S+)", agent.log.read_text())
+    async with aiohttp.ClientSession() as session, session.get(url) as answer:
+        return set((await answer.text()).splitlines())
+
+
 def script_pid(agent: AgentProcess, run_id: str) -> int:
     """The process of a run."""
     _, (_, pid, _) = json.loads((agent.state_dir / "agent" / "minders" / run_id / "processes").read_text())
@@ -120,6 +129,12 @@ async def test_a_run_from_its_start_to_its_end(broker: ScriptedBroker, agent: Ag
     assert broker.heard.runs("job-1")[-1] == status
     await broker.want()
     await until(lambda: not list((agent.state_dir / "agent" / "runs").iterdir()))
+    told = await scraped(agent)
+    assert 'tiercel_agent_runs_ended_total{outcome="completed"} 1.0' in told
+    assert {'tiercel_agent_runs{state="running"} 0.0', "tiercel_agent_runs_unconfirmed 0.0"} <= told
+    assert {"tiercel_agent_connected 1.0", "tiercel_agent_connections_total 1.0"} <= told
+    assert {"tiercel_agent_reports_total 5.0", "tiercel_agent_reports_left_out_total 0.0"} <= told
+    assert any(line.startswith("tiercel_agent_disk_free_bytes ") for line in told)
 
 
 async def test_what_is_not_wanted_any_more_is_stopped(broker: ScriptedBroker, agent: AgentProcess) -> None:

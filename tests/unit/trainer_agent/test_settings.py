@@ -8,6 +8,7 @@ import pytest
 
 from tiercel.core.errors import SetupError
 from tiercel.trainer_agent.main import _serving_door, settings_from
+from tiercel.trainer_agent.metrics.door import MetricsPlace
 
 NEEDED = ["--broker", "localhost:1", "--token-file", "token", "--state-dir"]
 
@@ -71,11 +72,24 @@ def test_sources_of_data_are_listed_with_commas(tmp_path: Path) -> None:
         (["--label", "a=1", "--label", "a=2"], "one label is given twice"),
         (["--label", "a b=1"], "'a b' is not a label's name"),
         (["--addresses-file", "x"], "either --broker or --addresses-file"),
+        (["--metrics-listen", "9464"], "--metrics-listen: '9464' is not HOST:PORT"),
+        (["--metrics-listen", "0.0.0.0:9464"], "reached from other machines: give --metrics-token-file and, for TLS"),
+        (["--metrics-listen", "10.0.0.5:9464", "--metrics-token-file", "t"], "reached from other machines"),
+        (["--metrics-listen", "10.0.0.5:9464", "--serving-identity-file", "i"], "reached from other machines"),
     ],
 )
 def test_wrong_settings_name_the_flag(flags: list[str], words: str, tmp_path: Path) -> None:
     with pytest.raises(SetupError, match=words):
         settings_from([*NEEDED, str(tmp_path), *flags])
+
+
+def test_metrics_are_for_this_machine_or_for_who_has_a_token_by_tls(tmp_path: Path) -> None:
+    flags = [*NEEDED, str(tmp_path), "--serving-identity-file", "i"]
+    assert settings_from(flags).metrics_place is None
+    here = settings_from([*flags, "--metrics-listen", "localhost:9464"])
+    assert here.metrics_place == MetricsPlace("127.0.0.1", 9464)
+    wider = settings_from([*flags, "--metrics-listen", "0.0.0.0:9464", "--metrics-token-file", "t"])
+    assert wider.metrics_place == MetricsPlace("0.0.0.0", 9464, Path("t"), Path("i"))
 
 
 def test_labels_are_flags_or_a_list_in_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
