@@ -88,7 +88,7 @@ async def test_a_broker_killed_in_mid_run_finishes_the_job_and_delivers_once(tmp
         assert numbers == sorted(set(numbers))
 
 
-@pytest.mark.parametrize("reports", [0, 3, 10, 17])
+@pytest.mark.parametrize("reports", [0, 10])
 async def test_a_broker_killed_at_any_moment_loses_no_tier(tmp_path: Path, reports: int) -> None:
     """Killed in the middle of a stream of reports, without waiting for anything to settle."""
     agent = ScriptedAgent(node_token(tmp_path))

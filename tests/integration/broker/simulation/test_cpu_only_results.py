@@ -13,8 +13,8 @@ SEED = 3
 
 
 def scenario() -> Scenario:
-    """Sixty jobs of very different length on three nodes that also answer requests."""
-    jobs = training(heavy_tailed_kinds(), 60, 3, load=1.5)
+    """Thirty jobs of very different length on three nodes that also answer requests."""
+    jobs = training(heavy_tailed_kinds(), 30, 3, load=1.5)
     return with_endpoints(jobs, load=0.2, duration_seconds=90.0)
 
 

@@ -31,7 +31,7 @@ GIB = 1024**3
 CORES = 2.0
 DEVICES = 2
 
-few = settings(max_examples=25, deadline=None)
+few = settings(max_examples=15, deadline=None)
 
 
 @st.composite
