@@ -12,27 +12,16 @@ MEMORY_BYTES = 1024**3
 
 @dataclass(frozen=True, slots=True)
 class DemoJob:
-    """A job, and what an application asks the endpoint that it feeds.
+    """A job, and what an application asks the endpoint that it feeds."""
 
-    Attributes:
-        tenant: Who submits it.
-        name: Label for people.
-        endpoint: What it feeds.
-        workload: Module of the shipped workloads.
-        targets: Of its tiers, easiest first.
-        images: Kind of the test images, see :func:`testing.sample_images.load_samples`.
-        metric: Name of its metric.
-        direction: Whether a larger or a smaller metric is better.
-    """
-
-    tenant: str
-    name: str
-    endpoint: str
-    workload: str
-    targets: tuple[float, ...]
-    images: str
-    metric: str = "accuracy"
-    direction: Direction = Direction.MAX
+    tenant: str  # who submits it
+    name: str  # label for people
+    endpoint: str  # what it feeds
+    workload: str  # module of the shipped workloads
+    targets: tuple[float, ...]  # of its tiers, easiest first
+    images: str  # kind of the test images, see :func:`testing.sample_images.load_samples`
+    metric: str = "accuracy"  # name of its metric
+    direction: Direction = Direction.MAX  # whether a larger or a smaller metric is better
 
     def spec(self, runtime: str) -> JobSpec:
         """What is submitted.

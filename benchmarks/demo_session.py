@@ -26,40 +26,24 @@ LINGER_SECONDS = SWAP_WINDOW_SECONDS + 0.5
 
 @dataclass(frozen=True, slots=True)
 class DemoOptions:
-    """How to run the demo.
+    """How to run the demo."""
 
-    Attributes:
-        output: Folder for everything that it leaves.
-        runtime: ``process`` or ``docker``.
-        policy: Name of the scheduling policy.
-        rate: Requests a second of the application, in total.
-        seconds_limit: The jobs have to be done after so many seconds.
-        jobs: What is trained.
-    """
-
-    output: Path
-    runtime: str = "process"
-    policy: str = "utility"
-    rate: float = 60.0
-    seconds_limit: float = 240.0
-    jobs: tuple[DemoJob, ...] = JOBS
+    output: Path  # folder for everything that it leaves
+    runtime: str = "process"  # ``process`` or ``docker``
+    policy: str = "utility"  # name of the scheduling policy
+    rate: float = 60.0  # requests a second of the application, in total
+    seconds_limit: float = 240.0  # the jobs have to be done after so many seconds
+    jobs: tuple[DemoJob, ...] = JOBS  # what is trained
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a demo left.
+    """What a demo left."""
 
-    Attributes:
-        state: The jobs and what was told meanwhile.
-        record: What the application saw.
-        timed_out: Whether the jobs were not done in time.
-        left_over: Processes of the product that were still there after it had stopped; they are gone now.
-    """
-
-    state: DemoState
-    record: LoadRecord
-    timed_out: bool
-    left_over: tuple[str, ...]
+    state: DemoState  # the jobs and what was told meanwhile
+    record: LoadRecord  # what the application saw
+    timed_out: bool  # whether the jobs were not done in time
+    left_over: tuple[str, ...]  # processes of the product that were still there after it had stopped; they are gone now
 
 
 async def run_demo(options: DemoOptions, view: View) -> Outcome:

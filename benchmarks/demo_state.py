@@ -17,17 +17,11 @@ RATE_WINDOW_SECONDS = 5.0
 
 @dataclass(slots=True)
 class LoadFigures:
-    """What the application has told so far.
+    """What the application has told so far."""
 
-    Attributes:
-        requests: How many it has sent and seen the end of.
-        failed: How many of them failed.
-        latencies: Of the others, in seconds.
-    """
-
-    requests: int = 0
-    failed: int = 0
-    latencies: list[float] = field(default_factory=list)
+    requests: int = 0  # how many it has sent and seen the end of
+    failed: int = 0  # how many of them failed
+    latencies: list[float] = field(default_factory=list)  # of the others, in seconds
     _counts: deque[tuple[float, int]] = field(default_factory=lambda: deque([(0.0, 0)], maxlen=1000))
 
     def add(self, news: Mapping[str, Any], now: float) -> None:
@@ -58,21 +52,13 @@ class LoadFigures:
 
 @dataclass(slots=True)
 class DemoState:
-    """Everything that the live view shows.
+    """Everything that the live view shows."""
 
-    Attributes:
-        timeline: The jobs.
-        load: The application's figures.
-        subscriber: Counts MQTT messages; None before there is one.
-        phase: What is being done, in a few words.
-        began: When, by the clock that never jumps.
-    """
-
-    timeline: Timeline = field(default_factory=Timeline)
-    load: LoadFigures = field(default_factory=LoadFigures)
-    subscriber: Subscriber | None = None
-    phase: str = "starting"
-    began: float = field(default_factory=time.monotonic)
+    timeline: Timeline = field(default_factory=Timeline)  # the jobs
+    load: LoadFigures = field(default_factory=LoadFigures)  # the application's figures
+    subscriber: Subscriber | None = None  # counts MQTT messages; None before there is one
+    phase: str = "starting"  # what is being done, in a few words
+    began: float = field(default_factory=time.monotonic)  # when, by the clock that never jumps
 
     @property
     def seconds(self) -> float:

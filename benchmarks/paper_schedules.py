@@ -50,23 +50,14 @@ SPECON_MIGRATION_SECONDS = 12.0
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """One experiment of a paper.
+    """One experiment of a paper."""
 
-    Attributes:
-        name: What tables call it.
-        jobs: Which of the programs come, and when.
-        programs: All programs: earlier runs of these may be known.
-        nodes: Nodes of eight cores.
-        machines: How they behave.
-        random_placement: See :class:`.Scenario`: the same initial placement for every policy.
-    """
-
-    name: str
-    jobs: JobSource
-    programs: tuple[Workload, ...]
-    nodes: int = 1
-    machines: MachineSettings = field(default_factory=MachineSettings)
-    random_placement: bool = False
+    name: str  # what tables call it
+    jobs: JobSource  # which of the programs come, and when
+    programs: tuple[Workload, ...]  # all programs: earlier runs of these may be known
+    nodes: int = 1  # nodes of eight cores
+    machines: MachineSettings = field(default_factory=MachineSettings)  # how they behave
+    random_placement: bool = False  # see :class:`.Scenario`: the same initial placement for every policy
 
     def scenario(self, *, history: bool) -> Scenario:
         """What is simulated; with ``history`` four earlier runs of every program are known."""

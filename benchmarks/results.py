@@ -56,20 +56,14 @@ class ResultFileError(ValueError):
 class Bar:
     """A figure that was measured and what it has to be.
 
-    Attributes:
-        name: What was measured, in a few words.
-        value: What came out, or None when there was nothing to measure; that does not hold.
-        goal: A comparison and a number, such as ``<= 2.0``.
-        unit: Of both, such as ``s``; empty for plain numbers.
-
     Raises:
         ResultFileError: The goal is not a comparison and a number.
     """
 
-    name: str
-    value: float | None
-    goal: str
-    unit: str = ""
+    name: str  # what was measured, in a few words
+    value: float | None  # what came out, or None when there was nothing to measure; that does not hold
+    goal: str  # a comparison and a number, such as ``<= 2.0``
+    unit: str = ""  # of both, such as ``s``; empty for plain numbers
 
     def __post_init__(self) -> None:
         if not _GOAL.fullmatch(self.goal):
@@ -109,23 +103,14 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a result file says.
+    """What a result file says."""
 
-    Attributes:
-        name: Of the benchmark.
-        made_at: When, ISO 8601 in UTC.
-        commit: What it was made of, ``-dirty`` behind it where files differed; empty where the file does not say.
-        command: What makes it again.
-        figures: Everything measured.
-        bars: As they stand in the file, in its order.
-    """
-
-    name: str
-    made_at: str
-    commit: str
-    command: str
-    figures: Json
-    bars: tuple[Bar, ...]
+    name: str  # of the benchmark
+    made_at: str  # when, ISO 8601 in UTC
+    commit: str  # what it was made of, ``-dirty`` behind it where files differed; empty where the file does not say
+    command: str  # what makes it again
+    figures: Json  # everything measured
+    bars: tuple[Bar, ...]  # as they stand in the file, in its order
 
 
 def folder_of(given: Path | None = None, *, keep: bool = False) -> Path:

@@ -61,17 +61,11 @@ ARRIVALS: dict[str, Draw] = {
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What is compared.
+    """What is compared."""
 
-    Attributes:
-        nodes: How many, with ten services each.
-        objectives: A name in :data:`OBJECTIVES`.
-        arrivals: A name in :data:`ARRIVALS`; each node has its own.
-    """
-
-    nodes: int
-    objectives: str
-    arrivals: str
+    nodes: int  # how many, with ten services each
+    objectives: str  # a name in :data:`OBJECTIVES`
+    arrivals: str  # a name in :data:`ARRIVALS`; each node has its own
 
     @property
     def name(self) -> str:

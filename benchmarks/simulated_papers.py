@@ -87,19 +87,12 @@ RIVALS = {
 
 @dataclass(frozen=True, slots=True)
 class Paper:
-    """A paper's experiments.
+    """A paper's experiments."""
 
-    Attributes:
-        policy: Its scheduler.
-        headline: What it reports, in words.
-        measure: The measure of that, one of those that :func:`gains` gives.
-        schedules: What is simulated.
-    """
-
-    policy: str
-    headline: str
-    measure: str
-    schedules: tuple[Schedule, ...]
+    policy: str  # its scheduler
+    headline: str  # what it reports, in words
+    measure: str  # the measure of that, one of those that :func:`gains` gives
+    schedules: tuple[Schedule, ...]  # what is simulated
 
 
 PAPERS = (

@@ -39,20 +39,13 @@ Option = str | float | bool
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """A policy with its options.
+    """A policy with its options."""
 
-    Attributes:
-        name: What tables call it.
-        policy: Its name in the registry.
-        options: For it.
-        history: Whether earlier runs of every program are known to it.
-        slices: Whether processes ask for time slices of 100 ms, as the product has it; else they have the kernel's.
-    """
-
-    name: str
-    policy: str
-    options: Mapping[str, Option]
-    history: bool = False
+    name: str  # what tables call it
+    policy: str  # its name in the registry
+    options: Mapping[str, Option]  # for it
+    history: bool = False  # whether earlier runs of every program are known to it
+    # Whether processes ask for time slices of 100 ms, as the product has it; else they have the kernel's.
     slices: bool = True
 
 

@@ -44,26 +44,16 @@ _LIVE_PROGRAMS = (
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of work.
+    """A kind of work."""
 
-    Attributes:
-        name: What tables call it.
-        workloads: Its programs.
-        jobs: Jobs of one simulation.
-        arrivals: When they come; seeds take turns.
-        nodes: Nodes of the cluster.
-        cores: Cores of a node.
-        repeats: Simulations for each seed that is asked for: small ones differ more and cost less.
-        past: What is known of programs where that is asked for; of others runs are made up.
-    """
-
-    name: str
-    workloads: tuple[Workload, ...]
-    jobs: int
-    arrivals: tuple[Arrivals, ...]
-    nodes: int
-    cores: float
-    repeats: int = 1
+    name: str  # what tables call it
+    workloads: tuple[Workload, ...]  # its programs
+    jobs: int  # jobs of one simulation
+    arrivals: tuple[Arrivals, ...]  # when they come; seeds take turns
+    nodes: int  # nodes of the cluster
+    cores: float  # cores of a node
+    repeats: int = 1  # simulations for each seed that is asked for: small ones differ more and cost less
+    # What is known of programs where that is asked for; of others runs are made up.
     past: Mapping[str, tuple[PastRun, ...]] = field(default_factory=dict)
 
     def scenario(self, seed: int, *, history: bool) -> Scenario:

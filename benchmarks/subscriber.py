@@ -19,19 +19,12 @@ CONNECT_SECONDS = 5.0
 
 @dataclass(slots=True)
 class Subscriber:
-    """Counts the messages that an MQTT broker has for tenants and keeps them in a file, one JSON object a line.
+    """Counts the messages that an MQTT broker has for tenants and keeps them in a file, one JSON object a line."""
 
-    Attributes:
-        address: Of the broker, ``host:port``.
-        tokens: Of the tenants, by name.
-        path: The file.
-        messages: How many came.
-    """
-
-    address: str
-    tokens: Mapping[str, str]
-    path: Path
-    messages: int = 0
+    address: str  # of the broker, ``host:port``
+    tokens: Mapping[str, str]  # of the tenants, by name
+    path: Path  # the file
+    messages: int = 0  # how many came
 
     async def run(self) -> None:
         """Listen until cancelled; a broken connection is made again."""

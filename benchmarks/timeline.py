@@ -12,41 +12,23 @@ from tiercel.broker.client import JobEvent, PriorityEvent, ProgressEvent, ShareE
 
 @dataclass(slots=True)
 class JobTrack:
-    """One job over time. Times are seconds since the Unix epoch.
+    """One job over time. Times are seconds since the Unix epoch."""
 
-    Attributes:
-        id: Of the job.
-        tenant: Its owner.
-        name: Its label for people.
-        endpoint: What it feeds.
-        metric: Name of its metric.
-        direction: Whether a larger or a smaller metric is better.
-        submitted_at: When the broker accepted it.
-        tiers: Latest status of each, easiest first.
-        state: Where it is.
-        reason: Why, in plain words.
-        log_tail: Last lines of its output, if it failed.
-        points: The metric: (time, value).
-        shares: The CPU share: (time, fraction of the node).
-        finished_at: When nothing happened to it any more, or None.
-        cpu_seconds: CPU time used, as far as known.
-    """
-
-    id: str
-    tenant: str
-    name: str
-    endpoint: str
-    metric: str
-    direction: Direction
-    submitted_at: float
-    tiers: list[TierStatus]
-    state: JobState = JobState.PENDING
-    reason: str = ""
-    log_tail: str = ""
-    points: list[tuple[float, float]] = field(default_factory=list)
-    shares: list[tuple[float, float]] = field(default_factory=list)
-    finished_at: float | None = None
-    cpu_seconds: float = 0.0
+    id: str  # of the job
+    tenant: str  # its owner
+    name: str  # its label for people
+    endpoint: str  # what it feeds
+    metric: str  # name of its metric
+    direction: Direction  # whether a larger or a smaller metric is better
+    submitted_at: float  # when the broker accepted it
+    tiers: list[TierStatus]  # latest status of each, easiest first
+    state: JobState = JobState.PENDING  # where it is
+    reason: str = ""  # why, in plain words
+    log_tail: str = ""  # last lines of its output, if it failed
+    points: list[tuple[float, float]] = field(default_factory=list)  # the metric: (time, value)
+    shares: list[tuple[float, float]] = field(default_factory=list)  # the CPU share: (time, fraction of the node)
+    finished_at: float | None = None  # when nothing happened to it any more, or None
+    cpu_seconds: float = 0.0  # CPU time used, as far as known
 
     @classmethod
     def of(cls, job: JobInfo) -> JobTrack:
@@ -126,15 +108,10 @@ class FirstAnswer:
 
 @dataclass(slots=True)
 class Timeline:
-    """All jobs of a demo over time.
+    """All jobs of a demo over time."""
 
-    Attributes:
-        jobs: By id, in the order of submission.
-        first_answers: As the application saw them, in order.
-    """
-
-    jobs: dict[str, JobTrack] = field(default_factory=dict)
-    first_answers: list[FirstAnswer] = field(default_factory=list)
+    jobs: dict[str, JobTrack] = field(default_factory=dict)  # by id, in the order of submission
+    first_answers: list[FirstAnswer] = field(default_factory=list)  # as the application saw them, in order
 
     def submitted(self, job: JobInfo) -> JobTrack:
         """Begin to follow a job."""

@@ -17,33 +17,20 @@ NOTHING_BEFORE = ""
 
 @dataclass(frozen=True, slots=True)
 class AuditRow:
-    """One thing that happened.
+    """One thing that happened."""
 
-    Attributes:
-        number: Counts up from 1.
-        at: Seconds since the Unix epoch.
-        call: The number of the row by which the call began that this row ends; 0 for all others.
-        caller: The id of the token, the file that it stands in, or the node; empty for nobody known. No secret.
-        tenant: Whose things the caller may touch; empty for none.
-        role: What the caller is; empty for nobody known.
-        method: ``Service.Method``.
-        object: What the call names.
-        outcome: ``begun``; then ``done`` or the code of an error. ``counted``: refusals that have no row of their own.
-        peer: From where the call came.
-        previous: SHA-256 of the row before, hexadecimal; empty for the first.
-    """
-
-    number: int
-    at: float
-    call: int
-    caller: str
-    tenant: str
-    role: str
-    method: str
-    object: str
+    number: int  # counts up from 1
+    at: float  # seconds since the Unix epoch
+    call: int  # the number of the row by which the call began that this row ends; 0 for all others
+    caller: str  # The id of the token, the file that it stands in, or the node; empty for nobody known. No secret.
+    tenant: str  # whose things the caller may touch; empty for none
+    role: str  # what the caller is; empty for nobody known
+    method: str  # ``Service.Method``
+    object: str  # what the call names
+    # ``begun``; then ``done`` or the code of an error. ``counted``: refusals that have no row of their own.
     outcome: str
-    peer: str
-    previous: str = NOTHING_BEFORE
+    peer: str  # from where the call came
+    previous: str = NOTHING_BEFORE  # SHA-256 of the row before, hexadecimal; empty for the first
 
     def to_json(self) -> dict[str, int | str]:
         """What people are shown of it; the keys are stable."""
@@ -62,17 +49,11 @@ class AuditRow:
 
 @dataclass(frozen=True, slots=True)
 class AuditStart:
-    """Where the rows begin that are kept: those before are gone, but for what is said here.
+    """Where the rows begin that are kept: those before are gone, but for what is said here."""
 
-    Attributes:
-        number: Of the last row that is gone; 0 if none is.
-        until: When that was, seconds since the Unix epoch.
-        sha256: Its hash.
-    """
-
-    number: int = 0
-    until: float = 0.0
-    sha256: str = NOTHING_BEFORE
+    number: int = 0  # of the last row that is gone; 0 if none is
+    until: float = 0.0  # when that was, seconds since the Unix epoch
+    sha256: str = NOTHING_BEFORE  # its hash
 
 
 def digest_of(row: AuditRow) -> str:

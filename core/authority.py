@@ -9,19 +9,11 @@ from tiercel.core.views import Jsonable
 
 @dataclass(frozen=True, slots=True)
 class AuthorityState(Jsonable):
-    """The authority, and the one before it while that is believed as well.
+    """The authority, and the one before it while that is believed as well."""
 
-    Attributes:
-        pin: Stands for the authority that signs.
-        earlier_pin: Stands for the one that it takes the place of; no rotation is under way where this is empty, as
-            all below.
-        begun_at: When that began, seconds since the Unix epoch.
-        ends_at: When the earlier one goes by itself, if no node waits then.
-        waiting: Nodes that were not here with a certificate by the new one.
-    """
-
-    pin: str
+    pin: str  # stands for the authority that signs
+    # Stands for the one that it takes the place of; no rotation is under way where this is empty, as all below.
     earlier_pin: str = ""
-    begun_at: float = 0.0
-    ends_at: float = 0.0
-    waiting: tuple[str, ...] = ()
+    begun_at: float = 0.0  # when that began, seconds since the Unix epoch
+    ends_at: float = 0.0  # when the earlier one goes by itself, if no node waits then
+    waiting: tuple[str, ...] = ()  # nodes that were not here with a certificate by the new one

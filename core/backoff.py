@@ -14,15 +14,10 @@ _MOST_DOUBLINGS: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Pauses that double up to a limit.
+    """Pauses that double up to a limit."""
 
-    Attributes:
-        first_seconds: The first.
-        longest_seconds: No pause is longer.
-    """
-
-    first_seconds: float
-    longest_seconds: float
+    first_seconds: float  # the first
+    longest_seconds: float  # no pause is longer
 
     def seconds(self, failures: int, jitter: float = 0.0) -> float:
         """The pause after some failures.

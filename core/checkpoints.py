@@ -7,40 +7,24 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class CheckpointCopy:
-    """A checkpoint of a job that the broker holds a copy of.
+    """A checkpoint of a job that the broker holds a copy of."""
 
-    Attributes:
-        run_id: The run that wrote it.
-        at: When the copy was complete, seconds since the Unix epoch.
-    """
-
-    run_id: str
-    at: float
+    run_id: str  # the run that wrote it
+    at: float  # when the copy was complete, seconds since the Unix epoch
 
 
 @dataclass(frozen=True, slots=True)
 class Artefact:
-    """What an artefact store has under one name: its content says what it is.
+    """What an artefact store has under one name: its content says what it is."""
 
-    Attributes:
-        sha256: Of its content, hexadecimal.
-        size_bytes: What it has.
-    """
-
-    sha256: str
-    size_bytes: int
+    sha256: str  # of its content, hexadecimal
+    size_bytes: int  # what it has
 
 
 @dataclass(frozen=True, slots=True)
 class StoredCheckpoint:
-    """A copy of a checkpoint that is in the artefact store as well, and outlives the broker's machine there.
+    """A copy of a checkpoint that is in the artefact store as well, and outlives the broker's machine there."""
 
-    Attributes:
-        copy: The copy that it was made from.
-        at: When it was there, seconds since the Unix epoch.
-        artefact: What was stored.
-    """
-
-    copy: CheckpointCopy
-    at: float
-    artefact: Artefact
+    copy: CheckpointCopy  # the copy that it was made from
+    at: float  # when it was there, seconds since the Unix epoch
+    artefact: Artefact  # what was stored

@@ -14,17 +14,11 @@ _PYTHON = frozenset({"python", "python3"})
 
 @dataclass(frozen=True, slots=True)
 class PythonProgram:
-    """A Python script or module with its arguments.
+    """A Python script or module with its arguments."""
 
-    Attributes:
-        script: Path of a file relative to the working directory, or empty.
-        module: Dotted name, or empty.
-        arguments: What follows.
-    """
-
-    script: str
-    module: str
-    arguments: tuple[str, ...]
+    script: str  # path of a file relative to the working directory, or empty
+    module: str  # dotted name, or empty
+    arguments: tuple[str, ...]  # what follows
 
 
 def is_python(word: str) -> bool:

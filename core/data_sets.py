@@ -33,14 +33,10 @@ class DataSet:
 
 @dataclass(frozen=True, slots=True)
 class NodeData:
-    """A data set that a node's operator offers.
+    """A data set that a node's operator offers."""
 
-    Attributes:
-        name: Jobs ask for it by this.
-        size_bytes: What it had on the disk when it was declared, or None where it has too many files to be counted.
-    """
-
-    name: str
+    name: str  # jobs ask for it by this
+    # What it had on the disk when it was declared, or None where it has too many files to be counted.
     size_bytes: int | None = None
 
 

@@ -35,16 +35,11 @@ _BLOCK_BYTES = 512  # what st_blocks counts
 
 @dataclass(frozen=True, slots=True)
 class DeclaredData:
-    """A data set on a node.
+    """A data set on a node."""
 
-    Attributes:
-        name: Jobs ask for it by this.
-        path: The file or folder, with no links left in it.
-        size_bytes: What it had on the disk when it was declared, or None where it has too many files to be counted.
-    """
-
-    name: str
-    path: Path
+    name: str  # jobs ask for it by this
+    path: Path  # the file or folder, with no links left in it
+    # What it had on the disk when it was declared, or None where it has too many files to be counted.
     size_bytes: int | None = None
 
     @property

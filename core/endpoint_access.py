@@ -34,36 +34,22 @@ MAX_KEY_SECONDS = 10 * 365 * 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class EndpointKey:
-    """What a node is told of a key.
+    """What a node is told of a key."""
 
-    Attributes:
-        id: Its name within the broker, no secret.
-        sha256: Of the whole key, hexadecimal.
-        per_second: How many requests a second it is good for on this node; 0 for any number.
-        expires_at: When it ends, seconds since the Unix epoch; None for never.
-    """
-
-    id: str
-    sha256: str
-    per_second: float = 0.0
-    expires_at: float | None = None
+    id: str  # its name within the broker, no secret
+    sha256: str  # of the whole key, hexadecimal
+    per_second: float = 0.0  # how many requests a second it is good for on this node; 0 for any number
+    expires_at: float | None = None  # when it ends, seconds since the Unix epoch; None for never
 
 
 @dataclass(frozen=True, slots=True)
 class EndpointRule:
-    """Who may ask one endpoint.
+    """Who may ask one endpoint."""
 
-    Attributes:
-        endpoint: Its name.
-        tenant: Its owner.
-        access: Who may ask it.
-        keys: Its keys; they count where ``access`` says so.
-    """
-
-    endpoint: str
-    tenant: str
-    access: EndpointAccess
-    keys: tuple[EndpointKey, ...] = ()
+    endpoint: str  # its name
+    tenant: str  # its owner
+    access: EndpointAccess  # who may ask it
+    keys: tuple[EndpointKey, ...] = ()  # its keys; they count where ``access`` says so
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,36 +61,22 @@ class AccessTable:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key of an endpoint, as its tenant sees it.
+    """A key of an endpoint, as its tenant sees it."""
 
-    Attributes:
-        id: Names it, no secret.
-        endpoint: What it is good for.
-        name: The tenant's own word for it, or empty.
-        per_second: How many requests a second it is good for on all nodes together; 0 for any number.
-        created_at: Seconds since the Unix epoch.
-        expires_at: When it ends; None for never.
-    """
-
-    id: str
-    endpoint: str
-    name: str
-    per_second: float
-    created_at: float
-    expires_at: float | None = None
+    id: str  # names it, no secret
+    endpoint: str  # what it is good for
+    name: str  # the tenant's own word for it, or empty
+    per_second: float  # how many requests a second it is good for on all nodes together; 0 for any number
+    created_at: float  # seconds since the Unix epoch
+    expires_at: float | None = None  # when it ends; None for never
 
 
 @dataclass(frozen=True, slots=True)
 class KeyUse:
-    """How a key was used on a node in a while.
+    """How a key was used on a node in a while."""
 
-    Attributes:
-        id: The key's.
-        requests: Requests that came with it, those among them that were too many.
-    """
-
-    id: str
-    requests: int
+    id: str  # the key's
+    requests: int  # requests that came with it, those among them that were too many
 
 
 def validate_key(name: str, per_second: float, seconds: float) -> None:

@@ -18,16 +18,11 @@ KEPT_VERSIONS = 5
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """What a model takes or gives under one name.
+    """What a model takes or gives under one name."""
 
-    Attributes:
-        name: As requests call it.
-        datatype: As the Open Inference Protocol calls it, such as ``FP32``.
-        shape: Its axes, -1 for one of any length; None where the model does not say how many there are.
-    """
-
-    name: str
-    datatype: str
+    name: str  # as requests call it
+    datatype: str  # as the Open Inference Protocol calls it, such as ``FP32``
+    # Its axes, -1 for one of any length; None where the model does not say how many there are.
     shape: tuple[int, ...] | None = None
 
 
@@ -41,88 +36,59 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One verified ONNX artefact of an endpoint.
+    """One verified ONNX artefact of an endpoint."""
 
-    Attributes:
-        version: Number within the endpoint, from 1.
-        job_id: The job that trained it.
-        tier: Number of the tier it fulfils; 0 for a model that is better than those of the tiers.
-        metric: Name of the metric.
-        value: The metric re-measured on the exported model.
-        delivered_at: When it began to answer, seconds since the Unix epoch.
-        sha256: Of the ONNX file, hexadecimal.
-        direction: Whether a larger or a smaller metric is better; None of versions that were stored without.
-        variant: The variant that it is a version of; empty for an endpoint without variants.
-        node_id: Node that has its files; empty of versions that were stored without: the endpoint's.
-        signature: What it takes and gives; None where nobody said.
-        held: Why it was not let answer when it was delivered, plain words; empty once it has answered.
-        stored: Its files in the artefact store; None where that has them not, or not yet.
-        target: The target of its tier; None of a model that is better than those of the tiers.
-        size_bytes: Of the ONNX file; 0 of versions that were stored without.
-        p50_seconds: Median delay of the endpoint's answers when this version stopped to answer, or None.
-        p95_seconds: The same, the 95th percentile.
-        removed: Whether its files were removed before their time.
-    """
-
-    version: int
-    job_id: str
-    tier: int
-    metric: str
-    value: float
-    delivered_at: float
-    sha256: str
+    version: int  # number within the endpoint, from 1
+    job_id: str  # the job that trained it
+    tier: int  # number of the tier it fulfils; 0 for a model that is better than those of the tiers
+    metric: str  # name of the metric
+    value: float  # the metric re-measured on the exported model
+    delivered_at: float  # when it began to answer, seconds since the Unix epoch
+    sha256: str  # of the ONNX file, hexadecimal
+    # Whether a larger or a smaller metric is better; None of versions that were stored without.
     direction: Direction | None = None
-    variant: str = ""
-    node_id: str = ""
-    signature: Signature | None = None
-    held: str = ""
+    variant: str = ""  # the variant that it is a version of; empty for an endpoint without variants
+    node_id: str = ""  # node that has its files; empty of versions that were stored without: the endpoint's
+    signature: Signature | None = None  # what it takes and gives; None where nobody said
+    held: str = ""  # why it was not let answer when it was delivered, plain words; empty once it has answered
+    # Its files in the artefact store; None where that has them not, or not yet.
     stored: Artefact | None = field(default=None, metadata=NOT_TOLD)
-    target: float | None = None
-    size_bytes: int = 0
+    target: float | None = None  # the target of its tier; None of a model that is better than those of the tiers
+    size_bytes: int = 0  # of the ONNX file; 0 of versions that were stored without
+    # Median delay of the endpoint's answers when this version stopped to answer, or None.
     p50_seconds: float | None = None
-    p95_seconds: float | None = None
-    removed: bool = False
+    p95_seconds: float | None = None  # the same, the 95th percentile
+    removed: bool = False  # whether its files were removed before their time
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """The name that applications call.
+    """The name that applications call."""
 
-    Attributes:
-        name: Unique among all tenants, since it is part of the URL.
-        tenant: The owner.
-        next_version: Number the next delivery will get.
-        versions: Delivered versions, oldest first; those that are kept, and a bounded history of others.
-        node_id: Node whose inference server has the live versions, or empty.
-        objective_seconds: Delay that its tenant wants from arrival to answer (QoE objective), or None.
-        left: Nodes on which versions of it may be left from before it was deleted, each with the variant: they go.
-        live_versions: Number of the version that shall answer, by variant; a variant that is not named (of endpoints
-            that were stored without) answers with its newest.
-        pinned: Variants whose live version stays whatever is delivered, since somebody chose it.
-        access: Who may ask it.
-        keys_from: Keys that were made until then do not count, seconds since the Unix epoch: they were good for an
-            endpoint of this name that was deleted.
-        replicas: On how many nodes its live version shall answer, where there are as many.
-        auto_replicas: Whether the broker says on how many, by what is asked of it.
-        replica_nodes: Nodes that shall have a copy of its live version, beside ``node_id``, which it was delivered on.
-        keep: Of how many of its newest versions, or of those of each variant, the files are kept.
-    """
-
-    name: str
-    tenant: str
-    next_version: int = 1
+    name: str  # unique among all tenants, since it is part of the URL
+    tenant: str  # the owner
+    next_version: int = 1  # number the next delivery will get
+    # Delivered versions, oldest first; those that are kept, and a bounded history of others.
     versions: tuple[Version, ...] = ()
-    node_id: str = ""
+    node_id: str = ""  # node whose inference server has the live versions, or empty
+    # Delay that its tenant wants from arrival to answer (QoE objective), or None.
     objective_seconds: float | None = None
+    # Nodes on which versions of it may be left from before it was deleted, each with the variant: they go.
     left: tuple[tuple[str, str], ...] = ()
+    # Number of the version that shall answer, by variant; a variant that is not named (of endpoints that were stored
+    # without) answers with its newest.
     live_versions: Mapping[str, int] = field(default_factory=dict)
+    # Variants whose live version stays whatever is delivered, since somebody chose it.
     pinned: frozenset[str] = frozenset()
-    access: EndpointAccess = EndpointAccess.TENANT
+    access: EndpointAccess = EndpointAccess.TENANT  # who may ask it
+    # Keys that were made until then do not count, seconds since the Unix epoch: they were good for an endpoint of this
+    # name that was deleted.
     keys_from: float = 0.0
-    replicas: int = 1
-    auto_replicas: bool = False
+    replicas: int = 1  # on how many nodes its live version shall answer, where there are as many
+    auto_replicas: bool = False  # whether the broker says on how many, by what is asked of it
+    # Nodes that shall have a copy of its live version, beside ``node_id``, which it was delivered on.
     replica_nodes: tuple[str, ...] = ()
-    keep: int = KEPT_VERSIONS
+    keep: int = KEPT_VERSIONS  # of how many of its newest versions, or of those of each variant, the files are kept
 
     @property
     def live(self) -> tuple[Version, ...]:
@@ -147,77 +113,49 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class DelayWindow:
-    """How long an endpoint's answers took in the last few seconds.
+    """How long an endpoint's answers took in the last few seconds."""
 
-    Attributes:
-        seconds: How far the window reaches back.
-        answers: Requests that were answered with a result.
-        failures: Requests that were refused for want of room, timed out, or failed.
-        in_objective: Fraction of both that was answered within the objective, or None without one or without requests.
-        p50_seconds: Median delay of the answers, or None without answers.
-        p95_seconds: 95th percentile.
-        p99_seconds: 99th percentile.
-    """
-
-    seconds: float
-    answers: int = 0
-    failures: int = 0
+    seconds: float  # how far the window reaches back
+    answers: int = 0  # requests that were answered with a result
+    failures: int = 0  # requests that were refused for want of room, timed out, or failed
+    # Fraction of both that was answered within the objective, or None without one or without requests.
     in_objective: float | None = None
-    p50_seconds: float | None = None
-    p95_seconds: float | None = None
-    p99_seconds: float | None = None
+    p50_seconds: float | None = None  # median delay of the answers, or None without answers
+    p95_seconds: float | None = None  # 95th percentile
+    p99_seconds: float | None = None  # 99th percentile
 
 
 @dataclass(frozen=True, slots=True)
 class EndpointUsage:
-    """What requests an endpoint had in a while.
+    """What requests an endpoint had in a while."""
 
-    Attributes:
-        endpoint: Its name.
-        seconds: How long the while was.
-        requests: Requests that arrived, answered or not.
-        answers: Requests that were answered with a result.
-        delay_seconds: From arrival to answer, added up over the answers.
-        cpu_seconds: CPU that running its model took.
-        failures: Requests that were refused for want of room, timed out, or failed.
-        on_time: Answers within the objective.
-        windows: Delays of the last few seconds, whenever the while began; the shortest window first.
-        answered_by: Of an endpoint with variants: answers of each.
-    """
-
-    endpoint: str
-    seconds: float
-    requests: int = 0
-    answers: int = 0
-    delay_seconds: float = 0.0
-    cpu_seconds: float = 0.0
-    failures: int = 0
-    on_time: int = 0
+    endpoint: str  # its name
+    seconds: float  # how long the while was
+    requests: int = 0  # requests that arrived, answered or not
+    answers: int = 0  # requests that were answered with a result
+    delay_seconds: float = 0.0  # from arrival to answer, added up over the answers
+    cpu_seconds: float = 0.0  # CPU that running its model took
+    failures: int = 0  # requests that were refused for want of room, timed out, or failed
+    on_time: int = 0  # answers within the objective
+    # Delays of the last few seconds, whenever the while began; the shortest window first.
     windows: tuple[DelayWindow, ...] = ()
-    answered_by: Mapping[str, int] = field(default_factory=dict)
+    answered_by: Mapping[str, int] = field(default_factory=dict)  # of an endpoint with variants: answers of each
 
 
 @dataclass(frozen=True, slots=True)
 class EndpointLoad:
-    """The same as rates.
+    """The same as rates."""
 
-    Attributes:
-        requests_per_second: Requests that arrived.
-        delay_seconds: Mean time from arrival to answer, or None when nothing was answered.
-        cpu_cores: CPU seconds per second that its answers took.
-        in_objective: Fraction of its requests that was answered within the objective, or None without one or without
-            requests.
-        windows: Delays of the last few seconds, the shortest window first; empty without requests.
-        lag_seconds: By how much the inference server's event loop came late, which delays do not have in them, or None.
-        answered_parts: Of an endpoint with variants: fraction of the answers that each gave; empty without answers.
-    """
-
-    requests_per_second: float = 0.0
-    delay_seconds: float | None = None
-    cpu_cores: float = 0.0
+    requests_per_second: float = 0.0  # requests that arrived
+    delay_seconds: float | None = None  # mean time from arrival to answer, or None when nothing was answered
+    cpu_cores: float = 0.0  # CPU seconds per second that its answers took
+    # Fraction of its requests that was answered within the objective, or None without one or without requests.
     in_objective: float | None = None
+    # Delays of the last few seconds, the shortest window first; empty without requests.
     windows: tuple[DelayWindow, ...] = ()
+    # By how much the inference server's event loop came late, which delays do not have in them, or None.
     lag_seconds: float | None = None
+    # Of an endpoint with variants: fraction of the answers that each gave; empty without answers.
     answered_parts: Mapping[str, float] = field(default_factory=dict, metadata=NOT_TOLD)
 
     @property
@@ -279,41 +217,23 @@ def job_of_delivery(known_id: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """The hand-over of a model at a tier: export, judge, verify, load, warm, flip.
+    """The hand-over of a model at a tier: export, judge, verify, load, warm, flip."""
 
-    Attributes:
-        id: See :func:`delivery_id`.
-        job_id: The job that reached the tier.
-        tier: Number of the tier; 0 for the best model beyond the tiers.
-        target: The tier's target; beyond the tiers what the model has to exceed.
-        endpoint: Where the model goes.
-        version: The number it will have there; fixed before the work begins, so that doing it twice is doing it once.
-            Beyond the tiers, where there may well be no model, 0 until there is one.
-        state: Where it is.
-        requested_at: When the tier was reached, seconds since the Unix epoch.
-        value: The metric re-measured on the exported model, or None.
-        sha256: Of the ONNX file, or empty.
-        delivered_at: When the version began to answer, or None.
-        reason: Plain words when it failed, or when it was delivered and does not answer.
-        variant: The variant that it is a version of; empty for an endpoint without variants.
-        verdict: Whether the model is to answer; open until a node has said what the model is.
-        signature: What the model takes and gives; None where nobody said.
-        size_bytes: Of the ONNX file, or 0.
-    """
-
-    id: str
-    job_id: str
-    tier: int
-    target: float
-    endpoint: str
+    id: str  # see :func:`delivery_id`
+    job_id: str  # the job that reached the tier
+    tier: int  # number of the tier; 0 for the best model beyond the tiers
+    target: float  # the tier's target; beyond the tiers what the model has to exceed
+    endpoint: str  # where the model goes
+    # The number it will have there; fixed before the work begins, so that doing it twice is doing it once. Beyond the
+    # tiers, where there may well be no model, 0 until there is one.
     version: int
-    state: DeliveryState
-    requested_at: float
-    value: float | None = None
-    sha256: str = ""
-    delivered_at: float | None = None
-    reason: str = ""
-    variant: str = ""
-    verdict: Verdict = Verdict.OPEN
-    signature: Signature | None = None
-    size_bytes: int = 0
+    state: DeliveryState  # where it is
+    requested_at: float  # when the tier was reached, seconds since the Unix epoch
+    value: float | None = None  # the metric re-measured on the exported model, or None
+    sha256: str = ""  # of the ONNX file, or empty
+    delivered_at: float | None = None  # when the version began to answer, or None
+    reason: str = ""  # plain words when it failed, or when it was delivered and does not answer
+    variant: str = ""  # the variant that it is a version of; empty for an endpoint without variants
+    verdict: Verdict = Verdict.OPEN  # whether the model is to answer; open until a node has said what the model is
+    signature: Signature | None = None  # what the model takes and gives; None where nobody said
+    size_bytes: int = 0  # of the ONNX file, or 0

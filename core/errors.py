@@ -162,16 +162,12 @@ class TooLargeError(TiercelError):
 
 
 class QuotaExceededError(TiercelError):
-    """The tenant has as many active jobs as it may have.
-
-    Attributes:
-        seconds: After how long it may be worth asking again; when there is room nobody knows.
-    """
+    """The tenant has as many active jobs as it may have."""
 
     code = "quota_exceeded"
     grpc_status = "RESOURCE_EXHAUSTED"
     http_status = 429
-    seconds: ClassVar[float] = 60.0
+    seconds: ClassVar[float] = 60.0  # after how long it may be worth asking again; when there is room nobody knows
 
 
 class RateExceededError(TiercelError):

@@ -138,25 +138,15 @@ class NodeEvent:
 
 @dataclass(frozen=True, slots=True)
 class ShareDecision:
-    """A change of a job's or an endpoint's share, as the scheduler decided it.
+    """A change of a job's or an endpoint's share, as the scheduler decided it."""
 
-    Attributes:
-        job_id: The job; empty when it is about an endpoint.
-        at: Seconds since the Unix epoch.
-        policy: Name of the policy.
-        trigger: What made the scheduler run: ``arrival``, ``exit``, ``tier``, ``node`` or ``interval``.
-        node_id: Where the job is placed, or the endpoint answers.
-        share: What it got, with the reason; weight 1 without a cap for an endpoint that is not limited.
-        endpoint: The endpoint; empty when it is about a job.
-    """
-
-    job_id: str = field(metadata=NOT_TOLD)
-    at: float
-    policy: str
-    trigger: str
-    node_id: str
-    share: Share
-    endpoint: str = field(default="", metadata=NOT_TOLD)
+    job_id: str = field(metadata=NOT_TOLD)  # the job; empty when it is about an endpoint
+    at: float  # seconds since the Unix epoch
+    policy: str  # name of the policy
+    trigger: str  # what made the scheduler run: ``arrival``, ``exit``, ``tier``, ``node`` or ``interval``
+    node_id: str  # where the job is placed, or the endpoint answers
+    share: Share  # what it got, with the reason; weight 1 without a cap for an endpoint that is not limited
+    endpoint: str = field(default="", metadata=NOT_TOLD)  # the endpoint; empty when it is about a job
 
     @property
     def subject(self) -> str:

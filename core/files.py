@@ -8,49 +8,31 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class KeptFile:
-    """A file of a job that is kept.
+    """A file of a job that is kept."""
 
-    Attributes:
-        path: Relative to the working directory of the job's program, with ``/`` between its parts.
-        size_bytes: Its size.
-        sha256: Of its content, hexadecimal.
-        run_id: The run that left it behind.
-        kept_at: Since when it is kept, seconds since the Unix epoch.
-    """
-
-    path: str
-    size_bytes: int
-    sha256: str
-    run_id: str = ""
-    kept_at: float = 0.0
+    path: str  # relative to the working directory of the job's program, with ``/`` between its parts
+    size_bytes: int  # its size
+    sha256: str  # of its content, hexadecimal
+    run_id: str = ""  # the run that left it behind
+    kept_at: float = 0.0  # since when it is kept, seconds since the Unix epoch
 
 
 @dataclass(frozen=True, slots=True)
 class FileLimits:
-    """What is kept.
+    """What is kept."""
 
-    Attributes:
-        job_files: Files of a job.
-        job_bytes: What they may have together.
-        tenant_bytes: What the files of all jobs of a tenant may have together; each file counts, whatever is in it.
-    """
-
-    job_files: int = 1_000
-    job_bytes: int = 1024**3
+    job_files: int = 1_000  # files of a job
+    job_bytes: int = 1024**3  # what they may have together
+    # What the files of all jobs of a tenant may have together; each file counts, whatever is in it.
     tenant_bytes: int = 20 * 1024**3
 
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """Which files are kept.
+    """Which files are kept."""
 
-    Attributes:
-        kept: Those that are.
-        left_out: The others by path, each with the reason in plain words.
-    """
-
-    kept: tuple[KeptFile, ...]
-    left_out: Mapping[str, str]
+    kept: tuple[KeptFile, ...]  # those that are
+    left_out: Mapping[str, str]  # the others by path, each with the reason in plain words
 
 
 def admit(

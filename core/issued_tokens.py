@@ -30,27 +30,16 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._ -]{0,62}")
 
 @dataclass(frozen=True, slots=True)
 class IssuedToken:
-    """A token without its secret.
+    """A token without its secret."""
 
-    Attributes:
-        id: Names it; no secret.
-        name: What it is for.
-        tenant: Whose things it is about; empty for an operator's.
-        role: What its bearer may call.
-        created_at: Seconds since the Unix epoch.
-        expires_at: From when on it is good no more.
-        revoked_at: When it was taken back, or None.
-        sha256: Of all of it: enough to know it again.
-    """
-
-    id: str
-    name: str
-    tenant: str
-    role: Role
-    created_at: float
-    expires_at: float
-    revoked_at: float | None = None
-    sha256: str = field(default="", repr=False, metadata={"told": False})
+    id: str  # names it; no secret
+    name: str  # what it is for
+    tenant: str  # whose things it is about; empty for an operator's
+    role: Role  # what its bearer may call
+    created_at: float  # seconds since the Unix epoch
+    expires_at: float  # from when on it is good no more
+    revoked_at: float | None = None  # when it was taken back, or None
+    sha256: str = field(default="", repr=False, metadata={"told": False})  # of all of it: enough to know it again
 
     def is_usable(self, now: float) -> bool:
         """Whether it is good at a time, in seconds since the Unix epoch."""

@@ -233,106 +233,69 @@ _FINAL_STATES = frozenset({JobState.COMPLETED, JobState.MISSED, JobState.FAILED,
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One report of the metric.
+    """One report of the metric."""
 
-    Attributes:
-        at: When it was reported, seconds since the Unix epoch.
-        epoch: Training epoch it belongs to.
-        value: The spec's metric.
-        cpu_seconds: CPU seconds the job had used by then.
-        accelerator_seconds: Seconds of the accelerator that it keeps busiest, likewise.
-    """
-
-    at: float
-    epoch: int
-    value: float
-    cpu_seconds: float
-    accelerator_seconds: float = 0.0
+    at: float  # when it was reported, seconds since the Unix epoch
+    epoch: int  # training epoch it belongs to
+    value: float  # the spec's metric
+    cpu_seconds: float  # CPU seconds the job had used by then
+    accelerator_seconds: float = 0.0  # seconds of the accelerator that it keeps busiest, likewise
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job as its actor knows it. Times are seconds since the Unix epoch.
+    """A job as its actor knows it. Times are seconds since the Unix epoch."""
 
-    Attributes:
-        id: Unique, short, made by the broker.
-        tenant: Name of the owner.
-        spec: What was asked for.
-        submitted_at: When it was accepted; of the next job of a series, when it begins.
-        state: Where it is in its life.
-        reason: Plain words about the state.
-        idempotency_key: The client's key, or empty.
-        run: Its present run; of a job that has ended, or is about to, the last one; None while it waits for one.
-        earlier: What is remembered of the runs before that.
-        started_at: When it first ran, or None.
-        finished_at: When it reached a final state, or None.
-        stop_outcome: The final state that a confirmed stop leads to, or None.
-        stop_reason: Why it was asked to stop, or empty; decides the final state.
-        suspended: Its tenant wants it to wait until it is resumed; its present run, if it has one, is stopped for that.
-        data_sha256: Of what its newest run got from the URLs of its data sets, by their names.
-        environments: What its runs found around them, each where it changed, the oldest first; bounded.
-        log_tail: Last lines of output of the run that failed last.
-        retries: How many of the spec's retries it has used, since it was resumed if it was.
-        retry_at: When its pause before the next try is over, by the clock of the broker's life; None while it has
-            none. Not stored.
-        starts_at: Before when it does not begin, as the next job of a series; None for one that may begin.
-        queued: Its number in the queue of jobs that wait until the ones that feed its endpoint are over; 0 for none.
-        warm_node: Node that has the checkpoint of ``spec.warm_start``, or empty.
-        carried_run: Run whose checkpoint the broker holds for the present run, or for the next one; else empty.
-        copy: The newest copy of a checkpoint that the broker keeps of it, where its spec asks for copies; or None.
-        awaits_copy: It can go on from that copy alone once the artefact store has given it back. Not stored.
-        prefers_copy: It goes on from that copy on any node, as the broker is on another machine, and a node of an
-            earlier one's name may be as well. Not stored.
-        stored: The newest such copy that is in the artefact store as well, or None.
-        store_problem: Why a newer one is not there yet; plain words, or empty. Not stored.
-        checkpoint_node: While it waits: node that has its newest checkpoint, or empty.
-        epoch: Latest epoch reported.
-        latest_value: Latest value of the metric, or None.
-        best_value: Best value of the metric, or None.
-        tiers: Status of each tier, in order.
-        best: The delivery of its best model beyond the tiers that is under way, as a tier with number 0; or None.
-        best_deliveries: How many of those there were, the one under way among them.
-        shipped_value: Metric of the best model that it has delivered, or None.
-        shipped_at: When it last delivered one, or None.
-    """
-
-    id: str
-    tenant: str
-    spec: JobSpec
-    submitted_at: float
-    state: JobState = JobState.PENDING
-    reason: str = ""
-    idempotency_key: str = ""
+    id: str  # unique, short, made by the broker
+    tenant: str  # name of the owner
+    spec: JobSpec  # what was asked for
+    submitted_at: float  # when it was accepted; of the next job of a series, when it begins
+    state: JobState = JobState.PENDING  # where it is in its life
+    reason: str = ""  # plain words about the state
+    idempotency_key: str = ""  # the client's key, or empty
+    # Its present run; of a job that has ended, or is about to, the last one; None while it waits for one.
     run: Run | None = None
-    earlier: EarlierRuns = field(default_factory=EarlierRuns)
-    started_at: float | None = None
-    finished_at: float | None = None
-    stop_outcome: JobState | None = None
-    stop_reason: str = ""
+    earlier: EarlierRuns = field(default_factory=EarlierRuns)  # what is remembered of the runs before that
+    started_at: float | None = None  # when it first ran, or None
+    finished_at: float | None = None  # when it reached a final state, or None
+    stop_outcome: JobState | None = None  # the final state that a confirmed stop leads to, or None
+    stop_reason: str = ""  # why it was asked to stop, or empty; decides the final state
+    # Its tenant wants it to wait until it is resumed; its present run, if it has one, is stopped for that.
     suspended: bool = False
+    # Of what its newest run got from the URLs of its data sets, by their names.
     data_sha256: Mapping[str, str] = field(default_factory=dict)
+    # What its runs found around them, each where it changed, the oldest first; bounded.
     environments: tuple[RunEnvironment, ...] = ()
-    log_tail: str = ""
-    retries: int = 0
+    log_tail: str = ""  # last lines of output of the run that failed last
+    retries: int = 0  # how many of the spec's retries it has used, since it was resumed if it was
+    # When its pause before the next try is over, by the clock of the broker's life; None while it has none. Not stored.
     retry_at: float | None = field(default=None, metadata=NOT_STORED)
+    # Before when it does not begin, as the next job of a series; None for one that may begin.
     starts_at: float | None = None
+    # Its number in the queue of jobs that wait until the ones that feed its endpoint are over; 0 for none.
     queued: int = 0
-    warm_node: str = ""
-    carried_run: str = ""
+    warm_node: str = ""  # node that has the checkpoint of ``spec.warm_start``, or empty
+    carried_run: str = ""  # run whose checkpoint the broker holds for the present run, or for the next one; else empty
+    # The newest copy of a checkpoint that the broker keeps of it, where its spec asks for copies; or None.
     copy: CheckpointCopy | None = None
+    # It can go on from that copy alone once the artefact store has given it back. Not stored.
     awaits_copy: bool = field(default=False, metadata=NOT_STORED)
+    # It goes on from that copy on any node, as the broker is on another machine, and a node of an earlier one's name
+    # may be as well. Not stored.
     prefers_copy: bool = field(default=False, metadata=NOT_STORED)
-    stored: StoredCheckpoint | None = None
+    stored: StoredCheckpoint | None = None  # the newest such copy that is in the artefact store as well, or None
+    # Why a newer one is not there yet; plain words, or empty. Not stored.
     store_problem: str = field(default="", metadata=NOT_STORED)
-    checkpoint_node: str = ""
-    epoch: int = 0
-    latest_value: float | None = None
-    best_value: float | None = None
-    tiers: tuple[TierStatus, ...] = ()
+    checkpoint_node: str = ""  # while it waits: node that has its newest checkpoint, or empty
+    epoch: int = 0  # latest epoch reported
+    latest_value: float | None = None  # latest value of the metric, or None
+    best_value: float | None = None  # best value of the metric, or None
+    tiers: tuple[TierStatus, ...] = ()  # status of each tier, in order
+    # The delivery of its best model beyond the tiers that is under way, as a tier with number 0; or None.
     best: TierStatus | None = None
-    best_deliveries: int = 0
-    shipped_value: float | None = None
-    shipped_at: float | None = None
+    best_deliveries: int = 0  # how many of those there were, the one under way among them
+    shipped_value: float | None = None  # metric of the best model that it has delivered, or None
+    shipped_at: float | None = None  # when it last delivered one, or None
 
     @property
     def attempts(self) -> int:

@@ -6,15 +6,10 @@ from typing import NamedTuple
 
 
 class Moment(NamedTuple):
-    """A point of time on both clocks of the broker.
+    """A point of time on both clocks of the broker."""
 
-    Attributes:
-        at: Seconds since the Unix epoch: for what people read and for what is stored. Somebody may set it.
-        alive: Seconds that the broker has been alive: for how long somebody has been silent, and for nothing else.
-    """
-
-    at: float
-    alive: float
+    at: float  # Seconds since the Unix epoch: for what people read and for what is stored. Somebody may set it.
+    alive: float  # seconds that the broker has been alive: for how long somebody has been silent, and for nothing else
 
     @classmethod
     def of_one_clock(cls, now: float) -> Moment:

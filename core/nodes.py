@@ -11,19 +11,12 @@ from tiercel.core.data_sets import NodeData
 
 @dataclass(frozen=True, slots=True)
 class Accelerator:
-    """A device that trains or serves faster than the CPU.
+    """A device that trains or serves faster than the CPU."""
 
-    Attributes:
-        id: As its driver calls it for good: ``GPU-...`` or, for a slice of one, ``MIG-...``.
-        name: Its make.
-        memory_bytes: All of its memory.
-        problem: Why nothing new should be put on it, in plain words; empty while it is well.
-    """
-
-    id: str
-    name: str
-    memory_bytes: int
-    problem: str = ""
+    id: str  # as its driver calls it for good: ``GPU-...`` or, for a slice of one, ``MIG-...``
+    name: str  # its make
+    memory_bytes: int  # all of its memory
+    problem: str = ""  # why nothing new should be put on it, in plain words; empty while it is well
 
 
 class Drain(enum.Enum):
@@ -36,42 +29,23 @@ class Drain(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A machine with an agent, as the broker knows it.
+    """A machine with an agent, as the broker knows it."""
 
-    Attributes:
-        id: Name, unique among nodes.
-        cpu_cores: Cores that jobs may use.
-        memory_bytes: Memory that jobs may use, in bytes.
-        runtimes: What it can run jobs with, the preferred first.
-        limits: How it enforces CPU shares.
-        images: Container images at hand.
-        online: Whether its lease holds.
-        lease_epoch: Counts its connections; messages of older ones are void.
-        serving_http: Where its inference server answers over HTTP: ``host:port``, ``https://host:port``, or empty.
-        serving_grpc: The same over gRPC, or ``grpcs://host:port``.
-        accelerators: Devices that jobs may use, in the order of the machine's bus.
-        data: Data sets that its operator offers, by name.
-        labels: What its operator says of it, for jobs to ask for.
-        local_http: Where it answers on the broker's own machine in the clear, ``host:port``, or empty.
-        local_grpc: The same over gRPC.
-        drain: Whether the broker's operator has it drained.
-        version: The version of Tiercel that its agent is of; empty where it does not say.
-    """
-
-    id: str
-    cpu_cores: float
-    memory_bytes: int
-    runtimes: tuple[str, ...] = ()
-    limits: str = ""
-    images: frozenset[str] = field(default_factory=frozenset)
-    online: bool = True
-    lease_epoch: int = 0
+    id: str  # name, unique among nodes
+    cpu_cores: float  # cores that jobs may use
+    memory_bytes: int  # memory that jobs may use, in bytes
+    runtimes: tuple[str, ...] = ()  # what it can run jobs with, the preferred first
+    limits: str = ""  # how it enforces CPU shares
+    images: frozenset[str] = field(default_factory=frozenset)  # container images at hand
+    online: bool = True  # whether its lease holds
+    lease_epoch: int = 0  # counts its connections; messages of older ones are void
+    # Where its inference server answers over HTTP: ``host:port``, ``https://host:port``, or empty.
     serving_http: str = ""
-    serving_grpc: str = ""
-    accelerators: tuple[Accelerator, ...] = ()
-    data: tuple[NodeData, ...] = ()
-    labels: Mapping[str, str] = field(default_factory=dict)
-    local_http: str = ""
-    local_grpc: str = ""
-    drain: Drain = Drain.NO
-    version: str = ""
+    serving_grpc: str = ""  # the same over gRPC, or ``grpcs://host:port``
+    accelerators: tuple[Accelerator, ...] = ()  # devices that jobs may use, in the order of the machine's bus
+    data: tuple[NodeData, ...] = ()  # data sets that its operator offers, by name
+    labels: Mapping[str, str] = field(default_factory=dict)  # what its operator says of it, for jobs to ask for
+    local_http: str = ""  # where it answers on the broker's own machine in the clear, ``host:port``, or empty
+    local_grpc: str = ""  # the same over gRPC
+    drain: Drain = Drain.NO  # whether the broker's operator has it drained
+    version: str = ""  # the version of Tiercel that its agent is of; empty where it does not say

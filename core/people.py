@@ -21,21 +21,13 @@ MOST_REMEMBERED = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Who showed a token of the provider.
+    """Who showed a token of the provider."""
 
-    Attributes:
-        id: Names the person in the audit log; no secret.
-        role: What the person may call.
-        tenant: Whose things; empty for an operator.
-        key: Which key of the provider vouches for it.
-        expires_at: From when on the token is good no more, in seconds since the Unix epoch.
-    """
-
-    id: str
-    role: Role
-    tenant: str
-    key: str
-    expires_at: float
+    id: str  # names the person in the audit log; no secret
+    role: Role  # what the person may call
+    tenant: str  # whose things; empty for an operator
+    key: str  # which key of the provider vouches for it
+    expires_at: float  # from when on the token is good no more, in seconds since the Unix epoch
 
 
 class KnownPeople:

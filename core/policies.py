@@ -17,16 +17,10 @@ class PolicySource(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class PolicyChoice:
-    """A policy that decides.
+    """A policy that decides."""
 
-    Attributes:
-        name: Its name.
-        options: Those that differ from its defaults, as text.
-        source: Who chose it.
-        started_with: The policy that the broker was started with, which decides again after its next start; or empty.
-    """
-
-    name: str
-    options: Mapping[str, str] = field(default_factory=dict)
-    source: PolicySource = PolicySource.DEFAULT
+    name: str  # its name
+    options: Mapping[str, str] = field(default_factory=dict)  # those that differ from its defaults, as text
+    source: PolicySource = PolicySource.DEFAULT  # who chose it
+    # The policy that the broker was started with, which decides again after its next start; or empty.
     started_with: str = ""

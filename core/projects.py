@@ -34,18 +34,12 @@ _COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """The folder that a job runs from, by content.
+    """The folder that a job runs from, by content."""
 
-    Attributes:
-        sha256: Of its root folder's listing, hexadecimal; empty while it has not been packed.
-        commit: The git commit that was checked out, hexadecimal; empty where there is none.
-        dirty: Whether files differed from that commit.
-        folder: Where it lies on the machine of whoever submits it; known there only.
-    """
-
-    sha256: str = ""
-    commit: str = ""
-    dirty: bool = False
+    sha256: str = ""  # of its root folder's listing, hexadecimal; empty while it has not been packed
+    commit: str = ""  # the git commit that was checked out, hexadecimal; empty where there is none
+    dirty: bool = False  # whether files differed from that commit
+    # Where it lies on the machine of whoever submits it; known there only.
     folder: str = field(default="", metadata=LOCAL, compare=False)
 
 
@@ -60,19 +54,12 @@ class Kind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Something in a folder of a project.
+    """Something in a folder of a project."""
 
-    Attributes:
-        name: Its name.
-        kind: A file, a file that may be executed, a folder, or a symbolic link.
-        content: SHA-256 of the object, hexadecimal; of a link what it points to.
-        size_bytes: Of the object; 0 for a link.
-    """
-
-    name: str
-    kind: Kind
-    content: str
-    size_bytes: int = 0
+    name: str  # its name
+    kind: Kind  # a file, a file that may be executed, a folder, or a symbolic link
+    content: str  # SHA-256 of the object, hexadecimal; of a link what it points to
+    size_bytes: int = 0  # of the object; 0 for a link
 
 
 def validate_project(project: Project) -> None:

@@ -13,17 +13,11 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One metric with all its samples.
+    """One metric with all its samples."""
 
-    Attributes:
-        name: In full, with its unit; that of a counter, and of nothing else, ends in ``_total``.
-        documentation: What it is, without a full stop.
-        samples: Labels and value of each.
-    """
-
-    name: str
-    documentation: str
-    samples: Sequence[tuple[Mapping[str, str], float]]
+    name: str  # in full, with its unit; that of a counter, and of nothing else, ends in ``_total``
+    documentation: str  # what it is, without a full stop
+    samples: Sequence[tuple[Mapping[str, str], float]]  # labels and value of each
 
     @property
     def kind(self) -> str:

@@ -17,15 +17,10 @@ _ROUNDING = 1e-3
 
 @dataclass(slots=True)
 class RateLimit:
-    """Lets through so many a second, and a burst of what a while without any would have let through.
+    """Lets through so many a second, and a burst of what a while without any would have let through."""
 
-    Attributes:
-        per_second: How many a second, over time; more than 0.
-        burst: How many at once, at least 1.
-    """
-
-    per_second: float
-    burst: float
+    per_second: float  # how many a second, over time; more than 0
+    burst: float  # how many at once, at least 1
     _next: float = 0.0
     """When the next would be due if they came evenly; in the past while fewer come than may."""
 

@@ -18,25 +18,16 @@ MOST_NODES: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """A node whose inference server says that it answers for an endpoint.
+    """A node whose inference server says that it answers for an endpoint."""
 
-    Attributes:
-        node_id: The node.
-        version: The version that answers there; of several variants the highest.
-        http: Where REST answers in the clear, ``host:port``, for servers on the same machine; empty where nobody may.
-        grpc: The same of gRPC.
-        https: Where REST answers by TLS, for those who show a certificate; empty where it does not.
-        grpcs: The same of gRPC.
-        draining: It answers still, and is to stop: others are asked first.
-    """
-
-    node_id: str
-    version: int
+    node_id: str  # the node
+    version: int  # the version that answers there; of several variants the highest
+    # Where REST answers in the clear, ``host:port``, for servers on the same machine; empty where nobody may.
     http: str = ""
-    grpc: str = ""
-    https: str = ""
-    grpcs: str = ""
-    draining: bool = False
+    grpc: str = ""  # the same of gRPC
+    https: str = ""  # where REST answers by TLS, for those who show a certificate; empty where it does not
+    grpcs: str = ""  # the same of gRPC
+    draining: bool = False  # it answers still, and is to stop: others are asked first
 
     @property
     def place(self) -> tuple[str, str]:
@@ -46,45 +37,29 @@ class Backend:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where an endpoint answers.
+    """Where an endpoint answers."""
 
-    Attributes:
-        endpoint: Its name.
-        backends: By the names of their nodes; at least one.
-    """
-
-    endpoint: str
-    backends: tuple[Backend, ...]
+    endpoint: str  # its name
+    backends: tuple[Backend, ...]  # by the names of their nodes; at least one
 
 
 @dataclass(frozen=True, slots=True)
 class Routes:
-    """A whole table.
+    """A whole table."""
 
-    Attributes:
-        routes: By endpoint: one that is not in it answers nowhere.
-        nodes: Nodes whose inference servers are believed in who asked them, when they hand a request on.
-        number: Grows with each table of a broker's life; no other life uses the same numbers.
-    """
-
-    routes: tuple[Route, ...] = ()
+    routes: tuple[Route, ...] = ()  # by endpoint: one that is not in it answers nowhere
+    # Nodes whose inference servers are believed in who asked them, when they hand a request on.
     nodes: tuple[str, ...] = ()
-    number: int = 0
+    number: int = 0  # grows with each table of a broker's life; no other life uses the same numbers
 
 
 @dataclass(frozen=True, slots=True)
 class RouteFile:
-    """What the agent of a node leaves for its inference server.
+    """What the agent of a node leaves for its inference server."""
 
-    Attributes:
-        node_id: The node itself, which asks itself for nothing.
-        token: What servers of this machine show each other, as they have no certificates there; empty for none.
-        routes: The table.
-    """
-
-    node_id: str
-    token: str
-    routes: Routes
+    node_id: str  # the node itself, which asks itself for nothing
+    token: str  # what servers of this machine show each other, as they have no certificates there; empty for none
+    routes: Routes  # the table
 
 
 def bounded(routes: Iterable[Route], nodes: Iterable[str] = ()) -> Routes:

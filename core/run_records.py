@@ -24,24 +24,16 @@ _SEED_OPTION = re.compile(r"--?(random[-_])?(seed|state)(=.*)?", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """How a job's metric grew with the work put into it.
+    """How a job's metric grew with the work put into it."""
 
-    Attributes:
-        job_id: The job; there is one record of it.
-        workload: See :func:`workload_of`.
-        recorded_at: When the record was made, seconds since the Unix epoch.
-        curve: Pairs of CPU seconds since the job's start, start-up included, and the best metric reported by then;
-            both in the order of the reports, thinned. The last pair is the last report.
-        starts: What its latest runs took to get to work, the oldest first.
-        similar: See :func:`similar_to`; empty in records of before there was such a thing.
-    """
-
-    job_id: str
-    workload: str
-    recorded_at: float
+    job_id: str  # the job; there is one record of it
+    workload: str  # see :func:`workload_of`
+    recorded_at: float  # when the record was made, seconds since the Unix epoch
+    # Pairs of CPU seconds since the job's start, start-up included, and the best metric reported by then; both in the
+    # order of the reports, thinned. The last pair is the last report.
     curve: tuple[tuple[float, float], ...]
-    starts: tuple[Start, ...] = ()
-    similar: tuple[str, ...] = ()
+    starts: tuple[Start, ...] = ()  # what its latest runs took to get to work, the oldest first
+    similar: tuple[str, ...] = ()  # see :func:`similar_to`; empty in records of before there was such a thing
 
 
 def workload_of(tenant: str, spec: JobSpec) -> str:

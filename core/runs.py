@@ -11,110 +11,72 @@ from tiercel.core.starts import STARTS_KEPT, Start
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Where a job goes on once its present run has saved a checkpoint and is gone.
+    """Where a job goes on once its present run has saved a checkpoint and is gone."""
 
-    Attributes:
-        node_id: The node.
-        share: What it may use there.
-    """
-
-    node_id: str
-    share: Share
+    node_id: str  # the node
+    share: Share  # what it may use there
 
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """For how long a run has shown no progress; by the clock that counts only while the broker is alive.
+    """For how long a run has shown no progress; by the clock that counts only while the broker is alive."""
 
-    Attributes:
-        since: When the run was last heard.
-        share_since: When it was last given another share, or heard.
-        uncounted_seconds: Of the time from ``since`` to ``share_since``, how much is not held against it.
-    """
-
-    since: float
-    share_since: float
-    uncounted_seconds: float = 0.0
+    since: float  # when the run was last heard
+    share_since: float  # when it was last given another share, or heard
+    uncounted_seconds: float = 0.0  # of the time from ``since`` to ``share_since``, how much is not held against it
 
 
 @dataclass(frozen=True, slots=True)
 class RunTime:
-    """For how long a run has existed.
+    """For how long a run has existed."""
 
-    Attributes:
-        seconds: As counted when it was last counted.
-        at: When that was, seconds since the Unix epoch; None before it was heard.
-        alive: The same by the clock that counts while the broker is alive; None in a later life. Not stored.
-    """
-
-    seconds: float = 0.0
-    at: float | None = None
+    seconds: float = 0.0  # as counted when it was last counted
+    at: float | None = None  # when that was, seconds since the Unix epoch; None before it was heard
+    # The same by the clock that counts while the broker is alive; None in a later life. Not stored.
     alive: float | None = field(default=None, metadata=NOT_STORED)
 
 
 @dataclass(frozen=True, slots=True)
 class RunEnvironment:
-    """What the runs of a job found around them, from one of them to the next entry's.
+    """What the runs of a job found around them, from one of them to the next entry's."""
 
-    Attributes:
-        run: Number of the first of them.
-        key: Key, by content, of the environment with the packages that the job asks for; empty for none.
-        image_id: Id of the image of their container; empty where they are none.
-    """
-
-    run: int
-    key: str = ""
-    image_id: str = ""
+    run: int  # number of the first of them
+    key: str = ""  # key, by content, of the environment with the packages that the job asks for; empty for none
+    image_id: str = ""  # id of the image of their container; empty where they are none
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One process or container that works on a job, on one node.
+    """One process or container that works on a job, on one node."""
 
-    Attributes:
-        job_id: The job.
-        number: 1 for the job's first run.
-        node_id: The node.
-        share: What it may use there.
-        active: Whether it may exist; what it holds is free only once this is False.
-        heard: Whether it was ever heard of.
-        silence: Or None before it is heard in this life of the broker; not stored.
-        last_sequence: Number of its latest report that was taken in.
-        cpu_seconds: CPU seconds it has used.
-        accelerator_seconds: Seconds that it kept an accelerator busy; of several, the busiest counts.
-        offered_value: Metric of the best model once its training has ended, or None while that goes on.
-        move: Where its job is being moved, or None.
-        suspending: It was told to stop so that its job waits until it is resumed.
-        fenced: Whether its node's agent ends it by itself when it is without us for long. Only then may the job be
-            started elsewhere while nobody knows what became of the run.
-        time: For how long it has existed.
-        finishing_from: For how long it had existed when it was told to end its training, as the job's time was over;
-            None while it may train.
-        ordered_at: When its start was ordered, or its stop for a move, by the clock of the broker's life; None once
-            that is measured, or cannot be. Not stored.
-        stop_seconds: How long it took to stop the run before it, if its job has moved; None where nobody knows.
-        start: What it took to get to work; None before that, and where it was not measured.
-    """
-
-    job_id: str
-    number: int
-    node_id: str
-    share: Share
-    active: bool = True
-    heard: bool = False
+    job_id: str  # the job
+    number: int  # 1 for the job's first run
+    node_id: str  # the node
+    share: Share  # what it may use there
+    active: bool = True  # whether it may exist; what it holds is free only once this is False
+    heard: bool = False  # whether it was ever heard of
+    # Or None before it is heard in this life of the broker; not stored.
     silence: Silence | None = field(default=None, metadata=NOT_STORED)
-    last_sequence: int = 0
-    cpu_seconds: float = 0.0
-    accelerator_seconds: float = 0.0
+    last_sequence: int = 0  # number of its latest report that was taken in
+    cpu_seconds: float = 0.0  # CPU seconds it has used
+    accelerator_seconds: float = 0.0  # seconds that it kept an accelerator busy; of several, the busiest counts
+    # Metric of the best model once its training has ended, or None while that goes on.
     offered_value: float | None = None
-    move: Move | None = None
-    suspending: bool = False
+    move: Move | None = None  # where its job is being moved, or None
+    suspending: bool = False  # it was told to stop so that its job waits until it is resumed
+    # Whether its node's agent ends it by itself when it is without us for long. Only then may the job be started
+    # elsewhere while nobody knows what became of the run.
     fenced: bool = False
-    time: RunTime = RunTime()
+    time: RunTime = RunTime()  # for how long it has existed
+    # For how long it had existed when it was told to end its training, as the job's time was over; None while it may
+    # train.
     finishing_from: float | None = None
+    # When its start was ordered, or its stop for a move, by the clock of the broker's life; None once that is measured,
+    # or cannot be. Not stored.
     ordered_at: float | None = field(default=None, metadata=NOT_STORED)
+    # How long it took to stop the run before it, if its job has moved; None where nobody knows.
     stop_seconds: float | None = None
-    start: Start | None = None
+    start: Start | None = None  # what it took to get to work; None before that, and where it was not measured
 
     @property
     def id(self) -> str:
@@ -137,28 +99,18 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class EarlierRuns:
-    """What is remembered of a job's runs before the present one.
+    """What is remembered of a job's runs before the present one."""
 
-    Attributes:
-        count: How many there were; the number of the last of them.
-        cpu_seconds: CPU seconds they used.
-        accelerator_seconds: Seconds that they kept an accelerator busy; of several, the busiest counts.
-        lost: How many were lost through no fault of the job; being moved is not being lost.
-        lost_at: When runs were lost, of those that still count, the oldest first; seconds since the Unix epoch.
-        migrations: How often one went on, as the next one, on another node.
-        migrated_at: When that was last, or None.
-        seconds: For how long they existed, added up; since the job was resumed if it was.
-        starts: What the latest of them took to get to work, the oldest first, as far as that was measured.
-    """
-
-    count: int = 0
-    cpu_seconds: float = 0.0
-    accelerator_seconds: float = 0.0
-    lost: int = 0
+    count: int = 0  # how many there were; the number of the last of them
+    cpu_seconds: float = 0.0  # CPU seconds they used
+    accelerator_seconds: float = 0.0  # seconds that they kept an accelerator busy; of several, the busiest counts
+    lost: int = 0  # how many were lost through no fault of the job; being moved is not being lost
+    # When runs were lost, of those that still count, the oldest first; seconds since the Unix epoch.
     lost_at: tuple[float, ...] = ()
-    migrations: int = 0
-    migrated_at: float | None = None
-    seconds: float = 0.0
+    migrations: int = 0  # how often one went on, as the next one, on another node
+    migrated_at: float | None = None  # when that was last, or None
+    seconds: float = 0.0  # for how long they existed, added up; since the job was resumed if it was
+    # What the latest of them took to get to work, the oldest first, as far as that was measured.
     starts: tuple[Start, ...] = ()
 
     def including(self, run: Run) -> EarlierRuns:

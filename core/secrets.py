@@ -18,32 +18,20 @@ MAX_VALUE_BYTES = 32 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """A secret without its value.
+    """A secret without its value."""
 
-    Attributes:
-        name: The name of the variable that holds it.
-        set_at: When it was set last, seconds since the Unix epoch.
-    """
-
-    name: str
-    set_at: float
+    name: str  # the name of the variable that holds it
+    set_at: float  # when it was set last, seconds since the Unix epoch
 
 
 @dataclass(frozen=True, slots=True)
 class SealedSecret:
-    """A secret as it is stored.
+    """A secret as it is stored."""
 
-    Attributes:
-        tenant: Its owner.
-        name: See :class:`Secret`.
-        set_at: See :class:`Secret`.
-        sealed: Its value, encrypted.
-    """
-
-    tenant: str
-    name: str
-    set_at: float
-    sealed: bytes = field(repr=False)
+    tenant: str  # its owner
+    name: str  # see :class:`Secret`
+    set_at: float  # see :class:`Secret`
+    sealed: bytes = field(repr=False)  # its value, encrypted
 
 
 def validate_secret(name: str, value: str) -> None:

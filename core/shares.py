@@ -12,17 +12,12 @@ class AcceleratorShare:
     """What a workload may use of one accelerator.
 
     Which devices it holds, and how much memory there, is fixed while it runs; the fraction changes live.
-
-    Attributes:
-        id: The device, as :class:`.nodes.Accelerator` has it.
-        fraction: Fraction of the device's time under contention, in (0, 1]. What it leaves unused flows to others.
-        memory_bytes: Memory that it may hold there; 0 for all there is.
-        cap: Hard ceiling as a fraction of the device's time, or None. Keeps time free for answers beside it.
     """
 
-    id: str
-    fraction: float
-    memory_bytes: int = 0
+    id: str  # the device, as :class:`.nodes.Accelerator` has it
+    fraction: float  # Fraction of the device's time under contention, in (0, 1]. What it leaves unused flows to others.
+    memory_bytes: int = 0  # memory that it may hold there; 0 for all there is
+    # Hard ceiling as a fraction of the device's time, or None. Keeps time free for answers beside it.
     cap: float | None = None
 
 
@@ -32,20 +27,14 @@ LEAST_SPEED = 1e-4
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What a workload may use, and why.
+    """What a workload may use, and why."""
 
-    Attributes:
-        cpu_weight: Fraction of the node's CPU under contention, in (0, 1]. What it leaves unused flows to others.
-        cpu_cap_cores: Hard ceiling in cores, or None. Only for policies that ask for one.
-        reason: Why, in a sentence that a tenant can read.
-        accelerators: What it holds of the node's accelerators; empty for a job that cannot use any.
-        speed: Part of its full speed that a job has with that at least, however many compete, in (0, 1].
-    """
-
-    cpu_weight: float
-    cpu_cap_cores: float | None = None
-    reason: str = ""
+    cpu_weight: float  # Fraction of the node's CPU under contention, in (0, 1]. What it leaves unused flows to others.
+    cpu_cap_cores: float | None = None  # Hard ceiling in cores, or None. Only for policies that ask for one.
+    reason: str = ""  # why, in a sentence that a tenant can read
+    # What it holds of the node's accelerators; empty for a job that cannot use any.
     accelerators: tuple[AcceleratorShare, ...] = ()
+    # Part of its full speed that a job has with that at least, however many compete, in (0, 1].
     speed: float = field(default=1.0, metadata=NOT_TOLD)
 
     def same_limits(

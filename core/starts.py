@@ -13,20 +13,14 @@ LONGEST_SECONDS = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What it took a run to get to work.
+    """What it took a run to get to work."""
 
-    Attributes:
-        node_id: Where.
-        seconds: From the order to start it until it trained, by the broker's clock: what its node prepared, its start,
-            and its imports, these as long as they take at full speed.
-        cpu_seconds: CPU seconds that it used until then.
-        warm: Whether a process, or a container, that had imported what it imports waited for it.
-        stop_seconds: From the order to stop the run before it, so that the job moves, to the end of that run with its
-            checkpoint in the broker's hands; None where it was not stopped for that.
-    """
-
-    node_id: str
+    node_id: str  # where
+    # From the order to start it until it trained, by the broker's clock: what its node prepared, its start, and its
+    # imports, these as long as they take at full speed.
     seconds: float
-    cpu_seconds: float
-    warm: bool = False
+    cpu_seconds: float  # CPU seconds that it used until then
+    warm: bool = False  # whether a process, or a container, that had imported what it imports waited for it
+    # From the order to stop the run before it, so that the job moves, to the end of that run with its checkpoint in the
+    # broker's hands; None where it was not stopped for that.
     stop_seconds: float | None = None

@@ -15,114 +15,67 @@ LEAST_FREE_PART = 0.05
 
 @dataclass(frozen=True, slots=True)
 class NodeStatus(Jsonable):
-    """A node at a glance.
+    """A node at a glance."""
 
-    Attributes:
-        id: Its name.
-        online: Whether it answers.
-        drain: Whether it is drained.
-        version: The version of Tiercel that its agent is of; empty where it does not say.
-        jobs: Jobs that are there, of all tenants.
-        cpu_cores: Cores that jobs may use.
-        cpu_cores_asked: Cores that the jobs there ask for together; it may be more than there are.
-        memory_bytes: Memory that jobs may use.
-        memory_reserved_bytes: What the jobs there have reserved of it.
-        accelerators: How many it has.
-        accelerators_held: How many of them a job holds.
-        accelerator_problems: What is wrong with which accelerator, in plain words.
-        disk_free_bytes: What its disk has left; 0 with ``disk_total_bytes`` while nobody knows.
-        disk_total_bytes: What its disk has in all.
-    """
-
-    id: str
-    online: bool
-    drain: Drain = Drain.NO
-    version: str = ""
-    jobs: int = 0
-    cpu_cores: float = 0.0
-    cpu_cores_asked: float = 0.0
-    memory_bytes: int = 0
-    memory_reserved_bytes: int = 0
-    accelerators: int = 0
-    accelerators_held: int = 0
-    accelerator_problems: tuple[str, ...] = ()
-    disk_free_bytes: int = 0
-    disk_total_bytes: int = 0
+    id: str  # its name
+    online: bool  # whether it answers
+    drain: Drain = Drain.NO  # whether it is drained
+    version: str = ""  # the version of Tiercel that its agent is of; empty where it does not say
+    jobs: int = 0  # jobs that are there, of all tenants
+    cpu_cores: float = 0.0  # cores that jobs may use
+    cpu_cores_asked: float = 0.0  # cores that the jobs there ask for together; it may be more than there are
+    memory_bytes: int = 0  # memory that jobs may use
+    memory_reserved_bytes: int = 0  # what the jobs there have reserved of it
+    accelerators: int = 0  # how many it has
+    accelerators_held: int = 0  # how many of them a job holds
+    accelerator_problems: tuple[str, ...] = ()  # what is wrong with which accelerator, in plain words
+    disk_free_bytes: int = 0  # what its disk has left; 0 with ``disk_total_bytes`` while nobody knows
+    disk_total_bytes: int = 0  # what its disk has in all
 
 
 @dataclass(frozen=True, slots=True)
 class EndpointStatus(Jsonable):
-    """An endpoint at a glance.
+    """An endpoint at a glance."""
 
-    Attributes:
-        name: The endpoint.
-        tenant: Its owner.
-        live_version: The version that shall answer; 0 for none yet.
-        nodes: Where it shall answer.
-        answering: On which of these nodes a version of it answers.
-        problems: Why another one answers there, or none, in plain words.
-    """
-
-    name: str
-    tenant: str
-    live_version: int = 0
-    nodes: tuple[str, ...] = ()
-    answering: tuple[str, ...] = ()
-    problems: tuple[str, ...] = ()
+    name: str  # the endpoint
+    tenant: str  # its owner
+    live_version: int = 0  # the version that shall answer; 0 for none yet
+    nodes: tuple[str, ...] = ()  # where it shall answer
+    answering: tuple[str, ...] = ()  # on which of these nodes a version of it answers
+    problems: tuple[str, ...] = ()  # why another one answers there, or none, in plain words
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingJob(Jsonable):
-    """A job that waits.
+    """A job that waits."""
 
-    Attributes:
-        id: The job.
-        tenant: Its owner.
-        reason: What for, in plain words.
-    """
-
-    id: str
-    tenant: str
-    reason: str
+    id: str  # the job
+    tenant: str  # its owner
+    reason: str  # what for, in plain words
 
 
 @dataclass(frozen=True, slots=True)
 class Problem(Jsonable):
-    """Something to see to.
+    """Something to see to."""
 
-    Attributes:
-        about: What it is about: a node, an endpoint, or the cluster.
-        what: What is wrong.
-        action: What to do.
-    """
-
-    about: str
-    what: str
-    action: str
+    about: str  # what it is about: a node, an endpoint, or the cluster
+    what: str  # what is wrong
+    action: str  # what to do
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterStatus:
-    """The cluster at a glance.
+    """The cluster at a glance."""
 
-    Attributes:
-        version: The version of Tiercel that the broker is of.
-        tenant: Whose jobs and endpoints it tells of; empty for those of all tenants.
-        nodes: All nodes, by name.
-        jobs: How many jobs that are not over are in which state.
-        waiting: Some of those that wait, the oldest first.
-        endpoints: By name.
-        rotation: How far it is that another authority takes the place of the broker's; None while none does.
-        store_problems: Why copies of checkpoints are not in the artefact store, in plain words, and of how many jobs.
-    """
-
-    version: str
-    tenant: str = ""
-    nodes: tuple[NodeStatus, ...] = ()
-    jobs: Mapping[str, int] = field(default_factory=dict)
-    waiting: tuple[WaitingJob, ...] = ()
-    endpoints: tuple[EndpointStatus, ...] = ()
+    version: str  # the version of Tiercel that the broker is of
+    tenant: str = ""  # whose jobs and endpoints it tells of; empty for those of all tenants
+    nodes: tuple[NodeStatus, ...] = ()  # all nodes, by name
+    jobs: Mapping[str, int] = field(default_factory=dict)  # how many jobs that are not over are in which state
+    waiting: tuple[WaitingJob, ...] = ()  # some of those that wait, the oldest first
+    endpoints: tuple[EndpointStatus, ...] = ()  # by name
+    # How far it is that another authority takes the place of the broker's; None while none does.
     rotation: AuthorityState | None = None
+    # Why copies of checkpoints are not in the artefact store, in plain words, and of how many jobs.
     store_problems: Mapping[str, int] = field(default_factory=dict)
 
     def problems(self) -> tuple[Problem, ...]:

@@ -10,16 +10,9 @@ DEFAULT_WEIGHT = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """Who owns jobs and endpoints.
+    """Who owns jobs and endpoints."""
 
-    Attributes:
-        name: Unique; lower-case letters, digits, ``-`` and ``_``.
-        token: Secret that its calls carry.
-        max_active_jobs: How many of its jobs may be unfinished at the same time.
-        weight: What its jobs and endpoints are worth among those of others, > 0.
-    """
-
-    name: str
-    token: str = field(repr=False)
-    max_active_jobs: int = DEFAULT_MAX_ACTIVE_JOBS
-    weight: float = DEFAULT_WEIGHT
+    name: str  # unique; lower-case letters, digits, ``-`` and ``_``
+    token: str = field(repr=False)  # secret that its calls carry
+    max_active_jobs: int = DEFAULT_MAX_ACTIVE_JOBS  # how many of its jobs may be unfinished at the same time
+    weight: float = DEFAULT_WEIGHT  # what its jobs and endpoints are worth among those of others, > 0

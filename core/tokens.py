@@ -21,17 +21,11 @@ MAX_TOKEN_CHARACTERS = 4 + 12 + 1 + 12 + 1 + _SECRET_LENGTH + 1 + 8
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token, with its secret.
+    """A token, with its secret."""
 
-    Attributes:
-        kind: What it is good for, such as ``key`` for an endpoint's; lower case letters, up to 12.
-        id: Names it; 12 hexadecimal digits, no secret.
-        secret: What proves that its bearer was given it.
-    """
-
-    kind: str
-    id: str
-    secret: str = field(repr=False)
+    kind: str  # what it is good for, such as ``key`` for an endpoint's; lower case letters, up to 12
+    id: str  # names it; 12 hexadecimal digits, no secret
+    secret: str = field(repr=False)  # what proves that its bearer was given it
 
     @classmethod
     def draw(cls, kind: str) -> Token:

@@ -13,157 +13,93 @@ MAX_CHANGES = 32
 
 @dataclass(frozen=True, slots=True)
 class AddedNode(Jsonable):
-    """A node that there is not.
+    """A node that there is not."""
 
-    Attributes:
-        like: The node that it is like; empty for the largest one there is.
-        cpu_cores: Its cores; 0 for as many as the node that it is like has.
-    """
-
-    like: str = ""
-    cpu_cores: float = 0.0
+    like: str = ""  # the node that it is like; empty for the largest one there is
+    cpu_cores: float = 0.0  # its cores; 0 for as many as the node that it is like has
 
 
 @dataclass(frozen=True, slots=True)
 class Changes(Jsonable):
-    """What is asked to be different.
+    """What is asked to be different."""
 
-    Attributes:
-        policy: The policy that decides; empty for the one that does now.
-        policy_options: Options of that policy.
-        add_nodes: Nodes more.
-        remove_nodes: Nodes that are gone, by id.
-        cancel: Jobs that are cancelled, by id.
-        priorities: Other priorities, by job id.
-        add_like: Jobs of which there is one more, from its beginning, by id.
-        requests: How many times the requests there are, by endpoint, > 0.
-    """
-
-    policy: str = ""
-    policy_options: Mapping[str, str] = field(default_factory=dict)
-    add_nodes: tuple[AddedNode, ...] = ()
-    remove_nodes: tuple[str, ...] = ()
-    cancel: tuple[str, ...] = ()
-    priorities: Mapping[str, int] = field(default_factory=dict)
-    add_like: tuple[str, ...] = ()
+    policy: str = ""  # the policy that decides; empty for the one that does now
+    policy_options: Mapping[str, str] = field(default_factory=dict)  # options of that policy
+    add_nodes: tuple[AddedNode, ...] = ()  # nodes more
+    remove_nodes: tuple[str, ...] = ()  # nodes that are gone, by id
+    cancel: tuple[str, ...] = ()  # jobs that are cancelled, by id
+    priorities: Mapping[str, int] = field(default_factory=dict)  # other priorities, by job id
+    add_like: tuple[str, ...] = ()  # jobs of which there is one more, from its beginning, by id
+    # How many times the requests there are, by endpoint, > 0.
     requests: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Span(Jsonable):
-    """A predicted time, seconds from now.
+    """A predicted time, seconds from now."""
 
-    Attributes:
-        seconds: Its median.
-        low: One chance in ten that it is less.
-        high: One chance in ten that it is more.
-    """
-
-    seconds: float
-    low: float
-    high: float
+    seconds: float  # its median
+    low: float  # one chance in ten that it is less
+    high: float  # one chance in ten that it is more
 
 
 @dataclass(frozen=True, slots=True)
 class TierPrediction(Jsonable):
-    """When a tier will be reached.
+    """When a tier will be reached."""
 
-    Attributes:
-        tier: Its number, from 1.
-        target: Its target.
-        present: As things are; None for unknown, or never.
-        changed: With the changes; likewise.
-    """
-
-    tier: int
-    target: float
-    present: Span | None = None
-    changed: Span | None = None
+    tier: int  # its number, from 1
+    target: float  # its target
+    present: Span | None = None  # as things are; None for unknown, or never
+    changed: Span | None = None  # with the changes; likewise
 
 
 @dataclass(frozen=True, slots=True)
 class Whereabouts(Jsonable):
-    """Where a job runs.
+    """Where a job runs."""
 
-    Attributes:
-        node_id: The node; empty for none.
-    """
-
-    node_id: str = ""
+    node_id: str = ""  # the node; empty for none
 
 
 @dataclass(frozen=True, slots=True)
 class JobPrediction(Jsonable):
-    """What is predicted of a job.
+    """What is predicted of a job."""
 
-    Attributes:
-        id: Its id; empty for another tenant's.
-        name: What its tenant calls it, or "another tenant's".
-        present: Where it runs as things are.
-        changed: Where it runs with the changes.
-        tiers: Its tiers that are not reached yet.
-        note: Why nothing is known of it, in plain words; else empty.
-    """
-
-    id: str
-    name: str
-    present: Whereabouts
-    changed: Whereabouts
-    tiers: tuple[TierPrediction, ...] = ()
-    note: str = ""
+    id: str  # its id; empty for another tenant's
+    name: str  # what its tenant calls it, or "another tenant's"
+    present: Whereabouts  # where it runs as things are
+    changed: Whereabouts  # where it runs with the changes
+    tiers: tuple[TierPrediction, ...] = ()  # its tiers that are not reached yet
+    note: str = ""  # why nothing is known of it, in plain words; else empty
 
 
 @dataclass(frozen=True, slots=True)
 class InTime(Jsonable):
-    """How an endpoint answers.
+    """How an endpoint answers."""
 
-    Attributes:
-        in_objective: Part of its requests that are answered within the objective; None where there is no objective or
-            nobody asks.
-        mean_seconds: Mean time to an answer; None where nobody asks.
-    """
-
+    # Part of its requests that are answered within the objective; None where there is no objective or nobody asks.
     in_objective: float | None = None
-    mean_seconds: float | None = None
+    mean_seconds: float | None = None  # mean time to an answer; None where nobody asks
 
 
 @dataclass(frozen=True, slots=True)
 class EndpointPrediction(Jsonable):
-    """What is predicted of an endpoint for the next minute.
+    """What is predicted of an endpoint for the next minute."""
 
-    Attributes:
-        name: The endpoint; "another tenant's" for one of somebody else.
-        present: As things are.
-        changed: With the changes.
-    """
-
-    name: str
-    present: InTime
-    changed: InTime
+    name: str  # the endpoint; "another tenant's" for one of somebody else
+    present: InTime  # as things are
+    changed: InTime  # with the changes
 
 
 @dataclass(frozen=True, slots=True)
 class WhatIf(Jsonable):
-    """The answer.
+    """The answer."""
 
-    Attributes:
-        snapshot: Stands for the jobs, where they are, the nodes and the policy that were looked at.
-        policy: The policy that decides now.
-        difference: Who moves, gains, loses and waits, a sentence each.
-        jobs: What is predicted of jobs.
-        endpoints: What is predicted of endpoints.
-        assumptions: What the predictions rest on, a sentence each.
-        left_out: Jobs that were left out so that the answer comes in time.
-        draws: How many futures were simulated.
-        seconds: How long that took.
-    """
-
-    snapshot: str
-    policy: str
-    difference: tuple[str, ...] = ()
-    jobs: tuple[JobPrediction, ...] = ()
-    endpoints: tuple[EndpointPrediction, ...] = ()
-    assumptions: tuple[str, ...] = ()
-    left_out: int = 0
-    draws: int = 0
-    seconds: float = 0.0
+    snapshot: str  # stands for the jobs, where they are, the nodes and the policy that were looked at
+    policy: str  # the policy that decides now
+    difference: tuple[str, ...] = ()  # who moves, gains, loses and waits, a sentence each
+    jobs: tuple[JobPrediction, ...] = ()  # what is predicted of jobs
+    endpoints: tuple[EndpointPrediction, ...] = ()  # what is predicted of endpoints
+    assumptions: tuple[str, ...] = ()  # what the predictions rest on, a sentence each
+    left_out: int = 0  # jobs that were left out so that the answer comes in time
+    draws: int = 0  # how many futures were simulated
+    seconds: float = 0.0  # how long that took

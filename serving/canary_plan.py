@@ -15,27 +15,19 @@ _MAX_REQUESTS: Final = 10**12
 
 @dataclass(frozen=True, slots=True)
 class CanaryPlan:
-    """How a version is tried.
+    """How a version is tried."""
 
-    Attributes:
-        fraction: Share of the requests that the new version gets, above 0; 1 is all of them at once, so no trial.
-        seconds: How long, at most.
-        requests: Requests of the new version after which it is decided, or None to go by time alone.
-        max_error_increase: What the new version's fraction of failed requests may exceed the old one's by.
-        max_latency_ratio: What its mean seconds from arrival to answer may be, as a multiple of the old one's.
-        compare_fraction: Share of the old version's runs that are done again by the new one, to compare outputs.
-        max_difference: Largest absolute difference of an output element, or None for any.
-        min_agreement: Least fraction of rows whose largest output is the same (or whose outputs are equal, where they
-            are no floats), or None for any.
-    """
-
-    fraction: float
-    seconds: float = 60.0
-    requests: int | None = None
-    max_error_increase: float = 0.01
+    fraction: float  # share of the requests that the new version gets, above 0; 1 is all of them at once, so no trial
+    seconds: float = 60.0  # how long, at most
+    requests: int | None = None  # requests of the new version after which it is decided, or None to go by time alone
+    max_error_increase: float = 0.01  # what the new version's fraction of failed requests may exceed the old one's by
+    # What its mean seconds from arrival to answer may be, as a multiple of the old one's.
     max_latency_ratio: float = 2.0
+    # Share of the old version's runs that are done again by the new one, to compare outputs.
     compare_fraction: float = 0.0
-    max_difference: float | None = None
+    max_difference: float | None = None  # largest absolute difference of an output element, or None for any
+    # Least fraction of rows whose largest output is the same (or whose outputs are equal, where they are no floats), or
+    # None for any.
     min_agreement: float | None = None
 
     @property

@@ -47,46 +47,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """The models, and what loads and runs them.
+    """The models, and what loads and runs them."""
 
-    Attributes:
-        registry: Which there are.
-        marks: What runs now, for whoever looks after a crash.
-        loader: Loads versions.
-        endpoints: Names that stand for several variants.
-        lifecycle: Which version answers.
-        recent: What became of requests with an id.
-        plane: Answers requests.
-    """
-
-    registry: Registry
-    marks: RunningMarks
-    loader: Loader
-    endpoints: Endpoints
-    lifecycle: Lifecycle
-    recent: RecentRequests
-    plane: DataPlane
+    registry: Registry  # which there are
+    marks: RunningMarks  # what runs now, for whoever looks after a crash
+    loader: Loader  # loads versions
+    endpoints: Endpoints  # names that stand for several variants
+    lifecycle: Lifecycle  # which version answers
+    recent: RecentRequests  # what became of requests with an id
+    plane: DataPlane  # answers requests
 
 
 @dataclass(frozen=True, slots=True)
 class Doors:
-    """Where models are asked, and other nodes on behalf of who asks.
+    """Where models are asked, and other nodes on behalf of who asks."""
 
-    Attributes:
-        http: Over REST.
-        grpc: Over gRPC.
-        routes: Those of REST.
-        gate: Who may ask.
-        directory: Which other nodes answer for what.
-        relay: Asks them.
-    """
-
-    http: HttpServer
-    grpc: GrpcServer
-    routes: Routes
-    gate: Gate
-    directory: Directory
-    relay: Relay
+    http: HttpServer  # over REST
+    grpc: GrpcServer  # over gRPC
+    routes: Routes  # those of REST
+    gate: Gate  # who may ask
+    directory: Directory  # which other nodes answer for what
+    relay: Relay  # asks them
 
 
 def make_models(settings: Settings, verifier: Verifier, dispatcher: Dispatcher, start_task: StartTask) -> Models:

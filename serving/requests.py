@@ -35,34 +35,23 @@ class Template(Protocol):
 
 @dataclass(slots=True)
 class InferRequest:
-    """A request to a model.
+    """A request to a model."""
 
-    Attributes:
-        model: Its name.
-        version: The only version that will do, or empty for whichever is live.
-        inputs: What is given.
-        outputs: Names of the outputs that are wanted; empty for all.
-        timeout: Seconds in which the answer is of use, or None for the server's default.
-        priority: 1 is served first; 0 is the model's default (Triton's convention).
-        minimum_accuracy: The least accuracy, a fraction, that who answers must have, as far as known; None for any.
-        classes: Outputs wanted as their largest classes, and how many (classification extension); None for none.
-        id: Its own id, by which it can be asked for later; empty for none.
-        template: What it has in common with others, if a transport recognises that; :meth:`DataPlane.apply` takes the
-            next ones.
-        arrived: When its first byte was read, as ``time.perf_counter`` has it; 0 for when it is submitted. What a
-            caller is held to wait is counted from here.
-    """
-
-    model: str
-    version: str
-    inputs: list[InputTensor]
-    outputs: list[str] = field(default_factory=list)
-    timeout: float | None = None
-    priority: int = 0
+    model: str  # its name
+    version: str  # the only version that will do, or empty for whichever is live
+    inputs: list[InputTensor]  # what is given
+    outputs: list[str] = field(default_factory=list)  # names of the outputs that are wanted; empty for all
+    timeout: float | None = None  # seconds in which the answer is of use, or None for the server's default
+    priority: int = 0  # 1 is served first; 0 is the model's default (Triton's convention)
+    # The least accuracy, a fraction, that who answers must have, as far as known; None for any.
     minimum_accuracy: float | None = None
+    # Outputs wanted as their largest classes, and how many (classification extension); None for none.
     classes: Mapping[str, int] | None = None
+    # When its first byte was read, as ``time.perf_counter`` has it; 0 for when it is submitted. What a caller is held
+    # to wait is counted from here.
     arrived: float = 0.0
-    id: str = ""
+    id: str = ""  # its own id, by which it can be asked for later; empty for none
+    # What it has in common with others, if a transport recognises that; :meth:`DataPlane.apply` takes the next ones.
     template: Template | None = None
 
 
@@ -76,18 +65,12 @@ class OutputTensor:
 
 @dataclass(slots=True)
 class InferResult:
-    """An answer and the version that gave it.
+    """An answer and the version that gave it."""
 
-    Attributes:
-        model: The name that was asked.
-        version: The version that answered.
-        outputs: What was wanted, in the order in which it was asked.
-        parameters: What else the caller is told, as the response's parameters; None for nothing.
-    """
-
-    model: str
-    version: str
-    outputs: list[OutputTensor]
+    model: str  # the name that was asked
+    version: str  # the version that answered
+    outputs: list[OutputTensor]  # what was wanted, in the order in which it was asked
+    # What else the caller is told, as the response's parameters; None for nothing.
     parameters: Mapping[str, ParameterValue] | None = None
 
 
@@ -96,18 +79,10 @@ Answered = Callable[[InferResult | TiercelError], None]
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What is known of all requests of one template to one version, once one of them was checked.
+    """What is known of all requests of one template to one version, once one of them was checked."""
 
-    Attributes:
-        outputs: Names of the outputs to compute.
-        key: What calls must have in common to run together; None for those that run alone.
-        rows: Rows of every input; 1 for a call that runs alone.
-        elements: Elements of all inputs together.
-        size: Bytes of all inputs together.
-    """
-
-    outputs: tuple[str, ...]
-    key: Any
-    rows: int
-    elements: int
-    size: int
+    outputs: tuple[str, ...]  # names of the outputs to compute
+    key: Any  # what calls must have in common to run together; None for those that run alone
+    rows: int  # rows of every input; 1 for a call that runs alone
+    elements: int  # elements of all inputs together
+    size: int  # bytes of all inputs together

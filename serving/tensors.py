@@ -26,21 +26,13 @@ Buffer = bytes | bytearray | memoryview
 
 @dataclass(frozen=True, slots=True)
 class DataType:
-    """One type of element.
+    """One type of element."""
 
-    Attributes:
-        name: As the protocol names it.
-        dtype: As NumPy holds it.
-        onnx: As ONNX Runtime names a tensor of it.
-        code: Of the standard library's ``array`` that reads it from JSON, strictly and fast; empty where none does.
-        contents: Field of gRPC's typed contents that carries it; empty where only raw contents can.
-    """
-
-    name: str
-    dtype: np.dtype[Any]
-    onnx: str
-    code: str
-    contents: str
+    name: str  # as the protocol names it
+    dtype: np.dtype[Any]  # as NumPy holds it
+    onnx: str  # as ONNX Runtime names a tensor of it
+    code: str  # of the standard library's ``array`` that reads it from JSON, strictly and fast; empty where none does
+    contents: str  # field of gRPC's typed contents that carries it; empty where only raw contents can
 
     @property
     def is_bytes(self) -> bool:
@@ -79,17 +71,11 @@ _LENGTH = struct.Struct("<I")
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
-    """An input or output of a model.
+    """An input or output of a model."""
 
-    Attributes:
-        name: Name within the model.
-        data_type: Type of its elements.
-        shape: Its dimensions; -1 where any size fits.
-    """
-
-    name: str
-    data_type: DataType
-    shape: tuple[int, ...]
+    name: str  # name within the model
+    data_type: DataType  # type of its elements
+    shape: tuple[int, ...]  # its dimensions; -1 where any size fits
 
 
 def described(specs: Mapping[str, TensorSpec]) -> list[dict[str, Any]]:

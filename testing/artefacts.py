@@ -15,22 +15,14 @@ from tiercel.core.errors import TiercelError
 
 @dataclass
 class MemoryArtefacts:
-    """Keeps artefacts in memory.
+    """Keeps artefacts in memory."""
 
-    Attributes:
-        contents: What is there, by name.
-        marks: What has a name.
-        failing: What each call raises, where it fails.
-        keeps_all: Whether nothing may be removed.
-        slow_above: What is larger does not arrive in time.
-        calls: The names of the calls that were made, but for those about the mark.
-    """
-
-    contents: dict[str, bytes] = field(default_factory=dict)
-    marks: dict[str, bytes] = field(default_factory=dict)
-    failing: TiercelError | None = None
-    keeps_all: bool = False
-    slow_above: int = 2**62
+    contents: dict[str, bytes] = field(default_factory=dict)  # what is there, by name
+    marks: dict[str, bytes] = field(default_factory=dict)  # what has a name
+    failing: TiercelError | None = None  # what each call raises, where it fails
+    keeps_all: bool = False  # whether nothing may be removed
+    slow_above: int = 2**62  # what is larger does not arrive in time
+    # The names of the calls that were made, but for those about the mark.
     calls: list[str] = field(default_factory=list)
     where: str = "memory"
 

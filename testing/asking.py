@@ -32,25 +32,17 @@ class Answer:
 
 @dataclass(slots=True)
 class Target:
-    """An endpoint that is called as soon as it has a version.
+    """An endpoint that is called as soon as it has a version."""
 
-    Attributes:
-        name: Of the endpoint.
-        samples: What to ask it.
-        url: Where its model is, without a slash at the end.
-        question: What every request has in common besides the image; empty until the endpoint has a version.
-        outputs: Shape of each row of an answer, by the output's name; -1 where any size will do.
-        asked: How many requests it got.
-        latest_version: Highest version that answered so far; 0 before the first.
-    """
-
-    name: str
-    samples: Samples
-    url: str
+    name: str  # of the endpoint
+    samples: Samples  # what to ask it
+    url: str  # where its model is, without a slash at the end
+    # What every request has in common besides the image; empty until the endpoint has a version.
     question: Json = field(default_factory=dict)
+    # Shape of each row of an answer, by the output's name; -1 where any size will do.
     outputs: dict[str, list[int]] = field(default_factory=dict)
-    asked: int = 0
-    latest_version: int = 0
+    asked: int = 0  # how many requests it got
+    latest_version: int = 0  # highest version that answered so far; 0 before the first
     _images: list[orjson.Fragment] = field(init=False)
 
     def __post_init__(self) -> None:

@@ -18,25 +18,16 @@ SHA256 = hashlib.sha256(CONTENT).hexdigest()
 
 @dataclass
 class DataServer:
-    """Serves files from memory.
+    """Serves files from memory."""
 
-    Attributes:
-        port: Where it listens, on 127.0.0.1.
-        files: What it has: content and ETag by path; an ETag may be empty.
-        asked: How often each was asked for.
-        sent: How often each was sent to its end.
-        hold: Is waited for in the middle of a body.
-        answers: Statuses to answer with first.
-        redirects: Where it sends who asks for a path.
-    """
-
-    port: int = 0
+    port: int = 0  # where it listens, on 127.0.0.1
+    # What it has: content and ETag by path; an ETag may be empty.
     files: dict[str, tuple[bytes, str]] = field(default_factory=lambda: {"/x.npz": (CONTENT, '"1"')})
-    asked: Counter[str] = field(default_factory=Counter)
-    sent: Counter[str] = field(default_factory=Counter)
-    hold: asyncio.Event = field(default_factory=asyncio.Event)
-    answers: list[int] = field(default_factory=list)
-    redirects: dict[str, str] = field(default_factory=dict)
+    asked: Counter[str] = field(default_factory=Counter)  # how often each was asked for
+    sent: Counter[str] = field(default_factory=Counter)  # how often each was sent to its end
+    hold: asyncio.Event = field(default_factory=asyncio.Event)  # is waited for in the middle of a body
+    answers: list[int] = field(default_factory=list)  # statuses to answer with first
+    redirects: dict[str, str] = field(default_factory=dict)  # where it sends who asks for a path
 
     @property
     def url(self) -> str:

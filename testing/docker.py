@@ -50,15 +50,10 @@ _IMAGE_SOURCES = (
 
 @dataclass(frozen=True, slots=True)
 class DockerEngine:
-    """An engine that answers, with the training image in it.
+    """An engine that answers, with the training image in it."""
 
-    Attributes:
-        host: Where it listens.
-        image: The image's name with tag.
-    """
-
-    host: str
-    image: str
+    host: str  # where it listens
+    image: str  # the image's name with tag
 
     def command(self, *arguments: str) -> str:
         """What the client's command prints."""

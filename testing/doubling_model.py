@@ -12,21 +12,14 @@ from aiohttp import web
 
 @dataclass
 class DoublingModel:
-    """The model, which is asked at ``/v2/models/digits``.
+    """The model, which is asked at ``/v2/models/digits``."""
 
-    Attributes:
-        requests: What it was asked.
-        keys: The ``Authorization`` of each of these.
-        says: Parameters of its answers.
-        answer: Makes what it says instead of what it takes; None for what it should.
-        asked: How often it was asked what it takes.
-    """
-
-    requests: list[Any] = field(default_factory=list)
-    keys: list[str] = field(default_factory=list)
-    says: dict[str, Any] = field(default_factory=dict)
+    requests: list[Any] = field(default_factory=list)  # what it was asked
+    keys: list[str] = field(default_factory=list)  # the ``Authorization`` of each of these
+    says: dict[str, Any] = field(default_factory=dict)  # parameters of its answers
+    # Makes what it says instead of what it takes; None for what it should.
     answer: Callable[[], web.Response] | None = None
-    asked: int = 0
+    asked: int = 0  # how often it was asked what it takes
     runner: web.AppRunner | None = None
 
     async def metadata(self, _: web.Request) -> web.Response:

@@ -48,62 +48,37 @@ class NVMLError(Exception):
 
 @dataclass
 class FakeSlice:
-    """A slice of a card with MIG on.
+    """A slice of a card with MIG on."""
 
-    Attributes:
-        uuid: Its id.
-        name: Its make.
-        total: Memory in bytes.
-        reserved: What the driver keeps of it.
-        used: What is held of it.
-        instance: Its GPU instance.
-        processes: Memory of those that compute on it, by pid.
-    """
-
-    uuid: str
-    name: str
-    total: int
-    reserved: int
-    used: int
-    instance: int
-    processes: dict[int, int] = field(default_factory=dict)
+    uuid: str  # its id
+    name: str  # its make
+    total: int  # memory in bytes
+    reserved: int  # what the driver keeps of it
+    used: int  # what is held of it
+    instance: int  # its GPU instance
+    processes: dict[int, int] = field(default_factory=dict)  # memory of those that compute on it, by pid
 
 
 @dataclass
 class FakeCard:
-    """What a card answers; None where it says "not supported".
+    """What a card answers; None where it says "not supported"."""
 
-    Attributes:
-        uuid: Its id.
-        name: Its make.
-        total: Memory in bytes.
-        reserved: What the driver keeps of it; None for drivers that do not keep it apart.
-        used: What is held of it.
-        utilisation: Percent of time in which it computed.
-        memory_utilisation: Percent of time in which its memory was read or written.
-        processes: Memory of those that compute on it, by pid; None where the driver does not say.
-        samples: Samples of who computed: pid, microseconds, percent.
-        slices: None while MIG is off; a None among them is a gap.
-        uncorrected: Memory errors that could not be corrected.
-        remapping_failed: Whether a row of its memory could not be replaced.
-        recovery: What its driver asks for; None for drivers that ask for nothing.
-        fault: The code that all questions about it are answered with; 0 for none.
-    """
-
-    uuid: str
-    name: str
-    total: int
-    reserved: int | None
-    used: int
-    utilisation: int | None = 0
-    memory_utilisation: int | None = 0
+    uuid: str  # its id
+    name: str  # its make
+    total: int  # memory in bytes
+    reserved: int | None  # what the driver keeps of it; None for drivers that do not keep it apart
+    used: int  # what is held of it
+    utilisation: int | None = 0  # percent of time in which it computed
+    memory_utilisation: int | None = 0  # percent of time in which its memory was read or written
+    # Memory of those that compute on it, by pid; None where the driver does not say.
     processes: dict[int, int | None] = field(default_factory=dict)
+    # Samples of who computed: pid, microseconds, percent.
     samples: list[tuple[int, int, int]] = field(default_factory=list)
-    slices: list[FakeSlice | None] | None = None
-    uncorrected: int | None = 0
-    remapping_failed: bool = False
-    recovery: int | None = 0
-    fault: int = 0
+    slices: list[FakeSlice | None] | None = None  # None while MIG is off; a None among them is a gap
+    uncorrected: int | None = 0  # memory errors that could not be corrected
+    remapping_failed: bool = False  # whether a row of its memory could not be replaced
+    recovery: int | None = 0  # what its driver asks for; None for drivers that ask for nothing
+    fault: int = 0  # the code that all questions about it are answered with; 0 for none
 
 
 def a100() -> FakeCard:

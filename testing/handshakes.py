@@ -12,17 +12,11 @@ from tiercel.core.trust.contexts import load_identity
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """One end.
+    """One end."""
 
-    Attributes:
-        identity: What it shows; None for nothing.
-        roots: Whom it believes, PEM; empty for everybody.
-        context: Decides instead of both, or None.
-    """
-
-    identity: Identity | None
-    roots: bytes
-    context: ssl.SSLContext | None = None
+    identity: Identity | None  # what it shows; None for nothing
+    roots: bytes  # whom it believes, PEM; empty for everybody
+    context: ssl.SSLContext | None = None  # decides instead of both, or None
 
     def made(self, protocol: int) -> ssl.SSLContext:
         """Its context."""

@@ -16,23 +16,14 @@ TOKEN: Final = "hf_operator"
 
 @dataclass
 class HubServer:
-    """Has the data set team/books.
+    """Has the data set team/books."""
 
-    Attributes:
-        port: Where it listens, on 127.0.0.1.
-        files: Contents by path.
-        is_private: Whether it takes a token.
-        heard: Tokens that came, empty ones too.
-        answers: Statuses to answer with first.
-        is_endless: Whether its list of files has no end.
-    """
-
-    port: int = 0
-    files: dict[str, bytes] = field(default_factory=dict)
-    is_private: bool = False
-    heard: list[str] = field(default_factory=list)
-    answers: list[int] = field(default_factory=list)
-    is_endless: bool = False
+    port: int = 0  # where it listens, on 127.0.0.1
+    files: dict[str, bytes] = field(default_factory=dict)  # contents by path
+    is_private: bool = False  # whether it takes a token
+    heard: list[str] = field(default_factory=list)  # tokens that came, empty ones too
+    answers: list[int] = field(default_factory=list)  # statuses to answer with first
+    is_endless: bool = False  # whether its list of files has no end
 
     @property
     def url(self) -> str:

@@ -22,27 +22,17 @@ Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @dataclass
 class IdentityProvider:
-    """Signs tokens, and says with which keys.
+    """Signs tokens, and says with which keys."""
 
-    Attributes:
-        port: Where it listens, on 127.0.0.1.
-        scheme: How it is asked.
-        key: What it signs with; its id is ``kid`` of its parameters.
-        listed: What it lists; anything.
-        about: What it says of itself besides.
-        answers: What it does instead when a path is asked for.
-        asked: How often each path was.
-        now: Seconds since the Unix epoch.
-    """
-
-    port: int = 0
-    scheme: str = "http"
+    port: int = 0  # where it listens, on 127.0.0.1
+    scheme: str = "http"  # how it is asked
+    # What it signs with; its id is ``kid`` of its parameters.
     key: ECKey | RSAKey = field(default_factory=lambda: new_key("first"))
-    listed: list[Any] = field(default_factory=list)
-    about: dict[str, Any] = field(default_factory=dict)
-    answers: dict[str, Answer] = field(default_factory=dict)
-    asked: Counter[str] = field(default_factory=Counter)
-    now: Callable[[], float] = time.time
+    listed: list[Any] = field(default_factory=list)  # what it lists; anything
+    about: dict[str, Any] = field(default_factory=dict)  # what it says of itself besides
+    answers: dict[str, Answer] = field(default_factory=dict)  # what it does instead when a path is asked for
+    asked: Counter[str] = field(default_factory=Counter)  # how often each path was
+    now: Callable[[], float] = time.time  # seconds since the Unix epoch
 
     def __post_init__(self) -> None:
         self.listed = self.listed or [self.key.as_dict(private=False)]

@@ -21,17 +21,11 @@ class LabError(Exception):
 
 @dataclass(frozen=True)
 class Lab:
-    """A broker's host, with the product's state in ``state``, and a tenant on another one.
+    """A broker's host, with the product's state in ``state``, and a tenant on another one."""
 
-    Attributes:
-        folder: Everything of theirs.
-        broker: Where ``tiercel up`` runs.
-        user: Where Alice is.
-    """
-
-    folder: Path
-    broker: Host
-    user: Host
+    folder: Path  # everything of theirs
+    broker: Host  # where ``tiercel up`` runs
+    user: Host  # where Alice is
 
     @property
     def state(self) -> Path:

@@ -20,23 +20,14 @@ _COLUMNS = ("at", "endpoint", "latency", "version", "score", "late")
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request of the application.
+    """One request of the application."""
 
-    Attributes:
-        at: When it was due, seconds since the Unix epoch; it may have been sent later.
-        endpoint: Whom it asked.
-        latency: Seconds from when it was due to its answer.
-        version: Version that answered, or None when it failed.
-        score: How right the answer is, in the terms of the endpoint's metric, or None when it failed.
-        late: Seconds of the latency that passed before the application came to send it.
-    """
-
-    at: float
-    endpoint: str
-    latency: float
-    version: int | None
-    score: float | None
-    late: float = 0.0
+    at: float  # when it was due, seconds since the Unix epoch; it may have been sent later
+    endpoint: str  # whom it asked
+    latency: float  # seconds from when it was due to its answer
+    version: int | None  # version that answered, or None when it failed
+    score: float | None  # how right the answer is, in the terms of the endpoint's metric, or None when it failed
+    late: float = 0.0  # seconds of the latency that passed before the application came to send it
 
     @property
     def failed(self) -> bool:
@@ -60,17 +51,11 @@ class Failure:
 
 @dataclass(slots=True)
 class LoadRecord:
-    """Everything an application saw, in the order of the answers.
+    """Everything an application saw, in the order of the answers."""
 
-    Attributes:
-        requests: All of them.
-        failures: The first failures, with their reasons.
-        cpu_seconds: CPU time that the application itself used while it sent requests.
-    """
-
-    requests: list[Request] = field(default_factory=list)
-    failures: list[Failure] = field(default_factory=list)
-    cpu_seconds: float = 0.0
+    requests: list[Request] = field(default_factory=list)  # all of them
+    failures: list[Failure] = field(default_factory=list)  # the first failures, with their reasons
+    cpu_seconds: float = 0.0  # CPU time that the application itself used while it sent requests
 
     def add(self, request: Request) -> None:
         """Take in an answered request."""

@@ -19,17 +19,11 @@ BUCKET: Final = "team-data"
 
 @dataclass(frozen=True)
 class S3Server:
-    """A running store with one empty bucket.
+    """A running store with one empty bucket."""
 
-    Attributes:
-        host: Where it listens.
-        port: Where it listens.
-        client: boto3's, to put objects there.
-    """
-
-    host: str
-    port: int
-    client: Any
+    host: str  # where it listens
+    port: int  # where it listens
+    client: Any  # boto3's, to put objects there
 
     @property
     def environment(self) -> dict[str, str]:
@@ -69,19 +63,12 @@ def s3_server() -> Iterator[S3Server]:
 
 @dataclass
 class CuttingProxy:
-    """Hands on what a server says, and cuts it off.
+    """Hands on what a server says, and cuts it off."""
 
-    Attributes:
-        server_port: Of the server, on 127.0.0.1.
-        cuts: After how many bytes of one answer its connection is cut, for one connection after the other.
-        port: Where it listens itself.
-        cut: Which of them were made.
-    """
-
-    server_port: int
-    cuts: list[int]
-    port: int = 0
-    cut: list[int] = field(default_factory=list)
+    server_port: int  # of the server, on 127.0.0.1
+    cuts: list[int]  # after how many bytes of one answer its connection is cut, for one connection after the other
+    port: int = 0  # where it listens itself
+    cut: list[int] = field(default_factory=list)  # which of them were made
     _serving: set[asyncio.Task[None]] = field(default_factory=set)
 
     @asynccontextmanager

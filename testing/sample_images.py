@@ -23,15 +23,10 @@ SMALLEST_PROBABILITY = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """Images to ask about.
+    """Images to ask about."""
 
-    Attributes:
-        images: Shape (n, height, width), float32.
-        score: How right an answer is. Its mean over all images is the workload's metric.
-    """
-
-    images: NDArray[np.float32]
-    score: Score
+    images: NDArray[np.float32]  # shape (n, height, width), float32
+    score: Score  # How right an answer is. Its mean over all images is the workload's metric.
 
 
 def load_samples(kind: str) -> Samples:

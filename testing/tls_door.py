@@ -27,15 +27,10 @@ DEADLINE = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """What both ends go by.
+    """What both ends go by."""
 
-    Attributes:
-        server: The door's context.
-        caller: Of a tenant called alice.
-    """
-
-    server: ssl.SSLContext
-    caller: ssl.SSLContext
+    server: ssl.SSLContext  # the door's context
+    caller: ssl.SSLContext  # of a tenant called alice
 
 
 def make_ends() -> Ends:
@@ -103,23 +98,14 @@ class Heard(asyncio.Protocol):
 
 @dataclass
 class Door:
-    """A door that is open.
+    """A door that is open."""
 
-    Attributes:
-        port: Where, on all of 127.0.0.0/8.
-        ends: What both ends go by.
-        lobby: Who knocks.
-        make: Makes the protocol of the next connection.
-        guests: Protocols of all connections that were let in.
-        callers: All that came, record by record.
-    """
-
-    port: int
-    ends: Ends
-    lobby: Lobby
-    make: Callable[[], Heard] = Heard
-    guests: list[Heard] = field(default_factory=list)
-    callers: list[Caller] = field(default_factory=list)
+    port: int  # where, on all of 127.0.0.0/8
+    ends: Ends  # what both ends go by
+    lobby: Lobby  # who knocks
+    make: Callable[[], Heard] = Heard  # makes the protocol of the next connection
+    guests: list[Heard] = field(default_factory=list)  # protocols of all connections that were let in
+    callers: list[Caller] = field(default_factory=list)  # all that came, record by record
 
     async def reader(self, source: str = "127.0.0.1") -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """A caller as asyncio has it."""

@@ -25,17 +25,11 @@ JOB_SECONDS = 150.0
 
 @dataclass
 class TwoNodes:
-    """Two nodes and their broker.
+    """Two nodes and their broker."""
 
-    Attributes:
-        folder: Everything of theirs.
-        settings: Of the broker.
-        agents: By node.
-    """
-
-    folder: Path
-    settings: dict[str, Any]
-    agents: dict[str, AgentProcess] = field(default_factory=dict)
+    folder: Path  # everything of theirs
+    settings: dict[str, Any]  # of the broker
+    agents: dict[str, AgentProcess] = field(default_factory=dict)  # by node
     _broker: Broker | None = None
     _port: int = 0
     _nodes_port: int = 0

@@ -27,56 +27,34 @@ from tiercel.trainer_agent.runtimes.contract import Runtime
 
 @dataclass(frozen=True, slots=True)
 class AgentParts:
-    """What an agent is made of.
+    """What an agent is made of."""
 
-    Attributes:
-        node_id: Name of the node.
-        state_dir: The agent's state directory.
-        capacity: What jobs may use.
-        limits: How shares are enforced.
-        runtimes: By name, the preferred first.
-        dialler: Reaches the broker.
-        is_joined: Whether the broker is on another machine.
-        machine_token: What inference servers of this machine show each other; raises AgentError where it is not known.
-        serving_door: Settings of the inference server's doors for other machines, and of its names, as variables.
-        ports: Of the inference server.
-        patience: How long stopping a run may take.
-        export_seconds: How long a script may take to hand over its model.
-        retention: How long folders of jobs that are over are kept.
-        disk: What jobs may do to the disk.
-        data: What data that jobs name by URL may take.
-        outputs: What is taken of the files that runs leave behind.
-        labels: What the operator says of the node, for jobs to ask for.
-        accelerators: Sees them, and has looked once.
-        serving_reserve: What of them is the inference server's.
-        project_cache_bytes: What the projects of jobs that are kept for their next runs may have.
-        engine: Where the container engine listens, and what containers of this agent are labelled with; None without.
-        package_index: Where environments have packages from.
-        environments: What they may take.
-        checkpoint_copy_bytes: What copies of checkpoints may send to the broker in a second.
-    """
-
-    node_id: str
-    state_dir: Path
-    capacity: Capacity
-    limits: Limits
-    runtimes: Mapping[str, Runtime]
-    dialler: Dialler
-    is_joined: bool = False
+    node_id: str  # name of the node
+    state_dir: Path  # the agent's state directory
+    capacity: Capacity  # what jobs may use
+    limits: Limits  # how shares are enforced
+    runtimes: Mapping[str, Runtime]  # by name, the preferred first
+    dialler: Dialler  # reaches the broker
+    is_joined: bool = False  # whether the broker is on another machine
+    # What inference servers of this machine show each other; raises AgentError where it is not known.
     machine_token: Callable[[], str] = lambda: ""
+    # Settings of the inference server's doors for other machines, and of its names, as variables.
     serving_door: Mapping[str, str] = field(default_factory=dict)
-    ports: ServingPorts = field(default_factory=ServingPorts)
-    patience: StopPatience = field(default_factory=StopPatience)
-    export_seconds: float = EXPORT_SECONDS
-    retention: Retention = field(default_factory=Retention)
-    disk: DiskLimits = field(default_factory=DiskLimits)
-    data: DataLimits = field(default_factory=DataLimits)
-    outputs: OutputLimits = field(default_factory=OutputLimits)
-    labels: Mapping[str, str] = field(default_factory=dict)
-    accelerators: AcceleratorWatch = field(default_factory=AcceleratorWatch)
-    serving_reserve: ServingReserve = field(default_factory=ServingReserve)
+    ports: ServingPorts = field(default_factory=ServingPorts)  # of the inference server
+    patience: StopPatience = field(default_factory=StopPatience)  # how long stopping a run may take
+    export_seconds: float = EXPORT_SECONDS  # how long a script may take to hand over its model
+    retention: Retention = field(default_factory=Retention)  # how long folders of jobs that are over are kept
+    disk: DiskLimits = field(default_factory=DiskLimits)  # what jobs may do to the disk
+    data: DataLimits = field(default_factory=DataLimits)  # what data that jobs name by URL may take
+    outputs: OutputLimits = field(default_factory=OutputLimits)  # what is taken of the files that runs leave behind
+    labels: Mapping[str, str] = field(default_factory=dict)  # what the operator says of the node, for jobs to ask for
+    accelerators: AcceleratorWatch = field(default_factory=AcceleratorWatch)  # sees them, and has looked once
+    serving_reserve: ServingReserve = field(default_factory=ServingReserve)  # what of them is the inference server's
+    # What the projects of jobs that are kept for their next runs may have.
     project_cache_bytes: int = DEFAULT_CACHE_BYTES
+    # Where the container engine listens, and what containers of this agent are labelled with; None without.
     engine: tuple[str, str] | None = None
-    package_index: PackageIndex = field(default_factory=PackageIndex)
-    environments: EnvironmentLimits = field(default_factory=EnvironmentLimits)
+    package_index: PackageIndex = field(default_factory=PackageIndex)  # where environments have packages from
+    environments: EnvironmentLimits = field(default_factory=EnvironmentLimits)  # what they may take
+    # What copies of checkpoints may send to the broker in a second.
     checkpoint_copy_bytes: int = DEFAULT_BYTES_PER_SECOND

@@ -31,109 +31,85 @@ _DEFAULT_DOCKER_HOST: Final = "unix:///var/run/docker.sock"
 
 
 class AgentSettings(BaseSettings):
-    """Settings of a node agent.
-
-    Attributes:
-        broker: Where the broker listens for agents, ``host:port``; empty when ``addresses_file`` says it.
-        addresses_file: JSON file whose key ``nodes`` has that address, read again before every dial.
-        node_id: Name of the node.
-        state_dir: The agent's state directory.
-        token_file: File whose first line is the agents' token, on the broker's own machine.
-        identity_file: File with the node's key and certificates, on a machine that joined; one of the two is needed.
-        advertise: Address of this machine at which others may ask its models; empty for none.
-        listen_names: Names by which others call this machine beside that; the inference server refuses what asks it by
-            another one.
-        serving_identity_file: File with the key and certificates that the inference server shows them, beside
-            ``authority.pem``, on the broker's own machine.
-        runtimes: What to run jobs with, the preferred first; empty for processes, and containers if an engine answers.
-        docker_host: Where the Docker engine listens.
-        docker_image: Image of jobs that name none.
-        cpus: Numbers of the processors that the agent and all it starts run on; empty for those it was started with.
-        cpu_cores: Cores that jobs may use; None for all there are.
-        memory_bytes: Memory that jobs may use, in bytes; None for all there is.
-        accelerators: Which accelerators jobs may use: ``auto`` for all there are, ``none``, or their ids with commas.
-        serving_accelerator_memory: Bytes of the first one's memory that are for the inference server; 0 to serve on the
-            CPU, None for an eighth where ONNX Runtime's build for CUDA is installed.
-        mps: Whether the operator runs NVIDIA's MPS for runs to use; None to see whether its directory is there.
-        http_port: Where the inference server's REST listens; 0 for any free port.
-        grpc_port: Where its gRPC listens; 0 for any free port.
-        tls_http_port: Where its REST listens for other machines; 0 for any free port.
-        tls_grpc_port: Where its gRPC does; 0 for any free port.
-        metrics_listen: Where the node's numbers are told, ``host:port``; empty for nowhere.
-        metrics_token_file: File whose first line who asks for them has to send; None for whoever is on this machine.
-        time_slice_seconds: How long a training process computes before the kernel looks who is next; 0 for the
-            kernel's own choice.
-        training_weight: What all training weighs for each core of the node, where any other process on the machine
-            weighs 1; it gives way to what answers, the inference server above all, whatever it is.
-        project_cache_bytes: What projects of jobs that are kept for their next runs may have on the disk, in bytes.
-        job_disk_bytes: What the folder of a job may have on the disk, in bytes.
-        disk_reserve_bytes: What the disk has to have left, in bytes; with less, the job that grows and has most ends.
-        output_file_bytes: The largest file that is kept of what a run leaves behind, in bytes.
-        output_bytes: What those files of a run may have together, in bytes.
-        labels: What the operator says of the node, for jobs to ask for; ``key=value`` with commas in the environment.
-        data_cache_bytes: What data that jobs name by URL may take on the disk, in bytes.
-        data_sources: URLs that jobs may use with all that is below them, beyond what anybody on the internet may read:
-            folders of the node (``file:``), hosts of its own network, buckets that its credentials open.
-        warm_templates: Processes that runs are forked from, at most, each of one tenant, and as many containers that
-            wait for runs; 0 for no warm starts.
-        warm_idle_seconds: How long such a process or container waits for another run.
-        keep_ended_jobs: Folders of jobs that are over, at most, and never those of others.
-        keep_ended_seconds: How long each of them is kept at most.
-        package_index: The address of the index that environments have packages from; empty for PyPI.
-        package_folder: A folder with packages that are taken as well, or None.
-        package_offline: Nothing is asked for over the network: packages come from the folder alone.
-        package_sdists: Packages that have to be built are taken too: their code then runs before any job does.
-        environments_bytes: What all environments may have on the disk together, in bytes.
-        environment_seconds: How long one may take to be built.
-        checkpoint_copy_bytes: What copies of checkpoints may send to the broker in a second, in bytes.
-    """
+    """Settings of a node agent."""
 
     model_config = SettingsConfigDict(env_prefix="TIERCEL_AGENT_", frozen=True)
 
-    broker: str = ""
-    addresses_file: Path | None = None
+    broker: str = ""  # where the broker listens for agents, ``host:port``; empty when ``addresses_file`` says it
+    addresses_file: Path | None = None  # JSON file whose key ``nodes`` has that address, read again before every dial
+    # Name of the node.
     node_id: str = Field(default_factory=socket.gethostname, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")
-    state_dir: Path
-    token_file: Path | None = None
+    state_dir: Path  # the agent's state directory
+    token_file: Path | None = None  # file whose first line is the agents' token, on the broker's own machine
+    # File with the node's key and certificates, on a machine that joined; one of the two is needed.
     identity_file: Path | None = None
-    advertise: str = ""
+    advertise: str = ""  # address of this machine at which others may ask its models; empty for none
+    # Names by which others call this machine beside that; the inference server refuses what asks it by another one.
     listen_names: Annotated[tuple[str, ...], NoDecode] = ()
+    # File with the key and certificates that the inference server shows them, beside ``authority.pem``, on the broker's
+    # own machine.
     serving_identity_file: Path | None = None
+    # What to run jobs with, the preferred first; empty for processes, and containers if an engine answers.
     runtimes: Annotated[tuple[str, ...], NoDecode] = ()
+    # Where the Docker engine listens.
     docker_host: str = Field(default_factory=lambda: os.environ.get("DOCKER_HOST") or _DEFAULT_DOCKER_HOST)
-    docker_image: str = "tiercel-trainer:latest"
+    docker_image: str = "tiercel-trainer:latest"  # image of jobs that name none
+    # Numbers of the processors that the agent and all it starts run on; empty for those it was started with.
     cpus: Annotated[frozenset[int], NoDecode] = frozenset()
-    cpu_cores: float | None = Field(default=None, gt=0)
-    memory_bytes: int | None = Field(default=None, gt=0)
+    cpu_cores: float | None = Field(default=None, gt=0)  # cores that jobs may use; None for all there are
+    memory_bytes: int | None = Field(default=None, gt=0)  # memory that jobs may use, in bytes; None for all there is
+    # Which accelerators jobs may use: ``auto`` for all there are, ``none``, or their ids with commas.
     accelerators: str = AUTO
+    # Bytes of the first one's memory that are for the inference server; 0 to serve on the CPU, None for an eighth where
+    # ONNX Runtime's build for CUDA is installed.
     serving_accelerator_memory: int | None = Field(default=None, ge=0)
+    # Whether the operator runs NVIDIA's MPS for runs to use; None to see whether its directory is there.
     mps: bool | None = None
-    http_port: int = Field(default=0, ge=0, le=65535)
-    grpc_port: int = Field(default=0, ge=0, le=65535)
+    http_port: int = Field(default=0, ge=0, le=65535)  # where the inference server's REST listens; 0 for any free port
+    grpc_port: int = Field(default=0, ge=0, le=65535)  # where its gRPC listens; 0 for any free port
+    # Where its REST listens for other machines; 0 for any free port.
     tls_http_port: int = Field(default=0, ge=0, le=65535)
-    tls_grpc_port: int = Field(default=0, ge=0, le=65535)
-    metrics_listen: str = ""
+    tls_grpc_port: int = Field(default=0, ge=0, le=65535)  # where its gRPC does; 0 for any free port
+    metrics_listen: str = ""  # where the node's numbers are told, ``host:port``; empty for nowhere
+    # File whose first line who asks for them has to send; None for whoever is on this machine.
     metrics_token_file: Path | None = None
+    # How long a training process computes before the kernel looks who is next; 0 for the kernel's own choice.
     time_slice_seconds: float = Field(default=0.02, ge=0, le=LONGEST_SECONDS)
+    # What all training weighs for each core of the node, where any other process on the machine weighs 1; it gives way
+    # to what answers, the inference server above all, whatever it is.
     training_weight: float = Field(default=ORDINARY_TRAINING_WEIGHT, ge=0.01, le=2.5)
+    # What projects of jobs that are kept for their next runs may have on the disk, in bytes.
     project_cache_bytes: int = Field(default=DEFAULT_CACHE_BYTES, ge=0)
-    job_disk_bytes: int = Field(default=20 * 1024**3, gt=0)
+    job_disk_bytes: int = Field(default=20 * 1024**3, gt=0)  # what the folder of a job may have on the disk, in bytes
+    # What the disk has to have left, in bytes; with less, the job that grows and has most ends.
     disk_reserve_bytes: int = Field(default=512 * 1024**2, ge=0)
+    # The largest file that is kept of what a run leaves behind, in bytes.
     output_file_bytes: int = Field(default=256 * 1024**2, gt=0)
-    output_bytes: int = Field(default=1024**3, gt=0)
+    output_bytes: int = Field(default=1024**3, gt=0)  # what those files of a run may have together, in bytes
+    # What the operator says of the node, for jobs to ask for; ``key=value`` with commas in the environment.
     labels: Annotated[dict[str, str], NoDecode] = Field(default_factory=dict)
+    # What data that jobs name by URL may take on the disk, in bytes.
     data_cache_bytes: int = Field(default=50 * 1024**3, gt=0)
+    # URLs that jobs may use with all that is below them, beyond what anybody on the internet may read: folders of the
+    # node (``file:``), hosts of its own network, buckets that its credentials open.
     data_sources: Annotated[tuple[str, ...], NoDecode] = ()
+    # Processes that runs are forked from, at most, each of one tenant, and as many containers that wait for runs; 0 for
+    # no warm starts.
     warm_templates: int = Field(default=2, ge=0, le=64)
+    # How long such a process or container waits for another run.
     warm_idle_seconds: float = Field(default=600.0, gt=0, le=86400.0)
-    keep_ended_jobs: int = Field(default=20, ge=0)
+    keep_ended_jobs: int = Field(default=20, ge=0)  # folders of jobs that are over, at most, and never those of others
+    # How long each of them is kept at most.
     keep_ended_seconds: float = Field(default=7 * 86400.0, ge=0, allow_inf_nan=False)
-    package_index: str = ""
-    package_folder: Path | None = None
-    package_offline: bool = False
+    package_index: str = ""  # the address of the index that environments have packages from; empty for PyPI
+    package_folder: Path | None = None  # a folder with packages that are taken as well, or None
+    package_offline: bool = False  # nothing is asked for over the network: packages come from the folder alone
+    # Packages that have to be built are taken too: their code then runs before any job does.
     package_sdists: bool = False
+    # What all environments may have on the disk together, in bytes.
     environments_bytes: int = Field(default=20 * 1024**3, gt=0)
-    environment_seconds: float = Field(default=600.0, gt=0, allow_inf_nan=False)
+    environment_seconds: float = Field(default=600.0, gt=0, allow_inf_nan=False)  # how long one may take to be built
+    # What copies of checkpoints may send to the broker in a second, in bytes.
     checkpoint_copy_bytes: int = Field(default=DEFAULT_BYTES_PER_SECOND, ge=1024)
 
     @field_validator("runtimes", "data_sources", "listen_names", mode="before")

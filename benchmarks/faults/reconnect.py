@@ -37,33 +37,21 @@ GOAL = Goal("accuracy", smaller_is_better=False, targets=())
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What was seen.
+    """What was seen."""
 
-    Attributes:
-        runs: How many reported.
-        reports_per_second: Of each.
-        kills: How often the broker was killed.
-        reports: All that were made.
-        held_back: Reports that were not made, as their run had 1,000 waiting: of more the agent keeps a selection only.
-        lost: Reports that the broker does not have in the end.
-        twice: Reports that it counted twice.
-        connections: Streams that were opened; one for each life of the broker is right.
-        back_seconds: From the moment in which the broker listened again: until it had every report made until then.
-        cancel_seconds: How long a job took to be cancelled that was asked for just after the last return.
-        peak_mib: Most memory of this process, the agent's end.
-    """
-
-    runs: int
-    reports_per_second: float
-    kills: int
-    reports: int
+    runs: int  # how many reported
+    reports_per_second: float  # of each
+    kills: int  # how often the broker was killed
+    reports: int  # all that were made
+    # Reports that were not made, as their run had 1,000 waiting: of more the agent keeps a selection only.
     held_back: int
-    lost: int
-    twice: int
-    connections: int
+    lost: int  # reports that the broker does not have in the end
+    twice: int  # reports that it counted twice
+    connections: int  # streams that were opened; one for each life of the broker is right
+    # From the moment in which the broker listened again: until it had every report made until then.
     back_seconds: list[float]
-    cancel_seconds: float
-    peak_mib: float
+    cancel_seconds: float  # how long a job took to be cancelled that was asked for just after the last return
+    peak_mib: float  # most memory of this process, the agent's end
 
 
 @dataclass

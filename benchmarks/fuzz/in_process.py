@@ -113,19 +113,13 @@ class MemoryTransport(asyncio.Transport):
 
 @dataclass(slots=True)
 class Findings:
-    """What went wrong.
+    """What went wrong."""
 
-    Attributes:
-        cases: By what it looks like: the octets that did it first, and how often.
-        requests: How many were sent.
-        seconds: In so long.
-        cpu_seconds: CPU time of this process for that, server and fuzzer together.
-    """
-
+    # By what it looks like: the octets that did it first, and how often.
     cases: dict[str, tuple[bytes, int]] = field(default_factory=dict)
-    requests: int = 0
-    seconds: float = 0.0
-    cpu_seconds: float = 0.0
+    requests: int = 0  # how many were sent
+    seconds: float = 0.0  # in so long
+    cpu_seconds: float = 0.0  # CPU time of this process for that, server and fuzzer together
 
     def add(self, what: str, wire: bytes) -> None:
         """Something went wrong."""

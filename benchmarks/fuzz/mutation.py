@@ -23,16 +23,12 @@ FRAGMENTS = (
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A request and what may come of it.
+    """A request and what may come of it."""
 
-    Attributes:
-        wire: Octets on the connection.
-        statuses: Statuses one of which has to come; empty when any refusal, answer or silence will do.
-        before: A good request that is answered on the same connection first, so that the server expects more like it.
-    """
-
-    wire: bytes
+    wire: bytes  # octets on the connection
+    # Statuses one of which has to come; empty when any refusal, answer or silence will do.
     statuses: frozenset[int] = frozenset()
+    # A good request that is answered on the same connection first, so that the server expects more like it.
     before: bytes = b""
 
 

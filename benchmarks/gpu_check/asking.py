@@ -18,17 +18,11 @@ OBJECTIVE_GOAL = ">= 95"
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What a load got, request by request.
+    """What a load got, request by request."""
 
-    Attributes:
-        began: When the first was due, in seconds of ``time.monotonic``.
-        asked: In the order in which they were due.
-        objective_seconds: Wanted of each.
-    """
-
-    began: float
-    asked: Sequence[Asked]
-    objective_seconds: float
+    began: float  # when the first was due, in seconds of ``time.monotonic``
+    asked: Sequence[Asked]  # in the order in which they were due
+    objective_seconds: float  # wanted of each
 
     def served(self, until: float = math.inf) -> Served:
         """Figures of those that were due before a moment of ``time.monotonic``; of the first second at least."""

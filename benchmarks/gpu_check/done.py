@@ -7,14 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What is done on the device.
+    """What is done on the device."""
 
-    Attributes:
-        at: When the last step was done, in seconds of ``time.monotonic``, which all processes of a machine share.
-        busy_seconds: Device time of all steps.
-        steps: How many.
-    """
-
-    at: float
-    busy_seconds: float = 0.0
-    steps: int = 0
+    at: float  # when the last step was done, in seconds of ``time.monotonic``, which all processes of a machine share
+    busy_seconds: float = 0.0  # device time of all steps
+    steps: int = 0  # how many

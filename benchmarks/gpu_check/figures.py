@@ -17,15 +17,10 @@ OBJECTIVE_WINDOW_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Got:
-    """What a training got in a stretch of time.
+    """What a training got in a stretch of time."""
 
-    Attributes:
-        share: Device time by time that passed.
-        steps_per_second: Of the optimizer.
-    """
-
-    share: float
-    steps_per_second: float
+    share: float  # device time by time that passed
+    steps_per_second: float  # of the optimizer
 
 
 def got_between(told: Sequence[Done], begin: float, end: float) -> Got | None:
@@ -74,21 +69,13 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What a load got. Delays in milliseconds; infinite where that many requests had no answer.
+    """What a load got. Delays in milliseconds; infinite where that many requests had no answer."""
 
-    Attributes:
-        p50_ms: Median.
-        p99_ms: What a hundredth exceeded.
-        windows: Windows of a second.
-        in_objective: Fraction of these whose p99 is within the objective.
-        failed: Requests without a good answer.
-    """
-
-    p50_ms: float
-    p99_ms: float
-    windows: int
-    in_objective: float
-    failed: int
+    p50_ms: float  # median
+    p99_ms: float  # what a hundredth exceeded
+    windows: int  # windows of a second
+    in_objective: float  # fraction of these whose p99 is within the objective
+    failed: int  # requests without a good answer
 
 
 def served(asked: Sequence[Asked], objective_seconds: float) -> Served:

@@ -22,21 +22,13 @@ class CheckError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A line of the table.
+    """A line of the table."""
 
-    Attributes:
-        what: Was measured.
-        value: As people read it; empty for what was not run.
-        bar: What it has to be, if anything.
-        note: What else is to be known; for what was not run, or failed, why.
-        failed: Whether the check broke.
-    """
-
-    what: str
-    value: str = ""
-    bar: Bar | None = None
-    note: str = ""
-    failed: bool = False
+    what: str  # was measured
+    value: str = ""  # as people read it; empty for what was not run
+    bar: Bar | None = None  # what it has to be, if anything
+    note: str = ""  # what else is to be known; for what was not run, or failed, why
+    failed: bool = False  # whether the check broke
 
     @property
     def verdict(self) -> str:
@@ -57,15 +49,10 @@ class Row:
 
 @dataclass(slots=True)
 class Findings:
-    """What a check found so far; what it was cut short in stays.
+    """What a check found so far; what it was cut short in stays."""
 
-    Attributes:
-        rows: For the table.
-        figures: For the result file; JSON types.
-    """
-
-    rows: list[Row] = field(default_factory=list)
-    figures: Json = field(default_factory=dict)
+    rows: list[Row] = field(default_factory=list)  # for the table
+    figures: Json = field(default_factory=dict)  # for the result file; JSON types
 
     def add(self, what: str, value: float | None, unit: str = "", goal: str = "", note: str = "") -> None:
         """Take in a figure.
@@ -90,22 +77,14 @@ def bars_of(figures: Json) -> list[Bar]:
 
 @dataclass(slots=True)
 class Setting:
-    """What all checks are given.
+    """What all checks are given."""
 
-    Attributes:
-        device: ``cuda`` or ``cpu``.
-        quick: Whether a little is enough: to see that it works, and not how well.
-        folder: For logs and whatever they write.
-        tell: Takes a line for people about each step.
-        facts: What this machine's Python can do; see :mod:`benchmarks.gpu_check.facts`.
-        steps_per_second: Of the training alone, once that was measured; later checks size their work by it.
-    """
-
-    device: str
-    quick: bool
-    folder: Path
-    tell: Callable[[str], None]
-    facts: Mapping[str, Any]
+    device: str  # ``cuda`` or ``cpu``
+    quick: bool  # whether a little is enough: to see that it works, and not how well
+    folder: Path  # for logs and whatever they write
+    tell: Callable[[str], None]  # takes a line for people about each step
+    facts: Mapping[str, Any]  # what this machine's Python can do; see :mod:`benchmarks.gpu_check.facts`
+    # Of the training alone, once that was measured; later checks size their work by it.
     steps_per_second: float | None = None
 
     @property
@@ -117,19 +96,12 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One of the checks.
+    """One of the checks."""
 
-    Attributes:
-        name: In a word; the module of this package with its ``run(setting, findings)``.
-        about: For people.
-        seconds: Its part of the whole time, when that is :data:`WHOLE_SECONDS`.
-        needs: What has to be installed: modules, and what to ``pip install`` for them.
-    """
-
-    name: str
-    about: str
-    seconds: float
-    needs: Mapping[str, str]
+    name: str  # in a word; the module of this package with its ``run(setting, findings)``
+    about: str  # for people
+    seconds: float  # its part of the whole time, when that is :data:`WHOLE_SECONDS`
+    needs: Mapping[str, str]  # what has to be installed: modules, and what to ``pip install`` for them
 
     def missing(self) -> str:
         """What is not installed, as a sentence; empty when nothing is missing."""

@@ -27,19 +27,12 @@ PACE_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """How long things are measured, in seconds.
+    """How long things are measured, in seconds."""
 
-    Attributes:
-        settle: Before each measurement.
-        settle_neighbours: The same for two at once, whom the agent gets to know first.
-        measure: Each share.
-        follow: After a change.
-    """
-
-    settle: float = 2.0
-    settle_neighbours: float = 8.0
-    measure: float = 10.0
-    follow: float = 8.0
+    settle: float = 2.0  # before each measurement
+    settle_neighbours: float = 8.0  # the same for two at once, whom the agent gets to know first
+    measure: float = 10.0  # each share
+    follow: float = 8.0  # after a change
 
 
 async def run(setting: Setting, findings: Findings) -> None:

@@ -44,36 +44,22 @@ _OVER = {TierState.DELIVERED, TierState.FAILED, TierState.UNREACHABLE}
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """What became of jobs that trained at the same time.
+    """What became of jobs that trained at the same time."""
 
-    Attributes:
-        tier_seconds: From submission to each tier, the mean of the jobs.
-        utilisation: Of the node's first accelerator while they trained, or None.
-        ended_at: When the last tier of all was delivered, in seconds of ``time.monotonic``.
-    """
-
-    tier_seconds: tuple[float, ...]
-    utilisation: float | None
-    ended_at: float
+    tier_seconds: tuple[float, ...]  # from submission to each tier, the mean of the jobs
+    utilisation: float | None  # of the node's first accelerator while they trained, or None
+    ended_at: float  # when the last tier of all was delivered, in seconds of ``time.monotonic``
 
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """The product, up, with a model that answers.
+    """The product, up, with a model that answers."""
 
-    Attributes:
-        client: Of its broker.
-        port: Of its inference server.
-        body: A request for the served model.
-        setting: Of the check.
-        asking: The load.
-    """
-
-    client: Client
-    port: int
-    body: Body
-    setting: Setting
-    asking: Asking
+    client: Client  # of its broker
+    port: int  # of its inference server
+    body: Body  # a request for the served model
+    setting: Setting  # of the check
+    asking: Asking  # the load
 
     async def load(self) -> Answers:
         """Load the served model once."""

@@ -36,23 +36,14 @@ LEFT_GOAL = ">= 95"
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """What the steps of this check share.
+    """What the steps of this check share."""
 
-    Attributes:
-        server: Runs, and is ready.
-        path: Of the model.
-        body: A request.
-        asking: The load.
-        setting: Of the check.
-        found: The devices.
-    """
-
-    server: ServerProcesses
-    path: str
-    body: Body
-    asking: Asking
-    setting: Setting
-    found: Accelerators
+    server: ServerProcesses  # runs, and is ready
+    path: str  # of the model
+    body: Body  # a request
+    asking: Asking  # the load
+    setting: Setting  # of the check
+    found: Accelerators  # the devices
 
     async def load(self) -> tuple[Served, float]:
         """Load the server once; also the fraction of the device that was in use meanwhile, or of the CPU's cores."""

@@ -17,13 +17,9 @@ LOOK_SECONDS = 0.5
 
 @dataclass(slots=True)
 class Watched:
-    """What was seen of the device while it was watched.
+    """What was seen of the device while it was watched."""
 
-    Attributes:
-        values: Fractions of the driver's sample periods in which it computed.
-    """
-
-    values: list[float] = field(default_factory=list)
+    values: list[float] = field(default_factory=list)  # fractions of the driver's sample periods in which it computed
 
     @property
     def mean(self) -> float | None:

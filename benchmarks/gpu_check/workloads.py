@@ -7,21 +7,13 @@ from dataclasses import astuple, dataclass
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """How much there is to do in a step.
+    """How much there is to do in a step."""
 
-    Attributes:
-        width: Channels of the first half of the network; the second half has twice as many.
-        batch_size: Rows of a batch.
-        repeats: Batches whose gradients make one step of the optimizer.
-        seed: Of the weights and of the order of the data; what there is to learn is always the same.
-        learning_rate: Of the gradient descent.
-    """
-
-    width: int
-    batch_size: int
-    repeats: int = 1
-    seed: int = 0
-    learning_rate: float = 0.01
+    width: int  # channels of the first half of the network; the second half has twice as many
+    batch_size: int  # rows of a batch
+    repeats: int = 1  # batches whose gradients make one step of the optimizer
+    seed: int = 0  # of the weights and of the order of the data; what there is to learn is always the same
+    learning_rate: float = 0.01  # of the gradient descent
 
     def arguments(self) -> list[str]:
         """As the programs of this package take it on their command lines."""
@@ -56,17 +48,11 @@ def training_on(device: str, memory_bytes: int = 0) -> Workload:
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """What applications ask.
+    """What applications ask."""
 
-    Attributes:
-        rate: Requests a second, evenly.
-        seconds: For so long.
-        objective_seconds: Delay within which answers have to come.
-    """
-
-    rate: float
-    seconds: float
-    objective_seconds: float
+    rate: float  # requests a second, evenly
+    seconds: float  # for so long
+    objective_seconds: float  # delay within which answers have to come
 
 
 def asking_on(device: str, *, quick: bool) -> Asking:

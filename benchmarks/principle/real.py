@@ -27,15 +27,10 @@ _LONGEST = 100.0  # the longest job of the cluster's record counts as so many ti
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program with what was seen of it before.
+    """A program with what was seen of it before."""
 
-    Attributes:
-        workload: The program.
-        past: Earlier runs of it, or of one that differs from it in its batch size.
-    """
-
-    workload: Workload
-    past: tuple[PastRun, ...]
+    workload: Workload  # the program
+    past: tuple[PastRun, ...]  # earlier runs of it, or of one that differs from it in its batch size
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +48,10 @@ class AnyOf:
 
 @dataclass(frozen=True, slots=True)
 class RecordedArrivals:
-    """Jobs come when they came to the cluster, at another pace, from some job of the record on.
+    """Jobs come when they came to the cluster, at another pace, from some job of the record on."""
 
-    Attributes:
-        submitted: Seconds of all submissions, ascending.
-        mean_gap_seconds: Between two jobs in the mean.
-    """
-
-    submitted: tuple[float, ...]
-    mean_gap_seconds: float
+    submitted: tuple[float, ...]  # seconds of all submissions, ascending
+    mean_gap_seconds: float  # between two jobs in the mean
 
     def times(self, count: int, source: Random) -> Sequence[float]:
         """Arrival times; see :class:`.Arrivals`."""

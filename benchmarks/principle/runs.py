@@ -27,19 +27,12 @@ _OURS = ROOT / "broker" / "scheduling" / "utility"
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One simulation.
+    """One simulation."""
 
-    Attributes:
-        kind: Name of the kind of work.
-        draw: Chooses its programs.
-        arm: Who decides.
-        seed: Chooses arrivals and noise.
-    """
-
-    kind: str
-    draw: int
-    arm: Arm
-    seed: int
+    kind: str  # name of the kind of work
+    draw: int  # chooses its programs
+    arm: Arm  # who decides
+    seed: int  # chooses arrivals and noise
 
     @property
     def key(self) -> str:

@@ -26,23 +26,14 @@ _TICK = 0.001
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One cell of the sweep.
+    """One cell of the sweep."""
 
-    Attributes:
-        form: Of the utility.
-        shape: Of the arrivals.
-        load: Over the capacity of the fastest variant.
-        means: Mean utility per request by scheduler, one for each seed.
-        decisions: Decisions per answered request by scheduler, mean over the seeds.
-        ticks: The same of a scheduler that decides every millisecond.
-    """
-
-    form: Form
-    shape: Shape
-    load: float
-    means: Mapping[str, Sequence[float]]
-    decisions: Mapping[str, float]
-    ticks: float
+    form: Form  # of the utility
+    shape: Shape  # of the arrivals
+    load: float  # over the capacity of the fastest variant
+    means: Mapping[str, Sequence[float]]  # mean utility per request by scheduler, one for each seed
+    decisions: Mapping[str, float]  # decisions per answered request by scheduler, mean over the seeds
+    ticks: float  # the same of a scheduler that decides every millisecond
 
     def mean(self, name: str) -> float:
         """Mean over the seeds."""

@@ -34,23 +34,14 @@ LIBRARIES = ("gymnasium", "stable-baselines3", "sb3-contrib", "torch", "onnx")
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How long and how the policy is trained.
+    """How long and how the policy is trained."""
 
-    Attributes:
-        seed: Of everything.
-        steps: Decisions of reinforcement learning.
-        environments: Pools side by side.
-        horizon: Decisions of each pool between two updates.
-        learning_rate: Of PPO, falling to nothing in a straight line.
-        discount: Per decision.
-    """
-
-    seed: int = 7
-    steps: int = 60_000
-    environments: int = 8
-    horizon: int = 256
-    learning_rate: float = 5e-4
-    discount: float = 0.98
+    seed: int = 7  # of everything
+    steps: int = 60_000  # decisions of reinforcement learning
+    environments: int = 8  # pools side by side
+    horizon: int = 256  # decisions of each pool between two updates
+    learning_rate: float = 5e-4  # of PPO, falling to nothing in a straight line
+    discount: float = 0.98  # per decision
 
 
 def train(recipe: Recipe, measured: tuple[Profile, ...] | None, say: Any = print) -> Scorer:

@@ -24,17 +24,11 @@ _TRAINING_ROWS = 1300
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A trained model.
+    """A trained model."""
 
-    Attributes:
-        name: Of it.
-        accuracy: On the rows that were not trained on.
-        model: The ONNX file's content: ``images`` (n, 8, 8) to ``scores`` (n, 10).
-    """
-
-    name: str
-    accuracy: float
-    model: bytes
+    name: str  # of it
+    accuracy: float  # on the rows that were not trained on
+    model: bytes  # the ONNX file's content: ``images`` (n, 8, 8) to ``scores`` (n, 10)
 
 
 def _networks() -> dict[str, tuple[nn.Module, int]]:

@@ -17,21 +17,13 @@ Measure = Callable[[RunOutcome], float | None]
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """How much lower a figure is under one arm than under another, paired by block.
+    """How much lower a figure is under one arm than under another, paired by block."""
 
-    Attributes:
-        mean: Mean over blocks of 1 - arm / baseline; larger is better.
-        low: Lower end of the bootstrap interval (95 %) of that mean; None with fewer than 3 blocks.
-        high: Its upper end.
-        blocks: How many blocks both ran in.
-        wins: In how many the arm was better.
-    """
-
-    mean: float
-    low: float | None
-    high: float | None
-    blocks: int
-    wins: int
+    mean: float  # mean over blocks of 1 - arm / baseline; larger is better
+    low: float | None  # lower end of the bootstrap interval (95 %) of that mean; None with fewer than 3 blocks
+    high: float | None  # its upper end
+    blocks: int  # how many blocks both ran in
+    wins: int  # in how many the arm was better
 
 
 def by_block(outcomes: Iterable[RunOutcome]) -> dict[str, dict[str, RunOutcome]]:

@@ -24,25 +24,16 @@ SPECON: Mapping[str, Option] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """One way to schedule.
+    """One way to schedule."""
 
-    Attributes:
-        name: Unique among arms.
-        policy: Name in the registry.
-        about: What it is, for people.
-        options: Of the policy.
-        time_slice_seconds: Kernel time slices of training processes; 0 for the kernel's own choice.
-        knows_past: Whether the broker remembers runs of the same kinds with other training seeds.
-        knows_future: Whether the policy is told the recorded CPU seconds to each tier of the very same runs.
-    """
-
-    name: str
-    policy: str
-    about: str
-    options: Mapping[str, Option] = field(default_factory=lambda: MappingProxyType({}))
+    name: str  # unique among arms
+    policy: str  # name in the registry
+    about: str  # what it is, for people
+    options: Mapping[str, Option] = field(default_factory=lambda: MappingProxyType({}))  # of the policy
+    # Kernel time slices of training processes; 0 for the kernel's own choice.
     time_slice_seconds: float = LONG_SLICE_SECONDS
-    knows_past: bool = False
-    knows_future: bool = False
+    knows_past: bool = False  # whether the broker remembers runs of the same kinds with other training seeds
+    knows_future: bool = False  # whether the policy is told the recorded CPU seconds to each tier of the very same runs
 
 
 _ALL = (

@@ -19,19 +19,12 @@ _IDLE = {"idle", "iowait", "steal", "guest", "guest_nice"}
 
 @dataclass(frozen=True, slots=True)
 class CpuReading:
-    """CPU seconds that were used by now.
+    """CPU seconds that were used by now."""
 
-    Attributes:
-        processes: By what they are: ``broker``, ``agent`` or ``serving``.
-        machine: By all processes of the machine.
-        steal: Withheld by the machine's host.
-        bench: By this process.
-    """
-
-    processes: Mapping[str, float]
-    machine: float
-    steal: float
-    bench: float
+    processes: Mapping[str, float]  # by what they are: ``broker``, ``agent`` or ``serving``
+    machine: float  # by all processes of the machine
+    steal: float  # withheld by the machine's host
+    bench: float  # by this process
 
     def since(self, earlier: CpuReading) -> CpuReading:
         """What was used between an earlier reading and this one."""

@@ -24,15 +24,10 @@ Curve = Sequence[tuple[int, float]]
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """Where a kind's tiers belong.
+    """Where a kind's tiers belong."""
 
-    Attributes:
-        targets: Of its tiers, rounded.
-        max_epochs: Its budget.
-    """
-
-    targets: tuple[float, ...]
-    max_epochs: int
+    targets: tuple[float, ...]  # of its tiers, rounded
+    max_epochs: int  # its budget
 
 
 def derive(kind: Kind) -> Derived:

@@ -39,19 +39,12 @@ WorkloadOf = Callable[[JobOutcome], Workload]
 
 @dataclass(frozen=True, slots=True)
 class Fidelity:
-    """How far the simulator is off.
+    """How far the simulator is off."""
 
-    Attributes:
-        errors: For each job of each run: simulated / live - 1 of its time to tier 1.
-        median: Of the errors' sizes, or None without any.
-        p90: Their 90th percentile.
-        runs: How many runs were compared.
-    """
-
-    errors: tuple[float, ...]
-    median: float | None
-    p90: float | None
-    runs: int
+    errors: tuple[float, ...]  # for each job of each run: simulated / live - 1 of its time to tier 1
+    median: float | None  # of the errors' sizes, or None without any
+    p90: float | None  # their 90th percentile
+    runs: int  # how many runs were compared
 
 
 def foretold(outcomes: Sequence[RunOutcome], recordings: Recordings, cores: float) -> Fidelity:

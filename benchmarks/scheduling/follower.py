@@ -21,18 +21,13 @@ _POLL_SECONDS = 0.1
 
 @dataclass(slots=True)
 class Follower:
-    """What is known of the jobs so far.
+    """What is known of the jobs so far."""
 
-    Attributes:
-        expected: How many jobs there will be.
-        timeline: The jobs that were submitted.
-        cpu_seconds: CPU seconds at each report, by job, beside the track's points.
-        over: Set when all jobs were submitted and nothing happens to any of them any more.
-    """
-
-    expected: int
-    timeline: Timeline = field(default_factory=Timeline)
+    expected: int  # how many jobs there will be
+    timeline: Timeline = field(default_factory=Timeline)  # the jobs that were submitted
+    # CPU seconds at each report, by job, beside the track's points.
     cpu_seconds: dict[str, list[float]] = field(default_factory=dict)
+    # Set when all jobs were submitted and nothing happens to any of them any more.
     over: asyncio.Event = field(default_factory=asyncio.Event)
     _scheduled: dict[str, ScheduledJob] = field(default_factory=dict)
     _ended: dict[str, asyncio.Event] = field(default_factory=dict)

@@ -30,29 +30,17 @@ GUESSING = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Something to train.
+    """Something to train."""
 
-    Attributes:
-        name: Unique among kinds.
-        workload: Module of the shipped workloads.
-        arguments: Its command line without the seed and the number of epochs.
-        targets: Of its tiers, easiest first.
-        max_epochs: Its budget; it trains on after its last tier.
-        long_epochs: Epochs of the long run that the targets were derived from.
-        images: Kind of test images for its endpoint, see :func:`testing.sample_images.load_samples`.
-        metric: Name of its metric.
-        direction: Whether a larger or a smaller metric is better.
-    """
-
-    name: str
-    workload: str
-    arguments: tuple[str, ...]
-    targets: tuple[float, ...]
-    max_epochs: int
-    long_epochs: int
-    images: str = "mnist"
-    metric: str = "accuracy"
-    direction: Direction = Direction.MAX
+    name: str  # unique among kinds
+    workload: str  # module of the shipped workloads
+    arguments: tuple[str, ...]  # its command line without the seed and the number of epochs
+    targets: tuple[float, ...]  # of its tiers, easiest first
+    max_epochs: int  # its budget; it trains on after its last tier
+    long_epochs: int  # epochs of the long run that the targets were derived from
+    images: str = "mnist"  # kind of test images for its endpoint, see :func:`testing.sample_images.load_samples`
+    metric: str = "accuracy"  # name of its metric
+    direction: Direction = Direction.MAX  # whether a larger or a smaller metric is better
 
     def spec(self, name: str, training_seed: int, runtime: str, *, objective_seconds: float | None = None) -> JobSpec:
         """What is submitted.

@@ -31,22 +31,14 @@ TENANT = "default"
 
 @dataclass(frozen=True, slots=True)
 class LiveSettings:
-    """How to run schedules.
+    """How to run schedules."""
 
-    Attributes:
-        folder: For state and logs of the run; its ``state`` is removed before and after.
-        runtime: ``process`` or ``docker``.
-        deadline_seconds: The jobs have to be done after so many seconds.
-        recordings: What is known of earlier runs, for arms that know the past or the future.
-        environment: More variables of the product.
-        first: Done with the product before the schedule begins, or None.
-    """
-
-    folder: Path
-    runtime: str
-    deadline_seconds: float
-    recordings: Recordings
-    environment: Mapping[str, str] = field(default_factory=dict)
+    folder: Path  # for state and logs of the run; its ``state`` is removed before and after
+    runtime: str  # ``process`` or ``docker``
+    deadline_seconds: float  # the jobs have to be done after so many seconds
+    recordings: Recordings  # what is known of earlier runs, for arms that know the past or the future
+    environment: Mapping[str, str] = field(default_factory=dict)  # more variables of the product
+    # Done with the product before the schedule begins, or None.
     first: Callable[[Product], Awaitable[None]] | None = None
 
 

@@ -57,17 +57,11 @@ WORK = tuple(Path(__file__).with_name(name) for name in ("arms.py", "kinds.py", 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """An arm in a block.
+    """An arm in a block."""
 
-    Attributes:
-        schedule: The block's.
-        arm: Under which it runs.
-        setting: Of all runs together: the runtime and the fingerprint of the code that is measured.
-    """
-
-    schedule: Schedule
-    arm: Arm
-    setting: str = ""
+    schedule: Schedule  # the block's
+    arm: Arm  # under which it runs
+    setting: str = ""  # of all runs together: the runtime and the fingerprint of the code that is measured
 
     @property
     def key(self) -> str:
@@ -171,15 +165,10 @@ def deadline_seconds(schedule: Schedule, recordings: Recordings, cores: int) -> 
 
 @dataclass(slots=True)
 class Budget:
-    """Time that the blocks may take.
+    """Time that the blocks may take."""
 
-    Attributes:
-        seconds: In total, or None for as long as it takes.
-        clock: Seconds that never jump.
-    """
-
-    seconds: float | None
-    clock: Callable[[], float] = time.monotonic
+    seconds: float | None  # in total, or None for as long as it takes
+    clock: Callable[[], float] = time.monotonic  # seconds that never jump
     _began: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -192,19 +181,12 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """How far a matrix has come.
+    """How far a matrix has come."""
 
-    Attributes:
-        run: What was just finished, or None for a block that is left out for want of time.
-        outcome: What it left.
-        again: Whether it was kept from an earlier time.
-        block: Name of the block.
-    """
-
-    block: str
-    run: Run | None = None
-    outcome: RunOutcome | None = None
-    again: bool = False
+    block: str  # name of the block
+    run: Run | None = None  # what was just finished, or None for a block that is left out for want of time
+    outcome: RunOutcome | None = None  # what it left
+    again: bool = False  # whether it was kept from an earlier time
 
 
 async def run_blocks(

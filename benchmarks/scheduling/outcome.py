@@ -23,36 +23,21 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class JobOutcome:
-    """What became of a job. Times are seconds; those of tiers and of its end count from its submission.
+    """What became of a job. Times are seconds; those of tiers and of its end count from its submission."""
 
-    Attributes:
-        name: As in the schedule.
-        kind: What it trained.
-        training_seed: With which seed.
-        submitted_seconds: When the broker accepted it, since the schedule began.
-        state: Where it ended, such as ``completed``.
-        reason: Why, in the product's words.
-        targets: Of its tiers.
-        reached_seconds: When the report came that reached a tier; None if none did.
-        delivered_seconds: When the tier's version began to answer.
-        finished_seconds: When nothing happened to it any more, or None.
-        cpu_seconds: CPU time that it used, start-up and exports included.
-        points: Its reports.
-        shares: Pairs of seconds since the schedule began and the fraction of the node's CPU from then on.
-    """
-
-    name: str
-    kind: str
-    training_seed: int
-    submitted_seconds: float
-    state: str
-    reason: str
-    targets: tuple[float, ...]
-    reached_seconds: tuple[float | None, ...]
-    delivered_seconds: tuple[float | None, ...]
-    finished_seconds: float | None
-    cpu_seconds: float
-    points: tuple[Point, ...]
+    name: str  # as in the schedule
+    kind: str  # what it trained
+    training_seed: int  # with which seed
+    submitted_seconds: float  # when the broker accepted it, since the schedule began
+    state: str  # where it ended, such as ``completed``
+    reason: str  # why, in the product's words
+    targets: tuple[float, ...]  # of its tiers
+    reached_seconds: tuple[float | None, ...]  # when the report came that reached a tier; None if none did
+    delivered_seconds: tuple[float | None, ...]  # when the tier's version began to answer
+    finished_seconds: float | None  # when nothing happened to it any more, or None
+    cpu_seconds: float  # CPU time that it used, start-up and exports included
+    points: tuple[Point, ...]  # its reports
+    # Pairs of seconds since the schedule began and the fraction of the node's CPU from then on.
     shares: tuple[tuple[float, float], ...]
 
     @property
@@ -71,65 +56,39 @@ class JobOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What an application got from the endpoints. All by whole seconds since the schedule began.
+    """What an application got from the endpoints. All by whole seconds since the schedule began."""
 
-    Attributes:
-        quality: Sum over endpoints of the mean of (the answer was right and within the objective); an endpoint without
-            a version counts 0, so the most there can be is the number of endpoints.
-        satisfied: Endpoints whose mean delay was within the objective.
-        live: Endpoints that were asked.
-        requests: In total.
-        failed: Of these.
-        p99_ms: 99th percentile of the latency in milliseconds, or None.
-    """
-
+    # Sum over endpoints of the mean of (the answer was right and within the objective); an endpoint without a version
+    # counts 0, so the most there can be is the number of endpoints.
     quality: tuple[float, ...]
-    satisfied: tuple[int, ...]
-    live: tuple[int, ...]
-    requests: int
-    failed: int
-    p99_ms: float | None
+    satisfied: tuple[int, ...]  # endpoints whose mean delay was within the objective
+    live: tuple[int, ...]  # endpoints that were asked
+    requests: int  # in total
+    failed: int  # of these
+    p99_ms: float | None  # 99th percentile of the latency in milliseconds, or None
 
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
-    """A schedule under an arm.
+    """A schedule under an arm."""
 
-    Attributes:
-        arm: Name of the arm.
-        schedule: Name of the schedule.
-        repetition: Of the schedule.
-        key: Fingerprint of everything that was asked for; a run with another one is not this run.
-        setting: What it has in common with other runs: the runtime and the code that was measured.
-        jobs: In the order of the schedule.
-        makespan_seconds: From the schedule's beginning to the end of the last job.
-        broker_cpu_seconds: CPU time of the broker while the schedule ran.
-        agent_cpu_seconds: The same of the agent.
-        serving_cpu_seconds: The same of the inference server.
-        foreign_cpu_seconds: CPU time that the whole machine used beyond all that is named here; None if unknown.
-        steal_seconds: CPU time that the machine's host withheld.
-        timed_out: Whether the jobs were not done in time.
-        left_over: How many processes had to be killed after the product had stopped.
-        errors: What the broker's log told as an error, such as a plan that could not be carried out.
-        served: What an application got, if one ran.
-    """
-
-    arm: str
-    schedule: str
-    repetition: int
-    key: str
-    setting: str
-    jobs: tuple[JobOutcome, ...]
-    makespan_seconds: float
-    broker_cpu_seconds: float
-    agent_cpu_seconds: float
-    serving_cpu_seconds: float
+    arm: str  # name of the arm
+    schedule: str  # name of the schedule
+    repetition: int  # of the schedule
+    key: str  # fingerprint of everything that was asked for; a run with another one is not this run
+    setting: str  # what it has in common with other runs: the runtime and the code that was measured
+    jobs: tuple[JobOutcome, ...]  # in the order of the schedule
+    makespan_seconds: float  # from the schedule's beginning to the end of the last job
+    broker_cpu_seconds: float  # CPU time of the broker while the schedule ran
+    agent_cpu_seconds: float  # the same of the agent
+    serving_cpu_seconds: float  # the same of the inference server
+    # CPU time that the whole machine used beyond all that is named here; None if unknown.
     foreign_cpu_seconds: float | None
-    steal_seconds: float
-    timed_out: bool
-    left_over: int
-    errors: int
-    served: Served | None = None
+    steal_seconds: float  # CPU time that the machine's host withheld
+    timed_out: bool  # whether the jobs were not done in time
+    left_over: int  # how many processes had to be killed after the product had stopped
+    errors: int  # what the broker's log told as an error, such as a plan that could not be carried out
+    served: Served | None = None  # what an application got, if one ran
 
     @property
     def block(self) -> str:

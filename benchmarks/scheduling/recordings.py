@@ -24,25 +24,15 @@ class RecordingError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A run of a kind with nothing beside it that it had to share a core with.
+    """A run of a kind with nothing beside it that it had to share a core with."""
 
-    Attributes:
-        kind: What was trained.
-        training_seed: With which seed.
-        startup_cpu_seconds: CPU seconds before the first step of training.
-        cpu_seconds: CPU seconds in total, exports included.
-        seconds: From its start to its end.
-        targets: Of its tiers.
-        curve: CPU seconds since the start and the metric, for each report.
-    """
-
-    kind: str
-    training_seed: int
-    startup_cpu_seconds: float
-    cpu_seconds: float
-    seconds: float
-    targets: tuple[float, ...]
-    curve: tuple[tuple[float, float], ...]
+    kind: str  # what was trained
+    training_seed: int  # with which seed
+    startup_cpu_seconds: float  # CPU seconds before the first step of training
+    cpu_seconds: float  # CPU seconds in total, exports included
+    seconds: float  # from its start to its end
+    targets: tuple[float, ...]  # of its tiers
+    curve: tuple[tuple[float, float], ...]  # CPU seconds since the start and the metric, for each report
 
     def works(self) -> tuple[float, ...]:
         """CPU seconds from the start at which each tier is reached; infinity for one that is not."""

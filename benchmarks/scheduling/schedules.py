@@ -18,38 +18,23 @@ OBJECTIVE_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class ScheduledJob:
-    """A job of a schedule.
+    """A job of a schedule."""
 
-    Attributes:
-        name: Unique in its schedule; also its endpoint's name.
-        kind: Name of what it trains, see :data:`benchmarks.scheduling.kinds.KINDS`.
-        training_seed: Of weights and order of the data.
-        at_seconds: When it is submitted, since the schedule's beginning.
-    """
-
-    name: str
-    kind: str
-    training_seed: int
-    at_seconds: float
+    name: str  # unique in its schedule; also its endpoint's name
+    kind: str  # name of what it trains, see :data:`benchmarks.scheduling.kinds.KINDS`
+    training_seed: int  # of weights and order of the data
+    at_seconds: float  # when it is submitted, since the schedule's beginning
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Jobs with their times, and requests beside them.
+    """Jobs with their times, and requests beside them."""
 
-    Attributes:
-        name: What it is like.
-        repetition: Counts the schedules of the same name; each has other arrivals, jobs and training seeds.
-        jobs: By time of submission.
-        requests_per_second: Sent to the endpoints that have a version, in total; 0 for none.
-        nodes: How many there are, 1 or 2; together they have the machine's cores.
-    """
-
-    name: str
-    repetition: int
-    jobs: tuple[ScheduledJob, ...]
-    requests_per_second: float = 0.0
-    nodes: int = 1
+    name: str  # what it is like
+    repetition: int  # counts the schedules of the same name; each has other arrivals, jobs and training seeds
+    jobs: tuple[ScheduledJob, ...]  # by time of submission
+    requests_per_second: float = 0.0  # sent to the endpoints that have a version, in total; 0 for none
+    nodes: int = 1  # how many there are, 1 or 2; together they have the machine's cores
 
     @property
     def objective_seconds(self) -> float | None:
@@ -89,19 +74,13 @@ def make_schedule(name: str, repetition: int, seed: int = 0) -> Schedule:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How schedules of a name are drawn.
+    """How schedules of a name are drawn."""
 
-    Attributes:
-        about: What it is like, for people.
-        draw: From a generator of random numbers to kinds and times in seconds; times never fall.
-        requests_per_second: Of the application beside it.
-        nodes: How many there are, 1 or 2.
-    """
-
-    about: str
+    about: str  # what it is like, for people
+    # From a generator of random numbers to kinds and times in seconds; times never fall.
     draw: Callable[[random.Random], tuple[list[str], list[float]]]
-    requests_per_second: float = 0.0
-    nodes: int = 1
+    requests_per_second: float = 0.0  # of the application beside it
+    nodes: int = 1  # how many there are, 1 or 2
 
 
 def draw_kinds(generator: random.Random, count: int, among: Mapping[str, Kind] = KINDS) -> list[str]:

@@ -59,17 +59,11 @@ ID_PLACE = "TIERCEL-REQUEST-ID"
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """A request's body and the headers that tell of it.
+    """A request's body and the headers that tell of it."""
 
-    Attributes:
-        content: What is sent; with :data:`ID_PLACE` in it where ids differ.
-        headers: Of every request.
-        others: What takes turns with it, of the same headers.
-    """
-
-    content: bytes
-    headers: Mapping[str, str]
-    others: tuple[bytes, ...] = ()
+    content: bytes  # what is sent; with :data:`ID_PLACE` in it where ids differ
+    headers: Mapping[str, str]  # of every request
+    others: tuple[bytes, ...] = ()  # what takes turns with it, of the same headers
 
 
 def body_of(model: Model, form: Form) -> Body:

@@ -39,19 +39,12 @@ SETTLE_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is measured.
+    """What is measured."""
 
-    Attributes:
-        rate: Requests a second in an open loop.
-        objective: Delay, in seconds, within which answers have to come.
-        seconds: For so long.
-        policy: What shares the node out.
-    """
-
-    rate: float = 500.0
-    objective: float = 0.02
-    seconds: float = 20.0
-    policy: str = "utility"
+    rate: float = 500.0  # requests a second in an open loop
+    objective: float = 0.02  # delay, in seconds, within which answers have to come
+    seconds: float = 20.0  # for so long
+    policy: str = "utility"  # what shares the node out
 
 
 async def run_colocation(wanted: Sequence[Wanted], folder: Path, tell: Callable[[str], None]) -> list[Json]:

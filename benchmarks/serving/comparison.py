@@ -36,21 +36,13 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is measured.
+    """What is measured."""
 
-    Attributes:
-        connections: By model; a model that is not named is left out.
-        kinds: Of forms, see :attr:`~benchmarks.serving.bodies.Form.kind`.
-        bodies: How requests differ at the most connections, besides being the same.
-        rounds: Each server is started and measured so often.
-        seconds: Of each window, instead of the server's own; None for that.
-    """
-
-    connections: Mapping[str, Sequence[int]]
-    kinds: Sequence[str] = ("json", "binary", "grpc")
-    bodies: Sequence[Bodies] = ()
-    rounds: int = 2
-    seconds: int | None = None
+    connections: Mapping[str, Sequence[int]]  # by model; a model that is not named is left out
+    kinds: Sequence[str] = ("json", "binary", "grpc")  # of forms, see :attr:`~benchmarks.serving.bodies.Form.kind`
+    bodies: Sequence[Bodies] = ()  # how requests differ at the most connections, besides being the same
+    rounds: int = 2  # each server is started and measured so often
+    seconds: int | None = None  # of each window, instead of the server's own; None for that
 
     def points(self, peer: Peer, model: str) -> list[Point]:
         """What to measure a server with."""

@@ -58,21 +58,13 @@ end
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a load tool saw in a window.
+    """What a load tool saw in a window."""
 
-    Attributes:
-        requests: Answers that came.
-        seconds: How long it asked.
-        p50_ms: Half of the answers were at least so fast.
-        p99_ms: All but a hundredth were.
-        failed: Answers that were errors, and requests without one.
-    """
-
-    requests: int
-    seconds: float
-    p50_ms: float
-    p99_ms: float
-    failed: int
+    requests: int  # answers that came
+    seconds: float  # how long it asked
+    p50_ms: float  # half of the answers were at least so fast
+    p99_ms: float  # all but a hundredth were
+    failed: int  # answers that were errors, and requests without one
 
     @property
     def rate(self) -> float:

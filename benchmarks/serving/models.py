@@ -26,17 +26,11 @@ CLASSES = 10
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A model to serve.
+    """A model to serve."""
 
-    Attributes:
-        name: What it is served as.
-        shape: Of one row, without the batch axis.
-        about: For people.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    about: str
+    name: str  # what it is served as
+    shape: tuple[int, ...]  # of one row, without the batch axis
+    about: str  # for people
 
     @property
     def elements(self) -> int:
@@ -60,19 +54,12 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A model on disk.
+    """A model on disk."""
 
-    Attributes:
-        kind: Which.
-        path: Its ONNX file.
-        row: One row to ask about, of shape [1, ...]; its numbers have four decimals.
-        answer: What ONNX Runtime answers to it, of shape [1, CLASSES].
-    """
-
-    kind: Kind
-    path: Path
-    row: Array
-    answer: Array
+    kind: Kind  # which
+    path: Path  # its ONNX file
+    row: Array  # one row to ask about, of shape [1, ...]; its numbers have four decimals
+    answer: Array  # what ONNX Runtime answers to it, of shape [1, CLASSES]
 
     @property
     def name(self) -> str:

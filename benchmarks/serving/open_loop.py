@@ -38,23 +38,14 @@ CLOSE_SECONDS = 2.0
 
 @dataclass(slots=True)
 class Tally:
-    """What came back.
+    """What came back."""
 
-    Attributes:
-        good: Delays of good answers since they were due, seconds.
-        refused: Delays of refusals since the requests were sent, seconds.
-        statuses: How often each status came.
-        unsent: Requests that were due when no connection was free.
-        broken: Connections that ended with a request under way.
-        late: By how much requests were sent after they were due, seconds, summed up.
-    """
-
-    good: list[float] = field(default_factory=list)
-    refused: list[float] = field(default_factory=list)
-    statuses: Counter[int] = field(default_factory=Counter)
-    unsent: int = 0
-    broken: int = 0
-    late: float = 0.0
+    good: list[float] = field(default_factory=list)  # delays of good answers since they were due, seconds
+    refused: list[float] = field(default_factory=list)  # delays of refusals since the requests were sent, seconds
+    statuses: Counter[int] = field(default_factory=Counter)  # how often each status came
+    unsent: int = 0  # requests that were due when no connection was free
+    broken: int = 0  # connections that ended with a request under way
+    late: float = 0.0  # by how much requests were sent after they were due, seconds, summed up
 
 
 class Caller(asyncio.Protocol):

@@ -40,25 +40,15 @@ PEAK_SECONDS = 3
 
 @dataclass(frozen=True, slots=True)
 class OpenLoop:
-    """What the generator is asked for.
+    """What the generator is asked for."""
 
-    Attributes:
-        path: Where on the server.
-        body: What.
-        rate: Requests a second.
-        seconds: For so long.
-        deadline: Delay, in seconds, up to which an answer is of use.
-        connections: At most so many requests are under way.
-        seed: Of the arrivals.
-    """
-
-    path: str
-    body: Body
-    rate: float
-    seconds: float
-    deadline: float
-    connections: int = CONNECTIONS
-    seed: int = 0
+    path: str  # where on the server
+    body: Body  # what
+    rate: float  # requests a second
+    seconds: float  # for so long
+    deadline: float  # delay, in seconds, up to which an answer is of use
+    connections: int = CONNECTIONS  # at most so many requests are under way
+    seed: int = 0  # of the arrivals
 
 
 def load_open_loop(server: ServerProcesses, wanted: OpenLoop) -> Json:

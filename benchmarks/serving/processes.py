@@ -28,27 +28,16 @@ POLL_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """How a server is started and when it is there.
+    """How a server is started and when it is there."""
 
-    Attributes:
-        command: Its command line.
-        environment: Variables besides those of this process.
-        folder: Its working directory.
-        http_port: Where it answers HTTP; 0 if it does not.
-        grpc_port: Where it answers gRPC; 0 if it does not.
-        ready_path: Answers 200 to GET once all is ready; empty when a port that listens is all there is to know.
-        ready_file: Has to be there, too, where the server's program writes one.
-        ready_seconds: It has to be ready after so long.
-    """
-
-    command: Sequence[str]
-    folder: Path
-    http_port: int = 0
-    grpc_port: int = 0
-    environment: Mapping[str, str] = field(default_factory=dict)
-    ready_path: str = ""
-    ready_file: Path | None = None
-    ready_seconds: float = 60.0
+    command: Sequence[str]  # its command line
+    folder: Path  # its working directory
+    http_port: int = 0  # where it answers HTTP; 0 if it does not
+    grpc_port: int = 0  # where it answers gRPC; 0 if it does not
+    environment: Mapping[str, str] = field(default_factory=dict)  # variables besides those of this process
+    ready_path: str = ""  # answers 200 to GET once all is ready; empty when a port that listens is all there is to know
+    ready_file: Path | None = None  # has to be there, too, where the server's program writes one
+    ready_seconds: float = 60.0  # it has to be ready after so long
 
 
 class ServerProcesses:

@@ -13,54 +13,32 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One server, one kind of request, one number of connections, one window.
+    """One server, one kind of request, one number of connections, one window."""
 
-    Attributes:
-        server: Name of the server.
-        model: What was asked.
-        form: How the row travelled, a :class:`~benchmarks.serving.bodies.Form`.
-        kind: What the form is compared as: ``json``, ``binary`` or ``grpc``.
-        connections: Closed loop, one request at a time on each.
-        round: From 0; servers take turns, so that what drifts meets all of them.
-        rate: Good answers a second.
-        p50_ms: Median delay.
-        p99_ms: Delay that a hundredth of the answers exceeded.
-        failed: Errors and requests without an answer.
-        cpu_us: CPU time of all the server's processes for one answer, microseconds.
-        pss_bytes: Memory of all the server's processes, what they share counted once.
-        bodies: How the requests differed, a :class:`~benchmarks.serving.bodies.Bodies`.
-    """
-
-    server: str
-    model: str
-    form: str
-    kind: str
-    connections: int
-    round: int
-    rate: float
-    p50_ms: float
-    p99_ms: float
-    failed: int
-    cpu_us: float
-    pss_bytes: int
-    bodies: str = "same"
+    server: str  # name of the server
+    model: str  # what was asked
+    form: str  # how the row travelled, a :class:`~benchmarks.serving.bodies.Form`
+    kind: str  # what the form is compared as: ``json``, ``binary`` or ``grpc``
+    connections: int  # closed loop, one request at a time on each
+    round: int  # from 0; servers take turns, so that what drifts meets all of them
+    rate: float  # good answers a second
+    p50_ms: float  # median delay
+    p99_ms: float  # delay that a hundredth of the answers exceeded
+    failed: int  # errors and requests without an answer
+    cpu_us: float  # CPU time of all the server's processes for one answer, microseconds
+    pss_bytes: int  # memory of all the server's processes, what they share counted once
+    bodies: str = "same"  # how the requests differed, a :class:`~benchmarks.serving.bodies.Bodies`
 
 
 @dataclass(slots=True)
 class Samples:
-    """All samples of a run.
+    """All samples of a run."""
 
-    Attributes:
-        samples: In the order in which they were taken.
-        missing: Why a server was not measured, or not with all that was planned.
-        versions: Of the servers that were started.
-        seconds: The whole run took so long.
-    """
-
-    samples: list[Sample] = field(default_factory=list)
+    samples: list[Sample] = field(default_factory=list)  # in the order in which they were taken
+    # Why a server was not measured, or not with all that was planned.
     missing: dict[str, str] = field(default_factory=dict)
-    versions: dict[str, str] = field(default_factory=dict)
-    seconds: float = 0.0
+    versions: dict[str, str] = field(default_factory=dict)  # of the servers that were started
+    seconds: float = 0.0  # the whole run took so long
 
     def write(self, path: Path) -> None:
         """Keep them for :meth:`read`."""

@@ -37,15 +37,10 @@ class CertificateError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A key and the certificates that say whose it is.
+    """A key and the certificates that say whose it is."""
 
-    Attributes:
-        key: The private key, PEM.
-        chain: Its certificate and the authority's, PEM.
-    """
-
-    key: bytes
-    chain: bytes
+    key: bytes  # the private key, PEM
+    chain: bytes  # its certificate and the authority's, PEM
 
     @property
     def certificate(self) -> x509.Certificate:

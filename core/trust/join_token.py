@@ -18,17 +18,11 @@ _TOKEN = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class JoinToken:
-    """A join token.
+    """A join token."""
 
-    Attributes:
-        pin: Of the authority that vouches for the broker.
-        id: Names the token; no secret.
-        secret: What proves that its bearer was given it.
-    """
-
-    pin: str
-    id: str
-    secret: str = field(repr=False)
+    pin: str  # of the authority that vouches for the broker
+    id: str  # names the token; no secret
+    secret: str = field(repr=False)  # what proves that its bearer was given it
 
     @classmethod
     def draw(cls, pin: str) -> JoinToken:

@@ -38,15 +38,10 @@ _MOST_CERTIFICATES = 8
 
 @dataclass(frozen=True, slots=True)
 class Believed:
-    """What TLS needs to know.
+    """What TLS needs to know."""
 
-    Attributes:
-        roots: Certificates of the authorities, PEM.
-        name: The name that the other end must have, in place of the one that was dialled; empty for that one.
-    """
-
-    roots: bytes
-    name: str = ""
+    roots: bytes  # certificates of the authorities, PEM
+    name: str = ""  # the name that the other end must have, in place of the one that was dialled; empty for that one
 
     @property
     def channel_options(self) -> list[tuple[str, str | int]]:

@@ -18,15 +18,11 @@ PIN_VARIABLE = "TIERCEL_BROKER_PIN"
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """Whom to believe.
+    """Whom to believe."""
 
-    Attributes:
-        authority: File with the certificates of authorities, PEM; None for none.
-        pin: Of an authority's key, as ``tiercel up --listen`` says it; empty for none. One of the two is enough, and
-            the file comes first.
-    """
-
-    authority: Path | None = None
+    authority: Path | None = None  # file with the certificates of authorities, PEM; None for none
+    # Of an authority's key, as ``tiercel up --listen`` says it; empty for none. One of the two is enough, and the file
+    # comes first.
     pin: str = ""
 
     @classmethod

@@ -13,19 +13,12 @@ from tiercel.serving.connections.crowding import peer_of
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks.
+    """Who asks."""
 
-    Attributes:
-        peer: Whose address it is, for limits; see :func:`.peer_of`.
-        is_local: Asks in the clear, from this machine.
-        tenant: Whom its certificate names; empty for nobody.
-        node: Which node its certificate names; empty for none.
-    """
-
-    peer: str = ""
-    is_local: bool = False
-    tenant: str = ""
-    node: str = ""
+    peer: str = ""  # whose address it is, for limits; see :func:`.peer_of`
+    is_local: bool = False  # asks in the clear, from this machine
+    tenant: str = ""  # whom its certificate names; empty for nobody
+    node: str = ""  # which node its certificate names; empty for none
 
 
 NOBODY = Caller()

@@ -29,16 +29,11 @@ _SAMPLED = 8
 
 @dataclass(frozen=True, slots=True)
 class ModelShare:
-    """What a model may use, and how fast it is wanted.
+    """What a model may use, and how fast it is wanted."""
 
-    Attributes:
-        cpu_weight: Its claim on the inference threads where several models wait for them, in (0, 1].
-        cpu_cap_cores: CPU seconds per second that running it may take, or None for no limit.
-        objective_seconds: Seconds that an answer may take; only measured against, and limits nothing. None for any.
-    """
-
-    cpu_weight: float = 1.0
-    cpu_cap_cores: float | None = None
+    cpu_weight: float = 1.0  # its claim on the inference threads where several models wait for them, in (0, 1]
+    cpu_cap_cores: float | None = None  # CPU seconds per second that running it may take, or None for no limit
+    # Seconds that an answer may take; only measured against, and limits nothing. None for any.
     objective_seconds: float | None = None
 
 
@@ -47,40 +42,25 @@ UNLIMITED = ModelShare()
 
 @dataclass(slots=True, eq=False)
 class Account:
-    """One model's.
+    """One model's."""
 
-    Attributes:
-        name: The model.
-        requests: Requests that made sense and arrived, answered or not.
-        delays: How long answers took, and what was not answered.
-        cpu_seconds: CPU that running the model took.
-        accelerator_seconds: Seconds that an accelerator was kept for running it, copies to and from it included.
-        share: What it may use.
-        waiting: Calls of the model that wait for their turn.
-        endpoint: Calls that wait of the endpoint with variants that has this name.
-        running: Rows that run on workers.
-        drain: How fast they get it.
-        tag: Virtual time at which its next call's turn is; see :class:`~tiercel.serving.dispatch.fair_queue.FairQueue`.
-        cost: CPU seconds that a row is expected to take.
-        cpu_part: CPU seconds per second of a run on the event loop, as last measured.
-        room: Of its own, while it has a cap; else its calls take room that all models share.
-        answered_by: Of an endpoint with variants: how many requests each of them answered.
-    """
-
-    name: str = ""
-    requests: int = 0
-    delays: Delays = field(default_factory=Delays)
-    cpu_seconds: float = 0.0
+    name: str = ""  # the model
+    requests: int = 0  # requests that made sense and arrived, answered or not
+    delays: Delays = field(default_factory=Delays)  # how long answers took, and what was not answered
+    cpu_seconds: float = 0.0  # CPU that running the model took
+    # Seconds that an accelerator was kept for running it, copies to and from it included.
     accelerator_seconds: float = 0.0
-    share: ModelShare = UNLIMITED
-    waiting: WaitingCalls[Any] = field(default_factory=WaitingCalls)
-    endpoint: Sized = ()
-    running: int = 0
-    drain: DrainRate = field(default_factory=DrainRate)
+    share: ModelShare = UNLIMITED  # what it may use
+    waiting: WaitingCalls[Any] = field(default_factory=WaitingCalls)  # calls of the model that wait for their turn
+    endpoint: Sized = ()  # calls that wait of the endpoint with variants that has this name
+    running: int = 0  # rows that run on workers
+    drain: DrainRate = field(default_factory=DrainRate)  # how fast they get it
+    # Virtual time at which its next call's turn is; see :class:`~tiercel.serving.dispatch.fair_queue.FairQueue`.
     tag: float = 0.0
-    cost: float = 0.0
-    cpu_part: float = 1.0
-    room: Room | None = None
+    cost: float = 0.0  # CPU seconds that a row is expected to take
+    cpu_part: float = 1.0  # CPU seconds per second of a run on the event loop, as last measured
+    room: Room | None = None  # of its own, while it has a cap; else its calls take room that all models share
+    # Of an endpoint with variants: how many requests each of them answered.
     answered_by: Counter[str] = field(default_factory=Counter)
     _tokens: float = 0.0
     _refilled_at: float = 0.0

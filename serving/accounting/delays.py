@@ -48,26 +48,16 @@ _log2 = math.log2
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What happened in the last few seconds.
+    """What happened in the last few seconds."""
 
-    Attributes:
-        seconds: How far it reaches back; less while the server, or the model, is younger.
-        answers: Requests that were answered with a result.
-        failures: Requests that were refused for want of room, timed out, or failed.
-        in_objective: Fraction of both that was answered within the objective; None without an objective, or without
-            requests.
-        p50: Median delay of the answers, seconds, off by 4.5 % at most; None without answers.
-        p95: 95th percentile.
-        p99: 99th percentile.
-    """
-
-    seconds: float
-    answers: int = 0
-    failures: int = 0
+    seconds: float  # how far it reaches back; less while the server, or the model, is younger
+    answers: int = 0  # requests that were answered with a result
+    failures: int = 0  # requests that were refused for want of room, timed out, or failed
+    # Fraction of both that was answered within the objective; None without an objective, or without requests.
     in_objective: float | None = None
-    p50: float | None = None
-    p95: float | None = None
-    p99: float | None = None
+    p50: float | None = None  # median delay of the answers, seconds, off by 4.5 % at most; None without answers
+    p95: float | None = None  # 95th percentile
+    p99: float | None = None  # 99th percentile
 
     @property
     def rate(self) -> float:
@@ -90,17 +80,11 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A few seconds that are over.
+    """A few seconds that are over."""
 
-    Attributes:
-        counts: Answers, by bucket of their delay.
-        on_time: Those of them that were within the objective.
-        failures: Requests that were not answered with a result.
-    """
-
-    counts: Counts
-    on_time: int
-    failures: int
+    counts: Counts  # answers, by bucket of their delay
+    on_time: int  # those of them that were within the objective
+    failures: int  # requests that were not answered with a result
 
     def __add__(self, other: Slot) -> Slot:
         return Slot(self.counts + other.counts, self.on_time + other.on_time, self.failures + other.failures)
@@ -108,19 +92,12 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What windows are made of, for a process that goes on where another ends; their clock must be the same.
+    """What windows are made of, for a process that goes on where another ends; their clock must be the same."""
 
-    Attributes:
-        began: When counting began, seconds of the clock.
-        ends: When the slot ends that is being filled.
-        touched: When something was last counted.
-        slots: Those before that one, the oldest first; None for one in which nothing happened.
-    """
-
-    began: float
-    ends: float
-    touched: float
-    slots: tuple[Slot | None, ...]
+    began: float  # when counting began, seconds of the clock
+    ends: float  # when the slot ends that is being filled
+    touched: float  # when something was last counted
+    slots: tuple[Slot | None, ...]  # those before that one, the oldest first; None for one in which nothing happened
 
 
 def _judged(slot: Slot, bound: float) -> Slot:

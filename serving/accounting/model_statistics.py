@@ -26,53 +26,33 @@ _MOST_BATCH_SIZES = 512
 
 @dataclass(slots=True)
 class ExecutionTimes:
-    """How often the model ran with a batch of one size, and the seconds that took in total.
+    """How often the model ran with a batch of one size, and the seconds that took in total."""
 
-    Attributes:
-        count: Runs.
-        compute_input: Seconds in which inputs were put together.
-        compute_infer: Seconds in which the model ran.
-        compute_output: Seconds in which outputs were taken apart.
-    """
-
-    count: int = 0
-    compute_input: float = 0.0
-    compute_infer: float = 0.0
-    compute_output: float = 0.0
+    count: int = 0  # runs
+    compute_input: float = 0.0  # seconds in which inputs were put together
+    compute_infer: float = 0.0  # seconds in which the model ran
+    compute_output: float = 0.0  # seconds in which outputs were taken apart
 
 
 @dataclass(slots=True)
 class ModelStatistics:
-    """Statistics of one version, kept when it is replaced, so that they never fall while the server lives.
+    """Statistics of one version, kept when it is replaced, so that they never fall while the server lives."""
 
-    Attributes:
-        successes: Answered requests.
-        success_seconds: From a request's arrival to its answer, added up over the answered ones.
-        failures: Failed requests by reason, one of :data:`FAILURE_REASONS`.
-        fail_seconds: From a request's arrival to its failure, added up.
-        queue_seconds: Time in which requests waited, added up over the answered ones.
-        compute_input_seconds: Time in which inputs were put together, as each answered request felt it.
-        compute_infer_seconds: Time in which the model ran, as each answered request felt it: requests of one batch
-            count the whole batch's time each, as Triton counts.
-        compute_output_seconds: Time in which outputs were taken apart, as each answered request felt it.
-        inferences: Rows that were answered; a request without a batch axis is one.
-        executions: Runs of the model.
-        batches: Runs by number of rows.
-        last_ended: Clock at the end of the last request; 0 when there was none.
-    """
-
-    successes: int = 0
-    success_seconds: float = 0.0
+    successes: int = 0  # answered requests
+    success_seconds: float = 0.0  # from a request's arrival to its answer, added up over the answered ones
+    # Failed requests by reason, one of :data:`FAILURE_REASONS`.
     failures: dict[str, int] = field(default_factory=lambda: dict.fromkeys(FAILURE_REASONS, 0))
-    fail_seconds: float = 0.0
-    queue_seconds: float = 0.0
-    compute_input_seconds: float = 0.0
+    fail_seconds: float = 0.0  # from a request's arrival to its failure, added up
+    queue_seconds: float = 0.0  # time in which requests waited, added up over the answered ones
+    compute_input_seconds: float = 0.0  # time in which inputs were put together, as each answered request felt it
+    # Time in which the model ran, as each answered request felt it: requests of one batch count the whole batch's time
+    # each, as Triton counts.
     compute_infer_seconds: float = 0.0
-    compute_output_seconds: float = 0.0
-    inferences: int = 0
-    executions: int = 0
-    batches: dict[int, ExecutionTimes] = field(default_factory=dict)
-    last_ended: float = 0.0
+    compute_output_seconds: float = 0.0  # time in which outputs were taken apart, as each answered request felt it
+    inferences: int = 0  # rows that were answered; a request without a batch axis is one
+    executions: int = 0  # runs of the model
+    batches: dict[int, ExecutionTimes] = field(default_factory=dict)  # runs by number of rows
+    last_ended: float = 0.0  # clock at the end of the last request; 0 when there was none
 
     def executed(
         self, rows: int, compute_infer: float, compute_input: float = 0.0, compute_output: float = 0.0

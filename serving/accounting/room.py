@@ -9,15 +9,10 @@ from tiercel.core.errors import CapacityExceededError
 
 @dataclass(slots=True)
 class Room:
-    """How many calls and input bytes may wait or run.
+    """How many calls and input bytes may wait or run."""
 
-    Attributes:
-        max_calls: Calls at most.
-        max_bytes: Input bytes at most; one call is always let in.
-    """
-
-    max_calls: int
-    max_bytes: int
+    max_calls: int  # calls at most
+    max_bytes: int  # input bytes at most; one call is always let in
     calls: int = 0
     bytes: int = 0
 

@@ -17,15 +17,11 @@ _RUN_AHEAD_SECONDS = 0.005
 
 
 class Source(abc.ABC):
-    """What waits for one model, or for an endpoint with variants: it says which calls run next, and on what.
-
-    Attributes:
-        room: What its calls take room of; None for the room that models share.
-    """
+    """What waits for one model, or for an endpoint with variants: it says which calls run next, and on what."""
 
     __slots__ = ()
 
-    room: Room | None = None
+    room: Room | None = None  # what its calls take room of; None for the room that models share
 
     @abc.abstractmethod
     def __len__(self) -> int: ...

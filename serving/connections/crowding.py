@@ -32,17 +32,11 @@ class Doing(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """What goes on on a connection.
+    """What goes on on a connection."""
 
-    Attributes:
-        peer: Who is at the other end, see :func:`peer_of`.
-        doing: What it is about.
-        since: Seconds of the clock at which something last happened.
-    """
-
-    peer: str
-    doing: Doing
-    since: float
+    peer: str  # who is at the other end, see :func:`peer_of`
+    doing: Doing  # what it is about
+    since: float  # seconds of the clock at which something last happened
 
 
 def whom_to_close(activities: Sequence[Activity], now: float) -> list[int]:

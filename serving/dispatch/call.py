@@ -138,17 +138,12 @@ class Call(abc.ABC):
 
 
 class RequestCall(Call):
-    """A call that is a caller's request.
-
-    Attributes:
-        arrived: When its first byte was read.
-        on_answer: Called once with what came of it.
-    """
+    """A call that is a caller's request."""
 
     __slots__ = ("arrived", "on_answer")
 
-    arrived: float
-    on_answer: Callable[[Any], None]
+    arrived: float  # when its first byte was read
+    on_answer: Callable[[Any], None]  # called once with what came of it
 
     def answer(self, outputs: list[Array], now: float) -> None:
         """See :meth:`Call.answer`."""

@@ -22,28 +22,17 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Ran:
-    """What a run gave.
+    """What a run gave."""
 
-    Attributes:
-        outcomes: Outputs, or the error, of each call, in the order of the calls.
-        rows: Rows of all calls together.
-        together: Whether it was one run; not after a batch failed and each call was run again by itself.
-        compute_input: Seconds in which inputs were joined.
-        compute_infer: Seconds in which the model ran.
-        compute_output: Seconds in which outputs were taken apart.
-        began: When inputs began to be joined, seconds of ``time.perf_counter``.
-        cpu: CPU seconds of all that; 0 where it was not measured.
-        accelerator: Seconds that an accelerator was kept for it, and for runs of that session that nobody counted yet.
-    """
-
-    outcomes: Sequence[Outcome]
-    rows: int
-    together: bool
-    compute_input: float
-    compute_infer: float
-    compute_output: float
-    began: float
-    cpu: float = 0.0
+    outcomes: Sequence[Outcome]  # outputs, or the error, of each call, in the order of the calls
+    rows: int  # rows of all calls together
+    together: bool  # whether it was one run; not after a batch failed and each call was run again by itself
+    compute_input: float  # seconds in which inputs were joined
+    compute_infer: float  # seconds in which the model ran
+    compute_output: float  # seconds in which outputs were taken apart
+    began: float  # when inputs began to be joined, seconds of ``time.perf_counter``
+    cpu: float = 0.0  # CPU seconds of all that; 0 where it was not measured
+    # Seconds that an accelerator was kept for it, and for runs of that session that nobody counted yet.
     accelerator: float = 0.0
 
     def times(self, requests: int) -> RunTimes:

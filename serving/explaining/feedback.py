@@ -49,17 +49,12 @@ def wilson(right: int, of: int) -> tuple[float, float]:
 
 @dataclass(slots=True)
 class Window:
-    """The last rows that feedback came on, of one version.
+    """The last rows that feedback came on, of one version."""
 
-    Attributes:
-        rows: Of each: for classes and labels 1 for a right answer and 0 for a wrong one, for values how far off.
-        is_of_values: Whether it is of values.
-        count: Rows since the server began.
-    """
-
-    is_of_values: bool
+    is_of_values: bool  # whether it is of values
+    # Of each: for classes and labels 1 for a right answer and 0 for a wrong one, for values how far off.
     rows: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW_ROWS))
-    count: int = 0
+    count: int = 0  # rows since the server began
 
     def as_json(self) -> dict[str, Any]:
         """For the interface."""

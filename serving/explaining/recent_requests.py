@@ -22,51 +22,29 @@ Answered = tuple[int | float | bool | str, ...]
 
 
 class RunTimes(NamedTuple):
-    """A run, for all requests that it answered.
+    """A run, for all requests that it answered."""
 
-    Attributes:
-        began: When, seconds of ``time.perf_counter``.
-        batch_seconds: In which inputs were joined and outputs taken apart.
-        run_seconds: In which the model ran.
-        requests: How many ran together.
-        rows: That ran together.
-    """
-
-    began: float
-    batch_seconds: float
-    run_seconds: float
-    requests: int
-    rows: int
+    began: float  # when, seconds of ``time.perf_counter``
+    batch_seconds: float  # in which inputs were joined and outputs taken apart
+    run_seconds: float  # in which the model ran
+    requests: int  # how many ran together
+    rows: int  # that ran together
 
 
 class Remembered(NamedTuple):
-    """What became of a request. Times are seconds of ``time.perf_counter``.
+    """What became of a request. Times are seconds of ``time.perf_counter``."""
 
-    Attributes:
-        version: That answered, or was to.
-        variant: Of an endpoint with variants; else empty.
-        arrived: When its first byte was read.
-        begin: When it was read and checked.
-        run: What ran it; None where it was not run.
-        place: Which of the requests that ran together it was, from 1.
-        rows: Its own.
-        encode: When its answer began to be written.
-        end: When its answer was with the connection, or it was given up.
-        error: Why it was not answered; empty for an answer.
-        answer: What it said; None where that is not kept, and empty once feedback on it came.
-    """
-
-    version: str
-    variant: str
-    arrived: float
-    begin: float
-    run: RunTimes | None
-    place: int
-    rows: int
-    encode: float
-    end: float
-    error: str
-    answer: Answered | None
+    version: str  # that answered, or was to
+    variant: str  # of an endpoint with variants; else empty
+    arrived: float  # when its first byte was read
+    begin: float  # when it was read and checked
+    run: RunTimes | None  # what ran it; None where it was not run
+    place: int  # which of the requests that ran together it was, from 1
+    rows: int  # its own
+    encode: float  # when its answer began to be written
+    end: float  # when its answer was with the connection, or it was given up
+    error: str  # why it was not answered; empty for an answer
+    answer: Answered | None  # what it said; None where that is not kept, and empty once feedback on it came
 
     def steps(self) -> dict[str, float]:
         """Seconds of each step, in their order; they add up to all that it took."""

@@ -36,17 +36,12 @@ class _Template:
 
 @dataclass(slots=True)
 class GrpcRequest:
-    """An inference request.
+    """An inference request."""
 
-    Attributes:
-        request: For the data plane.
-        message: As it came, where that decides how the answer looks; None where the request was raw and had no id.
-        data: Its bytes, where another node may be asked; None where not.
-    """
-
-    request: InferRequest
+    request: InferRequest  # for the data plane
+    # As it came, where that decides how the answer looks; None where the request was raw and had no id.
     message: pb.ModelInferRequest | None
-    data: bytes | None = None
+    data: bytes | None = None  # its bytes, where another node may be asked; None where not
 
 
 class RequestReader:

@@ -11,22 +11,15 @@ from tiercel.serving.http2.requests import Request
 
 @dataclass(frozen=True, slots=True)
 class Http2Limits:
-    """What a peer may do. Sizes in bytes, times in seconds.
+    """What a peer may do. Sizes in bytes, times in seconds."""
 
-    Attributes:
-        header_bytes: Header fields of a request, compressed or not.
-        streams: Streams at the same time on one connection.
-        window: Bytes of bodies that a stream may send ahead; a connection may send eight times as much.
-        idle_timeout: Silence after which a connection without streams is closed, and one with streams is asked for a
-            sign of life.
-        read_timeout: Time in which a frame, a header block, a request or a sign of life must have arrived, and in
-            which something of an answer must have been taken.
-    """
-
-    header_bytes: int
-    streams: int
-    window: int
+    header_bytes: int  # header fields of a request, compressed or not
+    streams: int  # streams at the same time on one connection
+    window: int  # bytes of bodies that a stream may send ahead; a connection may send eight times as much
+    # Silence after which a connection without streams is closed, and one with streams is asked for a sign of life.
     idle_timeout: float
+    # Time in which a frame, a header block, a request or a sign of life must have arrived, and in which something of an
+    # answer must have been taken.
     read_timeout: float
 
 

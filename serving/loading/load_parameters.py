@@ -14,15 +14,11 @@ from tiercel.serving.models import repository
 
 @dataclass(frozen=True, slots=True)
 class LoadParameters:
-    """How a model is loaded.
+    """How a model is loaded."""
 
-    Attributes:
-        version: The version that is wanted, such as an earlier one to go back to; None for the newest on disk.
-        canary: How it is tried first; None for what is set for the model, else for the server.
-    """
-
+    # The version that is wanted, such as an earlier one to go back to; None for the newest on disk.
     version: int | None = None
-    canary: CanaryPlan | None = None
+    canary: CanaryPlan | None = None  # how it is tried first; None for what is set for the model, else for the server
 
 
 def read_load_parameters(parameters: Mapping[str, Any]) -> LoadParameters:

@@ -47,38 +47,24 @@ class ArtefactVerifier(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BuildOptions:
-    """How sessions are built.
+    """How sessions are built."""
 
-    Attributes:
-        threads: Threads that one run may use.
-        inline_budget: Seconds a run may take on the event loop.
-        max_model_bytes: Largest ONNX file.
-        max_batch_rows: Rows of several requests that may run together at most.
-        side_by_side: Models that may be on their way at the same time, so that a slow one holds up no other.
-        run_bytes: Bytes of memory that all runs of one model may take together, beside what it takes when loaded.
-        answer_bytes: Largest outputs of one request.
-    """
-
-    threads: int
-    inline_budget: float
-    max_model_bytes: int
-    max_batch_rows: int = 1
-    side_by_side: int = 4
+    threads: int  # threads that one run may use
+    inline_budget: float  # seconds a run may take on the event loop
+    max_model_bytes: int  # largest ONNX file
+    max_batch_rows: int = 1  # rows of several requests that may run together at most
+    side_by_side: int = 4  # models that may be on their way at the same time, so that a slow one holds up no other
+    # Bytes of memory that all runs of one model may take together, beside what it takes when loaded.
     run_bytes: int = 1024**3
-    answer_bytes: int = engine.MAX_ANSWER_BYTES
+    answer_bytes: int = engine.MAX_ANSWER_BYTES  # largest outputs of one request
 
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """The version that a new one takes the place of.
+    """The version that a new one takes the place of."""
 
-    Attributes:
-        session: Its session.
-        make_room: How to move it off the accelerator meanwhile, where it may be.
-    """
-
-    session: engine.Session
-    make_room: MakeRoom | None = None
+    session: engine.Session  # its session
+    make_room: MakeRoom | None = None  # how to move it off the accelerator meanwhile, where it may be
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,17 +27,11 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CarriedTrial:
-    """A trial that another process goes on with.
+    """A trial that another process goes on with."""
 
-    Attributes:
-        version: The new version.
-        plan: How it is tried.
-        progress: How far it is.
-    """
-
-    version: int
-    plan: CanaryPlan
-    progress: Progress
+    version: int  # the new version
+    plan: CanaryPlan  # how it is tried
+    progress: Progress  # how far it is
 
 
 class Stage(Protocol):

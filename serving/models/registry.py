@@ -43,29 +43,19 @@ class VersionStatus:
 
 @dataclass(slots=True)
 class ModelRecord:
-    """All that is known of a model.
+    """All that is known of a model."""
 
-    Attributes:
-        name: Its name.
-        live: The version that answers, or None.
-        history: Status of the versions that were tried, the oldest dropped.
-        account: What its requests took, and what they may take.
-        statistics: Of the versions that were live last, by number: they go on where they were when a version returns.
-        swaps: How often a version took the place of another.
-        refusals: How often a version was tried and did not get live.
-        trial: A new version that gets a share of the requests, or None.
-        last_trial: The trial that ended last.
-    """
-
-    name: str
-    account: Account
-    live: LoadedVersion | None = None
+    name: str  # its name
+    account: Account  # what its requests took, and what they may take
+    live: LoadedVersion | None = None  # the version that answers, or None
+    # Status of the versions that were tried, the oldest dropped.
     history: dict[int, VersionStatus] = field(default_factory=dict)
+    # Of the versions that were live last, by number: they go on where they were when a version returns.
     statistics: dict[int, ModelStatistics] = field(default_factory=dict)
-    swaps: int = 0
-    refusals: int = 0
-    trial: Trial | None = None
-    last_trial: Trial | None = None
+    swaps: int = 0  # how often a version took the place of another
+    refusals: int = 0  # how often a version was tried and did not get live
+    trial: Trial | None = None  # a new version that gets a share of the requests, or None
+    last_trial: Trial | None = None  # the trial that ended last
 
     def statistics_of(self, version: int) -> ModelStatistics:
         """The statistics of a version that is about to be live."""

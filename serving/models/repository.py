@@ -19,19 +19,12 @@ _VERSION = re.compile(r"[1-9][0-9]{0,17}")
 
 @dataclass(frozen=True, slots=True)
 class Artefact:
-    """One version on disk.
+    """One version on disk."""
 
-    Attributes:
-        model: Name of the model.
-        version: Its number.
-        path: The ONNX file; it may turn out to be missing.
-        reference: Where reference inputs and outputs would lie.
-    """
-
-    model: str
-    version: int
-    path: Path
-    reference: Path
+    model: str  # name of the model
+    version: int  # its number
+    path: Path  # the ONNX file; it may turn out to be missing
+    reference: Path  # where reference inputs and outputs would lie
 
 
 def checked_name(name: str) -> str:

@@ -32,15 +32,10 @@ Read = TypeVar("Read")
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """What is told.
+    """What is told."""
 
-    Attributes:
-        trials: Those that run, by model.
-        delays: What the windows of models are made of.
-    """
-
-    trials: Mapping[str, CarriedTrial]
-    delays: Mapping[str, History]
+    trials: Mapping[str, CarriedTrial]  # those that run, by model
+    delays: Mapping[str, History]  # what the windows of models are made of
 
 
 def write(carried: Carried) -> Json:

@@ -42,21 +42,13 @@ Message = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Inheritance:
-    """What passes from one process to the next, as open files.
+    """What passes from one process to the next, as open files."""
 
-    Attributes:
-        http: Listens for REST.
-        grpc: Listens for gRPC.
-        lock: Descriptor of the lock file, locked.
-        https: Listens for REST from other machines, encrypted; None for nobody.
-        grpcs: The same for gRPC.
-    """
-
-    http: socket.socket
-    grpc: socket.socket
-    lock: int
-    https: socket.socket | None = None
-    grpcs: socket.socket | None = None
+    http: socket.socket  # listens for REST
+    grpc: socket.socket  # listens for gRPC
+    lock: int  # descriptor of the lock file, locked
+    https: socket.socket | None = None  # listens for REST from other machines, encrypted; None for nobody
+    grpcs: socket.socket | None = None  # the same for gRPC
 
     def descriptors(self) -> dict[str, int]:
         """All that is there, by name."""
@@ -66,15 +58,10 @@ class Inheritance:
 
 @dataclass(frozen=True, slots=True)
 class Predecessor:
-    """The process that hands over, as its successor sees it.
+    """The process that hands over, as its successor sees it."""
 
-    Attributes:
-        inheritance: What it gave.
-        talk: Socket to it.
-    """
-
-    inheritance: Inheritance
-    talk: socket.socket
+    inheritance: Inheritance  # what it gave
+    talk: socket.socket  # socket to it
 
     @contextlib.asynccontextmanager
     async def conversation(self) -> AsyncIterator[Conversation]:

@@ -57,23 +57,14 @@ class HttpRefusedError(TiercelError):
 
 @dataclass(slots=True)
 class HttpRequest:
-    """A request that has arrived as a whole.
+    """A request that has arrived as a whole."""
 
-    Attributes:
-        head: Request line and headers.
-        body: May be a buffer that the connection does not touch any more.
-        reserved: Bytes of the shared budget that the body holds.
-        arrived: When its first byte was read, as ``time.perf_counter`` has it; 0 for unknown.
-        recent: What the connection's last request was like; None where nobody keeps that.
-        caller: Who sent it.
-    """
-
-    head: Head
-    body: bytes | bytearray
-    reserved: int = 0
-    arrived: float = 0.0
-    recent: Recent | None = None
-    caller: Caller = NOBODY
+    head: Head  # request line and headers
+    body: bytes | bytearray  # may be a buffer that the connection does not touch any more
+    reserved: int = 0  # bytes of the shared budget that the body holds
+    arrived: float = 0.0  # when its first byte was read, as ``time.perf_counter`` has it; 0 for unknown
+    recent: Recent | None = None  # what the connection's last request was like; None where nobody keeps that
+    caller: Caller = NOBODY  # who sent it
 
     @property
     def method(self) -> bytes:
@@ -98,19 +89,12 @@ class HttpRequest:
 
 @dataclass(slots=True)
 class HttpResponse:
-    """An answer.
+    """An answer."""
 
-    Attributes:
-        status: HTTP status code.
-        body: Its bytes.
-        content_type: Media type of the body.
-        headers: Further header lines, each ending in CRLF.
-    """
-
-    status: int = 200
-    body: bytes = b""
-    content_type: bytes = JSON
-    headers: bytes = b""
+    status: int = 200  # HTTP status code
+    body: bytes = b""  # its bytes
+    content_type: bytes = JSON  # media type of the body
+    headers: bytes = b""  # further header lines, each ending in CRLF
 
     def encode(self, request: HttpRequest | None, keep_alive: bool) -> bytes:
         """The bytes to send.

@@ -21,21 +21,13 @@ from tiercel.serving.rest.recent import Recent
 
 @dataclass(frozen=True, slots=True)
 class HttpLimits:
-    """What a connection may do. Sizes in bytes, times in seconds.
+    """What a connection may do. Sizes in bytes, times in seconds."""
 
-    Attributes:
-        header_bytes: Largest request line and headers.
-        body_bytes: Largest body.
-        connections: Connections at the same time.
-        idle_timeout: Silence after which a connection is closed.
-        read_timeout: Time in which a request must have arrived, and an answer must have been taken.
-    """
-
-    header_bytes: int
-    body_bytes: int
-    connections: int
-    idle_timeout: float
-    read_timeout: float
+    header_bytes: int  # largest request line and headers
+    body_bytes: int  # largest body
+    connections: int  # connections at the same time
+    idle_timeout: float  # silence after which a connection is closed
+    read_timeout: float  # time in which a request must have arrived, and an answer must have been taken
 
 
 class Receiver:

@@ -19,15 +19,10 @@ _REMEMBERED = 1024
 
 @dataclass(frozen=True, slots=True)
 class Found(Generic[H]):
-    """What a request's method and target lead to.
+    """What a request's method and target lead to."""
 
-    Attributes:
-        handler: Who answers.
-        parameters: The parts of the path that stand for ``{NAME}``, decoded, by that name.
-    """
-
-    handler: H
-    parameters: Mapping[str, str]
+    handler: H  # who answers
+    parameters: Mapping[str, str]  # the parts of the path that stand for ``{NAME}``, decoded, by that name
 
 
 class RouteTable(Generic[H]):

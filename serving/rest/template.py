@@ -15,17 +15,11 @@ from tiercel.serving.tensors import Buffer, DataType, checked_shape, data_type_n
 
 @dataclass(frozen=True, slots=True)
 class AnswerFormat:
-    """How the caller wants its answer.
+    """How the caller wants its answer."""
 
-    Attributes:
-        id: Repeated in the answer; empty for none.
-        exceptions: Names of outputs that are not sent by default.
-        binary_by_default: Outputs are sent as bytes unless they are exceptions; else as JSON.
-    """
-
-    id: str
-    exceptions: frozenset[str]
-    binary_by_default: bool
+    id: str  # repeated in the answer; empty for none
+    exceptions: frozenset[str]  # names of outputs that are not sent by default
+    binary_by_default: bool  # outputs are sent as bytes unless they are exceptions; else as JSON
 
     def is_binary(self, output: str) -> bool:
         """Whether this output is sent as bytes."""
@@ -40,44 +34,26 @@ class AnswerFormat:
 
 @dataclass(frozen=True, slots=True)
 class InputTemplate:
-    """An input without its contents.
+    """An input without its contents."""
 
-    Attributes:
-        name: Name within the model.
-        data_type: Type of its elements.
-        shape: Its dimensions.
-        data: The JSON value that is its contents, or None.
-        binary_size: Bytes of its contents after the JSON, or None when ``data`` is the contents.
-    """
-
-    name: str
-    data_type: DataType
-    shape: tuple[int, ...]
-    data: object
-    binary_size: int | None
+    name: str  # name within the model
+    data_type: DataType  # type of its elements
+    shape: tuple[int, ...]  # its dimensions
+    data: object  # the JSON value that is its contents, or None
+    binary_size: int | None  # bytes of its contents after the JSON, or None when ``data`` is the contents
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RequestTemplate:
-    """A request without its contents; may be shared by many, so nobody changes it. One that is remembered is itself.
+    """A request without its contents; may be shared by many, so nobody changes it. One that is remembered is itself."""
 
-    Attributes:
-        inputs: What is given.
-        outputs: Names of the outputs that are wanted; empty for all.
-        timeout: Seconds in which the answer is of use, or None.
-        priority: 1 is first; 0 is the model's default.
-        minimum_accuracy: The least accuracy, a fraction, or None.
-        classes: Outputs wanted as their largest classes, and how many; None for none.
-        answer: How the answer is wanted.
-    """
-
-    inputs: tuple[InputTemplate, ...]
-    outputs: list[str]
-    timeout: float | None
-    priority: int
-    minimum_accuracy: float | None
-    classes: Mapping[str, int] | None
-    answer: AnswerFormat
+    inputs: tuple[InputTemplate, ...]  # what is given
+    outputs: list[str]  # names of the outputs that are wanted; empty for all
+    timeout: float | None  # seconds in which the answer is of use, or None
+    priority: int  # 1 is first; 0 is the model's default
+    minimum_accuracy: float | None  # the least accuracy, a fraction, or None
+    classes: Mapping[str, int] | None  # outputs wanted as their largest classes, and how many; None for none
+    answer: AnswerFormat  # how the answer is wanted
 
 
 def read_template(text: Buffer) -> RequestTemplate:

@@ -22,19 +22,12 @@ Recognised = tuple[RequestTemplate, bytes, int, int]
 
 @dataclass(frozen=True, slots=True)
 class JsonBytes:
-    """A template of JSON without an id, or with one that is part of the bytes, since it is escaped or long.
+    """A template of JSON without an id, or with one that is part of the bytes, since it is escaped or long."""
 
-    Attributes:
-        template: What they say.
-        before: Up to and with the bracket before the contents.
-        after: What comes after their last bracket.
-        fixed_id: The id, as in JSON; empty for none.
-    """
-
-    template: RequestTemplate
-    before: bytes
-    after: bytes
-    fixed_id: bytes
+    template: RequestTemplate  # what they say
+    before: bytes  # up to and with the bracket before the contents
+    after: bytes  # what comes after their last bracket
+    fixed_id: bytes  # the id, as in JSON; empty for none
 
     def find(self, head: Head, body: bytes | bytearray) -> Recognised | None:
         """Where a request of this template has its contents; None for one that is not."""
@@ -48,19 +41,12 @@ class JsonBytes:
 
 @dataclass(frozen=True, slots=True)
 class BinaryBytes:
-    """A template of JSON, likewise, with one tensor after it.
+    """A template of JSON, likewise, with one tensor after it."""
 
-    Attributes:
-        before: The JSON.
-        length: Its length as the header says it.
-        size: Bytes of the whole body.
-        recognised: What each request of it is.
-    """
-
-    before: bytes
-    length: bytes
-    size: int
-    recognised: Recognised
+    before: bytes  # the JSON
+    length: bytes  # its length as the header says it
+    size: int  # bytes of the whole body
+    recognised: Recognised  # what each request of it is
 
     def find(self, head: Head, body: bytes | bytearray) -> Recognised | None:
         """Where a request of this template has its contents; None for one that is not."""
@@ -71,23 +57,14 @@ class BinaryBytes:
 
 @dataclass(frozen=True, slots=True)
 class IdBytes:
-    """A template with an id that differs from request to request.
+    """A template with an id that differs from request to request."""
 
-    Attributes:
-        template: What the bytes say.
-        before: Up to the id or the contents, whichever comes first; with their bracket where those are JSON.
-        between: What is between the two, likewise.
-        after: What comes after both.
-        id_first: The id is before the contents.
-        binary_size: Bytes of the contents after the JSON; None for contents in JSON.
-    """
-
-    template: RequestTemplate
-    before: bytes
-    between: bytes
-    after: bytes
-    id_first: bool
-    binary_size: int | None = None
+    template: RequestTemplate  # what the bytes say
+    before: bytes  # up to the id or the contents, whichever comes first; with their bracket where those are JSON
+    between: bytes  # what is between the two, likewise
+    after: bytes  # what comes after both
+    id_first: bool  # the id is before the contents
+    binary_size: int | None = None  # bytes of the contents after the JSON; None for contents in JSON
 
     def find(self, head: Head, body: bytes | bytearray) -> Recognised | None:
         """Where a request of this template has its id and its contents; None for one that is not."""

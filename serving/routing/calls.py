@@ -27,19 +27,12 @@ _FULL: Final = b"8"  # RESOURCE_EXHAUSTED
 
 @dataclass(frozen=True, slots=True)
 class CallAnswer:
-    """How a call ended.
+    """How a call ended."""
 
-    Attributes:
-        status: gRPC's status code.
-        message: What is wrong; empty for nothing.
-        details: A ``google.rpc.Status``, or empty.
-        body: The message that answers, where nothing is wrong.
-    """
-
-    status: int = 0
-    message: str = ""
-    details: bytes = b""
-    body: bytes = b""
+    status: int = 0  # gRPC's status code
+    message: str = ""  # what is wrong; empty for nothing
+    details: bytes = b""  # a ``google.rpc.Status``, or empty
+    body: bytes = b""  # the message that answers, where nothing is wrong
 
     def headers(self) -> bytes:
         """Whole lines that say all but the body."""

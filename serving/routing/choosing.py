@@ -22,30 +22,19 @@ _WEIGHT: Final = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is known of a node.
+    """What is known of a node."""
 
-    Attributes:
-        in_flight: Requests of this server that it has not answered.
-        delay_seconds: How long its answers took lately.
-        measured_at: When that was measured, seconds of a steady clock; None: it never was.
-    """
-
-    in_flight: int = 0
-    delay_seconds: float = EXPECTED_SECONDS
-    measured_at: float | None = None
+    in_flight: int = 0  # requests of this server that it has not answered
+    delay_seconds: float = EXPECTED_SECONDS  # how long its answers took lately
+    measured_at: float | None = None  # when that was measured, seconds of a steady clock; None: it never was
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A node that may be asked.
+    """A node that may be asked."""
 
-    Attributes:
-        load: What is known of it.
-        draining: It is to stop: others are asked first.
-    """
-
-    load: Load = Load()
-    draining: bool = False
+    load: Load = Load()  # what is known of it
+    draining: bool = False  # it is to stop: others are asked first
 
 
 def answered(load: Load, seconds: float, now: float) -> Load:

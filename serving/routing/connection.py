@@ -30,17 +30,11 @@ class PeerLostError(Exception):
 
 @dataclass(slots=True)
 class Answer:
-    """What another server answered.
+    """What another server answered."""
 
-    Attributes:
-        status: HTTP status code.
-        headers: Values by name in small letters; of repeated ones the last.
-        body: Its bytes.
-    """
-
-    status: int
-    headers: Mapping[bytes, bytes]
-    body: bytes | bytearray
+    status: int  # HTTP status code
+    headers: Mapping[bytes, bytes]  # values by name in small letters; of repeated ones the last
+    body: bytes | bytearray  # its bytes
 
 
 @dataclass(slots=True)

@@ -26,30 +26,21 @@ _KEPT_SECONDS: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class PeerLimits:
-    """What may be under way at one other server at a time.
+    """What may be under way at one other server at a time."""
 
-    Attributes:
-        requests: Requests.
-        request_bytes: Their bytes.
-    """
-
-    requests: int
-    request_bytes: int
+    requests: int  # requests
+    request_bytes: int  # their bytes
 
 
 @dataclass(frozen=True, slots=True)
 class NotSent:
-    """Nothing came back, and asking somebody else is right.
+    """Nothing came back, and asking somebody else is right."""
 
-    Attributes:
-        reason: Why, in plain words.
-        is_certain: Whether the other server cannot have begun with it; else it may have, and only what may be done
-            twice is asked for again.
-        is_silent: Whether it said nothing for too long: it may be asked later, by somebody who does not wait.
-    """
-
-    reason: str
+    reason: str  # why, in plain words
+    # Whether the other server cannot have begun with it; else it may have, and only what may be done twice is asked for
+    # again.
     is_certain: bool
+    # Whether it said nothing for too long: it may be asked later, by somebody who does not wait.
     is_silent: bool = False
 
 

@@ -67,21 +67,13 @@ _MOST_AT_ONCE: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Handing:
-    """A request as it is handed on.
+    """A request as it is handed on."""
 
-    Attributes:
-        model: What it is for.
-        method: In capital letters.
-        target: Path and query, percent-encoded.
-        headers: Whole lines that are handed on with it.
-        body: Its bytes, whatever they are.
-    """
-
-    model: str
-    method: bytes
-    target: bytes
-    headers: bytes
-    body: bytes | bytearray
+    model: str  # what it is for
+    method: bytes  # in capital letters
+    target: bytes  # path and query, percent-encoded
+    headers: bytes  # whole lines that are handed on with it
+    body: bytes | bytearray  # its bytes, whatever they are
 
 
 class Relay:

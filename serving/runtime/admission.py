@@ -25,30 +25,19 @@ class Admission(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class AdmissionDecision:
-    """What was decided.
+    """What was decided."""
 
-    Attributes:
-        admission: How it comes in.
-        limit: Bytes that its arena may take; 0 for no limit.
-        reason: Why it was refused, for whoever asked for it; empty if it was not.
-    """
-
-    admission: Admission
-    limit: int = 0
-    reason: str = ""
+    admission: Admission  # how it comes in
+    limit: int = 0  # bytes that its arena may take; 0 for no limit
+    reason: str = ""  # why it was refused, for whoever asked for it; empty if it was not
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """What a version takes.
+    """What a version takes."""
 
-    Attributes:
-        weights: Bytes of its initializers.
-        held: Bytes of accelerator memory that it was measured to take; 0 if it was not.
-    """
-
-    weights: int
-    held: int = 0
+    weights: int  # bytes of its initializers
+    held: int = 0  # bytes of accelerator memory that it was measured to take; 0 if it was not
 
 
 def estimate(weights: int, factor: float, old: Size | None = None) -> int:
@@ -111,17 +100,11 @@ def _mib(size: int) -> str:
 
 @dataclass(slots=True, eq=False)
 class Holding:
-    """Accelerator memory of one session.
+    """Accelerator memory of one session."""
 
-    Attributes:
-        size: Bytes that it counts for: an estimate until it was measured.
-        weights: Bytes of its initializers.
-        is_measured: Whether ``size`` is what it took.
-    """
-
-    size: int
-    weights: int
-    is_measured: bool = False
+    size: int  # bytes that it counts for: an estimate until it was measured
+    weights: int  # bytes of its initializers
+    is_measured: bool = False  # whether ``size`` is what it took
 
     @property
     def known(self) -> Size:

@@ -61,15 +61,10 @@ def synthesised(inputs: Mapping[str, TensorSpec], shapes: Mapping[str, Sequence[
 
 @dataclass(frozen=True, slots=True)
 class WarmUp:
-    """What warming a session showed.
+    """What warming a session showed."""
 
-    Attributes:
-        seconds: The fastest run, or None when it could not be run on synthesised inputs.
-        elements: Input elements of that run.
-    """
-
-    seconds: float | None
-    elements: int
+    seconds: float | None  # the fastest run, or None when it could not be run on synthesised inputs
+    elements: int  # input elements of that run
 
     def inline_elements(self, budget: float) -> int:
         """Input elements up to which a run takes at most ``budget`` seconds, if time grows with them; -1 for none."""

@@ -33,17 +33,11 @@ _ALIKE = 1.5
 
 @dataclass(frozen=True, slots=True)
 class Batching:
-    """What was found out.
+    """What was found out."""
 
-    Attributes:
-        profile: Times by rows, or None where rows must not run together.
-        reason: Why they must not; empty where they may.
-        elements: Input elements of a row.
-    """
-
-    profile: LatencyProfile | None
-    reason: str = ""
-    elements: int = 0
+    profile: LatencyProfile | None  # times by rows, or None where rows must not run together
+    reason: str = ""  # why they must not; empty where they may
+    elements: int = 0  # input elements of a row
 
 
 def measured_batching(session: Model, shapes: Mapping[str, Sequence[int]], max_rows: int) -> Batching:

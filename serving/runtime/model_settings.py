@@ -88,23 +88,15 @@ _NUMBER = re.compile(r"[1-9][0-9]{0,17}")
 
 @dataclass(frozen=True, slots=True)
 class ModelSettings:
-    """What is set for one model; None everywhere for what the server does anyway.
+    """What is set for one model; None everywhere for what the server does anyway."""
 
-    Attributes:
-        max_batch_rows: Rows of several requests that may run together at most; 1 turns batching off.
-        max_queue_delay: Seconds for which a request may wait for others to run with while a thread is free.
-        default_timeout: Seconds in which an answer is of use to a caller who does not say.
-        canary: How a newer version is tried.
-        provider: What runs it, among those that the server may use.
-        memory_limit: Bytes of an accelerator's memory that its arena may take.
-    """
-
-    max_batch_rows: int | None = None
+    max_batch_rows: int | None = None  # rows of several requests that may run together at most; 1 turns batching off
+    # Seconds for which a request may wait for others to run with while a thread is free.
     max_queue_delay: float | None = None
-    default_timeout: float | None = None
-    canary: CanaryPlan | None = None
-    provider: Provider | None = None
-    memory_limit: int | None = None
+    default_timeout: float | None = None  # seconds in which an answer is of use to a caller who does not say
+    canary: CanaryPlan | None = None  # how a newer version is tried
+    provider: Provider | None = None  # what runs it, among those that the server may use
+    memory_limit: int | None = None  # bytes of an accelerator's memory that its arena may take
 
 
 NOTHING_SET = ModelSettings()

@@ -19,19 +19,12 @@ MakeRoom = Callable[[], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class MemoryOptions:
-    """How much of the accelerator's memory versions may take.
+    """How much of the accelerator's memory versions may take."""
 
-    Attributes:
-        budget: Bytes that all of them together may take; 0 for as much as there is.
-        model_limit: Bytes that one may take; 0 for no such limit.
-        factor: What a version takes as a multiple of its initializers, where no earlier version is known.
-        may_move: Whether a version may go to the CPU while the one that replaces it is loaded.
-    """
-
-    budget: int = 0
-    model_limit: int = 0
-    factor: float = 3.0
-    may_move: bool = False
+    budget: int = 0  # bytes that all of them together may take; 0 for as much as there is
+    model_limit: int = 0  # bytes that one may take; 0 for no such limit
+    factor: float = 3.0  # what a version takes as a multiple of its initializers, where no earlier version is known
+    may_move: bool = False  # whether a version may go to the CPU while the one that replaces it is loaded
 
 
 class NoRoomError(ArtefactRefusedError):
@@ -40,15 +33,10 @@ class NoRoomError(ArtefactRefusedError):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Memory that a version may take.
+    """Memory that a version may take."""
 
-    Attributes:
-        holding: What it is accounted for.
-        limit: Bytes that its arena may take; 0 for no limit.
-    """
-
-    holding: Holding
-    limit: int
+    holding: Holding  # what it is accounted for
+    limit: int  # bytes that its arena may take; 0 for no limit
 
 
 class AcceleratorMemory:
@@ -118,17 +106,11 @@ class AcceleratorMemory:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where sessions go.
+    """Where sessions go."""
 
-    Attributes:
-        order: Providers that the server may use.
-        devices: Opens sessions on them.
-        memory: Of the accelerator.
-    """
-
-    order: Order
-    devices: Devices
-    memory: AcceleratorMemory
+    order: Order  # providers that the server may use
+    devices: Devices  # opens sessions on them
+    memory: AcceleratorMemory  # of the accelerator
 
 
 def placement(order: Order, options: CudaOptions, memory: MemoryOptions) -> Placement:

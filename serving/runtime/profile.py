@@ -22,15 +22,10 @@ _WORTH_A_LOOK = 0.02
 
 @dataclass(frozen=True, slots=True)
 class LatencyProfile:
-    """Measured times of one model.
+    """Measured times of one model."""
 
-    Attributes:
-        rows: Sizes of batches that were measured, rising, the first is 1.
-        seconds: The fastest run of each.
-    """
-
-    rows: tuple[int, ...]
-    seconds: tuple[float, ...]
+    rows: tuple[int, ...]  # sizes of batches that were measured, rising, the first is 1
+    seconds: tuple[float, ...]  # the fastest run of each
 
     def __post_init__(self) -> None:
         if not self.rows or len(self.rows) != len(self.seconds) or list(self.rows) != sorted(set(self.rows)):

@@ -41,15 +41,10 @@ _ORT_NAMES = {Provider.CPU: "CPUExecutionProvider", Provider.CUDA: "CUDAExecutio
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Providers to try, the first that works runs the model.
+    """Providers to try, the first that works runs the model."""
 
-    Attributes:
-        providers: At least one, none twice.
-        is_automatic: Whether nobody asked for any: a library that lacks one is then nothing to warn of.
-    """
-
-    providers: tuple[Provider, ...]
-    is_automatic: bool = False
+    providers: tuple[Provider, ...]  # at least one, none twice
+    is_automatic: bool = False  # whether nobody asked for any: a library that lacks one is then nothing to warn of
 
 
 AUTOMATIC = Order((Provider.CUDA, Provider.CPU), is_automatic=True)
@@ -97,15 +92,10 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """What is left of an order.
+    """What is left of an order."""
 
-    Attributes:
-        providers: Those that can be used, in order; may be none.
-        skipped: Those before the last of these that cannot.
-    """
-
-    providers: tuple[Provider, ...]
-    skipped: tuple[Skipped, ...]
+    providers: tuple[Provider, ...]  # those that can be used, in order; may be none
+    skipped: tuple[Skipped, ...]  # those before the last of these that cannot
 
 
 def candidates(order: Order, problem: Callable[[Provider], str]) -> Candidates:
@@ -128,20 +118,14 @@ def candidates(order: Order, problem: Callable[[Provider], str]) -> Candidates:
 
 @dataclass(frozen=True, slots=True)
 class CudaOptions:
-    """What the CUDA provider is told, apart from what differs by session.
+    """What the CUDA provider is told, apart from what differs by session."""
 
-    Attributes:
-        device: Number of the device, among those that CUDA shows to this process.
-        convolution_search: How cuDNN's convolutions are chosen. EXHAUSTIVE tries all of them for every new shape, and
-            batches bring new shapes while requests wait.
-        tf32: Whether products may be rounded to TF32: faster, with 10 bits of mantissa instead of 23.
-        has_priority: Whether kernels go ahead of those of other streams of this device.
-    """
-
-    device: int = 0
+    device: int = 0  # number of the device, among those that CUDA shows to this process
+    # How cuDNN's convolutions are chosen. EXHAUSTIVE tries all of them for every new shape, and batches bring new
+    # shapes while requests wait.
     convolution_search: ConvolutionSearch = "HEURISTIC"
-    tf32: bool = False
-    has_priority: bool = True
+    tf32: bool = False  # whether products may be rounded to TF32: faster, with 10 bits of mantissa instead of 23
+    has_priority: bool = True  # whether kernels go ahead of those of other streams of this device
 
 
 def cuda_provider_options(options: CudaOptions, memory_limit: int = 0, stream: int = 0) -> dict[str, str]:

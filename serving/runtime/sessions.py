@@ -37,23 +37,15 @@ _arena_turn = threading.Lock()
 
 @dataclass(slots=True)
 class Opened:
-    """A session that is ready to run.
+    """A session that is ready to run."""
 
-    Attributes:
-        provider: What runs it.
-        runner: How it is run.
-        inputs: Specifications by name.
-        outputs: Specifications by name, in the model's order.
-        take_seconds: Seconds that its accelerator was kept for it since the last call; None on the CPU.
-        device: Number of its device; 0 on the CPU.
-    """
-
-    provider: Provider
-    runner: Runner
-    inputs: dict[str, TensorSpec]
-    outputs: dict[str, TensorSpec]
+    provider: Provider  # what runs it
+    runner: Runner  # how it is run
+    inputs: dict[str, TensorSpec]  # specifications by name
+    outputs: dict[str, TensorSpec]  # specifications by name, in the model's order
+    # Seconds that its accelerator was kept for it since the last call; None on the CPU.
     take_seconds: Callable[[], float] | None = None
-    device: int = 0
+    device: int = 0  # number of its device; 0 on the CPU
 
 
 Open = Callable[[bytes | str, int], Opened]

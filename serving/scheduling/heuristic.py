@@ -38,19 +38,12 @@ _LEAST = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What the pool could do if it always ran one setting.
+    """What the pool could do if it always ran one setting."""
 
-    Attributes:
-        planned: The variant that earns most at the present rate, with the largest batch that ends in time.
-        planned_rate: Rows per second of the pool with it.
-        fastest: The variant with the highest capacity, likewise.
-        fastest_rate: Rows per second of the pool with that one.
-    """
-
-    planned: Choice
-    planned_rate: float
-    fastest: Choice
-    fastest_rate: float
+    planned: Choice  # the variant that earns most at the present rate, with the largest batch that ends in time
+    planned_rate: float  # rows per second of the pool with it
+    fastest: Choice  # the variant with the highest capacity, likewise
+    fastest_rate: float  # rows per second of the pool with that one
 
 
 class HeuristicScheduler:

@@ -21,22 +21,14 @@ PATIENCE = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """How accurate a variant is and how long it runs.
+    """How accurate a variant is and how long it runs."""
 
-    Attributes:
-        name: Of the variant.
-        accuracy: A fraction of 1.
-        seconds: Of one run, for each of the first of :data:`BATCHES`; not falling. A variant that takes no batches has
-            one entry.
-        fixed: ``c`` of the least-squares fit ``c + k * rows``, not below 0.
-        per_row: ``k`` of it, not below 0.
-    """
-
-    name: str
-    accuracy: float
+    name: str  # of the variant
+    accuracy: float  # a fraction of 1
+    # Of one run, for each of the first of :data:`BATCHES`; not falling. A variant that takes no batches has one entry.
     seconds: tuple[float, ...]
-    fixed: float = field(init=False)
-    per_row: float = field(init=False)
+    fixed: float = field(init=False)  # ``c`` of the least-squares fit ``c + k * rows``, not below 0
+    per_row: float = field(init=False)  # ``k`` of it, not below 0
 
     def __post_init__(self) -> None:
         if not 0 < len(self.seconds) <= len(BATCHES):
@@ -94,60 +86,37 @@ def _affine(seconds: tuple[float, ...]) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What is known when a worker is free.
+    """What is known when a worker is free."""
 
-    Attributes:
-        profiles: The variants that may answer, the most accurate first. The same tuple object as long as nothing
-            changed, so that schedulers may keep what they worked out from it.
-        objective: Seconds of delay that the endpoint aims at.
-        utility: What an answer is worth.
-        count: Rows that wait, at least 1.
-        oldest: Age of the request that waited longest, seconds.
-        p90: Age that a tenth of the waiting requests exceed.
-        median: Age that half of them exceed.
-        busy: Seconds until each worker is free; 0 for those that are.
-        rate: Arriving rows per second over the last 40 objectives or so.
-        recent_rate: The same over the last 4.
-    """
-
+    # The variants that may answer, the most accurate first. The same tuple object as long as nothing changed, so that
+    # schedulers may keep what they worked out from it.
     profiles: tuple[Profile, ...]
-    objective: float
-    utility: Utility
-    count: int
-    oldest: float
-    p90: float
-    median: float
-    busy: tuple[float, ...]
-    rate: float
-    recent_rate: float
+    objective: float  # seconds of delay that the endpoint aims at
+    utility: Utility  # what an answer is worth
+    count: int  # rows that wait, at least 1
+    oldest: float  # age of the request that waited longest, seconds
+    p90: float  # age that a tenth of the waiting requests exceed
+    median: float  # age that half of them exceed
+    busy: tuple[float, ...]  # seconds until each worker is free; 0 for those that are
+    rate: float  # arriving rows per second over the last 40 objectives or so
+    recent_rate: float  # the same over the last 4
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Run the oldest ``batch`` rows, or all there are if they are fewer.
+    """Run the oldest ``batch`` rows, or all there are if they are fewer."""
 
-    Attributes:
-        variant: Index into the view's profiles.
-        batch: One of :data:`BATCHES`.
-    """
-
-    variant: int
-    batch: int
+    variant: int  # index into the view's profiles
+    batch: int  # one of :data:`BATCHES`
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A run that ended.
+    """A run that ended."""
 
-    Attributes:
-        variant: Name of the variant.
-        rows: That it had.
-        delay: From the arrival of the oldest of its requests, seconds.
-    """
-
-    variant: str
-    rows: int
-    delay: float
+    variant: str  # name of the variant
+    rows: int  # that it had
+    delay: float  # from the arrival of the oldest of its requests, seconds
 
 
 class Scheduler(Protocol):

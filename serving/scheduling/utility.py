@@ -28,15 +28,10 @@ _NEGLIGIBLE = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Utility:
-    """One utility function.
+    """One utility function."""
 
-    Attributes:
-        form: ``deadline``, ``soft`` or ``linear``.
-        steepness: ``k`` of the formula, above 0; the deadline form has none.
-    """
-
-    form: Form = "soft"
-    steepness: float = 2.0
+    form: Form = "soft"  # ``deadline``, ``soft`` or ``linear``
+    steepness: float = 2.0  # ``k`` of the formula, above 0; the deadline form has none
 
     @property
     def is_flat(self) -> bool:

@@ -21,18 +21,12 @@ RESERVE = 0.1
 
 
 class Waits(Protocol):
-    """A request that waits.
+    """A request that waits."""
 
-    Attributes:
-        since: When it arrived, seconds of a steady clock; earlier by as much as it is due earlier than the objective
-            says.
-        useless_at: When an answer would be of no use any more.
-        rows: How much room it takes in a batch.
-    """
-
+    # When it arrived, seconds of a steady clock; earlier by as much as it is due earlier than the objective says.
     since: float
-    useless_at: float
-    rows: int
+    useless_at: float  # when an answer would be of no use any more
+    rows: int  # how much room it takes in a batch
 
 
 Item = TypeVar("Item", bound=Waits)

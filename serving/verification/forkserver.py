@@ -24,16 +24,11 @@ _MOST_ORDERS = 2
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A reader that was forked.
+    """A reader that was forked."""
 
-    Attributes:
-        order: Number of the order that it is for.
-        pid: Its process id; it may have ended and be somebody else's by now.
-        handle: Descriptor of the process, which stays its own; closed by :meth:`kill`. None if it has ended already.
-    """
-
-    order: int
-    pid: int
+    order: int  # number of the order that it is for
+    pid: int  # its process id; it may have ended and be somebody else's by now
+    # Descriptor of the process, which stays its own; closed by :meth:`kill`. None if it has ended already.
     handle: int | None
 
     def kill(self) -> None:

@@ -18,21 +18,15 @@ _MAX_BYTES = 2**48
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """An artefact that passed.
+    """An artefact that passed."""
 
-    Attributes:
-        shapes: Shape of each input in the reference; empty without one.
-        has_loop: Its running time depends on the values of its inputs.
-        weight_bytes: Bytes of its initializers and constants, from which its size on an accelerator is estimated.
-        batching: What batching does to it on one thread of a CPU; None where that was not found out.
-        loaded_bytes: Bytes of memory that it took to load it.
-    """
-
+    # Shape of each input in the reference; empty without one.
     shapes: dict[str, list[int]] = field(default_factory=dict)
-    has_loop: bool = False
-    weight_bytes: int = 0
+    has_loop: bool = False  # its running time depends on the values of its inputs
+    weight_bytes: int = 0  # bytes of its initializers and constants, from which its size on an accelerator is estimated
+    # What batching does to it on one thread of a CPU; None where that was not found out.
     batching: Batching | None = None
-    loaded_bytes: int = 0
+    loaded_bytes: int = 0  # bytes of memory that it took to load it
 
 
 def read_verdict(answer: Mapping[str, Any], batch_rows: int) -> Verdict:

@@ -36,19 +36,13 @@ Answer = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class VerifierLimits:
-    """What checking an artefact may take.
+    """What checking an artefact may take."""
 
-    Attributes:
-        timeout: Seconds for one artefact.
-        memory_bytes: Address space of the process that reads it.
-        max_reference_bytes: Largest reference, unpacked.
-        run_bytes: Bytes of memory that a model may take beside what its file accounts for, once it has been loaded and
-            run on its reference.
-    """
-
-    timeout: float
-    memory_bytes: int
-    max_reference_bytes: int
+    timeout: float  # seconds for one artefact
+    memory_bytes: int  # address space of the process that reads it
+    max_reference_bytes: int  # largest reference, unpacked
+    # Bytes of memory that a model may take beside what its file accounts for, once it has been loaded and run on its
+    # reference.
     run_bytes: int = 1024**3
 
 

@@ -30,21 +30,13 @@ from tiercel.serving.scheduling.waiting import Waiting
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """What is simulated.
+    """What is simulated."""
 
-    Attributes:
-        profiles: The variants, the most accurate first.
-        workers: How many runs there may be at the same time.
-        objective: Seconds of delay aimed at.
-        utility: What an answer is worth.
-        jitter: Standard deviation of the logarithm of a run's duration over its profile's; 0 for none.
-    """
-
-    profiles: tuple[Profile, ...]
-    workers: int
-    objective: float
-    utility: Utility
-    jitter: float = 0.0
+    profiles: tuple[Profile, ...]  # the variants, the most accurate first
+    workers: int  # how many runs there may be at the same time
+    objective: float  # seconds of delay aimed at
+    utility: Utility  # what an answer is worth
+    jitter: float = 0.0  # standard deviation of the logarithm of a run's duration over its profile's; 0 for none
 
     @property
     def capacity(self) -> float:
@@ -64,27 +56,16 @@ class Pool:
 
 @dataclass(slots=True)
 class Score:
-    """What came of a run.
+    """What came of a run."""
 
-    Attributes:
-        utility: Added up over the requests that were answered; the others score 0.
-        answered: How many were.
-        in_time: How many of them within the objective.
-        dropped: Requests given up.
-        decisions: How often the scheduler was asked.
-        waits: How often it chose to wait.
-        rows: Answered requests by variant.
-        delays: Of the answered requests, in order of dispatch.
-    """
-
-    utility: float = 0.0
-    answered: int = 0
-    in_time: int = 0
-    dropped: int = 0
-    decisions: int = 0
-    waits: int = 0
-    rows: dict[str, int] = field(default_factory=dict)
-    delays: list[float] = field(default_factory=list)
+    utility: float = 0.0  # added up over the requests that were answered; the others score 0
+    answered: int = 0  # how many were
+    in_time: int = 0  # how many of them within the objective
+    dropped: int = 0  # requests given up
+    decisions: int = 0  # how often the scheduler was asked
+    waits: int = 0  # how often it chose to wait
+    rows: dict[str, int] = field(default_factory=dict)  # answered requests by variant
+    delays: list[float] = field(default_factory=list)  # of the answered requests, in order of dispatch
 
     @property
     def mean(self) -> float:

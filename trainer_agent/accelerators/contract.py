@@ -16,52 +16,35 @@ class AcceleratorsUnavailableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Accelerator:
-    """An accelerator, or a slice of one that its driver keeps apart (MIG).
+    """An accelerator, or a slice of one that its driver keeps apart (MIG)."""
 
-    Attributes:
-        id: As its driver calls it for good: ``GPU-...`` or, for a slice, ``MIG-...``.
-        name: Its make.
-        memory_bytes: Memory that programs can have, without what the driver keeps for itself.
-    """
-
-    id: str
-    name: str
-    memory_bytes: int
+    id: str  # as its driver calls it for good: ``GPU-...`` or, for a slice, ``MIG-...``
+    name: str  # its make
+    memory_bytes: int  # memory that programs can have, without what the driver keeps for itself
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessUse:
-    """What one process uses of one accelerator.
+    """What one process uses of one accelerator."""
 
-    Attributes:
-        memory_bytes: Memory that it holds now, its CUDA context included; 0 where the driver does not say.
-        busy_seconds: Accelerator time that it took since the look before, an estimate from the driver's samples; None
-            where the driver takes none, as of slices.
-    """
-
-    memory_bytes: int = 0
+    memory_bytes: int = 0  # memory that it holds now, its CUDA context included; 0 where the driver does not say
+    # Accelerator time that it took since the look before, an estimate from the driver's samples; None where the driver
+    # takes none, as of slices.
     busy_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class AcceleratorReading:
-    """How an accelerator is doing.
+    """How an accelerator is doing."""
 
-    Attributes:
-        accelerator_id: The accelerator.
-        utilisation: Fraction of the driver's last sample period in which it computed; None where unknown.
-        memory_utilisation: The same of its memory being read or written.
-        memory_used_bytes: Held by all processes, ours or not.
-        problem: Why nothing new should be put on it, in plain words; empty while it is well.
-        processes: Who uses it, by pid. The pids are those of the pid namespace that the driver answers for: the
-            machine's own, also of processes in containers.
-    """
-
-    accelerator_id: str
+    accelerator_id: str  # the accelerator
+    # Fraction of the driver's last sample period in which it computed; None where unknown.
     utilisation: float | None = None
-    memory_utilisation: float | None = None
-    memory_used_bytes: int = 0
-    problem: str = ""
+    memory_utilisation: float | None = None  # the same of its memory being read or written
+    memory_used_bytes: int = 0  # held by all processes, ours or not
+    problem: str = ""  # why nothing new should be put on it, in plain words; empty while it is well
+    # Who uses it, by pid. The pids are those of the pid namespace that the driver answers for: the machine's own, also
+    # of processes in containers.
     processes: Mapping[int, ProcessUse] = field(default_factory=dict)
 
 

@@ -13,17 +13,11 @@ _MICROSECONDS: Final = 1e6
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """In what part of a sample period a process computed.
+    """In what part of a sample period a process computed."""
 
-    Attributes:
-        pid: The process.
-        at: When the period ended, in microseconds of the driver's clock.
-        percent: Part of the period, 0 to 100; drivers are known to tell more now and then, which counts as nothing.
-    """
-
-    pid: int
-    at: int
-    percent: int
+    pid: int  # the process
+    at: int  # when the period ended, in microseconds of the driver's clock
+    percent: int  # part of the period, 0 to 100; drivers are known to tell more now and then, which counts as nothing
 
 
 class ProcessTime:

@@ -19,15 +19,10 @@ USUAL_PART: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class ServingReserve:
-    """A part of one accelerator's memory; none where models are served on the CPU.
+    """A part of one accelerator's memory; none where models are served on the CPU."""
 
-    Attributes:
-        accelerator_id: The accelerator; empty for none.
-        memory_bytes: Of its memory.
-    """
-
-    accelerator_id: str = ""
-    memory_bytes: int = 0
+    accelerator_id: str = ""  # the accelerator; empty for none
+    memory_bytes: int = 0  # of its memory
 
     def left_of(self, accelerator: Accelerator) -> int:
         """Bytes of an accelerator's memory that are left for jobs."""

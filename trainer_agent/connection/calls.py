@@ -32,17 +32,11 @@ Stub = Any
 
 @dataclass(frozen=True, slots=True)
 class BrokerCalls:
-    """Calls the broker in the name of the node.
+    """Calls the broker in the name of the node."""
 
-    Attributes:
-        node_id: Name of the node.
-        instance: Which agent in which of its lives; see the hello.
-        dialler: Reaches the broker.
-    """
-
-    node_id: str
-    instance: str
-    dialler: Dialler
+    node_id: str  # name of the node
+    instance: str  # which agent in which of its lives; see the hello
+    dialler: Dialler  # reaches the broker
 
     def metadata(self) -> tuple[tuple[str, str], ...]:
         """What every call carries."""

@@ -88,17 +88,11 @@ class Dialler(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LocalDialler:
-    """On the broker's own machine.
+    """On the broker's own machine."""
 
-    Attributes:
-        find: Where the broker listens.
-        token: The agents' token.
-        outdated: See :class:`Dialler`: never set.
-    """
-
-    find: Callable[[], str]
-    token: Callable[[], str]
-    outdated: asyncio.Event = field(default_factory=asyncio.Event)
+    find: Callable[[], str]  # where the broker listens
+    token: Callable[[], str]  # the agents' token
+    outdated: asyncio.Event = field(default_factory=asyncio.Event)  # see :class:`Dialler`: never set
 
     def address(self) -> str:
         """See :class:`Dialler`."""

@@ -43,32 +43,21 @@ class Pace(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TransferLimits:
-    """What a transfer may take.
+    """What a transfer may take."""
 
-    Attributes:
-        size_bytes: The most that is transferred at once.
-        patience_seconds: How long it is tried while the broker does not answer, and how long one try may take.
-    """
-
-    size_bytes: int = 1024**3
+    size_bytes: int = 1024**3  # the most that is transferred at once
+    # How long it is tried while the broker does not answer, and how long one try may take.
     patience_seconds: float = 120.0
 
 
 @dataclass(frozen=True, slots=True)
 class Parcels:
-    """Sends files to the broker and fetches files from it.
+    """Sends files to the broker and fetches files from it."""
 
-    Attributes:
-        calls: To the broker.
-        what: What the files are, for errors: ``its checkpoint``.
-        limits: What they may take.
-        may_pass: Which refusals may be otherwise in a moment.
-    """
-
-    calls: BrokerCalls
-    what: str
-    limits: TransferLimits = field(default_factory=TransferLimits)
-    may_pass: Collection[grpc.StatusCode] = MAY_PASS
+    calls: BrokerCalls  # to the broker
+    what: str  # what the files are, for errors: ``its checkpoint``
+    limits: TransferLimits = field(default_factory=TransferLimits)  # what they may take
+    may_pass: Collection[grpc.StatusCode] = MAY_PASS  # which refusals may be otherwise in a moment
 
     async def send(
         self, header: nodes_pb2.CheckpointHeader, files: Sequence[CopiedFile], pace: Pace | None = None

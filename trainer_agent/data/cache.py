@@ -28,36 +28,22 @@ _MIB: Final = 1024**2
 
 @dataclass(frozen=True, slots=True)
 class DataLimits:
-    """What data of tenants may take.
+    """What data of tenants may take."""
 
-    Attributes:
-        cache_bytes: On the disk, together.
-        reserve_bytes: What the disk has to have left.
-        sources: Where it may come from.
-        fetch: How long it may take.
-        pauses: Seconds before each further try, where one may go better.
-    """
-
-    cache_bytes: int = 50 * 1024**3
-    reserve_bytes: int = 512 * _MIB
-    sources: AllowedSources = field(default_factory=AllowedSources)
-    fetch: FetchLimits = field(default_factory=FetchLimits)
-    pauses: tuple[float, ...] = (1.0, 5.0, 25.0)
+    cache_bytes: int = 50 * 1024**3  # on the disk, together
+    reserve_bytes: int = 512 * _MIB  # what the disk has to have left
+    sources: AllowedSources = field(default_factory=AllowedSources)  # where it may come from
+    fetch: FetchLimits = field(default_factory=FetchLimits)  # how long it may take
+    pauses: tuple[float, ...] = (1.0, 5.0, 25.0)  # seconds before each further try, where one may go better
 
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """A run that needs data.
+    """A run that needs data."""
 
-    Attributes:
-        run_id: The run.
-        say: Writes a line into its log.
-        check: Raises where it is not to start any more; called all the time.
-    """
-
-    run_id: str
-    say: Callable[[str], None]
-    check: Callable[[], None]
+    run_id: str  # the run
+    say: Callable[[str], None]  # writes a line into its log
+    check: Callable[[], None]  # raises where it is not to start any more; called all the time
 
     async def wait(self, seconds: float) -> None:
         """Let time pass."""

@@ -32,29 +32,17 @@ _CONTENT: Final = "content"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A data set in the cache.
+    """A data set in the cache."""
 
-    Attributes:
-        url: Where it came from.
-        version: What its server called it, or empty.
-        sha256: Of it.
-        size: In bytes.
-        files: How many.
-        name: Of the file; empty for a folder.
-        state: Changes when somebody changes it here.
-        place: Its folder.
-        fetched_at: When, by the monotonic clock; 0 in an earlier life of the agent.
-    """
-
-    url: str
-    version: str
-    sha256: str
-    size: int
-    files: int
-    name: str
-    state: str = ""
-    place: Path = Path()
-    fetched_at: float = 0.0
+    url: str  # where it came from
+    version: str  # what its server called it, or empty
+    sha256: str  # of it
+    size: int  # in bytes
+    files: int  # how many
+    name: str  # of the file; empty for a folder
+    state: str = ""  # changes when somebody changes it here
+    place: Path = Path()  # its folder
+    fetched_at: float = 0.0  # when, by the monotonic clock; 0 in an earlier life of the agent
 
     @property
     def path(self) -> Path:

@@ -34,32 +34,20 @@ _SET: Final = {
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
-    """What a fetch may take.
+    """What a fetch may take."""
 
-    Attributes:
-        silence_seconds: Without any progress.
-        deadline_seconds: In all.
-        memory_bytes: For itself; a listing takes most of it.
-    """
-
-    silence_seconds: float = 60.0
-    deadline_seconds: float = 6 * 3600.0
-    memory_bytes: int = 1024**3
+    silence_seconds: float = 60.0  # without any progress
+    deadline_seconds: float = 6 * 3600.0  # in all
+    memory_bytes: int = 1024**3  # for itself; a listing takes most of it
 
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What was fetched.
+    """What was fetched."""
 
-    Attributes:
-        sha256: Of it.
-        size: In bytes.
-        files: How many.
-    """
-
-    sha256: str
-    size: int
-    files: int
+    sha256: str  # of it
+    size: int  # in bytes
+    files: int  # how many
 
 
 class Fetch:

@@ -15,19 +15,12 @@ CONTAINER_FOLDER: Final = "/tiercel-data"
 
 @dataclass(frozen=True, slots=True)
 class DataMount:
-    """A data set of a run.
+    """A data set of a run."""
 
-    Attributes:
-        name: As the job calls it.
-        path: The file or folder on the node, with no links in it.
-        is_folder: Whether it is a folder.
-        sha256: What came from its URL; empty for what the node offers.
-    """
-
-    name: str
-    path: Path
-    is_folder: bool
-    sha256: str = ""
+    name: str  # as the job calls it
+    path: Path  # the file or folder on the node, with no links in it
+    is_folder: bool  # whether it is a folder
+    sha256: str = ""  # what came from its URL; empty for what the node offers
 
     @property
     def inside(self) -> str:

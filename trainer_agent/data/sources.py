@@ -19,12 +19,10 @@ class AllowedSources:
 
     Without any, ``file:`` URLs are refused, http(s) reaches addresses of the internet alone, and stores are asked
     without the node's credentials.
-
-    Attributes:
-        prefixes: URLs that the operator trusts, with all that is below: folders of the node, hosts of its own network,
-            buckets that its credentials open.
     """
 
+    # URLs that the operator trusts, with all that is below: folders of the node, hosts of its own network, buckets that
+    # its credentials open.
     prefixes: tuple[str, ...] = ()
 
     def check(self, url: str) -> str:

@@ -40,19 +40,12 @@ _NO_CREDENTIALS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A file to copy.
+    """A file to copy."""
 
-    Attributes:
-        path: In the folder that is copied; empty where it is all.
-        place: Where it is, as its store calls it.
-        size: In bytes.
-        version: Equal for as long as it is the same.
-    """
-
-    path: str
-    place: str
-    size: int
-    version: str
+    path: str  # in the folder that is copied; empty where it is all
+    place: str  # where it is, as its store calls it
+    size: int  # in bytes
+    version: str  # equal for as long as it is the same
 
 
 def found_of(url: str, listed: list[Listed]) -> Found:

@@ -33,17 +33,11 @@ class FetchError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What there is at a URL.
+    """What there is at a URL."""
 
-    Attributes:
-        version: Equal for as long as it is the same; empty where nobody can tell.
-        size: In bytes, or -1 where nobody says.
-        name: What the file is called on the node; empty for a folder.
-    """
-
-    version: str
-    size: int = -1
-    name: str = ""
+    version: str  # equal for as long as it is the same; empty where nobody can tell
+    size: int = -1  # in bytes, or -1 where nobody says
+    name: str = ""  # what the file is called on the node; empty for a folder
 
 
 def tell(**message: object) -> None:
@@ -54,17 +48,11 @@ def tell(**message: object) -> None:
 
 @dataclass(slots=True)
 class Progress:
-    """Counts what was written, and says so now and then.
+    """Counts what was written, and says so now and then."""
 
-    Attributes:
-        limit_bytes: More is an error.
-        told: Is told.
-        size: So far.
-    """
-
-    limit_bytes: int
-    told: Callable[[int], None]
-    size: int = 0
+    limit_bytes: int  # more is an error
+    told: Callable[[int], None]  # is told
+    size: int = 0  # so far
     _told_at: float = 0.0
 
     def add(self, count: int) -> None:
@@ -87,15 +75,10 @@ class Progress:
 
 @dataclass(slots=True)
 class Sink:
-    """A new file: hashed while it is written, read-only and on the disk when it is left.
+    """A new file: hashed while it is written, read-only and on the disk when it is left."""
 
-    Attributes:
-        path: The file.
-        progress: Counts.
-    """
-
-    path: Path
-    progress: Progress
+    path: Path  # the file
+    progress: Progress  # counts
     _digest: hashlib._Hash = field(default_factory=hashlib.sha256)
     _descriptor: int = -1
 

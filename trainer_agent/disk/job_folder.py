@@ -44,41 +44,26 @@ _MAX_FILES: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class ScriptFile:
-    """The script of a job.
+    """The script of a job."""
 
-    Attributes:
-        name: File name.
-        content: Its text.
-    """
-
-    name: str
-    content: bytes
+    name: str  # file name
+    content: bytes  # its text
 
 
 @dataclass(frozen=True, slots=True)
 class CopiedFile:
-    """A file of a checkpoint, out of the reach of the run that wrote it.
+    """A file of a checkpoint, out of the reach of the run that wrote it."""
 
-    Attributes:
-        path: The copy.
-        size_bytes: Its size.
-        sha256: Of its content, hexadecimal.
-    """
-
-    path: Path
-    size_bytes: int
-    sha256: str
+    path: Path  # the copy
+    size_bytes: int  # its size
+    sha256: str  # of its content, hexadecimal
 
 
 @dataclass(frozen=True, slots=True)
 class JobFolder:
-    """The folder of one job.
+    """The folder of one job."""
 
-    Attributes:
-        path: Where it is.
-    """
-
-    path: Path
+    path: Path  # where it is
 
     def prepare(self, *, token: str, script: ScriptFile | None, owner: tuple[int, int] | None) -> None:
         """Make the folder ready for a run: fresh token and program, checkpoints as they are.

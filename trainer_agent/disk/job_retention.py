@@ -27,15 +27,10 @@ _LOOK_SECONDS: Final = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How much is kept.
+    """How much is kept."""
 
-    Attributes:
-        jobs: Folders of jobs that are over, at most; those that ended last are kept.
-        seconds: How long each is kept at most.
-    """
-
-    jobs: int = 20
-    seconds: float = 7 * 86400.0
+    jobs: int = 20  # folders of jobs that are over, at most; those that ended last are kept
+    seconds: float = 7 * 86400.0  # how long each is kept at most
 
 
 def to_remove(ended: Mapping[str, float], now: float, retention: Retention) -> list[str]:

@@ -23,50 +23,31 @@ _SHOWN_CHARACTERS: Final = 120
 
 @dataclass(frozen=True, slots=True)
 class OutputLimits:
-    """What is taken of a run.
+    """What is taken of a run."""
 
-    Attributes:
-        files: Files at most.
-        file_bytes: What each may have.
-        total_bytes: What they may have together.
-        entries: Files and folders that are looked at, at most.
-        reserve_bytes: What the disk has to have left while copies are on their way.
-    """
-
-    files: int = 1_000
-    file_bytes: int = 256 * 1024**2
-    total_bytes: int = 1024**3
-    entries: int = 100_000
-    reserve_bytes: int = 512 * 1024**2
+    files: int = 1_000  # files at most
+    file_bytes: int = 256 * 1024**2  # what each may have
+    total_bytes: int = 1024**3  # what they may have together
+    entries: int = 100_000  # files and folders that are looked at, at most
+    reserve_bytes: int = 512 * 1024**2  # what the disk has to have left while copies are on their way
 
 
 @dataclass(frozen=True, slots=True)
 class CollectedFile:
-    """A file that was taken.
+    """A file that was taken."""
 
-    Attributes:
-        path: Where the run left it, relative to its working directory.
-        copy: A copy that no run can change.
-        size_bytes: Its size.
-        sha256: Of its content, hexadecimal.
-    """
-
-    path: str
-    copy: Path
-    size_bytes: int
-    sha256: str
+    path: str  # where the run left it, relative to its working directory
+    copy: Path  # a copy that no run can change
+    size_bytes: int  # its size
+    sha256: str  # of its content, hexadecimal
 
 
 @dataclass(slots=True)
 class Collection:
-    """What a run left behind.
+    """What a run left behind."""
 
-    Attributes:
-        files: What was taken.
-        left_out: What was not, by path, with the reason in plain words; the first thousand.
-    """
-
-    files: list[CollectedFile] = field(default_factory=list)
+    files: list[CollectedFile] = field(default_factory=list)  # what was taken
+    # What was not, by path, with the reason in plain words; the first thousand.
     left_out: dict[str, str] = field(default_factory=dict)
 
     def leave_out(self, path: str, reason: str) -> None:

@@ -33,58 +33,37 @@ _GIB: Final = 1024**3
 
 @dataclass(frozen=True, slots=True)
 class DiskLimits:
-    """What jobs may do to the disk.
+    """What jobs may do to the disk."""
 
-    Attributes:
-        job_bytes: What the folder of a job may have.
-        reserve_bytes: What the file system has to have left; with less, the job that grows and has most is ended.
-    """
-
-    job_bytes: int = 20 * _GIB
+    job_bytes: int = 20 * _GIB  # what the folder of a job may have
+    # What the file system has to have left; with less, the job that grows and has most is ended.
     reserve_bytes: int = _GIB // 2
 
 
 @dataclass(frozen=True, slots=True)
 class FolderUse:
-    """What a folder has on the disk.
+    """What a folder has on the disk."""
 
-    Attributes:
-        size_bytes: In blocks that are really there, each file once.
-        problem: Why not all of it could be looked at; empty if it could.
-    """
-
-    size_bytes: int
-    problem: str = ""
+    size_bytes: int  # in blocks that are really there, each file once
+    problem: str = ""  # why not all of it could be looked at; empty if it could
 
 
 @dataclass(frozen=True, slots=True)
 class JobFolders:
-    """Where a job writes.
+    """Where a job writes."""
 
-    Attributes:
-        folder: The job's folder.
-        scratch: The scratch folder of its run, be it there or not.
-        scratch_bytes: What that may have on the disk.
-    """
-
-    folder: Path
-    scratch: Path
-    scratch_bytes: int = 0
+    folder: Path  # the job's folder
+    scratch: Path  # the scratch folder of its run, be it there or not
+    scratch_bytes: int = 0  # what that may have on the disk
 
 
 @dataclass(frozen=True, slots=True)
 class JobUse:
-    """What a job has on the disk.
+    """What a job has on the disk."""
 
-    Attributes:
-        folder: Its folder.
-        scratch: Its scratch folder.
-        scratch_bytes: What that may have.
-    """
-
-    folder: FolderUse
-    scratch: FolderUse
-    scratch_bytes: int = 0
+    folder: FolderUse  # its folder
+    scratch: FolderUse  # its scratch folder
+    scratch_bytes: int = 0  # what that may have
 
     @property
     def size_bytes(self) -> int:

@@ -41,21 +41,13 @@ class BuildFailedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """What to build.
+    """What to build."""
 
-    Attributes:
-        folder: Of the environment, where it stays: it cannot be moved.
-        requirements: What was asked for.
-        layer: What it is built over.
-        index: Where packages come from.
-        installer: What installs them.
-    """
-
-    folder: Path
-    requirements: Sequence[str]
-    layer: Layer
-    index: PackageIndex
-    installer: Installer
+    folder: Path  # of the environment, where it stays: it cannot be moved
+    requirements: Sequence[str]  # what was asked for
+    layer: Layer  # what it is built over
+    index: PackageIndex  # where packages come from
+    installer: Installer  # what installs them
 
     @property
     def python(self) -> Path:

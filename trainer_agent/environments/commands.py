@@ -42,19 +42,12 @@ class LimitError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class CommandLimits:
-    """What all commands of one build may take.
+    """What all commands of one build may take."""
 
-    Attributes:
-        ends_at: When the last of them has to be done, by the loop's clock.
-        size_bytes: What the folder may have on the disk.
-        reserve_bytes: What the disk has to have left.
-        entry_files: Of the confines that they enter, where there are any.
-    """
-
-    ends_at: float
-    size_bytes: int
-    reserve_bytes: int
-    entry_files: tuple[Path, ...] = ()
+    ends_at: float  # when the last of them has to be done, by the loop's clock
+    size_bytes: int  # what the folder may have on the disk
+    reserve_bytes: int  # what the disk has to have left
+    entry_files: tuple[Path, ...] = ()  # of the confines that they enter, where there are any
 
 
 async def run(

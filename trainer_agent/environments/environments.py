@@ -42,19 +42,12 @@ _FAILURES: Final = "failed"
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentLimits:
-    """What environments may take.
+    """What environments may take."""
 
-    Attributes:
-        size_bytes: All of them together on the disk, and each alone.
-        reserve_bytes: What the disk has to have left while one is built.
-        build_seconds: How long one may take to be built.
-        memory_bytes: What a build may have in memory.
-    """
-
-    size_bytes: int = 20 * 1024**3
-    reserve_bytes: int = 512 * 1024**2
-    build_seconds: float = 600.0
-    memory_bytes: int = 4 * 1024**3
+    size_bytes: int = 20 * 1024**3  # all of them together on the disk, and each alone
+    reserve_bytes: int = 512 * 1024**2  # what the disk has to have left while one is built
+    build_seconds: float = 600.0  # how long one may take to be built
+    memory_bytes: int = 4 * 1024**3  # what a build may have in memory
 
 
 @dataclass(slots=True)

@@ -37,19 +37,12 @@ _OLDEST_MINOR: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class ImageDistribution:
-    """A distribution of an image.
+    """A distribution of an image."""
 
-    Attributes:
-        name: As it is written there.
-        version: Of it.
-        requires: What it needs, as far as that is names and versions.
-        extras: Its optional parts.
-    """
-
-    name: str
-    version: str
-    requires: tuple[str, ...] = ()
-    extras: tuple[str, ...] = ()
+    name: str  # as it is written there
+    version: str  # of it
+    requires: tuple[str, ...] = ()  # what it needs, as far as that is names and versions
+    extras: tuple[str, ...] = ()  # its optional parts
 
     def metadata(self) -> str:
         """The same as packages say it."""
@@ -61,25 +54,15 @@ class ImageDistribution:
 
 @dataclass(frozen=True, slots=True)
 class ImageLayer:
-    """What an image has; see :class:`~tiercel.trainer_agent.environments.layers.Layer`.
+    """What an image has; see :class:`~tiercel.trainer_agent.environments.layers.Layer`."""
 
-    Attributes:
-        interpreter: Its Python, by its path in there.
-        abi: What packages for it are built for.
-        magic: Tells what bytecode it reads.
-        platform: What packages are chosen for.
-        folders: Where its packages are.
-        packages: They, by canonical name.
-        inside: Where containers of it find the environment.
-    """
-
-    interpreter: Interpreter
-    abi: str
-    magic: str
-    platform: Platform
-    folders: tuple[str, ...]
-    packages: Mapping[str, ImageDistribution]
-    inside: str
+    interpreter: Interpreter  # its Python, by its path in there
+    abi: str  # what packages for it are built for
+    magic: str  # tells what bytecode it reads
+    platform: Platform  # what packages are chosen for
+    folders: tuple[str, ...]  # where its packages are
+    packages: Mapping[str, ImageDistribution]  # they, by canonical name
+    inside: str  # where containers of it find the environment
 
     owner: ClassVar[str] = "its image"
     advice: ClassVar[str] = "ask for what goes with that version, or use an image that has the other"

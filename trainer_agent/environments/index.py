@@ -14,18 +14,12 @@ _CREDENTIALS: Final = re.compile(r"//[^/@\s]+@")
 
 @dataclass(frozen=True, slots=True)
 class PackageIndex:
-    """Where packages come from.
+    """Where packages come from."""
 
-    Attributes:
-        url: An index; empty for PyPI.
-        wheels: A folder with packages that are taken as well, or None.
-        offline: Nothing is asked for over the network: packages come from the folder alone.
-        sdists: Packages that have to be built are taken too. Their code then runs on the node before any job does.
-    """
-
-    url: str = ""
-    wheels: Path | None = None
-    offline: bool = False
+    url: str = ""  # an index; empty for PyPI
+    wheels: Path | None = None  # a folder with packages that are taken as well, or None
+    offline: bool = False  # nothing is asked for over the network: packages come from the folder alone
+    # Packages that have to be built are taken too. Their code then runs on the node before any job does.
     sdists: bool = False
 
     def identity(self) -> list[object]:

@@ -54,15 +54,10 @@ class Installer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Uv:
-    """uv.
+    """uv."""
 
-    Attributes:
-        path: Of the program.
-        identity: See :class:`Installer`.
-    """
-
-    path: str
-    identity: str
+    path: str  # of the program
+    identity: str  # see :class:`Installer`
 
     def write_settings(self, folder: Path, index: PackageIndex) -> None:
         """See :class:`Installer`."""
@@ -102,13 +97,9 @@ class Uv:
 
 @dataclass(frozen=True, slots=True)
 class Pip:
-    """pip.
+    """pip."""
 
-    Attributes:
-        identity: See :class:`Installer`.
-    """
-
-    identity: str
+    identity: str  # see :class:`Installer`
 
     def write_settings(self, folder: Path, index: PackageIndex) -> None:
         """See :class:`Installer`."""

@@ -13,15 +13,10 @@ _SEPARATORS: Final = re.compile(r"[-_.]+")
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """A Python.
+    """A Python."""
 
-    Attributes:
-        path: Of the program itself, not of a link to it.
-        version: With all its numbers, e.g. ``3.11.7``.
-    """
-
-    path: str
-    version: str
+    path: str  # of the program itself, not of a link to it
+    version: str  # with all its numbers, e.g. ``3.11.7``
 
     @property
     def series(self) -> str:
@@ -31,32 +26,20 @@ class Interpreter:
 
 @dataclass(frozen=True, slots=True)
 class Platform:
-    """What packages are chosen for where they do not run beside their installer.
+    """What packages are chosen for where they do not run beside their installer."""
 
-    Attributes:
-        python: The version of the interpreter, with all its numbers.
-        machine: E.g. ``x86_64``.
-        libc: ``glibc`` or ``musl``.
-        libc_version: Its first two numbers.
-    """
-
-    python: str
-    machine: str
-    libc: str
-    libc_version: tuple[int, int]
+    python: str  # the version of the interpreter, with all its numbers
+    machine: str  # E.g. ``x86_64``
+    libc: str  # ``glibc`` or ``musl``
+    libc_version: tuple[int, int]  # its first two numbers
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """For what an installer plans and installs.
+    """For what an installer plans and installs."""
 
-    Attributes:
-        python: An interpreter of this machine: what it sees is there already, and beside it packages are put.
-        platform: What they are chosen for, or None for that interpreter.
-    """
-
-    python: str
-    platform: Platform | None = None
+    python: str  # an interpreter of this machine: what it sees is there already, and beside it packages are put
+    platform: Platform | None = None  # what they are chosen for, or None for that interpreter
 
 
 class Layer(Protocol):

@@ -17,21 +17,13 @@ from tiercel.trainer_agent.environments.venvs import THIS
 
 @dataclass(frozen=True, slots=True)
 class NodeLayer:
-    """What a node has itself; see :class:`~tiercel.trainer_agent.environments.layers.Layer`.
+    """What a node has itself; see :class:`~tiercel.trainer_agent.environments.layers.Layer`."""
 
-    Attributes:
-        python: Its interpreter, perhaps that of an environment.
-        abi: What packages for it are built for, with its version.
-        folders: Where its packages are.
-        distributions: Their versions, by canonical name.
-        read_at: When the folders had changed last, in nanoseconds, when this was read.
-    """
-
-    python: str
-    abi: str
-    folders: tuple[str, ...]
-    distributions: Mapping[str, str]
-    read_at: tuple[int, ...]
+    python: str  # its interpreter, perhaps that of an environment
+    abi: str  # what packages for it are built for, with its version
+    folders: tuple[str, ...]  # where its packages are
+    distributions: Mapping[str, str]  # their versions, by canonical name
+    read_at: tuple[int, ...]  # when the folders had changed last, in nanoseconds, when this was read
 
     owner: ClassVar[str] = "the node"
     advice: ClassVar[str] = "ask for what goes with that version, or run the job in an image of its own"

@@ -35,17 +35,11 @@ def since_boot() -> float:
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """What an agent has promised its broker, as it was written down last.
+    """What an agent has promised its broker, as it was written down last."""
 
-    Attributes:
-        contact_at: When the last message was sent that the broker answered; see :func:`since_boot`.
-        stop_after: Seconds after that, from which runs are to be stopped.
-        end_after: Seconds after that, from which no run may live.
-    """
-
-    contact_at: float
-    stop_after: float
-    end_after: float
+    contact_at: float  # when the last message was sent that the broker answered; see :func:`since_boot`
+    stop_after: float  # seconds after that, from which runs are to be stopped
+    end_after: float  # seconds after that, from which no run may live
 
 
 def read_promise(path: Path, now: float) -> Promise | None:

@@ -35,17 +35,11 @@ class ServingUnreachableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ServedModel:
-    """A version that answers, or one that does not and why.
+    """A version that answers, or one that does not and why."""
 
-    Attributes:
-        model: Its model's name.
-        version: Its number.
-        why_not: Why it does not answer, in the server's words; empty of one that does.
-    """
-
-    model: str
-    version: int
-    why_not: str = ""
+    model: str  # its model's name
+    version: int  # its number
+    why_not: str = ""  # why it does not answer, in the server's words; empty of one that does
 
 
 def _served(entry: Mapping[str, Any]) -> ServedModel | None:

@@ -10,14 +10,11 @@ from tiercel.trainer_agent.limits.contract import CpuShare
 
 @dataclass(frozen=True, slots=True)
 class EndpointTerms:
-    """What the inference server is told as a whole.
+    """What the inference server is told as a whole."""
 
-    Attributes:
-        shares: What endpoints may use, by name; those not named are not limited.
-        objectives: Seconds that answers may take, by endpoint; those not named have no objective.
-    """
-
+    # What endpoints may use, by name; those not named are not limited.
     shares: Mapping[str, CpuShare] = field(default_factory=dict)
+    # Seconds that answers may take, by endpoint; those not named have no objective.
     objectives: Mapping[str, float] = field(default_factory=dict)
 
 

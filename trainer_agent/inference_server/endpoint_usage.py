@@ -12,48 +12,30 @@ from tiercel.v1 import common_pb2, nodes_pb2
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What one endpoint's requests took since the server began.
+    """What one endpoint's requests took since the server began."""
 
-    Attributes:
-        requests: Requests that arrived.
-        answers: Those that were answered with a result.
-        delay_seconds: From arrival to answer, added up over the answers.
-        cpu_seconds: CPU that running the model took.
-        failures: Requests that were refused for want of room, timed out, or failed.
-        on_time: Answers within the endpoint's objective.
-        answered_by: Of an endpoint with variants: answers of each.
-        accelerator_seconds: Time that accelerators were kept for running the model; copies to and from them included.
-    """
-
-    requests: int = 0
-    answers: int = 0
-    delay_seconds: float = 0.0
-    cpu_seconds: float = 0.0
-    failures: int = 0
-    on_time: int = 0
-    answered_by: Mapping[str, int] = field(default_factory=dict)
+    requests: int = 0  # requests that arrived
+    answers: int = 0  # those that were answered with a result
+    delay_seconds: float = 0.0  # from arrival to answer, added up over the answers
+    cpu_seconds: float = 0.0  # CPU that running the model took
+    failures: int = 0  # requests that were refused for want of room, timed out, or failed
+    on_time: int = 0  # answers within the endpoint's objective
+    answered_by: Mapping[str, int] = field(default_factory=dict)  # of an endpoint with variants: answers of each
+    # Time that accelerators were kept for running the model; copies to and from them included.
     accelerator_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class ServingUsage:
-    """What a server counted.
+    """What a server counted."""
 
-    Attributes:
-        uptime_seconds: For how long it had been running.
-        totals: By endpoint.
-        windows: Delays of the last few seconds, by endpoint.
-        lag_seconds: By how much its event loop came late, or None while nobody knows.
-        keys: Requests that came with each key, by its id.
-        routes_number: Of the table by which it hands requests on; 0 for none.
-    """
-
-    uptime_seconds: float
-    totals: Mapping[str, Totals] = field(default_factory=dict)
+    uptime_seconds: float  # for how long it had been running
+    totals: Mapping[str, Totals] = field(default_factory=dict)  # by endpoint
+    # Delays of the last few seconds, by endpoint.
     windows: Mapping[str, tuple[common_pb2.DelayWindow, ...]] = field(default_factory=dict)
-    lag_seconds: float | None = None
-    keys: Mapping[str, int] = field(default_factory=dict)
-    routes_number: int = 0
+    lag_seconds: float | None = None  # by how much its event loop came late, or None while nobody knows
+    keys: Mapping[str, int] = field(default_factory=dict)  # requests that came with each key, by its id
+    routes_number: int = 0  # of the table by which it hands requests on; 0 for none
 
 
 def usage_from_json(content: Mapping[str, Any]) -> ServingUsage:

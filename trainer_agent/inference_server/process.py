@@ -33,13 +33,9 @@ Ports = tuple[int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class ServingPlaces:
-    """Files of the inference server below the agent's state directory.
+    """Files of the inference server below the agent's state directory."""
 
-    Attributes:
-        state_dir: The agent's state directory.
-    """
-
-    state_dir: Path
+    state_dir: Path  # the agent's state directory
 
     @property
     def repository(self) -> Path:
@@ -86,21 +82,13 @@ class ServingPlaces:
 
 @dataclass(frozen=True, slots=True)
 class ServingState:
-    """What the server says of itself.
+    """What the server says of itself."""
 
-    Attributes:
-        pid: Its process.
-        http: Where REST answers, ``host:port``.
-        grpc: Where gRPC answers, ``host:port``.
-        https: Where REST answers other machines, or empty.
-        grpcs: Where gRPC does.
-    """
-
-    pid: int
-    http: str
-    grpc: str
-    https: str = ""
-    grpcs: str = ""
+    pid: int  # its process
+    http: str  # where REST answers, ``host:port``
+    grpc: str  # where gRPC answers, ``host:port``
+    https: str = ""  # where REST answers other machines, or empty
+    grpcs: str = ""  # where gRPC does
 
     @property
     def ports(self) -> Ports:

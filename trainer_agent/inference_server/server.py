@@ -32,19 +32,12 @@ _DRAIN_SECONDS: Final = 12.0
 
 @dataclass(frozen=True, slots=True)
 class ServingPorts:
-    """Ports that the user asked for; 0 for any free one.
+    """Ports that the user asked for; 0 for any free one."""
 
-    Attributes:
-        http: Of REST.
-        grpc: Of gRPC.
-        tls_http: Of REST for other machines.
-        tls_grpc: Of gRPC for other machines.
-    """
-
-    http: int = 0
-    grpc: int = 0
-    tls_http: int = 0
-    tls_grpc: int = 0
+    http: int = 0  # of REST
+    grpc: int = 0  # of gRPC
+    tls_http: int = 0  # of REST for other machines
+    tls_grpc: int = 0  # of gRPC for other machines
 
 
 class ServingGoneError(Exception):

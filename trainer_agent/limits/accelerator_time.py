@@ -32,15 +32,10 @@ _CLOSE: Final = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class AcceleratorClaim:
-    """What a run asks of an accelerator.
+    """What a run asks of an accelerator."""
 
-    Attributes:
-        fraction: Of the accelerator's time, under contention; in (0, 1].
-        demand: Of the accelerator's time, what it could use at most; in (0, 1].
-    """
-
-    fraction: float
-    demand: float = WANTS_ALL
+    fraction: float  # of the accelerator's time, under contention; in (0, 1]
+    demand: float = WANTS_ALL  # of the accelerator's time, what it could use at most; in (0, 1]
 
 
 def demand_of(active: float, limit: float, turns: float) -> float:

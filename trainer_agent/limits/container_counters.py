@@ -12,15 +12,10 @@ from tiercel.trainer_agent.limits.cpu import groups_of
 
 @dataclass(frozen=True, slots=True)
 class ContainerCounters:
-    """Where the kernel counts.
+    """Where the kernel counts."""
 
-    Attributes:
-        cpu: ``cpuacct.usage`` of version 1 or ``cpu.stat`` of version 2.
-        memory: ``memory.usage_in_bytes`` or ``memory.current``.
-    """
-
-    cpu: Path
-    memory: Path
+    cpu: Path  # ``cpuacct.usage`` of version 1 or ``cpu.stat`` of version 2
+    memory: Path  # ``memory.usage_in_bytes`` or ``memory.current``
 
     def read(self) -> Usage | None:
         """What the container has used; None once its groups are gone."""

@@ -12,42 +12,27 @@ from tiercel.core.shares import AcceleratorShare
 
 @dataclass(frozen=True, slots=True)
 class CpuShare:
-    """What a run may use of its node's CPU.
+    """What a run may use of its node's CPU."""
 
-    Attributes:
-        weight: Fraction of the node under contention, in (0, 1]; what is left unused flows to others.
-        cap_cores: Hard ceiling in cores, or None.
-    """
-
-    weight: float
-    cap_cores: float | None = None
+    weight: float  # fraction of the node under contention, in (0, 1]; what is left unused flows to others
+    cap_cores: float | None = None  # hard ceiling in cores, or None
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What a run may use.
+    """What a run may use."""
 
-    Attributes:
-        cpu: Of its node's CPU.
-        accelerators: Of those that it holds, in the order in which its program numbers them; the same ones from its
-            start to its end.
-    """
-
-    cpu: CpuShare
+    cpu: CpuShare  # of its node's CPU
+    # Of those that it holds, in the order in which its program numbers them; the same ones from its start to its end.
     accelerators: tuple[AcceleratorShare, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a run has used.
+    """What a run has used."""
 
-    Attributes:
-        cpu_seconds: CPU seconds since it started, never falling.
-        memory_bytes: Memory it holds now, in bytes.
-    """
-
-    cpu_seconds: float = 0.0
-    memory_bytes: int = 0
+    cpu_seconds: float = 0.0  # CPU seconds since it started, never falling
+    memory_bytes: int = 0  # memory it holds now, in bytes
 
 
 class RunLimits(Protocol):

@@ -16,15 +16,10 @@ _UNLIMITED_MEMORY = 1 << 60  # cgroup v1 says "no limit" with a number near 2**6
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """What runs may use.
+    """What runs may use."""
 
-    Attributes:
-        cpu_cores: Cores, possibly a fraction where a quota is set.
-        memory_bytes: Memory in bytes.
-    """
-
-    cpu_cores: float
-    memory_bytes: int
+    cpu_cores: float  # cores, possibly a fraction where a quota is set
+    memory_bytes: int  # memory in bytes
 
 
 def detect(cgroup_root: Path = Path("/sys/fs/cgroup"), proc: Path = Path("/proc")) -> Capacity:

@@ -17,15 +17,11 @@ LEAST_IN_FRONT: Final = 0.05
 
 @dataclass(frozen=True, slots=True)
 class CpuPriority:
-    """What holds for all runs of a node.
+    """What holds for all runs of a node."""
 
-    Attributes:
-        slice_seconds: How long training computes at a time; see :func:`.set_time_slice`.
-        node_cores: Cores of the node, of which weights are fractions; 0 where nobody gives way, since the kernel does
-            not enforce weights, or does not let the agent take it back.
-    """
-
-    slice_seconds: float = 0.0
+    slice_seconds: float = 0.0  # how long training computes at a time; see :func:`.set_time_slice`
+    # Cores of the node, of which weights are fractions; 0 where nobody gives way, since the kernel does not enforce
+    # weights, or does not let the agent take it back.
     node_cores: float = 0.0
 
 

@@ -39,15 +39,10 @@ class LimitsUnavailableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class GroupWeights:
-    """What the groups of a node weigh, where an ordinary process has 1.
+    """What the groups of a node weigh, where an ordinary process has 1."""
 
-    Attributes:
-        runs: All training together.
-        control: Each group of what answers: the agent, the inference server, and the broker where it runs on the same
-            machine.
-    """
-
-    runs: float
+    runs: float  # all training together
+    # Each group of what answers: the agent, the inference server, and the broker where it runs on the same machine.
     control: float
 
 

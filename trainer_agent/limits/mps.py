@@ -22,13 +22,9 @@ _MIB: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Mps:
-    """A control daemon that runs.
+    """A control daemon that runs."""
 
-    Attributes:
-        pipe_directory: Where processes find it.
-    """
-
-    pipe_directory: Path
+    pipe_directory: Path  # where processes find it
 
     def environment(self, shares: Sequence[AcceleratorShare]) -> dict[str, str]:
         """Variables for a process that holds ``shares``, in the order in which it numbers them; none without any.

@@ -37,19 +37,12 @@ _LOOPBACK: Final = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:[0-9]{1,5})?",
 
 @dataclass(frozen=True, slots=True)
 class MetricsPlace:
-    """Where the door is, and for whom.
+    """Where the door is, and for whom."""
 
-    Attributes:
-        host: Address to listen on.
-        port: Port there; 0 for any free one.
-        token_file: File whose first line who asks has to send; None for whoever is on this machine.
-        identity_file: File with the key and certificates to show, PEM; None for a door in the clear.
-    """
-
-    host: str
-    port: int
-    token_file: Path | None = None
-    identity_file: Path | None = None
+    host: str  # address to listen on
+    port: int  # port there; 0 for any free one
+    token_file: Path | None = None  # file whose first line who asks has to send; None for whoever is on this machine
+    identity_file: Path | None = None  # file with the key and certificates to show, PEM; None for a door in the clear
 
 
 @asynccontextmanager

@@ -22,17 +22,11 @@ BYTES_AT_ONCE: Final = 256.0 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What the reports of a run are about.
+    """What the reports of a run are about."""
 
-    Attributes:
-        metric: The metric of its tiers.
-        smaller_is_better: Whether it is one to minimise.
-        targets: Of the tiers.
-    """
-
-    metric: str
-    smaller_is_better: bool
-    targets: tuple[float, ...]
+    metric: str  # the metric of its tiers
+    smaller_is_better: bool  # whether it is one to minimise
+    targets: tuple[float, ...]  # of the tiers
 
     def merit(self, metrics: Iterable[tuple[str, float]]) -> float:
         """The metric, negated where less is better; NaN where there is none."""

@@ -24,17 +24,11 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CheckpointTransfer:
-    """Transfers checkpoints between a job's folder and the broker.
+    """Transfers checkpoints between a job's folder and the broker."""
 
-    Attributes:
-        calls: To the broker.
-        folder: Where they lie on their way; the agent's alone.
-        limits: What they may take.
-    """
-
-    calls: BrokerCalls
-    folder: Path
-    limits: TransferLimits = field(default_factory=TransferLimits)
+    calls: BrokerCalls  # to the broker
+    folder: Path  # where they lie on their way; the agent's alone
+    limits: TransferLimits = field(default_factory=TransferLimits)  # what they may take
 
     def clear(self) -> None:
         """Remove what an earlier life of the agent left on its way."""

@@ -10,12 +10,7 @@ from tiercel.v1 import nodes_pb2
 
 @dataclass(frozen=True, slots=True)
 class EarlierLife:
-    """What an earlier life of the agent has left of a run that goes on.
+    """What an earlier life of the agent has left of a run that goes on."""
 
-    Attributes:
-        handle: The run itself.
-        last_report: The newest report that was taken in, if any was.
-    """
-
-    handle: RunHandle
-    last_report: nodes_pb2.Progress | None = None
+    handle: RunHandle  # the run itself
+    last_report: nodes_pb2.Progress | None = None  # the newest report that was taken in, if any was

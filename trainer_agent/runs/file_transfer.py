@@ -34,18 +34,12 @@ _Call = aio.StreamStreamCall[nodes_pb2.SendFilesRequest, nodes_pb2.SendFilesResp
 
 @dataclass(frozen=True, slots=True)
 class FileTransfer:
-    """Sends files of runs to the broker.
+    """Sends files of runs to the broker."""
 
-    Attributes:
-        calls: To the broker.
-        folder: Where copies lie on their way; the agent's alone.
-        limits: What is taken of a run.
-        patience_seconds: How long it is tried while the broker does not answer, and how long one try may take.
-    """
-
-    calls: BrokerCalls
-    folder: Path
-    limits: OutputLimits = field(default_factory=OutputLimits)
+    calls: BrokerCalls  # to the broker
+    folder: Path  # where copies lie on their way; the agent's alone
+    limits: OutputLimits = field(default_factory=OutputLimits)  # what is taken of a run
+    # How long it is tried while the broker does not answer, and how long one try may take.
     patience_seconds: float = 600.0
 
     def clear(self) -> None:

@@ -15,13 +15,9 @@ from tiercel.v1 import nodes_pb2
 
 @dataclass(frozen=True, slots=True)
 class RunPlaces:
-    """Where things of runs are kept, below the agent's state directory.
+    """Where things of runs are kept, below the agent's state directory."""
 
-    Attributes:
-        state_dir: The agent's state directory.
-    """
-
-    state_dir: Path
+    state_dir: Path  # the agent's state directory
 
     def job(self, job_id: str) -> Path:
         """All that the runs of a job are given."""

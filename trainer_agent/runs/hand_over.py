@@ -18,17 +18,11 @@ _INTERRUPTED = "its agent was restarted while it sent the checkpoint"
 
 @dataclass(frozen=True, slots=True)
 class HandOver:
-    """Gives the broker what it keeps of runs.
+    """Gives the broker what it keeps of runs."""
 
-    Attributes:
-        checkpoints: Transfers those of jobs that are moved.
-        files: Sends what runs leave behind.
-        copies: Copies the checkpoints of runs that train.
-    """
-
-    checkpoints: CheckpointTransfer
-    files: FileTransfer
-    copies: CheckpointCopies
+    checkpoints: CheckpointTransfer  # transfers those of jobs that are moved
+    files: FileTransfer  # sends what runs leave behind
+    copies: CheckpointCopies  # copies the checkpoints of runs that train
 
     def clear(self) -> None:
         """Remove what an earlier life of the agent left on its way."""

@@ -17,36 +17,22 @@ OUTCOMES: Final = ("completed", "failed", "stopped", "moved", "lost")
 
 @dataclass(frozen=True, slots=True)
 class RunNumbers:
-    """One run that lives.
+    """One run that lives."""
 
-    Attributes:
-        run_id: The run.
-        job_id: Its job.
-        state: One of :data:`STATES`.
-        share: What it may use.
-        usage: What it has used.
-    """
-
-    run_id: str
-    job_id: str
-    state: str
-    share: Share
-    usage: nodes_pb2.RunUsage
+    run_id: str  # the run
+    job_id: str  # its job
+    state: str  # one of :data:`STATES`
+    share: Share  # what it may use
+    usage: nodes_pb2.RunUsage  # what it has used
 
 
 @dataclass(slots=True)
 class RunTotals:
-    """What was counted over the agent's life.
+    """What was counted over the agent's life."""
 
-    Attributes:
-        ended: Runs, by outcome.
-        reports: Reports of scripts that came in.
-        reports_left_out: Those of them that gave way to others.
-    """
-
-    ended: Counter[str] = field(default_factory=Counter)
-    reports: int = 0
-    reports_left_out: int = 0
+    ended: Counter[str] = field(default_factory=Counter)  # runs, by outcome
+    reports: int = 0  # reports of scripts that came in
+    reports_left_out: int = 0  # those of them that gave way to others
 
     def plus_reports(self, taken_in: int, left_out: int) -> RunTotals:
         """The same, with the reports of one more run."""

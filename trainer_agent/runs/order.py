@@ -26,31 +26,18 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class RunOrder:
-    """What a run is started with.
+    """What a run is started with."""
 
-    Attributes:
-        run_id: The run.
-        job_id: Its job.
-        spec: The job's description; its script without the content.
-        share: Its first share.
-        open_tiers: Tiers not delivered yet as far as this node knows, easiest first.
-        transferred: Whether it goes on from a checkpoint that the broker holds.
-        warm_start: Job with whose checkpoint it begins where its own has none; or empty.
-        retried: Whether another run goes on from its checkpoint if its script fails by itself.
-        script_sha256: Of the content of its script, hexadecimal; empty where it has none.
-        tenant: Who owns it; empty for one that was started by an earlier life of the agent.
-    """
-
-    run_id: str
-    job_id: str
-    spec: JobSpec
-    share: Share
-    open_tiers: tuple[Tier, ...] = ()
-    transferred: bool = False
-    retried: bool = False
-    script_sha256: str = ""
-    warm_start: str = ""
-    tenant: str = ""
+    run_id: str  # the run
+    job_id: str  # its job
+    spec: JobSpec  # the job's description; its script without the content
+    share: Share  # its first share
+    open_tiers: tuple[Tier, ...] = ()  # tiers not delivered yet as far as this node knows, easiest first
+    transferred: bool = False  # whether it goes on from a checkpoint that the broker holds
+    retried: bool = False  # whether another run goes on from its checkpoint if its script fails by itself
+    script_sha256: str = ""  # of the content of its script, hexadecimal; empty where it has none
+    warm_start: str = ""  # job with whose checkpoint it begins where its own has none; or empty
+    tenant: str = ""  # who owns it; empty for one that was started by an earlier life of the agent
 
     def to_json(self) -> dict[str, Any]:
         """What a later life of the agent needs of it: everything but the script, which lies in the job's folder."""

@@ -26,27 +26,16 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Preparation:
-    """Makes folders of jobs ready for their runs.
+    """Makes folders of jobs ready for their runs."""
 
-    Attributes:
-        scripts: Fetches scripts.
-        secrets: Fetches secrets.
-        environments: Builds environments.
-        image_layers: Knows what images have.
-        projects: Fetches projects.
-        transfer: Transfers checkpoints.
-        data: Has data sets at hand.
-        scratch: Makes scratch folders.
-    """
-
-    scripts: ScriptFetcher
-    secrets: SecretFetcher
-    environments: Environments
-    image_layers: ImageLayers
-    projects: ProjectFetcher
-    transfer: CheckpointTransfer
-    data: RunData
-    scratch: ScratchFolders
+    scripts: ScriptFetcher  # fetches scripts
+    secrets: SecretFetcher  # fetches secrets
+    environments: Environments  # builds environments
+    image_layers: ImageLayers  # knows what images have
+    projects: ProjectFetcher  # fetches projects
+    transfer: CheckpointTransfer  # transfers checkpoints
+    data: RunData  # has data sets at hand
+    scratch: ScratchFolders  # makes scratch folders
 
     async def prepare(
         self,

@@ -27,15 +27,10 @@ _MAX_BYTES: Final = 2**50
 
 @dataclass(frozen=True, slots=True)
 class FetchedProject:
-    """A project that is on this node as a whole.
+    """A project that is on this node as a whole."""
 
-    Attributes:
-        entries: What is in it, by path; folders before what lies in them.
-        objects: Its objects.
-    """
-
-    entries: Sequence[tuple[str, Entry]]
-    objects: BlobFolder
+    entries: Sequence[tuple[str, Entry]]  # what is in it, by path; folders before what lies in them
+    objects: BlobFolder  # its objects
 
     def path(self, entry: Entry) -> Path:
         """Where the content of a file of it lies; to be copied, never to be changed."""

@@ -22,34 +22,21 @@ class Phase(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class WantedRun:
-    """What the broker wants of a run.
+    """What the broker wants of a run."""
 
-    Attributes:
-        share: What it may use.
-        stop: Whether it shall end.
-        transfer: Whether it then goes on elsewhere, from its checkpoint.
-        finish: Whether its training shall end as it would after its last epoch.
-    """
-
-    share: Share
-    stop: bool = False
-    transfer: bool = False
-    finish: bool = False
+    share: Share  # what it may use
+    stop: bool = False  # whether it shall end
+    transfer: bool = False  # whether it then goes on elsewhere, from its checkpoint
+    finish: bool = False  # whether its training shall end as it would after its last epoch
 
 
 @dataclass(frozen=True, slots=True)
 class ActualRun:
-    """What is of a run.
+    """What is of a run."""
 
-    Attributes:
-        phase: Where it is.
-        share: What it may use, or None where that is over.
-        finishing: Whether it was told, in this life of the agent, to end its training.
-    """
-
-    phase: Phase
-    share: Share | None
-    finishing: bool = False
+    phase: Phase  # where it is
+    share: Share | None  # what it may use, or None where that is over
+    finishing: bool = False  # whether it was told, in this life of the agent, to end its training
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,47 +16,26 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """One run, as it is stored: fields keep their names, so that a later version opens what an earlier one wrote.
+    """One run, as it is stored: fields keep their names, so that a later version opens what an earlier one wrote."""
 
-    Attributes:
-        run_id: The run.
-        job_id: Its job.
-        runtime: What runs it: ``process`` or ``docker``.
-        order: What it was started with, see :meth:`.RunOrder.to_json`.
-        token: Its secret.
-        ended: Whether it is gone.
-        exit_code: Its exit code, -N for signal N, or None when it is not known.
-        reason: Plain words about its end.
-        lost: Whether it ended through no fault of the job.
-        log_tail: The last lines of its output.
-        cpu_seconds: CPU seconds it has used.
-        accelerator_seconds: Seconds that it kept an accelerator busy.
-        moved: Whether it was stopped so that its job goes on elsewhere.
-        carried: Whether the broker has its checkpoint.
-        carry_error: Plain words when it should have that and has not.
-        files_pending: Whether the broker is still to be sent the files that it left behind.
-        environment: Key of the environment with its packages, or empty.
-        image_id: Id of its container's image, or empty.
-    """
-
-    run_id: str
-    job_id: str
-    runtime: str
-    order: dict[str, Any] = field(default_factory=dict)
-    token: str = ""
-    ended: bool = False
-    exit_code: int | None = None
-    reason: str = ""
-    lost: bool = False
-    log_tail: str = ""
-    cpu_seconds: float = 0.0
-    moved: bool = False
-    carried: bool = False
-    carry_error: str = ""
-    accelerator_seconds: float = 0.0
-    files_pending: bool = False
-    environment: str = ""
-    image_id: str = ""
+    run_id: str  # the run
+    job_id: str  # its job
+    runtime: str  # what runs it: ``process`` or ``docker``
+    order: dict[str, Any] = field(default_factory=dict)  # what it was started with, see :meth:`.RunOrder.to_json`
+    token: str = ""  # its secret
+    ended: bool = False  # whether it is gone
+    exit_code: int | None = None  # its exit code, -N for signal N, or None when it is not known
+    reason: str = ""  # plain words about its end
+    lost: bool = False  # whether it ended through no fault of the job
+    log_tail: str = ""  # the last lines of its output
+    cpu_seconds: float = 0.0  # CPU seconds it has used
+    moved: bool = False  # whether it was stopped so that its job goes on elsewhere
+    carried: bool = False  # whether the broker has its checkpoint
+    carry_error: str = ""  # plain words when it should have that and has not
+    accelerator_seconds: float = 0.0  # seconds that it kept an accelerator busy
+    files_pending: bool = False  # whether the broker is still to be sent the files that it left behind
+    environment: str = ""  # key of the environment with its packages, or empty
+    image_id: str = ""  # id of its container's image, or empty
 
     def status(self) -> nodes_pb2.RunStatus:
         """What the broker is told of a run that has ended."""

@@ -15,15 +15,10 @@ _MAX_BYTES: Final = 16 * 1024**2
 
 @dataclass(frozen=True, slots=True)
 class ScriptFetcher:
-    """Fetches the content of scripts from the broker.
+    """Fetches the content of scripts from the broker."""
 
-    Attributes:
-        calls: To the broker.
-        patience_seconds: How long it is tried while the broker does not answer.
-    """
-
-    calls: BrokerCalls
-    patience_seconds: float = 120.0
+    calls: BrokerCalls  # to the broker
+    patience_seconds: float = 120.0  # how long it is tried while the broker does not answer
 
     async def fetch(self, run_id: str, sha256: str) -> bytes:
         """The content of a run's script.

@@ -13,15 +13,10 @@ from tiercel.v1 import nodes_pb2
 
 @dataclass(frozen=True, slots=True)
 class SecretFetcher:
-    """Fetches the values of secrets from the broker.
+    """Fetches the values of secrets from the broker."""
 
-    Attributes:
-        calls: To the broker.
-        patience_seconds: How long it is tried while the broker does not answer.
-    """
-
-    calls: BrokerCalls
-    patience_seconds: float = 120.0
+    calls: BrokerCalls  # to the broker
+    patience_seconds: float = 120.0  # how long it is tried while the broker does not answer
 
     async def fetch(self, run_id: str) -> dict[str, str]:
         """The secrets of a run that is about to start, by name.

@@ -20,17 +20,11 @@ _AGAIN_SECONDS: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class StopPatience:
-    """How long a run gets at each step of being stopped, in seconds.
+    """How long a run gets at each step of being stopped, in seconds."""
 
-    Attributes:
-        trainer: From the request over the socket, if a trainer is attached, to SIGTERM.
-        moving: The same for a run that is moved: it shall get to the end of what it is at and save it.
-        signal: From SIGTERM to SIGKILL.
-    """
-
-    trainer: float = 10.0
-    moving: float = 60.0
-    signal: float = 5.0
+    trainer: float = 10.0  # from the request over the socket, if a trainer is attached, to SIGTERM
+    moving: float = 60.0  # the same for a run that is moved: it shall get to the end of what it is at and save it
+    signal: float = 5.0  # from SIGTERM to SIGKILL
 
 
 class Stop:

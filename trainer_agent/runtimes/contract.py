@@ -26,19 +26,12 @@ CONTAINER_ENVIRONMENT: Final = "/tiercel-environment"
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What to run: a script of the job, a module, another program, or nothing: then it is an image's own command.
+    """What to run: a script of the job, a module, another program, or nothing: then it is an image's own command."""
 
-    Attributes:
-        script: Path of a file in the job's folder ``program/``, or empty.
-        module: Dotted name, or empty.
-        arguments: Command-line arguments.
-        command_line: What another program is started by, or empty.
-    """
-
-    script: str = ""
-    module: str = ""
-    arguments: tuple[str, ...] = ()
-    command_line: tuple[str, ...] = ()
+    script: str = ""  # path of a file in the job's folder ``program/``, or empty
+    module: str = ""  # dotted name, or empty
+    arguments: tuple[str, ...] = ()  # command-line arguments
+    command_line: tuple[str, ...] = ()  # what another program is started by, or empty
 
     @property
     def is_images(self) -> bool:
@@ -63,51 +56,30 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Everything a runtime must know to start a run.
+    """Everything a runtime must know to start a run."""
 
-    Attributes:
-        run_id: Unique name; letters, digits, ``-``, ``_`` and ``.``.
-        job_folder: The job's folder, prepared; all that the run is given.
-        program: What to run.
-        working_folder: In which folder of the job's it begins.
-        image: Container image, or empty for the runtime's default.
-        cpu_cores: Cores it can use at the same time; sets thread counts.
-        memory_bytes: Memory limit, 0 for none.
-        share: Its first share of the CPU.
-        accelerators: What it may use of accelerators, in the order in which it shall number them; it sees no others.
-        variables: What its job adds to its environment.
-        secrets: The same, which are kept nowhere and shown to nobody.
-        python: The interpreter of its environment, by its path on this machine; empty for the runtime's own.
-        environment_key: Key of that environment, by content, or empty.
-        environment_made: Tells it from one of the same key that was removed, or empty.
-        search_path: Where its image looks for programs, for a run with an environment; else empty.
-        data: Its data sets, which it may read.
-        scratch: Its scratch folder, or None.
-        tenant: Who owns it; empty where that is not known.
-        warm: Whether it may be forked from a process that has imported what it imports.
-        ranks: As how many processes its program is started.
-    """
-
-    run_id: str
-    job_folder: Path
-    program: Program
-    working_folder: str = WORK
-    image: str = ""
-    cpu_cores: float = 1.0
-    memory_bytes: int = 0
-    share: CpuShare = field(default_factory=lambda: CpuShare(1.0))
+    run_id: str  # unique name; letters, digits, ``-``, ``_`` and ``.``
+    job_folder: Path  # the job's folder, prepared; all that the run is given
+    program: Program  # what to run
+    working_folder: str = WORK  # in which folder of the job's it begins
+    image: str = ""  # container image, or empty for the runtime's default
+    cpu_cores: float = 1.0  # cores it can use at the same time; sets thread counts
+    memory_bytes: int = 0  # memory limit, 0 for none
+    share: CpuShare = field(default_factory=lambda: CpuShare(1.0))  # its first share of the CPU
+    # What it may use of accelerators, in the order in which it shall number them; it sees no others.
     accelerators: tuple[AcceleratorShare, ...] = ()
-    variables: Mapping[str, str] = field(default_factory=dict)
+    variables: Mapping[str, str] = field(default_factory=dict)  # what its job adds to its environment
+    # The same, which are kept nowhere and shown to nobody.
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
-    python: str = ""
-    environment_key: str = ""
-    environment_made: str = ""
-    search_path: str = ""
-    data: tuple[DataMount, ...] = ()
-    scratch: Path | None = None
-    tenant: str = ""
-    warm: bool = True
-    ranks: int = 1
+    python: str = ""  # the interpreter of its environment, by its path on this machine; empty for the runtime's own
+    environment_key: str = ""  # key of that environment, by content, or empty
+    environment_made: str = ""  # tells it from one of the same key that was removed, or empty
+    search_path: str = ""  # where its image looks for programs, for a run with an environment; else empty
+    data: tuple[DataMount, ...] = ()  # its data sets, which it may read
+    scratch: Path | None = None  # its scratch folder, or None
+    tenant: str = ""  # who owns it; empty where that is not known
+    warm: bool = True  # whether it may be forked from a process that has imported what it imports
+    ranks: int = 1  # as how many processes its program is started
 
     @property
     def threads(self) -> int:
@@ -158,28 +130,18 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How a run ended.
+    """How a run ended."""
 
-    Attributes:
-        code: Its exit code, or -N when signal N ended it.
-        reason: Plain words when the kernel ended it, e.g. for its memory limit; else empty.
-    """
-
-    code: int
-    reason: str = ""
+    code: int  # its exit code, or -N when signal N ended it
+    reason: str = ""  # plain words when the kernel ended it, e.g. for its memory limit; else empty
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Some of a run's standard output and error.
+    """Some of a run's standard output and error."""
 
-    Attributes:
-        data: The bytes.
-        position: Where it ends, as the runtime calls it; what comes behind it can be had by it.
-    """
-
-    data: bytes
-    position: str
+    data: bytes  # the bytes
+    position: str  # where it ends, as the runtime calls it; what comes behind it can be had by it
 
 
 class RunHandle(Protocol):

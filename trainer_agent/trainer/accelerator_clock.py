@@ -25,16 +25,11 @@ in longer spans: the open one just goes on, and nothing is lost."""
 
 @dataclass(frozen=True, slots=True)
 class ClockReading:
-    """What a clock knows.
+    """What a clock knows."""
 
-    Attributes:
-        busy_seconds: Accelerator time of all spans that are done, never falling.
-        spans: How many spans that are.
-        pending: Spans that have ended for the script but are not done on the accelerator, as far as the clock knows.
-    """
-
-    busy_seconds: float = 0.0
-    spans: int = 0
+    busy_seconds: float = 0.0  # accelerator time of all spans that are done, never falling
+    spans: int = 0  # how many spans that are
+    # Spans that have ended for the script but are not done on the accelerator, as far as the clock knows.
     pending: int = 0
 
 

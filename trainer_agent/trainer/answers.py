@@ -15,17 +15,11 @@ _KINDS = {"i": "whole", "u": "whole", "f": "real", "U": "text", "S": "text", "b"
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """How answers of the script and outputs of the file belong together.
+    """How answers of the script and outputs of the file belong together."""
 
-    Attributes:
-        outputs: By the key of the script's answer: the name of the output.
-        flat: Keys of answers that have no axis of one column, which the file gives.
-        form: ``dict``, ``tuple``, or ``None`` for a single array.
-    """
-
-    outputs: dict[Hashable, str]
-    flat: frozenset[Hashable]
-    form: type | None
+    outputs: dict[Hashable, str]  # by the key of the script's answer: the name of the output
+    flat: frozenset[Hashable]  # keys of answers that have no axis of one column, which the file gives
+    form: type | None  # ``dict``, ``tuple``, or ``None`` for a single array
 
     @classmethod
     def of(cls, answer: Any, found: Answers) -> Binding:

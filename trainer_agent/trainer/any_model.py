@@ -43,19 +43,12 @@ class _Question:
 
 @dataclass(frozen=True, slots=True)
 class OnnxCopy:
-    """A model as it was at a report.
+    """A model as it was at a report."""
 
-    Attributes:
-        content: The ONNX file.
-        input_names: As the script calls its inputs; None for the file's own order.
-        questions: Rows, with what the framework answers; the first are the reference.
-        error: Why there is none, in words; else empty.
-    """
-
-    content: bytes = b""
-    input_names: tuple[str, ...] | None = None
-    questions: tuple[_Question, ...] = ()
-    error: str = ""
+    content: bytes = b""  # the ONNX file
+    input_names: tuple[str, ...] | None = None  # as the script calls its inputs; None for the file's own order
+    questions: tuple[_Question, ...] = ()  # rows, with what the framework answers; the first are the reference
+    error: str = ""  # why there is none, in words; else empty
 
 
 @dataclass(frozen=True, slots=True)

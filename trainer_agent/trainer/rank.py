@@ -11,17 +11,11 @@ from typing import Self
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """Which one of several processes this is.
+    """Which one of several processes this is."""
 
-    Attributes:
-        number: From 0.
-        count: How many there are.
-        local: Its number on this machine.
-    """
-
-    number: int = 0
-    count: int = 1
-    local: int = 0
+    number: int = 0  # from 0
+    count: int = 1  # how many there are
+    local: int = 0  # its number on this machine
 
     @classmethod
     def of_process(cls, environment: Mapping[str, str] = os.environ) -> Self:

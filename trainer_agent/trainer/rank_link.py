@@ -60,17 +60,11 @@ class Place(NamedTuple):
 
 
 class Word(NamedTuple):
-    """What rank 0 says at a boundary.
+    """What rank 0 says at a boundary."""
 
-    Attributes:
-        at: The boundary.
-        decision: From there on.
-        saves: Whether it saves a checkpoint there, and wants to have the random state of the others in it.
-    """
-
-    at: Place
-    decision: Decision
-    saves: bool
+    at: Place  # the boundary
+    decision: Decision  # from there on
+    saves: bool  # whether it saves a checkpoint there, and wants to have the random state of the others in it
 
     def pack(self) -> bytes:
         """As a message."""
@@ -84,19 +78,12 @@ class Word(NamedTuple):
 
 
 class Use(NamedTuple):
-    """What a rank has used so far.
+    """What a rank has used so far."""
 
-    Attributes:
-        cpu_seconds: Of its process.
-        busy_seconds: Of its accelerator; of several, the one that it kept busy longest.
-        spans: In how many spans that was measured.
-        memory_bytes: That it holds, of the accelerator on which it holds most.
-    """
-
-    cpu_seconds: float = 0.0
-    busy_seconds: float = 0.0
-    spans: int = 0
-    memory_bytes: int = 0
+    cpu_seconds: float = 0.0  # of its process
+    busy_seconds: float = 0.0  # of its accelerator; of several, the one that it kept busy longest
+    spans: int = 0  # in how many spans that was measured
+    memory_bytes: int = 0  # that it holds, of the accelerator on which it holds most
 
     def pack(self) -> bytes:
         """As a message."""

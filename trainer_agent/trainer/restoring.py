@@ -31,25 +31,15 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class RunState:
-    """Where a run is, apart from the training itself.
+    """Where a run is, apart from the training itself."""
 
-    Attributes:
-        run_id: The run that wrote it; a job's next attempt has another.
-        finished_epochs: How many epochs are done.
-        sequence: Number of the run's last report.
-        unacknowledged: Its last reports, which the agent may not have, oldest first.
-        kept: The weights kept for a hand-over, or None.
-        handed_over: Targets for which a model was handed over.
-        shipped_value: The best metric of what was handed over, or None.
-    """
-
-    run_id: str
-    finished_epochs: int = 0
-    sequence: int = 0
-    unacknowledged: tuple[Report, ...] = ()
-    kept: Kept | None = None
-    handed_over: tuple[float, ...] = ()
-    shipped_value: float | None = None
+    run_id: str  # the run that wrote it; a job's next attempt has another
+    finished_epochs: int = 0  # how many epochs are done
+    sequence: int = 0  # number of the run's last report
+    unacknowledged: tuple[Report, ...] = ()  # its last reports, which the agent may not have, oldest first
+    kept: Kept | None = None  # the weights kept for a hand-over, or None
+    handed_over: tuple[float, ...] = ()  # targets for which a model was handed over
+    shipped_value: float | None = None  # the best metric of what was handed over, or None
 
 
 class RunKeeper:

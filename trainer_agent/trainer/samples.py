@@ -23,15 +23,10 @@ OTHER_LENGTHS = (0.5, 1.7)
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """Rows that were made up.
+    """Rows that were made up."""
 
-    Attributes:
-        difference: How they differ from real ones.
-        batch: The rows.
-    """
-
-    difference: str
-    batch: Batch
+    difference: str  # how they differ from real ones
+    batch: Batch  # the rows
 
 
 def _shifted(array: Array) -> Array:

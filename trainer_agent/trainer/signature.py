@@ -28,19 +28,12 @@ BATCH_AXIS = "batch"
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Names and an example of a model's inputs.
+    """Names and an example of a model's inputs."""
 
-    Attributes:
-        input_names: In the order in which the model takes them.
-        example: One batch, in the same order.
-        by_name: Whether the model takes them as keywords.
-        free_axes: Of inputs and outputs, beside the batch.
-    """
-
-    input_names: tuple[str, ...]
-    example: Batch
-    by_name: bool = False
-    free_axes: DynamicAxes = field(default_factory=dict)
+    input_names: tuple[str, ...]  # in the order in which the model takes them
+    example: Batch  # one batch, in the same order
+    by_name: bool = False  # whether the model takes them as keywords
+    free_axes: DynamicAxes = field(default_factory=dict)  # of inputs and outputs, beside the batch
 
     @classmethod
     def from_example(cls, example_input: ExampleInput) -> Signature:

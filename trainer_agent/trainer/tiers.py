@@ -8,17 +8,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What one report means for the tiers.
+    """What one report means for the tiers."""
 
-    Attributes:
-        reached: Targets that no earlier report had reached, or only with a model that fell short, easiest first.
-        is_best: Whether the weights of this moment are the ones to keep for whoever asks for a model.
-        is_left_out: Whether they would be, had they reached a target.
-    """
-
+    # Targets that no earlier report had reached, or only with a model that fell short, easiest first.
     reached: tuple[float, ...]
-    is_best: bool
-    is_left_out: bool = False
+    is_best: bool  # whether the weights of this moment are the ones to keep for whoever asks for a model
+    is_left_out: bool = False  # whether they would be, had they reached a target
 
 
 class TierTracker:

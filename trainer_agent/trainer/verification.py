@@ -38,15 +38,10 @@ Answers = dict[str, Array]
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What an exported model was compared on.
+    """What an exported model was compared on."""
 
-    Attributes:
-        rows: How many.
-        missed: What could not be compared, in words.
-    """
-
-    rows: int
-    missed: tuple[str, ...]
+    rows: int  # how many
+    missed: tuple[str, ...]  # what could not be compared, in words
 
     @property
     def summary(self) -> str:
@@ -56,17 +51,11 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the original was asked, and what it said.
+    """What the original was asked, and what it said."""
 
-    Attributes:
-        batch: Rows.
-        answers: By output; a text says why there are none, which only made-up rows may lack.
-        difference: How made-up rows differ from real ones; empty for real ones.
-    """
-
-    batch: Batch
-    answers: Answers | str
-    difference: str = ""
+    batch: Batch  # rows
+    answers: Answers | str  # by output; a text says why there are none, which only made-up rows may lack
+    difference: str = ""  # how made-up rows differ from real ones; empty for real ones
 
 
 class OnnxModel:

@@ -20,19 +20,12 @@ TEST_EVERY = 5
 
 @dataclass(frozen=True, slots=True)
 class Images:
-    """Grey images of handwritten digits.
+    """Grey images of handwritten digits."""
 
-    Attributes:
-        x_train: Shape (rows, height, width), float32, 0 is paper and 1 is ink.
-        y_train: Shape (rows,), int64, the digit.
-        x_test: Like ``x_train``, rows that are never trained on.
-        y_test: Like ``y_train``.
-    """
-
-    x_train: npt.NDArray[np.float32]
-    y_train: npt.NDArray[np.int64]
-    x_test: npt.NDArray[np.float32]
-    y_test: npt.NDArray[np.int64]
+    x_train: npt.NDArray[np.float32]  # shape (rows, height, width), float32, 0 is paper and 1 is ink
+    y_train: npt.NDArray[np.int64]  # shape (rows,), int64, the digit
+    x_test: npt.NDArray[np.float32]  # like ``x_train``, rows that are never trained on
+    y_test: npt.NDArray[np.int64]  # like ``y_train``
 
 
 def load_digits() -> Images:

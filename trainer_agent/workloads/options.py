@@ -9,23 +9,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to train.
+    """How to train."""
 
-    Attributes:
-        epochs: Passes over the training data at most.
-        seed: Of weights and order; the same seed gives the same curve.
-        learning_rate: Of the optimizer.
-        batch_size: Rows a step.
-        width: Size of the hidden layers, in units or channels.
-        reports_per_epoch: Evenly spread over the epoch.
-    """
-
-    epochs: int
-    seed: int
-    learning_rate: float
-    batch_size: int
-    width: int
-    reports_per_epoch: int
+    epochs: int  # passes over the training data at most
+    seed: int  # of weights and order; the same seed gives the same curve
+    learning_rate: float  # of the optimizer
+    batch_size: int  # rows a step
+    width: int  # size of the hidden layers, in units or channels
+    reports_per_epoch: int  # evenly spread over the epoch
 
 
 def parse_options(arguments: Sequence[str] | None, defaults: Options, *, description: str) -> Options:

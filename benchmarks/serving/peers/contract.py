@@ -22,17 +22,11 @@ WINDOW_MS = 1
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Where a server is started.
+    """Where a server is started."""
 
-    Attributes:
-        folder: Its own, empty, absolute.
-        models: What it serves.
-        python: Interpreter of its environment.
-    """
-
-    folder: Path
-    models: Sequence[Model]
-    python: Path
+    folder: Path  # its own, empty, absolute
+    models: Sequence[Model]  # what it serves
+    python: Path  # interpreter of its environment
 
     def program(self, name: str) -> str:
         """A command of the server's environment."""
@@ -63,34 +57,21 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A server to compare with.
+    """A server to compare with."""
 
-    Attributes:
-        name: Short, for tables and ``--peer``.
-        about: What it is, and how it was set up.
-        start: Writes what it needs into the setting's folder, and says how it is started.
-        routes: Paths by the form they take; ``{model}`` stands for the model's name.
-        environment: Name of its pins and environment; empty for this project's own.
-        distribution: The package whose version tells the server's.
-        version: The server's own, where its package counts differently.
-        one_model: It serves one model only, and is started for each of them.
-        programs: Commands that it needs besides.
-        is_fast: It comes near ours, so that it is measured for 2 s at a time and in every round; the others, which
-            are 5 to 100 times slower, for a second and in the first round only.
-        reference: It is no product but a limit to compare with.
-    """
-
-    name: str
-    about: str
-    start: Callable[[Setting], Launch]
-    routes: Mapping[Form, str]
-    environment: str = ""
-    distribution: str = ""
-    version: str = ""
-    one_model: bool = False
-    programs: tuple[str, ...] = ()
+    name: str  # short, for tables and ``--peer``
+    about: str  # what it is, and how it was set up
+    start: Callable[[Setting], Launch]  # writes what it needs into the setting's folder, and says how it is started
+    routes: Mapping[Form, str]  # paths by the form they take; ``{model}`` stands for the model's name
+    environment: str = ""  # name of its pins and environment; empty for this project's own
+    distribution: str = ""  # the package whose version tells the server's
+    version: str = ""  # the server's own, where its package counts differently
+    one_model: bool = False  # it serves one model only, and is started for each of them
+    programs: tuple[str, ...] = ()  # commands that it needs besides
+    # It comes near ours, so that it is measured for 2 s at a time and in every round; the others, which are 5 to 100
+    # times slower, for a second and in the first round only.
     is_fast: bool = False
-    reference: bool = False
+    reference: bool = False  # it is no product but a limit to compare with
 
     @property
     def window_seconds(self) -> int:

@@ -15,26 +15,17 @@ if TYPE_CHECKING:
 
 
 class VariantCall(RequestCall):
-    """See the module. Until it runs, ``loaded`` is the most accurate version of the time when it came.
-
-    Attributes:
-        request: What was asked.
-        since: When it came, earlier by as much as it is due earlier than the objective says.
-        useless_at: When an answer would be worth nothing any more; its deadline while it waits.
-        expires: When it is to be answered at the latest; its deadline while it runs.
-        minimum: The least accuracy that will do.
-        chosen: Who answers, once that is decided.
-    """
+    """See the module. Until it runs, ``loaded`` is the most accurate version of the time when it came."""
 
     __slots__ = ("chosen", "expires", "minimum", "request", "since", "source", "useless_at")
 
-    request: InferRequest
+    request: InferRequest  # what was asked
     source: Source
-    since: float
-    useless_at: float
-    expires: float
-    minimum: float
-    chosen: Candidate | None
+    since: float  # when it came, earlier by as much as it is due earlier than the objective says
+    useless_at: float  # when an answer would be worth nothing any more; its deadline while it waits
+    expires: float  # when it is to be answered at the latest; its deadline while it runs
+    minimum: float  # the least accuracy that will do
+    chosen: Candidate | None  # who answers, once that is decided
 
     @property
     def variant(self) -> str:

@@ -38,36 +38,22 @@ _FIELDS = {"variants", "objective_seconds", "utility", "steepness", "scheduler",
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One that may answer.
+    """One that may answer."""
 
-    Attributes:
-        name: What answers call it.
-        model: The model of the repository.
-        accuracy: Where it was given.
-    """
-
-    name: str
-    model: str
-    accuracy: float | None = None
+    name: str  # what answers call it
+    model: str  # the model of the repository
+    accuracy: float | None = None  # where it was given
 
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """An endpoint's.
+    """An endpoint's."""
 
-    Attributes:
-        variants: Those that may answer; names and models are unique.
-        objective: Seconds of delay aimed at.
-        utility: What an answer is worth.
-        scheduler: Name of the scheduler.
-        static_variant: The one that the static scheduler takes; the most accurate if None.
-    """
-
-    variants: tuple[Variant, ...]
-    objective: float
-    utility: Utility
-    scheduler: str = DEFAULT
-    static_variant: str | None = None
+    variants: tuple[Variant, ...]  # those that may answer; names and models are unique
+    objective: float  # seconds of delay aimed at
+    utility: Utility  # what an answer is worth
+    scheduler: str = DEFAULT  # name of the scheduler
+    static_variant: str | None = None  # the one that the static scheduler takes; the most accurate if None
 
     def decides_like(self, other: Configuration) -> bool:
         """Whether a scheduler that was made for one will do for the other."""

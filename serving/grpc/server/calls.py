@@ -27,40 +27,26 @@ _NOT_ONE = CallError(Status.UNIMPLEMENTED, "the method takes exactly one request
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A method that may be called.
+    """A method that may be called."""
 
-    Attributes:
-        request: Type of its requests.
-        handle: Called with each request; answers now or later, through the call.
-        parse: What makes a request of its bytes, if that is not the type; a CallError says how the call ends instead.
-        streaming: Whether the caller may send any number of requests. ``handle`` is then called for each.
-        on_end: With ``streaming``: called when the caller sends no more; finishes the call now or later.
-    """
-
-    request: type[Message]
-    handle: Callable[[Any, Call], None]
+    request: type[Message]  # type of its requests
+    handle: Callable[[Any, Call], None]  # called with each request; answers now or later, through the call
+    # What makes a request of its bytes, if that is not the type; a CallError says how the call ends instead.
     parse: Callable[[bytes], Any] | None = None
-    streaming: bool = False
+    streaming: bool = False  # whether the caller may send any number of requests. ``handle`` is then called for each
+    # With ``streaming``: called when the caller sends no more; finishes the call now or later.
     on_end: Callable[[Call], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CallHead:
-    """What a request's header fields mean; calls may share one.
+    """What a request's header fields mean; calls may share one."""
 
-    Attributes:
-        method: What is called.
-        timeout: Seconds in which the answer is of use, or None.
-        compressed: Whether requests may be compressed.
-        metadata: What the caller sent along.
-        authorization: What of it says who calls; empty for nothing.
-    """
-
-    method: Method
-    timeout: float | None
-    compressed: bool
-    metadata: Metadata
-    authorization: bytes = b""
+    method: Method  # what is called
+    timeout: float | None  # seconds in which the answer is of use, or None
+    compressed: bool  # whether requests may be compressed
+    metadata: Metadata  # what the caller sent along
+    authorization: bytes = b""  # what of it says who calls; empty for nothing
 
 
 class Owner(Protocol):

@@ -29,19 +29,12 @@ _LINGER_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class GrpcLimits:
-    """What callers may do.
+    """What callers may do."""
 
-    Attributes:
-        http2: On one connection.
-        message_bytes: Largest request.
-        connections: Connections at the same time.
-        calls: Calls at the same time, on all connections together; more are refused.
-    """
-
-    http2: Http2Limits
-    message_bytes: int
-    connections: int
-    calls: int
+    http2: Http2Limits  # on one connection
+    message_bytes: int  # largest request
+    connections: int  # connections at the same time
+    calls: int  # calls at the same time, on all connections together; more are refused
 
 
 @dataclass(frozen=True, slots=True)

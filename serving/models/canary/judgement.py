@@ -20,17 +20,11 @@ _CAUTION: Final = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Requests of one version during a trial.
+    """Requests of one version during a trial."""
 
-    Attributes:
-        answers: With a result.
-        errors: Without one.
-        seconds: From arrival to answer, added up over the answers.
-    """
-
-    answers: int = 0
-    errors: int = 0
-    seconds: float = 0.0
+    answers: int = 0  # with a result
+    errors: int = 0  # without one
+    seconds: float = 0.0  # from arrival to answer, added up over the answers
 
     @property
     def requests(self) -> int:
@@ -50,19 +44,12 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Outputs of both versions for the same inputs.
+    """Outputs of both versions for the same inputs."""
 
-    Attributes:
-        rows: Compared.
-        agreed: Those in which both say the same.
-        failed: Runs that only the old version could do.
-        difference: The largest absolute difference of any element.
-    """
-
-    rows: int = 0
-    agreed: int = 0
-    failed: int = 0
-    difference: float = 0.0
+    rows: int = 0  # compared
+    agreed: int = 0  # those in which both say the same
+    failed: int = 0  # runs that only the old version could do
+    difference: float = 0.0  # the largest absolute difference of any element
 
     @property
     def agreement(self) -> float:

@@ -21,19 +21,12 @@ _FAULTLESS = frozenset({"REJECTED", "CANCELED"})
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a trial is, for the process that goes on with it.
+    """How far a trial is, for the process that goes on with it."""
 
-    Attributes:
-        seconds: Since it began.
-        old: Requests of the old version since then.
-        new: Requests of the new one.
-        comparison: Outputs that were compared.
-    """
-
-    seconds: float
-    old: Counts
-    new: Counts
-    comparison: Comparison
+    seconds: float  # since it began
+    old: Counts  # requests of the old version since then
+    new: Counts  # requests of the new one
+    comparison: Comparison  # outputs that were compared
 
 
 NO_PROGRESS: Final = Progress(0.0, Counts(), Counts(), Comparison())

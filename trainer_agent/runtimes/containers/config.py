@@ -36,23 +36,14 @@ _ENGINES_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:
 
 @dataclass(frozen=True, slots=True)
 class ContainerDefaults:
-    """What all containers of a node have in common.
+    """What all containers of a node have in common."""
 
-    Attributes:
-        node_id: The node.
-        instance: Tells agents of the same node id but another state directory apart.
-        image: Image of jobs that name none.
-        user: User and group id inside.
-        cgroup_parent: Control group to live under, or None for the engine's own.
-        cpus: Numbers of the processors that they run on, or empty for all.
-    """
-
-    node_id: str
-    instance: str
-    image: str
-    user: tuple[int, int]
-    cgroup_parent: str | None = None
-    cpus: frozenset[int] = frozenset()
+    node_id: str  # the node
+    instance: str  # tells agents of the same node id but another state directory apart
+    image: str  # image of jobs that name none
+    user: tuple[int, int]  # user and group id inside
+    cgroup_parent: str | None = None  # control group to live under, or None for the engine's own
+    cpus: frozenset[int] = frozenset()  # numbers of the processors that they run on, or empty for all
 
 
 def container_config(launch: Launch, defaults: ContainerDefaults) -> dict[str, Any]:

@@ -14,17 +14,11 @@ _START_TICKS_FIELD: Final = 19
 
 @dataclass(frozen=True, slots=True)
 class ProcessIdentity:
-    """A process, told apart from all others of its machine, of this boot and of others.
+    """A process, told apart from all others of its machine, of this boot and of others."""
 
-    Attributes:
-        boot_id: The kernel's name for the time since it booted.
-        pid: Its number.
-        start_ticks: When it began, in the kernel's ticks since it booted.
-    """
-
-    boot_id: str
-    pid: int
-    start_ticks: int
+    boot_id: str  # the kernel's name for the time since it booted
+    pid: int  # its number
+    start_ticks: int  # when it began, in the kernel's ticks since it booted
 
     def is_alive(self, proc: Path = _PROC) -> bool:
         """Whether this very process is there, be it as a zombie.

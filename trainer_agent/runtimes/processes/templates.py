@@ -52,15 +52,11 @@ _CONSTANT: Final = {
 
 @dataclass(frozen=True, slots=True)
 class TemplateSettings:
-    """What an operator says about templates, and about containers that wait.
+    """What an operator says about templates, and about containers that wait."""
 
-    Attributes:
-        most: How many there are of each at a time; the one that was used least recently makes room. 0: no warm starts.
-        idle_seconds: How long one waits for an order.
-    """
-
+    # How many there are of each at a time; the one that was used least recently makes room. 0: no warm starts.
     most: int = 2
-    idle_seconds: float = 600.0
+    idle_seconds: float = 600.0  # how long one waits for an order
 
 
 class Template:

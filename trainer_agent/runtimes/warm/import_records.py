@@ -25,16 +25,11 @@ _LONGEST_REASON: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """Whom something is for that has imported what runs import.
+    """Whom something is for that has imported what runs import."""
 
-    Attributes:
-        tenant: The owner of the runs; nobody else's are started from it.
-        python: The interpreter, by path.
-        container: What tells containers apart in which it is that interpreter; empty for a process of the machine.
-    """
-
-    tenant: str
-    python: str
+    tenant: str  # the owner of the runs; nobody else's are started from it
+    python: str  # the interpreter, by path
+    # What tells containers apart in which it is that interpreter; empty for a process of the machine.
     container: str = ""
 
     @property
@@ -46,17 +41,11 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class ImportRecord:
-    """What runs imported.
+    """What runs imported."""
 
-    Attributes:
-        names: Modules of installed packages, in the order of their import.
-        cpu_seconds: What a run had used by then, of the one that used most.
-        left_out: Modules that a template cannot import, with the reason.
-    """
-
-    names: tuple[str, ...] = ()
-    cpu_seconds: float = 0.0
-    left_out: Mapping[str, str] = field(default_factory=dict)
+    names: tuple[str, ...] = ()  # modules of installed packages, in the order of their import
+    cpu_seconds: float = 0.0  # what a run had used by then, of the one that used most
+    left_out: Mapping[str, str] = field(default_factory=dict)  # modules that a template cannot import, with the reason
 
     @property
     def to_import(self) -> list[str]:

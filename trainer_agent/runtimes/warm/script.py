@@ -35,33 +35,19 @@ _NO_SUCH_FILE: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class WarmOrder:
-    """What is to become a run needs to know of it.
+    """What is to become a run needs to know of it."""
 
-    Attributes:
-        script: The script's path, or empty.
-        module: The module's name, or empty.
-        arguments: Command-line arguments.
-        working_directory: Of the script.
-        environment: Of the script.
-        threads: Threads that compute.
-        ended_first: How much earlier than others the kernel ends the script when memory runs out, up to 1000.
-        umask: Permissions that the files of the script do not have.
-        folder: The minder's, there and empty; none where there is no minder.
-        minder_entry: Files that the minder writes its own pid to, in order to be where others are.
-        script_entry: Files that the script writes its own pid to, in order to enter its confines.
-    """
-
-    script: str
-    module: str
-    arguments: Sequence[str]
-    working_directory: str
-    environment: Mapping[str, str]
-    threads: int
-    ended_first: int
-    umask: int = 0o022
-    folder: str = ""
-    minder_entry: Sequence[str] = ()
-    script_entry: Sequence[str] = ()
+    script: str  # the script's path, or empty
+    module: str  # the module's name, or empty
+    arguments: Sequence[str]  # command-line arguments
+    working_directory: str  # of the script
+    environment: Mapping[str, str]  # of the script
+    threads: int  # threads that compute
+    ended_first: int  # how much earlier than others the kernel ends the script when memory runs out, up to 1000
+    umask: int = 0o022  # permissions that the files of the script do not have
+    folder: str = ""  # the minder's, there and empty; none where there is no minder
+    minder_entry: Sequence[str] = ()  # files that the minder writes its own pid to, in order to be where others are
+    script_entry: Sequence[str] = ()  # files that the script writes its own pid to, in order to enter its confines
 
     def to_bytes(self) -> bytes:
         """As :meth:`from_bytes` takes it."""

@@ -54,15 +54,10 @@ class _Flat(nn.Module):
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """An ONNX file that answers as the model does.
+    """An ONNX file that answers as the model does."""
 
-    Attributes:
-        model: The file, loaded in ONNX Runtime.
-        compared: On what.
-    """
-
-    model: OnnxModel
-    compared: Compared
+    model: OnnxModel  # the file, loaded in ONNX Runtime
+    compared: Compared  # on what
 
 
 def export_model(model: nn.Module, signature: Signature, samples: Samples, path: Path) -> Exported:
