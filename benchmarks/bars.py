@@ -73,15 +73,7 @@ def _print(results: tuple[Result, ...], *, as_json: bool) -> None:
 def keep_result(
     name: str, *, command: str, figures: Mapping[str, Any], keep: bool = False, folder: Path | None = None
 ) -> Result:
-    """Write a result file, and tell its bars and where it is.
-
-    Args:
-        name: Of the benchmark, also the file's.
-        command: What a reader types to make it again.
-        figures: Everything measured.
-        keep: Write it into the project.
-        folder: Where to write else; ``build/results`` when left out.
-    """
+    """Write a result file, and tell its bars and where it is."""
     folder = folder_of(folder, keep=keep)
     result = write_result(name, command=command, figures=figures, folder=folder)
     tell_bars(name, result.bars)

@@ -41,11 +41,7 @@ LOOKS: Final[dict[str, dict[str, Any]]] = {
 
 
 async def take_pictures(folder: Path) -> None:
-    """Run the product and the demo's jobs, and take the pictures while they train.
-
-    Args:
-        folder: Where the pictures go.
-    """
+    """Run the product and the demo's jobs, and take the pictures while they train."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     with tempfile.TemporaryDirectory() as scratch:

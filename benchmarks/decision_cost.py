@@ -51,12 +51,7 @@ SEED = 1
 
 
 class Cluster:
-    """Jobs that learn along exponential curves, and endpoints, while decisions are made about them.
-
-    Args:
-        jobs: How many there are at any time.
-        nodes: How many nodes.
-    """
+    """Jobs that learn along exponential curves, and endpoints, while decisions are made about them."""
 
     def __init__(self, jobs: int, nodes: int) -> None:
         self._random = random.Random(SEED)

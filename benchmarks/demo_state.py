@@ -25,12 +25,7 @@ class LoadFigures:
     _counts: deque[tuple[float, int]] = field(default_factory=lambda: deque([(0.0, 0)], maxlen=1000))
 
     def add(self, news: Mapping[str, Any], now: float) -> None:
-        """Take in what the application tells twice a second.
-
-        Args:
-            news: Requests in total; failures and latencies since the last news.
-            now: Seconds of any clock that never jumps.
-        """
+        """Take in what the application tells twice a second."""
         self.requests = int(news["requests"])
         self.failed += int(news["failed"])
         self.latencies.extend(news["latencies"])

@@ -40,13 +40,7 @@ Clock = Callable[[float], float]
 
 
 def draw(timeline: Timeline, record: LoadRecord, path: Path) -> None:
-    """Draw the plot into a PNG file.
-
-    Args:
-        timeline: What happened to the jobs; at least one.
-        record: What the application saw.
-        path: The file.
-    """
+    """Draw the plot into a PNG file."""
     tracks = list(timeline)
     colours = {track.id: COLOURS[index % len(COLOURS)] for index, track in enumerate(tracks)}
     metrics = list(dict.fromkeys(track.metric for track in tracks))

@@ -20,13 +20,6 @@ def build_report(timeline: Timeline, record: LoadRecord, *, mqtt_messages: int, 
     ``reached_s`` and ``delivered_s`` are seconds since the job was submitted; ``metric`` of a tier is the metric as it
     was measured again on the exported model. ``swap_seconds`` go from the report that reached a tier to the first
     answer from its version, as the application saw it.
-
-    Args:
-        timeline: What happened to the jobs.
-        record: What the application saw.
-        mqtt_messages: How many messages a subscriber got.
-        runtime: What ran the jobs.
-        policy: What shared the node among them.
     """
     swaps = {track.id: [_swap_seconds(track, tier, record) for tier in track.tiers] for track in timeline}
     seen = [seconds for each in swaps.values() for seconds in each if seconds is not None]

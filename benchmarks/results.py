@@ -138,13 +138,7 @@ def write_result(name: str, *, command: str, figures: Mapping[str, Any], folder:
 
 
 def write_again(result: Result, about: Mapping[str, Any], folder: Path) -> None:
-    """Put a result into its file in one step.
-
-    Args:
-        result: What it says.
-        about: ``machine`` and ``versions`` that it was made with.
-        folder: Where to write.
-    """
+    """Put a result into its file in one step."""
     document = {
         "name": result.name,
         "made_at": result.made_at,

@@ -12,11 +12,6 @@ from benchmarks.results import Bar
 def write_section(document: Path, name: str, text: str) -> None:
     """Put a text between the markers of a section, or at the document's end when there are none.
 
-    Args:
-        document: A Markdown file.
-        name: The section's, as it stands in its markers.
-        text: Its new content.
-
     Raises:
         ValueError: There is one marker without the other.
     """

@@ -77,12 +77,7 @@ def programs() -> tuple[Workload, ...]:
 
 
 def scenario(devices: int, *, history: bool) -> Scenario:
-    """What is simulated with so many devices a node.
-
-    Args:
-        devices: Of each node.
-        history: Whether earlier runs of every program are known from the beginning.
-    """
+    """What is simulated with so many devices a node."""
     workloads = programs()
     works = [each.startup_cpu_seconds + each.max_epochs * each.epoch_cpu_seconds for each in workloads]
     cpu = statistics.fmean(works) / (NODES * CORES)

@@ -120,13 +120,7 @@ def ratios(runs: Runs, arm: str, baseline: str, of: Callable[[Figures], float]) 
 
 
 def worst_finishes(runs: Runs, arm: str, *, with_hopeless: bool = True) -> list[float]:
-    """The largest of the jobs' completion times against those under ``fair``, one for each seed.
-
-    Args:
-        runs: All simulations.
-        arm: The arm.
-        with_hopeless: Whether jobs count that never reach a tier, whoever schedules them.
-    """
+    """The largest of the jobs' completion times against those under ``fair``, one for each seed."""
     return [
         max(
             mine / other

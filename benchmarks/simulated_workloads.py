@@ -57,12 +57,7 @@ class Kind:
     past: Mapping[str, tuple[PastRun, ...]] = field(default_factory=dict)
 
     def scenario(self, seed: int, *, history: bool) -> Scenario:
-        """What is simulated for a seed.
-
-        Args:
-            seed: Chooses the arrivals among those of the kind.
-            history: Whether earlier runs of every program are known from the beginning.
-        """
+        """What is simulated for a seed."""
         arrivals = self.arrivals[seed % len(self.arrivals)]
         return Scenario(
             name=f"{self.name}{'-known' if history else ''}",

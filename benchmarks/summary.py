@@ -18,14 +18,7 @@ BAR_COLUMNS: dict[str, JustifyMethod] = {"Bar": "left", "Value": "right", "Goal"
 
 
 def print_summary(console: Console, report: Json, bars: list[Bar], files: dict[str, Path]) -> None:
-    """Print what happened.
-
-    Args:
-        console: Where.
-        report: Content of ``demo-report.json``.
-        bars: What it had to show.
-        files: What was written, by what it is.
-    """
+    """Print what happened."""
     console.print()
     for sentence in sentences(report):
         console.print(sentence, highlight=False, soft_wrap=True)

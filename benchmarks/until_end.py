@@ -22,10 +22,6 @@ _T = TypeVar("_T")
 def run_until_end(work: Coroutine[Any, Any, _T], *expected: type[Exception]) -> _T:
     """Run something that starts the product.
 
-    Args:
-        work: What to run; SIGTERM ends it as Ctrl-C does.
-        expected: Errors besides those of the product that are told as a sentence.
-
     Raises:
         typer.Exit: With 130 after an interrupt, and with 1 after an error that is expected.
     """

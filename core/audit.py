@@ -64,9 +64,6 @@ def digest_of(row: AuditRow) -> str:
 class ChainCheck:
     """Goes along the rows, and stops at the first that does not belong there.
 
-    Args:
-        start: What is known of the row before the first.
-
     Attributes:
         problem: What is wrong, in a sentence; empty while nothing is.
         rows: How many fit.

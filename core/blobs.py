@@ -84,12 +84,7 @@ class BlobFolder:
                 os.utime(self.path(name))
 
     def remove_oldest(self, wanted_bytes: int, kept: Collection[str]) -> int:
-        """Remove files that were not used for longest until there are no more bytes than wanted; returns what is left.
-
-        Args:
-            wanted_bytes: What may be left.
-            kept: Names of those that stay in any case.
-        """
+        """Remove what was not used for longest until there are no more bytes than wanted; returns what is left."""
         found = [(entry.stat().st_mtime, entry.stat().st_size, entry) for entry in self._entries()]
         left = sum(size for _, size, _ in found)
         for _, size, entry in sorted(found, key=lambda each: each[0]):
@@ -135,11 +130,7 @@ class BlobFolder:
 
 
 class BlobReceiver:
-    """Takes in files one after the other, each in pieces; a context manager. What is not whole is not kept.
-
-    Args:
-        folder: Where they go; exists.
-    """
+    """Takes in files one after the other, each in pieces; a context manager. What is not whole is not kept."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -40,10 +40,6 @@ def python_program(command: Sequence[str]) -> PythonProgram | None:
 def check_command(command: Sequence[str], project: Mapping[str, Entry]) -> None:
     """Check that a command can start something.
 
-    Args:
-        command: The job's.
-        project: What is in its project, by path.
-
     Raises:
         InvalidSpecError: What it starts is not in the project.
     """

@@ -56,11 +56,7 @@ class DeclaredData:
 
 
 class DataDeclarations:
-    """The data sets that an operator declared for a node.
-
-    Args:
-        agent_dir: The agent's state directory.
-    """
+    """The data sets that an operator declared for a node."""
 
     def __init__(self, agent_dir: Path) -> None:
         self._folder = agent_dir

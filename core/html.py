@@ -21,12 +21,7 @@ _DEEPEST = 6
 
 
 def table(rows: Sequence[Mapping[str, Any]], left_out: int = 0) -> str:
-    """A row for each; the columns are those of the first.
-
-    Args:
-        rows: Values as JSON types by column.
-        left_out: How many there are besides.
-    """
+    """A row for each; the columns are those of the first."""
     if not rows:
         return "<p>None.</p>"
     head = "".join(f"<th {_CELL}>{_text(name)}</th>" for name in rows[0])
@@ -36,12 +31,7 @@ def table(rows: Sequence[Mapping[str, Any]], left_out: int = 0) -> str:
 
 
 def detail(title: str, shown: Mapping[str, Any]) -> str:
-    """Names and values in two columns; what is nested opens by a click. Empty ones are left out.
-
-    Args:
-        title: What it is.
-        shown: Values as JSON types by name.
-    """
+    """Names and values in two columns; what is nested opens by a click. Empty ones are left out."""
     return f"<b>{_text(title)}</b>{_pairs(shown, 1)}"
 
 

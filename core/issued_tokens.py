@@ -47,11 +47,7 @@ class IssuedToken:
 
 
 class IssuedTokens:
-    """Those that were given out, by id.
-
-    Args:
-        tokens: All there are now.
-    """
+    """Those that were given out, by id."""
 
     def __init__(self, tokens: Iterable[IssuedToken] = ()) -> None:
         self._by_id = {token.id: token for token in tokens}

@@ -51,11 +51,7 @@ class Lock:
         os.close(self.descriptor)
 
     def sign(self, name: str = "") -> None:
-        """Write into the file that this process holds it.
-
-        Args:
-            name: One word more, for whoever finds it there.
-        """
+        """Write into the file that this process holds it."""
         os.ftruncate(self.descriptor, 0)
         os.pwrite(self.descriptor, f"{os.getpid()} {name}".rstrip().encode() + b"\n", 0)
 

@@ -148,10 +148,6 @@ def stays_inside(path: str, target: str) -> bool:
 
     Steps up come first, and from the link's own folder, which is no link: so no step up can start from a place that
     another link leads to.
-
-    Args:
-        path: The link's, in the project.
-        target: What it points to.
     """
     parts = target.split("/")
     ups = next((index for index, part in enumerate(parts) if part != ".."), len(parts))
@@ -168,13 +164,7 @@ def _check_place(path: str, entries: int, size_bytes: int, limit_bytes: int) -> 
 
 
 def too_large(size_bytes: int, limit_bytes: int, largest: Sequence[tuple[str, int]]) -> InvalidSpecError:
-    """What is said of a project over the limit.
-
-    Args:
-        size_bytes: What its files have together.
-        limit_bytes: What they may have.
-        largest: Paths and sizes of the largest files, if they are known.
-    """
+    """What is said of a project over the limit."""
     of = "; the largest are " + ", ".join(f"{path} ({size} bytes)" for path, size in largest) if largest else ""
     return refuse_project(
         f"its files have {size_bytes} bytes or more, and {limit_bytes} may be sent{of}; leave out what is not needed "

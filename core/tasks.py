@@ -15,9 +15,6 @@ _T = TypeVar("_T")
 async def run_until_one_ends(**work: Coroutine[Any, Any, None]) -> None:
     """Run several things at once until one of them ends or fails, then cancel the others and wait for them.
 
-    Args:
-        work: By the name of the task.
-
     Raises:
         Exception: Whatever ended the first one that failed.
     """

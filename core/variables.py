@@ -36,10 +36,6 @@ _RESERVED = {
 def validate_name(field: str, name: str) -> None:
     """Check the name of a variable that a job gives.
 
-    Args:
-        field: The spec's field that it is in.
-        name: The name.
-
     Raises:
         InvalidSpecError: It is not a variable's name, or one that Tiercel sets itself.
     """

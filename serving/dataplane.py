@@ -44,8 +44,6 @@ class DataPlane:
     """Answers requests with what is live.
 
     Args:
-        registry: What is live.
-        dispatcher: Runs models.
         timeout: Seconds in which a request is answered at the latest.
         endpoints: Names that stand for several variants, if there are any.
         recent: Remembers what became of requests with an id; None where nobody does.

@@ -14,14 +14,7 @@ if TYPE_CHECKING:
 
 
 class Descriptions:
-    """Tells about the models that answer.
-
-    Args:
-        registry: The models.
-        max_batch_size: Rows that run together at most.
-        instances: Threads that run models.
-        endpoints: Names that stand for several variants, if there are any.
-    """
+    """Tells about the models that answer."""
 
     def __init__(
         self, registry: Registry, max_batch_size: int, instances: int, endpoints: Endpoints | None = None

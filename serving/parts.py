@@ -71,14 +71,7 @@ class Doors:
 
 
 def make_models(settings: Settings, verifier: Verifier, dispatcher: Dispatcher, start_task: StartTask) -> Models:
-    """Make what answers, without a model yet.
-
-    Args:
-        settings: How the server is set.
-        verifier: Tries versions first.
-        dispatcher: Runs models.
-        start_task: Starts a task that somebody owns.
-    """
+    """Make what answers, without a model yet."""
     registry, marks = Registry(), RunningMarks(settings.state_file)
     loader = Loader(verifier, _build_options(settings), _placement(settings), marks)
     endpoints = Endpoints(settings.repository, registry, dispatcher, settings.request_timeout)
@@ -90,13 +83,7 @@ def make_models(settings: Settings, verifier: Verifier, dispatcher: Dispatcher, 
 
 
 def make_doors(settings: Settings, models: Models, start_task: StartTask) -> Doors:
-    """Make the doors, which nobody listens at yet, and clean up what an earlier server left half uploaded.
-
-    Args:
-        settings: How the server is set.
-        models: What answers.
-        start_task: Starts a task that somebody owns.
-    """
+    """Make the doors, which nobody listens at yet, and clean up what an earlier server left half uploaded."""
     plane, lifecycle = models.plane, models.lifecycle
     budget = ByteBudget(settings.max_buffered_bytes)
     inflater = Inflater(settings.max_body_bytes, budget)

@@ -43,7 +43,6 @@ class Server:
     """One inference server, from its first port to its last answer.
 
     Args:
-        settings: How it is set.
         lock: That of the server, held.
         predecessor: The process that hands over to this one, or None.
 

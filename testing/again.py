@@ -28,10 +28,6 @@ WAIT_SECONDS: Final = 600.0
 def run_again(names: Sequence[str], root: Path) -> list[str]:
     """Run each test in a process of its own, with nothing beside it.
 
-    Args:
-        names: Tests as pytest names them.
-        root: The folder that those names start from.
-
     Returns:
         Those that failed again.
     """

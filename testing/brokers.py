@@ -58,13 +58,7 @@ class BrokerProcess(NamedTuple):
 
 @contextlib.asynccontextmanager
 async def broker_process(state_dir: Path, port: int = 0, /, **settings: float) -> AsyncIterator[BrokerProcess]:
-    """A broker in a process of its own, which is killed at the end.
-
-    Args:
-        state_dir: Its state directory.
-        port: Where it listens for tenants; 0 for any that is free.
-        settings: Others of its settings.
-    """
+    """A broker in a process of its own, which is killed at the end."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -87,12 +81,7 @@ async def broker_process(state_dir: Path, port: int = 0, /, **settings: float) -
 
 
 class Tenant:
-    """A tenant's calls.
-
-    Args:
-        channel: To the broker.
-        token: The tenant's; empty for none.
-    """
+    """A tenant's calls."""
 
     def __init__(self, channel: grpc.aio.Channel, token: str) -> None:
         self.stub = jobs_pb2_grpc.JobsServiceStub(channel)

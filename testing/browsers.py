@@ -24,12 +24,7 @@ class Answer(NamedTuple):
 
 
 class Browser:
-    """Keeps cookies as browsers do.
-
-    Args:
-        session: The HTTP client.
-        url: Where the dashboard is.
-    """
+    """Keeps cookies as browsers do."""
 
     def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
         self.session = session

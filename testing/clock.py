@@ -8,11 +8,7 @@ import itertools
 
 
 class ManualClock:
-    """Keeps the contract of :class:`tiercel.broker.actors.clock.Clock`.
-
-    Args:
-        start: Seconds since the Unix epoch.
-    """
+    """Keeps the contract of :class:`tiercel.broker.actors.clock.Clock`."""
 
     def __init__(self, start: float = 1_000_000.0) -> None:
         self._now = start

@@ -35,11 +35,6 @@ async def cores_used(usage: Callable[[], Awaitable[float]], seconds: float = WIN
 def judge(windows: Sequence[float], expected: float, margin: float) -> bool | None:
     """Whether the median of :data:`WINDOWS` windows is what is expected.
 
-    Args:
-        windows: What was measured so far.
-        expected: What the median should be.
-        margin: How far it may be off.
-
     Returns:
         None while windows to come may still decide it.
     """

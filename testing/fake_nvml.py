@@ -35,11 +35,7 @@ ALL_OF_A_CARD = 0xFFFFFFFF
 
 
 class NVMLError(Exception):
-    """Like the library's: has a code, and says what the library says of it.
-
-    Args:
-        value: The code.
-    """
+    """Like the library's: has a code, and says what the library says of it."""
 
     def __init__(self, value: int) -> None:
         super().__init__(ERRORS[value])

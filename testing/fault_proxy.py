@@ -36,9 +36,6 @@ class Fault(enum.Enum):
 class FaultProxy:
     """Listens on a port of its own, and passes on to another one.
 
-    Args:
-        target: Where to, ``host:port``.
-
     Attributes:
         fault: What happens from now on.
         connections: How many were accepted.

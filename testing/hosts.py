@@ -99,9 +99,6 @@ def hosts(*names: str) -> Iterator[tuple[Host, ...]]:
     """Hosts that reach each other and nothing else; what still runs there at the end is killed.
 
     What processes that died have left of theirs goes first.
-
-    Args:
-        names: What to call them.
     """
     need_hosts()
     remove_leftovers()

@@ -18,12 +18,6 @@ from tiercel.v1 import PROTOCOL, nodes_pb2
 class JoinedAgent:
     """One node's connection.
 
-    Args:
-        node_id: The node.
-        folder: Where its certificate is kept; it is put there.
-        address: Says where the broker listens.
-        identity: Its key and certificates.
-
     Attributes:
         file: Its certificate.
         welcomes: How often the broker welcomed it.

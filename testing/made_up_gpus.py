@@ -15,12 +15,7 @@ _REPOSITORY = Path(fake_nvml.__file__).parents[1]
 
 
 class MadeUpGpus:
-    """What every agent sees that is started from here on.
-
-    Args:
-        file: Where the answers are kept.
-        monkeypatch: Sets the environment that agents are started in.
-    """
+    """What every agent sees that is started from here on."""
 
     def __init__(self, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self._file = file

@@ -48,13 +48,7 @@ async def removed(broker: Broker, state_dir: Path, node_id: str) -> None:
 
 
 def open_as(address: str, identity: Identity, roots: bytes | None = None) -> grpc.aio.Channel:
-    """A channel to the agents' encrypted door.
-
-    Args:
-        address: Where it is.
-        identity: Who calls.
-        roots: Whom it believes; who vouches for itself when left out.
-    """
+    """A channel to the agents' encrypted door."""
     authorities = roots or to_pem(*authorities_in(read_chain(identity.chain)))
     credentials = grpc.ssl_channel_credentials(authorities, identity.key, identity.chain)
     options = [("grpc.ssl_target_name_override", BROKER_NAME), ("grpc.use_local_subchannel_pool", 1)]

@@ -74,12 +74,7 @@ class Embedded:
 
 
 class Mosquitto:
-    """Debian's mosquitto, as a process of its own.
-
-    Args:
-        folder: For its configuration.
-        options: Who may do what, as lines of that.
-    """
+    """Debian's mosquitto, as a process of its own."""
 
     def __init__(self, folder: Path, options: str = "allow_anonymous true\n") -> None:
         self._folder = folder

@@ -47,9 +47,6 @@ def has_ipv6() -> bool:
 def summary(reasons: Iterable[str]) -> str:
     """One line: which kinds of tests were skipped for want of packages, and the command that installs them.
 
-    Args:
-        reasons: Why each test was skipped.
-
     Returns:
         Empty where none was skipped for that.
     """

@@ -30,12 +30,7 @@ class ReplicaNode:
 
 
 class ReplicaNodes:
-    """Several of them, of one broker.
-
-    Args:
-        actors: The broker's.
-        versions: What it holds for other nodes.
-    """
+    """Several of them, of one broker."""
 
     def __init__(self, actors: Actors, versions: VersionStore) -> None:
         self.actors = actors

@@ -38,13 +38,7 @@ RunT = TypeVar("RunT", bound=WarmRun)
 
 
 class NodeOf(Generic[RuntimeT, RunT]):
-    """Starts scripts of tenants as an agent does.
-
-    Args:
-        folder: For all that it keeps.
-        runtime: What runs them.
-        templates: What that starts them from.
-    """
+    """Starts scripts of tenants as an agent does."""
 
     def __init__(self, folder: Path, runtime: RuntimeT, templates: Templates | WaitingContainers) -> None:
         self._folder = folder
@@ -122,13 +116,7 @@ ContainerNode = NodeOf[DockerRuntime, DockerRun]
 
 
 def process_node(folder: Path, limits: Limits, settings: TemplateSettings | None = None) -> WarmNode:
-    """A node whose runs are processes.
-
-    Args:
-        folder: For all that it keeps.
-        limits: Confine runs.
-        settings: Of its templates.
-    """
+    """A node whose runs are processes."""
     templates = Templates(folder / "imports", limits, settings)
     return NodeOf(folder, ProcessRuntime(folder / "minders", limits, templates=templates), templates)
 

@@ -37,10 +37,6 @@ async def running_chromium() -> AsyncIterator[Browser]:
 class Tab:
     """A page of the dashboard, signed in.
 
-    Args:
-        page: The browser's.
-        url: Where the dashboard is.
-
     Attributes:
         problems: What the page logged as an error, but for answers that say no, and what it did not catch.
         hosts: Whom it asked.
@@ -71,14 +67,7 @@ class Tab:
 
 @contextlib.asynccontextmanager
 async def open_tab(browser: Browser, address: str, token: str, **look: Any) -> AsyncIterator[Tab]:
-    """A tab of a browser of its own that is signed in; at the end nothing may have gone wrong in it.
-
-    Args:
-        browser: The browser.
-        address: The dashboard's, ``host:port``.
-        token: Whose; empty for nobody's.
-        look: Of Playwright's ``new_context``, such as ``color_scheme``.
-    """
+    """A tab of a browser of its own that is signed in; at the end nothing may have gone wrong in it."""
     url = f"http://{address}"
     size = dict(zip(("width", "height"), look.pop("size", DESKTOP), strict=True))
     context = await browser.new_context(viewport=size, **look)  # type: ignore[arg-type] # it has these two keys

@@ -18,17 +18,7 @@ def write_wheel(
     scripts: Mapping[str, str] | None = None,
     tag: str = "py3-none-any",
 ) -> Path:
-    """Write a package into a folder.
-
-    Args:
-        folder: Made if it is missing.
-        name: Of the package; also of its only module, unless there are files.
-        version: Of the package; also what the module calls VERSION.
-        requires: What it needs.
-        files: What it installs.
-        scripts: Commands, as ``module:function``.
-        tag: For what Python and platform it is.
-    """
+    """Write a package into a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     info = f"{name}-{version}.dist-info"
     content = dict(files) if files is not None else {f"{name}.py": f"VERSION = {version!r}\n"}

@@ -88,11 +88,6 @@ _SERVING_MEMORY: Final = 0.9
 class Agent:
     """One node's agent.
 
-    Args:
-        parts: What it is made of.
-        tasks: Owner of all that it does at once.
-        session: Connections to the inference server.
-
     Attributes:
         metrics: The node's numbers.
     """

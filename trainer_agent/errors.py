@@ -60,12 +60,7 @@ class TransferError(AgentError):
 
 
 class RefusedError(TransferError):
-    """The broker does not give or take something.
-
-    Args:
-        status: gRPC's.
-        details: The broker's words.
-    """
+    """The broker does not give or take something."""
 
     def __init__(self, status: object, details: str) -> None:
         super().__init__(f"the broker refuses: {details}")

@@ -33,12 +33,7 @@ class Supervisor:
         await self._group.__aexit__(kind, error, traceback)
 
     def start(self, name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Start a task that belongs to this supervisor.
-
-        Args:
-            name: Shown in debuggers and tracebacks.
-            work: What to do.
-        """
+        """Start a task that belongs to this supervisor."""
         task = self._group.create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -57,12 +52,7 @@ class Background:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self, name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Start a task.
-
-        Args:
-            name: Shown in debuggers and tracebacks.
-            work: What to do.
-        """
+        """Start a task."""
         task = asyncio.create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._note_end)

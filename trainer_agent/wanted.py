@@ -31,10 +31,6 @@ def wanted_run(run: nodes_pb2.WantedRun) -> WantedRun:
 def run_order(wanted: nodes_pb2.WantedRun, is_delivered: Callable[[str], bool]) -> RunOrder:
     """What to start a run with.
 
-    Args:
-        wanted: The run.
-        is_delivered: Whether a delivery has arrived here, by its id.
-
     Raises:
         ValueError: Its spec says something that this version does not know.
     """
@@ -59,12 +55,7 @@ def run_order(wanted: nodes_pb2.WantedRun, is_delivered: Callable[[str], bool]) 
 
 
 def endpoint_terms(wanted: nodes_pb2.WantedState, node_cores: float) -> EndpointTerms:
-    """What the inference server is told of endpoints.
-
-    Args:
-        wanted: All that is wanted of the node.
-        node_cores: Its cores.
-    """
+    """What the inference server is told of endpoints."""
     shares = {each.endpoint: _cpu_share(each.share) for each in wanted.endpoints if each.HasField("share")}
     objectives = {each.endpoint: each.objective_seconds for each in wanted.endpoints if each.objective_seconds > 0}
     training = [run.spec.resources.cpu_cores for run in wanted.runs if not run.stop]

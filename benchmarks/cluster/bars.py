@@ -63,13 +63,6 @@ def counts_of(lines: Iterable[Json]) -> dict[str, dict[str, int]]:
 def cut_of(lines: Sequence[Json], node: str, cut: float, back: float, end: float) -> Json:
     """What a cut cost.
 
-    Args:
-        lines: All requests.
-        node: Who was cut off.
-        cut: When its cable was pulled.
-        back: When it was put back.
-        end: Until when it counts.
-
     Returns:
         ``here`` and ``elsewhere``: how many failed, at its own address and at others; ``in_flight``: those of them that
         had begun before; ``elsewhere_seconds``: from the cut to the beginning of the last that failed at another

@@ -33,11 +33,7 @@ class StepTimer(Protocol):
 
 
 class WallTimer:
-    """Of training on the CPU, where what was issued is done.
-
-    Args:
-        clock: Seconds of the machine's clock.
-    """
+    """Of training on the CPU, where what was issued is done."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -26,13 +26,7 @@ _POLL_SECONDS = 0.02
 
 
 class TrainerProcess:
-    """A training that does nothing yet; an async context manager that ends it. See :mod:`.trainer`.
-
-    Args:
-        device: ``cuda`` or ``cpu``.
-        workload: What is trained.
-        log: For what it complains of.
-    """
+    """A training that does nothing yet; an async context manager that ends it. See :mod:`.trainer`."""
 
     def __init__(self, device: str, workload: Workload, log: Path) -> None:
         self._command = [sys.executable, "-m", "benchmarks.gpu_check.trainer", device, *workload.arguments()]
@@ -139,12 +133,6 @@ class TrainerProcess:
 
 async def output_of(module: str, *arguments: str, seconds: float, log: Path) -> dict[str, Any]:
     """The JSON that a program of this package prints.
-
-    Args:
-        module: In this package.
-        arguments: Its command line.
-        seconds: How long it may take.
-        log: For what it complains of.
 
     Raises:
         CheckError: It failed, or took too long.

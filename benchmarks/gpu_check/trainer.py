@@ -31,14 +31,7 @@ _ORDERS = 100
 
 
 class PacedTraining:
-    """Trains, rests, and does as it is told.
-
-    Args:
-        training: What is trained.
-        pacer: The trainer library's; asked at the same places as the library's own loop over steps asks it.
-        timer: Measures what it really gets.
-        orders: Of the parent process; None is the end.
-    """
+    """Trains, rests, and does as it is told."""
 
     def __init__(
         self, training: Training, pacer: AcceleratorPacer, timer: StepTimer, orders: queue.Queue[dict[str, Any] | None]

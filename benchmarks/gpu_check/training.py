@@ -29,12 +29,7 @@ def build_model(width: int) -> nn.Sequential:
 
 
 class Images:
-    """A prototype for each class, and rows that are one of them with noise. Nothing is read or downloaded.
-
-    Args:
-        device: Where the rows are made.
-        seed: Of the rows.
-    """
+    """A prototype for each class, and rows that are one of them with noise. Nothing is read or downloaded."""
 
     def __init__(self, device: torch.device, seed: int) -> None:
         coarse = torch.randn(CLASSES, 3, 8, 8, generator=torch.Generator().manual_seed(1))
@@ -55,12 +50,7 @@ def held_out_images() -> tuple[torch.Tensor, torch.Tensor]:
 
 
 class Training:
-    """A network in training.
-
-    Args:
-        device: Where.
-        workload: How much.
-    """
+    """A network in training."""
 
     def __init__(self, device: torch.device, workload: Workload) -> None:
         torch.manual_seed(workload.seed)

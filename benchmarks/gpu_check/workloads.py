@@ -35,10 +35,6 @@ def training_on(device: str, memory_bytes: int = 0) -> Workload:
     """A step that keeps an accelerator busy for longer than it takes to issue it; on a CPU some 10 ms.
 
     Wide batches of a narrow network: the product measures each delivered model again on one core.
-
-    Args:
-        device: ``cuda`` or ``cpu``.
-        memory_bytes: Of the device.
     """
     if device == "cpu":
         return Workload(width=8, batch_size=32)

@@ -43,13 +43,7 @@ class Edited:
 
 
 def edited(program: Workload, differs: float, draw: int) -> Workload:
-    """A program after an edit, which is like the one before.
-
-    Args:
-        program: The one before.
-        differs: Standard deviation of the logarithm of the factor.
-        draw: Chooses the factor.
-    """
+    """A program after an edit, which is like the one before."""
     factor = Random(f"edit {draw} of {program.name}").lognormvariate(0.0, differs)
     name = f"{program.name} edited"
     return replace(program, name=name, curve=Edited(program.curve, factor), similar=(program.name,))

@@ -65,11 +65,7 @@ def _run(trial: Trial) -> Figures:
 
 
 class Runs:
-    """Simulations that were done, by :attr:`Trial.key`.
-
-    Args:
-        path: Where they are kept.
-    """
+    """Simulations that were done, by :attr:`Trial.key`."""
 
     def __init__(self, path: Path = KEPT_RUNS) -> None:
         self._path = path

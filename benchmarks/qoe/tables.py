@@ -23,12 +23,7 @@ Json = Mapping[str, Any]
 
 
 def make_section(result: Json, plot: str) -> str:
-    """The section's text.
-
-    Args:
-        result: Content of the result file.
-        plot: Where the plot lies, seen from the document.
-    """
+    """The section's text."""
     figures = result["figures"]
     runs = "; ".join(
         f"`{each['name']}` {each['accuracy']:.3f}, {1e6 * each['seconds'][0]:.0f} µs a row, "

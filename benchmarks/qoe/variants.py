@@ -48,11 +48,7 @@ def _convolutional(channels: int, depth: int) -> nn.Module:
 
 
 def kept_variants(folder: Path) -> list[Variant]:
-    """The variants as a folder keeps them; trained and put there if it does not.
-
-    Args:
-        folder: Laid out like a repository of models.
-    """
+    """The variants as a folder keeps them; trained and put there if it does not."""
     if not folder.exists():
         fresh = folder.with_name(f"{folder.name}.new")
         shutil.rmtree(fresh, ignore_errors=True)

@@ -35,11 +35,7 @@ class CpuReading:
 
 
 class CpuMeter:
-    """Reads the CPU time of ``tiercel up``, of its agents and of their inference servers.
-
-    Args:
-        product: It is up.
-    """
+    """Reads the CPU time of ``tiercel up``, of its agents and of their inference servers."""
 
     def __init__(self, product: Product) -> None:
         files = {"agent": "agent*/agent.lock", "serving": "agent*/serving.lock"}

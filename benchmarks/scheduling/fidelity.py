@@ -48,13 +48,7 @@ class Fidelity:
 
 
 def foretold(outcomes: Sequence[RunOutcome], recordings: Recordings, cores: float) -> Fidelity:
-    """Simulate runs from the recordings and compare the times to tier 1.
-
-    Args:
-        outcomes: Live runs; see :func:`is_comparable` for those that are left out.
-        recordings: Of each kind alone.
-        cores: Of all nodes together.
-    """
+    """Simulate runs from the recordings and compare the times to tier 1."""
     return _fidelity(outcomes, recordings, cores, partial(simulate_from_recordings, recordings=recordings, cores=cores))
 
 

@@ -31,15 +31,7 @@ BASELINES = ("fair", "fair-slices", "fifo")
 def make_figures(
     outcomes: Sequence[RunOutcome], recordings: Recordings, cores: int, missing: Mapping[str, str], planned: int
 ) -> Json:
-    """Everything that was measured.
-
-    Args:
-        outcomes: All runs.
-        recordings: Of each kind alone.
-        cores: Of the machine.
-        missing: Arms that could not run, with the reason.
-        planned: How many runs there were to be.
-    """
+    """Everything that was measured."""
     idle = [run for run in outcomes if run.served is None]
     alone = [run for run in idle if SCHEDULES[run.schedule].nodes == 1]
     moving = [run for run in idle if SCHEDULES[run.schedule].nodes > 1]

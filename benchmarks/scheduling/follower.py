@@ -66,12 +66,7 @@ class Follower:
         await self._ended[job_id].wait()
 
     def outcome(self, job: JobInfo, began_at: float) -> JobOutcome:
-        """What became of a job.
-
-        Args:
-            job: The final truth.
-            began_at: When the schedule began, seconds since the Unix epoch.
-        """
+        """What became of a job."""
         return _outcome(self._scheduled[job.id], self.timeline.jobs[job.id], self.cpu_seconds[job.id], job, began_at)
 
     def outcomes(self, jobs: dict[str, JobInfo], began_at: float) -> tuple[JobOutcome, ...]:

@@ -45,11 +45,6 @@ class LiveSettings:
 async def run_schedule(arm: Arm, schedule: Schedule, settings: LiveSettings) -> RunOutcome:
     """Run a schedule under an arm.
 
-    Args:
-        arm: How to schedule.
-        schedule: What.
-        settings: Where and for how long.
-
     Returns:
         What it left; key and setting are for the caller to fill in.
 

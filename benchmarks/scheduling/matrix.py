@@ -102,14 +102,7 @@ def source_fingerprint(package: Path = Path(tiercel.__path__[0]), work: Sequence
 
 
 def make_block(schedule: Schedule, arms: Iterable[Arm], seed: int, setting: str = "") -> Block:
-    """The runs of a block, in the order in which they run.
-
-    Args:
-        schedule: Of all of them.
-        arms: In any order.
-        seed: Together with the block it decides the order.
-        setting: See :class:`Run`.
-    """
+    """The runs of a block, in the order in which they run."""
     runs = [Run(schedule, arm, setting) for arm in sorted(arms, key=lambda arm: arm.name)]
     random.Random(f"{seed}/{schedule.block}").shuffle(runs)
     return tuple(runs)
@@ -118,15 +111,7 @@ def make_block(schedule: Schedule, arms: Iterable[Arm], seed: int, setting: str 
 def make_blocks(
     names: Sequence[str], repetitions: int, arms: Callable[[str], Iterable[Arm]], seed: int, setting: str = ""
 ) -> list[Block]:
-    """Blocks of all schedules, repetition by repetition.
-
-    Args:
-        names: Of the schedules.
-        repetitions: Of each.
-        arms: Those of a schedule's name.
-        seed: Of schedules and orders.
-        setting: See :class:`Run`.
-    """
+    """Blocks of all schedules, repetition by repetition."""
     drawn = (make_schedule(name, repetition, seed) for repetition in range(repetitions) for name in names)
     blocks = (make_block(schedule, arms(schedule.name), seed, setting) for schedule in drawn)
     return [block for block in blocks if block]

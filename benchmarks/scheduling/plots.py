@@ -29,10 +29,6 @@ STAGE_COLOURS = ("#DDDDDD", "#D55E00", "#56B4E9", "#009E73")
 def draw_all(outcomes: Sequence[RunOutcome], folder: Path) -> list[Path]:
     """Draw everything that the runs give reason to.
 
-    Args:
-        outcomes: All runs.
-        folder: Where files go.
-
     Returns:
         What was drawn.
     """
@@ -60,14 +56,7 @@ def _course_of(blocks: Mapping[str, Mapping[str, RunOutcome]]) -> list[RunOutcom
 
 
 def draw_courses(runs: Sequence[RunOutcome], path: Path, draw: Callable[[Axes, RunOutcome], None], label: str) -> Path:
-    """One panel for each run of a block, one below the other, over the same time.
-
-    Args:
-        runs: At least one.
-        path: The file.
-        draw: Draws a run into a panel.
-        label: Of the panels' upright axes.
-    """
+    """One panel for each run of a block, one below the other, over the same time."""
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(10, 2.6 * len(runs) + 0.4), layout="constrained")
         panels = figure.subplots(len(runs), 1, sharex=True, squeeze=False)[:, 0]

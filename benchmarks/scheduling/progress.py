@@ -14,13 +14,7 @@ from benchmarks.scheduling.matrix import Block, Step
 
 
 class Teller:
-    """Shows steps as they are told; a context manager.
-
-    Args:
-        console: Where.
-        blocks: What is to be run.
-        minutes: The time there is, or None for as long as it takes.
-    """
+    """Shows steps as they are told; a context manager."""
 
     def __init__(self, console: Console, blocks: Sequence[Block], minutes: float | None) -> None:
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())

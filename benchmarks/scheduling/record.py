@@ -36,12 +36,6 @@ async def record(
 ) -> list[Recording]:
     """Run everything under ``fair`` with long slices, a few at a time, and make recordings.
 
-    Args:
-        runs: What to run.
-        folder: For state and logs.
-        at_a_time: So many, each of which then has a core of its own.
-        tell: Called with each recording.
-
     Raises:
         ProductError: The product did not start.
         RecordingError: A run did not get to its end.
@@ -92,10 +86,6 @@ async def _record_one(client: Client, follower: Follower, run: ScheduledJob) -> 
 
 def recording_of(outcome: JobOutcome, started_seconds: float) -> Recording:
     """A recording of a run.
-
-    Args:
-        outcome: What became of it.
-        started_seconds: When it began, since its submission.
 
     Raises:
         RecordingError: It did not get to its end, or never reported.

@@ -120,12 +120,6 @@ class Recordings:
 async def remember(recordings: Recordings, schedule: Schedule, tenant: str, database: Path) -> None:
     """Make a broker's database that remembers earlier runs of a schedule's kinds, but none with the same seed.
 
-    Args:
-        recordings: What is known.
-        schedule: Whose kinds.
-        tenant: Who ran them.
-        database: The file, which must not be there yet.
-
     Raises:
         RecordingError: A recording is missing.
     """

@@ -37,12 +37,7 @@ def processors() -> tuple[str, str]:
 
 
 class SecondNode:
-    """A running agent; an async context manager. Leaving stops it and what it runs.
-
-    Args:
-        product: It is up.
-        environment: The variables that the product was started with.
-    """
+    """A running agent; an async context manager. Leaving stops it and what it runs."""
 
     def __init__(self, product: Product, environment: Mapping[str, str]) -> None:
         self._product = product

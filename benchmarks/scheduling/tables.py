@@ -15,15 +15,7 @@ MEASURES = ("tier 1", "tier 2", "finish", "makespan")
 
 
 def make_section(figures: Json, bars: list[Bar], *, command: str, machine: Json, plots: list[str]) -> str:
-    """The section's text.
-
-    Args:
-        figures: Of the result file.
-        bars: Of the result file.
-        command: What makes it again.
-        machine: Where it was made.
-        plots: Files beside the document that show more.
-    """
+    """The section's text."""
     schedules = dict.fromkeys(block.rpartition("-")[0] for block in figures["blocks"])
     about = (
         f"`{command}`; {figures['runs']} runs of the whole product with real training processes on "

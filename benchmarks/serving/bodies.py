@@ -119,11 +119,6 @@ def grpc_frame(model: Model) -> bytes:
 def answer_in(content: bytes, headers: Mapping[str, str], form: Form) -> Array:
     """The numbers of an answer, flat.
 
-    Args:
-        content: The answer's body.
-        headers: Its headers, names in lower case.
-        form: How it was asked.
-
     Raises:
         ValueError: It cannot be read.
     """

@@ -24,12 +24,6 @@ class WrongAnswerError(UnavailableError):
 def check(launch: Launch, path: str, model: Model, form: Form) -> None:
     """Ask once and compare.
 
-    Args:
-        launch: The running server's.
-        path: Its path for the form and the model; for gRPC of no account.
-        model: What to ask.
-        form: How to ask.
-
     Raises:
         WrongAnswerError: The answer is not that of ONNX Runtime.
     """

@@ -50,11 +50,6 @@ class Wanted:
 async def run_colocation(wanted: Sequence[Wanted], folder: Path, tell: Callable[[str], None]) -> list[Json]:
     """One training process a core, and an application that asks the endpoint of the first.
 
-    Args:
-        wanted: What to measure, one after the other with the same training.
-        folder: For state and logs.
-        tell: Gets a line for people about each step.
-
     Returns:
         A row for each.
 

@@ -76,14 +76,7 @@ def seconds_of(plan: Plan, peers: Sequence[Peer]) -> float:
 
 
 class Comparison:
-    """Measures servers.
-
-    Args:
-        plan: What is measured.
-        models: By name.
-        folder: For the servers' files and logs; what is there of an earlier run goes.
-        tell: Gets a line for people about each step.
-    """
+    """Measures servers."""
 
     def __init__(self, plan: Plan, models: Mapping[str, Model], folder: Path, tell: Tell) -> None:
         self._plan = plan

@@ -33,10 +33,6 @@ def is_installed(name: str, build: Path = BUILD) -> bool:
 def install(name: str, build: Path = BUILD) -> Path:
     """Make a peer's environment unless it is there already; returns its interpreter.
 
-    Args:
-        name: Of the peer and of its file of pins.
-        build: Folder of all environments.
-
     Raises:
         UnavailableError: pip could not; the last line that it wrote is the reason.
     """

@@ -25,12 +25,7 @@ CROWD = 64
 
 
 def make_figures(found: Samples, planned: int) -> Json:
-    """The content of the result file: one row for each server and point.
-
-    Args:
-        found: What was measured.
-        planned: How many servers there were to be.
-    """
+    """The content of the result file: one row for each server and point."""
     keys = dict.fromkeys((each.server, each.model, each.kind, each.connections, each.bodies) for each in found.samples)
     return {
         "rows": [_row(at(found.samples, *key)) for key in keys],

@@ -17,11 +17,7 @@ from tiercel.inference import open_inference_grpc_pb2 as protocol
 
 
 class Echo:
-    """Answers what it was asked before from memory.
-
-    Args:
-        models: Paths of ONNX files by name.
-    """
+    """Answers what it was asked before from memory."""
 
     def __init__(self, models: dict[str, str]) -> None:
         self._sessions = {name: ort.InferenceSession(path) for name, path in models.items()}

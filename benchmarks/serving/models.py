@@ -68,12 +68,7 @@ class Model:
 
 
 def exported(folder: Path, names: tuple[str, ...] = tuple(KINDS)) -> dict[str, Model]:
-    """The models of these names, exported into the folder unless they lie there already.
-
-    Args:
-        folder: Where the files are kept from one run to the next.
-        names: Keys of :data:`KINDS`.
-    """
+    """The models of these names, exported into the folder unless they lie there already."""
     folder.mkdir(parents=True, exist_ok=True)
     return {name: _model(KINDS[name], folder / f"{name}.onnx") for name in names}
 

@@ -99,14 +99,7 @@ class Caller(asyncio.Protocol):
 
 
 class Load:
-    """Sends what is due.
-
-    Args:
-        host: Where.
-        port: Where.
-        request: The bytes of a request.
-        connections: How many there are.
-    """
+    """Sends what is due."""
 
     def __init__(self, host: str, port: int, request: bytes, connections: int) -> None:
         self.request = request

@@ -94,12 +94,6 @@ def run_overload(model: Model, folder: Path, tell: Callable[[str], None], loads:
 
     What came of a load is compared with the peaks right before and after it, since machines have moods.
 
-    Args:
-        model: What to ask; its requests go as binary tensors, which leave the most time for the server.
-        folder: For the server's files.
-        tell: Gets a line for people about each step.
-        loads: Multiples of the peak.
-
     Returns:
         A row for each load.
 

@@ -41,14 +41,7 @@ class Launch:
 
 
 class ServerProcesses:
-    """A running server and everything that it started.
-
-    Args:
-        launch: How it was started.
-        process: The first of its processes.
-        mark: Value of :data:`MARK` in the environment of all of them.
-        log: What they write.
-    """
+    """A running server and everything that it started."""
 
     def __init__(self, launch: Launch, process: subprocess.Popen[bytes], mark: str, log: Path) -> None:
         self.launch = launch
@@ -121,10 +114,6 @@ class ServerProcesses:
 @contextlib.contextmanager
 def running(launch: Launch, log: Path) -> Iterator[ServerProcesses]:
     """A server that is ready, until the context ends.
-
-    Args:
-        launch: How to start it.
-        log: Where its output goes.
 
     Raises:
         UnavailableError: It did not start.

@@ -70,12 +70,6 @@ def run_raw_limit(model: Model, folder: Path, tell: Callable[[str], None], round
     the server's, and are made before and after each of the server's, since the machine's speed drifts by as much as
     the goal is away from 1.
 
-    Args:
-        model: What to run.
-        folder: For the server's files.
-        tell: Gets a line for people about each step.
-        rounds: Both are measured so often, in turns.
-
     Returns:
         A row for each round and form.
 

@@ -52,13 +52,7 @@ class Notes:
 
 
 class Asking(asyncio.Protocol):
-    """One connection that asks again as soon as it has its answer.
-
-    Args:
-        request: All its bytes.
-        notes: Where answers are noted.
-        on_close: Called when the connection is gone; another one may take its place.
-    """
+    """One connection that asks again as soon as it has its answer."""
 
     def __init__(self, request: bytes, notes: Notes, on_close: asyncio.Event) -> None:
         self._request = request

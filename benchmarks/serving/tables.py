@@ -16,11 +16,7 @@ TITLES = {"json": "JSON", "binary": "binary tensors", "grpc": "gRPC"}
 
 
 def make_section(results: Sequence[Json]) -> str:
-    """The section's text.
-
-    Args:
-        results: Contents of the result files that there are, the comparison first.
-    """
+    """The section's text."""
     parts = [["## The inference server and its peers", ""]]
     for result in results:
         parts.append(_bars(result))

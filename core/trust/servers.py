@@ -22,10 +22,6 @@ async def believe_server(address: str, trust: Trust) -> Believed:
     The name is what whoever answers says of itself. TLS then checks that the authority vouches for it; nothing is sent
     before that.
 
-    Args:
-        address: Whom to dial, ``host:port``.
-        trust: Whom to believe.
-
     Raises:
         InvalidSpecError: The file or the pin is of no use, or the broker answers there.
         UnavailableError: Nobody answers there, or nobody that speaks TLS 1.3.

@@ -35,10 +35,6 @@ def allow_only_tls13() -> None:
 def require_tls13_only(host: str, port: int) -> None:
     """Make sure that a door of ours takes nothing older than TLS 1.3.
 
-    Args:
-        host: An address of this machine.
-        port: Where something listens.
-
     Raises:
         UnavailableError: It does.
     """

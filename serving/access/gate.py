@@ -73,9 +73,7 @@ class Gate:
     """Knows who may ask what.
 
     Args:
-        operators: They may ask everything.
         file: The table of rules; None where there is none, and everybody may ask everything.
-        clock: Seconds of a steady clock.
         now: Seconds since the Unix epoch.
 
     Attributes:

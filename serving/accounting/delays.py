@@ -135,9 +135,6 @@ class Delays:
 
     At most 30 slots of 900 bytes are kept, and none of seconds in which nothing happened.
 
-    Args:
-        now: When it begins.
-
     Attributes:
         answers: Requests since the beginning that were answered with a result.
         seconds: Their delays, added up.

@@ -40,12 +40,7 @@ class Activity:
 
 
 def whom_to_close(activities: Sequence[Activity], now: float) -> list[int]:
-    """Indices of the connections that have to go, a few at a time; none where all of them are in use.
-
-    Args:
-        activities: Of all connections.
-        now: Seconds of the clock.
-    """
+    """Indices of the connections that have to go, a few at a time; none where all of them are in use."""
     of_peer = Counter(each.peer for each in activities)
     found: list[tuple[int, int, float, int]] = []
     for index, each in enumerate(activities):

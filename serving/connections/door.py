@@ -15,24 +15,14 @@ LEAVE_SECONDS: Final = 1.0
 
 
 class EncryptedDoor:
-    """What an encrypted listener needs.
-
-    Args:
-        context: What it shows, and whom it believes.
-        lobby: All who knock at the server's encrypted doors.
-    """
+    """What an encrypted listener needs."""
 
     def __init__(self, context: ssl.SSLContext, lobby: Lobby) -> None:
         self.context = context
         self._lobby = lobby
 
     async def accept(self, make: MakeProtocol, listening: socket.socket) -> asyncio.Server:
-        """Accept connections, each with a protocol of its own once it is known who is at the other end.
-
-        Args:
-            make: Makes the protocol.
-            listening: The socket.
-        """
+        """Accept connections, each with a protocol of its own once it is known who is at the other end."""
         return await accept(lambda: Handshake(make, self.context, self._lobby), listening)
 
     async def wait_known(self) -> None:

@@ -68,11 +68,7 @@ class Turns:
 
 
 class Lobby(Connections["Handshake"]):
-    """All who knock at the encrypted doors of one server.
-
-    Args:
-        most: So many at the same time.
-    """
+    """All who knock at the encrypted doors of one server."""
 
     def __init__(self, most: int = MOST_STRANGERS) -> None:
         super().__init__()
@@ -84,8 +80,6 @@ class Handshake(asyncio.Protocol):
     """A connection until both ends know each other; then a protocol made for it takes over.
 
     Args:
-        make: Makes that protocol.
-        context: What this end shows, and whom it believes.
         lobby: All who knock; this one enters and leaves by itself.
         now: Seconds since the Unix epoch.
     """

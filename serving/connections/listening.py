@@ -57,12 +57,7 @@ def open_listener(host: str, port: int) -> socket.socket:
 
 
 async def accept(make: Callable[[], asyncio.Protocol], listening: socket.socket) -> asyncio.Server:
-    """Accept connections on a socket that listens, each with a protocol of its own.
-
-    Args:
-        make: Makes the protocol.
-        listening: The socket.
-    """
+    """Accept connections on a socket that listens, each with a protocol of its own."""
     return await asyncio.get_running_loop().create_server(make, sock=listening, backlog=BACKLOG)
 
 

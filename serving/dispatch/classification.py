@@ -77,13 +77,7 @@ _STRINGS = BY_NAME["BYTES"]
 def as_classes(
     on_answer: Callable[[InferResult | TiercelError], None], wanted: Mapping[str, int], loaded: LoadedVersion
 ) -> Callable[[InferResult | TiercelError], None]:
-    """``on_answer``, but given classes instead of tensors.
-
-    Args:
-        on_answer: Takes the answer.
-        wanted: How many classes, by output.
-        loaded: Who answers.
-    """
+    """``on_answer``, but given classes instead of tensors."""
     session = loaded.session
     batched = has_batch_axis(session.inputs.values(), session.outputs.values())
 

@@ -67,11 +67,7 @@ class Window:
 
 
 class Feedback:
-    """Takes feedback on requests that are remembered.
-
-    Args:
-        recent: Remembers them.
-    """
+    """Takes feedback on requests that are remembered."""
 
     def __init__(self, recent: RecentRequests) -> None:
         self._recent = recent

@@ -97,9 +97,6 @@ class GrpcHanding:
     """Hands calls on, and has those answered that were handed on to this server.
 
     Args:
-        relay: Asks other nodes.
-        plane: Knows what is here.
-        start_task: Starts a task that somebody owns.
         timeout: Seconds in which a call is answered at the latest.
     """
 
@@ -181,12 +178,7 @@ def _was_not_served(answer: CallAnswer) -> bool:
 
 
 class HandedCalls:
-    """Answers calls that other servers hand on.
-
-    Args:
-        methods: Those of the service, by path.
-        service: Its name.
-    """
+    """Answers calls that other servers hand on."""
 
     def __init__(self, methods: Mapping[str, Method], service: str) -> None:
         self._methods = {name: methods[f"/{service}/{name}"] for name in HANDED_ON}

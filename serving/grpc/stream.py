@@ -38,13 +38,7 @@ class _Refused:
 
 
 class StreamedInference:
-    """Answers the requests of streams.
-
-    Args:
-        plane: Answers inference.
-        reader: Reads requests.
-        gate: Who may ask which model, asked anew with each request.
-    """
+    """Answers the requests of streams."""
 
     def __init__(self, plane: DataPlane, reader: RequestReader, gate: Gate) -> None:
         self._gate = gate

@@ -32,10 +32,7 @@ class Connection:
     bytes raise anything.
 
     Args:
-        application: Gets the requests.
-        limits: What the peer may do.
         budget: Bytes of answers that wait, shared by all connections.
-        now: Seconds of a steady clock.
 
     Attributes:
         sender: Sends answers.

@@ -46,12 +46,7 @@ _SETTING = struct.Struct(">HI")
 
 
 class ConnectionFailedError(Exception):
-    """The peer broke the protocol in a way that ends the connection.
-
-    Args:
-        code: An error code of HTTP/2.
-        message: What it did.
-    """
+    """The peer broke the protocol in a way that ends the connection."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)

@@ -44,9 +44,6 @@ class Lifecycle:
     """Brings versions up and down.
 
     Args:
-        root: The repository's folder.
-        registry: Where what is live is kept.
-        loader: Makes sessions of what lies there.
         start_task: Starts a task that somebody owns; used for draining old versions and watching new ones.
         look_seconds: Time between two looks at a version that is on trial.
         endpoints: Names that stand for several variants; loaded and unloaded like models, if there are any.

@@ -94,10 +94,7 @@ class Loader:
     """Makes sessions of artefacts and frees them again.
 
     Args:
-        verifier: Checks artefacts.
-        options: How sessions are built.
         placement: Where they go; all on the CPU if None.
-        marks: Say which of them run.
 
     Attributes:
         shadows: Where a new version does runs again to compare outputs.

@@ -21,13 +21,7 @@ _DRAIN_SECONDS = 60.0
 
 
 class Relocation:
-    """Moves versions.
-
-    Args:
-        root: The repository's folder.
-        loader: Makes sessions, and frees them.
-        release: Lets go of a version once its last request is answered.
-    """
+    """Moves versions."""
 
     def __init__(self, root: Path, loader: Loader, release: Callable[[LoadedVersion, ModelRecord, str], None]) -> None:
         self._root = root

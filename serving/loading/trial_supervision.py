@@ -54,11 +54,8 @@ class TrialSupervisor:
     """Begins trials, looks at them until something is decided, and carries that out.
 
     Args:
-        stage: Brings versions up and down.
         threads: Where runs are done again to compare outputs.
-        start_task: Starts a task that somebody owns.
         look_seconds: Time between two looks.
-        now: Seconds of a steady clock.
     """
 
     def __init__(

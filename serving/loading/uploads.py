@@ -41,12 +41,7 @@ class Uploads:
     """Loads models, with or without files.
 
     Args:
-        root: The repository's folder.
-        lifecycle: Brings versions up.
         loader: Has the thread in which files are deleted.
-        operators: Who may send files.
-        max_model_bytes: Largest ONNX file.
-        max_reference_bytes: Largest file with reference inputs and outputs.
     """
 
     def __init__(

@@ -14,9 +14,6 @@ class LoadedVersion:
     """A session and the requests that are using it.
 
     Args:
-        model: Name of the model.
-        version: Its number.
-        session: A warm session.
         account: The model's; one of its own when none is given.
         statistics: The version's, if it has been live before.
     """

@@ -57,12 +57,7 @@ def write(carried: Carried) -> Json:
 
 
 def read(content: object, now: float) -> Carried:
-    """From JSON, whoever wrote it.
-
-    Args:
-        content: From :func:`write`, of this release or another one.
-        now: The clock that delays are counted by.
-    """
+    """From JSON, whoever wrote it."""
     if not isinstance(content, dict) or content.get("format") != _FORMAT:
         return Carried({}, {})
     delays = _each("delays", content, lambda history: _history(history, now))

@@ -25,9 +25,6 @@ class Renewal:
     """Hands over to a fresh process.
 
     Args:
-        inheritance: What passes to it.
-        lifecycle: Says what is live.
-        registry: Says what models may use.
         announce: Writes the state file anew, after another process may have.
         leave: Called when the fresh process has taken over.
     """
@@ -108,13 +105,6 @@ async def take_over(
     begin: Callable[[], Awaitable[None]],
 ) -> None:
     """Get everything live that is live in the process before this one, go on with its trials and windows, then begin.
-
-    Args:
-        predecessor: The process before this one.
-        lifecycle: Brings models up.
-        registry: Keeps the delays of models.
-        plane: Is told what models may use.
-        begin: Accepts connections and says so to the world.
 
     Raises:
         SetupError: It cannot be done; the other process goes on.

@@ -17,12 +17,7 @@ _LARGEST_RATIO = 1032
 
 
 class Inflater:
-    """Unpacks bodies.
-
-    Args:
-        max_bytes: Largest body, unpacked.
-        budget: Bytes of bodies, shared by all connections.
-    """
+    """Unpacks bodies."""
 
     def __init__(self, max_bytes: int, budget: ByteBudget) -> None:
         self._max_bytes = max_bytes

@@ -40,8 +40,6 @@ class HttpConnection(asyncio.Protocol):
 
     Args:
         handler: Gets each request and a function to answer it with, which must be called exactly once.
-        limits: What the caller may do.
-        budget: Bytes of bodies, shared by all connections.
         connections: All open connections; this one enters and leaves by itself.
     """
 

@@ -36,8 +36,6 @@ class RestHanding:
     """Hands requests on.
 
     Args:
-        relay: Asks other nodes.
-        plane: Knows what is here.
         timeout: Seconds in which a request is answered at the latest.
     """
 

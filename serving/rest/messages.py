@@ -41,8 +41,6 @@ class HttpRefusedError(TiercelError):
     """A request that is wrong as HTTP, which says nothing about inference.
 
     Args:
-        status: HTTP's.
-        message: What is wrong and what to do about it.
         headers: What the answer says beside it, in whole lines.
     """
 

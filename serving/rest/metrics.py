@@ -82,11 +82,7 @@ class _Snapshot(Collector):
 
 
 class Metrics(Collector):
-    """Collects the numbers of one server.
-
-    Args:
-        registry: The models.
-    """
+    """Collects the numbers of one server."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry

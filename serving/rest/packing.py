@@ -18,13 +18,7 @@ _WINDOW_BITS: Final = {b"gzip": 16 + zlib.MAX_WBITS, b"deflate": zlib.MAX_WBITS}
 
 
 class PackedAnswer:
-    """Packs an answer, off the event loop, before it is sent.
-
-    Args:
-        respond: Sends it.
-        coding: How to pack it.
-        start_task: Starts a task that somebody owns.
-    """
+    """Packs an answer, off the event loop, before it is sent."""
 
     __slots__ = ("_coding", "_is_unwanted", "_respond", "_start_task", "_work")
 

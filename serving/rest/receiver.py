@@ -33,10 +33,6 @@ class HttpLimits:
 class Receiver:
     """Collects requests from bytes; what cannot be answered as a request becomes an error, after which it is deaf.
 
-    Args:
-        limits: What a request may be.
-        budget: Shared by all connections.
-
     Attributes:
         arrived: Requests that have arrived, and at most one error as the last; the connection takes them out.
         receiving: A request has begun to arrive and is not whole yet.

@@ -45,12 +45,7 @@ _BRACKETS = re.compile(rb'"data"\s{0,4}:\s{0,4}\[(?:\s{0,4}\[){0,8}')
 
 
 def recognise(request: HttpRequest, max_json_bytes: int) -> Recognised | None:
-    """What a request is, if it is of a template that was read before or can be; else None.
-
-    Args:
-        request: From HTTP.
-        max_json_bytes: Largest JSON.
-    """
+    """What a request is, if it is of a template that was read before or can be; else None."""
     body, head, recent = request.body, request.head, request.recent
     if recent is not None and recent.template is not None and len(body) <= max_json_bytes:
         found = recent.template.find(head, body)

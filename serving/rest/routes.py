@@ -63,12 +63,6 @@ class Routes:
     """Handles requests. Who has something to add to the interface adds a line: :meth:`add`.
 
     Args:
-        plane: Answers inference.
-        lifecycle: Brings models up and down.
-        start_task: Starts a task that somebody owns.
-        max_json_bytes: Largest JSON of an inference request.
-        uploads: Loads models, with files or without.
-        operators: Who may change what the server does.
         inflater: Unpacks compressed bodies; None where they are refused.
         hosts: By which names the server may be addressed.
         gate: Who may ask which model; None where everybody may.

@@ -62,10 +62,6 @@ def is_failure(status: int, headers: Mapping[bytes, bytes]) -> bool:
     """Whether an answer is no answer for a reason that is its server's: it is full, leaves, or is broken.
 
     What its callers ask in a wrong way, too often, or with too little time says nothing of a server.
-
-    Args:
-        status: HTTP status code.
-        headers: As of :func:`read_answer`.
     """
     call = headers.get(_STATUS)
     if call is None:

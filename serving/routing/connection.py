@@ -49,7 +49,6 @@ class PeerConnection(asyncio.Protocol):
     """A connection that is kept.
 
     Args:
-        room: For answers.
         hearing: Told whenever something comes back.
 
     Attributes:

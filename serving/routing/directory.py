@@ -32,7 +32,6 @@ class Directory:
 
     Args:
         file: The agent's file; None where there is none, and nobody else answers.
-        clock: Seconds of a steady clock.
     """
 
     def __init__(self, file: Path | None, clock: Callable[[], float] = time.monotonic) -> None:

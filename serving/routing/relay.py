@@ -80,9 +80,6 @@ class Relay:
     """Knows the other nodes, and asks them.
 
     Args:
-        directory: Who answers for what.
-        credentials: What is shown to those on other machines.
-        limits: What may be under way at each of them.
         answer_bytes: Bytes of answers that may be held at a time.
         draw: Draws a number from 0 up to, and without, the one it is given.
 

@@ -33,7 +33,6 @@ class Trials:
 
     Args:
         is_known: Whether a node answers for anything there still, as far as this server was told.
-        clock: Seconds of a steady clock.
     """
 
     def __init__(self, is_known: Callable[[Place], bool], clock: Callable[[], float]) -> None:

@@ -82,10 +82,6 @@ class SealedFile:
 def sealed_copy(path: Path, max_bytes: int) -> SealedFile:
     """Copy a model's file into memory and seal it.
 
-    Args:
-        path: The file.
-        max_bytes: Largest file.
-
     Raises:
         ArtefactRefusedError: It is missing, no plain file, empty, or over ``max_bytes``.
         UnavailableError: There is no room for it, or too many files are open.

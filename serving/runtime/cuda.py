@@ -122,12 +122,7 @@ def device_problem(runtime: Any) -> str:
 
 
 class CudaRuntime:
-    """:class:`Cuda` by ``libcudart``.
-
-    Args:
-        runtime: The library.
-        device: Number of the device.
-    """
+    """:class:`Cuda` by ``libcudart``."""
 
     def __init__(self, runtime: Any, device: int) -> None:
         self._runtime = runtime

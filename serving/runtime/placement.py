@@ -40,11 +40,7 @@ class Place:
 
 
 class AcceleratorMemory:
-    """Lets versions onto the accelerator one after the other, so that what each took can be told; event loop only.
-
-    Args:
-        options: How much there is to give.
-    """
+    """Lets versions onto the accelerator one after the other, so that what each took can be told; event loop only."""
 
     def __init__(self, options: MemoryOptions | None = None) -> None:
         self._options = options if options is not None else MemoryOptions()
@@ -114,13 +110,7 @@ class Placement:
 
 
 def placement(order: Order, options: CudaOptions, memory: MemoryOptions) -> Placement:
-    """Where sessions go on this machine.
-
-    Args:
-        order: Providers that the server may use.
-        options: What the CUDA provider is told.
-        memory: How much of the accelerator's memory they may take.
-    """
+    """Where sessions go on this machine."""
     return Placement(order, Devices(InstalledLibrary(), options), AcceleratorMemory(memory))
 
 

@@ -95,10 +95,6 @@ class BoundRunner:
 
     What cannot be bound runs plainly, in here: strings, tensors without elements, outputs whose shape does not follow
     from the inputs' shapes, and runs of more than :data:`MAX_BUFFER_BYTES`.
-
-    Args:
-        session: The session.
-        buffers: Where the buffer comes from.
     """
 
     def __init__(self, session: ort.InferenceSession, buffers: Buffers) -> None:
@@ -133,10 +129,6 @@ class SerialRunner:
 
     For a session on an accelerator: batches fill a device, not threads; its arena stays as large as one run makes it;
     and its runs share one stream. Its time is what the device was kept for this model, copies included.
-
-    Args:
-        inner: Whose runs these are.
-        clock: Seconds of any steady clock.
     """
 
     def __init__(self, inner: Runner, clock: Callable[[], float] = time.perf_counter) -> None:

@@ -57,11 +57,7 @@ class RunningMarks:
                 _logger.warning("%s cannot be made, so nobody will know what ran: %s", self._path, error.strerror)
 
     def take(self, name: str) -> Mark:
-        """A mark for a version; any thread may ask.
-
-        Args:
-            name: What :func:`left_behind` calls it.
-        """
+        """A mark for a version; any thread may ask."""
         encoded = name.encode()
         if self._map is None or not self._free or len(encoded) >= _ROW_BYTES - 1:
             return no_mark()
@@ -84,11 +80,7 @@ class RunningMarks:
 
 
 def left_behind(beside: Path) -> list[str]:
-    """Versions that ran when earlier processes were killed; told once. Call it when no other server lives.
-
-    Args:
-        beside: See :class:`RunningMarks`.
-    """
+    """Versions that ran when earlier processes were killed; told once. Call it when no other server lives."""
     found: list[str] = []
     for path in sorted(beside.parent.glob(_path(beside, "*").name)):
         with contextlib.suppress(OSError):

@@ -74,12 +74,7 @@ def open_on_cpu(model: bytes | str, threads: int = 1, arena_bytes: int = 0) -> O
 
 
 class Devices:
-    """Opens sessions on the first provider that works.
-
-    Args:
-        library: What is installed.
-        options: What the CUDA provider is told.
-    """
+    """Opens sessions on the first provider that works."""
 
     def __init__(self, library: Library, options: CudaOptions | None = None) -> None:
         self._library = library
@@ -197,11 +192,7 @@ def open_on_cuda(
 
 
 class PinnedBuffers:
-    """Memory of the host that the device reads and writes by itself.
-
-    Args:
-        cuda: The runtime.
-    """
+    """Memory of the host that the device reads and writes by itself."""
 
     def __init__(self, cuda: Cuda) -> None:
         self._cuda = cuda

@@ -25,11 +25,7 @@ _Job = tuple[Callable[[], Any], Callable[[Any], None]]
 
 
 class Workers:
-    """A few threads; everything but the work itself happens on the event loop's thread.
-
-    Args:
-        count: Threads, and so pieces of work that run at the same time.
-    """
+    """A few threads; everything but the work itself happens on the event loop's thread."""
 
     def __init__(self, count: int) -> None:
         self.count = count

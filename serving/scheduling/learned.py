@@ -85,11 +85,7 @@ def shipped_policy() -> Policy:
 
 
 class LearnedScheduler:
-    """Takes the action that the policy scores highest; the heuristic's with more than :data:`VARIANTS` variants.
-
-    Args:
-        policy: Scores actions.
-    """
+    """Takes the action that the policy scores highest; the heuristic's with more than :data:`VARIANTS` variants."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy

@@ -60,12 +60,6 @@ class Forkserver:
     def order(self, number: int, request: dict[str, Any], model: int, answer_to: int) -> bool:
         """Have a reader forked.
 
-        Args:
-            number: Names the order.
-            request: See :func:`.reader.read_and_end`, for the others too.
-            model: Stays the caller's.
-            answer_to: Stays the caller's.
-
         Returns:
             Whether it will be as soon as there is CPU; if not, the other process is gone or has enough to do.
         """

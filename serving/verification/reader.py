@@ -55,11 +55,7 @@ def leave_all_but(*kept: int) -> None:
 
 
 def end_with_parent(parent: int) -> None:
-    """Have the kernel kill this process when the one that forked it ends; end it where that has ended already.
-
-    Args:
-        parent: Its pid.
-    """
+    """Have the kernel kill this process when the one that forked it ends; end it where that has ended already."""
     with contextlib.suppress(AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:

@@ -22,9 +22,6 @@ def without_weights(content: bytes | mmap.mmap) -> bytes:
 
     Everything else is as it was, byte by byte but for lengths.
 
-    Args:
-        content: An ONNX file.
-
     Raises:
         ValueError: It is written in a way that protobuf's readers may not agree about.
     """

@@ -17,11 +17,6 @@ Pair = tuple[float, float]
 def optimum(pool: Pool, arrivals: Sequence[float], max_batch: int = 16) -> float:
     """The greatest utility, added up over the requests.
 
-    Args:
-        pool: One worker, no jitter.
-        arrivals: Sorted times, seconds.
-        max_batch: Largest batch that is tried.
-
     Raises:
         ValueError: The pool has several workers or jitter.
     """

@@ -16,9 +16,6 @@ class DriverThread:
 
     An executor's threads, asyncio's own included, are waited for when Python exits: a driver that hangs would keep the
     agent from leaving.
-
-    Args:
-        name: Shown in debuggers.
     """
 
     def __init__(self, name: str) -> None:

@@ -27,9 +27,7 @@ class NvidiaAccelerators:
     """See :class:`~tiercel.trainer_agent.accelerators.contract.Accelerators`.
 
     Args:
-        library: NVML.
         only: Ids of the accelerators to use, in whatever order; empty for all.
-        clock: Seconds that do not jump.
 
     Raises:
         AcceleratorsUnavailableError: The driver does not answer, or does not show an accelerator of ``only``.

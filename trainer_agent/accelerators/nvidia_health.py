@@ -104,21 +104,12 @@ def recovery(action: int) -> str:
 
 
 def fault(code: int, text: str) -> str:
-    """An accelerator whose driver refuses to answer about it.
-
-    Args:
-        code: The library's error code.
-        text: What it says about it.
-    """
+    """An accelerator whose driver refuses to answer about it."""
     return _FAULTS.get(code, f"The driver does not answer about the accelerator ({text}): see nvidia-smi and its log.")
 
 
 def gone(left_out: Sequence[str]) -> str:
-    """An accelerator that the driver does not show any more.
-
-    Args:
-        left_out: What the driver says about cards that it does not describe.
-    """
+    """An accelerator that the driver does not show any more."""
     told = f" ({'; '.join(left_out)})" if left_out else ""
     return (
         f"The driver does not show the accelerator any more{told}: see nvidia-smi, and whether its slices were changed."

@@ -49,11 +49,6 @@ class _Card:
 class Session:
     """See the module.
 
-    Args:
-        library: NVML.
-        xids: Remembers error events.
-        clock: Seconds that do not jump.
-
     Raises:
         AcceleratorsUnavailableError: The driver does not answer; says what it says.
     """

@@ -24,11 +24,7 @@ OPEN_SECONDS: Final = 60.0
 
 
 class AcceleratorWatch:
-    """Sees the node's accelerators.
-
-    Args:
-        deadline_seconds: How long a look may take.
-    """
+    """Sees the node's accelerators."""
 
     def __init__(self, deadline_seconds: float = DEADLINE_SECONDS) -> None:
         self._accelerators: Accelerators = NoAccelerators()
@@ -51,10 +47,6 @@ class AcceleratorWatch:
         """Find the accelerators and look at them for the first time.
 
         A driver that does not answer in time is taken for none.
-
-        Args:
-            detect: Finds them; called on the thread.
-            seconds: How long that may take.
 
         Raises:
             SetupError: Those that are asked for are not there.

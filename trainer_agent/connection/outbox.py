@@ -44,10 +44,6 @@ class Outbox:
     A heartbeat goes before everything, then news of runs, deliveries and serving, of each the latest only. Then, run by
     run in turn, the reports that the broker lacks and, after all of them and all output, the end of a run. The output
     of runs goes when there is nothing else. Nothing in here grows with what a script does.
-
-    Args:
-        facts: What is kept of runs.
-        heartbeat: Makes a heartbeat at the moment in which it is sent.
     """
 
     def __init__(self, facts: RunFacts, heartbeat: Callable[[], nodes_pb2.Heartbeat]) -> None:

@@ -64,12 +64,6 @@ class Node(Protocol):
 class BrokerConnection:
     """Keeps a stream to the broker.
 
-    Args:
-        dialler: Reaches the broker.
-        node: Whom it is about.
-        reporter: Gets the outbox of each stream.
-        facts: What is kept of runs.
-
     Attributes:
         is_connected: Whether the broker has welcomed the node over a stream that lasts.
         count: How many streams came about.

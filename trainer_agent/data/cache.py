@@ -54,12 +54,7 @@ class Asker:
 
 
 class DataCache:
-    """Fetches what is not there yet.
-
-    Args:
-        folder: Where everything is kept; the agent's own.
-        limits: What it may take.
-    """
+    """Fetches what is not there yet."""
 
     def __init__(self, folder: Path, limits: DataLimits) -> None:
         self.table = CacheTable(folder, limits.cache_bytes, limits.reserve_bytes)

@@ -28,9 +28,6 @@ class OfferedData:
     """Knows which declared data sets are there.
 
     A disk that hangs, as one of the network may, holds up one thread of its own, for which nobody waits for long.
-
-    Args:
-        agent_dir: The agent's state directory.
     """
 
     def __init__(self, agent_dir: Path) -> None:

@@ -15,12 +15,7 @@ from tiercel.trainer_agent.data.offered import OfferedData
 
 
 class RunData:
-    """Finds data sets for runs.
-
-    Args:
-        agent_dir: The agent's state directory.
-        limits: What those of URLs may take.
-    """
+    """Finds data sets for runs."""
 
     def __init__(self, agent_dir: Path, limits: DataLimits | None = None) -> None:
         self.offered = OfferedData(agent_dir)

@@ -61,7 +61,6 @@ class Store:
     """A file or folder of an object store.
 
     Args:
-        url: Where it is.
         is_trusted: Whether the node's credentials are used.
     """
 
@@ -150,12 +149,7 @@ class Store:
 
 
 class OpenedFolder:
-    """A file or folder of the node, below one that its operator opened to everybody's jobs.
-
-    Args:
-        url: Where it is.
-        trusted: URL of the folder that is open.
-    """
+    """A file or folder of the node, below one that its operator opened to everybody's jobs."""
 
     def __init__(self, url: str, trusted: str) -> None:
         self._path = Path(unquote(urlsplit(url).path))

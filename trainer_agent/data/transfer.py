@@ -21,7 +21,6 @@ class FetchError(Exception):
     """Something cannot be fetched.
 
     Args:
-        message: Why, in plain words.
         again: Whether another try may go better.
     """
 

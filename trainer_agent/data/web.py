@@ -25,11 +25,7 @@ _TRY_AGAIN: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
 class Guard:
-    """Makes sockets for connections to allowed addresses only.
-
-    Args:
-        trusted: Addresses with ports that the operator trusts.
-    """
+    """Makes sockets for connections to allowed addresses only."""
 
     def __init__(self, trusted: frozenset[tuple[str, int]] = frozenset()) -> None:
         self._trusted = trusted

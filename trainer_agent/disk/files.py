@@ -120,13 +120,6 @@ def copy_new(source: Path, name: str, *, inside: int, mode: int, owner: tuple[in
     """Copy a file of ours into a folder that others may write to, under a name that must not exist there yet.
 
     Blocks for as long as copying takes: call it on a thread.
-
-    Args:
-        source: The file.
-        name: Its new name.
-        inside: Descriptor of the folder.
-        mode: Permissions.
-        owner: User and group id to give it to, or None.
     """
     descriptor = os.open(name, _NEW_FILE, mode, dir_fd=inside)
     with open(descriptor, "wb") as writer, source.open("rb") as reader:  # noqa: PTH123 - a descriptor, not a path
@@ -185,11 +178,6 @@ def copy_untrusted(name: str, *, inside: int, target: Path, limit_bytes: int, du
 
 def read_untrusted(name: str, *, inside: int, limit_bytes: int) -> bytes:
     """The content of a small file that somebody hostile may have made.
-
-    Args:
-        name: Its name.
-        inside: Descriptor of its folder.
-        limit_bytes: The largest size that is accepted.
 
     Raises:
         UntrustedFileError: It is missing, is not a regular file, or is too large.

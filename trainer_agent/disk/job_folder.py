@@ -68,11 +68,6 @@ class JobFolder:
     def prepare(self, *, token: str, script: ScriptFile | None, owner: tuple[int, int] | None) -> None:
         """Make the folder ready for a run: fresh token and program, checkpoints as they are.
 
-        Args:
-            token: The run's secret.
-            script: The job's script, or None.
-            owner: User and group id that the run has, or None if they are the agent's.
-
         Raises:
             RunFailedError: The folder cannot be prepared.
         """
@@ -134,11 +129,7 @@ class JobFolder:
             remove_anything(SOCKET, folder)
 
     def give_socket(self, owner: tuple[int, int] | None) -> None:
-        """Let the run connect to the agent's socket.
-
-        Args:
-            owner: User and group id that the run has, or None if they are the agent's.
-        """
+        """Let the run connect to the agent's socket."""
         with open_folder(self.path) as folder:
             if owner is not None and owner != (os.getuid(), os.getgid()):
                 os.chown(SOCKET, *owner, dir_fd=folder, follow_symlinks=False)
@@ -212,10 +203,6 @@ class JobFolder:
 
     def put_checkpoint(self, files: Sequence[Path], owner: tuple[int, int] | None) -> None:
         """Put checkpoints that came from another node in place of whatever is there; blocks while the disk works.
-
-        Args:
-            files: Where they lie now; their names are kept.
-            owner: User and group id that the run has, or None if they are the agent's.
 
         Raises:
             RunFailedError: They cannot be put there.

@@ -54,7 +54,6 @@ class EndedJobs:
     """Notes which jobs are over, across lives of the agent, and removes their folders in time.
 
     Args:
-        jobs: Folder with a folder for each job.
         notes: Folder with an empty file for each job that is over; its time is when.
         retention: How much is kept.
     """

@@ -25,11 +25,6 @@ def is_place(endpoint: str, variant: str) -> bool:
 def check_run(run_id: str, job_id: str, script: str) -> None:
     """Check what a run's paths are made of.
 
-    Args:
-        run_id: The run.
-        job_id: Its job.
-        script: File name of its script, or empty.
-
     Raises:
         RunFailedError: One of them is not a plain name.
     """

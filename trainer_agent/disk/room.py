@@ -25,9 +25,6 @@ _OTHER: Final = "other files"
 class RoomWatch:
     """Measures now and then.
 
-    Args:
-        state_dir: The agent's state directory.
-
     Attributes:
         measured: What was found last; None before the first time.
     """

@@ -15,11 +15,7 @@ _log = logging.getLogger(__name__)
 
 
 class ScratchFolders:
-    """The scratch folders of a node's runs. All of it blocks while the disk works.
-
-    Args:
-        root: Where they are; the agent's own.
-    """
+    """The scratch folders of a node's runs. All of it blocks while the disk works."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -30,10 +26,6 @@ class ScratchFolders:
 
     def make(self, run_id: str, owner: tuple[int, int] | None) -> Path:
         """Make the scratch folder of a run, empty.
-
-        Args:
-            run_id: The run.
-            owner: User and group id that the run has, or None if they are the agent's.
 
         Raises:
             RunFailedError: It cannot be made.

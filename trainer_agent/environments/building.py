@@ -29,7 +29,6 @@ class BuildFailedError(Exception):
     """An environment cannot be built.
 
     Args:
-        message: Why, in a sentence.
         for_good: Whether it fails as long as nobody changes what is asked for.
     """
 
@@ -90,12 +89,6 @@ def size_of(folder: Path) -> int:
 
 async def build(wanted: Build, limits: CommandLimits, say: Callable[[str], None], held: int) -> None:
     """Build an environment; it counts only once its last file, ``complete.json``, is there.
-
-    Args:
-        wanted: What.
-        limits: What it may take.
-        say: Given each line that is written.
-        held: See :func:`.commands.run`.
 
     Raises:
         BuildFailedError: It cannot be built.

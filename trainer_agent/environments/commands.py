@@ -29,11 +29,7 @@ _PASSED_ON: Final = ("PATH", "LD_LIBRARY_PATH", "SSL_CERT_FILE", "HTTP_PROXY", "
 
 
 class CommandError(Exception):
-    """A command failed; the message is what it said last.
-
-    Args:
-        message: In plain words.
-    """
+    """A command failed; the message is what it said last."""
 
 
 class LimitError(Exception):
@@ -103,11 +99,7 @@ async def run(
 
 
 def environment_of(folder: Path) -> dict[str, str]:
-    """What a command finds in its environment: nothing that somebody else should not read.
-
-    Args:
-        folder: Of the build.
-    """
+    """What a command finds in its environment: nothing that somebody else should not read."""
     passed_on = {name: value for name in _PASSED_ON if (value := os.environ.get(name)) and "@" not in value}
     own = str(folder)
     return passed_on | {

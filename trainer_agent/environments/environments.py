@@ -72,11 +72,7 @@ class Environments:
     """Owns the environments of a node.
 
     Args:
-        folder: Where they are; the agent's own.
-        index: Where packages come from.
-        limits: What they may take.
         confines: Of the node: builds are confined like runs, and give way to them.
-        tasks: Owner of what builds.
         is_live: Whether a run lives, by its id: what it uses stays.
     """
 

@@ -113,10 +113,6 @@ class ImageLayer:
 def layer_of(said: bytes, inside: str) -> ImageLayer:
     """What an image's Python said of itself.
 
-    Args:
-        said: What it wrote.
-        inside: Where containers of the image find the environment.
-
     Raises:
         RunFailedError: That is no Python that an environment can be built for; says why.
     """

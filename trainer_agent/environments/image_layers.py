@@ -18,11 +18,7 @@ Ask = Callable[[str, str], Awaitable[bytes]]
 
 
 class ImageLayers:
-    """Knows what images have.
-
-    Args:
-        inside: Where containers find the environment.
-    """
+    """Knows what images have."""
 
     def __init__(self, inside: str) -> None:
         self._inside = inside

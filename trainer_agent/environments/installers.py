@@ -167,12 +167,7 @@ def find_installer() -> Installer | None:
 
 
 def pins_of(planned: Sequence[tuple[str, str]], requirements: Sequence[str]) -> str:
-    """The file that lists exactly what is installed, with the hashes that the requirements give.
-
-    Args:
-        planned: Names and versions.
-        requirements: What was asked for.
-    """
+    """The file that lists exactly what is installed, with the hashes that the requirements give."""
     hashes = {_name(line): line[line.index(" --hash=") :] for line in requirements if " --hash=" in line}
     return "".join(f"{name}=={version}{hashes.get(_name(name), '')}\n" for name, version in planned)
 

@@ -83,9 +83,6 @@ class Layer(Protocol):
     def plan_target(self, folder: Path) -> Target:
         """For what is planned what is missing.
 
-        Args:
-            folder: Where files that this takes may be put.
-
         Raises:
             OSError: The disk does not take them.
         """

@@ -43,12 +43,7 @@ class Promise:
 
 
 def read_promise(path: Path, now: float) -> Promise | None:
-    """What is written down; None for nothing, also for what was written before the machine was started.
-
-    Args:
-        path: Where.
-        now: See :func:`since_boot`.
-    """
+    """What is written down; None for nothing, also for what was written before the machine was started."""
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         known = json.loads(path.read_bytes())
         limits = (float(known["stop_after_seconds"]), float(known["end_after_seconds"]))

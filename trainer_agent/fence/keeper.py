@@ -49,11 +49,7 @@ class Runs(Protocol):
 
 
 class Scripts:
-    """Those that are processes, each with its minder, which outlives it to keep its exit code.
-
-    Args:
-        folder: Of the minders.
-    """
+    """Those that are processes, each with its minder, which outlives it to keep its exit code."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -84,12 +80,7 @@ def _is_zombie(pid: int) -> bool:
 
 
 class Containers:
-    """Those that are containers.
-
-    Args:
-        host: Where the engine listens.
-        instance: What the agent's containers are labelled with.
-    """
+    """Those that are containers."""
 
     def __init__(self, host: str, instance: str) -> None:
         self._host = host
@@ -125,15 +116,7 @@ def keep(
     clock: Callable[[], float] = since_boot,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """End what an agent that is dead has left, when its promise says so; returns when there is nothing to do any more.
-
-    Args:
-        state_dir: The agent's.
-        agent_pid: Its process, which was.
-        runs: What it may have left.
-        clock: See :func:`~tiercel.trainer_agent.fence.fence.since_boot`.
-        sleep: Waits for some seconds.
-    """
+    """End what a dead agent has left, when its promise says so; returns when there is nothing to do any more."""
     asked = False
     while _nobody_else_looks_after(state_dir, agent_pid):
         promise = read_promise(state_dir / FENCE_FILE, clock())

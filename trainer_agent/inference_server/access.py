@@ -25,12 +25,7 @@ _PATIENCE_SECONDS: Final = 10.0
 
 
 class AccessKeeper:
-    """Writes the newest table there is.
-
-    Args:
-        path: The file.
-        repository: The models.
-    """
+    """Writes the newest table there is."""
 
     def __init__(self, path: Path, repository: Path) -> None:
         self._path = path

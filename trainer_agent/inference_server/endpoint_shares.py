@@ -26,11 +26,6 @@ def beside_training(
     It is protected from training, so that nothing but a cap makes it leave training its part: while jobs run, an
     endpoint with a weight but no cap is held to its part of the node, or to the cores that no job can use if those are
     more. Without jobs nothing is left unused for anybody.
-
-    Args:
-        shares: What the broker wants, by endpoint.
-        training_cores: Cores that each job on the node can use.
-        node_cores: Cores of the node.
     """
     training = min(sum(training_cores), node_cores)
     if training <= 0:

@@ -147,13 +147,7 @@ async def start(
 
 
 async def end(places: ServingPlaces, pid: int, grace_seconds: float) -> None:
-    """Ask a server to leave, and end it if it does not; returns when its lock is free.
-
-    Args:
-        places: Its files.
-        pid: Its process.
-        grace_seconds: How long it may take to drain.
-    """
+    """Ask a server to leave, and end it if it does not; returns when its lock is free."""
     for number, patience in ((signal.SIGTERM, grace_seconds), (signal.SIGKILL, 5.0)):
         if not is_held(places.lock_file):
             return

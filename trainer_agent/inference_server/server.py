@@ -48,12 +48,8 @@ class InferenceServer:
     """Finds a living server and adopts it, else starts one; starts it again when it dies.
 
     Args:
-        places: The server's files.
-        ports: Ports that the user asked for.
-        client: Asks it how it is.
         confines: Makes those of the server and returns the files that it writes its pid to in order to enter.
         changed: Told when the status is another one; may not block.
-        environment: Variables that a server which is started gets beside the agent's own.
         is_joined: Whether the broker is on another machine: nobody is told of the doors that only this one reaches.
     """
 

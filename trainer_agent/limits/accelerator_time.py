@@ -58,9 +58,6 @@ def divide(claims: Mapping[str, AcceleratorClaim]) -> dict[str, float]:
 
     What nobody wants is given out as well, by fractions, so that demands can grow.
 
-    Args:
-        claims: By run.
-
     Returns:
         Fractions of accelerator time by run; their sum is 1, and nobody gets less than the smaller one of its fraction
         and its demand as long as the fractions add up to 1 at most.
@@ -96,9 +93,6 @@ def turns_of(others: Iterable[float]) -> float:
 
 def active_limits(claims: Mapping[str, AcceleratorClaim]) -> dict[str, float]:
     """For which fraction of time each run's work may be on the accelerator, so that each gets what :func:`divide` says.
-
-    Args:
-        claims: By run.
 
     Returns:
         Limits in (0, 1] by run; 1 for no limit: for a run alone, and for one of those whose demand is not met.

@@ -32,11 +32,8 @@ class CgroupV1:
     """Enforcement by cgroup v1.
 
     Args:
-        node_id: Names the groups.
         weights: What the groups weigh, where an ordinary process has 1.
         own_groups: Paths of the agent's own groups by controller.
-        root: Where the hierarchies are mounted.
-        folders: Makes and removes groups.
 
     Raises:
         LimitsUnavailableError: The hierarchies are missing or may not be written.

@@ -21,11 +21,8 @@ class CgroupV2:
     """Enforcement by cgroup v2.
 
     Args:
-        node_id: Names the groups.
         weights: What the groups weigh, where an ordinary process has 1.
         own_groups: Paths of the agent's own groups by controller; the empty name is that of version 2.
-        root: Where the hierarchy is mounted.
-        folders: Makes and removes groups.
 
     Raises:
         LimitsUnavailableError: The hierarchy lacks the cpu controller, or may not be written.
@@ -139,12 +136,7 @@ class CgroupV2:
 
 
 class CgroupV2Run:
-    """The group of one run.
-
-    Args:
-        folder: The group's folder.
-        folders: Makes and removes groups.
-    """
+    """The group of one run."""
 
     def __init__(self, folder: Path, folders: GroupFolders) -> None:
         self._folder = folder

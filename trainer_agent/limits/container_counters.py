@@ -37,11 +37,6 @@ def find_counters(
 ) -> ContainerCounters | None:
     """The counters of the groups that a container's first process is in.
 
-    Args:
-        pid: The process, as this machine numbers it.
-        root: Where control groups are mounted.
-        proc: Where the process file system is.
-
     Returns:
         None where they are not visible, as when the engine runs elsewhere.
     """

@@ -120,9 +120,6 @@ class Limits(Protocol):
     def open_templates(self, memory_bytes: int) -> RunLimits | None:
         """Confine what runs are forked from, all of it together; to be closed before these limits are.
 
-        Args:
-            memory_bytes: What all of it may have.
-
         Returns:
             None where the kernel confines nothing.
 
@@ -134,11 +131,7 @@ class Limits(Protocol):
         """Cores that each run should pace itself to, 0 for no limit; empty where the kernel enforces shares."""
 
     def remove_leftovers(self, kept: Collection[str]) -> None:
-        """Kill and remove what an earlier life of this node's agent left behind.
-
-        Args:
-            kept: Ids of runs to leave alone.
-        """
+        """Kill and remove what an earlier life of this node's agent left behind."""
 
     def close(self) -> None:
         """Give back everything; call it when no run is left."""

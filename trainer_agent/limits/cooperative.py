@@ -18,11 +18,7 @@ from tiercel.trainer_agent.limits.contract import CpuShare, Usage
 
 
 class Cooperative:
-    """Works out how many cores each run should pace itself to.
-
-    Args:
-        node_cores: Cores of the node.
-    """
+    """Works out how many cores each run should pace itself to."""
 
     name = "cooperative"
     container_parent = None

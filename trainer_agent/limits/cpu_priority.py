@@ -29,12 +29,7 @@ KERNEL_DEFAULT: Final = CpuPriority()
 
 
 class RunPriority:
-    """The priority of one run.
-
-    Args:
-        priority: What holds for all.
-        cpu_cores: Cores that it can use at the same time.
-    """
+    """The priority of one run."""
 
     def __init__(self, priority: CpuPriority, cpu_cores: float) -> None:
         self._priority = priority

@@ -47,12 +47,7 @@ class GroupWeights:
 
 
 def group_weights(cpu_cores: float, training_weight: float) -> GroupWeights:
-    """The weights of a node's groups: training gives way to what answers, however it competes with everybody else.
-
-    Args:
-        cpu_cores: Cores of the node.
-        training_weight: Of all training, for each core.
-    """
+    """The weights of a node's groups: training gives way to what answers, however it competes with everybody else."""
     return GroupWeights(training_weight * cpu_cores, training_weight * _CONTROL_PER_TRAINING)
 
 
@@ -126,13 +121,7 @@ def kill_all(folder: Path) -> None:
 
 
 def remove_runs(folder: Path, kept: Collection[str], folders: GroupFolders) -> None:
-    """Kill what is in the groups of runs, and remove them; blocks for a moment.
-
-    Args:
-        folder: The group that they are in.
-        kept: Ids of runs to leave alone.
-        folders: Removes groups.
-    """
+    """Kill what is in the groups of runs, and remove them; blocks for a moment."""
     for group in folder.glob(RUN_PREFIX + "*"):
         if group.name.removeprefix(RUN_PREFIX) not in kept:
             kill_all(group)

@@ -79,11 +79,7 @@ def set_giving_way(pids: Callable[[], Iterable[int]], *, gives_way: bool) -> boo
 
 
 def may_take_back(status: Path = Path("/proc/self/status")) -> bool:
-    """Whether this process may end that another one gives way, which the kernel holds to be a privilege.
-
-    Args:
-        status: The kernel's file about this process.
-    """
+    """Whether this process may end that another one gives way, which the kernel holds to be a privilege."""
     for line in status.read_text().splitlines():
         if line.startswith("CapEff:"):
             return bool(int(line.split()[1], 16) >> _SYS_NICE & 1)

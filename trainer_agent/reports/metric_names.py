@@ -25,11 +25,7 @@ TOO_MANY_NAMES: Final = (
 
 
 class MetricNames:
-    """The names that a run has used.
-
-    Args:
-        metric: The one that the tiers are about; it always has a place.
-    """
+    """The names that a run has used."""
 
     def __init__(self, metric: str) -> None:
         self._metric = metric

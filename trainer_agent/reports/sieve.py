@@ -35,11 +35,7 @@ class Goal:
 
 
 class Milestones:
-    """Tells the reports that must not get lost: the first to reach a target, and the first that fails the job.
-
-    Args:
-        goal: What the reports are about.
-    """
+    """Tells the reports that must not get lost: the first to reach a target, and the first that fails the job."""
 
     def __init__(self, goal: Goal) -> None:
         sign = -1.0 if goal.smaller_is_better else 1.0
@@ -58,10 +54,6 @@ class Milestones:
 
 class ReportSieve:
     """Reports in, reports for the broker out, in the order of their numbers; bounded.
-
-    Args:
-        goal: What the reports are about.
-        now: Seconds of a clock that never goes back.
 
     Attributes:
         taken_in: How many reports came in.

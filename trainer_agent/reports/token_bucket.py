@@ -4,13 +4,7 @@ from __future__ import annotations
 
 
 class TokenBucket:
-    """Lets ``per_second`` pass on average, and ``burst`` at once after a rest.
-
-    Args:
-        per_second: What passes in a second, in whatever is counted.
-        burst: What passes at once at most.
-        now: Seconds of a clock that never goes back.
-    """
+    """Lets ``per_second`` pass on average, and ``burst`` at once after a rest."""
 
     def __init__(self, per_second: float, burst: float, now: float) -> None:
         self._per_second = per_second

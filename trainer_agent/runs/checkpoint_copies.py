@@ -20,12 +20,7 @@ _AT_ONCE_BYTES: Final = 1024.0**2
 
 
 class CheckpointCopies:
-    """Sends the newest checkpoints of runs to the broker, one at a time.
-
-    Args:
-        transfer: Sends them.
-        bytes_per_second: How fast, of all runs together.
-    """
+    """Sends the newest checkpoints of runs to the broker, one at a time."""
 
     def __init__(self, transfer: CheckpointTransfer, bytes_per_second: float = DEFAULT_BYTES_PER_SECOND) -> None:
         self._transfer = transfer

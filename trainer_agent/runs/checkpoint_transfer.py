@@ -37,11 +37,6 @@ class CheckpointTransfer:
     async def send(self, run_id: str, job_folder: JobFolder, pace: Pace | None = None) -> None:
         """Send the newest checkpoint of a run; the broker has it for good when this returns.
 
-        Args:
-            run_id: The run.
-            job_folder: Its job's.
-            pace: How fast, where that is bounded.
-
         Raises:
             TransferError: It cannot be sent; says why.
         """
@@ -75,12 +70,6 @@ class CheckpointTransfer:
 
     async def start_warm(self, run_id: str, job_folder: JobFolder, source: str, owner: tuple[int, int] | None) -> None:
         """Put the checkpoint of another job of this node into the folder of a job that has none.
-
-        Args:
-            run_id: The run that is about to start.
-            job_folder: Its job's.
-            source: The other job.
-            owner: User and group id that the run has, or None if they are the agent's.
 
         Raises:
             RunFailedError: There is none, or it cannot be put there.

@@ -49,12 +49,6 @@ class FileTransfer:
     async def send(self, run_id: str, job_folder: Path, working_folder: str, outputs: Sequence[str]) -> list[str]:
         """Send what a run that is over has left behind; the broker has it for good when this returns.
 
-        Args:
-            run_id: The run.
-            job_folder: The folder of its job.
-            working_folder: Its working directory, relative to that.
-            outputs: What is wanted of it.
-
         Returns:
             What the run's log says of it.
         """

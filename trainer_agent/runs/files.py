@@ -56,11 +56,7 @@ class RunPlaces:
 
 
 class RunFiles:
-    """Output and reports of the runs that the broker has not let go of.
-
-    Args:
-        places: Where they lie.
-    """
+    """Output and reports of the runs that the broker has not let go of."""
 
     def __init__(self, places: RunPlaces) -> None:
         self._places = places

@@ -41,13 +41,6 @@ class HandOver:
 
         The agent may die at any moment: its next life goes on with the files, and says of the checkpoint that it is not
         there.
-
-        Args:
-            record: How it ended.
-            order: What it was started with.
-            folder: Its job's.
-            remember: Keeps a record across lives of the agent.
-            say: Writes a line into its log.
         """
         record = replace(record, files_pending=bool(order.spec.outputs) and not record.lost)
         if record.moved:

@@ -80,11 +80,7 @@ class RunOrder:
         return self.spec.project.sha256 if self.spec.project is not None else ""
 
     def launch(self, job_folder: Path) -> Launch:
-        """What a runtime has to know of it.
-
-        Args:
-            job_folder: The job's folder.
-        """
+        """What a runtime has to know of it."""
         resources = self.spec.resources
         return Launch(
             run_id=self.run_id,

@@ -65,10 +65,6 @@ class ProjectFetcher:
     async def fetched(self, run_id: str, root: str) -> AsyncIterator[FetchedProject]:
         """A project, which stays on this node while the block lasts.
 
-        Args:
-            run_id: The run that needs it.
-            root: SHA-256 of the project, hexadecimal.
-
         Raises:
             TransferError: It did not come, or is something else.
             RunFailedError: The disk does not take it.

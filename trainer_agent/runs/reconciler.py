@@ -102,10 +102,6 @@ def reconcile_runs(wanted: Mapping[str, WantedRun], actual: Mapping[str, ActualR
     """What to do so that the runs become what is wanted.
 
     Stops come before starts, so that what is freed is free.
-
-    Args:
-        wanted: By run id.
-        actual: By run id.
     """
     actions: list[RunAction] = []
     for run_id, run in actual.items():

@@ -57,11 +57,7 @@ _FIELDS: Final = {each.name for each in fields(RunRecord)}
 
 
 class RunRecords:
-    """The records of a node's runs.
-
-    Args:
-        folder: Where they are kept.
-    """
+    """The records of a node's runs."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -50,17 +50,8 @@ class Run:
     """One run of a job.
 
     Args:
-        order: What to start, or what was started.
         record: What is remembered of it. It has ended where an earlier life of the agent had not sent all of its files.
-        folder: The job's folder.
         inner_socket: Folder for a socket that the job does not reach.
-        log: Where its output goes.
-        mark: Up to where it went there.
-        runtime: What it is started with.
-        events: Whom to tell.
-        patience: How long stopping may take.
-        preparation: Makes what it is given.
-        hand_over: Gives the broker what it keeps of it.
         earlier: What there is of it already, or None for one to be started.
     """
 
@@ -192,11 +183,7 @@ class Run:
         self.gateway.stop("the time that its job has is over", finish=True)
 
     def end(self, reason: str) -> None:
-        """End it at once because of what it does; that fails its job.
-
-        Args:
-            reason: Why, in plain words.
-        """
+        """End it at once because of what it does; that fails its job."""
         if not self._stop.is_asked:
             self._stop.misdeed = reason
             self._write_line(f"the run is ended: {reason}")

@@ -23,10 +23,6 @@ class ScriptFetcher:
     async def fetch(self, run_id: str, sha256: str) -> bytes:
         """The content of a run's script.
 
-        Args:
-            run_id: The run.
-            sha256: What it must have, hexadecimal.
-
         Raises:
             TransferError: It did not come, or is something else.
         """

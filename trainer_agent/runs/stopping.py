@@ -30,9 +30,6 @@ class StopPatience:
 class Stop:
     """Whether one run is to stop, why and by when.
 
-    Args:
-        patience: How long each step may take.
-
     Attributes:
         reason: Why, in plain words; empty while it goes on.
         misdeed: What it did that ends it, in plain words; empty of a run that is stopped for another reason.

@@ -60,14 +60,7 @@ class RunTable:
     """Owns the node's runs.
 
     Args:
-        places: Where things are kept.
         runtimes: By name, the preferred first.
-        limits: How shares are enforced.
-        reporter: Who brings news to the broker.
-        tasks: Owner of the tasks that see to runs.
-        patience: How long stopping a run may take.
-        preparation: Makes what runs are given.
-        hand_over: Gives the broker what is left of runs.
         ended_jobs: Is told which jobs are over for good.
 
     Attributes:

@@ -39,12 +39,7 @@ class Program:
         return not (self.script or self.module or self.command_line)
 
     def command(self, python: str, job_folder: str) -> list[str]:
-        """The command line, or only the arguments of an image's own command.
-
-        Args:
-            python: The interpreter's command.
-            job_folder: Where the job's folder is for the program.
-        """
+        """The command line, or only the arguments of an image's own command."""
         if self.script:
             return [python, f"{job_folder}/program/{self.script}", *self.arguments]
         if self.module:
@@ -212,10 +207,6 @@ class ImagePython(Protocol):
     async def ask(self, image_id: str, program: str) -> bytes:
         """Have a short program run by the Python of an image; returns what it wrote, which nobody vouches for.
 
-        Args:
-            image_id: The image.
-            program: Its text.
-
         Raises:
             RunFailedError: It does not run, fails, takes too long or writes too much; says what to do.
         """
@@ -248,9 +239,6 @@ class Runtime(Protocol):
 
         Its limits stay what they were set to last, wherever they can be found again.
 
-        Args:
-            launch: What it was started with.
-
         Returns:
             None if there is none to be found.
 
@@ -263,9 +251,6 @@ class Runtime(Protocol):
 
     async def remove_leftovers(self, kept: Collection[str]) -> None:
         """End what an earlier life of the agent started and nobody takes over.
-
-        Args:
-            kept: Ids of runs to leave alone.
 
         Raises:
             SetupError: Something cannot be ended; says what to do.

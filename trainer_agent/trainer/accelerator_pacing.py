@@ -24,12 +24,7 @@ _NEWS: Final = 0.3  # weight of the last reading in the estimate of a span's cos
 
 
 class AcceleratorPacer:
-    """Paces by one clock for each accelerator; the busiest one counts.
-
-    Args:
-        clocks: Of the accelerators.
-        wall: Seconds that pass; any origin.
-    """
+    """Paces by one clock for each accelerator; the busiest one counts."""
 
     def __init__(self, clocks: Sequence[AcceleratorClock], *, wall: Callable[[], float] = time.monotonic) -> None:
         self._meters = [_Meter(clock, wall) for clock in clocks]

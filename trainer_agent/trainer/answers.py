@@ -25,10 +25,6 @@ class Binding:
     def of(cls, answer: Any, found: Answers) -> Binding:
         """Find out: by name in a mapping, else by position where there are as many, else by kind and shape.
 
-        Args:
-            answer: What the script's ``predict`` said.
-            found: What the file says of the same rows.
-
         Raises:
             DeliveryFailedError: It cannot be told.
         """

@@ -43,15 +43,8 @@ class AttachedJob(Job):
     """A job with an agent.
 
     Args:
-        trained: The model in training.
-        channel: A started connection to the agent.
-        welcome: What the agent said first.
-        deliveries: Hands models over.
-        keeper: Saves and restores the run.
-        accelerators: Those that the run holds.
         leader: Tells the other ranks of the run what to do; None where there are none.
         resources: What is to be let go of when the job is closed.
-        exit_wait_seconds: See :data:`EXIT_WAIT_SECONDS`.
         at_first_report: Called then.
     """
 

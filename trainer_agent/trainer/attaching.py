@@ -59,11 +59,6 @@ class Training:
 def attach(run_directory: Path, training: Training, rank: Rank) -> AttachedJob | FollowerJob:
     """Dial the agent, or rank 0 from another rank, restore the last checkpoint, and see to a clean end of the process.
 
-    Args:
-        run_directory: Folder of the run.
-        training: What is trained.
-        rank: This process.
-
     Raises:
         AgentUnreachableError: If the agent does not welcome the process.
         CheckpointError: If an earlier checkpoint does not fit.
@@ -149,12 +144,7 @@ def _wait_welcome(channel: AgentChannel, run_directory: Path) -> trainer_pb2.Tra
 
 
 def has_patience(waited_seconds: float, used_seconds: float) -> bool:
-    """Whether to wait on for the agent.
-
-    Args:
-        waited_seconds: For how long that was done.
-        used_seconds: CPU seconds that the process has used meanwhile.
-    """
+    """Whether to wait on for the agent."""
     if waited_seconds < WELCOME_WAIT_SECONDS:
         return True
     return used_seconds < WELCOME_CPU_SECONDS and waited_seconds < LONGEST_WELCOME_WAIT_SECONDS

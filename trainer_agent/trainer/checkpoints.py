@@ -46,10 +46,7 @@ class CheckpointStore:
     """The two newest checkpoints of a run.
 
     Args:
-        directory: Where they are kept; made when the first is written.
-        checkpoint_format: How they are written.
         interval_seconds: How much time passes between two at least, unless one is forced.
-        clock: Seconds that pass; any origin.
     """
 
     def __init__(
@@ -72,9 +69,6 @@ class CheckpointStore:
 
     def save(self, state: State) -> None:
         """Write a checkpoint that survives a loss of power, or none.
-
-        Args:
-            state: What the format takes.
 
         Raises:
             OSError: If the disk does not take it; the ones before are then untouched.
@@ -116,11 +110,6 @@ class CheckpointStore:
 
 def refuse_other_framework(path: Path, its_beginning: bytes, what_differs: str) -> None:
     """Tell a checkpoint of another framework from a damaged one; only ``warm_start`` brings such.
-
-    Args:
-        path: The checkpoint.
-        its_beginning: With which bytes those of the other framework begin.
-        what_differs: Whose it is, and what this script trains.
 
     Raises:
         CheckpointError: It is one.

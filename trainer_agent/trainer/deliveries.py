@@ -20,14 +20,6 @@ class Deliveries:
     A request for a target that no report has reached waits for one that does: it may have been made because of an
     earlier run of the job, whose weights are lost. A target that a model fell short of stays open; the agent asks again
     once a report is better.
-
-    Args:
-        trained: The model in training.
-        tiers: Follows the metric.
-        handover: Makes the files.
-        channel: Brings the answers to the agent.
-        metric: Name of the metric that the tiers are about.
-        clock: Seconds that pass; any origin.
     """
 
     def __init__(

@@ -18,11 +18,7 @@ SHORT_SECONDS: Final = 1.0
 
 
 class ExportPauses:
-    """After a long export the next has to wait, unless a tier needs it.
-
-    Args:
-        clock: Seconds that pass; any origin.
-    """
+    """After a long export the next has to wait, unless a tier needs it."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

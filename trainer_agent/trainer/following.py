@@ -43,12 +43,7 @@ _DIAL_SECONDS: Final = 0.05
 
 
 class LeaderLink:
-    """The connection of a rank to rank 0.
-
-    Args:
-        run_directory: Folder of the run.
-        rank: This one.
-    """
+    """The connection of a rank to rank 0."""
 
     def __init__(self, run_directory: Path, rank: Rank) -> None:
         self._patience = wait_seconds(BEGIN_SECONDS)
@@ -145,16 +140,7 @@ class LeaderLink:
 
 
 class FollowerJob(Job):
-    """The job as the other ranks have it.
-
-    Args:
-        trained: The model in training.
-        leader: Rank 0.
-        welcome: What the agent said to it.
-        keeper: Restores the run.
-        accelerators: Those of this rank.
-        resources: What is to be let go of when the job is closed.
-    """
+    """The job as the other ranks have it."""
 
     def __init__(
         self,

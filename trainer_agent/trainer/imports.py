@@ -16,12 +16,7 @@ _OURS = "tiercel"
 
 
 def write_imports(run_directory: Path, cpu_seconds: float) -> None:
-    """Write what this process has imported by now into the run's folder; where that does not go, nothing happens.
-
-    Args:
-        run_directory: Folder of the run.
-        cpu_seconds: What the process had used when it began to train.
-    """
+    """Write what this process has imported by now into the run's folder; where that does not go, nothing happens."""
     with contextlib.suppress(OSError):
         # In place: in a container nothing can be made there, and the file is the run's. Half of one is read as none.
         (run_directory / _FILE).write_text(json.dumps({"names": imported(), "cpu_seconds": cpu_seconds}))

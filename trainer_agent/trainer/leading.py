@@ -38,11 +38,7 @@ _MOST_MESSAGES: Final = 100  # at a boundary; a rank says two, and one that says
 
 
 class Follower:
-    """Another rank, as rank 0 knows it; the clock of its accelerator at the same time.
-
-    Args:
-        link: To it.
-    """
+    """Another rank, as rank 0 knows it; the clock of its accelerator at the same time."""
 
     def __init__(self, link: RankLink) -> None:
         self.link = link
@@ -91,12 +87,7 @@ class Follower:
 
 
 class Leader:
-    """Leads the other ranks of a run.
-
-    Args:
-        run_directory: Folder of the run.
-        rank: Rank 0.
-    """
+    """Leads the other ranks of a run."""
 
     def __init__(self, run_directory: Path, rank: Rank) -> None:
         self._rank = rank

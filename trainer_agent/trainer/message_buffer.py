@@ -35,9 +35,6 @@ class MessageBuffer:
 
     When the agent stays away for so long that the buffer is full, the oldest reports are dropped: the newest say where
     the training is. Those that reached a tier stay: there are no more of them than tiers.
-
-    Args:
-        report_limit: How many of the other reports are kept.
     """
 
     def __init__(self, *, report_limit: int = REPORT_LIMIT) -> None:

@@ -116,11 +116,7 @@ def unpack_state(content: bytes) -> tuple[Place, bytes]:
 
 
 class RankLink:
-    """A connection between two ranks.
-
-    Args:
-        connection: Connected; it is the link's from now on.
-    """
+    """A connection between two ranks."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection

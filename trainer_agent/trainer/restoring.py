@@ -46,8 +46,6 @@ class RunKeeper:
     """Saves and restores a run: what is trained, and :class:`RunState`.
 
     Args:
-        store: Where checkpoints are.
-        trained: The model in training.
         rank: Number of this process among those that train the model; the first one saves.
     """
 
@@ -62,10 +60,6 @@ class RunKeeper:
     def save(self, run: RunState, other_ranks: Mapping[int, bytes] = MappingProxyType({})) -> None:
         """Write a checkpoint.
 
-        Args:
-            run: Where the run is.
-            other_ranks: States of the random generators of other ranks, by their numbers.
-
         Raises:
             OSError: If the disk does not take it.
         """
@@ -73,9 +67,6 @@ class RunKeeper:
 
     def restore(self, run_id: str) -> RunState | None:
         """Put everything back as the newest checkpoint has it; of another job's, the weights alone.
-
-        Args:
-            run_id: The run that begins.
 
         Returns:
             Where the run was, or None if there is no checkpoint, or it is another job's.

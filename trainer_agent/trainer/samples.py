@@ -44,11 +44,7 @@ _CHANGES: tuple[tuple[str, Callable[[Array], Array]], ...] = (
 
 
 class Samples:
-    """Keeps some of the rows that the script evaluates on, since real rows find what made-up ones do not.
-
-    Args:
-        signature: The model's inputs.
-    """
+    """Keeps some of the rows that the script evaluates on, since real rows find what made-up ones do not."""
 
     def __init__(self, signature: Signature) -> None:
         self._signature = signature

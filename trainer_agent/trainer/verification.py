@@ -136,12 +136,6 @@ def ask(samples: Samples, answer: Callable[[Batch], Answers]) -> Iterator[Asked]
 def check_same_answers(asked: Iterable[Asked], exported: OnnxModel, framework: str, missed: Sequence[str]) -> Compared:
     """Compare the two.
 
-    Args:
-        asked: What the original was asked and said.
-        exported: What was made of it.
-        framework: Who answers for the original, for messages.
-        missed: What is not compared anyway.
-
     Returns:
         What was compared, and what could not be.
 

@@ -69,13 +69,9 @@ class TrainerGateway(trainer_pb2_grpc.TrainerServiceServicer):
     """Serves one run.
 
     Args:
-        welcome: What a trainer is told first.
-        goal: What its reports are about.
-        token: The run's secret.
         ingest: What to do with each report that goes on; the trainer's next message waits for it.
         on_begun: What to do when it begins to train; the trainer's next message waits for it.
         on_use: What to do with what it says that it used of accelerators; may not block.
-        write_line: Writes into the job's log what was refused, and why.
         last_sequence: Number of the newest report that an earlier life of the agent took in.
     """
 

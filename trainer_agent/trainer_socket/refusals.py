@@ -6,11 +6,7 @@ from collections.abc import Callable
 
 
 class Refusals:
-    """Counts what was refused, by the reason.
-
-    Args:
-        write_line: Writes a line into the job's log. Reasons are few and fixed, so that lines are few.
-    """
+    """Counts what was refused, by the reason."""
 
     def __init__(self, write_line: Callable[[str], None]) -> None:
         self._write_line = write_line

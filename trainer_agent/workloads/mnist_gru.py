@@ -15,11 +15,7 @@ DEFAULTS = Options(epochs=60, seed=0, learning_rate=0.03, batch_size=32, width=6
 
 
 class RowReader(nn.Module):
-    """A GRU over the rows of an image, the class read off its last state.
-
-    Args:
-        width: Units of the GRU.
-    """
+    """A GRU over the rows of an image, the class read off its last state."""
 
     def __init__(self, width: int) -> None:
         super().__init__()

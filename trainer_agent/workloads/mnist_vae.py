@@ -26,11 +26,7 @@ SMALLEST_PROBABILITY = 1e-6
 
 
 class Autoencoder(nn.Module):
-    """An image to a normal distribution over codes, and a code to an image.
-
-    Args:
-        width: Units of the hidden layers.
-    """
+    """An image to a normal distribution over codes, and a code to an image."""
 
     def __init__(self, width: int) -> None:
         super().__init__()

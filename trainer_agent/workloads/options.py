@@ -20,13 +20,7 @@ class Options:
 
 
 def parse_options(arguments: Sequence[str] | None, defaults: Options, *, description: str) -> Options:
-    """Read the command line.
-
-    Args:
-        arguments: The command line, or None for the process's own.
-        defaults: What holds when an option is left out.
-        description: First line of the help.
-    """
+    """Read the command line."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     parser.add_argument("--epochs", type=_positive, default=defaults.epochs, help="passes over the data at most")
     parser.add_argument("--seed", type=int, default=defaults.seed, help="the same seed gives the same curve")

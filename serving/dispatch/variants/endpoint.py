@@ -43,12 +43,8 @@ class Endpoint(Source):
     It has room of its own, since it keeps calls that are late for as long as they may be worth something.
 
     Args:
-        name: Of the endpoint.
         configuration: Its variants and how they are chosen. An objective that was declared for the endpoint's account
             takes the place of the one in it.
-        registry: What is live.
-        dispatcher: Whose turn it is, and tells those who are given up.
-        solver: Where a scheduler may work out what takes long.
         timeout: Seconds in which a request is answered at the latest.
     """
 

@@ -28,9 +28,6 @@ class Endpoints:
     """See the module.
 
     Args:
-        root: The repository's folder.
-        registry: What is live.
-        dispatcher: Whose turn it is.
         timeout: Seconds in which a request is answered at the latest.
     """
 

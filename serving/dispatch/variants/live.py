@@ -36,11 +36,6 @@ class Candidate:
 class LiveVariants:
     """The variants that may answer now.
 
-    Args:
-        endpoint: Name of the endpoint, for the log.
-        variants: As configured.
-        registry: What is live.
-
     Attributes:
         candidates: What :meth:`current` said last.
         prefixes: By length: the profiles of so many of them, the most accurate first.

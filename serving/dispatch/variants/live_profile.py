@@ -14,13 +14,7 @@ _UNKNOWN_SECONDS = 1e-3
 
 
 class LiveProfile:
-    """Exponentially weighted means of a variant's durations, by batch size.
-
-    Args:
-        name: Of the variant.
-        accuracy: A fraction.
-        session: The variant's, warm.
-    """
+    """Exponentially weighted means of a variant's durations, by batch size."""
 
     def __init__(self, name: str, accuracy: float, session: Session) -> None:
         self._name = name

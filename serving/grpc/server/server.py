@@ -49,9 +49,7 @@ class Listener:
 
     Args:
         methods: By path, ``/package.Service/Method``.
-        limits: What callers may do.
         budget: Bytes of requests that are not whole and of answers that wait, shared by all connections.
-        clock: Seconds of a steady clock.
     """
 
     def __init__(

@@ -55,12 +55,7 @@ class Status(IntEnum):
 
 
 class CallError(Exception):
-    """A call ends with this status.
-
-    Args:
-        status: Its code.
-        message: For the caller; says what to do.
-    """
+    """A call ends with this status."""
 
     def __init__(self, status: Status, message: str) -> None:
         super().__init__(message)

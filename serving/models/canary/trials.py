@@ -37,11 +37,7 @@ class Trial:
     """Two versions of a model, of which the new one gets a share of the requests.
 
     Args:
-        plan: How it is tried.
-        old: The version that is live.
-        new: The version that would be.
         threads: Where runs are done again to compare outputs.
-        now: The clock, in seconds.
         so_far: What another process saw of it.
 
     Attributes:

@@ -94,11 +94,7 @@ def asking_config(image_id: str, program: str, defaults: ContainerDefaults) -> d
 
 
 def search_path(image: Mapping[str, Any]) -> str:
-    """Where an image looks for programs.
-
-    Args:
-        image: What the engine says of it.
-    """
+    """Where an image looks for programs."""
     variables = dict(each.partition("=")[::2] for each in (image.get("Config") or {}).get("Env") or ())
     return variables.get("PATH") or _ENGINES_PATH
 

@@ -22,11 +22,6 @@ EngineError: Final = (DockerError, aiohttp.ClientError, TimeoutError, OSError)
 async def update(docker: Docker, container_id: str, limits: Mapping[str, int]) -> None:
     """Change what a container may use.
 
-    Args:
-        docker: The engine.
-        container_id: The container.
-        limits: As in the ``HostConfig`` of a container.
-
     Raises:
         DockerError: It is not changed.
     """
@@ -54,13 +49,7 @@ def message_of(error: BaseException) -> str:
 
 
 def why_not_created(image: str, default: str, error: BaseException) -> str:
-    """Why there is no container of an image, for people.
-
-    Args:
-        image: Its name, or empty for the default one.
-        default: The image of jobs that name none.
-        error: Of the call.
-    """
+    """Why there is no container of an image, for people."""
     if isinstance(error, DockerError) and error.status == NOT_FOUND:
         if (image or default) == default:
             return f"The image {default} is not on this node: build it there with `make image`."

@@ -27,12 +27,7 @@ _ADVICE: Final = "use an image with Python, or leave out requirements and instal
 
 
 class ImagePython:
-    """Asks the Python of images; see :class:`~tiercel.trainer_agent.runtimes.contract.ImagePython`.
-
-    Args:
-        docker: The engine.
-        defaults: What all containers have in common.
-    """
+    """Asks the Python of images; see :class:`~tiercel.trainer_agent.runtimes.contract.ImagePython`."""
 
     def __init__(self, docker: Docker, defaults: ContainerDefaults) -> None:
         self._docker = docker

@@ -40,11 +40,7 @@ class DockerRun:
     """A run that is a container.
 
     Args:
-        docker: The engine.
-        container: The container, started.
         counters: The kernel's counters of its use, or None where only the engine can see them.
-        priority: Its priority among runs.
-        image_id: Id of its image, or empty.
         note: What its tenant should read about how it was started.
         is_warm: Whether it waited for the run.
     """

@@ -60,8 +60,6 @@ class DockerRuntime:
     """Starts runs as containers. Made by :meth:`connect`.
 
     Args:
-        docker: The engine.
-        defaults: What all containers have in common.
         priority: Who computes first; without effect where the engine runs on another machine.
     """
 
@@ -75,12 +73,7 @@ class DockerRuntime:
         self._waiting: WaitingContainers | None = None
 
     def start_warm(self, folder: Path, settings: TemplateSettings) -> WaitingContainers:
-        """Keep containers that wait for runs, from now on.
-
-        Args:
-            folder: Where what runs import is written down.
-            settings: How many, and for how long.
-        """
+        """Keep containers that wait for runs, from now on."""
         self._waiting = WaitingContainers(self._docker, self._defaults, WarmHistory(folder), settings)
         return self._waiting
 

@@ -17,11 +17,7 @@ _HANDOVER_SECONDS: Final = 60.0
 
 
 def command_with_secrets(command: Sequence[str]) -> list[str]:
-    """A command that reads its secrets first.
-
-    Args:
-        command: What it becomes.
-    """
+    """A command that reads its secrets first."""
     return ["/bin/sh", "-c", _ENTER, "tiercel-run", *command]
 
 

@@ -40,14 +40,7 @@ _OF_RUN_ON_HOST: Final = ("Mounts", "Memory", "MemorySwap", *share_config(CpuSha
 
 
 def waiting_config(launch: Launch, defaults: ContainerDefaults, image_id: str, names: Sequence[str]) -> dict[str, Any]:
-    """The body of the engine's ``POST /containers/create`` for a container that waits for runs like this one.
-
-    Args:
-        launch: One of those runs; nothing that is its own is in the container.
-        defaults: What all containers have in common.
-        image_id: Of its image.
-        names: Modules to import.
-    """
+    """The body of the engine's ``POST /containers/create`` for a container that waits for runs like this one."""
     like = replace(
         launch,
         run_id="",
@@ -83,12 +76,7 @@ def config_digest(config: Mapping[str, Any]) -> str:
 
 
 def why_unlike(config: Mapping[str, Any], waiting: Mapping[str, Any]) -> str:
-    """Why a container that waits cannot be that of a run; empty if it can.
-
-    Args:
-        config: What the run's own would look like.
-        waiting: What the other looks like.
-    """
+    """Why a container that waits cannot be that of a run; empty if it can."""
     host, other = config["HostConfig"], waiting["HostConfig"]
     differ = [name for name in config.keys() | waiting.keys() if config.get(name) != waiting.get(name)]
     differ_on_host = [name for name in host.keys() | other.keys() if host.get(name) != other.get(name)]
@@ -119,13 +107,7 @@ def limits_of(config: Mapping[str, Any]) -> dict[str, int]:
 
 
 def order_of(launch: Launch, config: Mapping[str, Any], image: Mapping[str, Any]) -> WarmOrder:
-    """What a container that waits needs to know in order to become a run.
-
-    Args:
-        launch: The run.
-        config: What its own container would look like.
-        image: What the engine says of the image.
-    """
+    """What a container that waits needs to know in order to become a run."""
     variables = [*((image.get("Config") or {}).get("Env") or ()), *config["Env"]]
     environment = {name: value for name, _, value in (each.partition("=") for each in variables)}
     if launch.secrets:

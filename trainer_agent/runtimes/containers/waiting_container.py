@@ -33,11 +33,6 @@ _ENDED: Final = "its waiting container has ended"
 class WaitingContainer:
     """One container. Made by :meth:`start`.
 
-    Args:
-        docker: The engine.
-        container: The container, started.
-        stream: Its standard input and output.
-
     Attributes:
         container: The container.
         taken: Set once it is to be a run.
@@ -99,12 +94,6 @@ class WaitingContainer:
         self, name: str, order: WarmOrder, limits: Mapping[str, int], mounts: Sequence[Mapping[str, Any]]
     ) -> None:
         """Have it be a run; what it begins with is in force and in place before.
-
-        Args:
-            name: Of the container from now on.
-            order: What it becomes.
-            limits: What it may use.
-            mounts: What it is given of this machine.
 
         Raises:
             WarmStartError: It has not become the run, and will not once it is removed.

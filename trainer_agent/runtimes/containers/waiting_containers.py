@@ -55,14 +55,7 @@ class _Kept:
 
 
 class WaitingContainers:
-    """All of a node.
-
-    Args:
-        docker: The engine.
-        defaults: What all containers have in common.
-        history: Says what to import.
-        settings: The operator's.
-    """
+    """All of a node."""
 
     def __init__(
         self,
@@ -80,10 +73,6 @@ class WaitingContainers:
 
     async def take(self, launch: Launch, name: str) -> tuple[DockerContainer | None, str]:
         """A container that waited and has become a run; or none, and why, if that is worth a word.
-
-        Args:
-            launch: The run.
-            name: Of its container.
 
         Raises:
             RunFailedError: One that should have become it may still do so; says why.

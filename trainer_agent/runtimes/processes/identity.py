@@ -21,21 +21,12 @@ class ProcessIdentity:
     start_ticks: int  # when it began, in the kernel's ticks since it booted
 
     def is_alive(self, proc: Path = _PROC) -> bool:
-        """Whether this very process is there, be it as a zombie.
-
-        Args:
-            proc: Where the process file system is.
-        """
+        """Whether this very process is there, be it as a zombie."""
         return identity_of(self.pid, proc) == self
 
 
 def identity_of(pid: int, proc: Path = _PROC) -> ProcessIdentity | None:
-    """The identity of the process that has a number now; None if there is none.
-
-    Args:
-        pid: The number.
-        proc: Where the process file system is.
-    """
+    """The identity of the process that has a number now; None if there is none."""
     try:
         stat = (proc / str(pid) / "stat").read_text(errors="replace")
         boot_id = (proc / _BOOT_ID).read_text().strip()

@@ -133,10 +133,6 @@ def unpack_environment(packed: bytes) -> dict[bytes, bytes]:
 def mind(folder: Path, of_script: Sequence[int] = ()) -> bool:
     """Fork, and keep the output and the exit code of the new process, which is to become the script.
 
-    Args:
-        folder: Of its own.
-        of_script: Descriptors that the script alone keeps.
-
     Returns:
         Whether this is the new process, which begins once it is written down who it is; in the old one when both are
         kept.

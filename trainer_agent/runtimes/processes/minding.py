@@ -30,9 +30,6 @@ class Minded:
     """A script with its minder. Made by :meth:`start` or :meth:`find`.
 
     Args:
-        folder: The minder's.
-        minder: The minder's process.
-        script: The script's.
         child: The minder where this agent started it, to be buried once it is dead.
     """
 
@@ -207,12 +204,7 @@ class Minded:
 
 
 class SpooledOutput:
-    """What a minder has kept of its script's output.
-
-    Args:
-        folder: The minder's.
-        offset: Byte to begin at.
-    """
+    """What a minder has kept of its script's output."""
 
     def __init__(self, folder: Path, offset: int) -> None:
         self._folder = folder
@@ -233,11 +225,7 @@ class SpooledOutput:
 
 
 def end_leftovers(folder: Path) -> None:
-    """End a script that nobody takes over, and its minder; blocks for a moment.
-
-    Args:
-        folder: The minder's.
-    """
+    """End a script that nobody takes over, and its minder; blocks for a moment."""
     # First of all: a minder that has not let its script begin finds nowhere to write that it does.
     doomed = folder.with_name(f".{folder.name}")
     shutil.rmtree(doomed, ignore_errors=True)

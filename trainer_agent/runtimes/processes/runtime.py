@@ -35,15 +35,7 @@ _NOBODY_KNOWS: Final = Exit(-9, "Somebody ended the process that keeps its outpu
 
 
 class ProcessRuntime:
-    """Starts runs as process groups of their own, each with a minder that outlives the agent.
-
-    Args:
-        folder: Where minders keep what they know; the agent's own.
-        limits: Enforces their shares.
-        priority: Who computes first.
-        mps: The daemon that runs use accelerators through, if there is one.
-        templates: What runs are forked from, if any are.
-    """
+    """Starts runs as process groups of their own, each with a minder that outlives the agent."""
 
     name = "process"
     owner = None
@@ -191,10 +183,6 @@ class ProcessRun:
     """A run that is a process group.
 
     Args:
-        run_id: Name of the run.
-        minded: Its leader, with its minder.
-        limits: Its confines.
-        priority: Its priority among runs.
         note: What its tenant should read about how it was started.
         is_warm: Whether it was forked from a template.
     """

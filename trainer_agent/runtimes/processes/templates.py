@@ -60,12 +60,7 @@ class TemplateSettings:
 
 
 class Template:
-    """One template.
-
-    Args:
-        process: Its process.
-        orders: The agent's end of its socket.
-    """
+    """One template."""
 
     def __init__(self, process: subprocess.Popen[bytes], orders: socket.socket) -> None:
         self._process = process
@@ -111,13 +106,7 @@ class Template:
 
 
 class Templates:
-    """All templates of a node.
-
-    Args:
-        folder: Where what runs import is written down.
-        limits: Confines them.
-        settings: The operator's.
-    """
+    """All templates of a node."""
 
     def __init__(self, folder: Path, limits: Limits, settings: TemplateSettings | None = None) -> None:
         self._history = WarmHistory(folder)

@@ -31,23 +31,14 @@ class _Runs:
 
 
 class WarmHistory:
-    """What is known of the runs of all keys.
-
-    Args:
-        folder: Where what runs import is written down.
-    """
+    """What is known of the runs of all keys."""
 
     def __init__(self, folder: Path) -> None:
         self._records = ImportRecords(folder)
         self._runs: defaultdict[Key, _Runs] = defaultdict(_Runs)
 
     def note_order(self, key: Key, job_folder: Path) -> None:
-        """A run was ordered.
-
-        Args:
-            key: Whose it is.
-            job_folder: Of the run, which writes down there what it imports.
-        """
+        """A run was ordered."""
         runs = self._runs[key]
         runs.orders += 1
         for folder in runs.folders:

@@ -68,11 +68,7 @@ class ImportRecord:
 
 
 class ImportRecords:
-    """The records of a node: in memory, and on the disk as long as that takes them.
-
-    Args:
-        folder: Of the files.
-    """
+    """The records of a node: in memory, and on the disk as long as that takes them."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -114,9 +110,6 @@ class ImportRecords:
 
 def read_imports(job_folder: Path) -> tuple[list[str], float] | None:
     """What a run wrote down: modules in the order of their import, and the CPU seconds that it had used by then.
-
-    Args:
-        job_folder: The job's folder, which the run may have filled with anything.
 
     Returns:
         None where it wrote nothing that can be understood.

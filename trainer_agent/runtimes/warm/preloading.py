@@ -29,12 +29,7 @@ _ONLY_OF_TEMPLATES: Final = frozenset({"OPENBLAS_NUM_THREADS"})
 
 
 class UnfitError(Exception):
-    """A module must not be imported before runs are forked.
-
-    Args:
-        name: The module.
-        reason: Why, in plain words.
-    """
+    """A module must not be imported before runs are forked."""
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(reason)
@@ -131,13 +126,7 @@ class Preloader:
 def why_not_like_this(
     environment: Mapping[str, str], at_start: Mapping[str, str], set_variables: Mapping[str, str]
 ) -> str:
-    """Why a run with an environment cannot be a fork of this process, in plain words; empty if it can.
-
-    Args:
-        environment: The run's.
-        at_start: What this process was started with.
-        set_variables: What packages have set in their environment since.
-    """
+    """Why a run with an environment cannot be a fork of this process, in plain words; empty if it can."""
     for name in sorted(environment.keys() | at_start.keys()):
         if environment.get(name) == at_start.get(name) or name in _SET_BY_CALL:
             continue
@@ -158,13 +147,7 @@ def why_not_threads(threads: int) -> str:
 
 
 def why_not_in(folder: Path, module: str, at_start: frozenset[str]) -> str:
-    """Why a program whose modules lie in a folder cannot be a fork of this process; empty if it can.
-
-    Args:
-        folder: Where its imports are looked for first.
-        module: The module that is the program, if one is.
-        at_start: Names of the modules that every interpreter has from its start.
-    """
+    """Why a program whose modules lie in a folder cannot be a fork of this process; empty if it can."""
     if module in sys.modules:
         return f"the template has imported {module}, which is the program"
     loaded = {name.partition(".")[0] for name in sys.modules} - at_start

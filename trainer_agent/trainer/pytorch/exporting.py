@@ -108,14 +108,7 @@ def answers_of(model: nn.Module, signature: Signature, batch: Batch) -> Answers:
 
 
 def check_same_answers(model: nn.Module, signature: Signature, exported: OnnxModel, samples: Samples) -> Compared:
-    """Compare the two; see :func:`~tiercel.trainer_agent.trainer.verification.check_same_answers`.
-
-    Args:
-        model: The original, on the CPU and in evaluation mode.
-        signature: Its inputs.
-        exported: What was made of it.
-        samples: The rows.
-    """
+    """Compare the two; see :func:`~tiercel.trainer_agent.trainer.verification.check_same_answers`."""
     asked = verification.ask(samples, lambda batch: answers_of(model, signature, batch))
     missed = [f"other values of {name}" for name in samples.not_varied()]
     return verification.check_same_answers(asked, exported, "PyTorch", missed)

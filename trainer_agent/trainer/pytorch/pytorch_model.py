@@ -45,14 +45,7 @@ class Stateful(Protocol):
 
 
 class PyTorchModel(Trained):
-    """A PyTorch module, with what trains it.
-
-    Args:
-        model: The module.
-        signature: Its inputs.
-        optimizer: Its optimizer, or None when the script goes without keeping it.
-        scheduler: Its learning-rate scheduler, or None.
-    """
+    """A PyTorch module, with what trains it."""
 
     checkpoint_format = PyTorchFormat()
     has_model = True
