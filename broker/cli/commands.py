@@ -27,6 +27,7 @@ SECTIONS: Final[dict[str, dict[str, Entry]]] = {
     },
     "Jobs": {
         "init": Entry("init:init", "Write a tiercel.yaml by reading a training script."),
+        "check": Entry("check:check", "Try a script, its export and a checkpoint, before a long run."),
         "submit": Entry("submit:submit", "Create a training job from a folder, a spec or flags."),
         "sweep": Entry("sweep:sweep", "Search parameters of a script by many jobs."),
         "ls": Entry("jobs:ls", "List jobs."),

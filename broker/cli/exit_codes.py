@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 FAILED: Final = 1
-"""An error, which standard error says in a sentence; of ``status`` and ``doctor`` that there is something to see to."""
+"""An error, told in a sentence on standard error; of ``status``, ``doctor``, ``check``: something is to be seen to."""
 USAGE: Final = 2
 """The command line is wrong."""
 JOB_FAILED: Final = 3

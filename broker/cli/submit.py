@@ -7,17 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tiercel.broker.cli.exit_codes import USAGE
 from tiercel.broker.cli.output import print_json
 from tiercel.broker.cli.parameters import command, json_option, target_options
 from tiercel.broker.cli.sending import SendingProgress, show_project
-from tiercel.broker.cli.session import Target, exit_by, fail, run
+from tiercel.broker.cli.session import Target, exit_by, run
+from tiercel.broker.cli.specs import changed, spec_of
 from tiercel.broker.cli.watch import follow_job
-from tiercel.core.errors import TiercelError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tiercel.broker.client import Client, JobInfo
     from tiercel.broker.client.projects.packing import PackedProject
     from tiercel.core.jobs import JobSpec
@@ -122,7 +119,7 @@ def submit(
         "replace": True if replace else None,
         "resources": _given(resources),
     }
-    spec = _spec(file, _changed(_given(flags), changes))
+    spec = spec_of(file, changed(_given(flags), changes))
     _submit(target, spec, wait=wait, as_json=as_json)
 
 
@@ -153,40 +150,3 @@ async def _packed(client: Client, spec: JobSpec, *, quiet: bool) -> PackedProjec
     if packed is not None and not quiet:
         show_project(packed, spec)
     return packed
-
-
-def _changed(flags: dict[str, Any], changes: Sequence[str]) -> dict[str, Any]:
-    """The flags, and what ``--set`` says."""
-    import yaml
-
-    from tiercel.broker.client.spec_yaml import read_yaml
-
-    for change in changes:
-        field, is_given, value = change.partition("=")
-        *above, last = field.split(".")
-        if not (is_given and last):
-            fail(f"--set {change!r}: write FIELD=VALUE, such as --set resources.memory=4GiB.", USAGE)
-        place = flags
-        for name in above:
-            place = place.setdefault(name, {})
-            if not isinstance(place, dict):
-                fail(f"--set {change!r}: {name} has no fields.", USAGE)
-        try:
-            place[last] = read_yaml(value)
-        except yaml.YAMLError:
-            place[last] = value
-    return flags
-
-
-def _spec(file: Path | None, flags: dict[str, Any]) -> JobSpec:
-    # pydantic and gRPC are imported for those who submit, not for 'tiercel --help'.
-    from tiercel.broker.client.spec_file import load_spec, parse_spec
-
-    if file is None and not flags:
-        fail(
-            "Give a project's folder, a spec's file, or flags such as --script, --endpoint, --metric and --tier.", USAGE
-        )
-    try:
-        return load_spec(file, flags) if file is not None else parse_spec(flags)
-    except TiercelError as error:
-        fail(error.message)

@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 
-from tiercel.trainer_agent.errors import MissingMetricError
 from tiercel.trainer_agent.reports.metric_names import MetricNames
 from tiercel.trainer_agent.trainer.accelerators import Accelerators
 from tiercel.trainer_agent.trainer.channel import Acknowledged, AgentChannel, Request, Terminated
@@ -22,7 +21,7 @@ from tiercel.trainer_agent.trainer.job import Item, Job
 from tiercel.trainer_agent.trainer.leading import Follower, Leader
 from tiercel.trainer_agent.trainer.pacing import Pacer
 from tiercel.trainer_agent.trainer.rank_link import END_OF_EPOCH, Decision, Place
-from tiercel.trainer_agent.trainer.reporting import as_numbers, report_line
+from tiercel.trainer_agent.trainer.reporting import as_numbers, report_line, require_metric
 from tiercel.trainer_agent.trainer.restoring import Report, RunKeeper, RunState
 from tiercel.trainer_agent.trainer.trained import Trained
 from tiercel.v1 import trainer_pb2
@@ -140,12 +139,7 @@ class AttachedJob(Job):
     def report(self, **metrics: float) -> None:
         """Send the metrics, print them, and hand over the model if a tier was reached and its model is asked for."""
         numbers = as_numbers(metrics)
-        if self._metric not in numbers:
-            message = (
-                f"report() got {', '.join(sorted(numbers))}, but this job's tiers are about {self._metric!r}: report "
-                "it under that name, or submit the job with one of the reported metrics"
-            )
-            raise MissingMetricError(message)
+        require_metric(self._metric, numbers)
         self._begin()
         print(report_line(self._epoch, numbers), flush=True)
         report = Report(self._epoch, self._accepted(numbers))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tiercel.trainer_agent.errors import MissingMetricError
+
 
 def as_numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
     """The metrics as floats; NaN and infinities stay what they are.
@@ -27,6 +29,20 @@ def as_numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
             message = f"report() takes numbers, but {name} is a {type(value).__name__}"
             raise TypeError(message) from error
     return numbers
+
+
+def require_metric(metric: str, numbers: Mapping[str, float]) -> None:
+    """Check that the metric which a job's tiers are about was reported.
+
+    Raises:
+        MissingMetricError: It was not; names what was.
+    """
+    if metric not in numbers:
+        message = (
+            f"report() got {', '.join(sorted(numbers))}, but this job's tiers are about {metric!r}: report "
+            "it under that name, or submit the job with one of the reported metrics"
+        )
+        raise MissingMetricError(message)
 
 
 def report_line(epoch: int, metrics: Mapping[str, float]) -> str:

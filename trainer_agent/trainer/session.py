@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
+from tiercel.core.script_checks import CHECK_VARIABLE
 from tiercel.trainer_agent.errors import RanksError
 from tiercel.trainer_agent.trainer.any_model import AnyModel
 from tiercel.trainer_agent.trainer.job import Job
@@ -114,13 +115,22 @@ def connect(
         trained = _pytorch_model(model, example_input, optimizer, scheduler, dynamic_axes, rank)
     run_directory = os.environ.get(RUN_DIRECTORY_VARIABLE)
     if not run_directory:
-        return StandaloneJob(trained)
+        return _alone(trained, evaluate)
     if model is None and rank.count > 1:
         raise RanksError("a job without a PyTorch model is one process; submit it with ranks: 1")
     # gRPC and the ONNX exporters cost start-up time that a script on its own need not pay.
     from tiercel.trainer_agent.trainer.attaching import Training, attach
 
     return attach(Path(run_directory), Training(trained, evaluate, checkpoint_seconds), rank)
+
+
+def _alone(trained: Trained, evaluate: Evaluate | None) -> Job:
+    """Without an agent: on trial, or a script like any other."""
+    if folder := os.environ.get(CHECK_VARIABLE):
+        from tiercel.trainer_agent.trainer.checked import CheckedJob
+
+        return CheckedJob(trained, evaluate, Path(folder))
+    return StandaloneJob(trained)
 
 
 def _pytorch_model(
