@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from tiercel.broker.client.handle import JobHandle
     from tiercel.broker.client.options import ClientOptions, RetryPolicy
     from tiercel.broker.client.spec_file import load_spec, parse_spec
-    from tiercel.broker.client.sync import SyncClient, SyncJobHandle
-    from tiercel.broker.client.sync_endpoint_client import SyncEndpointClient
+    from tiercel.broker.client.sync import SyncClient, SyncEndpointClient, SyncJobHandle
     from tiercel.core.disk_use import DiskUse, NodeDisk, Removal, RoomTaken
     from tiercel.core.errors import TierMissedError
     from tiercel.core.file_views import FileInfo
@@ -53,8 +52,7 @@ _HOMES = {
     "tiercel.broker.client.handle": "JobHandle",
     "tiercel.broker.client.options": "ClientOptions RetryPolicy",
     "tiercel.broker.client.spec_file": "load_spec parse_spec",
-    "tiercel.broker.client.sync": "SyncClient SyncJobHandle",
-    "tiercel.broker.client.sync_endpoint_client": "SyncEndpointClient",
+    "tiercel.broker.client.sync": "SyncClient SyncEndpointClient SyncJobHandle",
     "tiercel.core.disk_use": "DiskUse NodeDisk Removal RoomTaken",
     "tiercel.core.errors": "TierMissedError",
     "tiercel.core.file_views": "FileInfo",
