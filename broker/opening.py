@@ -144,13 +144,6 @@ async def open_kept(
 ) -> Kept:
     """Open all that is kept.
 
-    Args:
-        settings: How the broker runs.
-        store: The database, open.
-        sealer: Seals what is secret.
-        clock: The time.
-        stack: Closes it.
-
     Raises:
         ConflictError: The artefact store is another broker's.
     """

@@ -50,9 +50,6 @@ SERVING_POLL_SECONDS = 0.1
 class Broker:
     """A running broker; an async context manager that listens inside.
 
-    Args:
-        settings: How it runs.
-
     Raises:
         InvalidSpecError: On entering: a setting is wrong; ``field`` names it.
         UnavailableError: On entering: the port is taken, or the store cannot be opened.

@@ -20,9 +20,6 @@ _FOLDERS = ("logs", "checkpoints", "projects", "files")
 def prepare_state_dir(path: Path) -> None:
     """Make the state directory if it is missing, and close it and the files in it to everybody else, as often as asked.
 
-    Args:
-        path: The folder.
-
     Raises:
         InvalidSpecError: It cannot be made or used, or belongs to somebody else.
     """

@@ -66,12 +66,7 @@ class _Waiting:
 
 
 class Audit:
-    """Keeps the record.
-
-    Args:
-        store: Where it is.
-        clock: The time.
-    """
+    """Keeps the record."""
 
     def __init__(self, store: AuditStore, clock: Clock) -> None:
         self._store = store

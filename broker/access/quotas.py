@@ -21,9 +21,6 @@ class Quotas:
     """Knows what each tenant may use.
 
     Args:
-        store: What was set.
-        tenancy: Goes by it.
-        inventory: What tenants have at the broker.
         projects_bytes: What the projects of one tenant may have.
         files_bytes: What the files that are kept of its jobs may have.
     """

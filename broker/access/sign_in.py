@@ -75,8 +75,6 @@ class SignIn:
     """Keeps codes of links, which are good once, and sessions, which outlive the broker.
 
     Args:
-        store: Keeps sessions.
-        sealer: Encrypts what they stand for.
         now: Seconds since the Unix epoch.
     """
 

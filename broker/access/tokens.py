@@ -34,9 +34,7 @@ class Tokens:
     """Gives out tokens.
 
     Args:
-        store: What is kept.
         tenancy: Who the tenants are; learns of each token.
-        clock: The time.
     """
 
     def __init__(self, store: TokenStore, tenancy: Tenancy, clock: Clock) -> None:

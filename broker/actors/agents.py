@@ -31,13 +31,7 @@ if TYPE_CHECKING:
 
 
 class AgentService:
-    """What agents ask for and tell, done by the actors.
-
-    Args:
-        journal: Announces what was measured.
-        registry: The actors.
-        clock: The time.
-    """
+    """What agents ask for and tell, done by the actors."""
 
     def __init__(self, journal: Journal, registry: ActorRegistry, clock: Clock) -> None:
         self._journal = journal

@@ -60,16 +60,7 @@ class _Work:
 
 
 class EndpointActor(Actor[EndpointMessage]):
-    """Owns one endpoint: numbers its versions and sees to it that each tier is delivered exactly once.
-
-    Args:
-        endpoint: The endpoint as it is.
-        deliveries: Its deliveries so far.
-        journal: Makes steps durable.
-        clock: The time.
-        peers: The other actors.
-        tenant_weight: Its tenant's weight among tenants.
-    """
+    """Owns one endpoint: numbers its versions and sees to it that each tier is delivered exactly once."""
 
     def __init__(
         self,

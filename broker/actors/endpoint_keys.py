@@ -29,14 +29,7 @@ _SHOWN_SECONDS = 30 * 86_400.0
 
 
 class KeyService:
-    """What tenants ask of keys.
-
-    Args:
-        store: Keeps what is known of them.
-        service: Knows the endpoints.
-        registry: Tells nodes.
-        clock: The time.
-    """
+    """What tenants ask of keys."""
 
     def __init__(self, store: KeyStore, service: BrokerService, registry: ActorRegistry, clock: Clock) -> None:
         self._store = store

@@ -26,14 +26,7 @@ if TYPE_CHECKING:
 
 
 class EndpointService:
-    """Endpoints: whose they are, who answers, and what their tenants want of them.
-
-    Args:
-        journal: Makes steps durable.
-        registry: The actors.
-        supervisor: Starts tasks.
-        admission: Held while a job begins.
-    """
+    """Endpoints: whose they are, who answers, and what their tenants want of them."""
 
     def __init__(
         self, journal: Journal, registry: ActorRegistry, supervisor: Supervisor, admission: asyncio.Lock

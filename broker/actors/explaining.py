@@ -18,10 +18,6 @@ def explained(job: Job, registry: ActorRegistry) -> Job:
     """The job with the reason that its share has now, which may be another than when it was given.
 
     One that runs on a drained node, and of which nothing else is to be said, tells whether and when it leaves.
-
-    Args:
-        job: The job.
-        registry: The actors.
     """
     if job.run is None or job.state.is_final:
         return job

@@ -67,10 +67,6 @@ class JobActor(Actor[JobInput]):
     """Owns one job: runs its machine, makes each step durable, then carries out the effects.
 
     Args:
-        job: The job as it is.
-        journal: Makes steps durable.
-        clock: The time.
-        peers: The other actors.
         observations: Earlier reports, oldest first.
         tenant_weight: What its tenant's jobs are worth among those of others, > 0.
     """

@@ -77,8 +77,6 @@ class Journal:
     is refused meanwhile (:meth:`commit_or_refuse`). Only a damaged store ends the journal, and with it the broker.
 
     Args:
-        store: Where things become durable.
-        clock: For the time of events, and for pauses.
         last_sequence: Number of the newest event in the store.
         listeners: Called with each event after it is durable; must not block.
     """

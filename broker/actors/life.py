@@ -31,11 +31,6 @@ class BrokerLife:
     """Starts the actors with what is stored, and tells them that time passes.
 
     Args:
-        store: What survived the last life.
-        journal: Announces what is.
-        registry: The actors.
-        supervisor: Starts tasks.
-        clock: The time.
         checkpoints: Checkpoints of jobs that are moved; None where nobody asks for any.
         versions: Files of versions that several nodes are to have; None where nobody asks for any.
     """

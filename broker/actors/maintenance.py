@@ -30,12 +30,7 @@ class LeftThere:
 
 
 class Maintenance:
-    """Has nodes emptied, and remembers which.
-
-    Args:
-        store: What is kept.
-        registry: The actors.
-    """
+    """Has nodes emptied, and remembers which."""
 
     def __init__(self, store: DrainStore, registry: ActorRegistry) -> None:
         self._store = store

@@ -22,13 +22,7 @@ WAIT_SECONDS = 600.0
 
 
 class ModelFiles:
-    """Finds versions and has their files brought.
-
-    Args:
-        service: Knows whose endpoints they are.
-        registry: The actors.
-        store: Where nodes' files arrive.
-    """
+    """Finds versions and has their files brought."""
 
     def __init__(self, service: BrokerService, registry: ActorRegistry, store: VersionStore) -> None:
         self._service = service

@@ -56,10 +56,6 @@ class NodeActor(Actor[NodeMessage]):
 
     Args:
         node: The node as far as it is known; offline until its agent connects.
-        leases: How long silence is borne.
-        journal: Announces that it came or went.
-        clock: The time.
-        peers: The other actors.
     """
 
     def __init__(self, node: Node, leases: LeaseSettings, journal: Journal, clock: Clock, peers: Peers) -> None:

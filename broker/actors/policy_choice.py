@@ -28,8 +28,6 @@ class PolicyKeeper:
 
     Args:
         name: The policy that the broker was started with, or the default.
-        options: Its options.
-        store: What was set while the broker ran.
         is_told: Whether whoever started the broker chose it.
 
     Raises:

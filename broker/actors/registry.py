@@ -75,12 +75,6 @@ class ActorRegistry:
     """Makes actors, starts them, and passes on what they say: :class:`~tiercel.broker.actors.peers.Peers` for them.
 
     Args:
-        journal: Makes steps durable.
-        policy: Decides who gets what.
-        loop: How often it is asked.
-        supervisor: Starts tasks.
-        clock: The time.
-        leases: How long a node's silence is borne.
         tenant_weights: What the jobs of tenants are worth, by tenant; 1 where nothing is said.
         checkpoints: Checkpoints of jobs that are moved; None where nobody asks for any.
         versions: Files of versions that several nodes are to have; None where nobody asks for any.

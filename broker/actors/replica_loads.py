@@ -25,7 +25,6 @@ class ReplicaCount:
     """Decides for one endpoint whose job leaves that to the broker.
 
     Args:
-        clock: The time.
         peers: Say what was counted.
 
     Attributes:

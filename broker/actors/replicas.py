@@ -31,10 +31,6 @@ MAX_PULLS = 4
 class Replicas:
     """Looks at nodes for one endpoint.
 
-    Args:
-        clock: The time.
-        peers: Say what nodes are.
-
     Attributes:
         from_store: Versions whose files the artefact store shall give back.
     """

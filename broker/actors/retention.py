@@ -25,14 +25,7 @@ FIRST_LOOK_SECONDS = 600.0
 
 
 class Retention:
-    """Removes what is kept no longer.
-
-    Args:
-        service: Knows which jobs live, and which are needed.
-        inventory: Knows what is kept.
-        clock: The time.
-        settings: How long things are kept.
-    """
+    """Removes what is kept no longer."""
 
     def __init__(self, service: BrokerService, inventory: Inventory, clock: Clock, settings: RetentionSettings) -> None:
         self._service = service

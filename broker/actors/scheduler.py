@@ -169,11 +169,6 @@ class SchedulerActor(Actor[SchedulerMessage]):
     and with the share that it was given, whatever older news of the job is still on its way.
 
     Args:
-        policy: Decides.
-        settings: How often to look.
-        journal: Keeps the decisions.
-        clock: The time.
-        tell_job: Sends a job a message.
         declare_endpoint_shares: Tells a node what its endpoints may use, and in how many seconds they should answer,
             as a whole.
     """

@@ -17,13 +17,7 @@ if TYPE_CHECKING:
 
 
 class SecretService:
-    """What tenants and agents ask of secrets.
-
-    Args:
-        store: Keeps what is sealed.
-        sealer: Has the key.
-        clock: The time.
-    """
+    """What tenants and agents ask of secrets."""
 
     def __init__(self, store: Store, sealer: Sealer, clock: Clock) -> None:
         self._store = store

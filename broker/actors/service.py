@@ -64,13 +64,6 @@ if TYPE_CHECKING:
 class BrokerService:
     """The broker without its doors: what tenants ask for, done by the actors.
 
-    Args:
-        store: What survives a restart.
-        journal: Makes steps durable.
-        registry: The actors.
-        supervisor: Starts tasks.
-        clock: The time.
-
     Attributes:
         endpoints: What tenants ask about them.
     """

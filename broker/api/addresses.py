@@ -18,7 +18,6 @@ class AddressesService(addresses_pb2_grpc.AddressesServiceServicer):
     """Translates tenants' calls; see ``protos/tiercel/v1/addresses.proto``.
 
     Args:
-        service: Knows.
         tenancy: Who may call.
     """
 

@@ -15,11 +15,7 @@ if TYPE_CHECKING:
 
 
 class AuditService(audit_pb2_grpc.AuditServiceServicer):
-    """Translates the operator's calls.
-
-    Args:
-        audit: The record.
-    """
+    """Translates the operator's calls."""
 
     def __init__(self, audit: Audit) -> None:
         self._audit = audit

@@ -29,13 +29,6 @@ async def ingest(
 ) -> None:
     """Take in the checkpoint of a run that is being moved, or whose job asks for copies.
 
-    Args:
-        header: What is announced.
-        messages: What follows.
-        accept: Tells the agent to go on.
-        agents: Knows what is wanted.
-        store: Where it goes.
-
     Raises:
         NotFoundError: No such checkpoint is wanted.
         InvalidSpecError: It is not what was announced, or too large.

@@ -17,8 +17,6 @@ class DashboardService(dashboard_pb2_grpc.DashboardServiceServicer):
     """Makes links.
 
     Args:
-        sign_in: Makes their codes.
-        url: Where a browser on this machine finds the dashboard.
         url_elsewhere: Where one elsewhere does; empty for nowhere.
     """
 

@@ -27,9 +27,6 @@ class DiskService(disk_pb2_grpc.DiskServiceServicer):
     """Translates tenants' calls.
 
     Args:
-        service: Knows the nodes.
-        inventory: Knows what is kept.
-        retention: Removes what is kept no longer.
         tenancy: Who may call.
     """
 

@@ -32,11 +32,8 @@ class Doors:
     """Listens, once it is told to.
 
     Args:
-        settings: Where.
-        tenancy: Whose tokens count.
         encryption: What the encrypted ones need; None for none of them.
         membership: Whose certificates count; None without encryption.
-        audit: Where changes and refusals are written down.
         people: Knows those who signed in at a provider; None where nobody does.
 
     Attributes:

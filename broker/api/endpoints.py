@@ -142,13 +142,7 @@ def _version_infos(
 def places_of(
     endpoint: Endpoint, nodes: Mapping[str, Node], serving: Mapping[str, ServingNode]
 ) -> tuple[ReplicaInfo, ...]:
-    """The nodes that shall answer for an endpoint, its home first; none of one with variants, or while nothing does.
-
-    Args:
-        endpoint: The endpoint.
-        nodes: All nodes.
-        serving: What they are to the endpoint.
-    """
+    """The nodes that shall answer for an endpoint, its home first; none of one with variants, or while nothing does."""
     live = endpoint.live_of("")
     if live is None or not endpoint.node_id:
         return ()

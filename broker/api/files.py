@@ -24,8 +24,6 @@ class FilesService(files_pb2_grpc.FilesServiceServicer):
     """Translates tenants' calls.
 
     Args:
-        service: The actors.
-        files: What jobs left behind.
         tenancy: Who may call.
     """
 

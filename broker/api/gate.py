@@ -97,10 +97,7 @@ class TenantsGate(grpc.aio.ServerInterceptor):
     """Of the tenants' listener: lets callers call what their role may, and everybody check health.
 
     Args:
-        tenancy: Whose tokens count.
         matrix: Who may call what.
-        recorder: Writes down what is changed and who is refused.
-        strangers: Is told of connections that have shown who they are.
         rates: How often each token may call.
         people: Knows those who signed in at a provider; None where nobody does.
     """
@@ -171,9 +168,7 @@ class NodesGate(grpc.aio.ServerInterceptor):
     """Of the agents' listener: lets only agents in.
 
     Args:
-        tenancy: Whose token counts.
         matrix: Who may call what.
-        recorder: Writes down who is refused.
     """
 
     def __init__(self, tenancy: Tenancy, matrix: Matrix, recorder: Recorder) -> None:
@@ -204,10 +199,7 @@ class MembersGate(grpc.aio.ServerInterceptor):
     """Of the agents' encrypted listener: lets only members in, before what they ask is read.
 
     Args:
-        membership: Who they are.
         matrix: Who may call what.
-        recorder: Writes down what is changed and who is refused.
-        strangers: Is told of connections that have shown who they are.
     """
 
     def __init__(self, membership: Membership, matrix: Matrix, recorder: Recorder, strangers: Strangers) -> None:

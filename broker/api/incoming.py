@@ -20,8 +20,6 @@ class Incoming(Generic[_M]):
     """The messages of one call.
 
     Args:
-        read: Waits for the agent's next message.
-        kind: What its messages are.
         remedy: What to do where nothing comes.
     """
 

@@ -35,13 +35,6 @@ async def ingest(
 ) -> None:
     """Take in what a run left behind.
 
-    Args:
-        header: What is announced.
-        messages: What follows.
-        write: Tells the agent what is wanted.
-        agents: Knows whose the run is.
-        files: Where it goes.
-
     Raises:
         NotFoundError: The run is not the node's.
         InvalidSpecError: It is not what was announced, or not what its job wants to have kept.

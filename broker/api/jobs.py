@@ -40,12 +40,7 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
     """Translates tenants' calls; see ``protos/tiercel/v1/jobs.proto``.
 
     Args:
-        service: The actors.
-        journal: Tells when there are new events.
-        store: Events and decisions.
-        logs: Output of runs.
         tenancy: Who may call.
-        projects: What jobs run from.
     """
 
     def __init__(

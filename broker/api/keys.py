@@ -27,8 +27,6 @@ class KeysService(keys_pb2_grpc.KeysServiceServicer):
     """Translates tenants' calls; see ``protos/tiercel/v1/keys.proto``.
 
     Args:
-        keys: Keeps them.
-        service: Knows the endpoints.
         tenancy: Who may call.
     """
 

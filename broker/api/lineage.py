@@ -29,8 +29,6 @@ class LineageService(lineage_pb2_grpc.LineageServiceServicer):
     """Translates tenants' calls.
 
     Args:
-        service: The actors.
-        store: Jobs, deliveries and events.
         tenancy: Who may call.
     """
 

@@ -134,12 +134,7 @@ NODES = ListenerLimits(received_bytes=64 * MIB, sent_bytes=64 * MIB, calls=1_000
 
 
 def make_server(limits: ListenerLimits, gate: grpc.aio.ServerInterceptor) -> grpc.aio.Server:
-    """A server that does not listen yet.
-
-    Args:
-        limits: What it takes.
-        gate: Who gets in.
-    """
+    """A server that does not listen yet."""
     return grpc.aio.server(
         interceptors=[gate],
         options=[

@@ -22,7 +22,6 @@ class MembershipService(membership_pb2_grpc.MembershipServiceServicer):
 
     Args:
         membership: Decides; None where the broker listens on this machine alone.
-        maintenance: Has nodes emptied, and forgotten.
         address: Where to join, ``host:port``.
         nodes_port: Where agents connect.
         is_online: Whether an agent speaks for a node now.
@@ -97,11 +96,7 @@ class MembershipService(membership_pb2_grpc.MembershipServiceServicer):
 
 
 class CertificatesService(membership_pb2_grpc.CertificatesServiceServicer):
-    """Gives nodes their next certificates.
-
-    Args:
-        membership: Decides.
-    """
+    """Gives nodes their next certificates."""
 
     def __init__(self, membership: Membership) -> None:
         self._membership = membership

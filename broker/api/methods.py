@@ -44,11 +44,7 @@ class CallRefusedError(grpc.aio.AbortError):
 
 
 class Methods:
-    """Takes services as a gRPC server does, for it and for calls from inside.
-
-    Args:
-        server: Whose methods these are.
-    """
+    """Takes services as a gRPC server does, for it and for calls from inside."""
 
     def __init__(self, server: grpc.aio.Server) -> None:
         self._server = server
@@ -69,12 +65,7 @@ class Methods:
 
 
 class Calls:
-    """Calls methods inside of the process as if they had come over the wire: the same rights, rates and records.
-
-    Args:
-        gate: Of the listener that the methods are on.
-        methods: What answers.
-    """
+    """Calls methods inside of the process as if they had come over the wire: the same rights, rates and records."""
 
     def __init__(self, gate: TenantsGate, methods: Methods) -> None:
         self._gate = gate

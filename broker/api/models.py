@@ -24,8 +24,6 @@ class ModelsService(models_pb2_grpc.ModelsServiceServicer):
     """Translates tenants' calls.
 
     Args:
-        service: The actors.
-        files: Brings the files of versions.
         tenancy: Who may call.
     """
 

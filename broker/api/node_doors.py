@@ -49,7 +49,6 @@ class LocalDoor:
     """Of this machine alone: whoever has the agents' token speaks for any node that did not join from elsewhere.
 
     Args:
-        tenancy: Whose token counts.
         membership: Who joined; None where nobody can.
     """
 
@@ -79,12 +78,7 @@ class LocalDoor:
 
 
 class MembersDoor:
-    """For other machines: a node is who its certificate says, while that counts.
-
-    Args:
-        membership: Who joined.
-        strangers: Is told of connections that have shown who they are.
-    """
+    """For other machines: a node is who its certificate says, while that counts."""
 
     is_local = False
 

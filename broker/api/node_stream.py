@@ -55,10 +55,7 @@ class NodeStream:
     What is said of a run counts only from the node that the run is on, as what a node takes up is its own.
 
     Args:
-        actor: The node's.
         epoch: The stream's lease epoch.
-        service: The other actors.
-        logs: Output of runs.
         carried: Checkpoints of jobs that are moved.
         authorities: Says which authorities the agent is to believe, by their pins.
     """

@@ -51,15 +51,7 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
     """Translates agents' streams; see ``protos/tiercel/v1/nodes.proto``.
 
     Args:
-        agents: The actors.
-        logs: Output of runs.
         door: Who may call.
-        settings: Leases and heartbeats.
-        carried: Checkpoints of jobs that are moved.
-        files: What jobs left behind.
-        secrets: Secrets of tenants.
-        projects: What jobs run from.
-        versions: Files of versions that several nodes are to have.
     """
 
     def __init__(

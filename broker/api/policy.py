@@ -16,13 +16,7 @@ if TYPE_CHECKING:
 
 
 class PolicyService(policy_pb2_grpc.PolicyServiceServicer):
-    """Translates calls.
-
-    Args:
-        keeper: Knows which policy decides.
-        scheduler: Asks it.
-        supervisor: Sees a change through.
-    """
+    """Translates calls."""
 
     def __init__(self, keeper: PolicyKeeper, scheduler: SchedulerActor, supervisor: Supervisor) -> None:
         self._keeper = keeper

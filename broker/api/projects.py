@@ -33,7 +33,6 @@ class ProjectsService(projects_pb2_grpc.ProjectsServiceServicer):
     """Takes in projects.
 
     Args:
-        projects: Where they are kept.
         tenancy: Who may call.
     """
 

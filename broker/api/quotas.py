@@ -22,8 +22,6 @@ class QuotasService(quotas_pb2_grpc.QuotasServiceServicer):
 
     Args:
         quotas: Knows what tenants may use.
-        registry: Knows their jobs.
-        tenancy: Who calls.
     """
 
     def __init__(self, quotas: Quotas, registry: ActorRegistry, tenancy: Tenancy) -> None:

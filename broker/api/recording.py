@@ -38,11 +38,7 @@ _REFUSALS = (NotAllowedError, NotAuthenticatedError, NotFoundError)
 
 
 class Recorder:
-    """Writes calls down.
-
-    Args:
-        audit: Where.
-    """
+    """Writes calls down."""
 
     def __init__(self, audit: Audit) -> None:
         self._audit = audit

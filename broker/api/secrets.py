@@ -18,7 +18,6 @@ class SecretsService(secrets_pb2_grpc.SecretsServiceServicer):
     """Translates tenants' calls; see ``protos/tiercel/v1/secrets.proto``.
 
     Args:
-        secrets: Keeps them.
         tenancy: Who may call.
     """
 

@@ -21,8 +21,6 @@ class StatusService(status_pb2_grpc.StatusServiceServicer):
     """Translates calls of tenants and operators.
 
     Args:
-        registry: Knows the cluster.
-        tenancy: Who calls.
         rotation: Knows how far a rotation of the authority is; None where the broker listens on this machine alone.
     """
 

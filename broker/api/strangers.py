@@ -53,11 +53,7 @@ class Seen:
 
 
 class Strangers:
-    """Knows which connections have shown who they are, and says which of the others go. No I/O.
-
-    Args:
-        most: Connections that a door takes.
-    """
+    """Knows which connections have shown who they are, and says which of the others go. No I/O."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -101,12 +97,7 @@ class Strangers:
 
 
 class RoomKeeper:
-    """Watches the sockets of this process that were accepted at some ports, and closes those that have to go.
-
-    Args:
-        ports: Of the doors.
-        strangers: Says which.
-    """
+    """Watches the sockets of this process that were accepted at some ports, and closes those that have to go."""
 
     def __init__(self, ports: Collection[int], strangers: Strangers) -> None:
         self._ports = frozenset(ports)

@@ -15,11 +15,7 @@ if TYPE_CHECKING:
 
 
 class TokensService(tokens_pb2_grpc.TokensServiceServicer):
-    """Translates the operator's calls.
-
-    Args:
-        tokens: Gives them out.
-    """
+    """Translates the operator's calls."""
 
     def __init__(self, tokens: Tokens) -> None:
         self._tokens = tokens

@@ -24,12 +24,7 @@ _VERDICTS = {
 
 
 def wanted_to_proto(wanted: Wanted, logs: RunLogs) -> nodes_pb2.WantedState:
-    """Everything that is wanted of a node.
-
-    Args:
-        wanted: What is wanted.
-        logs: Says how much of the output of runs is here.
-    """
+    """Everything that is wanted of a node."""
     return nodes_pb2.WantedState(
         generation=wanted.generation,
         runs=[_run_to_proto(run, logs) for run in wanted.runs],

@@ -27,9 +27,6 @@ class WhatIfService(what_if_pb2_grpc.WhatIfServiceServicer):
     """Translates questions of tenants and operators.
 
     Args:
-        registry: Knows the present.
-        tenancy: Who calls.
-        policies: Knows which policy decides.
         interval_seconds: How often the scheduler looks.
     """
 

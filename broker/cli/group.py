@@ -20,7 +20,6 @@ class LazyGroup(click.Group):
     """Commands of the table that begin with the same words.
 
     Args:
-        name: Its last word.
         path: All of its words; the name when left out.
         attributes: As :class:`click.Group` takes them.
     """

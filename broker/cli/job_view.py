@@ -71,12 +71,7 @@ class WatchedJob:
 
 
 def event_line(event: JobEvent, name: str) -> str:
-    """An event as a line of text.
-
-    Args:
-        event: What happened.
-        name: The job's label.
-    """
+    """An event as a line of text."""
     head = f"{event.at.astimezone():%H:%M:%S}  {event.job_id}  {clean(name)}  "
     match event:
         case StateEvent():

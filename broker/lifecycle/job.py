@@ -164,13 +164,7 @@ def wait_again(job: Job, words: str, *, checkpoint_node: str) -> Step:
 
 
 def retry(job: Job, how: str, now: Moment) -> Step:
-    """Let a job whose script failed wait a while and then start again.
-
-    Args:
-        job: The job, its run over.
-        how: How its script failed.
-        now: The time.
-    """
+    """Let a job whose script failed wait a while and then start again."""
     number = job.retries + 1
     pause = _backoff(job.spec).seconds(number)
     job = replace(job, retries=number, retry_at=now.alive + pause)

@@ -58,11 +58,6 @@ __all__ = ["after_restart", "create", "handle"]
 def handle(job: Job, event: JobInput, now: Moment) -> Step:  # noqa: C901 - one case for each kind of input
     """Take one step.
 
-    Args:
-        job: The job as it is.
-        event: What happened.
-        now: The time.
-
     Returns:
         The job as it is then, and what to do, in order. The same job and no effects when nothing is to change.
 

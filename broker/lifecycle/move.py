@@ -80,14 +80,7 @@ def was_stopped_to_move(event: RunExited) -> bool:
 
 
 def go_on_elsewhere(job: Job, left: Run, move: Move, now: Moment) -> Step:
-    """Its run is gone and the broker has the checkpoint: the next run begins on the other node.
-
-    Args:
-        job: The job.
-        left: Its run that is over.
-        move: Where it goes.
-        now: The time.
-    """
+    """Its run is gone and the broker has the checkpoint: the next run begins on the other node."""
     job = replace(
         job,
         run=Run(

@@ -80,7 +80,6 @@ class Door:
     """Lets tenants in.
 
     Args:
-        place: Where.
         tenancy: Who may read: the user name is the tenant's, the password a token of its viewers or submitters.
         retained: The latest state, by topic.
         rooms: How many connections there may be.

@@ -125,7 +125,6 @@ class Knock(asyncio.Protocol):
     Args:
         door: Decides whether it may begin.
         inner: The protocol inside, which hears of the connection once the handshake is done.
-        context: For TLS.
         seconds: How long the handshake may take.
     """
 

@@ -71,9 +71,7 @@ class MqttPublisher:
     Args:
         url: ``mqtt://HOST[:PORT]`` or ``mqtts://HOST[:PORT]`` for TLS with the system's certificates.
         username: For the MQTT broker; empty for none.
-        password: Its password.
         backoff: Pauses between attempts to connect.
-        limits: Bounds of the buffer.
         now: The clock, seconds since the Unix epoch.
 
     Raises:

@@ -56,7 +56,6 @@ class Subscriber(asyncio.Protocol):
     """A client's connection.
 
     Args:
-        server: Whose it is.
         limits: What it may cost.
 
     Attributes:

@@ -55,12 +55,7 @@ class _Accelerator:
 
 
 class NodeAccelerators:
-    """The accelerators of a node while it fills up; local to one decision.
-
-    Args:
-        node: The node.
-        jobs: Those that hold some of them already.
-    """
+    """The accelerators of a node while it fills up; local to one decision."""
 
     def __init__(self, node: NodeView, jobs: Iterable[JobView] = ()) -> None:
         self._accelerators = [_Accelerator(view) for view in node.accelerators]

@@ -142,12 +142,7 @@ def by_turns(
 
 
 def with_accelerators(plan: Plan, snapshot: Snapshot) -> Plan:
-    """The plan with what each job holds of its node's accelerators.
-
-    Args:
-        plan: What a policy made of the snapshot.
-        snapshot: What it saw.
-    """
+    """The plan with what each job holds of its node's accelerators."""
     users = {job.id: job for job in snapshot.jobs if job.resources.accelerators}
     if not users:
         return plan

@@ -245,9 +245,6 @@ class Snapshot:
     def earlier_runs(self, job: JobView) -> tuple[PastRun, ...]:
         """What is known of a job before it has run: runs of its program, or of the likest one that ever ran.
 
-        Args:
-            job: The job.
-
         Returns:
             The latest last; empty where nothing like it has run.
         """

@@ -29,10 +29,6 @@ class SimulatedAgents:
     """The agents of all nodes.
 
     Args:
-        scenario: How the machines behave.
-        nodes: By id.
-        events: The virtual clock.
-        serving: Where models are handed over to.
         post: Sends a job's machine what there is to tell of it; it is read when the present event is over.
     """
 

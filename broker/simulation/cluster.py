@@ -64,10 +64,6 @@ def cores_for_runs(node_cores: float, serving_cores: float) -> float:
     """Cores that are left for runs beside an inference server that nothing limits.
 
     The server gets what it needs first, as live, but not all of a node: the group of the runs has a weight of its own.
-
-    Args:
-        node_cores: The node's.
-        serving_cores: What the server would use.
     """
     runs_weight = RUNS_WEIGHT_PER_CORE * node_cores
     least = node_cores * runs_weight / (runs_weight + SERVING_WEIGHT)

@@ -19,8 +19,6 @@ class Incoming:
     """Jobs by the time of their arrival.
 
     Args:
-        scenario: What is simulated.
-        seed: Of arrivals, workloads and noise.
         nodes: Of the scenario, by id.
 
     Raises:

@@ -39,8 +39,6 @@ class SimulatedScheduler:
     """Runs a policy on events and on an interval; keeps its state and how long it took.
 
     Args:
-        policy: Decides.
-        settings: How often to look.
         check_plans: Whether to refuse unsound plans.
     """
 

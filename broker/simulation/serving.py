@@ -20,13 +20,7 @@ CLASS_TOLERANCE = 0.1
 
 
 class Serving:
-    """The endpoints that are asked, and the versions of those that are not.
-
-    Args:
-        scenario: Says who asks what.
-        nodes: Where answers are made.
-        seed: Of the simulation.
-    """
+    """The endpoints that are asked, and the versions of those that are not."""
 
     def __init__(self, scenario: Scenario, nodes: Mapping[str, SimulatedNode], seed: int) -> None:
         self._noise = scenario.measurement_noise

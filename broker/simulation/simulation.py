@@ -78,8 +78,6 @@ class Simulation:
     """One simulation; see :func:`simulate`.
 
     Args:
-        scenario: What to simulate.
-        policy: Decides.
         seed: See :func:`simulate`.
     """
 

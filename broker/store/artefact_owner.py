@@ -14,11 +14,7 @@ if TYPE_CHECKING:
 
 
 async def owner_name(store: SqlStore) -> str:
-    """The name, which is made where there is none.
-
-    Args:
-        store: The database; open.
-    """
+    """The name, which is made where there is none."""
     query = select(tables.artefact_owner.c.name)
     async with store.reading() as connection:
         name = await connection.scalar(query)

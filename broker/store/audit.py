@@ -31,7 +31,6 @@ class AuditStore:
     """Keeps the rows.
 
     Args:
-        store: The database.
         most_rows: How many are kept; beyond it the oldest of them are gone, but for the hash of the last.
     """
 

@@ -208,9 +208,7 @@ class CheckpointWriter:
     """Takes in one checkpoint; leaving its ``with`` block before :meth:`finish` leaves nothing behind.
 
     Args:
-        folder: Where the files are.
         job_id: The job; made by the broker.
-        checkpoint: What was announced.
     """
 
     def __init__(self, folder: Path, job_id: str, checkpoint: Checkpoint) -> None:

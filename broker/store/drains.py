@@ -14,11 +14,7 @@ if TYPE_CHECKING:
 
 
 class DrainStore:
-    """Keeps what the operator asked for.
-
-    Args:
-        store: The database.
-    """
+    """Keeps what the operator asked for."""
 
     def __init__(self, store: SqlStore) -> None:
         self._store = store

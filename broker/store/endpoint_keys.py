@@ -17,11 +17,7 @@ _TABLE = tables.endpoint_keys
 
 
 class KeyStore:
-    """Keeps keys.
-
-    Args:
-        store: The database.
-    """
+    """Keeps keys."""
 
     def __init__(self, store: SqlStore) -> None:
         self._store = store

@@ -41,11 +41,7 @@ class Report(NamedTuple):
 
 
 class History:
-    """Reads what is kept of jobs.
-
-    Args:
-        store: The database.
-    """
+    """Reads what is kept of jobs."""
 
     def __init__(self, store: SqlStore) -> None:
         self._store = store

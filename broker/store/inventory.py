@@ -28,15 +28,7 @@ _SAMPLE = 1_000
 
 
 class Inventory:
-    """Knows what is kept.
-
-    Args:
-        state_dir: The broker's state directory.
-        store: The database.
-        logs: Output of runs.
-        files: What jobs left behind.
-        projects: What jobs run from.
-    """
+    """Knows what is kept."""
 
     def __init__(
         self, state_dir: Path, store: SqlStore, logs: RunLogs, files: KeptFiles, projects: ProjectStore

@@ -28,13 +28,7 @@ _AT_A_TIME = 500
 
 
 class KeptFiles:
-    """Keeps files of jobs. A content is there before anything refers to it, and goes after the last that did.
-
-    Args:
-        store: The database.
-        contents: Where the contents are.
-        limits: What is kept.
-    """
+    """Keeps files of jobs. A content is there before anything refers to it, and goes after the last that did."""
 
     def __init__(self, store: SqlStore, contents: BlobFolder, limits: FileLimits) -> None:
         self._store = store
@@ -76,13 +70,7 @@ class KeptFiles:
 
     @asynccontextmanager
     async def receiving(self, tenant: str, job_id: str, offered: Sequence[KeptFile]) -> AsyncIterator[Incoming]:
-        """Take in files of a job; left without :meth:`Incoming.finish`, nothing of them is kept.
-
-        Args:
-            tenant: The job's owner.
-            job_id: The job.
-            offered: What its run left behind.
-        """
+        """Take in files of a job; left without :meth:`Incoming.finish`, nothing of them is kept."""
         known = {file.path: file for file in await self.of_job(job_id)}
         used = await self._bytes_of(tenant) + self._coming_bytes[tenant]
         admission = admit(offered, known, used, self.limits)
@@ -162,8 +150,6 @@ class Incoming:
     """Files on their way in; see :meth:`KeptFiles.receiving`.
 
     Args:
-        receiver: Takes the contents.
-        admission: What is kept.
         wanted: The contents that are to come, in this order, each with its size in bytes.
 
     Attributes:

@@ -55,11 +55,7 @@ class Member:
 
 
 class MemberStore:
-    """Keeps join tokens and members.
-
-    Args:
-        store: The database.
-    """
+    """Keeps join tokens and members."""
 
     def __init__(self, store: SqlStore) -> None:
         self._store = store

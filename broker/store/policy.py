@@ -16,11 +16,7 @@ if TYPE_CHECKING:
 
 
 class PolicyStore:
-    """Keeps the name of one policy, and its options.
-
-    Args:
-        store: The database.
-    """
+    """Keeps the name of one policy, and its options."""
 
     def __init__(self, store: SqlStore) -> None:
         self._store = store

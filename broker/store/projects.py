@@ -161,10 +161,7 @@ class ProjectReceiver:
     """Takes in objects of one tenant; a context manager.
 
     Args:
-        place: Where they go.
-        receiver: Takes them.
         room_bytes: What the tenant may still have.
-        tenant: Whose.
     """
 
     def __init__(self, place: Path, receiver: BlobReceiver, room_bytes: int, tenant: str) -> None:

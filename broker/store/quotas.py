@@ -13,11 +13,7 @@ if TYPE_CHECKING:
 
 
 class QuotaStore:
-    """Keeps what the operator set.
-
-    Args:
-        store: The database.
-    """
+    """Keeps what the operator set."""
 
     def __init__(self, store: SqlStore) -> None:
         self._store = store

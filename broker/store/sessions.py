@@ -31,11 +31,7 @@ class KeptSession(NamedTuple):
 
 
 class SessionStore:
-    """Keeps sessions.
-
-    Args:
-        store: The database.
-    """
+    """Keeps sessions."""
 
     def __init__(self, store: SqlStore) -> None:
         self._store = store

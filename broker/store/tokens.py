@@ -19,11 +19,7 @@ _TOKENS = tables.access_tokens
 
 
 class TokenStore:
-    """Keeps tokens.
-
-    Args:
-        store: The database.
-    """
+    """Keeps tokens."""
 
     def __init__(self, store: SqlStore) -> None:
         self._store = store

@@ -42,9 +42,7 @@ class OwnIdentity:
     """Certificates by the broker's own authority, issued anew before they run out and when that is another one.
 
     Args:
-        kept: Has the authority that signs them.
         names: Addresses and names by which the broker is called.
-        now: The time.
     """
 
     def __init__(self, kept: KeptAuthority, names: Sequence[str], now: Callable[[], float]) -> None:

@@ -20,10 +20,6 @@ CERTIFICATE_FILE = "authority.pem"
 class KeptAuthority:
     """The authority of this moment. Others ask for it anew whenever they need it, on any thread.
 
-    Args:
-        state_dir: The broker's.
-        authority: What is there.
-
     Attributes:
         current: The one of this moment.
     """

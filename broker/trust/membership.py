@@ -47,9 +47,6 @@ class Membership:
     """Decides who is a node.
 
     Args:
-        store: What is kept.
-        kept: Has the authority that signs certificates.
-        clock: The time.
         pin: Of the authority that vouches for where machines join; that of ``kept`` when left out.
     """
 

@@ -41,8 +41,6 @@ class OwnNode:
     """Keeps the files of the node beside the broker: its key with its certificates, and those of who is believed.
 
     Args:
-        kept: Has the authority that signs.
-        node_id: The node's name.
         identity: File for the key and the certificates, 0600.
         authority_file: File for the certificates of the authorities that vouch for those who ask.
         now: Seconds since the Unix epoch.

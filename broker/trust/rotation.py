@@ -32,13 +32,7 @@ TENANTS_SECONDS = 86_400.0
 
 
 class Rotation:
-    """Replaces the authority.
-
-    Args:
-        kept: The authority.
-        membership: Which nodes have turned to it.
-        clock: The time.
-    """
+    """Replaces the authority."""
 
     def __init__(self, kept: KeptAuthority, membership: Membership, clock: Clock) -> None:
         self._kept = kept
@@ -81,9 +75,6 @@ class Rotation:
 
     async def finish(self, *, force: bool = False) -> AuthorityState:
         """The second step: believe the earlier authority no more.
-
-        Args:
-            force: Whatever that cuts off.
 
         Raises:
             NotFoundError: No rotation is under way.

@@ -36,7 +36,6 @@ class KeyKeeper:
 
     Args:
         fetch: Asks the provider; an error if it does not answer as it should.
-        clock: The time.
         changed: Is told the keys that count whenever they have been fetched, or count no more.
     """
 

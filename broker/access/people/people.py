@@ -31,11 +31,9 @@ class People:
     """Learns who shows a token of the provider.
 
     Args:
-        provider: Who signs.
         audience: For whom its tokens must be.
         admissions: What people may be.
         tenancy: Is told of each person.
-        clock: The time.
     """
 
     def __init__(

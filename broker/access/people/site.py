@@ -76,7 +76,6 @@ class Asking:
 
     Args:
         issuer: Its URL.
-        session: How it is asked.
     """
 
     def __init__(self, issuer: str, session: aiohttp.ClientSession) -> None:

@@ -33,14 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 class CheckpointKeeper:
-    """Keeps what jobs that live go on from: a :class:`~.keeper.Kind`.
-
-    Args:
-        own: What the store has.
-        checkpoints: Those that the broker holds.
-        registry: The jobs.
-        clock: The time.
-    """
+    """Keeps what jobs that live go on from: a :class:`~.keeper.Kind`."""
 
     def __init__(self, own: OwnArtefacts, checkpoints: CheckpointStore, registry: ActorRegistry, clock: Clock) -> None:
         self._own = own

@@ -27,11 +27,8 @@ class DatabaseKeeper:
     broker that goes on from that copy does.
 
     Args:
-        own: What the store has.
         others: What else is kept.
         database: The file.
-        clock: The time.
-        interval_seconds: How often it is copied.
     """
 
     def __init__(

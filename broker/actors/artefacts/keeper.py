@@ -47,9 +47,7 @@ class ArtefactKeeper:
     """Sees to it that the artefact store has what is needed, and nothing else.
 
     Args:
-        own: What the store has.
         kinds: What is kept there; each is looked at whatever becomes of the others.
-        clock: The time.
     """
 
     def __init__(self, own: OwnArtefacts, kinds: Sequence[Kind], clock: Clock) -> None:

@@ -58,11 +58,8 @@ class OwnArtefacts:
     """What this broker has in the artefact store. Its methods raise what the store's raise.
 
     Args:
-        artefacts: The store.
         ownership: Says whether it is ours.
-        clock: The time.
         limit_bytes: What all that is stored may have together.
-        patience: How the store is dealt with.
 
     Attributes:
         held: What the store has, as far as we know: bytes by SHA-256.

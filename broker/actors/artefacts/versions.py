@@ -22,13 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 class VersionKeeper:
-    """Keeps the versions that may answer: a :class:`~.keeper.Kind`.
-
-    Args:
-        own: What the store has.
-        files: Those that the broker holds for a while.
-        registry: The endpoints.
-    """
+    """Keeps the versions that may answer: a :class:`~.keeper.Kind`."""
 
     def __init__(self, own: OwnArtefacts, files: VersionStore, registry: ActorRegistry) -> None:
         self._own = own

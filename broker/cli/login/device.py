@@ -66,7 +66,6 @@ class DeviceSignIn:
 
     Args:
         issuer: URL of the provider.
-        client_id: What the provider calls this program.
         scope: What is asked for; ``openid`` is among it.
         sleep: Lets seconds pass.
         clock: Seconds, monotonic.

@@ -25,11 +25,7 @@ _COMMANDS_AT_ONCE: Final = 50
 
 
 class Haproxy:
-    """HAProxy as it is started with the files of one folder.
-
-    Args:
-        folder: Where they are.
-    """
+    """HAProxy as it is started with the files of one folder."""
 
     def __init__(self, folder: Path) -> None:
         self._stats = folder / STATS_SOCKET

@@ -41,7 +41,6 @@ class Keeper:
     """Writes the file, and has it taken.
 
     Args:
-        front: Where applications ask.
         haproxy: The one that runs, or may.
         sources: Ask the broker, by the names of tenants.
     """

@@ -55,10 +55,8 @@ class AgentKeeper:
     """Keeps one agent running in a state directory.
 
     Args:
-        options: What was asked for.
         tell: Says a sentence to the user.
         command: How to start an agent; its options are appended.
-        patience: How one that ends is dealt with.
         earlier: Where things listened the last time, for getting the same ports again.
 
     Attributes:

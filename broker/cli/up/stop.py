@@ -15,9 +15,6 @@ _SERVING_SECONDS = 15.0
 async def run_down(state_dir: Path) -> list[str]:
     """Stop what runs in a state directory.
 
-    Args:
-        state_dir: The folder.
-
     Returns:
         What was stopped, in words.
     """

@@ -20,7 +20,6 @@ class Ownership:
     """Marks a store as one broker's.
 
     Args:
-        artefacts: The store.
         database: Names the broker's database, for as long as that lives.
         life: Names this life of the broker.
     """

@@ -57,7 +57,6 @@ class Calls:
 
     Args:
         where: What people know the store by.
-        bucket: The bucket.
 
     Attributes:
         client: The library's, once there is one.
