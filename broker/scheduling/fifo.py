@@ -7,38 +7,20 @@ shares. It looks at no report.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from tiercel.broker.scheduling.interface import JobView, Plan, Snapshot
-from tiercel.broker.scheduling.queue import QueueSettings, QueueState, plan_in_order
+from tiercel.broker.scheduling.interface import JobView, Snapshot
+from tiercel.broker.scheduling.queue import QueuePolicy, QueueSettings
 from tiercel.broker.scheduling.rank import Position
 
 # Submission settles all ties.
 _POSITION = Position(0, "in the order of submission")
 
 
-@dataclass(frozen=True, slots=True)
-class FifoSettings(QueueSettings):
-    """What all queues have in common; see :class:`.QueueSettings`."""
-
-
-class FifoPolicy:
+class FifoPolicy(QueuePolicy[QueueSettings]):
     """Runs a few at a time in the order of submission."""
 
-    name: str = "fifo"
-    settings_type = FifoSettings
+    name = "fifo"
+    settings_type = QueueSettings
 
-    def __init__(self, settings: FifoSettings | None = None) -> None:
-        self.settings = settings or FifoSettings()
-
-    def initial_state(self) -> QueueState:
-        """The state before the first call."""
-        return QueueState()
-
-    def plan(self, snapshot: Snapshot, state: QueueState) -> tuple[Plan, QueueState]:
-        """Rank the jobs of each node by submission."""
-        return plan_in_order(snapshot, state, _position, self.settings)
-
-
-def _position(job: JobView) -> Position:
-    return _POSITION
+    def position(self, _job: JobView, _snapshot: Snapshot) -> Position:
+        """The same for all."""
+        return _POSITION

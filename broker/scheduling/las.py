@@ -12,8 +12,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass
 
-from tiercel.broker.scheduling.interface import JobView, Plan, Snapshot
-from tiercel.broker.scheduling.queue import QueueSettings, QueueState, plan_in_order
+from tiercel.broker.scheduling.interface import JobView, Snapshot
+from tiercel.broker.scheduling.queue import QueuePolicy, QueueSettings
 from tiercel.broker.scheduling.rank import Position
 
 
@@ -42,25 +42,18 @@ class LasSettings(QueueSettings):
         return tuple(float(part) for part in self.thresholds.split("/")) if self.thresholds else ()
 
 
-class LasPolicy:
+class LasPolicy(QueuePolicy[LasSettings]):
     """Runs a few at a time, those that have had the least CPU time first."""
 
-    name: str = "las"
+    name = "las"
     settings_type = LasSettings
 
     def __init__(self, settings: LasSettings | None = None) -> None:
-        self.settings = settings or LasSettings()
+        super().__init__(settings)
         self._bounds = self.settings.bounds
 
-    def initial_state(self) -> QueueState:
-        """The state before the first call."""
-        return QueueState()
-
-    def plan(self, snapshot: Snapshot, state: QueueState) -> tuple[Plan, QueueState]:
-        """Rank the jobs of each node by queue."""
-        return plan_in_order(snapshot, state, self._position, self.settings)
-
-    def _position(self, job: JobView) -> Position:
+    def position(self, job: JobView, _snapshot: Snapshot) -> Position:
+        """By queue."""
         used = f"has used {job.cpu_seconds:.3g} CPU seconds"
         if not self._bounds:
             return Position(job.cpu_seconds, used)

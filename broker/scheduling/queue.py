@@ -9,8 +9,10 @@ Pure: an order in, assignments with reasons out. Linear in the number of jobs.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from tiercel.broker.scheduling.allocate import FLOOR, by_turns
 from tiercel.broker.scheduling.explain import at_stage, in_queue
@@ -50,6 +52,31 @@ class QueueState:
     """What is remembered between decisions: the ranking of each node and what came of it, by node id."""
 
     nodes: NodeMemories = field(default_factory=dict)
+
+
+SettingsT = TypeVar("SettingsT", bound=QueueSettings)
+
+
+class QueuePolicy(ABC, Generic[SettingsT]):
+    """A policy that is but an order; see :class:`.Policy`."""
+
+    name: str
+    settings_type: type[SettingsT]
+
+    def __init__(self, settings: SettingsT | None = None) -> None:
+        self.settings = self.settings_type() if settings is None else settings
+
+    def initial_state(self) -> QueueState:
+        """The state before the first call."""
+        return QueueState()
+
+    def plan(self, snapshot: Snapshot, state: QueueState) -> tuple[Plan, QueueState]:
+        """Rank the jobs of each node, and share it by their positions."""
+        return plan_in_order(snapshot, state, lambda job: self.position(job, snapshot), self.settings)
+
+    @abstractmethod
+    def position(self, job: JobView, snapshot: Snapshot) -> Position:
+        """The position of a job among those at the same stage."""
 
 
 def plan_in_order(

@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
-from tiercel.broker.scheduling.interface import JobView, Plan, Snapshot
-from tiercel.broker.scheduling.queue import QueueSettings, QueueState, plan_in_order
+from tiercel.broker.scheduling.interface import JobView, Snapshot
+from tiercel.broker.scheduling.queue import QueuePolicy, QueueSettings
 from tiercel.broker.scheduling.rank import Position
 
 
@@ -25,24 +25,17 @@ class RandomOrderSettings(QueueSettings):
     seed: int = 0
 
 
-class RandomOrderPolicy:
+class RandomOrderPolicy(QueuePolicy[RandomOrderSettings]):
     """Runs a few at a time in an order drawn by lot."""
 
-    name: str = "random-order"
+    name = "random-order"
     settings_type = RandomOrderSettings
 
     def __init__(self, settings: RandomOrderSettings | None = None) -> None:
-        self.settings = settings or RandomOrderSettings()
+        super().__init__(settings)
         self._seed = f"{self.settings.seed}:".encode()
 
-    def initial_state(self) -> QueueState:
-        """The state before the first call."""
-        return QueueState()
-
-    def plan(self, snapshot: Snapshot, state: QueueState) -> tuple[Plan, QueueState]:
-        """Rank the jobs of each node by lot."""
-        return plan_in_order(snapshot, state, self._position, self.settings)
-
-    def _position(self, job: JobView) -> Position:
+    def position(self, job: JobView, _snapshot: Snapshot) -> Position:
+        """By lot."""
         # Python's own hash of a text differs from process to process.
         return Position(hashlib.sha256(self._seed + job.id.encode()).digest(), "in an order drawn by lot")

@@ -12,8 +12,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tiercel.broker.scheduling.interface import JobView, Plan, Snapshot
-from tiercel.broker.scheduling.queue import QueueSettings, QueueState, plan_in_order
+from tiercel.broker.scheduling.interface import JobView, Snapshot
+from tiercel.broker.scheduling.queue import QueuePolicy, QueueSettings
 from tiercel.broker.scheduling.rank import Position
 from tiercel.broker.scheduling.tiers import reached_tiers
 
@@ -55,26 +55,19 @@ class SrptOracleSettings(QueueSettings):
         return {name.strip(): tuple(map(float, works.split("/"))) for name, _, works in entries}
 
 
-class SrptOraclePolicy:
+class SrptOraclePolicy(QueuePolicy[SrptOracleSettings]):
     """Runs a few at a time, those that are nearest to their next tier first."""
 
-    name: str = "srpt-oracle"
+    name = "srpt-oracle"
     settings_type = SrptOracleSettings
 
     def __init__(self, settings: SrptOracleSettings | None = None) -> None:
-        self.settings = settings or SrptOracleSettings()
+        super().__init__(settings)
         self._works = self.settings.works_by_name
 
-    def initial_state(self) -> QueueState:
-        """The state before the first call."""
-        return QueueState()
-
-    def plan(self, snapshot: Snapshot, state: QueueState) -> tuple[Plan, QueueState]:
-        """Rank the jobs of each node by what they truly still need."""
+    def position(self, job: JobView, snapshot: Snapshot) -> Position:
+        """By what it truly still needs."""
         known = snapshot.true_work if isinstance(snapshot, OracleSnapshot) else {}
-        return plan_in_order(snapshot, state, lambda job: self._position(job, known), self.settings)
-
-    def _position(self, job: JobView, known: Mapping[str, tuple[float, ...]]) -> Position:
         works = known.get(job.id) or self._works.get(job.name, ())
         reached = reached_tiers(job)
         if reached >= len(works) or not math.isfinite(works[reached]):

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 from testing.scheduling import job, node, snapshot, tiers
-from tiercel.broker.scheduling.fifo import FifoPolicy, FifoSettings
+from tiercel.broker.scheduling.fifo import FifoPolicy
+from tiercel.broker.scheduling.queue import QueueSettings
 
 
 def test_tier_one_goes_first_in_the_order_of_submission() -> None:
@@ -21,7 +22,7 @@ def test_tier_one_goes_first_in_the_order_of_submission() -> None:
 
 
 def test_one_at_a_time_with_a_floor_of_ones_own() -> None:
-    policy = FifoPolicy(FifoSettings(at_a_time=1, floor=0.1))
+    policy = FifoPolicy(QueueSettings(at_a_time=1, floor=0.1))
     jobs = [job("a"), job("b"), job("c")]
     plan, _ = policy.plan(snapshot(jobs), policy.initial_state())
     assert {entry.job_id: entry.share.cpu_weight for entry in plan.assignments} == {"a": 0.9, "b": 0.05, "c": 0.05}

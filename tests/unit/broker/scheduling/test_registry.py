@@ -3,8 +3,9 @@ from __future__ import annotations
 import pytest
 
 from tiercel.broker.scheduling.fair import FairPolicy
-from tiercel.broker.scheduling.fifo import FifoPolicy, FifoSettings
+from tiercel.broker.scheduling.fifo import FifoPolicy
 from tiercel.broker.scheduling.options import Option
+from tiercel.broker.scheduling.queue import QueueSettings
 from tiercel.broker.scheduling.registry import BUILT_IN, create_policy
 from tiercel.broker.scheduling.tradl.policy import TradlPolicy, TradlSettings
 from tiercel.broker.scheduling.tradl.rank import TradlWeight
@@ -29,7 +30,7 @@ def test_options_become_settings_also_from_text(options: dict[str, Option]) -> N
 def test_yes_and_no_may_be_text(value: Option) -> None:
     policy = create_policy("fifo", {"tier_first": value})
     assert isinstance(policy, FifoPolicy)
-    assert policy.settings == FifoSettings(tier_first=False)
+    assert policy.settings == QueueSettings(tier_first=False)
 
 
 @pytest.mark.parametrize(
