@@ -16,7 +16,7 @@ from tiercel.broker.cli.session import fail, run_to_the_end
 from tiercel.core.errors import TiercelError
 
 if TYPE_CHECKING:
-    from typing import TypeVar
+    from typing import Any, TypeVar
 
     from tiercel.core.trust.join_token import JoinToken
 
@@ -75,20 +75,30 @@ def remove_(node_id: str, *, state_dir: Path | None, broker: str) -> None:
 @click.option("--node-id", default="", help="Name of this node.", show_default="this machine's name")
 @state_dir_option
 @click.option(
-    "--runtime", multiple=True, help="process or docker, the preferred first; default: both, if an engine answers."
+    "--runtime",
+    "runtimes",
+    multiple=True,
+    help="process or docker, the preferred first; default: both, if an engine answers.",
 )
 @click.option("--cpu-cores", type=float, help="Cores that jobs may use; all when left out.")
 @click.option(
     "--accelerators", default="", help="auto for all there are (the default), none, or ids as nvidia-smi -L has them."
 )
-@click.option("--label", multiple=True, metavar="KEY=VALUE", help="What jobs may ask for by node_labels; repeatable.")
+@click.option(
+    "--label", "labels", multiple=True, metavar="KEY=VALUE", help="What jobs may ask for by node_labels; repeatable."
+)
 @click.option(
     "--advertise",
     default="",
     help="Address of this machine at which others may ask its models; none for nobody.",
     show_default="the one from which it reaches the broker",
 )
-@click.option("--listen-name", multiple=True, help="A name by which others call this machine beside that; repeatable.")
+@click.option(
+    "--listen-name",
+    "listen_names",
+    multiple=True,
+    help="A name by which others call this machine beside that; repeatable.",
+)
 @click.option("--tls-http-port", type=int, default=0, help="Port there for requests over HTTP; 0 for any free one.")
 @click.option("--tls-grpc-port", type=int, default=0, help="Port there for requests over gRPC; 0 for any free one.")
 @click.option("--detach", "-d", is_flag=True, help="Run in the background.")
@@ -100,16 +110,10 @@ def join(
     token_file: Path | None,
     node_id: str,
     state_dir: Path | None,
-    runtime: tuple[str, ...],
-    cpu_cores: float | None,
-    accelerators: str,
-    label: tuple[str, ...],
     advertise: str,
-    listen_name: tuple[str, ...],
-    tls_http_port: int,
-    tls_grpc_port: int,
     detach: bool,
     start: bool,
+    **asked: Any,
 ) -> None:
     """Make this machine a node of a broker on another one, and run its agent until Ctrl-C or 'tiercel down'.
 
@@ -127,14 +131,8 @@ def join(
     options = NodeOptions(
         state_dir=folder,
         node_id=node_id or joined_as(folder) or socket.gethostname(),
-        runtimes=tuple(runtime or ()),
-        cpu_cores=cpu_cores,
-        accelerators=accelerators,
-        labels=tuple(label or ()),
         advertise=_advertised(advertise, broker),
-        listen_names=tuple(listen_name or ()),
-        tls_http_port=tls_http_port,
-        tls_grpc_port=tls_grpc_port,
+        **asked,  # the other options bear the names of its fields
     )
     given = _read_token(token, token_file)
     if given is not None:
