@@ -24,7 +24,7 @@ from testing.product_use import digits_job
 from testing.web_pages import Tab, open_tab, running_chromium
 from tiercel.broker.dashboard.curve import decimated
 from tiercel.broker.dashboard.pages import show_file, show_index
-from tiercel.core.views import json_of
+from tiercel.core.jsonable import json_of
 
 Json = dict[str, Any]
 

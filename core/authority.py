@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tiercel.core.views import Jsonable
+from tiercel.core.jsonable import Jsonable
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tiercel.core.views import Jsonable
+from tiercel.core.jsonable import Jsonable
 
 MAX_PARTS = 32
 MAX_NAME_CHARACTERS = 64

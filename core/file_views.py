@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from tiercel.core.views import Jsonable
+from tiercel.core.jsonable import Jsonable
 
 
 @dataclass(frozen=True, slots=True)

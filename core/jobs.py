@@ -13,6 +13,7 @@ from tiercel.core.fields import NOT_STORED
 from tiercel.core.projects import Project
 from tiercel.core.runs import EarlierRuns, Move, Run, RunEnvironment, run_id_of
 from tiercel.core.shares import Share
+from tiercel.core.shipping import Shipping
 from tiercel.core.starts import STARTS_KEPT, Start
 from tiercel.core.tiers import Tier, TierState, TierStatus
 
@@ -26,7 +27,6 @@ __all__ = [
     "Observation",
     "Resources",
     "Script",
-    "Shipping",
     "Tier",
     "TierState",
     "TierStatus",
@@ -85,23 +85,6 @@ class Resources:
     accelerators: int = 0
     accelerator_memory_bytes: int = 0
     scratch_bytes: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Shipping:
-    """What a job delivers beyond its tiers, once the first of them is delivered; by default the best model at the end.
-
-    Attributes:
-        only_tiers: Nothing.
-        every: While it trains, the best model whenever it is better by this much of the metric than the one delivered
-            last; None for no.
-        best_every_seconds: While it trains, the best model if it is better than the one delivered last, at most once in
-            so many seconds; None for no.
-    """
-
-    only_tiers: bool = False
-    every: float | None = None
-    best_every_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +158,7 @@ class JobSpec:
     variant: str = ""
     replace: bool = False
     retries: int = 0
-    ship: Shipping = Shipping()
+    ship: Shipping = field(default_factory=Shipping)
     labels: Mapping[str, str] = field(default_factory=dict)
     requirements: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from tiercel.core.jobs import Direction
-from tiercel.core.views import Jsonable
+from tiercel.core.jsonable import Jsonable
 
 MAX_CURVE_POINTS = 200
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tiercel.core.authority import AuthorityState
+from tiercel.core.jsonable import Json, Jsonable, json_of
 from tiercel.core.nodes import Drain
-from tiercel.core.views import Json, Jsonable, json_of
 
 LEAST_FREE_PART = 0.05
 """A node's disk with less than this part free is something to see to."""

@@ -20,7 +20,8 @@ from tiercel.core.variables import validate_env
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tiercel.core.jobs import JobSpec, Resources, Script, Shipping
+    from tiercel.core.jobs import JobSpec, Resources, Script
+    from tiercel.core.shipping import Shipping
 
 MAX_TIERS = 32
 MAX_SCRIPT_BYTES = 1024 * 1024

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tiercel.core.views import Jsonable
+from tiercel.core.jsonable import Jsonable
 
 MAX_CHANGES = 32
 """Changes of one kind in one question."""

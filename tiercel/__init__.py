@@ -29,7 +29,8 @@ _HOMES = {
         "EndpointBusyError InvalidSpecError NotAuthenticatedError NotFoundError OverloadedError QuotaExceededError "
         "TiercelError UnavailableError"
     ),
-    "tiercel.core.jobs": "Direction JobSpec JobState Resources Script Shipping Tier TierState",
+    "tiercel.core.jobs": "Direction JobSpec JobState Resources Script Tier TierState",
+    "tiercel.core.shipping": "Shipping",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 

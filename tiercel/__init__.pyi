@@ -24,8 +24,8 @@ from tiercel.core.jobs import JobSpec as JobSpec
 from tiercel.core.jobs import JobState as JobState
 from tiercel.core.jobs import Resources as Resources
 from tiercel.core.jobs import Script as Script
-from tiercel.core.jobs import Shipping as Shipping
 from tiercel.core.jobs import Tier as Tier
 from tiercel.core.jobs import TierState as TierState
+from tiercel.core.shipping import Shipping as Shipping
 
 __version__: str

@@ -10,7 +10,7 @@ from tiercel.broker.actors.node_messages import NodeTicked
 from tiercel.broker.actors.pruning import keep_pruned
 from tiercel.broker.actors.registry import send, send_latest
 from tiercel.broker.actors.replay import endpoint_as_it_is, job_as_it_is
-from tiercel.broker.actors.scheduler import RunsRemembered, SchedulerTicked
+from tiercel.broker.actors.scheduler_messages import RunsRemembered, SchedulerTicked
 from tiercel.broker.lifecycle.checkpoints import with_what_is_held
 from tiercel.broker.lifecycle.job_events import Ticked
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from tiercel.broker.actors.scheduler import PolicySet
+from tiercel.broker.actors.scheduler_messages import PolicySet
 from tiercel.broker.scheduling.registry import create_policy
 from tiercel.core.errors import InvalidSpecError
 from tiercel.core.policies import PolicyChoice, PolicySource

@@ -25,12 +25,12 @@ from tiercel.broker.actors.node_messages import (
     RunWithdrawn,
     ServedStatus,
 )
-from tiercel.broker.actors.scheduler import (
+from tiercel.broker.actors.scheduler import SchedulerActor
+from tiercel.broker.actors.scheduler_messages import (
     JobObserved,
     MoveRefused,
     NodeObserved,
     RunsRemembered,
-    SchedulerActor,
     SomethingHappened,
     StartsMeasured,
 )

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tiercel.broker.actors.endpoint_states import (
-    EndpointNews,
     EndpointObserved,
     EndpointsMeasured,
     EndpointStates,
@@ -16,6 +15,17 @@ from tiercel.broker.actors.endpoint_states import (
 )
 from tiercel.broker.actors.journal import Commit
 from tiercel.broker.actors.mailbox import Actor
+from tiercel.broker.actors.scheduler_messages import (
+    JobObserved,
+    MoveRefused,
+    NodeObserved,
+    PolicySet,
+    RunsRemembered,
+    SchedulerMessage,
+    SchedulerTicked,
+    SomethingHappened,
+    StartsMeasured,
+)
 from tiercel.broker.actors.variant_homes import with_homes
 from tiercel.broker.lifecycle.job_events import Assigned, Deferred, MoveOrdered, ShareUpdated, TierFeasibilityChanged
 from tiercel.broker.scheduling import loop
@@ -50,89 +60,10 @@ if TYPE_CHECKING:
     from tiercel.broker.actors.clock import Clock
     from tiercel.broker.actors.journal import Journal
     from tiercel.broker.lifecycle.job_events import JobInput
-    from tiercel.core.run_records import RunRecord
-    from tiercel.core.starts import Start
 
 logger = logging.getLogger(__name__)
 
 _NO_LIMIT = Share(1.0, reason="not limited: it may use whatever its node has")
-
-
-@dataclass(frozen=True, slots=True)
-class JobObserved:
-    """A job as it is now; ``view`` is None when it needs nothing of any node.
-
-    ``leaving`` is the node that it leaves while it is moved, ``leaving_devices`` are its accelerators there.
-    """
-
-    job_id: str
-    view: JobView | None
-    attempts: int
-    leaving: str = ""
-    leaving_devices: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class NodeObserved:
-    """A node as it is now; ``view`` is None when it is offline."""
-
-    node_id: str
-    view: NodeView | None
-
-
-@dataclass(frozen=True, slots=True)
-class RunsRemembered:
-    """What became of jobs that ended or reached their last tier, the latest last."""
-
-    records: tuple[RunRecord, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class StartsMeasured:
-    """What the latest runs of a job took to get to work."""
-
-    workload: str
-    job_id: str
-    starts: tuple[Start, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class MoveRefused:
-    """A job cannot be moved now."""
-
-    job_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class SomethingHappened:
-    """Something that should not wait for the next interval."""
-
-    trigger: Trigger
-
-
-@dataclass(frozen=True, slots=True)
-class SchedulerTicked:
-    """Time passed."""
-
-
-@dataclass(frozen=True, slots=True)
-class PolicySet:
-    """Another policy decides from now on."""
-
-    policy: Policy[Any]
-
-
-SchedulerMessage = (
-    JobObserved
-    | NodeObserved
-    | EndpointNews
-    | RunsRemembered
-    | StartsMeasured
-    | MoveRefused
-    | SomethingHappened
-    | SchedulerTicked
-    | PolicySet
-)
 
 
 @dataclass(frozen=True, slots=True)

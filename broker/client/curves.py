@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from tiercel.core.errors import SetupError, wrong_field
 from tiercel.core.html import detail, picture
+from tiercel.core.jsonable import Jsonable
 from tiercel.core.lineage import CurvePoint
-from tiercel.core.views import JobEvent, JobInfo, Jsonable, ProgressEvent
+from tiercel.core.views import JobEvent, JobInfo, ProgressEvent
 
 if TYPE_CHECKING:
     from pandas import DataFrame

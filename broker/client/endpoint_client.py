@@ -14,8 +14,8 @@ from tiercel.broker.client.options import ClientOptions
 from tiercel.broker.client.places import Place
 from tiercel.core.endpoint_access import KEY_VARIABLE
 from tiercel.core.errors import NotFoundError, TiercelError, UnavailableError, wrong_field
+from tiercel.core.jsonable import Json
 from tiercel.core.trust.trust import Trust, is_loopback
-from tiercel.core.views import Json
 
 if TYPE_CHECKING:
     from tiercel.broker.client.inference import ArrayLike, InferenceClient, InferenceResult

@@ -24,8 +24,8 @@ from tiercel.core.errors import (
     TooLargeError,
     UnavailableError,
 )
+from tiercel.core.jsonable import Json
 from tiercel.core.trust.trust import AUTHORITY_VARIABLE, PIN_VARIABLE
-from tiercel.core.views import Json
 
 if TYPE_CHECKING:
     from tiercel.broker.client.places import Place, Places

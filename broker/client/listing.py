@@ -13,7 +13,8 @@ from tiercel.broker.conversion import endpoint_from_proto, node_from_proto
 from tiercel.core.errors import wrong_field
 from tiercel.core.html import table
 from tiercel.core.jobs import TierState
-from tiercel.core.views import EndpointInfo, JobInfo, Jsonable, NodeInfo
+from tiercel.core.jsonable import Jsonable
+from tiercel.core.views import EndpointInfo, JobInfo, NodeInfo
 from tiercel.core.wire import from_proto
 from tiercel.v1 import jobs_pb2
 

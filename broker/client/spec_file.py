@@ -20,9 +20,10 @@ from tiercel.broker.client.spec_times import Seconds, with_retries_as_mapping, w
 from tiercel.broker.client.spec_yaml import read_yaml
 from tiercel.core.data_sets import DataSet
 from tiercel.core.errors import InvalidSpecError, wrong_field
-from tiercel.core.jobs import Direction, JobSpec, Resources, Script, Shipping, Tier
+from tiercel.core.jobs import Direction, JobSpec, Resources, Script, Tier
 from tiercel.core.metric_names import usual_direction
 from tiercel.core.projects import Project
+from tiercel.core.shipping import Shipping
 from tiercel.core.validation import MAX_SCRIPT_BYTES
 
 SPEC_FILES = ("tiercel.yaml", "tiercel.yml", "tiercel.toml")

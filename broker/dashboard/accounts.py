@@ -11,7 +11,7 @@ from tiercel.broker.dashboard.routes import Route
 from tiercel.core.audit import calls_of
 from tiercel.core.durations import seconds_in
 from tiercel.core.errors import InvalidRequestError
-from tiercel.core.views import Json, json_of
+from tiercel.core.jsonable import Json, json_of
 from tiercel.v1 import audit_pb2, status_pb2
 
 if TYPE_CHECKING:

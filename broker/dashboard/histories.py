@@ -11,9 +11,9 @@ from tiercel.broker.dashboard.curve import decimated
 from tiercel.broker.dashboard.routes import Route
 from tiercel.core.errors import NotFoundError
 from tiercel.core.events import JobEvent, ShareChanged, StateChanged, TierChanged
+from tiercel.core.jsonable import Json, json_of
 from tiercel.core.lineage import Lineage
 from tiercel.core.tasks import run_in_thread
-from tiercel.core.views import Json, json_of
 from tiercel.core.wire import from_proto
 from tiercel.v1 import jobs_pb2, lineage_pb2
 

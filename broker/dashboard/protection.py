@@ -17,7 +17,7 @@ from aiohttp import web
 
 from tiercel.broker.api.methods import CallRefusedError
 from tiercel.core.errors import NotAllowedError, TiercelError
-from tiercel.core.views import Json
+from tiercel.core.jsonable import Json
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -9,7 +9,8 @@ from tiercel.broker.api.endpoints import endpoint_told
 from tiercel.broker.api.translation import job_to_proto, node_to_proto
 from tiercel.broker.conversion import endpoint_from_proto, node_from_proto
 from tiercel.core.errors import NotFoundError
-from tiercel.core.views import JobInfo, Json, json_of
+from tiercel.core.jsonable import Json, json_of
+from tiercel.core.views import JobInfo
 from tiercel.core.wire import from_proto
 
 if TYPE_CHECKING:

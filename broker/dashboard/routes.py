@@ -14,10 +14,11 @@ from tiercel.broker.conversion import endpoint_explanation_from_proto, endpoint_
 from tiercel.broker.dashboard.asked import MAX_BODY_BYTES, Asked
 from tiercel.core.errors import InvalidRequestError
 from tiercel.core.file_views import FileInfo
+from tiercel.core.jsonable import Json, json_of
 from tiercel.core.lineage import Lineage
 from tiercel.core.policies import PolicyChoice
 from tiercel.core.status import ClusterStatus
-from tiercel.core.views import Explanation, JobInfo, Json, json_of
+from tiercel.core.views import Explanation, JobInfo
 from tiercel.core.what_if import WhatIf
 from tiercel.core.wire import from_proto
 from tiercel.v1 import files_pb2, jobs_pb2, lineage_pb2, policy_pb2, status_pb2, what_if_pb2

@@ -14,7 +14,8 @@ from tiercel.broker.client.sweeps.ranges import arguments_of
 from tiercel.broker.client.sweeps.stopping import Halving, Learned, trials_to_stop
 from tiercel.core.errors import EndpointBusyError, NotFoundError, QuotaExceededError, TiercelError, wrong_field
 from tiercel.core.jobs import JobSpec, JobState
-from tiercel.core.views import JobInfo, Jsonable, ProgressEvent
+from tiercel.core.jsonable import Jsonable
+from tiercel.core.views import JobInfo, ProgressEvent
 
 if TYPE_CHECKING:
     from tiercel.broker.client.client import Client

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from testing.jobs import make_spec
 from tiercel.core.data_sets import MAX_OF_A_JOB, DataSet
 from tiercel.core.errors import InvalidSpecError
-from tiercel.core.jobs import Direction, JobSpec, Resources, Script, Shipping, Tier
+from tiercel.core.jobs import Direction, JobSpec, Resources, Script, Tier
 from tiercel.core.requirements import MAX_REQUIREMENTS, MAX_REQUIREMENTS_BYTES
 from tiercel.core.secrets import MAX_SECRETS_OF_A_JOB
+from tiercel.core.shipping import Shipping
 from tiercel.core.validation import (
     MAX_ACCELERATORS,
     MAX_ARGUMENTS,

@@ -13,9 +13,10 @@ from google.protobuf.message import Message
 from testing.jobs import make_spec
 from tiercel.core.endpoints import DelayWindow, EndpointLoad, EndpointUsage
 from tiercel.core.events import JobEvent, ProgressMade, ShareDecision, StateChanged
-from tiercel.core.jobs import JobSpec, JobState, Resources, Script, Shipping, Tier, TierState, TierStatus
+from tiercel.core.jobs import JobSpec, JobState, Resources, Script, Tier, TierState, TierStatus
 from tiercel.core.nodes import Accelerator
 from tiercel.core.shares import AcceleratorShare, Share
+from tiercel.core.shipping import Shipping
 from tiercel.core.views import (
     AcceleratorInfo,
     DecisionInfo,

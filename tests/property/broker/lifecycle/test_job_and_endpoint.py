@@ -44,9 +44,10 @@ from tiercel.broker.lifecycle.job_events import (
 )
 from tiercel.broker.lifecycle.run import MAX_LOST_RUNS
 from tiercel.core.endpoints import Delivery, DeliveryState, Endpoint, delivery_id
-from tiercel.core.jobs import Job, JobState, Shipping, TierState, TierStatus
+from tiercel.core.jobs import Job, JobState, TierState, TierStatus
 from tiercel.core.moments import Moment
 from tiercel.core.shares import Share
+from tiercel.core.shipping import Shipping
 from tiercel.core.starts import LONGEST_SECONDS, STARTS_KEPT
 
 NODES = st.sampled_from(["n1", "n2"])

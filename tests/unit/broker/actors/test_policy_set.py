@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from testing.actors import Actors, running, submit
-from tiercel.broker.actors.scheduler import PolicySet
+from tiercel.broker.actors.scheduler_messages import PolicySet
 from tiercel.broker.scheduling.registry import create_policy, policy_names
 from tiercel.core.jobs import JobState
 

@@ -13,13 +13,8 @@ from testing.clock import ManualClock
 from testing.jobs import make_spec
 from testing.memory_store import MemoryStore
 from tiercel.broker.actors.journal import Journal
-from tiercel.broker.actors.scheduler import (
-    JobObserved,
-    NodeObserved,
-    SchedulerActor,
-    SchedulerTicked,
-    SomethingHappened,
-)
+from tiercel.broker.actors.scheduler import SchedulerActor
+from tiercel.broker.actors.scheduler_messages import JobObserved, NodeObserved, SchedulerTicked, SomethingHappened
 from tiercel.broker.lifecycle.job_events import Assigned, Deferred, JobInput, ShareUpdated, TierFeasibilityChanged
 from tiercel.broker.scheduling.fair import FairPolicy, FairState
 from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Plan, Snapshot, Trigger

@@ -11,11 +11,11 @@ from testing.clock import ManualClock
 from testing.jobs import make_spec
 from testing.memory_store import MemoryStore
 from tiercel.broker.actors.journal import Journal
-from tiercel.broker.actors.scheduler import (
+from tiercel.broker.actors.scheduler import SchedulerActor
+from tiercel.broker.actors.scheduler_messages import (
     JobObserved,
     MoveRefused,
     NodeObserved,
-    SchedulerActor,
     SchedulerMessage,
     SchedulerTicked,
     SomethingHappened,

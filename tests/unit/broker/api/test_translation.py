@@ -25,11 +25,11 @@ from tiercel.core.jobs import (
     JobState,
     Resources,
     Script,
-    Shipping,
     Tier,
 )
 from tiercel.core.nodes import Node
 from tiercel.core.shares import AcceleratorShare, Share
+from tiercel.core.shipping import Shipping
 from tiercel.core.wire import from_proto, seconds_of, timestamp, to_proto
 from tiercel.v1 import common_pb2, jobs_pb2, nodes_pb2
 

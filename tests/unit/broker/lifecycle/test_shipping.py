@@ -18,9 +18,10 @@ from tiercel.broker.lifecycle.job_events import (
     RunExited,
 )
 from tiercel.core.endpoints import delivery_id, job_of_delivery
-from tiercel.core.jobs import Job, JobState, Shipping, Tier, TierState
+from tiercel.core.jobs import Job, JobState, Tier, TierState
 from tiercel.core.moments import Moment
 from tiercel.core.shares import Share
+from tiercel.core.shipping import Shipping
 
 
 class Life:
