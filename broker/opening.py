@@ -47,29 +47,17 @@ ARTEFACTS_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Entrance:
-    """Where callers come in, and who they may be.
+    """Where callers come in, and who they may be."""
 
-    Attributes:
-        tenancy: Tenants and their tokens.
-        people: Those who sign in elsewhere; None where nobody does.
-        sealer: Seals what is secret.
-        encryption: None where the broker listens on this machine alone.
-        membership: The nodes that have joined; None likewise.
-        rotation: Of the authority; None likewise.
-        audit: Who did what.
-        doors: Where gRPC answers.
-        dashboard: What browsers see.
-    """
-
-    tenancy: Tenancy
-    people: People | None
-    sealer: Sealer
-    encryption: Encryption | None
-    membership: Membership | None
-    rotation: Rotation | None
-    audit: Audit
-    doors: Doors
-    dashboard: Dashboard
+    tenancy: Tenancy  # tenants and their tokens
+    people: People | None  # those who sign in elsewhere; None where nobody does
+    sealer: Sealer  # seals what is secret
+    encryption: Encryption | None  # none where the broker listens on this machine alone
+    membership: Membership | None  # the nodes that have joined; None likewise
+    rotation: Rotation | None  # of the authority; None likewise
+    audit: Audit  # who did what
+    doors: Doors  # where gRPC answers
+    dashboard: Dashboard  # what browsers see
 
 
 def bind_entrance(
@@ -116,27 +104,16 @@ def _open_people(settings: BrokerSettings, tenancy: Tenancy, clock: Clock) -> Pe
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What the broker keeps.
+    """What the broker keeps."""
 
-    Attributes:
-        store: The database.
-        logs: Output of runs.
-        checkpoints: Copies of checkpoints.
-        versions: Files of versions, for a while.
-        projects: Folders that jobs run from.
-        files: What jobs left behind.
-        secrets: Of tenants.
-        artefacts: The artefact store, and whose it is; None where there is none.
-    """
-
-    store: SqlStore
-    logs: RunLogs
-    checkpoints: CheckpointStore
-    versions: VersionStore
-    projects: ProjectStore
-    files: KeptFiles
-    secrets: SecretService
-    artefacts: tuple[Artefacts, Ownership] | None
+    store: SqlStore  # the database
+    logs: RunLogs  # output of runs
+    checkpoints: CheckpointStore  # copies of checkpoints
+    versions: VersionStore  # files of versions, for a while
+    projects: ProjectStore  # folders that jobs run from
+    files: KeptFiles  # what jobs left behind
+    secrets: SecretService  # of tenants
+    artefacts: tuple[Artefacts, Ownership] | None  # the artefact store, and whose it is; None where there is none
 
 
 async def open_kept(

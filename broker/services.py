@@ -57,29 +57,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """The broker's actors, and what acts on them.
+    """The broker's actors, and what acts on them."""
 
-    Attributes:
-        settings: How the broker runs.
-        clock: The time.
-        supervisor: Starts tasks.
-        journal: Makes steps durable.
-        registry: The actors.
-        service: What tenants ask for.
-        maintenance: Nodes that are drained.
-        policies: Which policy decides.
-        tokens: Who may come in.
-    """
-
-    settings: BrokerSettings
-    clock: Clock
-    supervisor: Supervisor
-    journal: Journal
-    registry: ActorRegistry
-    service: BrokerService
-    maintenance: Maintenance
-    policies: PolicyKeeper
-    tokens: Tokens
+    settings: BrokerSettings  # how the broker runs
+    clock: Clock  # the time
+    supervisor: Supervisor  # starts tasks
+    journal: Journal  # makes steps durable
+    registry: ActorRegistry  # the actors
+    service: BrokerService  # what tenants ask for
+    maintenance: Maintenance  # nodes that are drained
+    policies: PolicyKeeper  # which policy decides
+    tokens: Tokens  # who may come in
 
 
 def keep_artefacts(kept: Kept, running: Running) -> None:

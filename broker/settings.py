@@ -18,102 +18,79 @@ from tiercel.core.projects import DEFAULT_PROJECT_BYTES
 
 
 class BrokerSettings(BaseSettings):
-    """How a broker runs.
-
-    Attributes:
-        state_dir: Folder with everything that survives a restart.
-        host: Address to listen on without encryption; only loopback is allowed.
-        listen: Address to listen on with encryption as well, ``0.0.0.0`` for all of IPv4, ``::`` for all there are;
-            empty for none.
-        listen_port: Port there for tenants, and for machines that join; 0 means any free one.
-        listen_nodes_port: Port there for agents that have joined; 0 means any free one.
-        listen_mqtt_port: Port there of the embedded MQTT broker; 0 means any free one.
-        listen_dashboard_port: Port there of the dashboard; 0 means any free one.
-        listen_names: Names and addresses by which others call this machine, the one to tell them first; as JSON in the
-            environment.
-        tls_certificate: File with a certificate of the operator's for tenants; None for one of our own authority.
-        tls_key: File with its key.
-        tls_ca: File with the certificate of the authority that vouches for it.
-        oidc_issuer: URL of the OpenID Connect provider at which people sign in; empty for none.
-        oidc_audience: For whom its tokens must be.
-        oidc_algorithms: Those that they may be signed by; as JSON in the environment.
-        broker_port: Port of the gRPC services for tenants; 0 means any free one.
-        nodes_port: Port of the gRPC service for agents; 0 means any free one.
-        dashboard_port: Port of the dashboard, over HTTP; 0 means any free one.
-        mqtt_port: Port of the embedded MQTT broker; 0 means any free one.
-        mqtt_url: MQTT broker to publish to, ``mqtt://host:port`` or ``mqtts://…``; empty means an embedded one.
-        mqtt_username: Name to publish under, or empty.
-        mqtt_password: Its password.
-        policy: Name of the scheduling policy.
-        policy_options: Of the policy, see ``scheduling/README.md``; as JSON in the environment.
-        tenants: Tenants that get a token at the start if they have none.
-        interval_seconds: Time between two looks of the scheduler while nothing happens; doubled up to 16-fold.
-        lease_seconds: Silence after which a node counts as offline.
-        gone_after_seconds: Silence after which a node's jobs start again elsewhere; its agent stops them before that.
-            None: 120 s from when a second node has connected, and until then a silent node's jobs wait for it.
-        heartbeat_seconds: How often agents report usage.
-        calls_per_second: How often one token may call, over time; five seconds' worth of it at once.
-        project_bytes: What the files of one project may have together, in bytes.
-        tenant_projects_bytes: What the projects of one tenant may have together at the broker, in bytes.
-        job_files_bytes: What the files that are kept of a job may have together.
-        tenant_files_bytes: What the files that are kept of all jobs of a tenant may have together.
-        checkpoints_bytes: What the checkpoints that the broker holds of all jobs may have together.
-        artefacts: Where is kept as well what the broker would miss if its machine were lost, ``s3://bucket/prefix`` or
-            a folder; empty for nowhere.
-        artefacts_bytes: What all that may have there.
-        artefacts_database_seconds: How often the database is copied there.
-        artefacts_bytes_per_second: How fast it is sent there at most, in bytes.
-        keep_events_seconds: How long events and decisions of jobs that are over are kept; ``inf`` for ever.
-        keep_logs_seconds: How long their output is.
-        keep_files_seconds: How long the files that they left behind are.
-        keep_projects_seconds: How long projects are that no younger job runs from.
-        keep_finished_jobs: Of so many jobs of a tenant, those that ended last, these things are kept.
-    """
+    """How a broker runs."""
 
     model_config = SettingsConfigDict(env_prefix="TIERCEL_", extra="ignore")
 
-    state_dir: Path
-    host: str = "127.0.0.1"
+    state_dir: Path  # folder with everything that survives a restart
+    host: str = "127.0.0.1"  # address to listen on without encryption; only loopback is allowed
+    # Address to listen on with encryption as well, ``0.0.0.0`` for all of IPv4, ``::`` for all there are; empty for
+    # none.
     listen: str = ""
+    # Port there for tenants, and for machines that join; 0 means any free one.
     listen_port: int = Field(default=0, ge=0, le=65535)
+    # Port there for agents that have joined; 0 means any free one.
     listen_nodes_port: int = Field(default=0, ge=0, le=65535)
+    # Port there of the embedded MQTT broker; 0 means any free one.
     listen_mqtt_port: int = Field(default=0, ge=0, le=65535)
-    listen_dashboard_port: int = Field(default=0, ge=0, le=65535)
+    listen_dashboard_port: int = Field(default=0, ge=0, le=65535)  # port there of the dashboard; 0 means any free one
+    # Names and addresses by which others call this machine, the one to tell them first; as JSON in the environment.
     listen_names: tuple[str, ...] = ()
+    # File with a certificate of the operator's for tenants; None for one of our own authority.
     tls_certificate: Path | None = None
-    tls_key: Path | None = None
-    tls_ca: Path | None = None
-    oidc_issuer: str = ""
-    oidc_audience: str = ""
+    tls_key: Path | None = None  # file with its key
+    tls_ca: Path | None = None  # file with the certificate of the authority that vouches for it
+    oidc_issuer: str = ""  # URL of the OpenID Connect provider at which people sign in; empty for none
+    oidc_audience: str = ""  # for whom its tokens must be
+    # Those that they may be signed by; as JSON in the environment.
     oidc_algorithms: tuple[str, ...] = ("ES256", "RS256")
-    broker_port: int = Field(default=0, ge=0, le=65535)
-    nodes_port: int = Field(default=0, ge=0, le=65535)
-    dashboard_port: int = Field(default=0, ge=0, le=65535)
-    mqtt_port: int = Field(default=0, ge=0, le=65535)
-    mqtt_url: str = ""
-    mqtt_username: str = ""
-    mqtt_password: str = Field(default="", repr=False)
-    policy: str = "utility"
+    broker_port: int = Field(default=0, ge=0, le=65535)  # port of the gRPC services for tenants; 0 means any free one
+    nodes_port: int = Field(default=0, ge=0, le=65535)  # port of the gRPC service for agents; 0 means any free one
+    dashboard_port: int = Field(default=0, ge=0, le=65535)  # port of the dashboard, over HTTP; 0 means any free one
+    mqtt_port: int = Field(default=0, ge=0, le=65535)  # port of the embedded MQTT broker; 0 means any free one
+    mqtt_url: str = ""  # MQTT broker to publish to, ``mqtt://host:port`` or ``mqtts://…``; empty means an embedded one
+    mqtt_username: str = ""  # name to publish under, or empty
+    mqtt_password: str = Field(default="", repr=False)  # its password
+    policy: str = "utility"  # name of the scheduling policy
+    # Of the policy, see ``scheduling/README.md``; as JSON in the environment.
     policy_options: dict[str, bool | float | str] = Field(default_factory=dict)
-    tenants: tuple[str, ...] = ("default",)
+    tenants: tuple[str, ...] = ("default",)  # tenants that get a token at the start if they have none
+    # Time between two looks of the scheduler while nothing happens; doubled up to 16-fold.
     interval_seconds: float = Field(default=2.0, gt=0, allow_inf_nan=False)
+    # Silence after which a node counts as offline.
     lease_seconds: float = Field(default=10.0, gt=0, allow_inf_nan=False)
+    # Silence after which a node's jobs start again elsewhere; its agent stops them before that. None: 120 s from when a
+    # second node has connected, and until then a silent node's jobs wait for it.
     gone_after_seconds: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    heartbeat_seconds: float = Field(default=2.0, gt=0, allow_inf_nan=False)
+    heartbeat_seconds: float = Field(default=2.0, gt=0, allow_inf_nan=False)  # how often agents report usage
+    # How often one token may call, over time; five seconds' worth of it at once.
     calls_per_second: float = Field(default=200.0, gt=0, allow_inf_nan=False)
+    # What the files of one project may have together, in bytes.
     project_bytes: int = Field(default=DEFAULT_PROJECT_BYTES, gt=0)
+    # What the projects of one tenant may have together at the broker, in bytes.
     tenant_projects_bytes: int = Field(default=DEFAULT_TENANT_BYTES, gt=0)
+    # What the files that are kept of a job may have together.
     job_files_bytes: int = Field(default=FileLimits().job_bytes, ge=0)
+    # What the files that are kept of all jobs of a tenant may have together.
     tenant_files_bytes: int = Field(default=FileLimits().tenant_bytes, ge=0)
+    # What the checkpoints that the broker holds of all jobs may have together.
     checkpoints_bytes: int = Field(default=DEFAULT_CHECKPOINTS_BYTES, ge=0)
+    # Where is kept as well what the broker would miss if its machine were lost, ``s3://bucket/prefix`` or a folder;
+    # empty for nowhere.
     artefacts: str = ""
-    artefacts_bytes: int = Field(default=DEFAULT_CHECKPOINTS_BYTES, ge=0)
+    artefacts_bytes: int = Field(default=DEFAULT_CHECKPOINTS_BYTES, ge=0)  # what all that may have there
+    # How often the database is copied there.
     artefacts_database_seconds: float = Field(default=600.0, gt=0, allow_inf_nan=False)
+    # How fast it is sent there at most, in bytes.
     artefacts_bytes_per_second: float = Field(default=Patience().sent_bytes_per_second, gt=0, allow_inf_nan=False)
+    # How long events and decisions of jobs that are over are kept; ``inf`` for ever.
     keep_events_seconds: float = Field(default=RetentionSettings().events_seconds, ge=0)
-    keep_logs_seconds: float = Field(default=RetentionSettings().logs_seconds, ge=0)
+    keep_logs_seconds: float = Field(default=RetentionSettings().logs_seconds, ge=0)  # how long their output is
+    # How long the files that they left behind are.
     keep_files_seconds: float = Field(default=RetentionSettings().files_seconds, ge=0)
+    # How long projects are that no younger job runs from.
     keep_projects_seconds: float = Field(default=RetentionSettings().projects_seconds, ge=0)
+    # Of so many jobs of a tenant, those that ended last, these things are kept.
     keep_finished_jobs: int = Field(default=RetentionSettings().jobs, ge=0)
 
     @model_validator(mode="after")

@@ -35,41 +35,28 @@ _HEADING = "# Tokens of Tiercel's tenants: keep this file to yourself.\n"
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who calls.
+    """Who calls."""
 
-    Attributes:
-        role: What the caller may call.
-        token: Which token says so: its id, the file that it stands in, or whom a provider says it is. No secret.
-        tenant: Whose things are meant; None for whoever calls for no tenant.
-        person: Who signed in at a provider; None for all others.
-    """
-
-    role: Role
+    role: Role  # what the caller may call
+    # Which token says so: its id, the file that it stands in, or whom a provider says it is. No secret.
     token: str
-    tenant: Tenant | None = None
-    person: Person | None = None
+    tenant: Tenant | None = None  # whose things are meant; None for whoever calls for no tenant
+    person: Person | None = None  # who signed in at a provider; None for all others
 
 
 @dataclass(frozen=True, slots=True)
 class Tenancy:
-    """Everybody who may call.
+    """Everybody who may call."""
 
-    Attributes:
-        tenants: By name.
-        node_token: Secret that agents on this machine carry.
-        operator_token: Secret of whoever may say which machines are nodes.
-        now: Seconds since the Unix epoch.
-        issued: Tokens that were given out besides.
-        people: Whose tokens of a provider were verified.
-        active_jobs: How many unfinished jobs a tenant may have, where that was set in place of ``tenants.toml``.
-    """
-
-    tenants: Mapping[str, Tenant]
-    node_token: str = field(repr=False)
-    operator_token: str = field(default="", repr=False)
-    now: Callable[[], float] = field(default=time.time, repr=False, compare=False)
+    tenants: Mapping[str, Tenant]  # by name
+    node_token: str = field(repr=False)  # secret that agents on this machine carry
+    operator_token: str = field(default="", repr=False)  # secret of whoever may say which machines are nodes
+    now: Callable[[], float] = field(default=time.time, repr=False, compare=False)  # seconds since the Unix epoch
+    # Tokens that were given out besides.
     issued: IssuedTokens = field(default_factory=IssuedTokens, repr=False, compare=False)
+    # Whose tokens of a provider were verified.
     people: KnownPeople = field(default_factory=KnownPeople, repr=False, compare=False)
+    # How many unfinished jobs a tenant may have, where that was set in place of ``tenants.toml``.
     active_jobs: dict[str, int] = field(default_factory=dict, repr=False, compare=False)
 
     _by_digest: Mapping[bytes, Tenant] = field(init=False, repr=False, compare=False)

@@ -64,21 +64,13 @@ JobChange = StateChanged | ProgressMade | TierChanged | ShareChanged | PriorityC
 
 @dataclass(frozen=True, slots=True)
 class JobEvent:
-    """Something that happened to a job.
+    """Something that happened to a job."""
 
-    Attributes:
-        sequence: Grows in the order in which things happened, over all jobs and restarts of the broker.
-        job_id: The job.
-        tenant: Its owner.
-        at: Seconds since the Unix epoch.
-        change: What happened.
-    """
-
-    sequence: int
-    job_id: str
-    tenant: str
-    at: float
-    change: JobChange
+    sequence: int  # grows in the order in which things happened, over all jobs and restarts of the broker
+    job_id: str  # the job
+    tenant: str  # its owner
+    at: float  # seconds since the Unix epoch
+    change: JobChange  # what happened
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,23 +38,14 @@ RETRY_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """Who does what.
+    """Who does what."""
 
-    Attributes:
-        caller: See :class:`.AuditRow`, as of all others.
-        tenant: Whose things it may touch.
-        role: What it is.
-        method: What it calls.
-        peer: From where.
-        object: What the call names.
-    """
-
-    caller: str
-    tenant: str
-    role: str
-    method: str
-    peer: str
-    object: str = ""
+    caller: str  # see :class:`.AuditRow`, as of all others
+    tenant: str  # whose things it may touch
+    role: str  # what it is
+    method: str  # what it calls
+    peer: str  # from where
+    object: str = ""  # what the call names
 
 
 @dataclass(slots=True)

@@ -18,27 +18,17 @@ MAX_QUEUED = 16
 
 
 class QueuePlace(NamedTuple):
-    """Where a job stands that is queued.
+    """Where a job stands that is queued."""
 
-    Attributes:
-        number: By which the queue is sorted, > 0.
-        words: What it waits for.
-    """
-
-    number: int
-    words: str
+    number: int  # by which the queue is sorted, > 0
+    words: str  # what it waits for
 
 
 class QueueSteps(NamedTuple):
-    """What the queued jobs are to be told.
+    """What the queued jobs are to be told."""
 
-    Attributes:
-        turns: Those whose turn it is.
-        waiting: What each of the others waits for, by its id.
-    """
-
-    turns: tuple[Job, ...]
-    waiting: dict[str, str]
+    turns: tuple[Job, ...]  # those whose turn it is
+    waiting: dict[str, str]  # what each of the others waits for, by its id
 
 
 def is_asleep(job: Job, now: float) -> bool:

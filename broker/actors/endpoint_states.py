@@ -55,19 +55,12 @@ EndpointNews = EndpointObserved | EndpointsMeasured
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What a node counted of an endpoint since the broker began to hear of it; it only grows.
+    """What a node counted of an endpoint since the broker began to hear of it; it only grows."""
 
-    Attributes:
-        heard_at: When it was heard last, seconds of the broker's steady clock.
-        usage: Of the endpoint.
-        all_cpu_seconds: CPU that running all the node's models took.
-        lag_seconds: By how much its inference server's event loop came late at last, or None.
-    """
-
-    heard_at: float
-    usage: EndpointUsage
-    all_cpu_seconds: float
-    lag_seconds: float | None = None
+    heard_at: float  # when it was heard last, seconds of the broker's steady clock
+    usage: EndpointUsage  # of the endpoint
+    all_cpu_seconds: float  # CPU that running all the node's models took
+    lag_seconds: float | None = None  # by how much its inference server's event loop came late at last, or None
 
 
 def name_on(endpoint: str, node_id: str) -> str:

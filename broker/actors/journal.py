@@ -31,27 +31,16 @@ BACKOFF = Backoff(first_seconds=0.1, longest_seconds=5.0)
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """What becomes durable together.
+    """What becomes durable together."""
 
-    Attributes:
-        job: A job's new state, or None.
-        changes: What to tell of that job, in order.
-        endpoint: An endpoint's new state, or None.
-        delivery: A delivery's new state, or None.
-        decisions: Decisions of the scheduler.
-        successor: The job that begins where ``job`` ends, or None.
-        run_record: What is to be remembered of the job, or None.
-        news: Events that are announced with it but not stored, such as a version that answers.
-    """
-
-    job: Job | None = None
-    changes: Sequence[JobChange] = ()
-    endpoint: Endpoint | None = None
-    delivery: Delivery | None = None
-    decisions: Sequence[ShareDecision] = ()
-    successor: Job | None = None
-    run_record: RunRecord | None = None
-    news: Sequence[Event] = ()
+    job: Job | None = None  # a job's new state, or None
+    changes: Sequence[JobChange] = ()  # what to tell of that job, in order
+    endpoint: Endpoint | None = None  # an endpoint's new state, or None
+    delivery: Delivery | None = None  # a delivery's new state, or None
+    decisions: Sequence[ShareDecision] = ()  # decisions of the scheduler
+    successor: Job | None = None  # the job that begins where ``job`` ends, or None
+    run_record: RunRecord | None = None  # what is to be remembered of the job, or None
+    news: Sequence[Event] = ()  # events that are announced with it but not stored, such as a version that answers
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,15 +18,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LeftThere:
-    """What a node has that is being emptied.
+    """What a node has that is being emptied."""
 
-    Attributes:
-        jobs: Jobs of all tenants that hold something of it.
-        endpoints: Endpoints of all tenants that shall answer there, by name.
-    """
-
-    jobs: int
-    endpoints: tuple[str, ...]
+    jobs: int  # jobs of all tenants that hold something of it
+    endpoints: tuple[str, ...]  # endpoints of all tenants that shall answer there, by name
 
 
 class Maintenance:

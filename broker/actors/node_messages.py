@@ -44,32 +44,20 @@ class StreamEnded:
 
 @dataclass(frozen=True, slots=True)
 class AcceleratorStatus:
-    """How an accelerator is, as its agent said last.
+    """How an accelerator is, as its agent said last."""
 
-    Attributes:
-        id: The device.
-        utilisation: Fraction of time in which it computed lately; None where nobody knows.
-        memory_used_bytes: Memory that is held, by whoever it may be.
-        problem: Why nothing new should be put on it; empty while it is well.
-    """
-
-    id: str
-    utilisation: float | None = None
-    memory_used_bytes: int = 0
-    problem: str = ""
+    id: str  # the device
+    utilisation: float | None = None  # fraction of time in which it computed lately; None where nobody knows
+    memory_used_bytes: int = 0  # memory that is held, by whoever it may be
+    problem: str = ""  # why nothing new should be put on it; empty while it is well
 
 
 @dataclass(frozen=True, slots=True)
 class ServedStatus:
-    """What a node's inference server has of an endpoint, or of one of its variants.
+    """What a node's inference server has of an endpoint, or of one of its variants."""
 
-    Attributes:
-        version: Number of the version that answers; 0 for none.
-        problem: Why that is not the one that shall; empty where nothing is known to be wrong.
-    """
-
-    version: int = 0
-    problem: str = ""
+    version: int = 0  # number of the version that answers; 0 for none
+    problem: str = ""  # why that is not the one that shall; empty where nothing is known to be wrong
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,15 +24,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class WantedRun:
-    """A run that a node shall have.
+    """A run that a node shall have."""
 
-    Attributes:
-        job: Its job as it is.
-        script_sha256: Of the content of the job's script, hexadecimal; empty where it has none.
-    """
-
-    job: Job
-    script_sha256: str = field(init=False)
+    job: Job  # its job as it is
+    script_sha256: str = field(init=False)  # of the content of the job's script, hexadecimal; empty where it has none
 
     def __post_init__(self) -> None:
         script = self.job.spec.script

@@ -112,19 +112,12 @@ _HEADER_BYTES = 8 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ListenerLimits:
-    """What a listener takes.
+    """What a listener takes."""
 
-    Attributes:
-        received_bytes: The largest message that comes in.
-        sent_bytes: The largest one that goes out.
-        calls: At the same time, streams included; more are refused at once.
-        connections: At the same time; more are closed at once.
-    """
-
-    received_bytes: int
-    sent_bytes: int
-    calls: int
-    connections: int
+    received_bytes: int  # the largest message that comes in
+    sent_bytes: int  # the largest one that goes out
+    calls: int  # at the same time, streams included; more are refused at once
+    connections: int  # at the same time; more are closed at once
 
 
 # A script of 1 MiB comes in a message; a listing of all of a tenant's jobs goes out in one.

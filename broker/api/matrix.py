@@ -20,17 +20,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What a method says of its callers.
+    """What a method says of its callers."""
 
-    Attributes:
-        roles: Who may call it.
-        changes: Whether it changes anything.
-        object: The field of its request, or else of its answer, that names what it is about; empty for none.
-    """
-
-    roles: frozenset[Role]
-    changes: bool
-    object: str
+    roles: frozenset[Role]  # who may call it
+    changes: bool  # whether it changes anything
+    object: str  # the field of its request, or else of its answer, that names what it is about; empty for none
 
 
 class Matrix:

@@ -19,13 +19,9 @@ if TYPE_CHECKING:
 
 
 class NodeDoor(Protocol):
-    """A listener for agents.
+    """A listener for agents."""
 
-    Attributes:
-        is_local: Whether only this machine reaches it.
-    """
-
-    is_local: bool
+    is_local: bool  # whether only this machine reaches it
 
     def require(self, context: Context, node_id: str) -> None:
         """Let only the agent of this node through.

@@ -35,21 +35,13 @@ _WATCHED_SECONDS = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A connection of this process.
+    """A connection of this process."""
 
-    Attributes:
-        descriptor: Its number.
-        inode: The socket's, as ``/proc`` has it: the number may soon be another socket's.
-        port: Where it was accepted; 0 of what is no connection at a door.
-        host: Who is at the other end, see :func:`.network_of`.
-        peer: Its address and port.
-    """
-
-    descriptor: int
-    inode: str
-    port: int = 0
-    host: str = ""
-    peer: str = ""
+    descriptor: int  # its number
+    inode: str  # the socket's, as ``/proc`` has it: the number may soon be another socket's
+    port: int = 0  # where it was accepted; 0 of what is no connection at a door
+    host: str = ""  # who is at the other end, see :func:`.network_of`
+    peer: str = ""  # its address and port
 
 
 class Strangers:

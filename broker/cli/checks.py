@@ -39,17 +39,11 @@ class State(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a check found.
+    """What a check found."""
 
-    Attributes:
-        state: How it came out.
-        found: What is there.
-        mend: What to do about it, in a sentence; empty where nothing is.
-    """
-
-    state: State
-    found: str
-    mend: str = ""
+    state: State  # how it came out
+    found: str  # what is there
+    mend: str = ""  # what to do about it, in a sentence; empty where nothing is
 
 
 def _python(_: Target) -> Finding:

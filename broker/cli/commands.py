@@ -6,17 +6,11 @@ from typing import Final, NamedTuple
 
 
 class Entry(NamedTuple):
-    """A command, or a group of them.
+    """A command, or a group of them."""
 
-    Attributes:
-        home: ``module:name`` of it below ``tiercel.broker.cli``; empty for a group that only holds others.
-        help: What it is for, in a line that fits on 80 columns behind its name.
-        example: A command line, for a group that only holds others; commands bring their own.
-    """
-
-    home: str
-    help: str
-    example: str = ""
+    home: str  # ``module:name`` of it below ``tiercel.broker.cli``; empty for a group that only holds others
+    help: str  # what it is for, in a line that fits on 80 columns behind its name
+    example: str = ""  # a command line, for a group that only holds others; commands bring their own
 
 
 SECTIONS: Final[dict[str, dict[str, Entry]]] = {

@@ -22,32 +22,20 @@ _ABOUT_LENGTH = 60
 
 @dataclass(frozen=True, slots=True)
 class KnownJob:
-    """A job, as far as completion needs it.
+    """A job, as far as completion needs it."""
 
-    Attributes:
-        id: What is offered.
-        about: State and name.
-        active: Whether it had not finished.
-    """
-
-    id: str
-    about: str
-    active: bool
+    id: str  # what is offered
+    about: str  # state and name
+    active: bool  # whether it had not finished
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of one target.
+    """What is known of one target."""
 
-    Attributes:
-        at: When it was asked, in seconds since the Unix epoch.
-        jobs: The newest jobs, the latest first.
-        endpoints: Names.
-    """
-
-    at: float
-    jobs: tuple[KnownJob, ...] = ()
-    endpoints: tuple[str, ...] = ()
+    at: float  # when it was asked, in seconds since the Unix epoch
+    jobs: tuple[KnownJob, ...] = ()  # the newest jobs, the latest first
+    endpoints: tuple[str, ...] = ()  # names
 
     @property
     def is_fresh(self) -> bool:

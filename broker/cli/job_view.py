@@ -21,15 +21,10 @@ from tiercel.core.jobs import Direction, TierState
 
 @dataclass(frozen=True, slots=True)
 class WatchedJob:
-    """A job and where its metric began.
+    """A job and where its metric began."""
 
-    Attributes:
-        job: As far as events have told.
-        first_value: The first value of the metric that was seen, or None.
-    """
-
-    job: JobInfo
-    first_value: float | None = None
+    job: JobInfo  # as far as events have told
+    first_value: float | None = None  # the first value of the metric that was seen, or None
 
     def after(self, event: JobEvent) -> WatchedJob:
         """The view after an event of this job."""

@@ -25,38 +25,23 @@ _MOST = 32
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """An argument of the script.
+    """An argument of the script."""
 
-    Attributes:
-        flag: Its longest name.
-        default: As it is written; empty where there is none.
-        help: What the script says of it.
-    """
-
-    flag: str
-    default: str = ""
-    help: str = ""
+    flag: str  # its longest name
+    default: str = ""  # as it is written; empty where there is none
+    help: str = ""  # what the script says of it
 
 
 @dataclass(frozen=True, slots=True)
 class ScriptFacts:
-    """What was found; each part at most 32 of them, in the order of the script.
+    """What was found; each part at most 32 of them, in the order of the script."""
 
-    Attributes:
-        framework: What trains, by its import name; empty if it is none that is known.
-        connects: Whether it calls ``connect`` of the trainer library.
-        reported: Names of metrics that it reports.
-        printed: Names of metrics that it prints.
-        arguments: Of its ``argparse`` parsers.
-        imports: Top-level modules that are not Python's own.
-    """
-
-    framework: str
-    connects: bool
-    reported: tuple[str, ...]
-    printed: tuple[str, ...]
-    arguments: tuple[Argument, ...]
-    imports: tuple[str, ...]
+    framework: str  # what trains, by its import name; empty if it is none that is known
+    connects: bool  # whether it calls ``connect`` of the trainer library
+    reported: tuple[str, ...]  # names of metrics that it reports
+    printed: tuple[str, ...]  # names of metrics that it prints
+    arguments: tuple[Argument, ...]  # of its ``argparse`` parsers
+    imports: tuple[str, ...]  # top-level modules that are not Python's own
 
 
 def read_script(text: str) -> ScriptFacts:

@@ -21,17 +21,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Which broker is meant, and on whose behalf.
+    """Which broker is meant, and on whose behalf."""
 
-    Attributes:
-        state_dir: The state directory, or None for the default one.
-        broker: ``host:port``, or empty for the one of the state directory.
-        tenant: Whose token to use.
-    """
-
-    state_dir: Path | None
-    broker: str
-    tenant: str
+    state_dir: Path | None  # the state directory, or None for the default one
+    broker: str  # ``host:port``, or empty for the one of the state directory
+    tenant: str  # whose token to use
 
 
 def run(target: Target, action: Callable[[Client], Awaitable[T]]) -> T:

@@ -42,15 +42,10 @@ _MOST_ENDPOINTS = 6
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """In which order jobs are shown, and which of them.
+    """In which order jobs are shown, and which of them."""
 
-    Attributes:
-        sort: One of age, cpu, name and state.
-        shown: One of all, running and waiting.
-    """
-
-    sort: str = _SORTS[0]
-    shown: str = _SHOWN[0]
+    sort: str = _SORTS[0]  # one of age, cpu, name and state
+    shown: str = _SHOWN[0]  # one of all, running and waiting
 
     def after(self, key: str) -> Choice:
         """The choice after a key; the same for keys that mean nothing."""
@@ -76,17 +71,11 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """What the broker said at one moment.
+    """What the broker said at one moment."""
 
-    Attributes:
-        nodes: All of them.
-        jobs: The tenant's that have not finished.
-        endpoints: The tenant's.
-    """
-
-    nodes: Sequence[NodeInfo]
-    jobs: Sequence[JobInfo]
-    endpoints: Sequence[EndpointInfo]
+    nodes: Sequence[NodeInfo]  # all of them
+    jobs: Sequence[JobInfo]  # the tenant's that have not finished
+    endpoints: Sequence[EndpointInfo]  # the tenant's
 
     def to_json(self) -> dict[str, Any]:
         """With the keys of ``nodes``, ``ls`` and ``endpoints``."""
@@ -106,17 +95,11 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class Screen:
-    """All of it, in as many lines as the terminal has: jobs get what nodes and endpoints leave.
+    """All of it, in as many lines as the terminal has: jobs get what nodes and endpoints leave."""
 
-    Attributes:
-        picture: What to show.
-        choice: Of the jobs.
-        problem: Why it is not of this moment; empty if it is.
-    """
-
-    picture: Picture
-    choice: Choice
-    problem: str = ""
+    picture: Picture  # what to show
+    choice: Choice  # of the jobs
+    problem: str = ""  # why it is not of this moment; empty if it is
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Draw it."""

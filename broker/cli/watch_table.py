@@ -51,14 +51,10 @@ _OTHER_LINES = 3
 
 @dataclass(frozen=True, slots=True)
 class WatchTable:
-    """A row for each job, with a bar for each of its tiers.
+    """A row for each job, with a bar for each of its tiers."""
 
-    Attributes:
-        views: The jobs, the earliest first.
-        most_finished: How many finished jobs are shown, the latest; the others are counted. None for all.
-    """
-
-    views: Sequence[WatchedJob]
+    views: Sequence[WatchedJob]  # the jobs, the earliest first
+    # How many finished jobs are shown, the latest; the others are counted. None for all.
     most_finished: int | None = None
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:

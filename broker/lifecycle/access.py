@@ -18,17 +18,11 @@ RESERVED: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class KeptKey:
-    """A key as the broker keeps it.
+    """A key as the broker keeps it."""
 
-    Attributes:
-        key: What its tenant sees.
-        tenant: Whose it is.
-        sha256: Of the whole key, hexadecimal: enough to know it again.
-    """
-
-    key: Key
-    tenant: str
-    sha256: str
+    key: Key  # what its tenant sees
+    tenant: str  # whose it is
+    sha256: str  # of the whole key, hexadecimal: enough to know it again
 
 
 def counts(kept: KeptKey, endpoint: Endpoint) -> bool:

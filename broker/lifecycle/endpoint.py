@@ -38,25 +38,15 @@ _ORDER = (
 
 @dataclass(frozen=True, slots=True)
 class DeliveryReport:
-    """What a node says of a delivery.
+    """What a node says of a delivery."""
 
-    Attributes:
-        state: The stage it is at.
-        value: Once it is loading, the metric re-measured on the exported model.
-        sha256: Once it is loading, of the ONNX file.
-        delivered_at: Once delivered, when the version began to answer, seconds since the Unix epoch.
-        reason: Once failed, plain words.
-        signature: Once it is loading, what the model takes and gives; None where nobody says.
-        size_bytes: Once it is loading, of the ONNX file; 0 where nobody says.
-    """
-
-    state: DeliveryState
-    value: float | None = None
-    sha256: str = ""
-    delivered_at: float | None = None
-    reason: str = ""
-    signature: Signature | None = None
-    size_bytes: int = 0
+    state: DeliveryState  # the stage it is at
+    value: float | None = None  # once it is loading, the metric re-measured on the exported model
+    sha256: str = ""  # once it is loading, of the ONNX file
+    delivered_at: float | None = None  # once delivered, when the version began to answer, seconds since the Unix epoch
+    reason: str = ""  # once failed, plain words
+    signature: Signature | None = None  # once it is loading, what the model takes and gives; None where nobody says
+    size_bytes: int = 0  # once it is loading, of the ONNX file; 0 where nobody says
 
     @property
     def is_measured(self) -> bool:

@@ -60,25 +60,16 @@ class TierFeasibilityChanged:
 
 @dataclass(frozen=True, slots=True)
 class RunIsAlive:
-    """The node says that the run exists.
+    """The node says that the run exists."""
 
-    Attributes:
-        run_id: The run.
-        from_beginning: It had no checkpoint of an earlier run for it.
-        data_sha256: Of what the node got from URLs for it, by the names of data sets.
-        environment: Key of the environment with its packages, or empty.
-        image_id: Id of its container's image, or empty.
-        warm: A process, or a container, that had imported what it imports waited for it.
-        begun_cpu_seconds: CPU seconds that it had used when it began to train; None before that.
-    """
-
-    run_id: str
-    from_beginning: bool = False
+    run_id: str  # the run
+    from_beginning: bool = False  # it had no checkpoint of an earlier run for it
+    # Of what the node got from URLs for it, by the names of data sets.
     data_sha256: Mapping[str, str] = field(default_factory=dict)
-    environment: str = ""
-    image_id: str = ""
-    warm: bool = False
-    begun_cpu_seconds: float | None = None
+    environment: str = ""  # key of the environment with its packages, or empty
+    image_id: str = ""  # id of its container's image, or empty
+    warm: bool = False  # a process, or a container, that had imported what it imports waited for it
+    begun_cpu_seconds: float | None = None  # CPU seconds that it had used when it began to train; None before that
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,29 +107,17 @@ class UsageMeasured:
 
 @dataclass(frozen=True, slots=True)
 class RunExited:
-    """The run is gone and what it held is free.
+    """The run is gone and what it held is free."""
 
-    Attributes:
-        run_id: The run.
-        exit_code: Its exit code, -N for signal N, or None when there never was a process.
-        reason: The node's words when it could not be started or the node ended it.
-        log_tail: Last lines of its output.
-        cpu_seconds: What it used.
-        accelerator_seconds: How long it kept an accelerator busy.
-        lost: It ended through no fault of the job.
-        carried: It was stopped to be moved, and the broker has its checkpoint.
-        carry_error: It was stopped to be moved, and why its checkpoint could not be sent.
-    """
-
-    run_id: str
-    exit_code: int | None
-    reason: str = ""
-    log_tail: str = ""
-    cpu_seconds: float = 0.0
-    lost: bool = False
-    carried: bool = False
-    carry_error: str = ""
-    accelerator_seconds: float = 0.0
+    run_id: str  # the run
+    exit_code: int | None  # its exit code, -N for signal N, or None when there never was a process
+    reason: str = ""  # the node's words when it could not be started or the node ended it
+    log_tail: str = ""  # last lines of its output
+    cpu_seconds: float = 0.0  # what it used
+    lost: bool = False  # it ended through no fault of the job
+    carried: bool = False  # it was stopped to be moved, and the broker has its checkpoint
+    carry_error: str = ""  # it was stopped to be moved, and why its checkpoint could not be sent
+    accelerator_seconds: float = 0.0  # how long it kept an accelerator busy
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,51 +13,33 @@ from tiercel.core.nodes import Drain, Node
 
 @dataclass(frozen=True, slots=True)
 class LeaseSettings:
-    """How long silence is borne.
+    """How long silence is borne."""
 
-    Attributes:
-        lease_seconds: Silence after which a node counts as offline; its jobs may well go on there.
-        gone_after_seconds: Silence after which its jobs start again elsewhere, if its agent keeps a fence.
-        fences_alone: Whether an agent gets a fence also while no other node is known, which could take its jobs over.
-    """
-
-    lease_seconds: float = 10.0
-    gone_after_seconds: float = 120.0
+    lease_seconds: float = 10.0  # silence after which a node counts as offline; its jobs may well go on there
+    gone_after_seconds: float = 120.0  # silence after which its jobs start again elsewhere, if its agent keeps a fence
+    # Whether an agent gets a fence also while no other node is known, which could take its jobs over.
     fences_alone: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """How long an agent may go without us before it ends what may soon be started elsewhere.
+    """How long an agent may go without us before it ends what may soon be started elsewhere."""
 
-    Attributes:
-        stop_after_seconds: When it begins to stop its runs.
-        end_after_seconds: When none of them may live; earlier than the silence after which they are started elsewhere.
-    """
-
-    stop_after_seconds: float
+    stop_after_seconds: float  # when it begins to stop its runs
+    # When none of them may live; earlier than the silence after which they are started elsewhere.
     end_after_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class NodeLife:
-    """A node and when it was last heard of.
+    """A node and when it was last heard of."""
 
-    Attributes:
-        node: What the broker knows of it.
-        last_heard_at: Seconds that the broker had been alive.
-        gone: Whether its jobs have been told to start elsewhere.
-        instance: Which life of which agent it is; empty before the first.
-        has_stream: Whether that agent's stream is open, as far as we know.
-        fenced: Whether the agent said that it keeps a fence.
-    """
-
-    node: Node
-    last_heard_at: float
-    gone: bool = False
-    instance: str = ""
-    has_stream: bool = False
-    fenced: bool = False
+    node: Node  # what the broker knows of it
+    last_heard_at: float  # seconds that the broker had been alive
+    gone: bool = False  # whether its jobs have been told to start elsewhere
+    instance: str = ""  # which life of which agent it is; empty before the first
+    has_stream: bool = False  # whether that agent's stream is open, as far as we know
+    fenced: bool = False  # whether the agent said that it keeps a fence
 
 
 class NodeNews(enum.Enum):

@@ -44,31 +44,20 @@ _DEVIATIONS: Final = 3.0  # of what chance does to a few requests, before they c
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What was measured of an endpoint in the last few seconds, on all nodes together.
+    """What was measured of an endpoint in the last few seconds, on all nodes together."""
 
-    Attributes:
-        answering: How many nodes answer.
-        able: How many answer or could, if they were chosen.
-        whole: Whether all answer that shall.
-        ended: Requests that were answered, or refused, or failed.
-        requests_per_second: Requests that arrived.
-        answers_per_second: Those that were answered.
-        late: Part of those that ended that was not answered within the objective; without one, not answered at all.
-        lagging: Whether a server came to reading requests so late that these were late by that alone; not in ``late``.
-        under_way: Requests that were being answered, or waited to be read, at a time.
-        busy: Part of the CPU that other endpoints leave on its nodes which its answers took.
-    """
-
-    answering: int
-    able: int
-    whole: bool = True
-    ended: int = 0
-    requests_per_second: float = 0.0
-    answers_per_second: float = 0.0
+    answering: int  # how many nodes answer
+    able: int  # how many answer or could, if they were chosen
+    whole: bool = True  # whether all answer that shall
+    ended: int = 0  # requests that were answered, or refused, or failed
+    requests_per_second: float = 0.0  # requests that arrived
+    answers_per_second: float = 0.0  # those that were answered
+    # Part of those that ended that was not answered within the objective; without one, not answered at all.
     late: float = 0.0
+    # Whether a server came to reading requests so late that these were late by that alone; not in ``late``.
     lagging: bool = False
-    under_way: float = 0.0
-    busy: float = 0.0
+    under_way: float = 0.0  # requests that were being answered, or waited to be read, at a time
+    busy: float = 0.0  # part of the CPU that other endpoints leave on its nodes which its answers took
 
     @property
     def all_late(self) -> float:
@@ -120,23 +109,14 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """What is remembered from one look to the next.
+    """What is remembered from one look to the next."""
 
-    Attributes:
-        mood: How it was at the last look.
-        since: Since when, seconds of the caller's clock.
-        added_at: When nodes were added last.
-        limit: Requests per second and node that were too many, or None.
-        attempt: The last addition for late answers, unless these are not late since; None: none.
-        because: Why there are as many as there are.
-    """
-
-    mood: Mood = Mood.EASY
-    since: float = -math.inf
-    added_at: float = -math.inf
-    limit: float | None = None
-    attempt: Attempt | None = None
-    because: str = "that will do"
+    mood: Mood = Mood.EASY  # how it was at the last look
+    since: float = -math.inf  # since when, seconds of the caller's clock
+    added_at: float = -math.inf  # when nodes were added last
+    limit: float | None = None  # requests per second and node that were too many, or None
+    attempt: Attempt | None = None  # the last addition for late answers, unless these are not late since; None: none
+    because: str = "that will do"  # why there are as many as there are
 
 
 @dataclass(frozen=True, slots=True)

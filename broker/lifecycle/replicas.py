@@ -25,33 +25,22 @@ NEEDED_BYTES = 1024**3
 
 @dataclass(frozen=True, slots=True)
 class ServingNode:
-    """What a node is to one endpoint.
+    """What a node is to one endpoint."""
 
-    Attributes:
-        id: Its name.
-        online: Whether it was heard of lately.
-        lost: Whether it is silent for longer than its lease; not of one that the broker, which just began, waits for.
-        takes: Whether it may be given copies: its inference server answers, and its disk has room.
-        leaving: Whether it is to be emptied.
-        answering: Number of the version that answers there; 0 for none.
-        copies: SHA-256 of the versions whose files are in place there, by number.
-        failed: Why versions cannot answer there now, by number.
-        refused: Those of them that its inference server refused, which will not be otherwise soon.
-        crowd: How many endpoints answer there.
-        cpu_cores: Cores that it has for jobs and endpoints.
-    """
-
-    id: str
-    online: bool = True
+    id: str  # its name
+    online: bool = True  # whether it was heard of lately
+    # Whether it is silent for longer than its lease; not of one that the broker, which just began, waits for.
     lost: bool = False
-    takes: bool = True
-    leaving: bool = False
-    answering: int = 0
+    takes: bool = True  # whether it may be given copies: its inference server answers, and its disk has room
+    leaving: bool = False  # whether it is to be emptied
+    answering: int = 0  # number of the version that answers there; 0 for none
+    # SHA-256 of the versions whose files are in place there, by number.
     copies: Mapping[int, str] = field(default_factory=dict)
-    failed: Mapping[int, str] = field(default_factory=dict)
+    failed: Mapping[int, str] = field(default_factory=dict)  # why versions cannot answer there now, by number
+    # Those of them that its inference server refused, which will not be otherwise soon.
     refused: Mapping[int, str] = field(default_factory=dict)
-    crowd: int = 0
-    cpu_cores: float = 1.0
+    crowd: int = 0  # how many endpoints answer there
+    cpu_cores: float = 1.0  # cores that it has for jobs and endpoints
 
     def has(self, version: int, sha256: str) -> bool:
         """Whether it could answer with a version at once."""
@@ -60,17 +49,11 @@ class ServingNode:
 
 @dataclass(frozen=True, slots=True)
 class Upcoming:
-    """A version that is about to be delivered and to answer.
+    """A version that is about to be delivered and to answer."""
 
-    Attributes:
-        files: What it is.
-        node_id: Where it is.
-        members: Nodes that shall have it before it answers anywhere.
-    """
-
-    files: VersionFiles
-    node_id: str
-    members: tuple[str, ...]
+    files: VersionFiles  # what it is
+    node_id: str  # where it is
+    members: tuple[str, ...]  # nodes that shall have it before it answers anywhere
 
 
 def spreads(endpoint: Endpoint, nodes: Mapping[str, ServingNode]) -> bool:

@@ -17,42 +17,26 @@ _DAY = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class RetentionSettings:
-    """How long things of jobs that are over are kept; infinity for ever.
+    """How long things of jobs that are over are kept; infinity for ever."""
 
-    Attributes:
-        events_seconds: Events, with the scheduler's decisions.
-        logs_seconds: Output.
-        files_seconds: Files that they left behind.
-        projects_seconds: Projects that no younger job runs from.
-        jobs: Of so many jobs of a tenant, those that ended last, all that is young enough; of others nothing.
-    """
-
-    events_seconds: float = 365 * _DAY
-    logs_seconds: float = 90 * _DAY
-    files_seconds: float = 365 * _DAY
-    projects_seconds: float = 180 * _DAY
+    events_seconds: float = 365 * _DAY  # events, with the scheduler's decisions
+    logs_seconds: float = 90 * _DAY  # output
+    files_seconds: float = 365 * _DAY  # files that they left behind
+    projects_seconds: float = 180 * _DAY  # projects that no younger job runs from
+    # Of so many jobs of a tenant, those that ended last, all that is young enough; of others nothing.
     jobs: int = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class KeptOfJob:
-    """What is kept of a job.
+    """What is kept of a job."""
 
-    Attributes:
-        job_id: The job.
-        tenant: Its owner.
-        finished_at: When it was over, seconds since the Unix epoch; None while it lives.
-        counts: How many there are, by what they are.
-        sizes: What they take in bytes, likewise, as far as that is known.
-        project: SHA-256 of the project that it runs from, or empty.
-    """
-
-    job_id: str
-    tenant: str
-    finished_at: float | None
-    counts: Mapping[str, int]
-    sizes: Mapping[str, int]
-    project: str = ""
+    job_id: str  # the job
+    tenant: str  # its owner
+    finished_at: float | None  # when it was over, seconds since the Unix epoch; None while it lives
+    counts: Mapping[str, int]  # how many there are, by what they are
+    sizes: Mapping[str, int]  # what they take in bytes, likewise, as far as that is known
+    project: str = ""  # SHA-256 of the project that it runs from, or empty
 
 
 def to_remove(

@@ -18,27 +18,18 @@ _ADDRESS = re.compile(r"(?:[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):[0-9]{
 
 @dataclass(frozen=True, slots=True)
 class NodeServing:
-    """What a node's inference server answers.
+    """What a node's inference server answers."""
 
-    Attributes:
-        node_id: The node.
-        http: Where REST answers: ``host:port``, or ``https://host:port`` by TLS.
-        grpc: Where gRPC does: ``host:port``, or ``grpcs://host:port``.
-        is_local: Whether the node is on the broker's machine: only there is an address in the clear of use to others.
-        versions: What answers of endpoints that the node is to have, or had until now.
-        leaving: Those of them that shall answer elsewhere.
-        local_http: Where REST answers on the broker's machine in the clear, where ``http`` is by TLS; ``host:port``.
-        local_grpc: The same of gRPC.
-    """
-
-    node_id: str
-    http: str
-    grpc: str
+    node_id: str  # the node
+    http: str  # where REST answers: ``host:port``, or ``https://host:port`` by TLS
+    grpc: str  # where gRPC does: ``host:port``, or ``grpcs://host:port``
+    # Whether the node is on the broker's machine: only there is an address in the clear of use to others.
     is_local: bool
-    versions: Mapping[str, int]
-    leaving: frozenset[str]
+    versions: Mapping[str, int]  # what answers of endpoints that the node is to have, or had until now
+    leaving: frozenset[str]  # those of them that shall answer elsewhere
+    # Where REST answers on the broker's machine in the clear, where ``http`` is by TLS; ``host:port``.
     local_http: str = ""
-    local_grpc: str = ""
+    local_grpc: str = ""  # the same of gRPC
 
 
 def routes_of(nodes: Iterable[NodeServing], away: Iterable[str] = ()) -> Routes:
@@ -68,17 +59,12 @@ def routes_of(nodes: Iterable[NodeServing], away: Iterable[str] = ()) -> Routes:
 
 @dataclass(frozen=True, slots=True)
 class ToldRoutes:
-    """The newest table, and since which one each endpoint has answered where it does.
+    """The newest table, and since which one each endpoint has answered where it does."""
 
-    Attributes:
-        table: The table.
-        since: Number of the first table that said the same of an endpoint as this one, by endpoint.
-        first: Number of the first table of all.
-    """
-
-    table: Routes
+    table: Routes  # the table
+    # Number of the first table that said the same of an endpoint as this one, by endpoint.
     since: Mapping[str, int] = field(default_factory=dict)
-    first: int = 0
+    first: int = 0  # number of the first table of all
 
 
 def renewed(told: ToldRoutes | None, table: Routes, first: int) -> ToldRoutes:

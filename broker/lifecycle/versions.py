@@ -20,38 +20,23 @@ REMEMBERED_VERSIONS = 100
 
 @dataclass(frozen=True, slots=True)
 class VersionFiles:
-    """The files of a version.
+    """The files of a version."""
 
-    Attributes:
-        version: Its number.
-        sha256: Of its ONNX file, hexadecimal.
-        delivery_id: The delivery whose files these are, while they are not in their place yet; or empty.
-    """
-
-    version: int
-    sha256: str
-    delivery_id: str = ""
+    version: int  # its number
+    sha256: str  # of its ONNX file, hexadecimal
+    delivery_id: str = ""  # the delivery whose files these are, while they are not in their place yet; or empty
 
 
 @dataclass(frozen=True, slots=True)
 class WantedModel:
-    """What a node shall do with an endpoint, or with one of its variants.
+    """What a node shall do with an endpoint, or with one of its variants."""
 
-    Attributes:
-        endpoint: The endpoint.
-        variant: Which variant of it; empty for an endpoint without variants.
-        version: Number of the version that shall answer there; 0 for none.
-        kept: Numbers of the versions whose files stay there, and it may go back to.
-        copies: Versions of other nodes that it shall have as well.
-        sends: Versions of which it shall send the files to the broker, for other nodes.
-    """
-
-    endpoint: str
-    variant: str
-    version: int
-    kept: tuple[int, ...]
-    copies: tuple[VersionFiles, ...] = ()
-    sends: tuple[VersionFiles, ...] = ()
+    endpoint: str  # the endpoint
+    variant: str  # which variant of it; empty for an endpoint without variants
+    version: int  # number of the version that shall answer there; 0 for none
+    kept: tuple[int, ...]  # numbers of the versions whose files stay there, and it may go back to
+    copies: tuple[VersionFiles, ...] = ()  # versions of other nodes that it shall have as well
+    sends: tuple[VersionFiles, ...] = ()  # versions of which it shall send the files to the broker, for other nodes
 
 
 def why_held(endpoint: Endpoint, new: Version, *, may_replace: bool) -> str:

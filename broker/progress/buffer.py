@@ -10,16 +10,12 @@ from tiercel.broker.progress.topics import Message
 
 @dataclass(frozen=True, slots=True)
 class BufferLimits:
-    """How much a buffer keeps.
+    """How much a buffer keeps."""
 
-    Attributes:
-        waiting: Messages that wait to be sent.
-        topics: Retained topics whose latest message is remembered; beyond it the one longest unchanged is forgotten.
-        size_bytes: What the messages that wait may have together, and what those that are remembered may have.
-    """
-
-    waiting: int = 10_000
+    waiting: int = 10_000  # messages that wait to be sent
+    # Retained topics whose latest message is remembered; beyond it the one longest unchanged is forgotten.
     topics: int = 10_000
+    # What the messages that wait may have together, and what those that are remembered may have.
     size_bytes: int = 16 * 1024**2
 
 

@@ -32,41 +32,26 @@ _READERS = frozenset({Role.VIEWER, Role.SUBMITTER})
 
 @dataclass(frozen=True, slots=True)
 class Rooms:
-    """How many connections a door takes.
+    """How many connections a door takes."""
 
-    Attributes:
-        unknown: Of clients that have not said who they are; beyond it one of the address with the most of them is
-            closed, the one that has waited longest.
-        unknown_seconds: How long they may take to say it.
-        of_a_tenant: Beyond it a tenant's next client is refused.
-        in_all: Of all tenants; beyond it the next client is refused.
-        topics: Retained topics that are remembered; beyond it the one longest unchanged is forgotten.
-    """
-
+    # Of clients that have not said who they are; beyond it one of the address with the most of them is closed, the one
+    # that has waited longest.
     unknown: int = 32
-    unknown_seconds: float = 5.0
-    of_a_tenant: int = 64
-    in_all: int = 256
-    topics: int = 10_000
+    unknown_seconds: float = 5.0  # how long they may take to say it
+    of_a_tenant: int = 64  # beyond it a tenant's next client is refused
+    in_all: int = 256  # of all tenants; beyond it the next client is refused
+    topics: int = 10_000  # retained topics that are remembered; beyond it the one longest unchanged is forgotten
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a door is.
+    """Where a door is."""
 
-    Attributes:
-        host: Address to listen on.
-        port: Port there; 0 for any free one.
-        option: What chooses the port, for the sentence that says that it is taken.
-        shown: Who the door says that it is, by TLS; None for a door in the clear.
-        called: How others call the host; empty for as it listens.
-    """
-
-    host: str
-    port: int
-    option: str
-    shown: Shown | None = None
-    called: str = ""
+    host: str  # address to listen on
+    port: int  # port there; 0 for any free one
+    option: str  # what chooses the port, for the sentence that says that it is taken
+    shown: Shown | None = None  # who the door says that it is, by TLS; None for a door in the clear
+    called: str = ""  # how others call the host; empty for as it listens
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,17 +30,11 @@ class Shown(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class HandshakeLimits:
-    """What strangers may make the server compute.
+    """What strangers may make the server compute."""
 
-    Attributes:
-        seconds: How long a handshake may take.
-        of_an_address: Connections from one address that may begin in half a second; beyond it they are cut off.
-        in_all: The same from all addresses.
-    """
-
-    seconds: float = 5.0
-    of_an_address: int = 16
-    in_all: int = 64
+    seconds: float = 5.0  # how long a handshake may take
+    of_an_address: int = 16  # connections from one address that may begin in half a second; beyond it they are cut off
+    in_all: int = 64  # the same from all addresses
 
 
 class ServerContext:

@@ -49,25 +49,15 @@ REFUSED: Final = 0x80
 
 @dataclass(frozen=True, slots=True)
 class Connect:
-    """The first packet of a client.
+    """The first packet of a client."""
 
-    Attributes:
-        known_protocol: Whether it is 3.1.1 or 3.1; else nothing more of it was read.
-        client_id: As the client gave it, perhaps empty.
-        clean: Whether it wants to begin anew.
-        has_will: Whether something is to be published when it goes.
-        username: Empty if it gave none.
-        password: Empty if it gave none.
-        keepalive_seconds: 0 for no promise to say something from time to time.
-    """
-
-    known_protocol: bool
-    client_id: str = ""
-    clean: bool = True
-    has_will: bool = False
-    username: str = ""
-    password: str = ""
-    keepalive_seconds: int = 0
+    known_protocol: bool  # whether it is 3.1.1 or 3.1; else nothing more of it was read
+    client_id: str = ""  # as the client gave it, perhaps empty
+    clean: bool = True  # whether it wants to begin anew
+    has_will: bool = False  # whether something is to be published when it goes
+    username: str = ""  # empty if it gave none
+    password: str = ""  # empty if it gave none
+    keepalive_seconds: int = 0  # 0 for no promise to say something from time to time
 
 
 class PacketReader:

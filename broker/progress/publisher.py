@@ -34,21 +34,13 @@ _DEFAULT_PORTS = {"mqtt": 1883, "mqtts": 8883}
 
 @dataclass(frozen=True, slots=True)
 class PublisherStatistics:
-    """What a publisher has done so far.
+    """What a publisher has done so far."""
 
-    Attributes:
-        connected: Whether it has a connection now.
-        connections: How many it has had.
-        messages_published: Messages handed to the MQTT broker; at QoS 1, confirmed by it.
-        messages_dropped: Progress that gave way because the buffer was full, or was lost with a connection.
-        messages_waiting: In the buffer now.
-    """
-
-    connected: bool
-    connections: int
-    messages_published: int
-    messages_dropped: int
-    messages_waiting: int
+    connected: bool  # whether it has a connection now
+    connections: int  # how many it has had
+    messages_published: int  # messages handed to the MQTT broker; at QoS 1, confirmed by it
+    messages_dropped: int  # progress that gave way because the buffer was full, or was lost with a connection
+    messages_waiting: int  # in the buffer now
 
 
 @dataclass(frozen=True, slots=True)

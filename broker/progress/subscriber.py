@@ -20,19 +20,12 @@ _LAST_PACKET_ID = 65_535
 
 @dataclass(frozen=True, slots=True)
 class SubscriberLimits:
-    """What one connection may cost.
+    """What one connection may cost."""
 
-    Attributes:
-        packet_bytes: The longest packet that a client may send.
-        filters: How many it may subscribe to.
-        buffered_bytes: What waits to be sent, before it counts as slow.
-        unconfirmed: Messages at QoS 1 that it has not confirmed, before it counts as slow.
-    """
-
-    packet_bytes: int = 8 * 1024
-    filters: int = 64
-    buffered_bytes: int = 256 * 1024
-    unconfirmed: int = 1_000
+    packet_bytes: int = 8 * 1024  # the longest packet that a client may send
+    filters: int = 64  # how many it may subscribe to
+    buffered_bytes: int = 256 * 1024  # what waits to be sent, before it counts as slow
+    unconfirmed: int = 1_000  # messages at QoS 1 that it has not confirmed, before it counts as slow
 
 
 class Server(Protocol):

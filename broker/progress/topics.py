@@ -33,18 +33,12 @@ READABLE = (f"{ROOT}/{{tenant}}/#", f"{ROOT}/nodes/#", f"{ROOT}/broker/#")
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """An MQTT message to be published.
+    """An MQTT message to be published."""
 
-    Attributes:
-        topic: Where.
-        payload: A JSON object in UTF-8.
-        qos: 0 for what may get lost, 1 for what must arrive.
-        retain: Whether the MQTT broker keeps it for those who subscribe later. Exactly what is state is retained.
-    """
-
-    topic: str
-    payload: bytes
-    qos: int
+    topic: str  # where
+    payload: bytes  # a JSON object in UTF-8
+    qos: int  # 0 for what may get lost, 1 for what must arrive
+    # Whether the MQTT broker keeps it for those who subscribe later. Exactly what is state is retained.
     retain: bool
 
 

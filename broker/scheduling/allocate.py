@@ -31,17 +31,11 @@ _NO_ROOM = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What somebody may get.
+    """What somebody may get."""
 
-    Attributes:
-        weight: Its claim relative to the others', >= 0 and finite.
-        floor: It gets at least this.
-        ceiling: It gets at most this; not below the floor.
-    """
-
-    weight: float
-    floor: float
-    ceiling: float = 1.0
+    weight: float  # its claim relative to the others', >= 0 and finite
+    floor: float  # it gets at least this
+    ceiling: float = 1.0  # it gets at most this; not below the floor
 
 
 def divide(claims: Mapping[str, Claim], capacity: float) -> dict[str, float]:
@@ -87,15 +81,10 @@ def _total(claims: Mapping[str, Claim], scale: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """What the jobs of a node get by their position in its queue.
+    """What the jobs of a node get by their position in its queue."""
 
-    Attributes:
-        weights: One for each job, in the order of the queue.
-        front: So many jobs, the first of the queue, run now; the others keep a floor.
-    """
-
-    weights: tuple[float, ...]
-    front: int
+    weights: tuple[float, ...]  # one for each job, in the order of the queue
+    front: int  # so many jobs, the first of the queue, run now; the others keep a floor
 
 
 def by_turns(

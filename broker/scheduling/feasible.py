@@ -60,17 +60,11 @@ def first_unmet(job: JobView, nodes: Iterable[NodeView]) -> tuple[Need | None, l
 
 @dataclass(slots=True)
 class Room:
-    """What is left of a node beside the jobs that it has; local to one decision.
+    """What is left of a node beside the jobs that it has; local to one decision."""
 
-    Attributes:
-        node: The node.
-        jobs: Those that are there or shall be.
-        memory_bytes: Memory that they hold.
-    """
-
-    node: NodeView
-    jobs: list[JobView] = field(default_factory=list)
-    memory_bytes: int = 0
+    node: NodeView  # the node
+    jobs: list[JobView] = field(default_factory=list)  # those that are there or shall be
+    memory_bytes: int = 0  # memory that they hold
     _accelerators: NodeAccelerators | None = None
 
     @classmethod

@@ -19,13 +19,10 @@ from tiercel.broker.scheduling.rank import Position
 
 @dataclass(frozen=True, slots=True)
 class LasSettings(QueueSettings):
-    """What all queues have in common (see :class:`.QueueSettings`), and the queues.
+    """What all queues have in common (see :class:`.QueueSettings`), and the queues."""
 
-    Attributes:
-        thresholds: CPU seconds at which a job moves on to the next queue, rising, as text: ``4/16/64``. Empty for no
-            queues: the order is that of the CPU seconds themselves.
-    """
-
+    # CPU seconds at which a job moves on to the next queue, rising, as text: ``4/16/64``. Empty for no queues: the
+    # order is that of the CPU seconds themselves.
     thresholds: str = "4/16/64"
 
     def __post_init__(self) -> None:

@@ -20,32 +20,20 @@ _STRENGTH = {trigger: rank for rank, trigger in enumerate(Trigger)}
 
 @dataclass(frozen=True, slots=True)
 class LoopSettings:
-    """How often the scheduler runs.
+    """How often the scheduler runs."""
 
-    Attributes:
-        interval_seconds: Seconds between two runs while nothing happens, > 0.
-        max_factor: The interval grows to at most so many times its base, >= 1.
-        gather_seconds: Seconds to wait after an event for others that come with it, >= 0.
-    """
-
-    interval_seconds: float = 2.0
-    max_factor: int = 16
-    gather_seconds: float = 0.0
+    interval_seconds: float = 2.0  # seconds between two runs while nothing happens, > 0
+    max_factor: int = 16  # the interval grows to at most so many times its base, >= 1
+    gather_seconds: float = 0.0  # seconds to wait after an event for others that come with it, >= 0
 
 
 @dataclass(frozen=True, slots=True)
 class LoopState:
-    """Where the loop is.
+    """Where the loop is."""
 
-    Attributes:
-        next_at: When to run next, on the same clock as all ``now`` here.
-        factor: How many base intervals lie between two runs at present.
-        pending: The strongest event that has not been answered by a run, or None.
-    """
-
-    next_at: float
-    factor: int = 1
-    pending: Trigger | None = None
+    next_at: float  # when to run next, on the same clock as all ``now`` here
+    factor: int = 1  # how many base intervals lie between two runs at present
+    pending: Trigger | None = None  # the strongest event that has not been answered by a run, or None
 
 
 def start(settings: LoopSettings, now: float) -> LoopState:

@@ -14,18 +14,13 @@ from tiercel.broker.scheduling.interface import Assignment, NodeView
 
 @dataclass(frozen=True, slots=True)
 class NodeMemory:
-    """A decision about a node, and all that it rests on.
+    """A decision about a node, and all that it rests on."""
 
-    Attributes:
-        node: The node.
-        key: Everything else that the assignments follow from. Where its parts are the same objects as before, comparing
-            costs next to nothing.
-        assignments: What was decided.
-    """
-
-    node: NodeView
+    node: NodeView  # the node
+    # Everything else that the assignments follow from. Where its parts are the same objects as before, comparing costs
+    # next to nothing.
     key: tuple[object, ...]
-    assignments: tuple[Assignment, ...]
+    assignments: tuple[Assignment, ...]  # what was decided
 
 
 NodeMemories = Mapping[str, NodeMemory]

@@ -30,19 +30,15 @@ _LOOKED_AT = 32
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where jobs go.
+    """Where jobs go."""
 
-    Attributes:
-        node_of: The node of each job that runs or shall run, by job id.
-        waiting: Why a job that could be placed is not, by job id, in words for its tenant. Jobs of an offline node are
-            in neither: they wait for their node, not for a decision.
-        jobs: The jobs it was made for, as the snapshot lists them.
-        in_order: The same by submission, so that they are sorted only once.
-    """
-
-    node_of: dict[str, str] = field(default_factory=dict)
+    node_of: dict[str, str] = field(default_factory=dict)  # the node of each job that runs or shall run, by job id
+    # Why a job that could be placed is not, by job id, in words for its tenant. Jobs of an offline node are in neither:
+    # they wait for their node, not for a decision.
     waiting: dict[str, str] = field(default_factory=dict)
+    # The jobs it was made for, as the snapshot lists them.
     jobs: tuple[JobView, ...] = field(default=(), repr=False, compare=False)
+    # The same by submission, so that they are sorted only once.
     in_order: Sequence[JobView] = field(default=(), repr=False, compare=False)
 
 

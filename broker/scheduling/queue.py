@@ -25,16 +25,11 @@ from tiercel.core.shares import Share
 
 @dataclass(frozen=True, slots=True)
 class QueueSettings:
-    """What all policies that put jobs in an order have in common.
+    """What all policies that put jobs in an order have in common."""
 
-    Attributes:
-        at_a_time: Jobs in front on each node, >= 1; None for as many as it takes to use all its cores.
-        floor: What all the other jobs of a node get together, a fraction of it in (0, 1).
-        tier_first: Whether jobs that have reached fewer tiers always go first, those that have reached all last.
-    """
-
-    at_a_time: int | None = None
-    floor: float = FLOOR
+    at_a_time: int | None = None  # jobs in front on each node, >= 1; None for as many as it takes to use all its cores
+    floor: float = FLOOR  # what all the other jobs of a node get together, a fraction of it in (0, 1)
+    # Whether jobs that have reached fewer tiers always go first, those that have reached all last.
     tier_first: bool = True
 
     def __post_init__(self) -> None:

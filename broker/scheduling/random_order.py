@@ -16,13 +16,9 @@ from tiercel.broker.scheduling.rank import Position
 
 @dataclass(frozen=True, slots=True)
 class RandomOrderSettings(QueueSettings):
-    """What all queues have in common (see :class:`.QueueSettings`), and the lot.
+    """What all queues have in common (see :class:`.QueueSettings`), and the lot."""
 
-    Attributes:
-        seed: Another seed, another order.
-    """
-
-    seed: int = 0
+    seed: int = 0  # another seed, another order
 
 
 class RandomOrderPolicy(QueuePolicy[RandomOrderSettings]):

@@ -32,15 +32,11 @@ def by_submission(jobs: Iterable[JobView]) -> list[JobView]:
 
 
 class Stage(NamedTuple):
-    """How far a job is among its tiers; the smallest goes first.
+    """How far a job is among its tiers; the smallest goes first."""
 
-    Attributes:
-        tiers: Tiers that it has behind it, or :data:`ALL_REACHED`.
-        trains: Whether it works for the next one; False while it still hands over the model of the one that it works
-            for no more, which takes little CPU and somebody waits for.
-    """
-
-    tiers: int
+    tiers: int  # tiers that it has behind it, or :data:`ALL_REACHED`
+    # Whether it works for the next one; False while it still hands over the model of the one that it works for no more,
+    # which takes little CPU and somebody waits for.
     trains: bool
 
 
@@ -62,15 +58,10 @@ def stage_of(job: JobView, now: float) -> Stage:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a job stands among those at the same stage.
+    """Where a job stands among those at the same stage."""
 
-    Attributes:
-        rank: What they are sorted by, the smallest first; the order of submission settles ties.
-        why: What that follows from, in words for its tenant; see :func:`.explain.at_stage`.
-    """
-
-    rank: Any
-    why: str
+    rank: Any  # what they are sorted by, the smallest first; the order of submission settles ties
+    why: str  # what that follows from, in words for its tenant; see :func:`.explain.at_stage`
 
 
 class Candidate(NamedTuple):

@@ -20,24 +20,18 @@ from tiercel.broker.scheduling.tiers import reached_tiers
 
 @dataclass(frozen=True, slots=True)
 class OracleSnapshot(Snapshot):
-    """A snapshot with what nobody can know but a simulator; no policy but an oracle may read it.
+    """A snapshot with what nobody can know but a simulator; no policy but an oracle may read it."""
 
-    Attributes:
-        true_work: By job, CPU seconds from the start at which each tier will be reached.
-    """
-
+    # By job, CPU seconds from the start at which each tier will be reached.
     true_work: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class SrptOracleSettings(QueueSettings):
-    """What all queues have in common (see :class:`.QueueSettings`), and what is known of recorded runs.
+    """What all queues have in common (see :class:`.QueueSettings`), and what is known of recorded runs."""
 
-    Attributes:
-        works: For jobs of which the snapshot does not say it: CPU seconds from the start to each tier by the job's
-            name, as text: ``small:3.5/9;large:20/61.5``.
-    """
-
+    # For jobs of which the snapshot does not say it: CPU seconds from the start to each tier by the job's name, as
+    # text: ``small:3.5/9;large:20/61.5``.
     works: str = ""
 
     def __post_init__(self) -> None:

@@ -18,27 +18,16 @@ _NO_LABELS: frozenset[tuple[str, str]] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class JobFacts:
-    """What a policy is shown of a job and the job itself does not know.
+    """What a policy is shown of a job and the job itself does not know."""
 
-    Attributes:
-        workload: See :class:`.JobView`.
-        similar: See :class:`.JobView`.
-        tenant_weight: See :class:`.JobView`.
-        observations: See :class:`.JobView`.
-        cpu_seconds: See :class:`.JobView`.
-        accelerator_seconds: See :class:`.JobView`.
-        may_migrate: Whether it may be sent to another node at all.
-        meant_for: Node that it is meant for while it has no other, or empty.
-    """
-
-    workload: str
-    similar: tuple[str, ...]
-    tenant_weight: float
-    observations: tuple[Observation, ...]
-    cpu_seconds: float
-    accelerator_seconds: float
-    may_migrate: bool = True
-    meant_for: str = ""
+    workload: str  # see :class:`.JobView`
+    similar: tuple[str, ...]  # see :class:`.JobView`
+    tenant_weight: float  # see :class:`.JobView`
+    observations: tuple[Observation, ...]  # see :class:`.JobView`
+    cpu_seconds: float  # see :class:`.JobView`
+    accelerator_seconds: float  # see :class:`.JobView`
+    may_migrate: bool = True  # whether it may be sent to another node at all
+    meant_for: str = ""  # node that it is meant for while it has no other, or empty
 
 
 def job_view(job: Job, facts: JobFacts) -> JobView:
@@ -108,17 +97,11 @@ def node_view(node: Node) -> NodeView:
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
-    """What a job that goes elsewhere holds of the node that it has not left yet.
+    """What a job that goes elsewhere holds of the node that it has not left yet."""
 
-    Attributes:
-        node_id: The node.
-        memory_bytes: Memory.
-        accelerators: Ids of accelerators.
-    """
-
-    node_id: str
-    memory_bytes: int
-    accelerators: tuple[str, ...] = ()
+    node_id: str  # the node
+    memory_bytes: int  # memory
+    accelerators: tuple[str, ...] = ()  # ids of accelerators
 
 
 def leaving_of(job: Job) -> Leaving | None:

@@ -20,17 +20,11 @@ _TURNS = 8
 
 @dataclass(frozen=True, slots=True)
 class AcceleratorUser:
-    """A run that uses accelerators.
+    """A run that uses accelerators."""
 
-    Attributes:
-        index: Its place among all who share the CPU.
-        intensity: Seconds of each of its devices that a CPU second of work takes, > 0.
-        devices: What it holds.
-    """
-
-    index: int
-    intensity: float
-    devices: tuple[AcceleratorShare, ...]
+    index: int  # its place among all who share the CPU
+    intensity: float  # seconds of each of its devices that a CPU second of work takes, > 0
+    devices: tuple[AcceleratorShare, ...]  # what it holds
 
 
 def limited_by_accelerators(

@@ -54,13 +54,9 @@ class Uniform:
 
 @dataclass(frozen=True, slots=True)
 class Poisson:
-    """A Poisson process: independent, exponentially distributed gaps.
+    """A Poisson process: independent, exponentially distributed gaps."""
 
-    Attributes:
-        per_second: Arrivals per second in the mean, > 0.
-    """
-
-    per_second: float
+    per_second: float  # arrivals per second in the mean, > 0
 
     def times(self, count: int, source: Random) -> Sequence[float]:
         """Arrival times; see :class:`Arrivals`."""
@@ -73,19 +69,12 @@ class Poisson:
 
 @dataclass(frozen=True, slots=True)
 class Bursty:
-    """A Markov-modulated Poisson process with two states, calm and busy, each left after an exponential time.
+    """A Markov-modulated Poisson process with two states, calm and busy, each left after an exponential time."""
 
-    Attributes:
-        calm_per_second: Arrivals per second while calm, >= 0.
-        busy_per_second: Arrivals per second while busy, > 0.
-        calm_seconds: How long calm lasts in the mean, > 0.
-        busy_seconds: How long a burst lasts in the mean, > 0.
-    """
-
-    calm_per_second: float
-    busy_per_second: float
-    calm_seconds: float
-    busy_seconds: float
+    calm_per_second: float  # arrivals per second while calm, >= 0
+    busy_per_second: float  # arrivals per second while busy, > 0
+    calm_seconds: float  # how long calm lasts in the mean, > 0
+    busy_seconds: float  # how long a burst lasts in the mean, > 0
 
     def times(self, count: int, source: Random) -> Sequence[float]:
         """Arrival times; see :class:`Arrivals`. It begins calm."""

@@ -25,14 +25,10 @@ class Colocation:
     * ``linear``: ``1 - penalty * (1 - s)``, s = share of one core that a thread gets. Fitted to real training processes
       with 0.28; with scheduler slices of 100 ms it is about 0.06.
     * ``harmonic``: ``1 / (1 + penalty * (k - 1))``, k = threads per core; it fitted real processes worse.
-
-    Attributes:
-        penalty: The parameter, >= 0 (linear: < 1).
-        model: Which formula.
     """
 
-    penalty: float = 0.28
-    model: PenaltyModel = PenaltyModel.LINEAR
+    penalty: float = 0.28  # the parameter, >= 0 (linear: < 1)
+    model: PenaltyModel = PenaltyModel.LINEAR  # which formula
 
     def __post_init__(self) -> None:
         """Refuse penalties that leave nothing."""

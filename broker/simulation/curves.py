@@ -21,15 +21,10 @@ from tiercel.core.jobs import Direction
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:
-    """What one run will report, if nothing stops it.
+    """What one run will report, if nothing stops it."""
 
-    Attributes:
-        work: CPU seconds of training until each report, start-up excluded; rising.
-        values: The metric of each report.
-    """
-
-    work: tuple[float, ...]
-    values: tuple[float, ...]
+    work: tuple[float, ...]  # CPU seconds of training until each report, start-up excluded; rising
+    values: tuple[float, ...]  # the metric of each report
 
     def first_reaching(self, target: float, direction: Direction) -> int | None:
         """Index of the first report that meets ``target``, or None."""
@@ -71,24 +66,17 @@ class Family(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class FamilyCurve:
-    """A curve of a family, from ``start`` towards ``plateau``.
+    """A curve of a family, from ``start`` towards ``plateau``."""
 
-    Attributes:
-        family: Its shape.
-        start: The metric before any training.
-        plateau: The metric after endless training. A tier beyond it is hopeless.
-        scale: CPU seconds of training; the larger, the slower.
-        exponent: Of the power family, > 0: ``(1 + x) ** -exponent`` is left of the way; of the stretched one
-            ``exp(-(x ** exponent))``.
-        midpoint: In scales: where the sigmoid is steepest, and where the stepped one falls anew.
-    """
-
-    family: Family
-    start: float
+    family: Family  # its shape
+    start: float  # the metric before any training
+    # The metric after endless training. A tier beyond it is hopeless.
     plateau: float
-    scale: float
+    scale: float  # CPU seconds of training; the larger, the slower
+    # Of the power family, > 0: ``(1 + x) ** -exponent`` is left of the way; of the stretched one ``exp(-(x **
+    # exponent))``.
     exponent: float = 0.5
-    midpoint: float = 3.0
+    midpoint: float = 3.0  # in scales: where the sigmoid is steepest, and where the stepped one falls anew
 
     def __post_init__(self) -> None:
         """Refuse what no run could follow."""
@@ -159,13 +147,9 @@ def _falling(x: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class RecordedCurve:
-    """A run that was recorded alone on a node.
+    """A run that was recorded alone on a node."""
 
-    Attributes:
-        points: Its reports; ``cpu_seconds`` include the start-up and rise.
-    """
-
-    points: tuple[CurvePoint, ...]
+    points: tuple[CurvePoint, ...]  # its reports; ``cpu_seconds`` include the start-up and rise
 
     def __post_init__(self) -> None:
         """Refuse what is no recording."""

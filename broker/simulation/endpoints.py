@@ -22,35 +22,21 @@ _LEAST_WINDOW_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointTraffic:
-    """An endpoint and what applications do with it.
+    """An endpoint and what applications do with it."""
 
-    Attributes:
-        name: The endpoint; jobs that feed it name it.
-        work_cpu_seconds: CPU seconds that one answer takes, > 0.
-        rate: Requests that arrive, for an open endpoint; None for a closed one.
-        clients: Clients of a closed endpoint, each of which waits for its answer and asks again; 0 for an open one.
-        objective_seconds: The delay its tenant wants, or None.
-        node_id: The node that answers until a job delivers from another one; empty while it has no version.
-        quality: Accuracy of the version it begins with, or None.
-        threads: Cores its answers can use at the same time.
-        opens_at: Seconds from the start when the first request comes.
-        give_up_seconds: A request that would wait longer than this is not answered.
-        tenant: Its owner.
-        tenant_weight: Its tenant's weight among tenants, > 0.
-    """
-
-    name: str
-    work_cpu_seconds: float
-    rate: RequestRate | None = None
+    name: str  # the endpoint; jobs that feed it name it
+    work_cpu_seconds: float  # CPU seconds that one answer takes, > 0
+    rate: RequestRate | None = None  # requests that arrive, for an open endpoint; None for a closed one
+    # Clients of a closed endpoint, each of which waits for its answer and asks again; 0 for an open one.
     clients: int = 0
-    objective_seconds: float | None = None
-    node_id: str = ""
-    quality: float | None = None
-    threads: float = 1.0
-    opens_at: float = 0.0
-    give_up_seconds: float = 60.0
-    tenant: str = "tenant"
-    tenant_weight: float = 1.0
+    objective_seconds: float | None = None  # the delay its tenant wants, or None
+    node_id: str = ""  # the node that answers until a job delivers from another one; empty while it has no version
+    quality: float | None = None  # accuracy of the version it begins with, or None
+    threads: float = 1.0  # cores its answers can use at the same time
+    opens_at: float = 0.0  # seconds from the start when the first request comes
+    give_up_seconds: float = 60.0  # a request that would wait longer than this is not answered
+    tenant: str = "tenant"  # its owner
+    tenant_weight: float = 1.0  # its tenant's weight among tenants, > 0
 
     def __post_init__(self) -> None:
         """Refuse what is neither open nor closed."""
@@ -109,33 +95,19 @@ class Tally:
 
 @dataclass(slots=True)
 class SimulatedEndpoint:
-    """An endpoint while the simulation runs; everything is constant between two calls of :meth:`advance`.
+    """An endpoint while the simulation runs; everything is constant between two calls of :meth:`advance`."""
 
-    Attributes:
-        load: What is asked of it.
-        seed: Of the simulation.
-        node_id: Who answers; empty while it has no version.
-        quality: Accuracy of its live version, or None.
-        share: What the policy lets it use, or None.
-        rate: Requests per second that arrive now.
-        backlog: CPU seconds of answers that wait.
-        cores: What it could use now if requests came without end.
-        held_to_cores: What its node holds it to where its share has a weight and no cap.
-        synced_at: When all of that was true.
-        total: What was counted since the start.
-    """
-
-    load: EndpointTraffic
-    seed: int
-    node_id: str = ""
-    quality: float | None = None
-    share: Share | None = None
-    rate: float = 0.0
-    backlog: float = 0.0
-    cores: float = 0.0
-    held_to_cores: float = math.inf
-    synced_at: float = 0.0
-    total: Tally = field(default_factory=Tally)
+    load: EndpointTraffic  # what is asked of it
+    seed: int  # of the simulation
+    node_id: str = ""  # who answers; empty while it has no version
+    quality: float | None = None  # accuracy of its live version, or None
+    share: Share | None = None  # what the policy lets it use, or None
+    rate: float = 0.0  # requests per second that arrive now
+    backlog: float = 0.0  # CPU seconds of answers that wait
+    cores: float = 0.0  # what it could use now if requests came without end
+    held_to_cores: float = math.inf  # what its node holds it to where its share has a weight and no cap
+    synced_at: float = 0.0  # when all of that was true
+    total: Tally = field(default_factory=Tally)  # what was counted since the start
     _window: Tally = field(default_factory=Tally)
     _view: EndpointView | None = None
     _noise: Random = field(default_factory=lambda: stream(0))

@@ -18,25 +18,15 @@ _LEAST_WEIGHT = 1e-9
 
 @dataclass(slots=True, eq=False)
 class SimulatedNode:
-    """A node, the runs on it and the endpoints it answers for.
+    """A node, the runs on it and the endpoints it answers for."""
 
-    Attributes:
-        view: What policies see of it.
-        colocation: What sharing its cores costs.
-        overhead_cores: What is used of it besides runs and endpoints.
-        record_usage: Whether runs note what they got.
-        runs: The jobs that have a run here, in the order they came.
-        endpoints: The endpoints whose requests are answered here.
-        version: Grows with each change; what was foretold before a change is void.
-    """
-
-    view: NodeView
-    colocation: Colocation
-    overhead_cores: float = 0.0
-    record_usage: bool = False
-    runs: list[SimulatedJob] = field(default_factory=list)
-    endpoints: list[SimulatedEndpoint] = field(default_factory=list)
-    version: int = 0
+    view: NodeView  # what policies see of it
+    colocation: Colocation  # what sharing its cores costs
+    overhead_cores: float = 0.0  # what is used of it besides runs and endpoints
+    record_usage: bool = False  # whether runs note what they got
+    runs: list[SimulatedJob] = field(default_factory=list)  # the jobs that have a run here, in the order they came
+    endpoints: list[SimulatedEndpoint] = field(default_factory=list)  # the endpoints whose requests are answered here
+    version: int = 0  # grows with each change; what was foretold before a change is void
 
     @property
     def next_at(self) -> float:

@@ -31,19 +31,12 @@ class ConstantRate:
 
 @dataclass(frozen=True, slots=True)
 class SinusoidalRate:
-    """A day, as it were: ``mean + amplitude * sin``, never below 0.
+    """A day, as it were: ``mean + amplitude * sin``, never below 0."""
 
-    Attributes:
-        mean: Requests per second in the mean.
-        amplitude: Requests per second.
-        period_seconds: Seconds of one swing, > 0.
-        phase: Where it begins, in periods.
-    """
-
-    mean: float
-    amplitude: float
-    period_seconds: float
-    phase: float = 0.0
+    mean: float  # requests per second in the mean
+    amplitude: float  # requests per second
+    period_seconds: float  # seconds of one swing, > 0
+    phase: float = 0.0  # where it begins, in periods
 
     def per_second(self, now: float, seed: int) -> float:
         """Requests per second; see :class:`RequestRate`."""
@@ -53,19 +46,12 @@ class SinusoidalRate:
 
 @dataclass(frozen=True, slots=True)
 class BurstyRate:
-    """Calm times and bursts; whether a slot of time is a burst is drawn for each slot on its own.
+    """Calm times and bursts; whether a slot of time is a burst is drawn for each slot on its own."""
 
-    Attributes:
-        calm: Requests per second outside of bursts.
-        busy: Requests per second in a burst.
-        busy_part: Part of the slots that are bursts, in [0, 1].
-        slot_seconds: Length of a slot, > 0.
-    """
-
-    calm: float
-    busy: float
-    busy_part: float
-    slot_seconds: float = 20.0
+    calm: float  # requests per second outside of bursts
+    busy: float  # requests per second in a burst
+    busy_part: float  # part of the slots that are bursts, in [0, 1]
+    slot_seconds: float = 20.0  # length of a slot, > 0
 
     def per_second(self, now: float, seed: int) -> float:
         """Requests per second; see :class:`RequestRate`."""

@@ -13,65 +13,39 @@ from tiercel.core.jobs import JobState
 
 @dataclass(frozen=True, slots=True)
 class TierOutcome:
-    """What became of a tier. Seconds count from the job's arrival.
+    """What became of a tier. Seconds count from the job's arrival."""
 
-    Attributes:
-        target: The target.
-        reached_seconds: Until the report that reached it, or None.
-        delivered_seconds: Until its version answered, or None.
-        true_work: CPU seconds that a run alone on a node needs to reach it, start-up and the exports of tiers before it
-            included; None: it never would.
-    """
-
-    target: float
-    reached_seconds: float | None
-    delivered_seconds: float | None
+    target: float  # the target
+    reached_seconds: float | None  # until the report that reached it, or None
+    delivered_seconds: float | None  # until its version answered, or None
+    # CPU seconds that a run alone on a node needs to reach it, start-up and the exports of tiers before it included;
+    # None: it never would.
     true_work: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class JobOutcome:
-    """What became of a job. Times are seconds from the start of the simulation.
+    """What became of a job. Times are seconds from the start of the simulation."""
 
-    Attributes:
-        id: The job.
-        name: What its tenant calls it.
-        workload: What it trained.
-        tenant: Its owner.
-        arrived_at: When it was submitted.
-        started_at: When it first ran, or None.
-        finished_at: When it was over.
-        state: How it ended.
-        reason: In words.
-        tiers: Its tiers.
-        nodes: Where its runs were, in order.
-        cpu_seconds: CPU seconds that it used, of all its runs.
-        alone_seconds: Seconds that what it trained and exported would have taken on a node of its own, with start-up.
-        cpu_cores: Cores that it could use.
-        migrations: How often it was sent to another node.
-        usage: What it got over time, if that was recorded.
-        accelerators: Devices that it used at once.
-        accelerator_seconds: Seconds that it kept each of them busy.
-    """
-
-    id: str
-    name: str
-    workload: str
-    tenant: str
-    arrived_at: float
-    started_at: float | None
-    finished_at: float
-    state: JobState
-    reason: str
-    tiers: tuple[TierOutcome, ...]
-    nodes: tuple[str, ...]
-    cpu_seconds: float
+    id: str  # the job
+    name: str  # what its tenant calls it
+    workload: str  # what it trained
+    tenant: str  # its owner
+    arrived_at: float  # when it was submitted
+    started_at: float | None  # when it first ran, or None
+    finished_at: float  # when it was over
+    state: JobState  # how it ended
+    reason: str  # in words
+    tiers: tuple[TierOutcome, ...]  # its tiers
+    nodes: tuple[str, ...]  # where its runs were, in order
+    cpu_seconds: float  # CPU seconds that it used, of all its runs
+    # Seconds that what it trained and exported would have taken on a node of its own, with start-up.
     alone_seconds: float
-    cpu_cores: float
-    migrations: int
-    usage: tuple[Usage, ...] = ()
-    accelerators: int = 0
-    accelerator_seconds: float = 0.0
+    cpu_cores: float  # cores that it could use
+    migrations: int  # how often it was sent to another node
+    usage: tuple[Usage, ...] = ()  # what it got over time, if that was recorded
+    accelerators: int = 0  # devices that it used at once
+    accelerator_seconds: float = 0.0  # seconds that it kept each of them busy
 
     @property
     def completion_seconds(self) -> float:
@@ -94,87 +68,53 @@ class JobOutcome:
 
 @dataclass(frozen=True, slots=True)
 class ClassCount:
-    """Endpoints by DQoES class at a moment (Mao et al., 2020; with a tolerance of 10 %).
+    """Endpoints by DQoES class at a moment (Mao et al., 2020; with a tolerance of 10 %)."""
 
-    Attributes:
-        at: Seconds from the start of the simulation.
-        over: Class G: answered faster than the objective by more than the tolerance.
-        satisfied: Class S: within the tolerance.
-        under: Class B: slower by more than the tolerance.
-    """
-
-    at: float
-    over: int
-    satisfied: int
-    under: int
+    at: float  # seconds from the start of the simulation
+    over: int  # class G: answered faster than the objective by more than the tolerance
+    satisfied: int  # class S: within the tolerance
+    under: int  # class B: slower by more than the tolerance
 
 
 @dataclass(frozen=True, slots=True)
 class EndpointOutcome:
-    """What became of an endpoint's requests until the scenario's duration was over.
+    """What became of an endpoint's requests until the scenario's duration was over."""
 
-    Attributes:
-        name: The endpoint.
-        requests: Requests that came.
-        answered: Those answered.
-        in_objective: Those answered within the objective; all that were answered where there is none.
-        mean_delay_seconds: Mean time to an answer, or None when nothing was answered.
-        cpu_seconds: What its answers took.
-        served_quality: Accuracy of the answer, summed over the requests answered within the objective.
-    """
-
-    name: str
-    requests: float
-    answered: float
-    in_objective: float
-    mean_delay_seconds: float | None
-    cpu_seconds: float
-    served_quality: float
+    name: str  # the endpoint
+    requests: float  # requests that came
+    answered: float  # those answered
+    in_objective: float  # those answered within the objective; all that were answered where there is none
+    mean_delay_seconds: float | None  # mean time to an answer, or None when nothing was answered
+    cpu_seconds: float  # what its answers took
+    served_quality: float  # accuracy of the answer, summed over the requests answered within the objective
 
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One pass of the policy.
+    """One pass of the policy."""
 
-    Attributes:
-        at: Seconds from the start of the simulation.
-        jobs: Jobs in the snapshot.
-        changed: Assignments that were carried out.
-        seconds: How long the policy took on this machine; of all that is in a result, the only thing that differs from
-            one run to the next.
-    """
-
-    at: float
-    jobs: int
-    changed: int
+    at: float  # seconds from the start of the simulation
+    jobs: int  # jobs in the snapshot
+    changed: int  # assignments that were carried out
+    # How long the policy took on this machine; of all that is in a result, the only thing that differs from one run to
+    # the next.
     seconds: float = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a simulation found; equal for the same scenario, policy and seed.
+    """What a simulation found; equal for the same scenario, policy and seed."""
 
-    Attributes:
-        scenario: The scenario's name.
-        policy: The policy's name.
-        seed: The seed.
-        jobs: Every job, by arrival.
-        endpoints: Every endpoint that had requests, by name.
-        class_counts: Endpoints by class over time, one entry a step; only those with an objective count.
-        decisions: Every pass of the policy.
-        ended_at: Seconds from the start of the simulation.
-        devices: Accelerators of all nodes.
-    """
-
-    scenario: str
-    policy: str
-    seed: int
-    jobs: tuple[JobOutcome, ...]
-    endpoints: tuple[EndpointOutcome, ...]
+    scenario: str  # the scenario's name
+    policy: str  # the policy's name
+    seed: int  # the seed
+    jobs: tuple[JobOutcome, ...]  # every job, by arrival
+    endpoints: tuple[EndpointOutcome, ...]  # every endpoint that had requests, by name
+    # Endpoints by class over time, one entry a step; only those with an objective count.
     class_counts: tuple[ClassCount, ...]
-    decisions: tuple[Pass, ...]
-    ended_at: float
-    devices: int = 0
+    decisions: tuple[Pass, ...]  # every pass of the policy
+    ended_at: float  # seconds from the start of the simulation
+    devices: int = 0  # accelerators of all nodes
 
     def times_to_tier(self, number: int) -> tuple[float, ...]:
         """Seconds from arrival to tier ``number`` of the jobs that reached it, by arrival."""

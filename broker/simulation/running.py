@@ -21,88 +21,53 @@ _A_MOMENT_SECONDS = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a job used from some moment on.
+    """What a job used from some moment on."""
 
-    Attributes:
-        at: Seconds from the start of the simulation.
-        cores: CPU seconds per second.
-        weight: The weight of its share.
-        node_id: Where.
-        accelerator: Seconds of each of its accelerators per second.
-    """
-
-    at: float
-    cores: float
-    weight: float
-    node_id: str
-    accelerator: float = 0.0
+    at: float  # seconds from the start of the simulation
+    cores: float  # CPU seconds per second
+    weight: float  # the weight of its share
+    node_id: str  # where
+    accelerator: float = 0.0  # seconds of each of its accelerators per second
 
 
 @dataclass(slots=True, eq=False)
 class SimulatedJob:
-    """A job of a simulation. CPU and work go on at constant speed between two calls of :meth:`advance`.
+    """A job of a simulation. CPU and work go on at constant speed between two calls of :meth:`advance`."""
 
-    Attributes:
-        planned: What was planned of it.
-        job: What its machine knows.
-        trajectory: What it will report.
-        tier_reports: Index of the report that reaches each tier, or None.
-        reports_every: Every so manyth report is told.
-        may_migrate: Whether it may be sent to another node.
-        meant_for: Node that it is meant for while it waits, or empty.
-        cores: CPU seconds per second that its run gets.
-        efficiency: Work done per CPU second.
-        startup_left: CPU seconds of start-up left of the present run.
-        begun: Whether the present run trains, its start-up over.
-        trained: CPU seconds of training done, as if alone.
-        run_cpu: CPU seconds of the present run.
-        accelerator_seconds: Seconds that all its runs kept each of their accelerators busy.
-        synced_at: When all of that was true.
-        next_report: Index of the next report.
-        told: Reports of the present run that were told.
-        exports: Numbers of the tiers whose models its run exports now, one after the other; training waits meanwhile.
-        export_left: CPU seconds left of the first of them.
-        exported: Models that the present run has exported.
-        exported_cpu: CPU seconds of work that all its exports took.
-        due_at: When its start-up is over, the next report comes, or the export under way is done, if nothing changes.
-        halted: Whether the run trains no more: it stops, or is checkpointed.
-        nodes: Where it ran, in order.
-        true_work: CPU seconds from the start at which each tier will be reached, as of the latest view.
-        first_epoch: Epochs that were reported before the trajectory begins.
-        home: The only node that it may be placed on, or empty.
-    """
-
-    planned: PlannedJob
-    job: Job
-    trajectory: Trajectory
-    tier_reports: tuple[int | None, ...]
-    reports_every: int = 1
-    may_migrate: bool = True
-    meant_for: str = ""
-    cores: float = 0.0
-    efficiency: float = 1.0
-    startup_left: float = 0.0
-    begun: bool = False
-    trained: float = 0.0
-    run_cpu: float = 0.0
-    accelerator_seconds: float = 0.0
-    synced_at: float = 0.0
-    next_report: int = 0
-    told: int = 0
+    planned: PlannedJob  # what was planned of it
+    job: Job  # what its machine knows
+    trajectory: Trajectory  # what it will report
+    tier_reports: tuple[int | None, ...]  # index of the report that reaches each tier, or None
+    reports_every: int = 1  # every so manyth report is told
+    may_migrate: bool = True  # whether it may be sent to another node
+    meant_for: str = ""  # node that it is meant for while it waits, or empty
+    cores: float = 0.0  # CPU seconds per second that its run gets
+    efficiency: float = 1.0  # work done per CPU second
+    startup_left: float = 0.0  # CPU seconds of start-up left of the present run
+    begun: bool = False  # whether the present run trains, its start-up over
+    trained: float = 0.0  # CPU seconds of training done, as if alone
+    run_cpu: float = 0.0  # CPU seconds of the present run
+    accelerator_seconds: float = 0.0  # seconds that all its runs kept each of their accelerators busy
+    synced_at: float = 0.0  # when all of that was true
+    next_report: int = 0  # index of the next report
+    told: int = 0  # reports of the present run that were told
+    # Numbers of the tiers whose models its run exports now, one after the other; training waits meanwhile.
     exports: deque[int] = field(default_factory=deque)
-    export_left: float = 0.0
-    exported: int = 0
-    exported_cpu: float = 0.0
+    export_left: float = 0.0  # CPU seconds left of the first of them
+    exported: int = 0  # models that the present run has exported
+    exported_cpu: float = 0.0  # CPU seconds of work that all its exports took
+    # When its start-up is over, the next report comes, or the export under way is done, if nothing changes.
     due_at: float = math.inf
-    halted: bool = False
-    nodes: list[str] = field(default_factory=list)
+    halted: bool = False  # whether the run trains no more: it stops, or is checkpointed
+    nodes: list[str] = field(default_factory=list)  # where it ran, in order
     usage: list[Usage] = field(default_factory=list)
     observations: list[Observation] = field(default_factory=list)
     view: JobView | None = None
+    # CPU seconds from the start at which each tier will be reached, as of the latest view.
     true_work: tuple[float, ...] = ()
     viewed_at: float = 0.0
-    first_epoch: int = 0
-    home: str = ""
+    first_epoch: int = 0  # epochs that were reported before the trajectory begins
+    home: str = ""  # the only node that it may be placed on, or empty
 
     @property
     def threads(self) -> int:

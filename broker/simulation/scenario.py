@@ -26,75 +26,52 @@ class UnsoundPlanError(SimulationError):
 
 @dataclass(frozen=True, slots=True)
 class MachineSettings:
-    """How nodes, agents and the inference server behave.
+    """How nodes, agents and the inference server behave."""
 
-    Attributes:
-        colocation: What sharing cores costs.
-        spawn_seconds: From an assignment until the run exists.
-        stop_seconds: From asking a run to stop until it is gone; it trains no more meanwhile.
-        delivery_seconds: From the end of an export until its version answers (verify, load, warm, flip); the export
-            itself takes the run's CPU, see :class:`.Workload`.
-        checkpoint_seconds: From the decision to migrate until the run is gone from its node; on the other one it starts
-            up anew and goes on where it was.
-        overhead_cores: What everything else on a node uses of it (broker, agent, verification, other programs); runs
-            share the rest, which is never less than a tenth of the node.
-        usage_seconds: How often a node tells how much CPU its runs have used, besides with their reports.
-        migrations: Whether jobs may be sent to other nodes at all.
-    """
-
-    colocation: Colocation = field(default_factory=Colocation)
-    spawn_seconds: float = 0.0
-    stop_seconds: float = 0.1
+    colocation: Colocation = field(default_factory=Colocation)  # what sharing cores costs
+    spawn_seconds: float = 0.0  # from an assignment until the run exists
+    stop_seconds: float = 0.1  # from asking a run to stop until it is gone; it trains no more meanwhile
+    # From the end of an export until its version answers (verify, load, warm, flip); the export itself takes the run's
+    # CPU, see :class:`.Workload`.
     delivery_seconds: float = 0.1
+    # From the decision to migrate until the run is gone from its node; on the other one it starts up anew and goes on
+    # where it was.
     checkpoint_seconds: float = 1.0
+    # What everything else on a node uses of it (broker, agent, verification, other programs); runs share the rest,
+    # which is never less than a tenth of the node.
     overhead_cores: float = 0.0
-    usage_seconds: float = 1.0
-    migrations: bool = True
+    usage_seconds: float = 1.0  # how often a node tells how much CPU its runs have used, besides with their reports
+    migrations: bool = True  # whether jobs may be sent to other nodes at all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """Everything a simulation depends on besides the policy and the seed.
+    """Everything a simulation depends on besides the policy and the seed."""
 
-    Attributes:
-        nodes: Where jobs run.
-        jobs: What runs.
-        name: What reports call it.
-        endpoints: What is asked.
-        machines: How nodes behave.
-        loop: How often the policy is asked.
-        duration_seconds: Simulate at least so long; 0: until the last job is over. With endpoints it must be given.
-        random_placement: Meant nodes of arriving jobs are drawn, and policies that place with ``placement.place`` go
-            by that while it has room: an initial placement that is the same for all of them.
-        reports_every: Only every so manyth report is told, besides those that reach a tier and the last one. Times to
-            tiers stay exact; policies see less.
-        step_seconds: How often loads and delays of endpoints are looked up.
-        measurement_noise: Standard deviation of the logarithm of what is measured of endpoints.
-        history: Earlier runs that are known from the beginning, by workload.
-        similar: Likewise, by :attr:`.Workload.similar`.
-        record_usage: Keep what each job used over time.
-        check_plans: Refuse unsound plans as the live broker does, with an exception.
-        underway: Jobs that there are when it begins.
-        horizon_seconds: End it then at the latest; what is not over by then is told as it is.
-    """
-
-    nodes: tuple[NodeView, ...]
-    jobs: JobSource = field(default_factory=lambda: ListedJobs(()))
-    name: str = "scenario"
-    endpoints: tuple[EndpointTraffic, ...] = ()
-    machines: MachineSettings = field(default_factory=MachineSettings)
+    nodes: tuple[NodeView, ...]  # where jobs run
+    jobs: JobSource = field(default_factory=lambda: ListedJobs(()))  # what runs
+    name: str = "scenario"  # what reports call it
+    endpoints: tuple[EndpointTraffic, ...] = ()  # what is asked
+    machines: MachineSettings = field(default_factory=MachineSettings)  # how nodes behave
+    # How often the policy is asked.
     loop: LoopSettings = field(default_factory=lambda: LoopSettings(interval_seconds=1.0))
+    # Simulate at least so long; 0: until the last job is over. With endpoints it must be given.
     duration_seconds: float = 0.0
+    # Meant nodes of arriving jobs are drawn, and policies that place with ``placement.place`` go by that while it has
+    # room: an initial placement that is the same for all of them.
     random_placement: bool = False
+    # Only every so manyth report is told, besides those that reach a tier and the last one. Times to tiers stay exact;
+    # policies see less.
     reports_every: int = 1
-    step_seconds: float = 1.0
-    measurement_noise: float = 0.02
+    step_seconds: float = 1.0  # how often loads and delays of endpoints are looked up
+    measurement_noise: float = 0.02  # standard deviation of the logarithm of what is measured of endpoints
+    # Earlier runs that are known from the beginning, by workload.
     history: Mapping[str, tuple[PastRun, ...]] = field(default_factory=dict)
-    similar: Mapping[str, tuple[PastRun, ...]] = field(default_factory=dict)
-    record_usage: bool = False
-    check_plans: bool = True
-    underway: tuple[Underway, ...] = ()
-    horizon_seconds: float = math.inf
+    similar: Mapping[str, tuple[PastRun, ...]] = field(default_factory=dict)  # likewise, by :attr:`.Workload.similar`
+    record_usage: bool = False  # keep what each job used over time
+    check_plans: bool = True  # refuse unsound plans as the live broker does, with an exception
+    underway: tuple[Underway, ...] = ()  # jobs that there are when it begins
+    horizon_seconds: float = math.inf  # end it then at the latest; what is not over by then is told as it is
 
     def __post_init__(self) -> None:
         """Refuse what could not end."""

@@ -22,17 +22,11 @@ _SAME_WEIGHT = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """What a pass decided.
+    """What a pass decided."""
 
-    Attributes:
-        snapshot: What the policy saw.
-        plan: What it made of that.
-        changed: The assignments that are worth carrying out.
-    """
-
-    snapshot: Snapshot
-    plan: Plan
-    changed: tuple[Assignment, ...]
+    snapshot: Snapshot  # what the policy saw
+    plan: Plan  # what it made of that
+    changed: tuple[Assignment, ...]  # the assignments that are worth carrying out
 
 
 class SimulatedScheduler:

@@ -12,25 +12,15 @@ from tiercel.core.jobs import Job, Observation, TierState
 
 @dataclass(frozen=True, slots=True)
 class Underway:
-    """A job as it is at second 0.
+    """A job as it is at second 0."""
 
-    Attributes:
-        planned: What it trains.
-        job: What its machine knows; times are seconds from the start of the simulation, those of the past negative.
-        trajectory: What it will report from now on, its work counted from its beginning.
-        observations: What it has reported.
-        spent: CPU seconds that it has used.
-        first_epoch: Epochs that it has reported.
-        home: The only node that it may be placed on, or empty.
-    """
-
-    planned: PlannedJob
-    job: Job
-    trajectory: Trajectory
-    observations: tuple[Observation, ...] = ()
-    spent: float = 0.0
-    first_epoch: int = 0
-    home: str = ""
+    planned: PlannedJob  # what it trains
+    job: Job  # what its machine knows; times are seconds from the start of the simulation, those of the past negative
+    trajectory: Trajectory  # what it will report from now on, its work counted from its beginning
+    observations: tuple[Observation, ...] = ()  # what it has reported
+    spent: float = 0.0  # CPU seconds that it has used
+    first_epoch: int = 0  # epochs that it has reported
+    home: str = ""  # the only node that it may be placed on, or empty
 
     def begin(self) -> SimulatedJob:
         """The job in a simulation."""

@@ -32,48 +32,34 @@ def exports_cpu_seconds(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """A training script with its arguments, as far as a scheduler can tell.
+    """A training script with its arguments, as far as a scheduler can tell."""
 
-    Attributes:
-        name: Jobs of one name train the same thing: the key of what is remembered of earlier runs.
-        curve: How it learns.
-        tiers: Targets, from the easiest to the hardest.
-        direction: Whether a larger or a smaller metric is better.
-        startup_cpu_seconds: CPU seconds before training begins (imports, data), in every run anew.
-        closing_cpu_seconds: CPU seconds from the last report until the process is gone (last checkpoint and exports,
-            the interpreter's end); nothing where a job is stopped at its last tier.
-        first_export_cpu_seconds: CPU seconds that it takes its run to hand over the first model of a tier: the exporter
-            is loaded, the export is compared with the model and measured again. Training waits meanwhile.
-        export_cpu_seconds: The same for each further model of a run.
-        epoch_cpu_seconds: CPU seconds of training between two reports; recorded curves have their own.
-        max_epochs: Reports it makes at most.
-        continue_after_last_tier: Whether it trains on until ``max_epochs``.
-        noise: Standard deviation of what is added to each reported value.
-        speed_spread: How much a job's need of CPU differs from run to run: standard deviation of its logarithm, which
-            for small values is the coefficient of variation (measured live: 0.01 to 0.21).
-        resources: What it may use at most; it has as many threads as cores, rounded up.
-        report_timeout_seconds: Silence after which a run counts as hung.
-        accelerator_intensity: Seconds of each of its accelerators that a CPU second of work takes, start-up and exports
-            included; 0 for one that uses none. Above 1 a job with a core of its own waits for its device.
-        similar: What it shares with workloads that are like it, the likest first; see :func:`.similar_to`.
-    """
-
-    name: str
-    curve: Curve
-    tiers: tuple[Tier, ...]
-    direction: Direction = Direction.MAX
-    startup_cpu_seconds: float = 2.0
+    name: str  # jobs of one name train the same thing: the key of what is remembered of earlier runs
+    curve: Curve  # how it learns
+    tiers: tuple[Tier, ...]  # targets, from the easiest to the hardest
+    direction: Direction = Direction.MAX  # whether a larger or a smaller metric is better
+    startup_cpu_seconds: float = 2.0  # CPU seconds before training begins (imports, data), in every run anew
+    # CPU seconds from the last report until the process is gone (last checkpoint and exports, the interpreter's end);
+    # nothing where a job is stopped at its last tier.
     closing_cpu_seconds: float = 0.0
+    # CPU seconds that it takes its run to hand over the first model of a tier: the exporter is loaded, the export is
+    # compared with the model and measured again. Training waits meanwhile.
     first_export_cpu_seconds: float = FIRST_EXPORT_CPU_SECONDS
-    export_cpu_seconds: float = EXPORT_CPU_SECONDS
-    epoch_cpu_seconds: float = 1.0
-    max_epochs: int = 100
-    continue_after_last_tier: bool = False
-    noise: float = 0.0
+    export_cpu_seconds: float = EXPORT_CPU_SECONDS  # the same for each further model of a run
+    epoch_cpu_seconds: float = 1.0  # CPU seconds of training between two reports; recorded curves have their own
+    max_epochs: int = 100  # reports it makes at most
+    continue_after_last_tier: bool = False  # whether it trains on until ``max_epochs``
+    noise: float = 0.0  # standard deviation of what is added to each reported value
+    # How much a job's need of CPU differs from run to run: standard deviation of its logarithm, which for small values
+    # is the coefficient of variation (measured live: 0.01 to 0.21).
     speed_spread: float = 0.0
+    # What it may use at most; it has as many threads as cores, rounded up.
     resources: Resources = field(default_factory=Resources)
-    report_timeout_seconds: float = _NO_TIMEOUT_SECONDS
+    report_timeout_seconds: float = _NO_TIMEOUT_SECONDS  # silence after which a run counts as hung
+    # Seconds of each of its accelerators that a CPU second of work takes, start-up and exports included; 0 for one that
+    # uses none. Above 1 a job with a core of its own waits for its device.
     accelerator_intensity: float = 0.0
+    # What it shares with workloads that are like it, the likest first; see :func:`.similar_to`.
     similar: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -127,23 +113,14 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class PlannedJob:
-    """A job that will be submitted.
+    """A job that will be submitted."""
 
-    Attributes:
-        arrives_at: Seconds from the start of the simulation.
-        workload: What it does.
-        name: What its tenant calls it.
-        tenant: Its owner.
-        tenant_weight: Its tenant's weight among tenants, > 0.
-        endpoint: The endpoint that it feeds; empty for one of its own.
-    """
-
-    arrives_at: float
-    workload: Workload
-    name: str = ""
-    tenant: str = "tenant"
-    tenant_weight: float = 1.0
-    endpoint: str = ""
+    arrives_at: float  # seconds from the start of the simulation
+    workload: Workload  # what it does
+    name: str = ""  # what its tenant calls it
+    tenant: str = "tenant"  # its owner
+    tenant_weight: float = 1.0  # its tenant's weight among tenants, > 0
+    endpoint: str = ""  # the endpoint that it feeds; empty for one of its own
 
 
 class JobSource(Protocol):
@@ -168,21 +145,15 @@ class ListedJobs:
 
 @dataclass(frozen=True, slots=True)
 class DrawnJobs:
-    """So many jobs, each of a workload that is drawn.
+    """So many jobs, each of a workload that is drawn."""
 
-    Attributes:
-        workloads: What they are drawn from.
-        count: How many.
-        arrivals: When they come.
-        each_equally: Every workload as often as every other (plus or minus one) and only the order is drawn; else
-            each job is drawn on its own.
-        feeds: Endpoints that the first jobs to arrive feed, one each; the others feed endpoints that nobody asks.
-    """
-
-    workloads: tuple[Workload, ...]
-    count: int
-    arrivals: Arrivals
+    workloads: tuple[Workload, ...]  # what they are drawn from
+    count: int  # how many
+    arrivals: Arrivals  # when they come
+    # Every workload as often as every other (plus or minus one) and only the order is drawn; else each job is drawn on
+    # its own.
     each_equally: bool = True
+    # Endpoints that the first jobs to arrive feed, one each; the others feed endpoints that nobody asks.
     feeds: tuple[str, ...] = ()
 
     def draw(self, seed: int) -> Sequence[PlannedJob]:

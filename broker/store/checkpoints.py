@@ -45,30 +45,19 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class CheckpointFile:
-    """A file of a checkpoint.
+    """A file of a checkpoint."""
 
-    Attributes:
-        name: A plain file name.
-        size_bytes: Its size.
-        sha256: Of its content, hexadecimal.
-    """
-
-    name: str
-    size_bytes: int
-    sha256: str
+    name: str  # a plain file name
+    size_bytes: int  # its size
+    sha256: str  # of its content, hexadecimal
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A checkpoint that is here as a whole.
+    """A checkpoint that is here as a whole."""
 
-    Attributes:
-        run_id: The run that wrote it.
-        files: Its files, in the order of their content.
-    """
-
-    run_id: str
-    files: tuple[CheckpointFile, ...]
+    run_id: str  # the run that wrote it
+    files: tuple[CheckpointFile, ...]  # its files, in the order of their content
 
 
 class CheckpointStore:

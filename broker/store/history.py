@@ -27,17 +27,11 @@ _LAST_SEQUENCE = 2**62
 
 
 class Report(NamedTuple):
-    """A report of the metric.
+    """A report of the metric."""
 
-    Attributes:
-        at: When, seconds since the Unix epoch.
-        value: The metric.
-        epoch: Of the training.
-    """
-
-    at: float
-    value: float
-    epoch: int
+    at: float  # when, seconds since the Unix epoch
+    value: float  # the metric
+    epoch: int  # of the training
 
 
 class History:

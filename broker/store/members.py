@@ -20,38 +20,23 @@ _REMEMBERED_SECONDS = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class KeptToken:
-    """What is kept of a join token.
+    """What is kept of a join token."""
 
-    Attributes:
-        id: Names it.
-        secret_sha256: Enough to know its secret again.
-        node: The only name that it is good for; empty for any.
-        expires_at: Seconds since the Unix epoch.
-        used_at: When a machine joined with it, or None.
-    """
-
-    id: str
-    secret_sha256: str
-    node: str
-    expires_at: float
-    used_at: float | None = None
+    id: str  # names it
+    secret_sha256: str  # enough to know its secret again
+    node: str  # the only name that it is good for; empty for any
+    expires_at: float  # seconds since the Unix epoch
+    used_at: float | None = None  # when a machine joined with it, or None
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A certificate that counts.
+    """A certificate that counts."""
 
-    Attributes:
-        serial: Its number, hexadecimal.
-        node: Whose it is.
-        expires_at: Seconds since the Unix epoch.
-        authority: Pin of the authority that signed it; empty where that was not written down.
-    """
-
-    serial: str
-    node: str
-    expires_at: float
-    authority: str = ""
+    serial: str  # its number, hexadecimal
+    node: str  # whose it is
+    expires_at: float  # seconds since the Unix epoch
+    authority: str = ""  # pin of the authority that signed it; empty where that was not written down
 
 
 class MemberStore:

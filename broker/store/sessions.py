@@ -17,17 +17,11 @@ _TABLE = tables.sessions
 
 
 class KeptSession(NamedTuple):
-    """What is kept of a session.
+    """What is kept of a session."""
 
-    Attributes:
-        sha256: Of the name that its browser has, hexadecimal.
-        sealed: The token that it stands for, encrypted.
-        ends_at: Seconds since the Unix epoch.
-    """
-
-    sha256: str
-    sealed: bytes
-    ends_at: float
+    sha256: str  # of the name that its browser has, hexadecimal
+    sealed: bytes  # the token that it stands for, encrypted
+    ends_at: float  # seconds since the Unix epoch
 
 
 class SessionStore:

@@ -43,18 +43,13 @@ class Authority:
 
     While it takes the place of an earlier one, both are believed. That one's key is not needed any more: it has signed
     the certificate that leads from it to this one.
-
-    Attributes:
-        key: Never leaves the broker's state directory.
-        certificate: What everybody may see.
-        link: A certificate for the same key by the earlier authority; None where there is none.
-        earlier: The certificate of the earlier authority; None where there is none.
     """
 
-    key: ec.EllipticCurvePrivateKey
-    certificate: x509.Certificate
+    key: ec.EllipticCurvePrivateKey  # never leaves the broker's state directory
+    certificate: x509.Certificate  # what everybody may see
+    # A certificate for the same key by the earlier authority; None where there is none.
     link: x509.Certificate | None = None
-    earlier: x509.Certificate | None = None
+    earlier: x509.Certificate | None = None  # the certificate of the earlier authority; None where there is none
 
     @classmethod
     def create(cls, now: datetime) -> Authority:

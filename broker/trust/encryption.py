@@ -26,21 +26,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Encryption:
-    """What the encrypted doors need.
+    """What the encrypted doors need."""
 
-    Attributes:
-        authority: Vouches for the broker and its nodes.
-        tenants: What the tenants' door shows.
-        nodes: What the agents' door shows, and whom it lets through.
-        shown: What other doors for tenants show.
-        names: How others call this machine; what to tell them first.
-    """
-
-    authority: KeptAuthority
-    tenants: grpc.ServerCredentials
-    nodes: grpc.ServerCredentials
-    shown: Shown
-    names: tuple[str, ...]
+    authority: KeptAuthority  # vouches for the broker and its nodes
+    tenants: grpc.ServerCredentials  # what the tenants' door shows
+    nodes: grpc.ServerCredentials  # what the agents' door shows, and whom it lets through
+    shown: Shown  # what other doors for tenants show
+    names: tuple[str, ...]  # how others call this machine; what to tell them first
 
     @property
     def host(self) -> str:

@@ -34,19 +34,12 @@ _TEXT = """\
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """Who is let in, and as what.
+    """Who is let in, and as what."""
 
-    Attributes:
-        claim: What the token must have: the name of a claim, or those of objects inside each other.
-        value: The text that it must be, or contain if it is a list.
-        tenant: Whose things they may touch; empty for an operator.
-        role: What they may call.
-    """
-
-    claim: tuple[str, ...]
-    value: str
-    tenant: str
-    role: Role
+    claim: tuple[str, ...]  # what the token must have: the name of a claim, or those of objects inside each other
+    value: str  # the text that it must be, or contain if it is a list
+    tenant: str  # whose things they may touch; empty for an operator
+    role: Role  # what they may call
 
     def fits(self, claims: Mapping[str, Any]) -> bool:
         """Whether a token with these claims, which is verified, is of such a person."""

@@ -30,19 +30,12 @@ ALGORITHMS = _RSA | {*_CURVES.values()}
 
 @dataclass(frozen=True, slots=True)
 class ProviderKey:
-    """A public key.
+    """A public key."""
 
-    Attributes:
-        id: What tokens call it (``kid``).
-        algorithms: Those that it may verify; one key is never good for two kinds of them.
-        thumbprint: Of the key itself: another one under the same id has another.
-        key: The key.
-    """
-
-    id: str
-    algorithms: frozenset[str]
-    thumbprint: str
-    key: RSAKey | ECKey = field(repr=False)
+    id: str  # what tokens call it (``kid``)
+    algorithms: frozenset[str]  # those that it may verify; one key is never good for two kinds of them
+    thumbprint: str  # of the key itself: another one under the same id has another
+    key: RSAKey | ECKey = field(repr=False)  # the key
 
 
 def read_keys(listing: object, allowed: Collection[str]) -> Mapping[str, ProviderKey]:

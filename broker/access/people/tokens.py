@@ -38,15 +38,10 @@ class _Limits(jws.JWSRegistry):
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What every token must say.
+    """What every token must say."""
 
-    Attributes:
-        issuer: Who made it.
-        audience: For whom: a token for another program is none for us.
-    """
-
-    issuer: str
-    audience: str
+    issuer: str  # who made it
+    audience: str  # for whom: a token for another program is none for us
 
 
 def has_form(text: str) -> bool:

@@ -31,22 +31,14 @@ _READ_BYTES = 1024**2
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How the store is dealt with.
+    """How the store is dealt with."""
 
-    Attributes:
-        look_seconds: Between two looks at what there is to do.
-        answer_seconds: How long a call to the store may take, but for what it carries.
-        bytes_per_second: How fast it must carry that at least.
-        sent_bytes_per_second: How fast it is sent something at most.
-        list_seconds: How often it is asked for all that it has.
-        backoff: Pauses before the next look after one that failed.
-    """
-
-    look_seconds: float = 1.0
-    answer_seconds: float = 15.0
-    bytes_per_second: float = 1024.0**2
-    sent_bytes_per_second: float = DEFAULT_BYTES_PER_SECOND
-    list_seconds: float = 3600.0
+    look_seconds: float = 1.0  # between two looks at what there is to do
+    answer_seconds: float = 15.0  # how long a call to the store may take, but for what it carries
+    bytes_per_second: float = 1024.0**2  # how fast it must carry that at least
+    sent_bytes_per_second: float = DEFAULT_BYTES_PER_SECOND  # how fast it is sent something at most
+    list_seconds: float = 3600.0  # how often it is asked for all that it has
+    # Pauses before the next look after one that failed.
     backoff: Backoff = field(default_factory=lambda: Backoff(2.0, 60.0))
 
     def seconds_for(self, size_bytes: int) -> float:

@@ -29,36 +29,22 @@ _MAX_SECRET_CHARACTERS = 16_000
 
 @dataclass(frozen=True, slots=True)
 class Invitation:
-    """What a person needs to sign in.
+    """What a person needs to sign in."""
 
-    Attributes:
-        address: Where to go.
-        code: What to enter there.
-        device_code: What asks whether that was done.
-        pause_seconds: Between two questions.
-        seconds: For how long it counts.
-    """
-
-    address: str
-    code: str
-    device_code: str = field(repr=False)
-    pause_seconds: float
-    seconds: float
+    address: str  # where to go
+    code: str  # what to enter there
+    device_code: str = field(repr=False)  # what asks whether that was done
+    pause_seconds: float  # between two questions
+    seconds: float  # for how long it counts
 
 
 @dataclass(frozen=True, slots=True)
 class SignedIn:
-    """What a provider gave.
+    """What a provider gave."""
 
-    Attributes:
-        token: Says who it is.
-        renewal: Gets the next one; empty for none.
-        expires_at: Until when the token is good, in seconds since the Unix epoch.
-    """
-
-    token: str = field(repr=False)
-    renewal: str = field(repr=False)
-    expires_at: float
+    token: str = field(repr=False)  # says who it is
+    renewal: str = field(repr=False)  # gets the next one; empty for none
+    expires_at: float  # until when the token is good, in seconds since the Unix epoch
 
 
 class DeviceSignIn:

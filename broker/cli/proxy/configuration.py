@@ -85,21 +85,14 @@ string '{{"error": "no node answers for an endpoint of this name now"}}'
 
 @dataclass(frozen=True, slots=True)
 class Front:
-    """Where applications ask the proxy.
+    """Where applications ask the proxy."""
 
-    Attributes:
-        folder: Where its files are; absolute.
-        http: Address for REST, ``host:port``.
-        grpc: Address for gRPC.
-        certificate: File with a certificate and its key, PEM, to be asked by TLS; None for asking in the clear.
-        names: Names by which applications call it, beside its addresses and localhost.
-    """
-
-    folder: Path
-    http: str
-    grpc: str
+    folder: Path  # where its files are; absolute
+    http: str  # address for REST, ``host:port``
+    grpc: str  # address for gRPC
+    # File with a certificate and its key, PEM, to be asked by TLS; None for asking in the clear.
     certificate: Path | None = None
-    names: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()  # names by which applications call it, beside its addresses and localhost
 
     @property
     def is_wide(self) -> bool:
@@ -109,16 +102,11 @@ class Front:
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """A file, and what of it can change while HAProxy runs.
+    """A file, and what of it can change while HAProxy runs."""
 
-    Attributes:
-        text: The file.
-        weights: Of each server, by backend and name.
-        identities: Tenants whose certificates the proxy has to show, since servers are asked by TLS in their names.
-    """
-
-    text: str
-    weights: Mapping[tuple[str, str], int]
+    text: str  # the file
+    weights: Mapping[tuple[str, str], int]  # of each server, by backend and name
+    # Tenants whose certificates the proxy has to show, since servers are asked by TLS in their names.
     identities: frozenset[str]
 
     @property

@@ -26,15 +26,10 @@ _CANDIDATE = "candidate.cfg"
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What the broker is asked in the name of one tenant.
+    """What the broker is asked in the name of one tenant."""
 
-    Attributes:
-        list_routes: Where the tenant's endpoints answer.
-        certify: A certificate, by which nodes elsewhere are asked.
-    """
-
-    list_routes: Callable[[], Awaitable[Routes]]
-    certify: Callable[[], Awaitable[Identity]]
+    list_routes: Callable[[], Awaitable[Routes]]  # where the tenant's endpoints answer
+    certify: Callable[[], Awaitable[Identity]]  # a certificate, by which nodes elsewhere are asked
 
 
 class Keeper:

@@ -38,17 +38,11 @@ _LOG_BYTES = 10 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class AgentPatience:
-    """How an agent that ends is dealt with.
+    """How an agent that ends is dealt with."""
 
-    Attributes:
-        backoff: Pauses before it is started again.
-        steady_seconds: An agent that lived this long did not fail in a row with the one before.
-        stop_seconds: How long it may take to stop its runs and the inference server.
-    """
-
-    backoff: Backoff = field(default_factory=lambda: Backoff(0.5, 30.0))
-    steady_seconds: float = 30.0
-    stop_seconds: float = 45.0
+    backoff: Backoff = field(default_factory=lambda: Backoff(0.5, 30.0))  # pauses before it is started again
+    steady_seconds: float = 30.0  # an agent that lived this long did not fail in a row with the one before
+    stop_seconds: float = 45.0  # how long it may take to stop its runs and the inference server
 
 
 class AgentKeeper:

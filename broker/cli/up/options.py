@@ -11,94 +11,55 @@ UP_WORDS = "Tiercel is up: "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeOptions:
-    """What was asked for of a node.
+    """What was asked for of a node."""
 
-    Attributes:
-        state_dir: Everything that survives a restart; absolute.
-        node_id: Name of the node.
-        http_port: Of the inference server over HTTP; 0 for any.
-        grpc_port: Of the inference server over gRPC; 0 for any.
-        runtimes: What the node may run jobs with, the preferred first; empty for the agent's choice.
-        cpu_cores: Cores that jobs may use; None for all.
-        accelerators: Those that jobs may use: ``auto``, ``none``, or ids with commas; empty for the agent's choice.
-        labels: What its operator says of it, ``key=value`` each.
-        advertise: Address at which others may ask its models; empty for none of a machine that joined, and for the
-            one at which the broker listens of its own.
-        tls_http_port: Of the inference server over HTTP there; 0 for any.
-        tls_grpc_port: Of the inference server over gRPC there; 0 for any.
-        listen_names: Names and addresses by which others call this machine.
-    """
-
-    state_dir: Path
-    node_id: str
-    http_port: int = 0
-    grpc_port: int = 0
-    runtimes: tuple[str, ...] = ()
-    cpu_cores: float | None = None
+    state_dir: Path  # everything that survives a restart; absolute
+    node_id: str  # name of the node
+    http_port: int = 0  # of the inference server over HTTP; 0 for any
+    grpc_port: int = 0  # of the inference server over gRPC; 0 for any
+    runtimes: tuple[str, ...] = ()  # what the node may run jobs with, the preferred first; empty for the agent's choice
+    cpu_cores: float | None = None  # cores that jobs may use; None for all
+    # Those that jobs may use: ``auto``, ``none``, or ids with commas; empty for the agent's choice.
     accelerators: str = ""
-    labels: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()  # what its operator says of it, ``key=value`` each
+    # Address at which others may ask its models; empty for none of a machine that joined, and for the one at which the
+    # broker listens of its own.
     advertise: str = ""
-    tls_http_port: int = 0
-    tls_grpc_port: int = 0
-    listen_names: tuple[str, ...] = ()
+    tls_http_port: int = 0  # of the inference server over HTTP there; 0 for any
+    tls_grpc_port: int = 0  # of the inference server over gRPC there; 0 for any
+    listen_names: tuple[str, ...] = ()  # names and addresses by which others call this machine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpOptions(NodeOptions):
-    """What was asked for of a broker, and of the node beside it.
+    """What was asked for of a broker, and of the node beside it."""
 
-    Attributes:
-        broker_port: Of the broker's gRPC services for tenants; 0 for any.
-        nodes_port: Of its gRPC service for agents; 0 for any.
-        mqtt_port: Of the embedded MQTT broker; 0 for any.
-        dashboard_port: Of the dashboard; 0 for any.
-        mqtt_url: An MQTT broker to use instead, or empty.
-        policy: Name of the scheduling policy, or empty for the default.
-        tenants: Tenants to make if they are missing.
-        listen: Address where others reach the broker, encrypted; empty for nobody else.
-        listen_port: Port there for tenants and for machines that join; 0 for any.
-        listen_nodes_port: Port there for agents that have joined; 0 for any.
-        listen_mqtt_port: Port there of the embedded MQTT broker; 0 for any.
-        listen_dashboard_port: Port there of the dashboard; 0 for any.
-        oidc_issuer: URL of the provider at which people sign in; empty for none.
-        oidc_audience: For whom its tokens must be.
-        oidc_algorithms: By which they may be signed; empty for the default.
-        tls_certificate: File with a certificate of the operator's, or None.
-        tls_key: Its key.
-        tls_ca: Its authority's certificate.
-        artefacts: Where copies of checkpoints are kept as well, or empty.
-    """
-
-    broker_port: int
-    nodes_port: int
-    mqtt_port: int
-    mqtt_url: str
-    policy: str
-    tenants: tuple[str, ...]
-    dashboard_port: int = 0
-    listen: str = ""
-    listen_port: int = 0
-    listen_nodes_port: int = 0
-    listen_mqtt_port: int = 0
-    listen_dashboard_port: int = 0
-    oidc_issuer: str = ""
-    oidc_audience: str = ""
-    oidc_algorithms: tuple[str, ...] = ()
-    tls_certificate: Path | None = None
-    tls_key: Path | None = None
-    tls_ca: Path | None = None
-    artefacts: str = ""
+    broker_port: int  # of the broker's gRPC services for tenants; 0 for any
+    nodes_port: int  # of its gRPC service for agents; 0 for any
+    mqtt_port: int  # of the embedded MQTT broker; 0 for any
+    mqtt_url: str  # an MQTT broker to use instead, or empty
+    policy: str  # name of the scheduling policy, or empty for the default
+    tenants: tuple[str, ...]  # tenants to make if they are missing
+    dashboard_port: int = 0  # of the dashboard; 0 for any
+    listen: str = ""  # address where others reach the broker, encrypted; empty for nobody else
+    listen_port: int = 0  # port there for tenants and for machines that join; 0 for any
+    listen_nodes_port: int = 0  # port there for agents that have joined; 0 for any
+    listen_mqtt_port: int = 0  # port there of the embedded MQTT broker; 0 for any
+    listen_dashboard_port: int = 0  # port there of the dashboard; 0 for any
+    oidc_issuer: str = ""  # URL of the provider at which people sign in; empty for none
+    oidc_audience: str = ""  # for whom its tokens must be
+    oidc_algorithms: tuple[str, ...] = ()  # by which they may be signed; empty for the default
+    tls_certificate: Path | None = None  # file with a certificate of the operator's, or None
+    tls_key: Path | None = None  # its key
+    tls_ca: Path | None = None  # its authority's certificate
+    artefacts: str = ""  # where copies of checkpoints are kept as well, or empty
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Files of a state directory that ``up`` and ``down`` deal with.
+    """Files of a state directory that ``up`` and ``down`` deal with."""
 
-    Attributes:
-        state_dir: The folder.
-    """
-
-    state_dir: Path
+    state_dir: Path  # the folder
 
     @property
     def up_lock(self) -> Path:

@@ -40,17 +40,11 @@ _STILL = 0.03
 
 @dataclass(frozen=True, slots=True)
 class DqoesSettings(RuleSettings):
-    """How DQoES-style scheduling behaves.
+    """How DQoES-style scheduling behaves."""
 
-    Attributes:
-        training_floor: Fraction of a node that its training jobs keep together while it has any, in (0, 1).
-        interval: Seconds between two moves of a node's limits (IV), >= 0; 0 is at every snapshot.
-        max_interval: What the interval is doubled to at most, seconds.
-    """
-
-    training_floor: float = 0.1
-    interval: float = 4.0
-    max_interval: float = 32.0
+    training_floor: float = 0.1  # fraction of a node that its training jobs keep together while it has any, in (0, 1)
+    interval: float = 4.0  # seconds between two moves of a node's limits (IV), >= 0; 0 is at every snapshot
+    max_interval: float = 32.0  # what the interval is doubled to at most, seconds
 
     def __post_init__(self) -> None:
         """Refuse what no run could make sense of."""
@@ -65,21 +59,13 @@ class DqoesSettings(RuleSettings):
 
 @dataclass(frozen=True, slots=True)
 class ListenerRecord:
-    """What the listener remembers of a node.
+    """What the listener remembers of a node."""
 
-    Attributes:
-        node_id: The node.
-        names: The endpoints that were listened to.
-        satisfied: How many of them were satisfied at the last look.
-        interval: Seconds between two moves at present.
-        next_at: When to move limits next, seconds since the Unix epoch.
-    """
-
-    node_id: str
-    names: tuple[str, ...]
-    satisfied: int
-    interval: float
-    next_at: float
+    node_id: str  # the node
+    names: tuple[str, ...]  # the endpoints that were listened to
+    satisfied: int  # how many of them were satisfied at the last look
+    interval: float  # seconds between two moves at present
+    next_at: float  # when to move limits next, seconds since the Unix epoch
 
 
 @dataclass(frozen=True, slots=True)

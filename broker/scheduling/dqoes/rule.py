@@ -57,23 +57,14 @@ class DqoesMode(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class RuleSettings:
-    """How limits are moved.
+    """How limits are moved."""
 
-    Attributes:
-        alpha: A service is satisfied within this fraction of its objective, > 0.
-        beta: What the faster ones give up in one pass, as a fraction of what they use, in (0, 1).
-        weights: How that is shared.
-        min_limit: No service is limited to less than this fraction of the node, in (0, 1).
-        mode: Whether idle CPU is given out.
-        delay: What is compared with the objective.
-    """
-
-    alpha: float = 0.1
-    beta: float = 0.1
-    weights: DqoesWeight = DqoesWeight.RELATIVE
-    min_limit: float = 0.01
-    mode: DqoesMode = DqoesMode.CONSERVING
-    delay: DqoesDelay = DqoesDelay.MEAN
+    alpha: float = 0.1  # a service is satisfied within this fraction of its objective, > 0
+    beta: float = 0.1  # what the faster ones give up in one pass, as a fraction of what they use, in (0, 1)
+    weights: DqoesWeight = DqoesWeight.RELATIVE  # how that is shared
+    min_limit: float = 0.01  # no service is limited to less than this fraction of the node, in (0, 1)
+    mode: DqoesMode = DqoesMode.CONSERVING  # whether idle CPU is given out
+    delay: DqoesDelay = DqoesDelay.MEAN  # what is compared with the objective
 
     def __post_init__(self) -> None:
         """Refuse what no run could make sense of."""
@@ -87,22 +78,15 @@ class RuleSettings:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """What was measured of one service in the last interval.
+    """What was measured of one service in the last interval."""
 
-    Attributes:
-        name: Of the service.
-        objective: Seconds that an answer may take, > 0.
-        delay: Seconds that an answer took, in the mean or at a percentile, or None when something was asked and nothing
-            answered.
-        used: CPU that it really used, as a fraction of the node.
-        limit: Its limit so far, as a fraction of the node, or None.
-    """
-
-    name: str
-    objective: float
+    name: str  # of the service
+    objective: float  # seconds that an answer may take, > 0
+    # Seconds that an answer took, in the mean or at a percentile, or None when something was asked and nothing
+    # answered.
     delay: float | None
-    used: float
-    limit: float | None = None
+    used: float  # CPU that it really used, as a fraction of the node
+    limit: float | None = None  # its limit so far, as a fraction of the node, or None
 
     @property
     def measured_delay(self) -> float:

@@ -31,25 +31,15 @@ class FlowconRule(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class FlowconRecord:
-    """What is remembered about a job.
+    """What is remembered about a job."""
 
-    Attributes:
-        list: Where it is.
-        limit: What it may use, a fraction of the node in (0, 1] (L).
-        growth: Its growth efficiency when it was last known (G), or None.
-        best: The largest growth efficiency so far.
-        largest: The largest absolute value reported so far.
-        seen: Number, time and epoch of the reports that the growth was measured on, or None.
-        fresh: Whether the growth is from this pass.
-    """
-
-    list: FlowconList = FlowconList.NEW
-    limit: float = 1.0
-    growth: float | None = None
-    best: float = 0.0
-    largest: float = 0.0
-    seen: ReportsSeen | None = None
-    fresh: bool = False
+    list: FlowconList = FlowconList.NEW  # where it is
+    limit: float = 1.0  # what it may use, a fraction of the node in (0, 1] (L)
+    growth: float | None = None  # its growth efficiency when it was last known (G), or None
+    best: float = 0.0  # the largest growth efficiency so far
+    largest: float = 0.0  # the largest absolute value reported so far
+    seen: ReportsSeen | None = None  # number, time and epoch of the reports that the growth was measured on, or None
+    fresh: bool = False  # whether the growth is from this pass
 
 
 def one_pass(

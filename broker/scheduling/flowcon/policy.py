@@ -56,32 +56,23 @@ class FlowconMode(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class FlowconSettings:
-    """How FlowCon behaves. The defaults are those of the authors' code.
+    """How FlowCon behaves. The defaults are those of the authors' code."""
 
-    Attributes:
-        alpha: Below this growth efficiency a job moves on to the next list; parts of the metric's largest value per
-            second and node, or with ``scale_free`` of the job's own best growth efficiency.
-        beta: The floor is ``1 / (beta * n)`` for n jobs on the node, >= 1; None for ``1 + 1/n``, hence ``1 / (n + 1)``.
-        interval: Seconds between two passes, and the length of the intervals whose means are compared (itval), > 0.
-        mode: Weights that waste nothing, or hard caps.
-        rule: Limits by the part of all growth, or step by step (the snapshot of February 2019, "FlowCon-mult").
-        scale_free: Whether alpha is a fraction of the job's own best growth efficiency so far.
-        no_update: Measure and decide, but apply nothing: what the mechanism itself costs.
-        no_backoff: Never lengthen the interval between passes.
-        max_factor: It is lengthened to at most so many intervals.
-        min_cap_cores: No job's limit is below this, in cores.
-    """
-
+    # Below this growth efficiency a job moves on to the next list; parts of the metric's largest value per second and
+    # node, or with ``scale_free`` of the job's own best growth efficiency.
     alpha: float = 0.03
+    # The floor is ``1 / (beta * n)`` for n jobs on the node, >= 1; None for ``1 + 1/n``, hence ``1 / (n + 1)``.
     beta: float | None = None
+    # Seconds between two passes, and the length of the intervals whose means are compared (itval), > 0.
     interval: float = 30.0
-    mode: FlowconMode = FlowconMode.CONSERVING
+    mode: FlowconMode = FlowconMode.CONSERVING  # weights that waste nothing, or hard caps
+    # Limits by the part of all growth, or step by step (the snapshot of February 2019, "FlowCon-mult").
     rule: FlowconRule = FlowconRule.DIRECT
-    scale_free: bool = False
-    no_update: bool = False
-    no_backoff: bool = False
-    max_factor: int = 16
-    min_cap_cores: float = 0.05
+    scale_free: bool = False  # whether alpha is a fraction of the job's own best growth efficiency so far
+    no_update: bool = False  # measure and decide, but apply nothing: what the mechanism itself costs
+    no_backoff: bool = False  # never lengthen the interval between passes
+    max_factor: int = 16  # it is lengthened to at most so many intervals
+    min_cap_cores: float = 0.05  # no job's limit is below this, in cores
 
     def __post_init__(self) -> None:
         """Refuse what no run could make sense of."""
@@ -95,34 +86,23 @@ class FlowconSettings:
 
 @dataclass(frozen=True, slots=True)
 class PassTimer:
-    """When a node's next pass is.
+    """When a node's next pass is."""
 
-    Attributes:
-        next_tick: Number of the interval since ``FlowconState.since`` at which it is due.
-        factor: Intervals between two passes at present.
-        backed_off: The node's jobs since passes are rarer, for which the listener listens; None before.
-    """
-
-    next_tick: int
-    factor: int = 1
+    next_tick: int  # number of the interval since ``FlowconState.since`` at which it is due
+    factor: int = 1  # intervals between two passes at present
+    # The node's jobs since passes are rarer, for which the listener listens; None before.
     backed_off: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class FlowconState:
-    """What is remembered between decisions.
+    """What is remembered between decisions."""
 
-    Attributes:
-        since: When the first interval began, seconds since the Unix epoch; None before the first decision.
-        timers: By node.
-        records: By job.
-        nodes: What was decided, by node.
-    """
-
+    # When the first interval began, seconds since the Unix epoch; None before the first decision.
     since: float | None = None
-    timers: Mapping[str, PassTimer] = field(default_factory=dict)
-    records: Mapping[str, FlowconRecord] = field(default_factory=dict)
-    nodes: NodeMemories = field(default_factory=dict)
+    timers: Mapping[str, PassTimer] = field(default_factory=dict)  # by node
+    records: Mapping[str, FlowconRecord] = field(default_factory=dict)  # by job
+    nodes: NodeMemories = field(default_factory=dict)  # what was decided, by node
 
 
 class FlowconPolicy:

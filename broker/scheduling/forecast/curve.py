@@ -22,22 +22,15 @@ _RATES = tuple(0.5 * 1.3**power for power in range(20))
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """A job's reports, ready for arithmetic.
+    """A job's reports, ready for arithmetic."""
 
-    Attributes:
-        spent: CPU seconds used since the first report, never decreasing; of a job that used more seconds of its
-            accelerators since then, those instead. Wall seconds while nothing was measured.
-        quality: The metric, turned so that larger is better, divided by ``scale``: within [-1, 1].
-        scale: What one unit of ``quality`` is in units of the metric.
-        target: The next tier's target in units of ``quality``.
-        direction: Whether a larger or a smaller metric is better.
-    """
-
+    # CPU seconds used since the first report, never decreasing; of a job that used more seconds of its accelerators
+    # since then, those instead. Wall seconds while nothing was measured.
     spent: tuple[float, ...]
-    quality: tuple[float, ...]
-    scale: float
-    target: float
-    direction: Direction
+    quality: tuple[float, ...]  # the metric, turned so that larger is better, divided by ``scale``: within [-1, 1]
+    scale: float  # what one unit of ``quality`` is in units of the metric
+    target: float  # the next tier's target in units of ``quality``
+    direction: Direction  # whether a larger or a smaller metric is better
 
     @property
     def gap(self) -> float:
@@ -51,31 +44,21 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A straight line through reports, in units of ``quality`` per CPU second.
+    """A straight line through reports, in units of ``quality`` per CPU second."""
 
-    Attributes:
-        slope: Its rise.
-        slope_error: Standard error of the slope.
-        noise: Standard deviation of the reports around it.
-    """
-
-    slope: float
-    slope_error: float
-    noise: float
+    slope: float  # its rise
+    slope_error: float  # standard error of the slope
+    noise: float  # standard deviation of the reports around it
 
 
 @dataclass(frozen=True, slots=True)
 class Plateau:
-    """Where a curve levels off, in units of ``quality``.
+    """Where a curve levels off, in units of ``quality``."""
 
-    Attributes:
-        level: The most optimistic level that the reports allow; not below the best report. Infinite while the curve
-            may just as well be a line that rises.
-        noise: Standard deviation of the reports around the best fit.
-    """
-
+    # The most optimistic level that the reports allow; not below the best report. Infinite while the curve may just as
+    # well be a line that rises.
     level: float
-    noise: float
+    noise: float  # standard deviation of the reports around the best fit
 
 
 ReportsSeen = tuple[int, float, int]

@@ -42,23 +42,14 @@ class Shape(enum.Enum):
 
 
 class ShapedFit(NamedTuple):
-    """``level + factor * shape(rate * x)``.
+    """``level + factor * shape(rate * x)``."""
 
-    Attributes:
-        shape: Its shape.
-        rate: Its rate.
-        level: Where it leads to.
-        factor: How far it is from there at 0; below 0 for a curve that rises.
-        explained: The part of the weighted sum of squares of y that it explains.
-        squared_error: The weighted sum of its squared errors.
-    """
-
-    shape: Shape
-    rate: float
-    level: float
-    factor: float
-    explained: float
-    squared_error: float
+    shape: Shape  # its shape
+    rate: float  # its rate
+    level: float  # where it leads to
+    factor: float  # how far it is from there at 0; below 0 for a curve that rises
+    explained: float  # the part of the weighted sum of squares of y that it explains
+    squared_error: float  # the weighted sum of its squared errors
 
 
 def shaped_fits(
@@ -100,19 +91,12 @@ def shaped_fits(
 
 @dataclass(frozen=True, slots=True)
 class StraightFit:
-    """``offset + factor * x``.
+    """``offset + factor * x``."""
 
-    Attributes:
-        offset: Its value at 0.
-        factor: Its slope.
-        factor_error: Standard error of the slope; 0 with fewer than three points.
-        squared_error: The sum of its squared errors.
-    """
-
-    offset: float
-    factor: float
-    factor_error: float
-    squared_error: float
+    offset: float  # its value at 0
+    factor: float  # its slope
+    factor_error: float  # standard error of the slope; 0 with fewer than three points
+    squared_error: float  # the sum of its squared errors
 
 
 def straight_fit(x: Sequence[float], y: Sequence[float]) -> StraightFit | None:

@@ -24,43 +24,27 @@ _RESUMED = 0.1
 
 @dataclass(frozen=True, slots=True)
 class ReachSettings:
-    """When a target counts as out of reach.
+    """When a target counts as out of reach."""
 
-    Attributes:
-        alpha: A job has stalled when it improves per CPU second by less than this fraction of its own average so far
-            (the scale-free form of FlowCon's threshold; Zheng et al., 2019).
-        min_reports: A job with fewer reports is never judged.
-        fresh_reports: A verdict needs so many reports that no earlier verdict has seen.
-        verdicts: So many verdicts in a row change what is held of a tier.
-        noise_margin: A target closer than so many standard deviations of the noise is within reach.
-    """
-
+    # A job has stalled when it improves per CPU second by less than this fraction of its own average so far (the
+    # scale-free form of FlowCon's threshold; Zheng et al., 2019).
     alpha: float = 0.1
-    min_reports: int = 8
-    fresh_reports: int = 3
-    verdicts: int = 3
-    noise_margin: float = 3.0
+    min_reports: int = 8  # a job with fewer reports is never judged
+    fresh_reports: int = 3  # a verdict needs so many reports that no earlier verdict has seen
+    verdicts: int = 3  # so many verdicts in a row change what is held of a tier
+    noise_margin: float = 3.0  # a target closer than so many standard deviations of the noise is within reach
 
 
 @dataclass(frozen=True, slots=True)
 class ReachRecord:
-    """What is remembered about a job.
+    """What is remembered about a job."""
 
-    Attributes:
-        job_id: The job.
-        reached: How many tiers it had reached; the record is void once that changes.
-        judged: Time and epoch of the newest report that a verdict has seen, or None.
-        streak: Verdicts in a row that contradict what is held of the next tier.
-        unreachable: Why its next tier is out of reach, or empty while it is not.
-        possible: Best metric that was held possible when the tier went out of reach, or None.
-    """
-
-    job_id: str
-    reached: int = 0
-    judged: _Mark | None = None
-    streak: int = 0
-    unreachable: str = ""
-    possible: float | None = None
+    job_id: str  # the job
+    reached: int = 0  # how many tiers it had reached; the record is void once that changes
+    judged: _Mark | None = None  # time and epoch of the newest report that a verdict has seen, or None
+    streak: int = 0  # verdicts in a row that contradict what is held of the next tier
+    unreachable: str = ""  # why its next tier is out of reach, or empty while it is not
+    possible: float | None = None  # best metric that was held possible when the tier went out of reach, or None
 
 
 def record_of(job: JobView, earlier: ReachRecord | None) -> ReachRecord:
@@ -108,15 +92,10 @@ def _beats_the_possible(job: JobView, record: ReachRecord, fresh: Sequence[Obser
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Why a target looks out of reach.
+    """Why a target looks out of reach."""
 
-    Attributes:
-        words: The finding, as the end of a sentence for the tenant.
-        possible: Best metric that is held possible.
-    """
-
-    words: str
-    possible: float
+    words: str  # the finding, as the end of a sentence for the tenant
+    possible: float  # best metric that is held possible
 
 
 def find_evidence(curve: Curve, settings: ReachSettings) -> Evidence | None:

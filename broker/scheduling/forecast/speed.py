@@ -34,23 +34,15 @@ _LEAST_USE = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a job uses when nothing holds it up, and what follows for less than that.
+    """What a job uses when nothing holds it up, and what follows for less than that."""
 
-    Attributes:
-        cores: CPU seconds per second.
-        fraction: Seconds of each of its accelerators per second, in (0, 1].
-        most_cores: What it may be given of the CPU to go that fast: more than it uses in the mean, since use varies.
-        most_fraction: The same of each accelerator.
-        overlaps: Whether it uses both at the same time.
-        measured: Whether all of that was measured; else it is what the job asks for.
-    """
-
-    cores: float
-    fraction: float
+    cores: float  # CPU seconds per second
+    fraction: float  # seconds of each of its accelerators per second, in (0, 1]
+    # What it may be given of the CPU to go that fast: more than it uses in the mean, since use varies.
     most_cores: float
-    most_fraction: float
-    overlaps: bool = True
-    measured: bool = False
+    most_fraction: float  # the same of each accelerator
+    overlaps: bool = True  # whether it uses both at the same time
+    measured: bool = False  # whether all of that was measured; else it is what the job asks for
 
     @property
     def accelerator_per_cpu(self) -> float:

@@ -23,21 +23,13 @@ _OPEN = frozenset({TierState.PENDING, TierState.UNREACHABLE})
 
 @dataclass(frozen=True, slots=True)
 class TierTime:
-    """When a tier may be reached.
+    """When a tier may be reached."""
 
-    Attributes:
-        number: The tier's.
-        expected: Mean of the seconds to go, by the wall, if it is reached at all and the job keeps its pace.
-        low: One chance in ten that it takes less.
-        high: One chance in ten that it takes more.
-        never: How likely it is that it never gets there.
-    """
-
-    number: int
-    expected: float
-    low: float
-    high: float
-    never: float
+    number: int  # the tier's
+    expected: float  # mean of the seconds to go, by the wall, if it is reached at all and the job keeps its pace
+    low: float  # one chance in ten that it takes less
+    high: float  # one chance in ten that it takes more
+    never: float  # how likely it is that it never gets there
 
 
 def tier_times(job: JobView, past: Iterable[PastRun]) -> tuple[TierTime, ...]:

@@ -35,53 +35,33 @@ _LEAST, _MOST = 1e-6, 1e12
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """Possibilities for the work to a target.
+    """Possibilities for the work to a target."""
 
-    Attributes:
-        totals: CPU seconds from the run's start, ascending, > 0.
-        weights: How likely each is; with ``never`` they add up to 1.
-        never: How likely it is that the target is never reached.
-    """
-
-    totals: tuple[float, ...]
-    weights: tuple[float, ...]
-    never: float
+    totals: tuple[float, ...]  # CPU seconds from the run's start, ascending, > 0
+    weights: tuple[float, ...]  # how likely each is; with ``never`` they add up to 1
+    never: float  # how likely it is that the target is never reached
 
 
 @dataclass(frozen=True, slots=True)
 class Remaining:
-    """A forecast as it looks after some work without reaching the target.
+    """A forecast as it looks after some work without reaching the target."""
 
-    Attributes:
-        rate: The largest chance of reaching the target per CPU second that working on for some time can have, given
-            that one stops there or then: the Gittins index of the remaining work. One over the remaining work when
-            that is certain.
-        expected: Mean of the CPU seconds to go, if it gets there at all.
-        low: One chance in ten that it takes less, CPU seconds to go.
-        high: One chance in ten that it takes more, CPU seconds to go.
-        never: How likely it is that it never gets there.
-    """
-
+    # The largest chance of reaching the target per CPU second that working on for some time can have, given that one
+    # stops there or then: the Gittins index of the remaining work. One over the remaining work when that is certain.
     rate: float
-    expected: float
-    low: float
-    high: float
-    never: float
+    expected: float  # mean of the CPU seconds to go, if it gets there at all
+    low: float  # one chance in ten that it takes less, CPU seconds to go
+    high: float  # one chance in ten that it takes more, CPU seconds to go
+    never: float  # how likely it is that it never gets there
 
 
 @dataclass(frozen=True, slots=True)
 class PastCurve:
-    """An earlier run, ready for look-up.
+    """An earlier run, ready for look-up."""
 
-    Attributes:
-        spent: CPU seconds since its start, ascending.
-        quality: The best metric by then, turned so that larger is better; ascending.
-        differs: See :class:`.PastRun`.
-    """
-
-    spent: tuple[float, ...]
-    quality: tuple[float, ...]
-    differs: float = 0.0
+    spent: tuple[float, ...]  # CPU seconds since its start, ascending
+    quality: tuple[float, ...]  # the best metric by then, turned so that larger is better; ascending
+    differs: float = 0.0  # see :class:`.PastRun`
 
 
 def remaining_after(forecast: Forecast, spent: float) -> Remaining:

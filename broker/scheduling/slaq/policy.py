@@ -30,18 +30,12 @@ _UNKNOWN = tuple(0.5**core for core in range(32))
 
 @dataclass(frozen=True, slots=True)
 class SlaqSettings:
-    """How SLAQ-style scheduling behaves.
+    """How SLAQ-style scheduling behaves."""
 
-    Attributes:
-        horizon: Seconds over which gains are predicted, > 0.
-        recent: So many of the latest reports are fitted, >= 4.
-        floor: What all jobs without a core get together, a fraction of the node in (0, 1).
-        tier_first: Whether jobs that have reached fewer tiers always go first, those that have reached all last.
-    """
-
-    horizon: float = 10.0
-    recent: int = 20
-    floor: float = FLOOR
+    horizon: float = 10.0  # seconds over which gains are predicted, > 0
+    recent: int = 20  # so many of the latest reports are fitted, >= 4
+    floor: float = FLOOR  # what all jobs without a core get together, a fraction of the node in (0, 1)
+    # Whether jobs that have reached fewer tiers always go first, those that have reached all last.
     tier_first: bool = True
 
     def __post_init__(self) -> None:
@@ -53,30 +47,19 @@ class SlaqSettings:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What is predicted of a job until it reports again.
+    """What is predicted of a job until it reports again."""
 
-    Attributes:
-        seen: Number, time and epoch of the reports it rests on; None without a report.
-        gains: What each core gains, as a fraction of all that the job has gained so far.
-        why: The same in words.
-    """
-
-    seen: ReportsSeen | None
-    gains: tuple[float, ...]
-    why: str
+    seen: ReportsSeen | None  # number, time and epoch of the reports it rests on; None without a report
+    gains: tuple[float, ...]  # what each core gains, as a fraction of all that the job has gained so far
+    why: str  # the same in words
 
 
 @dataclass(frozen=True, slots=True)
 class SlaqState:
-    """What is remembered between decisions.
+    """What is remembered between decisions."""
 
-    Attributes:
-        predictions: By job id.
-        nodes: What was decided, by node id.
-    """
-
-    predictions: Mapping[str, Prediction] = field(default_factory=dict)
-    nodes: NodeMemories = field(default_factory=dict)
+    predictions: Mapping[str, Prediction] = field(default_factory=dict)  # by job id
+    nodes: NodeMemories = field(default_factory=dict)  # what was decided, by node id
 
 
 class SlaqPolicy:

@@ -26,42 +26,25 @@ class SpeconRule(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class MigrationSettings:
-    """When a migration is worth it.
+    """When a migration is worth it."""
 
-    Attributes:
-        rule: What counts first.
-        least_difference: By how much the two nodes must differ in that; 2, as 1 would only swap the imbalance.
-        cooldown_seconds: A job that was migrated stays at least that long.
-        max_migrations: How often a job is migrated at most; 0 for any number.
-        migration_seconds: What a migration is held to cost until it was measured.
-        kappa: A job migrates only if it has more work left than so many times what a migration costs.
-    """
-
-    rule: SpeconRule
-    least_difference: int
-    cooldown_seconds: float
-    max_migrations: int
-    migration_seconds: float
-    kappa: float
+    rule: SpeconRule  # what counts first
+    least_difference: int  # by how much the two nodes must differ in that; 2, as 1 would only swap the imbalance
+    cooldown_seconds: float  # a job that was migrated stays at least that long
+    max_migrations: int  # how often a job is migrated at most; 0 for any number
+    migration_seconds: float  # what a migration is held to cost until it was measured
+    kappa: float  # a job migrates only if it has more work left than so many times what a migration costs
 
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """A job to send to another node.
+    """A job to send to another node."""
 
-    Attributes:
-        job: The job.
-        source: Where it is.
-        target: Where it goes.
-        fast: How many fast learners there are on each of the two.
-        jobs: How many jobs there are on each of the two.
-    """
-
-    job: JobView
-    source: str
-    target: str
-    fast: tuple[int, int]
-    jobs: tuple[int, int]
+    job: JobView  # the job
+    source: str  # where it is
+    target: str  # where it goes
+    fast: tuple[int, int]  # how many fast learners there are on each of the two
+    jobs: tuple[int, int]  # how many jobs there are on each of the two
 
     @property
     def differences(self) -> tuple[int, int]:

@@ -26,42 +26,26 @@ _UNREAD = Reading()
 
 @dataclass(frozen=True, slots=True)
 class SpeconSettings:
-    """How SpeCon-style scheduling behaves.
+    """How SpeCon-style scheduling behaves."""
 
-    Attributes:
-        alpha: A growth below this is slow; published: 0.1.
-        interval: Between two readings of a job, in ``unit``, >= 0; published: 10 s.
-        unit: What the interval is counted in.
-        growth: What is compared with ``alpha``.
-        round_seconds: Between two decisions about migrations; about 30 s in the authors' trace.
-        migrate: Whether to migrate jobs at all.
-        rule: What counts first in a migration.
-        least_difference: By how much two nodes must differ in that, >= 1.
-        cooldown_seconds: A job that was migrated stays at least that long.
-        max_migrations: How often a job is migrated at most, as once in the authors' trace; 0 for any number.
-        migration_seconds: What a migration is held to cost the job until stop and start of its program were measured.
-        kappa: A job migrates only if it has more work left, in seconds, than so many times what a migration costs,
-            where that is known.
-        placement: Where new jobs go.
-        seed: Of the placement by lot.
-        given: Of the placement ``given``: ``JOB=NODE,JOB=NODE`` by the jobs' names.
-    """
-
-    alpha: float = 0.1
-    interval: float = 10.0
-    unit: SpeconUnit = SpeconUnit.SECONDS
-    growth: SpeconGrowth = SpeconGrowth.RELATIVE
-    round_seconds: float = 30.0
-    migrate: bool = True
-    rule: SpeconRule = SpeconRule.GROWTH
-    least_difference: int = 2
-    cooldown_seconds: float = 120.0
-    max_migrations: int = 1
+    alpha: float = 0.1  # a growth below this is slow; published: 0.1
+    interval: float = 10.0  # between two readings of a job, in ``unit``, >= 0; published: 10 s
+    unit: SpeconUnit = SpeconUnit.SECONDS  # what the interval is counted in
+    growth: SpeconGrowth = SpeconGrowth.RELATIVE  # what is compared with ``alpha``
+    round_seconds: float = 30.0  # between two decisions about migrations; about 30 s in the authors' trace
+    migrate: bool = True  # whether to migrate jobs at all
+    rule: SpeconRule = SpeconRule.GROWTH  # what counts first in a migration
+    least_difference: int = 2  # by how much two nodes must differ in that, >= 1
+    cooldown_seconds: float = 120.0  # a job that was migrated stays at least that long
+    max_migrations: int = 1  # how often a job is migrated at most, as once in the authors' trace; 0 for any number
+    # What a migration is held to cost the job until stop and start of its program were measured.
     migration_seconds: float = 12.0
+    # A job migrates only if it has more work left, in seconds, than so many times what a migration costs, where that is
+    # known.
     kappa: float = 1.0
-    placement: SpeconPlacement = SpeconPlacement.SPREAD
-    seed: int = 0
-    given: str = ""
+    placement: SpeconPlacement = SpeconPlacement.SPREAD  # where new jobs go
+    seed: int = 0  # of the placement by lot
+    given: str = ""  # of the placement ``given``: ``JOB=NODE,JOB=NODE`` by the jobs' names
 
     def __post_init__(self) -> None:
         """Refuse what no run could make sense of."""
@@ -94,16 +78,11 @@ class SpeconSettings:
 
 @dataclass(frozen=True, slots=True)
 class SpeconState:
-    """What is remembered between passes.
+    """What is remembered between passes."""
 
-    Attributes:
-        readings: What the monitor knows of each job, by id.
-        migrated: Why each job that this policy migrated was, by id.
-        round_at: When migrations were decided about last, seconds since the Unix epoch, or None before the first time.
-    """
-
-    readings: Mapping[str, Reading] = field(default_factory=dict)
-    migrated: Mapping[str, Migration] = field(default_factory=dict)
+    readings: Mapping[str, Reading] = field(default_factory=dict)  # what the monitor knows of each job, by id
+    migrated: Mapping[str, Migration] = field(default_factory=dict)  # why each job that this policy migrated was, by id
+    # When migrations were decided about last, seconds since the Unix epoch, or None before the first time.
     round_at: float | None = None
 
 

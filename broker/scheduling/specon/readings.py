@@ -51,42 +51,25 @@ class Category(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class MonitorSettings:
-    """How jobs are watched.
+    """How jobs are watched."""
 
-    Attributes:
-        alpha: A growth below this is slow.
-        interval: Seconds or reports between two readings, at least.
-        unit: Which of the two.
-        growth: What is compared with ``alpha``.
-    """
-
-    alpha: float
-    interval: float
-    unit: SpeconUnit
-    growth: SpeconGrowth
+    alpha: float  # a growth below this is slow
+    interval: float  # seconds or reports between two readings, at least
+    unit: SpeconUnit  # which of the two
+    growth: SpeconGrowth  # what is compared with ``alpha``
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What the monitor remembers of a job.
+    """What the monitor remembers of a job."""
 
-    Attributes:
-        category: How it learns.
-        since: The report that the next reading is measured from, or None before the first.
-        reports: Reports taken in after that one.
-        last_at: When the latest report taken in was made, seconds since the Unix epoch.
-        largest_value: Largest absolute value of the metric.
-        growth: Units of the metric per second at the last reading, or None before the first.
-        largest_growth: The largest of these.
-    """
-
-    category: Category = Category.PROGRESSING
-    since: Observation | None = None
-    reports: int = 0
-    last_at: float = -math.inf
-    largest_value: float = 0.0
-    growth: float | None = None
-    largest_growth: float = 0.0
+    category: Category = Category.PROGRESSING  # how it learns
+    since: Observation | None = None  # the report that the next reading is measured from, or None before the first
+    reports: int = 0  # reports taken in after that one
+    last_at: float = -math.inf  # when the latest report taken in was made, seconds since the Unix epoch
+    largest_value: float = 0.0  # largest absolute value of the metric
+    growth: float | None = None  # units of the metric per second at the last reading, or None before the first
+    largest_growth: float = 0.0  # the largest of these
 
 
 def read(job: JobView, earlier: Reading, settings: MonitorSettings) -> Reading:

@@ -14,49 +14,32 @@ from tiercel.broker.scheduling.tiers import next_tier, reached_tiers
 
 @dataclass(frozen=True, slots=True)
 class Distance:
-    """How far a job is from its next tier.
+    """How far a job is from its next tier."""
 
-    Attributes:
-        gap: From its best report to the target, as a fraction of ``scale``.
-        scale: What the metric is divided by.
-        growth: Improvement per CPU second in units of ``scale``; None while unknown.
-    """
-
-    gap: float
-    scale: float
-    growth: float | None
+    gap: float  # from its best report to the target, as a fraction of ``scale``
+    scale: float  # what the metric is divided by
+    growth: float | None  # improvement per CPU second in units of ``scale``; None while unknown
 
 
 @dataclass(frozen=True, slots=True)
 class JobMemory:
-    """What is known of a job. The same object as long as it has no news, so that nodes without news can be told.
+    """What is known of a job. The same object as long as it has no news, so that nodes without news can be told."""
 
-    Attributes:
-        record: Whether its next tier is within reach.
-        seen: Number, time and epoch of the reports that all this is about; None without a report.
-        judged: Whether the record has taken these reports in.
-        measured: Whether the distance is about these reports.
-        distance: How far it is from its next tier; None before it is measured, without a report and past the last tier.
-    """
-
-    record: ReachRecord
+    record: ReachRecord  # whether its next tier is within reach
+    # Number, time and epoch of the reports that all this is about; None without a report.
     seen: ReportsSeen | None = None
-    judged: bool = False
-    measured: bool = False
+    judged: bool = False  # whether the record has taken these reports in
+    measured: bool = False  # whether the distance is about these reports
+    # How far it is from its next tier; None before it is measured, without a report and past the last tier.
     distance: Distance | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class TradlState:
-    """What is remembered between passes.
+    """What is remembered between passes."""
 
-    Attributes:
-        jobs: By job id.
-        nodes: What was decided, by node id.
-    """
-
-    jobs: Mapping[str, JobMemory] = field(default_factory=dict)
-    nodes: NodeMemories = field(default_factory=dict)
+    jobs: Mapping[str, JobMemory] = field(default_factory=dict)  # by job id
+    nodes: NodeMemories = field(default_factory=dict)  # what was decided, by node id
 
     @property
     def records(self) -> tuple[ReachRecord, ...]:

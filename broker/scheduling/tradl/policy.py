@@ -33,31 +33,21 @@ from tiercel.core.shares import Share
 
 @dataclass(frozen=True, slots=True)
 class TradlSettings:
-    """How TRADL-style scheduling behaves.
+    """How TRADL-style scheduling behaves."""
 
-    Attributes:
-        weights: What the jobs in the lead are weighted by.
-        history: Whether the growth is the one that earlier runs of the program foretell, where they tell: the gap over
-            the CPU seconds that they needed for it.
-        window: Reports in each of the two neighbouring windows whose means give the growth.
-        beta: FlowCon's floor parameter, >= 1; the floor is ``1 / (2 * beta * n)`` for n jobs on the node. None means
-            ``1 + 1/n`` as in FlowCon's last version, hence a floor of ``1 / (2 * (n + 1))``.
-        alpha: See :class:`.ReachSettings`.
-        min_reports: See :class:`.ReachSettings`.
-        fresh_reports: See :class:`.ReachSettings`.
-        verdicts: See :class:`.ReachSettings`.
-        noise_margin: See :class:`.ReachSettings`.
-    """
-
-    weights: TradlWeight = TradlWeight.ETA
+    weights: TradlWeight = TradlWeight.ETA  # what the jobs in the lead are weighted by
+    # Whether the growth is the one that earlier runs of the program foretell, where they tell: the gap over the CPU
+    # seconds that they needed for it.
     history: bool = False
-    window: int = 3
+    window: int = 3  # reports in each of the two neighbouring windows whose means give the growth
+    # FlowCon's floor parameter, >= 1; the floor is ``1 / (2 * beta * n)`` for n jobs on the node. None means ``1 +
+    # 1/n`` as in FlowCon's last version, hence a floor of ``1 / (2 * (n + 1))``.
     beta: float | None = None
-    alpha: float = ReachSettings().alpha
-    min_reports: int = ReachSettings().min_reports
-    fresh_reports: int = ReachSettings().fresh_reports
-    verdicts: int = ReachSettings().verdicts
-    noise_margin: float = ReachSettings().noise_margin
+    alpha: float = ReachSettings().alpha  # see :class:`.ReachSettings`
+    min_reports: int = ReachSettings().min_reports  # see :class:`.ReachSettings`
+    fresh_reports: int = ReachSettings().fresh_reports  # see :class:`.ReachSettings`
+    verdicts: int = ReachSettings().verdicts  # see :class:`.ReachSettings`
+    noise_margin: float = ReachSettings().noise_margin  # see :class:`.ReachSettings`
 
     def __post_init__(self) -> None:
         """Refuse what no run could make sense of."""

@@ -24,17 +24,11 @@ class TradlWeight(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A job as this pass sees it.
+    """A job as this pass sees it."""
 
-    Attributes:
-        job: The job.
-        memory: What is known of it; with its distance if it goes first.
-        leads: Whether it goes first.
-    """
-
-    job: JobView
-    memory: JobMemory
-    leads: bool
+    job: JobView  # the job
+    memory: JobMemory  # what is known of it; with its distance if it goes first
+    leads: bool  # whether it goes first
 
 
 def lead_weights(lead: Sequence[Candidate], weights: TradlWeight) -> dict[str, float]:

@@ -75,19 +75,12 @@ def fair_accelerator_cores(snapshot: Snapshot, records: Mapping[str, JobRecord])
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """What the jobs of a node get.
+    """What the jobs of a node get."""
 
-    Attributes:
-        order: Its jobs, those in front first.
-        ahead: So many are in front.
-        weights: CPU weight by job.
-        fractions: By accelerator, the fraction of each job on it.
-    """
-
-    order: tuple[Candidate, ...]
-    ahead: int
-    weights: Mapping[str, float]
-    fractions: Mapping[str, Mapping[str, float]]
+    order: tuple[Candidate, ...]  # its jobs, those in front first
+    ahead: int  # so many are in front
+    weights: Mapping[str, float]  # CPU weight by job
+    fractions: Mapping[str, Mapping[str, float]]  # by accelerator, the fraction of each job on it
 
 
 def divide_node(

@@ -33,17 +33,11 @@ _STAYS = 1.5
 
 @dataclass(frozen=True, slots=True)
 class Arbitration:
-    """What the endpoints of a node get.
+    """What the endpoints of a node get."""
 
-    Attributes:
-        shares: Of those that are limited.
-        capacity: Fraction of the node's weight that is left for jobs.
-        changed: Records that differ from those before, by endpoint.
-    """
-
-    shares: Mapping[str, Share]
-    capacity: float
-    changed: Mapping[str, EndpointRecord]
+    shares: Mapping[str, Share]  # of those that are limited
+    capacity: float  # fraction of the node's weight that is left for jobs
+    changed: Mapping[str, EndpointRecord]  # records that differ from those before, by endpoint
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,23 +34,14 @@ _REST_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Backpressure:
-    """What is kept from a node's jobs.
+    """What is kept from a node's jobs."""
 
-    Attributes:
-        part: Fraction of the CPU that they can use.
-        at: When that was last changed, seconds since the Unix epoch.
-        before: The part of requests in time before anything was taken.
-        vain: How often in a row taking more did not help.
-        rests_until: Nothing is taken before, seconds since the Unix epoch.
-        reason: Why it is kept, in words; empty while nothing is.
-    """
-
-    part: float = 0.0
-    at: float = -math.inf
-    before: float = 0.0
-    vain: int = 0
-    rests_until: float = -math.inf
-    reason: str = ""
+    part: float = 0.0  # fraction of the CPU that they can use
+    at: float = -math.inf  # when that was last changed, seconds since the Unix epoch
+    before: float = 0.0  # the part of requests in time before anything was taken
+    vain: int = 0  # how often in a row taking more did not help
+    rests_until: float = -math.inf  # nothing is taken before, seconds since the Unix epoch
+    reason: str = ""  # why it is kept, in words; empty while nothing is
 
 
 NONE = Backpressure()

@@ -16,34 +16,22 @@ _WORTH_TELLING = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A job in the queue of its node.
+    """A job in the queue of its node."""
 
-    Attributes:
-        job: The job.
-        record: What is held of it.
-        status: Its next tier, or None when it has reached all.
-        cores: Cores that it can use.
-        priority: Value per CPU second of working on it.
-        priority_to_tenant: The same if nobody asked its endpoint.
-        traffic_value: What its next tier is worth to applications that ask its endpoint already, beside its own value.
-        overdue_for: The moment for the sake of which it goes before others that are worth more, when it or a job due
-            later must be over (seconds since the Unix epoch); else infinite.
-        needs: What it needs of CPU and accelerators, or None for a job that uses none.
-        delivering: Its tier whose model it is handing over, if there is one.
-        is_worth_finishing: Whether it is worth more for being over soon than for its next tier.
-    """
-
-    job: JobView
-    record: JobRecord
-    status: TierStatus | None
-    cores: float
-    priority: float = 0.0
+    job: JobView  # the job
+    record: JobRecord  # what is held of it
+    status: TierStatus | None  # its next tier, or None when it has reached all
+    cores: float  # cores that it can use
+    priority: float = 0.0  # value per CPU second of working on it
+    # The moment for the sake of which it goes before others that are worth more, when it or a job due later must be
+    # over (seconds since the Unix epoch); else infinite.
     overdue_for: float = math.inf
-    needs: Needs | None = None
-    delivering: TierStatus | None = None
-    priority_to_tenant: float = 0.0
+    needs: Needs | None = None  # what it needs of CPU and accelerators, or None for a job that uses none
+    delivering: TierStatus | None = None  # its tier whose model it is handing over, if there is one
+    priority_to_tenant: float = 0.0  # the same if nobody asked its endpoint
+    # What its next tier is worth to applications that ask its endpoint already, beside its own value.
     traffic_value: float = 0.0
-    is_worth_finishing: bool = False
+    is_worth_finishing: bool = False  # whether it is worth more for being over soon than for its next tier
 
     def holds(self, record: JobRecord, traffic_value: float) -> bool:
         """Whether it would be found the same again.

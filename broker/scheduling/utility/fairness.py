@@ -18,55 +18,34 @@ from dataclasses import dataclass, field, replace
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A job in the virtual cluster.
+    """A job in the virtual cluster."""
 
-    Attributes:
-        submitted_at: When it came, seconds since the Unix epoch.
-        attained: CPU seconds of work that equal sharing would have let it do by now.
-        cores: Cores that it can use, beside an equal share of the accelerators that it needs.
-        node_id: Where it is; empty while that is not settled.
-        total: CPU seconds that it needs altogether, as far as one can tell; what it took, once it is really over.
-        over_at: When it was over there, seconds since the Unix epoch, or None while it is not.
-    """
-
-    submitted_at: float
-    attained: float
-    cores: float
-    total: float
-    node_id: str = ""
-    over_at: float | None = None
+    submitted_at: float  # when it came, seconds since the Unix epoch
+    attained: float  # CPU seconds of work that equal sharing would have let it do by now
+    cores: float  # cores that it can use, beside an equal share of the accelerators that it needs
+    total: float  # CPU seconds that it needs altogether, as far as one can tell; what it took, once it is really over
+    node_id: str = ""  # where it is; empty while that is not settled
+    over_at: float | None = None  # when it was over there, seconds since the Unix epoch, or None while it is not
 
 
 @dataclass(frozen=True, slots=True)
 class FairClock:
-    """The virtual cluster.
+    """The virtual cluster."""
 
-    Attributes:
-        at: When it was looked at last, seconds since the Unix epoch, or None.
-        accounts: Jobs that are there, by id: those that are really there, and others that are only virtually left.
-    """
-
-    at: float | None = None
+    at: float | None = None  # when it was looked at last, seconds since the Unix epoch, or None
+    # Jobs that are there, by id: those that are really there, and others that are only virtually left.
     accounts: Mapping[str, Account] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Claimant:
-    """A job that has a right to be over in time.
+    """A job that has a right to be over in time."""
 
-    Attributes:
-        job_id: The job.
-        due: When it must be over, seconds since the Unix epoch.
-        remaining: CPU seconds that it needs till then.
-        cores: Cores that it can use.
-        reserve: Seconds of time to spare under which it counts as late.
-    """
-
-    job_id: str
-    due: float
-    remaining: float
-    cores: float
-    reserve: float = 0.0
+    job_id: str  # the job
+    due: float  # when it must be over, seconds since the Unix epoch
+    remaining: float  # CPU seconds that it needs till then
+    cores: float  # cores that it can use
+    reserve: float = 0.0  # seconds of time to spare under which it counts as late
 
 
 def advanced(clock: FairClock, now: float, cores: Mapping[str, float], jobs: Mapping[str, Account]) -> FairClock:

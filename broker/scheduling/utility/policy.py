@@ -56,39 +56,26 @@ _MAY_IDLE = frozenset({Trigger.EXIT, Trigger.NODE})
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """What fair sharing would give.
+    """What fair sharing would give."""
 
-    Attributes:
-        at: When that and migrations were last looked at for no other reason than time, seconds since the Unix epoch.
-        clock: The virtual cluster with equal shares.
-        due: When each job must be over.
-    """
-
+    # When that and migrations were last looked at for no other reason than time, seconds since the Unix epoch.
     at: float = -math.inf
-    clock: FairClock = field(default_factory=FairClock)
-    due: Mapping[str, float] = field(default_factory=dict)
+    clock: FairClock = field(default_factory=FairClock)  # the virtual cluster with equal shares
+    due: Mapping[str, float] = field(default_factory=dict)  # when each job must be over
 
 
 @dataclass(frozen=True, slots=True)
 class UtilityState:
-    """What is remembered between passes.
+    """What is remembered between passes."""
 
-    Attributes:
-        held: What is held of jobs.
-        endpoints: By endpoint.
-        review: What fair sharing would give.
-        migrated_at: When the last job was sent elsewhere, seconds since the Unix epoch.
-        queues: By node, what was decided there while nothing is new.
-        backpressure: By node, what is kept from jobs for answers that come late.
-        traffic: How endpoints are asked that jobs feed, as far as decisions went by it.
-    """
-
-    held: Held = field(default_factory=Held)
-    endpoints: Mapping[str, EndpointRecord] = field(default_factory=dict)
-    review: Review = field(default_factory=Review)
-    migrated_at: float = -math.inf
-    queues: Mapping[str, Queue] = field(default_factory=dict)
+    held: Held = field(default_factory=Held)  # what is held of jobs
+    endpoints: Mapping[str, EndpointRecord] = field(default_factory=dict)  # by endpoint
+    review: Review = field(default_factory=Review)  # what fair sharing would give
+    migrated_at: float = -math.inf  # when the last job was sent elsewhere, seconds since the Unix epoch
+    queues: Mapping[str, Queue] = field(default_factory=dict)  # by node, what was decided there while nothing is new
+    # By node, what is kept from jobs for answers that come late.
     backpressure: Mapping[str, Backpressure] = field(default_factory=dict)
+    # How endpoints are asked that jobs feed, as far as decisions went by it.
     traffic: Mapping[str, Traffic] = field(default_factory=dict)
 
 

@@ -39,31 +39,19 @@ _ENDPOINT = attrgetter("endpoint")
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """What was decided for a node's jobs; it holds while none of them has news.
+    """What was decided for a node's jobs; it holds while none of them has news."""
 
-    Attributes:
-        node: The node.
-        ids: Its jobs.
-        candidates: What was held of them, those first that shall run.
-        holds_until: When somebody might be late, or a deadline weighs more; seconds since the Unix epoch.
-        capacity: Part of the node's weight that they share; the rest is for endpoints. NaN while that is not settled.
-        cores: Cores that endpoints leave to them in the mean.
-        assignments: What they get.
-        ahead: So many run in front.
-        held: The accelerators of each job that holds any.
-        fed: Endpoints that its jobs feed.
-    """
-
-    node: NodeView
-    ids: frozenset[str]
-    candidates: tuple[Candidate, ...]
-    holds_until: float
+    node: NodeView  # the node
+    ids: frozenset[str]  # its jobs
+    candidates: tuple[Candidate, ...]  # what was held of them, those first that shall run
+    holds_until: float  # when somebody might be late, or a deadline weighs more; seconds since the Unix epoch
+    # Part of the node's weight that they share; the rest is for endpoints. NaN while that is not settled.
     capacity: float = math.nan
-    cores: float = math.nan
-    assignments: tuple[Assignment, ...] = ()
-    ahead: int = 0
-    held: Mapping[str, Grant] = field(default_factory=dict)
-    fed: frozenset[str] = frozenset()
+    cores: float = math.nan  # cores that endpoints leave to them in the mean
+    assignments: tuple[Assignment, ...] = ()  # what they get
+    ahead: int = 0  # so many run in front
+    held: Mapping[str, Grant] = field(default_factory=dict)  # the accelerators of each job that holds any
+    fed: frozenset[str] = frozenset()  # endpoints that its jobs feed
 
     def holds(
         self, node: NodeView, jobs: Sequence[JobView], changed: Sequence[str], asked_anew: frozenset[str], now: float
@@ -103,23 +91,14 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """What counts for all nodes in one pass.
+    """What counts for all nodes in one pass."""
 
-    Attributes:
-        now: Seconds since the Unix epoch.
-        records: What is held of each job.
-        due: When each job must be over.
-        settings: Of the policy.
-        traffic: How endpoints are asked, by name.
-        asked_anew: Endpoints for which that has changed.
-    """
-
-    now: float
-    records: Mapping[str, JobRecord]
-    due: Mapping[str, float]
-    settings: UtilitySettings
-    traffic: Mapping[str, Traffic] = field(default_factory=dict)
-    asked_anew: frozenset[str] = frozenset()
+    now: float  # seconds since the Unix epoch
+    records: Mapping[str, JobRecord]  # what is held of each job
+    due: Mapping[str, float]  # when each job must be over
+    settings: UtilitySettings  # of the policy
+    traffic: Mapping[str, Traffic] = field(default_factory=dict)  # how endpoints are asked, by name
+    asked_anew: frozenset[str] = frozenset()  # endpoints for which that has changed
 
     def rank(self, node: NodeView, jobs: Sequence[JobView], cores: float, before: Queue | None) -> Queue:
         """The jobs of a node, those first that shall run.

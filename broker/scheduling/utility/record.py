@@ -40,35 +40,20 @@ _MOST = 1e12
 
 @dataclass(frozen=True, slots=True)
 class JobRecord:
-    """What is held of a job.
+    """What is held of a job."""
 
-    Attributes:
-        job_id: The job.
-        stage: Tiers that it has reached.
-        spent: CPU seconds that it has used.
-        reached_spent: CPU seconds after which it reached its latest tier, 0 before the first.
-        past: Earlier runs of its program.
-        known: CPU seconds from its start to its next tier as earlier runs tell it, or None.
-        known_last: The same to its last tier.
-        remaining: CPU seconds to its next tier.
-        to_end: CPU seconds that it is expected to need until it is over, > 0.
-        reach: Whether its next tier is within reach.
-        tells_end: Whether that rests on earlier runs or on its own pace.
-        needs: What it needs of CPU and accelerators, or None for a job that uses none.
-    """
-
-    job_id: str
-    stage: int
-    spent: float
-    reached_spent: float
-    past: tuple[PastCurve, ...]
-    known: Forecast | None
-    known_last: Forecast | None
-    remaining: Remaining
-    to_end: float
-    tells_end: bool
-    reach: ReachRecord
-    needs: Needs | None = None
+    job_id: str  # the job
+    stage: int  # tiers that it has reached
+    spent: float  # CPU seconds that it has used
+    reached_spent: float  # CPU seconds after which it reached its latest tier, 0 before the first
+    past: tuple[PastCurve, ...]  # earlier runs of its program
+    known: Forecast | None  # CPU seconds from its start to its next tier as earlier runs tell it, or None
+    known_last: Forecast | None  # the same to its last tier
+    remaining: Remaining  # CPU seconds to its next tier
+    to_end: float  # CPU seconds that it is expected to need until it is over, > 0
+    tells_end: bool  # whether that rests on earlier runs or on its own pace
+    reach: ReachRecord  # whether its next tier is within reach
+    needs: Needs | None = None  # what it needs of CPU and accelerators, or None for a job that uses none
 
     @property
     def rests_on_others(self) -> bool:
@@ -83,18 +68,13 @@ class JobRecord:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What is held of jobs between passes.
+    """What is held of jobs between passes."""
 
-    Attributes:
-        records: By job.
-        views: Jobs as they were seen last: one that is the same object has no news.
-        samples: CPU seconds that jobs needed to their first tier, the latest last; bounded.
-        prior: What follows from them for jobs of which nothing is known; None when it has to be worked out anew.
-    """
-
-    records: Mapping[str, JobRecord] = field(default_factory=dict)
+    records: Mapping[str, JobRecord] = field(default_factory=dict)  # by job
+    # Jobs as they were seen last: one that is the same object has no news.
     views: Mapping[str, JobView] = field(default_factory=dict)
-    samples: tuple[float, ...] = ()
+    samples: tuple[float, ...] = ()  # CPU seconds that jobs needed to their first tier, the latest last; bounded
+    # What follows from them for jobs of which nothing is known; None when it has to be worked out anew.
     prior: Forecast | None = None
 
 

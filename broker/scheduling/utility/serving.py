@@ -49,33 +49,19 @@ _HEADROOM = 1.1 / 0.7
 
 @dataclass(frozen=True, slots=True)
 class EndpointRecord:
-    """What is held of an endpoint between passes.
+    """What is held of an endpoint between passes."""
 
-    Attributes:
-        at: When it was measured last, seconds since the Unix epoch.
-        request_seconds: CPU seconds that a request takes.
-        mean: Cores that its answers use in the mean.
-        peak: Cores that its requests wanted lately at most.
-        delay: The delay measured last, seconds, or None.
-        open_streak: Measurements in a row that say that its requests come by themselves.
-        is_open: Whether they do, as far as one can tell.
-        saturated: Whether it used up what it was given.
-        target: Cores that it is held to need where it competes; 0 while nothing was measured.
-        cores: What it was limited to last, 0 while it is not limited.
-        served: Whether it was served in full while others were not.
-    """
-
-    at: float = -math.inf
-    request_seconds: float = 0.0
-    mean: float = 0.0
-    peak: float = 0.0
-    delay: float | None = None
-    open_streak: int = 0
-    is_open: bool = False
-    saturated: bool = False
-    target: float = 0.0
-    cores: float = 0.0
-    served: bool = False
+    at: float = -math.inf  # when it was measured last, seconds since the Unix epoch
+    request_seconds: float = 0.0  # CPU seconds that a request takes
+    mean: float = 0.0  # cores that its answers use in the mean
+    peak: float = 0.0  # cores that its requests wanted lately at most
+    delay: float | None = None  # the delay measured last, seconds, or None
+    open_streak: int = 0  # measurements in a row that say that its requests come by themselves
+    is_open: bool = False  # whether they do, as far as one can tell
+    saturated: bool = False  # whether it used up what it was given
+    target: float = 0.0  # cores that it is held to need where it competes; 0 while nothing was measured
+    cores: float = 0.0  # what it was limited to last, 0 while it is not limited
+    served: bool = False  # whether it was served in full while others were not
 
     def load(self, view: EndpointView) -> float:
         """Cores that its requests want, answered or not."""
@@ -126,14 +112,10 @@ class Answering:
     """Which endpoints a node answers for, or will once its jobs deliver; local to one pass.
 
     A model is answered for by the node that trained it: a job takes its endpoint along.
-
-    Attributes:
-        peaks: Cores that the requests of each endpoint want at most.
-        names: By node, the endpoints that it answers for.
     """
 
-    peaks: Mapping[str, float]
-    names: dict[str, set[str]]
+    peaks: Mapping[str, float]  # cores that the requests of each endpoint want at most
+    names: dict[str, set[str]]  # by node, the endpoints that it answers for
 
     @classmethod
     def now(cls, endpoints: Iterable[EndpointView], records: Mapping[str, EndpointRecord]) -> Answering:

@@ -7,30 +7,21 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class UtilitySettings:
-    """How the utility policy behaves.
+    """How the utility policy behaves."""
 
-    Attributes:
-        later_tiers: What each further tier counts relative to the one before, in (0, 1].
-        finishing: What being over counts beside a first tier of value 1, > 0; less than a further tier, or those wait.
-        floor: What all jobs that are not in front get together, a fraction of their node in (0, 1).
-        guard_ratio: Nobody shall need longer than this times what equal sharing would take; 0 switches that off.
-        delivery_cpu_seconds: What handing over the model of a tier may take, CPU seconds, > 0; small models need a
-            sixth of the default. A job keeps its place for it until it has used ten times as much.
-        migrate: Whether running jobs may be sent to other nodes.
-        cooldown_seconds: From one migration to the next, of a job as of the cluster, >= 0.
-        answers_per_value: Good answers in time that are worth as much as a tier of value 1, > 0.
-        window_seconds: A better version is worth what it makes answers better within so many seconds, >= 0.
-    """
-
-    later_tiers: float = 0.02
+    later_tiers: float = 0.02  # what each further tier counts relative to the one before, in (0, 1]
+    # What being over counts beside a first tier of value 1, > 0; less than a further tier, or those wait.
     finishing: float = 0.01
-    floor: float = 0.01
+    floor: float = 0.01  # what all jobs that are not in front get together, a fraction of their node in (0, 1)
+    # Nobody shall need longer than this times what equal sharing would take; 0 switches that off.
     guard_ratio: float = 1.5
+    # What handing over the model of a tier may take, CPU seconds, > 0; small models need a sixth of the default. A job
+    # keeps its place for it until it has used ten times as much.
     delivery_cpu_seconds: float = 1.0
-    migrate: bool = True
-    cooldown_seconds: float = 10.0
-    answers_per_value: float = 100.0
-    window_seconds: float = 60.0
+    migrate: bool = True  # whether running jobs may be sent to other nodes
+    cooldown_seconds: float = 10.0  # from one migration to the next, of a job as of the cluster, >= 0
+    answers_per_value: float = 100.0  # good answers in time that are worth as much as a tier of value 1, > 0
+    window_seconds: float = 60.0  # a better version is worth what it makes answers better within so many seconds, >= 0
 
     def __post_init__(self) -> None:
         """Refuse what no run could make sense of."""

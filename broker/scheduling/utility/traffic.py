@@ -21,15 +21,10 @@ _CHANCE = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """How an endpoint is asked.
+    """How an endpoint is asked."""
 
-    Attributes:
-        answers: Answers in time that the next window will see, times its tenant's weight, in tiers of value 1.
-        quality: Metric of the live version where larger is better and 1 is perfect.
-    """
-
-    answers: float
-    quality: float
+    answers: float  # answers in time that the next window will see, times its tenant's weight, in tiers of value 1
+    quality: float  # metric of the live version where larger is better and 1 is perfect
 
     def is_about(self, other: Traffic) -> bool:
         """Whether another order of jobs could not be told from chance."""

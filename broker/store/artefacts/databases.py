@@ -21,17 +21,11 @@ KEPT_DATABASES: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class DatabaseCopy:
-    """A copy of the database.
+    """A copy of the database."""
 
-    Attributes:
-        sha256: Of its content, hexadecimal.
-        size_bytes: What it has.
-        at: When it was made, seconds since the Unix epoch.
-    """
-
-    sha256: str
-    size_bytes: int
-    at: float
+    sha256: str  # of its content, hexadecimal
+    size_bytes: int  # what it has
+    at: float  # when it was made, seconds since the Unix epoch
 
     @property
     def artefact(self) -> Artefact:
