@@ -199,6 +199,18 @@ lock: $(STAMP) ## Write the versions in .venv to constraints.txt
 	@{ head -2 constraints.txt; $(BIN)/python -m pip freeze --exclude-editable | sed 's/+cpu$$//' | sort -f; } > build/constraints.txt
 	@mv build/constraints.txt constraints.txt
 
+.PHONY: packages
+packages: $(STAMP) ## Build source package and wheel into dist/, and look whether all is in them
+	@$(BIN)/python tools/packages.py dist
+
+.PHONY: test-packages
+test-packages: $(STAMP) ## Install the wheel into fresh environments and try each (minutes; PACKAGES_FLAGS="--python 3.12 --only serve")
+	@$(BIN)/python tools/try_packages.py $(PACKAGES_FLAGS)
+
+.PHONY: release
+release: $(STAMP) ## Look whether all is ready, build both packages and tag the version (RELEASE_FLAGS=--dry-run)
+	@$(BIN)/python tools/release.py $(RELEASE_FLAGS)
+
 .PHONY: docs
 docs: $(STAMP) ## Make the documentation as a site, in build/site
 	@$(BIN)/python tools/site.py
