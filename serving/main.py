@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import sys
 from collections.abc import Sequence
 
@@ -12,6 +11,7 @@ from pydantic import ValidationError
 
 from tiercel.core.errors import SetupError
 from tiercel.core.locks import Lock
+from tiercel.core.logs import configure
 from tiercel.serving import memory
 from tiercel.serving.process import handover
 from tiercel.serving.process.handover import Predecessor
@@ -20,6 +20,7 @@ from tiercel.serving.settings import Settings
 
 _FLAGS = {
     "repository": "folder with the models: DIR/MODEL/VERSION/model.onnx",
+    "log_format": "text, or json for one JSON object a line (text)",
     "host": "address to listen on (127.0.0.1)",
     "http_port": "port of REST; 0 is any free one (8000)",
     "grpc_port": "port of gRPC; 0 is any free one (8001)",
@@ -96,9 +97,9 @@ def _check(settings: Settings) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the server; returns the exit code: 0 after a drain, 2 when it could not start."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
         settings = settings_from(arguments)
+        configure(settings.log_format)
         memory.settle()
         predecessor = handover.predecessor()
         if predecessor is None:

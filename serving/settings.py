@@ -9,6 +9,7 @@ from pathlib import Path
 from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from tiercel.core.logs import LogFormat
 from tiercel.serving import memory
 from tiercel.serving.runtime.providers import ConvolutionSearch, read_order
 
@@ -21,6 +22,7 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="TIERCEL_SERVING_", frozen=True)
 
     repository: Path  # folder with the models
+    log_format: LogFormat = "text"  # how lines of the log are written
     host: str = "127.0.0.1"  # address to listen on
     http_port: int = Field(default=8000, ge=0, le=65535)  # port of REST; 0 for any free one
     grpc_port: int = Field(default=8001, ge=0, le=65535)  # port of gRPC; 0 for any free one

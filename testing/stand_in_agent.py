@@ -25,6 +25,7 @@ SERVING = ("127.0.0.1:18000", "127.0.0.1:18001")
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
+    parser.add_argument("--log-format")
     for option in ("addresses-file", "state-dir", "token-file"):
         parser.add_argument(f"--{option}", type=Path, required=True)
     for option in ("node-id", "http-port", "grpc-port"):

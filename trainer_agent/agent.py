@@ -106,7 +106,7 @@ class Agent:
         self._instance = secrets.token_hex(16)
         self._heartbeats = 0
         self._fence = Fence(parts.state_dir / FENCE_FILE)
-        self._fence_keeper = fence_keeper.Starter(parts.state_dir, parts.engine)
+        self._fence_keeper = fence_keeper.Starter(parts.state_dir, parts.engine, parts.log_format)
         calls = BrokerCalls(parts.node_id, self._instance, parts.dialler)
         # The folder keeps its name, so that what an earlier version left in it is removed.
         transfer = CheckpointTransfer(calls, parts.state_dir / "carried")
@@ -149,7 +149,11 @@ class Agent:
             client,
             confines=lambda: parts.limits.serving_entry(round(_SERVING_MEMORY * cpu.detect().memory_bytes)),
             changed=self._serving_changed,
-            environment={**parts.serving_reserve.environment(), **parts.serving_door},
+            environment={
+                **parts.serving_reserve.environment(),
+                **parts.serving_door,
+                "TIERCEL_SERVING_LOG_FORMAT": parts.log_format,
+            },
             is_joined=parts.is_joined,
         )
         repository = ModelRepository(serving_places.repository)

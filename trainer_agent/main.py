@@ -20,6 +20,7 @@ from pydantic import ValidationError
 
 from tiercel.core.errors import SetupError
 from tiercel.core.locks import Lock, LockHeldError, take
+from tiercel.core.logs import configure
 from tiercel.trainer_agent.accelerators import detect as accelerators
 from tiercel.trainer_agent.accelerators.serving_reserve import can_serve_on_accelerators, reserve
 from tiercel.trainer_agent.accelerators.watch import AcceleratorWatch
@@ -95,6 +96,7 @@ _FLAGS = {
     "checkpoint-copy-bytes": "bytes that copies of checkpoints may send to the broker in a second (default 16 MiB)",
     "metrics-listen": "HOST:PORT of this machine where Prometheus is told the node's numbers (default: nowhere)",
     "metrics-token-file": "file whose first line it has to send; needed, with an identity, where HOST is not loopback",
+    "log-format": "text (default), or json for one JSON object a line; of the inference server too",
     "time-slice-seconds": "how long training computes before the kernel looks who is next, 0 to leave it to the kernel",
 }
 
@@ -123,9 +125,9 @@ def settings_from(arguments: Sequence[str]) -> AgentSettings:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run an agent until SIGTERM or SIGINT. Returns the exit code."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
         settings = settings_from(sys.argv[1:] if arguments is None else arguments)
+        configure(settings.log_format, node=settings.node_id)
         cpu.stay_on(settings.cpus)
         settings.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         with _lock(settings):
@@ -187,6 +189,7 @@ async def run_agent(settings: AgentSettings) -> None:
             ),
             project_cache_bytes=settings.project_cache_bytes,
             labels=settings.labels,
+            log_format=settings.log_format,
             outputs=OutputLimits(
                 file_bytes=settings.output_file_bytes,
                 total_bytes=settings.output_bytes,

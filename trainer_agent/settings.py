@@ -14,6 +14,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from tiercel.core.addresses import split_address
 from tiercel.core.errors import InvalidSpecError
+from tiercel.core.logs import LogFormat
 from tiercel.core.trust.trust import is_loopback
 from tiercel.core.validation import validate_labels
 from tiercel.trainer_agent.accelerators.detect import AUTO, NONE
@@ -73,6 +74,7 @@ class AgentSettings(BaseSettings):
     metrics_listen: str = ""  # where the node's numbers are told, ``host:port``; empty for nowhere
     # File whose first line who asks for them has to send; None for whoever is on this machine.
     metrics_token_file: Path | None = None
+    log_format: LogFormat = "text"  # how lines of the log are written; those of the inference server too
     # How long a training process computes before the kernel looks who is next; 0 for the kernel's own choice.
     time_slice_seconds: float = Field(default=0.02, ge=0, le=LONGEST_SECONDS)
     # What all training weighs for each core of the node, where any other process on the machine weighs 1; it gives way

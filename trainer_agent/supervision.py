@@ -8,6 +8,8 @@ from collections.abc import Coroutine
 from types import TracebackType
 from typing import Any, Self
 
+from tiercel.core.logs import context_of
+
 _log = logging.getLogger(__name__)
 
 
@@ -34,7 +36,7 @@ class Supervisor:
 
     def start(self, name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Start a task that belongs to this supervisor."""
-        task = self._group.create_task(work, name=name)
+        task = self._group.create_task(work, name=name, context=context_of(name))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task

@@ -6,6 +6,8 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from tiercel.core.logs import context_of
+
 if TYPE_CHECKING:
     from collections.abc import Coroutine
     from types import TracebackType
@@ -51,7 +53,7 @@ class Supervisor:
 
     def start(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
         """Run ``work`` as a task of the broker."""
-        task = self._group.create_task(self._watch(work, name), name=name)
+        task = self._group.create_task(self._watch(work, name), name=name, context=context_of(name))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         # A task that is cancelled before its first step has not begun its work, which would complain about that.

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from tiercel.broker.cli.exit_codes import USAGE
-from tiercel.broker.cli.parameters import command, state_dir_option
+from tiercel.broker.cli.parameters import command, log_format_option, state_dir_option
 from tiercel.broker.cli.session import fail, run_to_the_end
 
 _PORT = "0 for any free one, which a restart tries to get again."
@@ -89,6 +89,7 @@ def _absolute(_context: click.Context, _option: click.Parameter, path: Path | No
     help="Where copies of checkpoints outlive this machine: s3://BUCKET/PREFIX, or the path of a folder.",
     show_default="the state directory alone",
 )
+@log_format_option
 @click.option("--detach", "-d", is_flag=True, help="Run in the background; return once all of it answers.")
 def up(*, state_dir: Path | None, tenants: tuple[str, ...], detach: bool, **asked: Any) -> None:
     """Run a broker here, with an agent and an inference server beside it, until Ctrl-C or 'tiercel down'.

@@ -11,7 +11,7 @@ import click
 
 from tiercel.broker.cli.operator import as_operator
 from tiercel.broker.cli.output import print_json
-from tiercel.broker.cli.parameters import broker_option, command, json_option, state_dir_option
+from tiercel.broker.cli.parameters import broker_option, command, json_option, log_format_option, state_dir_option
 from tiercel.broker.cli.session import fail, run_to_the_end
 from tiercel.core.errors import TiercelError
 
@@ -101,6 +101,7 @@ def remove_(node_id: str, *, state_dir: Path | None, broker: str) -> None:
 )
 @click.option("--tls-http-port", type=int, default=0, help="Port there for requests over HTTP; 0 for any free one.")
 @click.option("--tls-grpc-port", type=int, default=0, help="Port there for requests over gRPC; 0 for any free one.")
+@log_format_option
 @click.option("--detach", "-d", is_flag=True, help="Run in the background.")
 @click.option("--start/--no-start", default=True, help="Whether the agent is started as well.")
 def join(

@@ -36,6 +36,15 @@ _tenant_option = click.option(
     show_default=True,
     help="Whose token to use; the environment's TIERCEL_TOKEN or TIERCEL_TOKEN_FILE comes first.",
 )
+log_format_option = click.option(
+    "--log-format",
+    type=click.Choice(("text", "json")),
+    default="text",
+    envvar="TIERCEL_LOG_FORMAT",
+    show_envvar=True,
+    show_default=True,
+    help="How lines of the logs are written; json is one object a line.",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON with stable keys.")
 job_argument = click.argument("job_id", metavar="JOB", help=_ID, shell_complete=complete_job)
 active_job_argument = click.argument("job_id", metavar="JOB", help=_ID, shell_complete=complete_active_job)

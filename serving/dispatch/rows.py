@@ -65,7 +65,8 @@ def ran_or_failed(result: Ran | Exception, calls: Sequence[Call], rows: int) -> 
     """What a worker gave, where a defect of the server's is a run that failed for all of its calls."""
     if not isinstance(result, Exception):
         return result
-    _logger.error("Running a batch failed", exc_info=result)
+    known = {"request": trace.request_id} if (trace := calls[0].trace) is not None else {}
+    _logger.error("Running a batch failed", exc_info=result, extra={"model": calls[0].account.name, **known})
     failed = InferenceFailedError("the server failed to run the model; its log says more")
     return Ran([failed] * len(calls), rows, False, 0.0, 0.0, 0.0, time.perf_counter())
 

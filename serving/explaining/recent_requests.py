@@ -138,15 +138,16 @@ class Trace:
         request_id: Its id.
 
     Attributes:
+        request_id: Its id.
         run: What ran it; None while nothing did.
         place: Which of the requests that ran together it was, from 1.
     """
 
-    __slots__ = ("_id", "_recent", "place", "run")
+    __slots__ = ("_recent", "place", "request_id", "run")
 
     def __init__(self, recent: RecentRequests, request_id: str) -> None:
         self._recent = recent
-        self._id = request_id
+        self.request_id = request_id
         self.run: RunTimes | None = None
         self.place = 0
 
@@ -166,4 +167,4 @@ class Trace:
         """It asked ``model``, and was answered or not; see :class:`Remembered`."""
         why = error[:_ERROR_CHARACTERS]
         fields = (version, variant, arrived, begin, self.run, self.place, rows, encode, end, why, answer)
-        self._recent.keep(model, self._id, fields, end)
+        self._recent.keep(model, self.request_id, fields, end)

@@ -212,7 +212,8 @@ class Lifecycle:
                 try:
                     new = await self._bring_up(record, carried.version)
                 except TiercelError as error:
-                    _logger.warning("The trial of version %d of '%s' ends: %s", carried.version, name, error.message)
+                    what = (carried.version, name, error.message)
+                    _logger.warning("The trial of version %d of '%s' ends: %s", *what, extra={"model": name})
                     continue
                 self._trials.begin(record, new, carried.plan, carried.progress)
 
@@ -264,9 +265,9 @@ class Lifecycle:
                     if self._endpoints is None or not await self._endpoints.load(name):
                         await self._load_newest_good(name)
                 except TiercelError as error:
-                    _logger.warning("'%s' could not be loaded: %s", name, error.message)
+                    _logger.warning("'%s' could not be loaded: %s", name, error.message, extra={"model": name})
                 except Exception:  # the other models are not to blame
-                    _logger.exception("Model '%s' could not be loaded", name)
+                    _logger.exception("Model '%s' could not be loaded", name, extra={"model": name})
 
     async def _load_newest_good(self, name: str) -> None:
         record = self._registry.record(name)
@@ -278,7 +279,7 @@ class Lifecycle:
             try:
                 self.flip(record, await self._bring_up(record, version))
             except TiercelError as error:
-                _logger.warning("%s", error.message)
+                _logger.warning("%s", error.message, extra={"model": name, "version": version})
             else:
                 return
 
@@ -358,7 +359,8 @@ class Lifecycle:
     def flip(self, record: ModelRecord, new: LoadedVersion) -> None:
         """Let a version answer everything."""
         old = record.flip(new)
-        _logger.info("Version %d of model '%s' is live", new.version, record.name)
+        ids = {"model": record.name, "version": new.version}
+        _logger.info("Version %d of model '%s' is live", new.version, record.name, extra=ids)
         if old is not None:
             self.release(old, record, f"replaced by version {new.version}")
 

@@ -351,7 +351,8 @@ class Relay:
         if now - self._complained.get(backend.node_id, -_COMPLAIN_SECONDS) >= _COMPLAIN_SECONDS:
             self._complained[backend.node_id] = now
             address = backend.http or backend.https
-            _logger.warning("Node %s at %s did not answer what was handed on: %s", backend.node_id, address, reason)
+            what = (backend.node_id, address, reason)
+            _logger.warning("Node %s at %s did not answer what was handed on: %s", *what, extra={"node": what[0]})
 
     def close(self) -> None:
         """Let go of all connections."""

@@ -19,11 +19,12 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Protocol, get_args
 
 import psutil
 
 from tiercel.core.locks import read_pid
+from tiercel.core.logs import LogFormat, configure
 from tiercel.trainer_agent.fence.fence import FENCE_FILE, read_promise, since_boot
 from tiercel.trainer_agent.limits.thread_scheduling import family
 from tiercel.trainer_agent.runtimes.processes import minder
@@ -148,10 +149,11 @@ class Starter:
     Args:
         state_dir: The agent's.
         engine: Where the container engine listens, and what the agent's containers are labelled with; None without.
+        log_format: How lines of the log are written.
     """
 
-    def __init__(self, state_dir: Path, engine: tuple[str, str] | None) -> None:
-        options = ["--state-dir", str(state_dir), "--agent-pid", str(os.getpid())]
+    def __init__(self, state_dir: Path, engine: tuple[str, str] | None, log_format: LogFormat = "text") -> None:
+        options = ["--state-dir", str(state_dir), "--agent-pid", str(os.getpid()), "--log-format", log_format]
         if engine is not None:
             options += ["--docker-host", engine[0], "--instance", engine[1]]
         self._command = [sys.executable, "-P", "-m", __name__, *options]
@@ -182,13 +184,14 @@ class Starter:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Wait for the agent's death, then keep its promise."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     parser = argparse.ArgumentParser(prog="tiercel-fence-keeper", description=__doc__)
     parser.add_argument("--state-dir", type=Path, required=True)
     parser.add_argument("--agent-pid", type=int, required=True)
     parser.add_argument("--docker-host", default="")
     parser.add_argument("--instance", default="")
+    parser.add_argument("--log-format", choices=get_args(LogFormat), default="text")
     given = parser.parse_args(arguments)
+    configure(given.log_format)
     runs: list[Runs] = [Scripts(given.state_dir / "minders")]
     if given.docker_host:
         runs.append(Containers(given.docker_host, given.instance))

@@ -172,6 +172,8 @@ class AgentKeeper:
                 arguments += ["--serving-identity-file", str(places.serving_identity)]
         if options.listen_names:
             arguments += ["--listen-names", ",".join(options.listen_names)]
+        if options.log_format != "text":
+            arguments += ["--log-format", options.log_format]
         for label in options.labels:
             arguments += ["--label", label]
         return arguments

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tiercel.core.logs import LogFormat
 
 UP_WORDS = "Tiercel is up: "
 """How the line begins that says where everything answers."""
@@ -28,6 +32,7 @@ class NodeOptions:
     tls_http_port: int = 0  # of the inference server over HTTP there; 0 for any
     tls_grpc_port: int = 0  # of the inference server over gRPC there; 0 for any
     listen_names: tuple[str, ...] = ()  # names and addresses by which others call this machine
+    log_format: LogFormat = "text"  # how lines of the logs are written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,6 +29,7 @@ from tiercel.broker.trust.own_node import OwnNode
 from tiercel.core.addresses import require_host
 from tiercel.core.errors import InvalidSpecError, TiercelError, UnavailableError
 from tiercel.core.locks import is_held
+from tiercel.core.logs import LogFormat, configure
 
 _LOGGER = logging.getLogger(__name__)
 _LOG_BYTES = 10 * 1024 * 1024
@@ -54,7 +55,7 @@ async def run_up(options: UpOptions, agent_command: tuple[str, ...] = AGENT_COMM
         raise refuse_state_dir(places.state_dir, "this machine joined a broker elsewhere from it")
     check_packages(options.runtimes, _tell)
     with up_lock(places.up_lock):
-        _configure_logging(places, console=console)
+        _configure_logging(places, options.log_format, console=console)
         earlier = read_earlier(places.addresses)
         settings = _broker_settings(options, earlier)
         options = replace(options, advertise=_advertised(options, settings.listen))
@@ -233,15 +234,15 @@ def _check_serving_ports(options: UpOptions, places: Places) -> None:
         choose_port("--grpc-port", options.grpc_port, "")
 
 
-def _configure_logging(places: Places, *, console: bool) -> None:
+def _configure_logging(places: Places, log_format: LogFormat, *, console: bool) -> None:
     # Else each line that finds no room in the file becomes a page on the terminal.
     logging.raiseExceptions = False
-    file = logging.handlers.RotatingFileHandler(places.broker_log, maxBytes=_LOG_BYTES, backupCount=1)
+    file = logging.handlers.RotatingFileHandler(places.broker_log, maxBytes=_LOG_BYTES, backupCount=1, encoding="utf-8")
     handlers: list[logging.Handler] = [file]
     if console:
         handlers.append(logging.StreamHandler())
         handlers[-1].setLevel(logging.WARNING)
-    logging.basicConfig(level=logging.INFO, handlers=handlers, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    configure(log_format, handlers)
 
 
 def _tell(sentence: str) -> None:

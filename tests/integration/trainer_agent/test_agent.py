@@ -91,7 +91,17 @@ async def running_pid(broker: ScriptedBroker, run_id: str) -> int:
     return int(broker.heard.output(run_id).split()[1])
 
 
-async def test_it_says_what_the_node_is(broker: ScriptedBroker, agent: AgentProcess) -> None:
+async def test_it_says_what_the_node_is_and_logs_as_json_if_told_to(broker: ScriptedBroker, tmp_path: Path) -> None:
+    with agent_process(tmp_path, broker.address, "--log-format", "json") as agent:
+        await check_what_it_says(broker, agent)
+    for log in (agent.log, agent.state_dir / "agent" / "serving.log"):
+        lines = [json.loads(line) for line in log.read_text().splitlines()]
+        assert lines
+        assert all({"time", "level", "logger", "message"} <= line.keys() for line in lines)
+    assert {json.loads(line)["node"] for line in agent.log.read_text().splitlines()} == {"testing"}
+
+
+async def check_what_it_says(broker: ScriptedBroker, agent: AgentProcess) -> None:
     await until(lambda: broker.heard.hellos, seconds=DEADLINE)
     hello = broker.heard.hellos[0]
     assert hello.node_id == "testing"

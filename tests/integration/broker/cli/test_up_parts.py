@@ -169,10 +169,11 @@ async def test_the_agent_is_started_again_when_it_dies(options: UpOptions) -> No
     assert "runtimes='process'" in log
 
 
-async def test_the_agent_is_told_which_accelerators_it_may_use(options: UpOptions) -> None:
-    async with keeping(replace(options, accelerators="GPU-1,GPU-2"), []):
+async def test_the_agent_is_told_which_accelerators_it_may_use_and_how_it_logs(options: UpOptions) -> None:
+    async with keeping(replace(options, accelerators="GPU-1,GPU-2", log_format="json"), []):
         await wait_agent(options)
         await until(lambda: "accelerators='GPU-1,GPU-2'" in Places(options.state_dir).agent_log.read_text())
+    assert "log_format='json'" in Places(options.state_dir).agent_log.read_text()
 
 
 async def test_the_agent_outlives_its_keeper_and_is_adopted(options: UpOptions) -> None:
