@@ -48,7 +48,7 @@ def retry_after_seconds(seconds: float) -> int:
     return max(1, math.ceil(seconds))
 
 
-def parse_rate(text: str, *, field: str = "rate") -> float:
+def parse_rate(text: str) -> float:
     """Read ``100/s``, ``30/m`` or ``5000/h``; per second.
 
     Raises:
@@ -58,8 +58,8 @@ def parse_rate(text: str, *, field: str = "rate") -> float:
     per_second = 0.0 if found is None else float(found["count"]) / _UNIT_SECONDS[found["unit"]]
     if not 0 < per_second <= MAX_PER_SECOND:
         raise InvalidSpecError(
-            f"{field}: {text[:40]!r} is no rate; write how many, and in what time, such as 100/s, 30/m or 5000/h "
+            f"rate: {text[:40]!r} is no rate; write how many, and in what time, such as 100/s, 30/m or 5000/h "
             f"(up to {MAX_PER_SECOND:.0f}/s)",
-            field=field,
+            field="rate",
         )
     return per_second

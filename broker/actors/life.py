@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from tiercel.broker.actors.job import MAX_OBSERVATIONS, observations_of
 from tiercel.broker.actors.job_pages import load_unfinished_jobs
 from tiercel.broker.actors.node_messages import NodeTicked
-from tiercel.broker.actors.pruning import keep_pruned
 from tiercel.broker.actors.registry import send, send_latest
-from tiercel.broker.actors.replay import endpoint_as_it_is, job_as_it_is
 from tiercel.broker.actors.scheduler_messages import RunsRemembered, SchedulerTicked
 from tiercel.broker.lifecycle.checkpoints import with_what_is_held
 from tiercel.broker.lifecycle.job_events import Ticked
+from tiercel.core.errors import UnavailableError
+from tiercel.core.events import EndpointEvent, JobChange, JobEvent, ShareChanged, StateChanged, TierChanged
+from tiercel.core.jobs import TierState
+from tiercel.core.run_records import RUNS_KEPT_PER_WORKLOAD, WORKLOADS_KEPT
 
 if TYPE_CHECKING:
     from tiercel.broker.actors.clock import Clock
@@ -22,9 +25,16 @@ if TYPE_CHECKING:
     from tiercel.broker.store.checkpoints import CheckpointStore
     from tiercel.broker.store.contract import Store
     from tiercel.broker.store.version_files import VersionStore
+    from tiercel.core.endpoints import Endpoint
     from tiercel.core.jobs import Job
 
+logger = logging.getLogger(__name__)
+
 TICK_SECONDS = 0.5
+PRUNE_SECONDS = 600.0
+# Of each job; older ones are dropped.
+KEPT_PROGRESS_EVENTS = 2_000
+KEPT_DECISIONS = 500
 
 
 class BrokerLife:
@@ -110,3 +120,35 @@ class BrokerLife:
             self._registry.let_queues_move()
             self._registry.look_after_replicas()
             send_latest(self._registry.scheduler, SchedulerTicked(), SchedulerTicked())
+
+
+async def keep_pruned(store: Store, clock: Clock) -> None:
+    """Bound the history in the store, until cancelled."""
+    while True:
+        try:
+            await store.prune_events(KEPT_PROGRESS_EVENTS)
+            await store.prune_decisions(KEPT_DECISIONS)
+            await store.prune_run_records(RUNS_KEPT_PER_WORKLOAD, WORKLOADS_KEPT)
+        except UnavailableError as error:  # whoever has something to store will say so as well
+            logger.warning("old events cannot be dropped: %s", error.message)
+        await clock.sleep(PRUNE_SECONDS)
+
+
+def job_as_it_is(job: Job, sequence: int, now: float) -> list[JobEvent]:
+    """A job's state, what became of its tiers, and its share.
+
+    Args:
+        job: The job.
+        sequence: Number of the newest event there is; these are not new.
+        now: Seconds since the Unix epoch.
+    """
+    changes: list[JobChange] = [StateChanged(job.state, job.reason)]
+    changes += [TierChanged(tier) for tier in job.tiers if tier.state is not TierState.PENDING]
+    if job.share is not None:
+        changes.append(ShareChanged(job.node_id, job.share))
+    return [JobEvent(sequence, job.id, job.tenant, now, change) for change in changes]
+
+
+def endpoint_as_it_is(endpoint: Endpoint, now: float) -> list[EndpointEvent]:
+    """The versions that an endpoint answers with, one of each variant; ``now`` in seconds since the Unix epoch."""
+    return [EndpointEvent(endpoint.name, endpoint.tenant, now, version) for version in endpoint.live]

@@ -73,7 +73,8 @@ def _docker(_: Target) -> Finding:
     return Finding(State.OK, f"engine {answer}") if answer else Finding(State.WARN, "its engine does not answer", mend)
 
 
-def _cgroups(_: Target, root: Path = Path("/sys/fs/cgroup")) -> Finding:
+def _cgroups(_: Target) -> Finding:
+    root = Path("/sys/fs/cgroup")
     mend = "CPU shares are kept by the training library alone; as root, or in a delegated group, the kernel keeps them."
     if (root / "cgroup.controllers").exists():
         kind, folder = "v2", root

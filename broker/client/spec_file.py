@@ -13,10 +13,14 @@ from typing import Annotated, Any, get_type_hints
 import yaml
 from pydantic import BaseModel, BeforeValidator, ByteSize, ConfigDict, Field, ValidationError, create_model
 
-from tiercel.broker.client.spec_environment import environment_of
-from tiercel.broker.client.spec_replicas import Replicas
 from tiercel.broker.client.spec_requirements import read_requirements
-from tiercel.broker.client.spec_times import Seconds, with_retries_as_mapping, with_retries_spread
+from tiercel.broker.client.spec_values import (
+    Replicas,
+    Seconds,
+    environment_of,
+    with_retries_as_mapping,
+    with_retries_spread,
+)
 from tiercel.broker.client.spec_yaml import read_yaml
 from tiercel.core.data_sets import DataSet
 from tiercel.core.errors import InvalidSpecError, wrong_field

@@ -93,8 +93,6 @@ def by_turns(
     *,
     at_a_time: int | None = None,
     floor: float = FLOOR,
-    capacity: float = 1.0,
-    eligible: int | None = None,
 ) -> Turns:
     """Weights of the jobs of a node that take turns.
 
@@ -105,14 +103,11 @@ def by_turns(
         cores: Cores that each job can use at most, > 0, in the order of the queue.
         node_cores: Cores of the node.
         at_a_time: So many are in front; None for as many as it takes to use all cores of the node.
-        floor: What all the others get together, a fraction of ``capacity`` in (0, 1).
-        capacity: The sum of all weights, in (0, 1].
-        eligible: Only the first so many may be in front, unless that is none of them; None for all.
+        floor: What all the others get together, a fraction of the node in (0, 1).
     """
-    may_run = eligible or len(cores)
     granted: list[float] = []
     left = node_cores
-    for wanted in cores[:may_run]:
+    for wanted in cores:
         if at_a_time is None and left <= _NO_ROOM:
             break
         if at_a_time is not None and len(granted) >= at_a_time:
@@ -122,8 +117,8 @@ def by_turns(
         left -= use
     others = len(cores) - len(granted)
     total = sum(granted)
-    each = capacity * floor / others if others else 0.0
-    scale = (capacity - each * others) / total if total > 0 else 0.0
+    each = floor / others if others else 0.0
+    scale = (1.0 - each * others) / total if total > 0 else 0.0
     return Turns(weights=(*(use * scale for use in granted), *(each,) * others), front=len(granted))
 
 

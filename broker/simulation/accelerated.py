@@ -10,6 +10,8 @@ from tiercel.broker.simulation.workload import DrawnJobs, Workload
 from tiercel.core.nodes import Accelerator
 
 DEVICE_BYTES = 16 * GIB
+# What a job that uses a device needs there.
+_JOB_BYTES = 4 * GIB
 
 
 def with_devices(node: NodeView, count: int, memory_bytes: int = DEVICE_BYTES) -> NodeView:
@@ -32,15 +34,7 @@ def accelerated(workload: Workload, intensity: float, *, devices: int = 1, memor
     return replace(workload, name=f"{workload.name}-accelerated", resources=resources, accelerator_intensity=intensity)
 
 
-def with_accelerators(
-    scenario: Scenario,
-    per_node: int,
-    *,
-    part: float = 0.5,
-    intensity: float = 2.0,
-    job_bytes: int = 4 * GIB,
-    memory_bytes: int = DEVICE_BYTES,
-) -> Scenario:
+def with_accelerators(scenario: Scenario, per_node: int, *, part: float = 0.5, intensity: float = 2.0) -> Scenario:
     """The scenario with devices on every node, and a part of its kinds of drawn jobs using one.
 
     Args:
@@ -48,17 +42,15 @@ def with_accelerators(
         per_node: Devices of each node, >= 1.
         part: Which part of the kinds, in [0, 1]; spread evenly over their order.
         intensity: See :func:`accelerated`.
-        job_bytes: What a job that uses one needs there; 0: all of it.
-        memory_bytes: Of a device.
     """
     jobs = scenario.jobs
     if isinstance(jobs, DrawnJobs):
         kinds = tuple(
-            accelerated(kind, intensity, memory_bytes=job_bytes)
+            accelerated(kind, intensity, memory_bytes=_JOB_BYTES)
             if int((index + 1) * part) > int(index * part)
             else kind
             for index, kind in enumerate(jobs.workloads)
         )
         jobs = replace(jobs, workloads=kinds)
-    nodes = tuple(with_devices(node, per_node, memory_bytes) for node in scenario.nodes)
+    nodes = tuple(with_devices(node, per_node) for node in scenario.nodes)
     return replace(scenario, name=f"{scenario.name}+accelerators", nodes=nodes, jobs=jobs)

@@ -35,9 +35,7 @@ def workload(
     first_tier_work: float,
     *,
     second_tier_work: float | None = None,
-    startup_cpu_seconds: float = 2.0,
     speed_spread: float = 0.1,
-    noise: float = 0.003,
     hopeless: bool = False,
     trains_on: bool = False,
 ) -> Workload:
@@ -48,9 +46,7 @@ def workload(
         family: Its curve's shape.
         first_tier_work: CPU seconds of training to tier 1.
         second_tier_work: The same to tier 2, 2 to 9 times the first; for the power family, whose exponent it gives.
-        startup_cpu_seconds: See :class:`.Workload`.
         speed_spread: See :class:`.Workload`.
-        noise: See :class:`.Workload`.
         hopeless: Whether tier 2 is beyond the plateau.
         trains_on: Whether it trains on after tier 2, for a fifth of its budget.
     """
@@ -65,12 +61,12 @@ def workload(
         name=name,
         curve=replace(unit, scale=scale),
         tiers=tuple(Tier(target) for target in reachable),
-        startup_cpu_seconds=startup_cpu_seconds,
+        startup_cpu_seconds=2.0,
         epoch_cpu_seconds=units[1] * scale / _REPORTS,
         # The slowest run still gets there: the spread is in CPU per report, not in the number of reports.
         max_epochs=round(1.25 * _REPORTS),
         continue_after_last_tier=trains_on,
-        noise=noise,
+        noise=0.003,
         speed_spread=speed_spread,
     )
 
@@ -177,9 +173,9 @@ def training(
     )
 
 
-def mixed_jobs(jobs: int = 50, nodes: int = 4, *, load: float = 1.0, hopeless: int = 1) -> Scenario:
+def mixed_jobs(jobs: int, nodes: int) -> Scenario:
     """Jobs of the kinds that were measured live, some of them hopeless."""
-    return training(measured_kinds(hopeless=hopeless), jobs, nodes, name="mixed", load=load)
+    return training(measured_kinds(hopeless=1), jobs, nodes, name="mixed")
 
 
 def with_endpoints(scenario: Scenario, *, load: float = 0.3, duration_seconds: float = 300.0) -> Scenario:

@@ -78,12 +78,8 @@ async def run_join(address: str, token: JoinToken, options: NodeOptions) -> bool
     return True
 
 
-async def run_node(options: NodeOptions, agent_command: tuple[str, ...] = AGENT_COMMAND) -> None:
+async def run_node(options: NodeOptions) -> None:
     """See to the agent of a machine that joined until SIGINT or SIGTERM, then stop it.
-
-    Args:
-        options: What was asked for.
-        agent_command: How to start an agent.
 
     Raises:
         InvalidSpecError: This machine did not join from this folder.
@@ -98,7 +94,7 @@ async def run_node(options: NodeOptions, agent_command: tuple[str, ...] = AGENT_
         )
     broker = read_earlier(places.addresses).get("broker_tls", "")
     with up_lock(places.up_lock):
-        keeper = AgentKeeper(options, _tell, agent_command)
+        keeper = AgentKeeper(options, _tell, AGENT_COMMAND)
         stopping = asyncio.Event()
         stop_on_signals(stopping)
         click.echo(f"{UP_WORDS}node {options.node_id} of the broker at {broker}; state in {places.state_dir}")

@@ -33,16 +33,13 @@ class Sink(Protocol):
         """Keep what became of the job, and where its versions come from."""
 
 
-async def follow(
-    client: Client, job_ids: Sequence[str], sink: Sink, *, pause_seconds: float = PAUSE_SECONDS
-) -> dict[str, int]:
+async def follow(client: Client, job_ids: Sequence[str], sink: Sink) -> dict[str, int]:
     """Copy what jobs have reported and will report until all are over; returns the number of reports of each.
 
     Args:
         client: Of the tenant.
         job_ids: The jobs, 100 at most.
         sink: Where to.
-        pause_seconds: How long to wait before the broker is asked again.
 
     Raises:
         NotFoundError: The tenant has no such job.
@@ -69,7 +66,7 @@ async def follow(
                 going_on.remove(job_id)
         if not going_on:
             return copied
-        await asyncio.sleep(pause_seconds)
+        await asyncio.sleep(PAUSE_SECONDS)
 
 
 async def _copy(client: Client, job: JobInfo, sink: Sink, after: int) -> tuple[int, int]:

@@ -19,17 +19,16 @@ core_counts = st.lists(st.floats(0.01, 64), min_size=1, max_size=30)
     node_cores=st.floats(0.1, 64),
     at_a_time=st.none() | st.integers(1, 8),
     floor=st.floats(0.001, 0.5),
-    capacity=st.floats(0.1, 1.0),
 )
-def test_a_line_uses_the_capacity_and_leaves_nobody_without(
-    cores: list[float], node_cores: float, at_a_time: int | None, floor: float, capacity: float
+def test_a_line_uses_the_node_and_leaves_nobody_without(
+    cores: list[float], node_cores: float, at_a_time: int | None, floor: float
 ) -> None:
-    shares = by_turns(cores, node_cores, at_a_time=at_a_time, floor=floor, capacity=capacity)
-    assert sum(shares.weights) == pytest.approx(capacity)
+    shares = by_turns(cores, node_cores, at_a_time=at_a_time, floor=floor)
+    assert sum(shares.weights) == pytest.approx(1.0)
     assert all(weight > 0 for weight in shares.weights)
     assert 1 <= shares.front <= len(cores)
     behind = shares.weights[shares.front :]
-    assert sum(behind) == pytest.approx(capacity * floor if behind else 0.0)
+    assert sum(behind) == pytest.approx(floor if behind else 0.0)
     if at_a_time is None and behind:
         # nobody has to wait while cores are free
         assert sum(cores[: shares.front]) >= node_cores * (1 - 1e-6)

@@ -9,7 +9,7 @@ import pytest
 
 from testing.actors import Actors, make_node, running, running_actors, submit, wanted_of
 from testing.clock import ManualClock
-from tiercel.broker.actors.pruning import PRUNE_SECONDS
+from tiercel.broker.actors.life import PRUNE_SECONDS
 from tiercel.broker.store.contract import Store
 from tiercel.core.endpoints import DeliveryState
 from tiercel.core.errors import (
@@ -261,7 +261,7 @@ async def test_a_node_that_does_not_come_back_after_a_restart_is_gone_in_the_end
 
 
 async def test_old_progress_is_dropped_and_cursors_still_work(actors: Actors, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tiercel.broker.actors.pruning.KEPT_PROGRESS_EVENTS", 3)
+    monkeypatch.setattr("tiercel.broker.actors.life.KEPT_PROGRESS_EVENTS", 3)
     await actors.connect()
     job = await running(actors)
     for sequence in range(1, 11):

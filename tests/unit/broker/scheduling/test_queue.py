@@ -39,18 +39,6 @@ def test_so_many_at_a_time_share_by_the_cores_that_they_can_use() -> None:
     assert shares.front == 2
 
 
-def test_only_the_eligible_come_to_the_front_unless_nobody_is() -> None:
-    shares = by_turns([1, 1, 1], 2, eligible=1)
-    assert shares.weights == pytest.approx((0.99, 0.005, 0.005))
-    assert shares.front == 1
-    assert by_turns([1, 1, 1], 2, eligible=0).front == 2
-
-
-def test_all_weights_add_up_to_the_capacity() -> None:
-    shares = by_turns([1, 1, 1], 1, capacity=0.5)
-    assert shares.weights == pytest.approx((0.495, 0.0025, 0.0025))
-
-
 def by_name(view: JobView) -> Position:
     return Position(view.id, f"called {view.id}")
 
