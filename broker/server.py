@@ -20,6 +20,7 @@ from tiercel.broker.api.authority import finish_in_time
 from tiercel.broker.opening import bind_entrance, open_kept
 from tiercel.broker.progress.door import Place
 from tiercel.broker.progress.embedded import EmbeddedMqttBroker
+from tiercel.broker.progress.job_spans import trace_jobs
 from tiercel.broker.progress.publisher import MqttPublisher
 from tiercel.broker.scheduling.loop import LoopSettings
 from tiercel.broker.services import Running, answer_nodes, answer_tenants, keep_artefacts
@@ -42,13 +43,18 @@ if TYPE_CHECKING:
     from tiercel.broker.tenancy import Tenancy
     from tiercel.broker.trust.encryption import Encryption
     from tiercel.broker.trust.kept_authority import KeptAuthority
+    from tiercel.core.events import Event
     from tiercel.core.nodes import Node
+    from tiercel.core.traces import Tracing
 
 SERVING_POLL_SECONDS = 0.1
 
 
 class Broker:
     """A running broker; an async context manager that listens inside.
+
+    Args:
+        tracing: Gets the parts of jobs' lives; it is closed in the end. None for nobody.
 
     Raises:
         InvalidSpecError: On entering: a setting is wrong; ``field`` names it.
@@ -62,8 +68,9 @@ class Broker:
         authority: Vouches for nodes; None where the broker listens on this machine alone.
     """
 
-    def __init__(self, settings: BrokerSettings) -> None:
+    def __init__(self, settings: BrokerSettings, tracing: Tracing | None = None) -> None:
         self._settings = settings
+        self._tracing = tracing
         self._clock = SystemClock()
         self._stack = contextlib.AsyncExitStack()
         self._supervisor = Supervisor()
@@ -117,6 +124,8 @@ class Broker:
 
     async def _start(self, stack: contextlib.AsyncExitStack) -> None:
         settings = self._settings
+        if self._tracing is not None:
+            stack.push_async_callback(asyncio.to_thread, self._tracing.close)
         _require_loopback(settings.host)
         store = SqlStore(sqlite_url(settings.state_dir / "broker.sqlite"))
         policies = PolicyKeeper(
@@ -153,7 +162,9 @@ class Broker:
         tokens: Tokens,
     ) -> Running:
         store, supervisor, clock = kept.store, self._supervisor, self._clock
-        told = [news.publish_nowait, entrance.dashboard.publisher.publish_nowait]
+        told: list[Callable[[Event], None]] = [news.publish_nowait, entrance.dashboard.publisher.publish_nowait]
+        if self._tracing is not None:
+            told.append(trace_jobs(self._tracing, lambda job_id: job_id in registry.jobs))
         journal = Journal(store, clock, await store.last_sequence(), told)
         registry = self._make_registry(await policies.start(), journal, entrance, kept)
         service = self._service = BrokerService(store, journal, registry, supervisor, clock)

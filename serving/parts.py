@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tiercel.core.traces import Tracing
 from tiercel.serving.access.gate import Gate
 from tiercel.serving.canary_plan import CanaryPlan
 from tiercel.serving.dataplane import DataPlane
@@ -82,7 +83,7 @@ def make_models(settings: Settings, verifier: Verifier, dispatcher: Dispatcher, 
     return Models(registry, marks, loader, endpoints, lifecycle, recent, plane)
 
 
-def make_doors(settings: Settings, models: Models, start_task: StartTask) -> Doors:
+def make_doors(settings: Settings, models: Models, start_task: StartTask, tracing: Tracing | None = None) -> Doors:
     """Make the doors, which nobody listens at yet, and clean up what an earlier server left half uploaded."""
     plane, lifecycle = models.plane, models.lifecycle
     budget = ByteBudget(settings.max_buffered_bytes)
@@ -98,7 +99,17 @@ def make_doors(settings: Settings, models: Models, start_task: StartTask) -> Doo
     relay = _relay(settings, directory)
     handing = RestHanding(relay, plane, settings.request_timeout)
     routes = Routes(
-        plane, lifecycle, start_task, settings.max_json_bytes, uploads, operators, inflater, hosts, gate, handing
+        plane,
+        lifecycle,
+        start_task,
+        settings.max_json_bytes,
+        uploads,
+        operators,
+        inflater,
+        hosts,
+        gate,
+        handing,
+        tracing,
     )
     http = HttpServer(routes, _http_limits(settings), budget)
     descriptions = Descriptions(models.registry, settings.max_batch_rows, settings.workers, models.endpoints)
@@ -107,7 +118,9 @@ def make_doors(settings: Settings, models: Models, start_task: StartTask) -> Doo
     add_explaining(routes, models.recent, handing)
     add_feedback(routes, Feedback(models.recent), handing)
     grpc_handing = GrpcHanding(relay, plane, start_task, settings.request_timeout)
-    servicer = InferenceServicer(plane, lifecycle, start_task, descriptions, uploads, operators, gate, grpc_handing)
+    servicer = InferenceServicer(
+        plane, lifecycle, start_task, descriptions, uploads, operators, gate, grpc_handing, tracing
+    )
     grpc = GrpcServer(servicer, grpc_limits(settings), budget)
     add_handed_calls(routes, handing, grpc.handed_calls.answer)
     return Doors(http, grpc, routes, gate, directory, relay)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import socket
 import sys
@@ -15,6 +16,7 @@ import onnxruntime as ort
 from tiercel.core.addresses import join_address
 from tiercel.core.errors import SetupError
 from tiercel.core.locks import Lock
+from tiercel.core.tracing import open_tracing
 from tiercel.serving import memory
 from tiercel.serving.connections.encryption import Encryption
 from tiercel.serving.connections.listening import open_listener, port_of
@@ -103,7 +105,8 @@ class Server:
         if self._predecessor is None:
             suspects.accuse(settings.repository, left_behind(settings.state_file), time.time())
         models = make_models(settings, verifier, dispatcher, tasks.start)
-        doors = make_doors(settings, models, tasks.start)
+        tracing = open_tracing("tiercel-serving", os.environ)
+        doors = make_doors(settings, models, tasks.start, tracing)
         if settings.tls_identity is not None and settings.tls_authority is not None:
             # With rules for each model there are some for who shows none.
             required = settings.access_file is None
@@ -136,6 +139,8 @@ class Server:
             tasks.cancel_all()
             models.loader.close()
             models.marks.close()
+            if tracing is not None:
+                await asyncio.to_thread(tracing.close)
 
     def _watch(self, tasks: TaskOwner, models: Models, doors: Doors) -> None:
         tasks.start(models.plane.loop_lag.watch(), "loop lag")

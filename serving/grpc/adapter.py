@@ -17,12 +17,13 @@ from google.protobuf.message import Message
 
 from tiercel.core.errors import RateExceededError, TiercelError
 from tiercel.core.rates import retry_after_seconds
+from tiercel.core.traces import Tracing
 from tiercel.inference import open_inference_grpc_pb2 as pb
 from tiercel.serving.access.gate import Gate
 from tiercel.serving.connections.door import EncryptedDoor
 from tiercel.serving.dataplane import DataPlane
 from tiercel.serving.descriptions import Descriptions
-from tiercel.serving.grpc.handing import HANDED_ON, GrpcHanding, HandedCall, HandedCalls
+from tiercel.serving.grpc.handing import HANDED_ON, TRACE_CONTEXT, GrpcHanding, HandedCall, HandedCalls
 from tiercel.serving.grpc.server import health, reflection, wire
 from tiercel.serving.grpc.server.calls import Call, Method
 from tiercel.serving.grpc.server.health import Health
@@ -61,6 +62,7 @@ class InferenceServicer:
         operators: Who may change what the server does.
         gate: Who may ask which model; None where everybody may.
         handing: Hands on what other nodes answer; None where there are no others.
+        tracing: Makes spans of calls for inference, streamed ones aside; None for none.
     """
 
     def __init__(
@@ -73,8 +75,10 @@ class InferenceServicer:
         operators: Operators,
         gate: Gate | None = None,
         handing: GrpcHanding | None = None,
+        tracing: Tracing | None = None,
     ) -> None:
         self._handing = handing
+        self._tracing = tracing
         self._gate = gate if gate is not None else Gate(operators)
         self._uploads = uploads
         self._operators = operators
@@ -101,7 +105,11 @@ class InferenceServicer:
 
     def methods(self) -> dict[str, Method]:
         """All methods of the service, by path."""
-        infer = Method(pb.ModelInferRequest, self._infer, self._read)
+        infer = Method(
+            pb.ModelInferRequest,
+            self._infer if self._tracing is None else partial(self._traced, self._tracing),
+            self._read,
+        )
         stream = StreamedInference(self._plane, self._reader, self._gate).method()
         methods = {f"/{SERVICE}/ModelInfer": infer, f"/{SERVICE}/ModelStreamInfer": stream}
         service = pb.DESCRIPTOR.services_by_name[SERVICE.rpartition(".")[2]]
@@ -118,6 +126,13 @@ class InferenceServicer:
         if self._handing is not None:
             received.data = data
         return received
+
+    def _traced(self, tracing: Tracing, received: GrpcRequest, call: Call) -> None:
+        node_id = self._handing.node_id if self._handing is not None else ""
+        attributes = {"tiercel.model": received.request.model, "tiercel.node": node_id}
+        trace_context = {name: text for name in TRACE_CONTEXT if isinstance(text := call.head.metadata.get(name), str)}
+        call.span = tracing.begin("infer", trace_context, call.arrived, attributes)
+        self._infer(received, call)
 
     def _infer(self, received: GrpcRequest, call: Call) -> None:
         request = received.request

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
 from collections.abc import Callable, Mapping
 
@@ -20,6 +21,10 @@ _logger = logging.getLogger(__name__)
 
 HANDED_ON = frozenset({"ModelInfer", "ModelReady", "ModelMetadata"})
 """Methods whose calls may be for a model of another node."""
+TRACE_CONTEXT = ("traceparent", "tracestate")
+"""Metadata by which W3C Trace Context says which trace a call is part of."""
+# It becomes a header's line, where a line's end would begin another one.
+_TRACE_TEXT = re.compile(r"[!-~]([ -~]{0,510}[!-~])?")
 Respond = Callable[[CallAnswer | None], None]
 Otherwise = Callable[[], None]
 
@@ -49,7 +54,7 @@ class HandedCall(Call):
         self.head = head
         self.is_done = False
         self.is_proven = is_proven
-        self.on_cancel = self.on_leave = None
+        self.on_cancel = self.on_leave = self.span = None
 
     @property
     def caller(self) -> Caller:
@@ -71,7 +76,7 @@ class HandedCall(Call):
     def say_not_here(self) -> None:
         """The model is not here: the other server asks somebody else."""
         if not self.is_done:
-            self._finish()
+            self._finish("the model is not here")
             self._respond(None)
 
     def answer(self, message: bytes) -> None:
@@ -83,11 +88,13 @@ class HandedCall(Call):
     def finish(self, status: Status = Status.OK, message: str = "", details: bytes = b"") -> None:
         """See :meth:`Call.finish`."""
         if not self.is_done:
-            self._finish()
+            self._finish("" if status is Status.OK else f"{status.name}: {message}")
             self._respond(CallAnswer(int(status), message, details))
 
-    def _finish(self) -> None:
+    def _finish(self, error: str = "") -> None:
         self.is_done = True
+        if self.span is not None:
+            self.span.end(error)
         self.on_cancel = None
         if self._timer is not None:
             self._timer.cancel()
@@ -105,6 +112,11 @@ class GrpcHanding:
         self._plane = plane
         self._start_task = start_task
         self._timeout = timeout
+
+    @property
+    def node_id(self) -> str:
+        """Of this node; empty for unknown."""
+        return self._relay.node_id
 
     def is_due(self, model: str, call: Call) -> bool:
         """Whether a call is not for this node: the model is not here, and another node has it or handed the call on."""
@@ -132,6 +144,7 @@ class GrpcHanding:
             headers += b"%b: %b\r\n" % (ASKED_BY, asked_by.encode("latin-1"))
         if call.head.authorization:
             headers += b"Authorization: %b\r\n" % call.head.authorization
+        headers += _trace_lines(call)
         handing = Handing(model, b"POST", (PATH + method).encode(), headers, message)
         handed = Handed()
         call.on_cancel = handed.cancel
@@ -172,6 +185,18 @@ class GrpcHanding:
         return answer
 
 
+def _trace_lines(call: Call) -> bytes:
+    """Header lines that say which trace a call is part of: of its own span, else what its caller said."""
+    told = {name: call.head.metadata.get(name) for name in TRACE_CONTEXT}
+    if call.span is not None:
+        told["traceparent"] = call.span.traceparent
+    return b"".join(
+        f"{name}: {text}\r\n".encode("ascii")
+        for name, text in told.items()
+        if isinstance(text, str) and _TRACE_TEXT.fullmatch(text)
+    )
+
+
 def _was_not_served(answer: CallAnswer) -> bool:
     """Whether there was nobody, or no room, elsewhere; a key's rate comes with details of when to ask again."""
     return answer.status == Status.UNAVAILABLE or (answer.status == Status.RESOURCE_EXHAUSTED and not answer.details)
@@ -193,6 +218,7 @@ class HandedCalls:
         respond: Respond,
         *,
         is_proven: bool,
+        trace_context: Mapping[str, str],
     ) -> HandedCall | None:
         """Have a call answered.
 
@@ -204,6 +230,7 @@ class HandedCalls:
             allowed: Seconds in which the answer is of use; None for no limit.
             respond: See :class:`HandedCall`.
             is_proven: See :class:`HandedCall`.
+            trace_context: Of :data:`TRACE_CONTEXT` what was sent along.
 
         Returns:
             What to cancel when the other server does not wait any more; None for a method that is not handed on.
@@ -212,7 +239,11 @@ class HandedCalls:
         if found is None:
             return None
         call = HandedCall(
-            CallHead(found, None, False, {}, authorization), caller, allowed, respond, is_proven=is_proven
+            CallHead(found, None, False, dict(trace_context), authorization),
+            caller,
+            allowed,
+            respond,
+            is_proven=is_proven,
         )
         call.begin(message)
         return call

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from tiercel.core.errors import NotFoundError
@@ -10,6 +10,7 @@ from tiercel.serving.access.callers import Caller
 from tiercel.serving.rest.handing import RestHanding, not_here, time_left
 from tiercel.serving.rest.messages import Cancellable, HttpRequest, HttpResponse, Respond, error_response
 from tiercel.serving.rest.routes import Parameters, Routes
+from tiercel.serving.rest.traced import trace_context_of
 from tiercel.serving.routing.calls import PATH, CallAnswer
 from tiercel.serving.routing.relay import HOPS
 
@@ -27,6 +28,7 @@ class AnswerCall(Protocol):
         respond: Callable[[CallAnswer | None], None],
         *,
         is_proven: bool,
+        trace_context: Mapping[str, str],
     ) -> Cancellable | None:
         """Answer one; returns what to cancel, or None for a method that is not handed on."""
 
@@ -47,7 +49,11 @@ def add_handed_calls(routes: Routes, handing: RestHanding, answer_call: AnswerCa
 
         shown, allowed = request.authorization, time_left(request)
         body = bytes(request.body)
-        call = answer_call(of["method"], body, caller, shown, allowed, answered, is_proven=is_proven)
+        call = answer_call(
+            *(of["method"], body, caller, shown, allowed, answered),
+            is_proven=is_proven,
+            trace_context=trace_context_of(request.headers),
+        )
         if call is None:
             raise NotFoundError(f"{of['method'][:100]} is not handed on")
         return call

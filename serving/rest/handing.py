@@ -25,7 +25,10 @@ from tiercel.serving.routing.calls import Handed
 from tiercel.serving.routing.connection import Answer
 from tiercel.serving.routing.relay import ASKED_BY, HOPS, NOT_HERE, TIME_LEFT, TOKEN, Handing, Relay
 
-_HANDED_ON: Final = (b"content-type", b"inference-header-content-length", b"authorization", b"accept", b"traceparent")
+_HANDED_ON: Final = (
+    *(b"content-type", b"inference-header-content-length", b"authorization", b"accept"),
+    *(b"traceparent", b"tracestate"),
+)
 _HANDED_BACK: Final = (b"inference-header-content-length", b"retry-after", b"www-authenticate")
 # In which other nodes say whether they know a request.
 _KNOW_SECONDS: Final = 3.0

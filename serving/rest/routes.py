@@ -17,6 +17,7 @@ from tiercel.core.errors import (
     NotAllowedError,
     TiercelError,
 )
+from tiercel.core.traces import Tracing
 from tiercel.serving.access.gate import Gate
 from tiercel.serving.accounting.accounts import read_shares
 from tiercel.serving.dataplane import DataPlane
@@ -45,6 +46,7 @@ from tiercel.serving.rest.messages import (
 from tiercel.serving.rest.packing import PackedAnswer, coding_for
 from tiercel.serving.rest.recognition import recognise
 from tiercel.serving.rest.table import RouteTable
+from tiercel.serving.rest.traced import traced
 from tiercel.serving.routing.calls import Handed
 from tiercel.serving.routing.relay import HOPS
 from tiercel.serving.tasks import StartTask
@@ -67,6 +69,7 @@ class Routes:
         hosts: By which names the server may be addressed.
         gate: Who may ask which model; None where everybody may.
         handing: Hands on what other nodes answer; None where there are no others.
+        tracing: Makes spans of requests for inference; None for none.
     """
 
     def __init__(
@@ -81,6 +84,7 @@ class Routes:
         hosts: Hosts | None = None,
         gate: Gate | None = None,
         handing: RestHanding | None = None,
+        tracing: Tracing | None = None,
     ) -> None:
         self._gate = gate if gate is not None else Gate(operators)
         self._handing = handing
@@ -93,9 +97,12 @@ class Routes:
         self._max_json_bytes = max_json_bytes
         self._inflater = inflater
         self._table: RouteTable[_Handler] = RouteTable()
+        infer: _Handler = self._infer
+        if tracing is not None:
+            infer = traced(infer, tracing, lambda: handing.node_id if handing is not None else "")
         for version in ("", "/versions/{version}"):
             model = "/v2/models/{model}" + version
-            self._table.add("POST", f"{model}/infer", self._infer)
+            self._table.add("POST", f"{model}/infer", infer)
             self.add("GET", model, self._metadata)
             self.add("GET", f"{model}/ready", self._model_ready)
         self.add("GET", "/v2/models/{model}/canary", self._canary)

@@ -30,6 +30,7 @@ from tiercel.core.addresses import require_host
 from tiercel.core.errors import InvalidSpecError, TiercelError, UnavailableError
 from tiercel.core.locks import is_held
 from tiercel.core.logs import LogFormat, configure
+from tiercel.core.tracing import open_tracing
 
 _LOGGER = logging.getLogger(__name__)
 _LOG_BYTES = 10 * 1024 * 1024
@@ -63,7 +64,7 @@ async def run_up(options: UpOptions, agent_command: tuple[str, ...] = AGENT_COMM
         keeper = AgentKeeper(options, _tell, agent_command, earlier=earlier)
         stopping = asyncio.Event()
         stop_on_signals(stopping)
-        async with Broker(settings) as broker:
+        async with Broker(settings, open_tracing("tiercel-broker", os.environ)) as broker:
             # What the last run knew of the inference server stays out: the file is complete only once it answers.
             _write_first_addresses(places, _broker_addresses(broker))
             own_node = _own_node(broker, options, places)

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from google.protobuf.message import DecodeError, Message
 
+from tiercel.core.traces import RequestSpan
 from tiercel.serving.access.callers import Caller
 from tiercel.serving.grpc.server import wire
 from tiercel.serving.grpc.server.assembler import Assembler, no_room
@@ -85,11 +86,12 @@ class Call:
         is_done: It was answered, or nobody waits for the answer any more.
         on_cancel: Called at most once, when the caller gives up before the answer is complete; or None.
         on_leave: Called when the server leaves, for calls that would go on for ever; or None.
+        span: What is traced of it; None for nothing.
     """
 
     __slots__ = (
         "_assembler", "_begun", "_deadline", "_held", "_owner", "_stream", "_timer", "arrived", "head", "is_done",
-        "on_cancel", "on_leave",
+        "on_cancel", "on_leave", "span",
     )  # fmt: skip
 
     def __init__(self, owner: Owner, stream: Stream, head: CallHead, arrived: float) -> None:
@@ -105,6 +107,7 @@ class Call:
         self.is_done = False
         self.on_cancel: Callable[[], None] | None = None
         self.on_leave: Callable[[], None] | None = None
+        self.span: RequestSpan | None = None
         stream.may_be_slow = head.method.streaming
 
     @property
@@ -155,7 +158,7 @@ class Call:
         """No more answers; ``details`` are a ``google.rpc.Status`` for the caller's library."""
         if self.is_done:
             return
-        self._finish()
+        self._finish("" if status is Status.OK else f"{status.name}: {message}")
         if self._begun:
             self._owner.end(self._stream, wire.trailers(status, message, details))
         else:
@@ -180,7 +183,7 @@ class Call:
         """HTTP/2: the caller gave up, or the connection is gone."""
         if not self.is_done:
             cancel = self.on_cancel
-            self._finish()
+            self._finish("the caller went away before it was answered")
             if cancel is not None:
                 cancel()
 
@@ -240,8 +243,10 @@ class Call:
             _logger.exception("A gRPC call failed")
             self._break_off(Status.INTERNAL, "the server failed; its log says more")
 
-    def _finish(self) -> None:
+    def _finish(self, error: str = "") -> None:
         self.is_done = True
+        if self.span is not None:
+            self.span.end(error)
         self.on_cancel = self.on_leave = None
         if self._timer is not None:
             self._timer.cancel()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import grpc
@@ -14,12 +16,15 @@ import pytest
 
 from testing import onnx_models
 from testing.fault_proxy import Fault, FaultProxy, fault_proxy
+from testing.needs import need
 from testing.routes import clear, lead
 from testing.serving_process import ServingProcess, serving, wait_for
+from testing.trace_collector import TraceCollector, trace_collector
 from tiercel.inference import open_inference_grpc_pb2 as pb
 from tiercel.inference import open_inference_grpc_pb2_grpc as pb_grpc
 
 STATUS = grpc.StatusCode
+HAS_EXPORTER = bool(entry_points(group="opentelemetry_traces_exporter", name="otlp_proto_grpc"))
 
 
 @dataclass(frozen=True)
@@ -30,6 +35,7 @@ class Nodes:
     far: pb_grpc.GRPCInferenceServiceStub
     proxy: FaultProxy
     server: ServingProcess
+    traces: TraceCollector
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +46,15 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
     onnx_models.put(folders["far"] / "models", "m", 1, onnx_models.plus(1))
     near, far = folders["near"], folders["far"]
     settings = {"routes_file": near / "routes.json", "request_timeout": 60}
+    with trace_collector() as traces, pytest.MonkeyPatch.context() as patch:
+        for name, value in traces.environment.items():
+            patch.setenv(name, value)
+        with running(near, far, settings, traces) as both:
+            yield both
+
+
+@contextlib.contextmanager
+def running(near: Path, far: Path, settings: dict[str, object], traces: TraceCollector) -> Iterator[Nodes]:
     with (
         serving(far / "models", far, {"routes_file": far / "routes.json"}) as other,
         fault_proxy(other.http) as proxy,
@@ -51,7 +66,7 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
         lead(one, near / "routes.json", "near", backends)
         lead(other, far / "routes.json", "far", {"gone": (clear("near", one.http),)})
         stub = pb_grpc.GRPCInferenceServiceStub
-        yield Nodes(stub(here), stub(there), proxy, one)
+        yield Nodes(stub(here), stub(there), proxy, one, traces)
 
 
 @pytest.fixture(autouse=True)
@@ -67,6 +82,30 @@ def request(model: str = "m", *, is_raw: bool = True, rows: int = 1, request_id:
     else:
         tensor.contents.fp32_contents.extend(range(rows * 4))
     return made
+
+
+def by_rest(nodes: Nodes, traceparent: str) -> None:
+    tensor = {"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [1, 2, 3, 4]}
+    headers = {"traceparent": traceparent}
+    assert nodes.server.request("POST", "/v2/models/m/infer", {"inputs": [tensor]}, headers).status == 200
+
+
+def by_grpc(nodes: Nodes, traceparent: str) -> None:
+    nodes.near.ModelInfer(request(), timeout=30, metadata=(("traceparent", traceparent),))
+
+
+@pytest.mark.parametrize("ask", [by_rest, by_grpc])
+def test_a_request_is_one_trace_on_all_nodes(nodes: Nodes, ask: Callable[[Nodes, str], None]) -> None:
+    need(HAS_EXPORTER, "OpenTelemetry's exporter, of the extra otel")
+    trace_id, parent_id = secrets.token_hex(16), secrets.token_hex(8)
+    ask(nodes, f"00-{trace_id}-{parent_id}-01")
+    spans = wait_for(lambda: found if len(found := nodes.traces.of(trace_id)) == 2 else None, "both spans")
+    near, far = sorted(spans, key=lambda span: span.parent_id != parent_id)
+    assert (near.parent_id, far.parent_id) == (parent_id, near.span_id)
+    assert [span.attributes for span in (near, far)] == [
+        {"tiercel.model": "m", "tiercel.node": name} for name in ("near", "far")
+    ]
+    assert {(span.service, span.name, span.error) for span in spans} == {("tiercel-serving", "infer", "")}
 
 
 @pytest.mark.parametrize("is_raw", [True, False])
