@@ -104,7 +104,7 @@ async def answer_tenants(entrance: Entrance, kept: Kept, running: Running) -> No
         DiskService(service, inventory, retention, tenancy),
         FilesService(service, kept.files, tenancy),
         LineageService(service, kept.store, tenancy),
-        ModelsService(service, ModelFiles(service, registry, kept.versions), tenancy),
+        ModelsService(service, ModelFiles(service, registry, kept.versions), kept.versions, tenancy),
         ProjectsService(kept.projects, tenancy),
         SecretsService(kept.secrets, tenancy),
         MembershipService(

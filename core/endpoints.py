@@ -39,10 +39,11 @@ class Version:
     """One verified ONNX artefact of an endpoint."""
 
     version: int  # number within the endpoint, from 1
-    job_id: str  # the job that trained it
-    tier: int  # number of the tier it fulfils; 0 for a model that is better than those of the tiers
-    metric: str  # name of the metric
-    value: float  # the metric re-measured on the exported model
+    job_id: str  # the job that trained it; empty of a file that somebody deployed
+    tier: int  # number of the tier it fulfils; 0 for a model that is better than those of the tiers, and for a file
+    metric: str  # name of the metric; empty where nobody said how good it is
+    # The metric re-measured on the exported model, or as whoever deployed it said; None where nobody did.
+    value: float | None
     delivered_at: float  # when it began to answer, seconds since the Unix epoch
     sha256: str  # of the ONNX file, hexadecimal
     # Whether a larger or a smaller metric is better; None of versions that were stored without.
@@ -59,6 +60,8 @@ class Version:
     p50_seconds: float | None = None
     p95_seconds: float | None = None  # the same, the 95th percentile
     removed: bool = False  # whether its files were removed before their time
+    deployed_by: str = ""  # who deployed it as a file; empty of what a job trained
+    file: str = ""  # the name of that file, or empty
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,7 @@ class Endpoint:
     # Nodes that shall have a copy of its live version, beside ``node_id``, which it was delivered on.
     replica_nodes: tuple[str, ...] = ()
     keep: int = KEPT_VERSIONS  # of how many of its newest versions, or of those of each variant, the files are kept
+    coming: tuple[Deployment, ...] = ()  # files that somebody deployed and that are no versions yet, in their order
 
     @property
     def live(self) -> tuple[Version, ...]:
@@ -184,6 +188,7 @@ class DeliveryState(enum.Enum):
         return self in {DeliveryState.DELIVERED, DeliveryState.FAILED}
 
 
+_DEPLOYMENT_ID = re.compile(r"deploy-[1-9]\d*-of-(.+)")
 _DELIVERY_ID = re.compile(r"(.+)-(?:tier-\d+(?:-again-\d+)?|best-\d+)")
 
 
@@ -209,6 +214,17 @@ def delivery_id(job_id: str, tier: int, count: int = 0) -> str:
     return f"{job_id}-tier-{tier}" + (f"-again-{count}" if count else "")
 
 
+def deployment_id(endpoint: str, version: int) -> str:
+    """The id of the delivery of a file that somebody deployed as this version."""
+    return f"deploy-{version}-of-{endpoint}"
+
+
+def deployed_endpoint(known_id: str) -> str:
+    """The endpoint of a delivery of a file that somebody deployed; empty where that is the id of none."""
+    match = _DEPLOYMENT_ID.fullmatch(known_id)
+    return match[1] if match is not None else ""
+
+
 def job_of_delivery(known_id: str) -> str:
     """The job of a delivery; empty where that is no delivery's id."""
     match = _DELIVERY_ID.fullmatch(known_id)
@@ -219,10 +235,10 @@ def job_of_delivery(known_id: str) -> str:
 class Delivery:
     """The hand-over of a model at a tier: export, judge, verify, load, warm, flip."""
 
-    id: str  # see :func:`delivery_id`
-    job_id: str  # the job that reached the tier
-    tier: int  # number of the tier; 0 for the best model beyond the tiers
-    target: float  # the tier's target; beyond the tiers what the model has to exceed
+    id: str  # see :func:`delivery_id` and, of a file that somebody deployed, :func:`deployment_id`
+    job_id: str  # the job that reached the tier; empty of a file that somebody deployed
+    tier: int  # number of the tier; 0 for the best model beyond the tiers, and for a file
+    target: float  # the tier's target; beyond the tiers what the model has to exceed; of a file its value, or 0
     endpoint: str  # where the model goes
     # The number it will have there; fixed before the work begins, so that doing it twice is doing it once. Beyond the
     # tiers, where there may well be no model, 0 until there is one.
@@ -237,3 +253,21 @@ class Delivery:
     verdict: Verdict = Verdict.OPEN  # whether the model is to answer; open until a node has said what the model is
     signature: Signature | None = None  # what the model takes and gives; None where nobody said
     size_bytes: int = 0  # of the ONNX file, or 0
+    deployed_by: str = ""  # who deployed it as a file; empty of what a job trained
+    file: str = ""  # the name of that file, or empty
+
+    @property
+    def is_deployment(self) -> bool:
+        """Whether no job trained the model: it is a file that somebody deployed."""
+        return not self.job_id
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """A file that somebody deployed, on its way to be a version."""
+
+    delivery: Delivery  # what is known of it, which is all but whether its node takes it
+    node_id: str  # the node that shall answer with it
+    metric: str = ""  # name of the metric; empty where nobody said how good it is
+    direction: Direction = Direction.MAX  # whether a larger or a smaller metric is better
+    may_replace: bool = False  # whether it shall answer even where it is worse, or takes or gives something else

@@ -46,7 +46,7 @@ class Lineage(Jsonable):
         held: Why it was not let answer when it was delivered, or empty.
         metric: Name of the metric.
         direction: Whether a larger or a smaller one is better, or None.
-        value: The metric re-measured on the exported model.
+        value: The metric re-measured on the exported model, or as whoever deployed it said; None where nobody did.
         metrics: All that the script had reported when the model was asked for.
         job_id: The job.
         job_name: Its name.
@@ -69,6 +69,8 @@ class Lineage(Jsonable):
         environment: Key, by content, of the environment that its run had of them on its node, or empty.
         image_id: Id of the image that its run was a container of, or empty.
         warm_start: The job with whose weights its training began, or empty.
+        deployed_by: Who deployed it as a file; empty of what a job trained.
+        file: The name of that file, or empty.
         curve: Reports of the metric up to the delivery, the oldest first, thinned.
     """
 
@@ -77,7 +79,7 @@ class Lineage(Jsonable):
     job_id: str
     tier: int
     metric: str
-    value: float
+    value: float | None
     delivered_at: datetime
     model_sha256: str
     variant: str = ""
@@ -107,4 +109,6 @@ class Lineage(Jsonable):
     environment: str = ""
     image_id: str = ""
     warm_start: str = ""
+    deployed_by: str = ""
+    file: str = ""
     curve: tuple[CurvePoint, ...] = ()

@@ -108,21 +108,38 @@ def validate_labels(labels: Mapping[str, str], field: str) -> None:
 
 
 def _validate_names(spec: JobSpec) -> None:
-    if not _ENDPOINT.fullmatch(spec.endpoint):
-        raise wrong_field(
-            "endpoint",
-            f"{spec.endpoint!r} is not an endpoint's name; use 1 to 63 of a-z, 0-9, '.', '_' and '-', "
-            "beginning with a letter or digit",
-        )
-    if not _METRIC.fullmatch(spec.metric):
-        raise wrong_field(
-            "metric",
-            f"{spec.metric!r} is not a metric's name; give the name that the script reports, such as 'accuracy'",
-        )
+    validate_endpoint_name(spec.endpoint)
+    validate_metric(spec.metric)
     if len(spec.name) > 128:
         raise wrong_field("name", "is longer than 128 characters; shorten it")
     if not spec.name.isprintable():
         raise wrong_field("name", f"{spec.name!r} has characters that cannot be printed; leave them out")
+
+
+def validate_endpoint_name(name: str) -> None:
+    """Check the name of an endpoint.
+
+    Raises:
+        InvalidSpecError: It is none.
+    """
+    if not _ENDPOINT.fullmatch(name):
+        raise wrong_field(
+            "endpoint",
+            f"{name!r} is not an endpoint's name; use 1 to 63 of a-z, 0-9, '.', '_' and '-', "
+            "beginning with a letter or digit",
+        )
+
+
+def validate_metric(name: str) -> None:
+    """Check the name of a metric.
+
+    Raises:
+        InvalidSpecError: It is none.
+    """
+    if not _METRIC.fullmatch(name):
+        raise wrong_field(
+            "metric", f"{name!r} is not a metric's name; give the name that the script reports, such as 'accuracy'"
+        )
 
 
 def _validate_program(spec: JobSpec) -> None:
@@ -227,12 +244,35 @@ def _validate_variant(spec: JobSpec) -> None:
 
 
 def _validate_replicas(spec: JobSpec) -> None:
-    if spec.replicas != AUTO_REPLICAS and not 1 <= spec.replicas <= MAX_REPLICAS:
-        raise wrong_field("replicas", f"{spec.replicas} is not a number of nodes from 1 to {MAX_REPLICAS}, nor auto")
+    validate_replicas(spec.replicas)
     if spec.variant and spec.replicas != 1:
         raise wrong_field(
             "replicas",
             "is given beside a variant, and all variants of an endpoint answer on one node; leave out one of the two",
+        )
+
+
+def validate_replicas(count: int) -> None:
+    """Check on how many nodes an endpoint shall answer.
+
+    Raises:
+        InvalidSpecError: It cannot be on as many.
+    """
+    if count != AUTO_REPLICAS and not 1 <= count <= MAX_REPLICAS:
+        raise wrong_field("replicas", f"{count} is not a number of nodes from 1 to {MAX_REPLICAS}, nor auto")
+
+
+def validate_objective(field: str, seconds: float) -> None:
+    """Check the delay that is wanted of an endpoint.
+
+    Raises:
+        InvalidSpecError: It is none; names the field.
+    """
+    if not 0 < seconds <= MAX_OBJECTIVE_SECONDS:
+        raise wrong_field(
+            field,
+            f"{seconds} is not a delay that an endpoint can aim at; give seconds above 0 and up to "
+            f"{MAX_OBJECTIVE_SECONDS:g}, such as 0.05, or leave it out",
         )
 
 
@@ -258,13 +298,8 @@ def _validate_limits(spec: JobSpec) -> None:
         raise wrong_field(
             "report_timeout_seconds", f"{spec.report_timeout_seconds} is not a positive number of seconds"
         )
-    objective = spec.endpoint_objective_seconds
-    if objective is not None and not 0 < objective <= MAX_OBJECTIVE_SECONDS:
-        raise wrong_field(
-            "endpoint_objective_seconds",
-            f"{objective} is not a delay that an endpoint can aim at; give seconds above 0 and up to "
-            f"{MAX_OBJECTIVE_SECONDS:g}, such as 0.05, or leave it out",
-        )
+    if spec.endpoint_objective_seconds is not None:
+        validate_objective("endpoint_objective_seconds", spec.endpoint_objective_seconds)
 
 
 def validate_max_epochs(max_epochs: int) -> None:

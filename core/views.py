@@ -237,10 +237,10 @@ class VersionInfo(Jsonable):
 
     Attributes:
         version: Its number.
-        job_id: The job that trained it.
+        job_id: The job that trained it; empty of a file that somebody deployed.
         tier: Number of the tier it fulfils.
-        metric: Name of the metric.
-        value: The metric re-measured on the exported model.
+        metric: Name of the metric; empty where nobody said how good it is.
+        value: The metric re-measured on the exported model, or as whoever deployed it said; None where nobody did.
         delivered_at: When it began to answer.
         sha256: Of the ONNX file.
         variant: The variant that it is a version of; empty for an endpoint without variants.
@@ -255,13 +255,15 @@ class VersionInfo(Jsonable):
         p50_seconds: Median delay of the endpoint's answers in the last seconds in which it answered; None where nothing
             was asked then, and of an endpoint with variants.
         p95_seconds: The same, the 95th percentile.
+        deployed_by: Who deployed it as a file; empty of what a job trained.
+        file: The name of that file, or empty.
     """
 
     version: int
     job_id: str
     tier: int
     metric: str
-    value: float
+    value: float | None
     delivered_at: datetime
     sha256: str
     variant: str = ""
@@ -275,6 +277,8 @@ class VersionInfo(Jsonable):
     pinned: bool = False
     p50_seconds: float | None = None
     p95_seconds: float | None = None
+    deployed_by: str = ""
+    file: str = ""
 
 
 @dataclass(frozen=True, slots=True)

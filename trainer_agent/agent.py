@@ -170,6 +170,7 @@ class Agent:
             repository=repository,
             runs=self._runs,
             served=self._served,
+            fetch=self._copies.fetch,
             report=self._reporter.delivery_changed,
             tasks=tasks,
             export_seconds=parts.export_seconds,

@@ -63,15 +63,21 @@ def is_free(endpoint: Endpoint, jobs: Iterable[Job]) -> bool:
         endpoint: The endpoint.
         jobs: The jobs of all tenants that something can still happen to.
     """
-    return not endpoint.versions and all(job.spec.endpoint != endpoint.name for job in jobs)
+    return not (endpoint.versions or endpoint.coming) and all(job.spec.endpoint != endpoint.name for job in jobs)
 
 
 def check_unfed(endpoint: Endpoint, jobs: Iterable[Job]) -> None:
     """Check that nothing can be delivered to an endpoint any more; ``jobs`` as for :func:`is_free`.
 
     Raises:
-        EndpointBusyError: A job feeds it.
+        EndpointBusyError: A job feeds it, or a file is being deployed to it.
     """
+    if endpoint.coming:
+        raise EndpointBusyError(
+            f"endpoint: {endpoint.coming[0].delivery.file!r} is being deployed to {endpoint.name!r}; wait for it, then "
+            "delete the endpoint",
+            field="endpoint",
+        )
     for job in jobs:
         if job.spec.endpoint == endpoint.name:
             raise EndpointBusyError(

@@ -10,7 +10,7 @@ from tiercel.broker.actors.node import NodeActor
 from tiercel.broker.actors.node_messages import NodeConnected, StreamEnded
 from tiercel.broker.actors.registry import send, send_latest
 from tiercel.broker.lifecycle.job_events import JobInput, UsageMeasured
-from tiercel.core.endpoints import job_of_delivery
+from tiercel.core.endpoints import deployed_endpoint, job_of_delivery
 from tiercel.core.errors import NotAuthenticatedError, NotFoundError, UnavailableError
 from tiercel.core.events import EndpointMeasured
 from tiercel.core.nodes import Node
@@ -162,9 +162,11 @@ class AgentService:
 
     async def deliver_to_endpoint(self, message: DeliveryReported) -> None:
         """Pass on what a node says of a delivery, or let the node forget a delivery that nobody knows."""
-        actor = self._registry.jobs.get(job_of_delivery(message.delivery_id))
-        if actor is not None:
-            await self._registry.endpoints[actor.job.spec.endpoint].send(message)
+        name = deployed_endpoint(message.delivery_id)
+        if not name and (job := self._registry.jobs.get(job_of_delivery(message.delivery_id))) is not None:
+            name = job.job.spec.endpoint
+        if name in self._registry.endpoints:
+            await self._registry.endpoints[name].send(message)
         else:
             self._registry.withdraw_delivery(message.node_id, message.delivery_id)
 
@@ -189,10 +191,13 @@ class AgentService:
             NotFoundError: It shall not.
         """
         node = self._registry.nodes.get(node_id)
-        for model in node.models_of(endpoint) if node is not None else ():
-            for files in model.sends if sends else model.copies:
-                if files.version == version:
-                    return files
+        models = node.models_of(endpoint) if node is not None else ()
+        found = [files for model in models for files in (model.sends if sends else model.copies)]
+        if node is not None and not sends:
+            found += node.deployed_files(endpoint)
+        for files in found:
+            if files.version == version:
+                return files
         raise NotFoundError(
             f"version: nothing is wanted of this node of {endpoint!r} version {version}", field="version"
         )

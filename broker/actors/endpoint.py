@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tiercel.broker.actors.delivery_work import Outcomes, Work, work_on
 from tiercel.broker.actors.endpoint_messages import (
     AccessSet,
     DeliverTier,
@@ -12,6 +13,7 @@ from tiercel.broker.actors.endpoint_messages import (
     DeliveryReported,
     EndpointDeleted,
     EndpointMessage,
+    FileArrived,
     FilesAsked,
     KeptSet,
     NodesChanged,
@@ -26,13 +28,13 @@ from tiercel.broker.actors.mailbox import Actor
 from tiercel.broker.actors.peers import WantedDelivery
 from tiercel.broker.actors.replica_loads import ReplicaCount
 from tiercel.broker.actors.replicas import Replicas
+from tiercel.broker.lifecycle import deployment, replicas, versions
 from tiercel.broker.lifecycle import endpoint as machine
-from tiercel.broker.lifecycle import replicas, versions
 from tiercel.broker.lifecycle.endpoint import DeliveryReport
 from tiercel.broker.lifecycle.job_events import DeliveryEnded
 from tiercel.core.endpoints import Delivery, DeliveryState, Endpoint, Verdict, Version, delivery_id
+from tiercel.core.errors import TiercelError
 from tiercel.core.events import EndpointEvent, EndpointGone, Event
-from tiercel.core.jobs import Direction
 from tiercel.core.tenants import DEFAULT_WEIGHT
 
 if TYPE_CHECKING:
@@ -43,20 +45,6 @@ if TYPE_CHECKING:
     from tiercel.broker.actors.peers import Peers
     from tiercel.broker.lifecycle.replicas import ServingNode, Upcoming
     from tiercel.core.jobs import Job, TierStatus
-
-
-@dataclass(frozen=True, slots=True)
-class _Work:
-    """A delivery under way: the node it is asked of, or none while its job is on none, and what its job said."""
-
-    node_id: str
-    run_id: str
-    metric: str
-    direction: Direction
-    may_replace: bool
-    asked: frozenset[str] = frozenset()  # nodes; nobody else's word on it counts
-    released: bool = False  # its version may answer
-    answered: DeliveryReport | None = None  # what its node said when it did, while others are waited for
 
 
 class EndpointActor(Actor[EndpointMessage]):
@@ -75,11 +63,12 @@ class EndpointActor(Actor[EndpointMessage]):
         super().__init__(f"endpoint {endpoint.name}")
         self._endpoint = endpoint
         self._deliveries = {delivery.id: delivery for delivery in deliveries}
-        self._work: dict[str, _Work] = {}
+        self._work: dict[str, Work] = {}
         self._journal = journal
         self._clock = clock
         self._peers = peers
         self._tenant_weight = tenant_weight
+        self._outcomes = Outcomes()
         self._replicas = Replicas(clock, peers)
         self._count = ReplicaCount(clock, peers)
         self._show()
@@ -94,7 +83,7 @@ class EndpointActor(Actor[EndpointMessage]):
         """Whether it matters to it how nodes are."""
         known = self._endpoint
         is_spread = known.auto_replicas or known.replicas > 1 or bool(known.replica_nodes) or bool(self.pulled)
-        return is_spread or self._needs_store or any(not variant for _, variant in known.left)
+        return is_spread or bool(known.coming) or self._needs_store or any(not variant for _, variant in known.left)
 
     @property
     def _needs_store(self) -> bool:
@@ -141,6 +130,8 @@ class EndpointActor(Actor[EndpointMessage]):
             case FilesAsked(version):
                 self._replicas.pull(version)
                 self._show()
+            case FileArrived():
+                await self._ingest_file(message)
 
     async def _hear_of_delivery(self, message: DeliverTier | DeliveryReported | DeliveryAbandoned) -> None:
         match message:
@@ -162,6 +153,41 @@ class EndpointActor(Actor[EndpointMessage]):
             work = self._work[known_id]
             report = work.answered or DeliveryReport(DeliveryState.FAILED, reason=reason)
             await self._step(self._deliveries[known_id], report, work.node_id)
+
+    async def _ingest_file(self, message: FileArrived) -> None:
+        nodes, served = self._replicas.nodes(self._endpoint), self._peers.served_version(self._endpoint.name)
+        try:
+            endpoint = message.terms(self._endpoint)
+            endpoint, coming = deployment.accepted(endpoint, message.arrived, nodes, self._clock.now(), served)
+        except TiercelError as error:  # a mistake of whoever asks is none of the actor's
+            self._outcomes.refuse(message.outcome, error)
+            return
+        # In its place before anybody relies on it; what a broker that is killed in between leaves there is removed.
+        await message.put(endpoint.name, coming.delivery.version)
+        await self._change(endpoint)
+        self._outcomes.expect(coming.delivery.id, message.outcome)
+        await self._look()
+
+    async def _deploy(self, nodes: Mapping[str, ServingNode]) -> None:
+        """Have the file that is next become a version, or give it up."""
+        for coming in self._endpoint.coming[:1]:
+            known_id = coming.delivery.id
+            is_begun = known_id in self._work
+            if not is_begun:
+                delivery = self._deliveries[known_id] = deployment.judged(self._endpoint, coming)
+                self._work[known_id] = work_on(coming)
+            held, is_late = self._peers.held_files(self._endpoint.name), self._replicas.is_late(known_id)
+            # A broker that began anew hears of its node once it is asked something.
+            node = nodes.get(coming.node_id) if is_begun else None
+            if why := deployment.why_lost(coming, node, held, is_late=is_late):
+                await self._abandon(known_id, why)
+            elif not is_begun and machine.answers(
+                self._endpoint, delivery
+            ):  # a broker that was killed waited for copies
+                answered = replace(machine.facts_of(delivery), state=DeliveryState.DELIVERED)
+                self._work[known_id] = replace(self._work[known_id], released=True, answered=answered)
+            elif not is_begun:
+                self._declare(delivery)
 
     async def _delete(self) -> None:
         name, tenant, now = self._endpoint.name, self._endpoint.tenant, self._clock.now()
@@ -192,6 +218,7 @@ class EndpointActor(Actor[EndpointMessage]):
         if endpoint is not self._endpoint:
             await self._journal.commit(Commit(endpoint=endpoint))
             self._endpoint = endpoint
+        await self._deploy(nodes)
         self._show()
         for coming in self._upcoming(nodes):
             known = coming.files.delivery_id
@@ -250,7 +277,7 @@ class EndpointActor(Actor[EndpointMessage]):
             return
         spec = job.spec
         asked = (earlier.asked if earlier is not None else frozenset()) | {job.node_id} - {""}
-        self._work[delivery.id] = _Work(
+        self._work[delivery.id] = Work(
             job.node_id, job.run_id, spec.metric, spec.direction, may_replace=spec.replace, asked=asked
         )
         if earlier is not None and earlier.node_id and earlier.node_id != job.node_id:
@@ -311,7 +338,11 @@ class EndpointActor(Actor[EndpointMessage]):
                 await self._wait_for_flips(endpoint, known, report, node_id)
                 return
             news = [EndpointEvent(endpoint.name, endpoint.tenant, version.delivered_at, version)]
-        await self._journal.commit(Commit(endpoint=endpoint, delivery=delivery, news=news))
+        if delivery.is_deployment and delivery.state.is_final:
+            endpoint = deployment.without(endpoint, delivery)
+        # What is known of a file is with its endpoint, until it is a version of that or never will be.
+        stored = None if delivery.is_deployment else delivery
+        await self._journal.commit(Commit(endpoint=endpoint, delivery=stored, news=news))
         self._endpoint = endpoint
         self._deliveries[delivery.id] = delivery
         if delivery.state is DeliveryState.DELIVERED:
@@ -329,10 +360,15 @@ class EndpointActor(Actor[EndpointMessage]):
         self._work[known.id] = replace(self._work[known.id], node_id=node_id, released=True, answered=answered)
         await self._look()
 
-    async def _finish(self, delivery: Delivery, work: _Work, node_id: str) -> None:
+    async def _finish(self, delivery: Delivery, work: Work, node_id: str) -> None:
         del self._work[delivery.id]
         for holder in {node_id, work.node_id} - {""}:
             self._peers.withdraw_delivery(holder, delivery.id)
+        if delivery.is_deployment:
+            del self._deliveries[delivery.id]
+            self._show()
+            self._outcomes.tell(delivery)
+            return
         self._send_to_job(delivery)
         for other in [self._deliveries[each] for each in self._work]:
             if other.sha256 == delivery.sha256 != "" and other.verdict is Verdict.OPEN:  # it waited for this one

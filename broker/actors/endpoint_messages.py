@@ -9,10 +9,14 @@ from tiercel.broker.lifecycle import versions
 from tiercel.core.jobs import AUTO_REPLICAS
 
 if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Awaitable, Callable
+
+    from tiercel.broker.lifecycle.deployment import Arrived
     from tiercel.broker.lifecycle.endpoint import DeliveryReport
     from tiercel.core.checkpoints import Artefact
     from tiercel.core.endpoint_access import EndpointAccess
-    from tiercel.core.endpoints import Endpoint
+    from tiercel.core.endpoints import Delivery, Endpoint
     from tiercel.core.jobs import Job, JobSpec, TierStatus
 
 
@@ -139,6 +143,23 @@ class FilesAsked:
 
 
 @dataclass(frozen=True, slots=True)
+class FileArrived:
+    """Somebody deploys a file."""
+
+    arrived: Arrived
+    put: Callable[[str, int], Awaitable[None]]  # puts it where the files of an endpoint's version are
+    outcome: asyncio.Future[Delivery]  # what becomes of it: a delivery that is over, or why it is not taken
+
+    def terms(self, endpoint: Endpoint) -> Endpoint:
+        """The endpoint as whoever deploys wants it; what was not said stays."""
+        deploy = self.arrived.deploy
+        auto = AUTO_REPLICAS if endpoint.auto_replicas else endpoint.replicas
+        replicas = auto if deploy.replicas is None else deploy.replicas
+        access = endpoint.access if deploy.access is None else deploy.access
+        return replace(TermsSet(deploy.objective_seconds, replicas).applied_to(endpoint), access=access)
+
+
+@dataclass(frozen=True, slots=True)
 class EndpointDeleted:
     """Its tenant wants it gone; no job feeds it."""
 
@@ -153,6 +174,7 @@ EndpointMessage = (
     | VersionRemoved
     | KeptSet
     | FilesAsked
+    | FileArrived
     | EndpointDeleted
     | NodesChanged
     | VersionStored

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from tiercel.broker.actors.admission import check_unfed, is_free
-from tiercel.broker.actors.endpoint_messages import AccessSet, EndpointDeleted
-from tiercel.core.errors import NotFoundError, UnavailableError
+from tiercel.broker.actors.endpoint_messages import AccessSet, EndpointDeleted, FileArrived
+from tiercel.broker.actors.replicas import DEPLOY_SECONDS
+from tiercel.broker.lifecycle.deployment import check_open
+from tiercel.core.endpoints import DeliveryState, Endpoint
+from tiercel.core.errors import EndpointBusyError, NotFoundError, UnavailableError, wrong_field
 from tiercel.core.routes import Routes
 
 if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from tiercel.broker.actors.endpoint import EndpointActor
     from tiercel.broker.actors.endpoint_messages import KeptSet, VersionChosen, VersionRemoved
@@ -19,10 +24,13 @@ if TYPE_CHECKING:
     from tiercel.broker.actors.node_messages import ServedStatus
     from tiercel.broker.actors.registry import ActorRegistry
     from tiercel.broker.actors.supervisor import Supervisor
+    from tiercel.broker.lifecycle.deployment import Arrived
     from tiercel.broker.lifecycle.replicas import ServingNode
     from tiercel.core.endpoint_access import EndpointAccess
-    from tiercel.core.endpoints import Endpoint, EndpointLoad
+    from tiercel.core.endpoints import Delivery, EndpointLoad
     from tiercel.core.shares import Share
+
+    PutFiles = Callable[[str, int], Awaitable[None]]
 
 
 class EndpointService:
@@ -89,6 +97,71 @@ class EndpointService:
             check_unfed(actor.endpoint, self._registry.living_jobs())
             self._journal.check_writable()
             await actor.call(EndpointDeleted())
+
+    async def deploy(self, tenant: str, arrived: Arrived, put: PutFiles, held: AbstractContextManager[Any]) -> Delivery:
+        """Make a file the next version of an endpoint, which is made where there is none of the name.
+
+        Args:
+            tenant: Whose endpoint it is to be.
+            arrived: The file.
+            put: Puts it where the files of an endpoint's version are.
+            held: Left once the file is in its place, or is not taken, even if whoever sent it has gone meanwhile.
+
+        Returns:
+            The delivery, whose version answers, or is kept and says why it does not.
+
+        Raises:
+            InvalidSpecError: The node refused it, or it takes or gives something else than what answers.
+            EndpointBusyError: The endpoint is somebody else's, or has variants.
+            UnavailableError: No node can answer with it now, or it is not known in time what becomes of it.
+            TiercelError: As :func:`.deployment.accepted`, or the broker's disk takes nothing.
+        """
+        outcome: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
+        name = arrived.deploy.endpoint
+        taking = self._ingest_file(tenant, FileArrived(arrived, put, outcome), held)
+        await self._supervisor.shield(taking, name="deployment")
+        try:
+            async with asyncio.timeout(DEPLOY_SECONDS):
+                delivery = await outcome
+        except TimeoutError:
+            raise UnavailableError(
+                f"it is not known yet whether {arrived.deploy.file!r} answers for endpoint {name!r}; "
+                f"'tiercel models ls {name}' says so once it does"
+            ) from None
+        if delivery.state is DeliveryState.FAILED:
+            raise wrong_field("file", delivery.reason)
+        return delivery
+
+    async def _ingest_file(self, tenant: str, message: FileArrived, held: AbstractContextManager[Any]) -> None:
+        name = message.arrived.deploy.endpoint
+        with held:
+            async with self._admission:  # nobody else takes the name meanwhile
+                await self._tell_arrived(tenant, name, message)
+
+    async def _tell_arrived(self, tenant: str, name: str, message: FileArrived) -> None:
+        self._journal.check_writable()
+        if self.check_deploy(tenant, name) is None:
+            before = self._registry.endpoints.get(name)
+            earlier = before.endpoint if before is not None else Endpoint(name, tenant)
+            self._registry.start_endpoint(replace(earlier, tenant=tenant, objective_seconds=None))
+        await self._registry.endpoints[name].call(message)
+
+    def check_deploy(self, tenant: str, name: str) -> Endpoint | None:
+        """The endpoint to which a file is to be deployed; None where the name is free.
+
+        Raises:
+            EndpointBusyError: It is somebody else's, or has variants.
+        """
+        taken = self.taken(name)
+        if taken is None:
+            return None
+        endpoint = taken.endpoint
+        if endpoint.tenant != tenant:
+            raise EndpointBusyError(
+                f"endpoint: {name!r} belongs to another tenant; choose another name", field="endpoint"
+            )
+        check_open(endpoint, self._registry.living_jobs())
+        return endpoint
 
     def _find(self, tenant: str, name: str) -> EndpointActor:
         actor = self.taken(name)

@@ -20,7 +20,8 @@ def view_of(endpoint: Endpoint, tenant_weight: float) -> EndpointView | None:
     """An endpoint as a policy may see it, its load and share left out; None while no version of it is live."""
     if not endpoint.live or not endpoint.node_id:
         return None
-    comparable = all(version.direction is Direction.MAX and 0 <= version.value <= 1 for version in endpoint.live)
+    values = [version.value for version in endpoint.live if version.direction is Direction.MAX]
+    fractions = [value for value in values if value is not None and 0 <= value <= 1]
     return EndpointView(
         name=endpoint.name,
         tenant=endpoint.tenant,
@@ -28,7 +29,7 @@ def view_of(endpoint: Endpoint, tenant_weight: float) -> EndpointView | None:
         tenant_weight=tenant_weight,
         objective_seconds=endpoint.objective_seconds,
         # Of variants the best one: what answers are worth while there is time.
-        quality=max(version.value for version in endpoint.live) if comparable else None,
+        quality=max(fractions) if len(fractions) == len(endpoint.live) else None,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from tiercel.broker.actors.endpoint_messages import NodesChanged
 from tiercel.broker.actors.job import MAX_OBSERVATIONS, observations_of
 from tiercel.broker.actors.job_pages import load_unfinished_jobs
 from tiercel.broker.actors.node_messages import NodeTicked
@@ -76,6 +77,8 @@ class BrokerLife:
         for endpoint in await self._store.load_endpoints():
             own = [delivery for delivery in deliveries if delivery.endpoint == endpoint.name]
             self._registry.start_endpoint(endpoint, own)
+            if endpoint.coming:  # files that were being deployed
+                send(self._registry.endpoints[endpoint.name], NodesChanged())
             for news in endpoint_as_it_is(endpoint, self._clock.now()):
                 self._journal.announce_nowait(news)
         for stored in await load_unfinished_jobs(self._store):

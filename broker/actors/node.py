@@ -29,11 +29,12 @@ from tiercel.broker.actors.node_messages import (
     Wanted,
 )
 from tiercel.broker.actors.peers import WantedDelivery, WantedRun
-from tiercel.broker.actors.serving_nodes import serving_node
+from tiercel.broker.actors.serving_nodes import answering_at, serving_node
 from tiercel.broker.lifecycle import node as machine
 from tiercel.broker.lifecycle.job_events import NodeFenced, NodeGone, NodeSilent, RunUnknown
 from tiercel.broker.lifecycle.node import LeaseSettings, NodeLife, NodeNews
 from tiercel.broker.lifecycle.routes import NodeServing
+from tiercel.broker.lifecycle.versions import VersionFiles
 from tiercel.broker.scheduling.views import node_view
 from tiercel.core.disk_use import NodeDisk
 from tiercel.core.errors import NodeTakenError, UnavailableError
@@ -155,6 +156,11 @@ class NodeActor(Actor[NodeMessage]):
     def models_of(self, endpoint: str) -> tuple[WantedModel, ...]:
         """What is wanted here of an endpoint."""
         return self._models.get(endpoint, ())
+
+    def deployed_files(self, endpoint: str) -> list[VersionFiles]:
+        """Files that somebody deployed to an endpoint and that it shall answer with."""
+        wanted = [each.delivery for each in self._deliveries.values() if each.delivery.endpoint == endpoint]
+        return [VersionFiles(each.version, each.sha256, each.id) for each in wanted if each.is_deployment]
 
     def serving_node(self, endpoint: str) -> ServingNode:
         """What it is to an endpoint without variants."""
@@ -290,7 +296,7 @@ class NodeActor(Actor[NodeMessage]):
             data=life.node.data if message.data is None else message.data,
         )
         if message.serving is not None:
-            node = _answering_at(node, message.serving)
+            node = answering_at(node, message.serving)
         self.disk = message.disk or self.disk
         if message.accelerators is not None:
             self._accelerators = {heard.id: heard for heard in message.accelerators}
@@ -378,16 +384,6 @@ def _taken_words(node_id: str) -> str:
 
 def _event(node: Node, now: float) -> NodeEvent:
     return NodeEvent(node.id, node.online, node.lease_epoch, now, node.accelerators, node.drain)
-
-
-def _answering_at(node: Node, heard: ServingReported) -> Node:
-    return replace(
-        node,
-        serving_http=heard.http,
-        serving_grpc=heard.grpc,
-        local_http=heard.local_http,
-        local_grpc=heard.local_grpc,
-    )
 
 
 def _as_heard(known: tuple[Accelerator, ...], heard: Mapping[str, AcceleratorStatus]) -> tuple[Accelerator, ...]:

@@ -52,7 +52,7 @@ class WantedRun:
 
 @dataclass(frozen=True, slots=True)
 class WantedDelivery:
-    """A delivery that a node shall carry out, from the run that has the model."""
+    """A delivery that a node shall carry out, from the run that has the model or, without any, with a deployed file."""
 
     delivery: Delivery
     run_id: str

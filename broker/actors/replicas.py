@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tiercel.broker.lifecycle import replicas
 from tiercel.broker.lifecycle.pulls import pulled_files, with_pulls
+from tiercel.broker.lifecycle.versions import VersionFiles
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 # takes longer is caught up with later.
 COPY_SECONDS = 120.0
 FLIP_SECONDS = 60.0
+# For how long a node is waited for that is to answer with a file which somebody deployed.
+DEPLOY_SECONDS = 1200.0
 # For how long a node is not asked again for a version that its inference server refused.
 REFUSED_SECONDS = 300.0
 # For how long the broker holds the files of a version that its tenant asked for, and of how many versions at once.
@@ -83,6 +86,7 @@ class Replicas:
         needed = {
             *replicas.needed_files(endpoint, nodes, coming, held, has_store=has_store),
             *pulled_files(endpoint, self._pulled),
+            *(VersionFiles(each.delivery.version, each.delivery.sha256) for each in endpoint.coming),
         }
         numbers = {files.version for files in needed}
         if held.keys() - numbers:
@@ -99,6 +103,10 @@ class Replicas:
         """Whether other nodes are about to answer with what is live by now."""
         waited = replicas.not_flipped(endpoint, nodes)
         return self._waits(("flip", endpoint.live_version), waited, FLIP_SECONDS)
+
+    def is_late(self, delivery_id: str) -> bool:
+        """Whether a node has been asked to answer with a file for too long."""
+        return not self._waits(("deploy", delivery_id), (delivery_id,), DEPLOY_SECONDS)
 
     def _waits(self, key: Hashable, waited: Sequence[str], limit_seconds: float) -> bool:
         now = self._clock.alive()

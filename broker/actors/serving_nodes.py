@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tiercel.broker.actors.node_messages import ServedStatus
@@ -51,4 +52,15 @@ def serving_node(
         refused=refused,
         crowd=len(said.served),
         cpu_cores=node.cpu_cores,
+    )
+
+
+def answering_at(node: Node, heard: ServingReported) -> Node:
+    """The node with the addresses that its agent says of its inference server."""
+    return replace(
+        node,
+        serving_http=heard.http,
+        serving_grpc=heard.grpc,
+        local_http=heard.local_http,
+        local_grpc=heard.local_grpc,
     )

@@ -134,6 +134,8 @@ def _version_infos(
             pinned=version.version in live and version.variant in endpoint.pinned,
             p50_seconds=now.p50_seconds if version.version in live and not version.variant else version.p50_seconds,
             p95_seconds=now.p95_seconds if version.version in live and not version.variant else version.p95_seconds,
+            deployed_by=version.deployed_by,
+            file=version.file,
         )
         for version in endpoint.versions
     )
@@ -164,7 +166,7 @@ def _variant_info(endpoint: Endpoint, live: Version, load: EndpointLoad | None, 
     return VariantInfo(
         name=live.variant,
         live_version=live.version,
-        accuracy=live.value,
+        accuracy=live.value or 0.0,  # one that nobody measured is no variant
         # One that is not named gave none, if there were any.
         answered_part=load.answered_parts.get(live.variant, 0.0) if load and load.answered_parts else None,
         answering_version=served.version or None,

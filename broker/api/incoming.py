@@ -1,17 +1,20 @@
-"""What agents send piece by piece: a header first, then what it announces."""
+"""What agents and clients send piece by piece: a header first, then what it announces."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tiercel.core.errors import UnavailableError, wrong_field
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
 # Of an agent that sends nothing more; it tries again.
 SILENCE_SECONDS = 30.0
+# For how long a client that was refused may go on sending, to be told why.
+DROP_SECONDS = 5.0
 
 _M = TypeVar("_M")
 
@@ -52,3 +55,11 @@ class Incoming(Generic[_M]):
         except TimeoutError:
             raise UnavailableError(f"nothing came for {SILENCE_SECONDS:g} s; {self._remedy} again") from None
         return message if isinstance(message, self._kind) else None
+
+
+async def drop(requests: AsyncIterator[object]) -> None:
+    """Read what a client has on its way: gRPC tells it no reason if the call ends while it writes."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(DROP_SECONDS):
+            async for _ in requests:
+                pass

@@ -7,8 +7,12 @@ import os
 from typing import TYPE_CHECKING
 
 from tiercel.broker.actors.endpoint_messages import KeptSet, VersionRemoved
-from tiercel.broker.api.auth import tenant_of
+from tiercel.broker.api.auth import caller_by_metadata, tenant_of
+from tiercel.broker.api.deploying import deploy, deployer
+from tiercel.broker.api.gate import Places
+from tiercel.broker.api.incoming import Incoming, drop
 from tiercel.broker.store.checkpoints import CHUNK_BYTES
+from tiercel.core.errors import TiercelError
 from tiercel.v1 import models_pb2, models_pb2_grpc
 
 if TYPE_CHECKING:
@@ -17,19 +21,28 @@ if TYPE_CHECKING:
     from tiercel.broker.actors.model_files import ModelFiles
     from tiercel.broker.actors.service import BrokerService
     from tiercel.broker.api.auth import Context
+    from tiercel.broker.store.version_files import VersionStore
     from tiercel.broker.tenancy import Tenancy
+
+
+# Files on their way in at once.
+UPLOADS_OF_A_TENANT = 4
+UPLOADS = 16
 
 
 class ModelsService(models_pb2_grpc.ModelsServiceServicer):
     """Translates tenants' calls.
 
     Args:
+        versions: Where files of versions arrive.
         tenancy: Who may call.
     """
 
-    def __init__(self, service: BrokerService, files: ModelFiles, tenancy: Tenancy) -> None:
+    def __init__(self, service: BrokerService, files: ModelFiles, versions: VersionStore, tenancy: Tenancy) -> None:
         self._service = service
         self._files = files
+        self._versions = versions
+        self._uploads = Places("tenants who deploy files", UPLOADS_OF_A_TENANT, UPLOADS)
         self._tenancy = tenancy
 
     async def FetchModel(
@@ -45,6 +58,24 @@ class ModelsService(models_pb2_grpc.ModelsServiceServicer):
             while left and (piece := await asyncio.to_thread(file.read, min(CHUNK_BYTES, left))):
                 left -= len(piece)
                 yield models_pb2.FetchModelResponse(data=piece)
+
+    async def DeployModel(
+        self, request_iterator: AsyncIterator[models_pb2.DeployModelRequest], context: Context
+    ) -> models_pb2.DeployModelResponse:
+        """Make a file the next version of an endpoint."""
+        caller = caller_by_metadata(context.invocation_metadata(), self._tenancy)
+        tenant = tenant_of(context, self._tenancy).name
+        messages = Incoming(
+            lambda: anext(aiter(request_iterator), None), models_pb2.DeployModelRequest, "deploy the file"
+        )
+        by = deployer(caller, self._tenancy)
+        with self._uploads.taken(tenant):
+            try:
+                delivery = await deploy(tenant, by, messages, self._service.endpoints, self._versions)
+            except TiercelError:
+                await drop(request_iterator)
+                raise
+        return models_pb2.DeployModelResponse(endpoint=delivery.endpoint, version=delivery.version)
 
     async def RemoveVersion(
         self, request: models_pb2.RemoveVersionRequest, context: Context

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from typing import TYPE_CHECKING
 
 from tiercel.broker.api.auth import tenant_of
 from tiercel.broker.api.gate import Places
-from tiercel.broker.api.incoming import Incoming
+from tiercel.broker.api.incoming import Incoming, drop
 from tiercel.core.commands import check_command
 from tiercel.core.errors import TiercelError, UnavailableError, wrong_field
 from tiercel.core.projects import OBJECTS_AT_A_TIME, PIECE_BYTES
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
     from tiercel.broker.tenancy import Tenancy
     from tiercel.core.jobs import JobSpec
 
-# For how long a client that was refused may go on sending, to be told why.
-DROP_SECONDS = 5.0
 UPLOAD_SECONDS = 3600.0
 UPLOADS_OF_A_TENANT = 4
 
@@ -63,7 +60,7 @@ class ProjectsService(projects_pb2_grpc.ProjectsServiceServicer):
                 message = f"took more than {UPLOAD_SECONDS:g} s; ask what is missing and send that"
                 raise UnavailableError(message) from None
             except TiercelError:
-                await _drop(request_iterator)
+                await drop(request_iterator)
                 raise
         return projects_pb2.SendObjectsResponse()
 
@@ -77,14 +74,6 @@ class ProjectsService(projects_pb2_grpc.ProjectsServiceServicer):
                 for piece in request.pieces:
                     await run_in_thread(receiver.write, piece.sha256, piece.size_bytes, piece.data)
             await run_in_thread(receiver.finish)
-
-
-async def _drop(requests: AsyncIterator[projects_pb2.SendObjectsRequest]) -> None:
-    """Read what a client has on its way: gRPC tells it no reason if the call ends while it writes."""
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(DROP_SECONDS):
-            async for _ in requests:
-                pass
 
 
 async def check_project(projects: ProjectStore, tenant: str, spec: JobSpec) -> None:

@@ -74,4 +74,5 @@ def _delivery_to_proto(wanted: WantedDelivery) -> nodes_pb2.WantedDelivery:
         direction=common_pb2.Direction.Value(f"DIRECTION_{wanted.direction.name}"),
         variant=delivery.variant,
         verdict=_VERDICTS[delivery.verdict],
+        deployed_sha256=delivery.sha256 if delivery.is_deployment else "",
     )

@@ -47,6 +47,7 @@ SECTIONS: Final[dict[str, dict[str, Entry]]] = {
         "endpoints": Entry("endpoints:endpoints", "List endpoints; delete one, or say who may ask it."),
         "endpoints delete": Entry("endpoints:delete", "Forget an endpoint and its versions for good."),
         "endpoints access": Entry("endpoints:set_access", "Say who may ask an endpoint."),
+        "deploy": Entry("deploy:deploy", "Make an ONNX file a version of an endpoint, without a job."),
         "infer": Entry("infer:infer", "Ask an endpoint."),
         "models": Entry("", "Versions that endpoints have and had.", "tiercel models ls digits"),
         "models ls": Entry("models.reading:ls", "List versions, the newest first."),

@@ -172,7 +172,7 @@ def _endpoint_row(endpoint: EndpointInfo) -> tuple[str, ...]:
     return (
         endpoint.name,
         f"{len(endpoint.variants)} variants" if endpoint.variants else live_cell(endpoint.live_version, endpoint),
-        f"{live.metric} {number(live.value)}" if live else "-",
+        f"{live.metric} {number(live.value)}".strip() if live else "-",
         "-" if endpoint.requests_per_second is None else f"{endpoint.requests_per_second:.3g}",
         milliseconds(endpoint.windows[0].p95_seconds if endpoint.windows else None),
         "-" if endpoint.cpu_cores is None else f"{endpoint.cpu_cores:.2g}",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from tiercel.broker.client.acting import Acting
 from tiercel.broker.client.connection import Connection
+from tiercel.broker.client.deploying import Deploying
 from tiercel.broker.client.given_token import given_token
 from tiercel.broker.client.handle import JobHandle
 from tiercel.broker.client.keeping import Keeping
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from tiercel.core.what_if import Changes, WhatIf
 
 
-class Client(Keeping, Acting, Lists):
+class Client(Keeping, Acting, Deploying, Lists):
     """A tenant's connection to a broker; an async context manager.
 
     Every method raises :class:`~tiercel.core.errors.TiercelError` with a sentence for the user.

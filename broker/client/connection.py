@@ -116,8 +116,8 @@ class Connection:
             # Nothing was done. Jitter, so that many who were told the same do not come back together.
             await asyncio.sleep(error.seconds * (1 + random.random() / 4))  # noqa: S311
 
-    async def send(self, method: Any, requests: AsyncGenerator[Request], *, seconds: float) -> None:
-        """Call a method that takes a stream and has one answer.
+    async def send(self, method: Any, requests: AsyncGenerator[Request], *, seconds: float) -> Any:
+        """Call a method that takes a stream; returns its one answer.
 
         Args:
             method: A method of a stub.
@@ -136,7 +136,7 @@ class Connection:
                     async for request in requests:
                         await call.write(request)
                     await call.done_writing()
-            await call
+            return await call
         except grpc.aio.AioRpcError as error:
             if error.details() == _CUT_OFF:
                 raise UnavailableError(f"The call to the broker at {self.address} was cut off.") from error

@@ -131,6 +131,7 @@ class SyncClient(BlockingClient[Client]):
     list_nodes = blocking(Client.list_nodes)
     list_endpoints = blocking(Client.list_endpoints)
     explain_endpoint = blocking(Client.explain_endpoint)
+    deploy = blocking(Client.deploy)
     delete_endpoint = blocking(Client.delete_endpoint)
     policy = blocking(Client.policy)
     what_if = blocking(Client.what_if)

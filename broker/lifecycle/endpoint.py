@@ -143,7 +143,7 @@ def progress(
     if report.state is not DeliveryState.DELIVERED:
         return endpoint, replace(delivery, state=report.state, reason=report.reason)
     endpoint, delivery = _numbered(endpoint, _delivered(delivery, report, now))
-    version = _version_of(delivery, metric, direction, node_id)
+    version = version_of(delivery, metric, direction, node_id)
     endpoint, held = with_version(endpoint, version, may_replace=may_replace)
     words = held_words(endpoint, delivery.version, held) if held else ""
     return endpoint, replace(delivery, verdict=Verdict.HELD if held else Verdict.LIVE, reason=words)
@@ -180,7 +180,7 @@ def _numbered(endpoint: Endpoint, delivery: Delivery) -> tuple[Endpoint, Deliver
 def _judged(
     endpoint: Endpoint, delivery: Delivery, metric: str, direction: Direction | None, *, may_replace: bool
 ) -> Delivery:
-    version = _version_of(delivery, metric, direction, endpoint.node_id)
+    version = version_of(delivery, metric, direction, endpoint.node_id)
     held = why_held(endpoint, version, may_replace=may_replace)
     return replace(delivery, verdict=Verdict.HELD if held else Verdict.LIVE)
 
@@ -219,24 +219,27 @@ def _settled_with(endpoint: Endpoint, delivery: Delivery, twin: Delivery) -> tup
 
 
 def _delivered(delivery: Delivery, report: DeliveryReport, now: float) -> Delivery:
+    at = now if report.delivered_at is None else min(report.delivered_at, now)
+    delivery = replace(delivery, state=DeliveryState.DELIVERED, delivered_at=at)
+    if delivery.is_deployment:  # what it is was known before any node had it
+        return delivery
     return replace(
         delivery,
-        state=DeliveryState.DELIVERED,
         value=report.value if report.is_measured else delivery.target,
         sha256=report.sha256,
         signature=report.signature,
         size_bytes=report.size_bytes,
-        delivered_at=now if report.delivered_at is None else min(report.delivered_at, now),
     )
 
 
-def _version_of(delivery: Delivery, metric: str, direction: Direction | None, node_id: str) -> Version:
+def version_of(delivery: Delivery, metric: str, direction: Direction | None, node_id: str) -> Version:
+    """What a delivery makes, or is about to make."""
     return Version(
         version=delivery.version,
         job_id=delivery.job_id,
         tier=delivery.tier,
         metric=metric,
-        value=delivery.target if delivery.value is None else delivery.value,
+        value=delivery.target if delivery.value is None and not delivery.is_deployment else delivery.value,
         delivered_at=delivery.delivered_at or 0.0,
         sha256=delivery.sha256,
         direction=direction,
@@ -245,4 +248,6 @@ def _version_of(delivery: Delivery, metric: str, direction: Direction | None, no
         signature=delivery.signature,
         target=delivery.target if delivery.tier else None,
         size_bytes=delivery.size_bytes,
+        deployed_by=delivery.deployed_by,
+        file=delivery.file,
     )

@@ -54,6 +54,8 @@ def lineage_of(
         held=version.held,
         direction=version.direction,
         node_id=endpoint.node_of(version),
+        deployed_by=version.deployed_by,
+        file=version.file,
         metrics=reports[-1][1].metrics if reports else {},
         curve=thinned(
             [

@@ -96,9 +96,12 @@ def chosen(endpoint: Endpoint, nodes: Mapping[str, ServingNode]) -> tuple[str, .
 def _rank(endpoint: Endpoint, live: Version | None, node: ServingNode) -> tuple[bool, bool, bool, int, bytes]:
     failed = live is not None and live.version in node.failed
     has_files = node.answering > 0 or (live is not None and live.version in node.copies)
-    # The same for the same endpoint and node, and different from endpoint to endpoint.
-    lot = hashlib.sha256(f"{endpoint.name}\0{node.id}".encode()).digest()
-    return failed, node.id not in endpoint.replica_nodes, not has_files, node.crowd, lot
+    return failed, node.id not in endpoint.replica_nodes, not has_files, node.crowd, lot(endpoint, node)
+
+
+def lot(endpoint: Endpoint, node: ServingNode) -> bytes:
+    """The same for the same endpoint and node, and different from endpoint to endpoint."""
+    return hashlib.sha256(f"{endpoint.name}\0{node.id}".encode()).digest()
 
 
 def spread(endpoint: Endpoint, nodes: Mapping[str, ServingNode]) -> Endpoint:

@@ -54,10 +54,14 @@ def why_held(endpoint: Endpoint, new: Version, *, may_replace: bool) -> str:
         return f"version {live.version} was chosen and stays"
     if may_replace:
         return ""
-    return _why_worse(live, new) or _why_different(live.signature, new.signature, f"version {live.version}")
+    return _why_worse(live, new) or why_different(live, new.signature)
 
 
 def _why_worse(live: Version, new: Version) -> str:
+    if new.value is None:  # whoever deployed it wants it to answer
+        return f"version {live.version} is newer" if new.version < live.version else ""
+    if live.value is None:
+        return "" if new.deployed_by else f"nobody has said how good version {live.version} is"
     direction = new.direction or live.direction or Direction.MAX
     if live.metric != new.metric or (live.direction or direction) is not direction:
         return (
@@ -71,8 +75,14 @@ def _why_worse(live: Version, new: Version) -> str:
     return ""
 
 
-def _why_different(live: Signature | None, new: Signature | None, whose: str) -> str:
-    """Why a request that was valid may not be valid any more, or its answer may be another; empty where it is."""
+def why_different(version: Version, new: Signature | None) -> str:
+    """Why a request that was valid may not be valid any more, or its answer may be another; empty where it is.
+
+    Args:
+        version: The version that answers.
+        new: What another model takes and gives.
+    """
+    live, whose = version.signature, f"version {version.version}"
     if live is None or new is None:
         return ""
     given, taken = {each.name: each for each in new.inputs}, {each.name for each in live.inputs}

@@ -127,6 +127,8 @@ def _endpoint_message(event: EndpointEvent) -> Message:
         "value": version.value,
         "delivered_at": _iso(version.delivered_at),
         "sha256": version.sha256,
+        "deployed_by": version.deployed_by,
+        "file": version.file,
     }
     return _state(_version_topic(event.endpoint, version.variant, event.tenant), event.at, news)
 

@@ -208,7 +208,7 @@ class CheckpointWriter:
         self._left = list(checkpoint.files)
         with room_on(folder):
             self._file: BinaryIO = self._scratch.open("wb")
-        self._missing = 0
+        self._begin = self._missing = 0
         self._digest = hashlib.sha256()
 
     def __enter__(self) -> Self:
@@ -220,9 +220,10 @@ class CheckpointWriter:
         return self
 
     def _write_manifest(self) -> None:
-        manifest = {"run_id": self._checkpoint.run_id, "files": [asdict(file) for file in self._checkpoint.files]}
+        manifest = manifest_of(self._checkpoint)
         with room_on(self._target.parent):
-            self._file.write(json.dumps(manifest).encode() + b"\n")
+            self._file.write(manifest)
+        self._begin = len(manifest)
         self._next_file()
 
     def __exit__(self, *_: object) -> None:
@@ -255,13 +256,23 @@ class CheckpointWriter:
             InvalidSpecError: Something is missing.
             CannotWriteError: The disk is full.
         """
+        self.flush()
+        with room_on(self._target.parent):
+            self._scratch.replace(self._target)
+        _sync(self._target.parent)
+
+    def flush(self) -> None:
+        """Have the disk write all of it; blocks.
+
+        Raises:
+            InvalidSpecError: Something is missing.
+            CannotWriteError: The disk is full.
+        """
         if self._left:
             raise wrong_field("data", f"{self._left[0].name} ends {self._missing} bytes too early")
         with room_on(self._target.parent):
             self._file.flush()
             os.fsync(self._file.fileno())
-            self._scratch.replace(self._target)
-        _sync(self._target.parent)
 
     def _next_file(self) -> None:
         self._digest = hashlib.sha256()
@@ -329,6 +340,12 @@ def check_reserve(folder: Path, wanted_bytes: int, reserve_bytes: int) -> None:
     """
     if shutil.disk_usage(folder).free - wanted_bytes < reserve_bytes:
         raise no_space(str(folder))
+
+
+def manifest_of(checkpoint: Checkpoint, size_bytes: int = 0) -> bytes:
+    """What a file begins with that holds these files, padded to so many bytes."""
+    manifest = {"run_id": checkpoint.run_id, "files": [asdict(file) for file in checkpoint.files]}
+    return json.dumps(manifest).encode().ljust(size_bytes - 1) + b"\n"
 
 
 def read_manifest(file: BinaryIO) -> Checkpoint:

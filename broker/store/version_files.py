@@ -21,19 +21,26 @@ from tiercel.broker.store.checkpoints import (
     check_files,
     check_reserve,
     check_whole,
+    manifest_of,
     read_manifest,
     room_on,
 )
 from tiercel.core.errors import StoreDamagedError, UnavailableError, wrong_field
+from tiercel.core.onnx_signature import read_signature
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from tiercel.core.endpoints import Signature
+
 # Of one version: what an agent takes of a model and of what it is verified with.
 MAX_VERSION_BYTES = 2 * 1024**3 + 256 * 1024**2 + 64 * 1024
 MODEL_FILE = "model.onnx"
-_FILE_NAMES = frozenset({MODEL_FILE, "reference.npz", "accuracy.json"})
+REFERENCE_FILE = "reference.npz"
+_FILE_NAMES = frozenset({MODEL_FILE, REFERENCE_FILE, "accuracy.json"})
+# Of the longest name of an endpoint with the largest number of a version.
+_KEY_CHARACTERS = 63 + 1 + 18
 _KEY = re.compile(r"([a-z0-9][a-z0-9._-]{0,62})@([1-9][0-9]{0,17})")
 
 
@@ -79,6 +86,16 @@ class VersionStore:
         if MODEL_FILE not in names or not names <= _FILE_NAMES:
             raise wrong_field("header.files", f"a version has {MODEL_FILE}, and of others {', '.join(_FILE_NAMES)}")
         return CheckpointWriter(self._folder, key, Checkpoint(key, tuple(files)))
+
+    def upload(self, files: Sequence[CheckpointFile]) -> VersionUpload:
+        """Begin to take in the files of a version whose number is not known yet.
+
+        Raises:
+            InvalidSpecError: What is announced is not taken; says why.
+            CannotWriteError: The disk is full, or nearly.
+        """
+        check_reserve(self._folder, check_files(files, self._limit_bytes), self._reserve_bytes)
+        return VersionUpload(self._folder, tuple(files))
 
     def finished(self, endpoint: str, version: int) -> None:
         """A version was taken in."""
@@ -174,6 +191,39 @@ class VersionStore:
 
     def _path(self, endpoint: str, version: int) -> Path:
         return self._folder / f"{endpoint}@{version}"
+
+
+class VersionUpload(CheckpointWriter):
+    """Takes in the files of a version whose number is known only once they are here.
+
+    Args:
+        folder: The store's.
+        files: What was announced, the model first.
+    """
+
+    def __init__(self, folder: Path, files: tuple[CheckpointFile, ...]) -> None:
+        super().__init__(folder, "upload", Checkpoint(" " * _KEY_CHARACTERS, files))
+        self._folder = folder
+        self._files = files
+
+    def signature(self) -> Signature | None:
+        """What the model takes and gives, once all of it is here; None where it does not say.
+
+        Raises:
+            InvalidSpecError: Something is missing.
+            CannotWriteError: The disk is full.
+        """
+        self.flush()
+        return read_signature(self._scratch, self._begin, self._files[0].size_bytes)
+
+    def put(self, endpoint: str, version: int) -> None:
+        """Put it in place as this version for good; the store is told then (:meth:`VersionStore.finished`). Blocks."""
+        key = f"{endpoint}@{version}"
+        with room_on(self._folder):
+            self._file.seek(0)
+            self._file.write(manifest_of(Checkpoint(key, self._files), self._begin))
+        self._target = self._folder / key
+        self.finish()
 
 
 def sha256_of(files: Sequence[CheckpointFile]) -> str:

@@ -11,11 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from testing import onnx_models
 from testing.mqtt import mosquitto_command
 from testing.product import Product
 from testing.product_use import JOB_SECONDS, client_of, digits_job, get_json, post_json, serving_index, tiercel
 from testing.sample_images import load_samples
-from tiercel import JobState, NotFoundError, TierState
+from tiercel import Client, EndpointBusyError, InvalidSpecError, JobState, NotFoundError, TierState
 from tiercel.broker.client.state_dir import read_token
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]
@@ -53,10 +54,36 @@ async def test_a_job_is_delivered_tier_by_tier_and_everybody_sees_it(product: Pr
             with pytest.raises(NotFoundError):
                 await forbidden
 
+        await _check_deployed_files(alice, bob, product, tmp_path)
     assert (await serving_index(product))["digits", "2"] == "READY"
     await _check_command_line(product)
     await _check_standard_clients(product, tmp_path)
     await _check_retained_topics(product, handle.id)
+
+
+async def _check_deployed_files(alice: Client, bob: Client, product: Product, tmp_path: Path) -> None:
+    """Files of people become versions without any job; what is no model, or runs nowhere, does not."""
+    paths = {name: tmp_path / f"{name}.onnx" for name in ("one", "two", "part", "strange")}
+    paths["one"].write_bytes(onnx_models.plus(1.0))
+    paths["two"].write_bytes(onnx_models.plus(2.0))
+    paths["part"].write_bytes(onnx_models.plus(1.0)[:-20])
+    paths["strange"].write_bytes(onnx_models.with_custom_operator())
+    version = await alice.deploy(paths["one"], "plus", accuracy=0.9, inputs={"x": (3, 4)})
+    assert (version.version, version.live, version.nodes, version.value) == (1, True, ("local",), 0.9)
+    for name, reason in (("part", "no ONNX model, or only a part"), ("strange", "is not a standard one")):
+        with pytest.raises(InvalidSpecError, match=f"file: .*{reason}"):
+            await alice.deploy(paths[name], "plus", replace=True)
+    with pytest.raises(EndpointBusyError, match="belongs to another tenant"):
+        await bob.deploy(paths["one"], "plus")
+    words = ("deploy", str(paths["two"]), "--endpoint", "plus", "--json")
+    deployed = await tiercel(*words, state_dir=product.state_dir, tenant="alice")
+    assert (deployed.exit_code, deployed.content["live"], deployed.content["value"]) == (0, True, None), deployed.errors
+    answer = await alice.infer("plus", {"x": np.zeros((1, 4), np.float32)})
+    assert answer.outputs["y"].tolist() == [[2.0] * 4]
+    card = await alice.models.show("plus")
+    assert (card.lineage.deployed_by, card.lineage.file, card.lineage.job_id) == ("alice", "two.onnx", "")
+    assert (await alice.models.rollback("plus")).live_version == 1
+    await alice.delete_endpoint("plus")
 
 
 async def _check_command_line(product: Product) -> None:

@@ -134,6 +134,18 @@ class VersionCopies:
             if files not in self._under_way and files not in self._sent:
                 self._start(files, self._send(files))
 
+    async def fetch(self, files: PlacedFiles, staged_id: str) -> None:
+        """Fetch the files of a version from the broker to where they wait to be put in place.
+
+        Raises:
+            TransferError: They did not come.
+            DeliveryFailedError: They are not what they should be.
+            OSError: The disk does not take them.
+        """
+        request = nodes_pb2.FetchCheckpointRequest(endpoint=files.place.endpoint, version=files.version)
+        await self._parcels.fetch(request, self._repository.staged(staged_id), self._check_room)
+        await asyncio.to_thread(self._repository.check_copy, staged_id, files.sha256)
+
     def _start(self, files: PlacedFiles, work: Coroutine[Any, Any, None]) -> None:
         self._under_way[files] = self._tasks.start(f"copy {files.place.model} {files.version}", work)
 
@@ -160,9 +172,7 @@ class VersionCopies:
         try:
             if await asyncio.to_thread(self._repository.has, files.place.model, files.version, files.sha256):
                 return ""
-            request = nodes_pb2.FetchCheckpointRequest(endpoint=files.place.endpoint, version=files.version)
-            await self._parcels.fetch(request, staged, self._check_room)
-            await asyncio.to_thread(self._repository.check_copy, files.staged_id, files.sha256)
+            await self.fetch(files, files.staged_id)
             await served.deliver(files.staged_id, files.place, files.version, files.sha256, answers=False)
         except (TransferError, DeliveryFailedError) as error:
             return error.message

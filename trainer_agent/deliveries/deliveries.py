@@ -14,12 +14,13 @@ import logging
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
+from tiercel.trainer_agent.deliveries.copies import PlacedFiles
 from tiercel.trainer_agent.deliveries.delivery_log import DELIVERED, FAILED, STAGED, DeliveryLog, DeliveryLogEntry
 from tiercel.trainer_agent.disk.names import check_delivery
-from tiercel.trainer_agent.errors import DeliveryFailedError, FallsShortError
+from tiercel.trainer_agent.errors import DeliveryFailedError, FallsShortError, TransferError
 from tiercel.trainer_agent.models.repository import ModelRepository
 from tiercel.trainer_agent.models.served import ServedModels
 from tiercel.trainer_agent.models.variants import Place
@@ -44,6 +45,7 @@ class Deliveries:
         repository: Where versions go.
         runs: Where models come from.
         served: Makes them answer.
+        fetch: Fetches the files of a version that somebody deployed from the broker, to where a delivery stages them.
         report: Whom to tell how a delivery is; may not block.
         tasks: Owner of the tasks that carry them out.
         export_seconds: How long a script may take to hand over its model.
@@ -59,6 +61,7 @@ class Deliveries:
         repository: ModelRepository,
         runs: RunTable,
         served: ServedModels,
+        fetch: Callable[[PlacedFiles, str], Awaitable[None]],
         report: Callable[[nodes_pb2.DeliveryStatus], None],
         tasks: Supervisor,
         export_seconds: float = EXPORT_SECONDS,
@@ -67,6 +70,7 @@ class Deliveries:
         self._repository = repository
         self._runs = runs
         self._served = served
+        self._fetch_deployed = fetch
         self._report = report
         self._tasks = tasks
         self._export_seconds = export_seconds
@@ -182,6 +186,8 @@ class Deliveries:
 
     async def _fetch(self, wanted: nodes_pb2.WantedDelivery) -> DeliveryLogEntry:
         """Get the files of the model into the agent's hands."""
+        if wanted.deployed_sha256:
+            return await self._stage_deployed(wanted)
         run, done = await self._export(wanted)
         exported_ns = time.time_ns()
         accuracy = _accuracy(wanted, done.value)
@@ -191,19 +197,30 @@ class Deliveries:
                 "chosen by theirs."
             )
         await asyncio.to_thread(self._repository.stage, run.folder.path, wanted.delivery_id, done.sha256, accuracy)
-        signature = await asyncio.to_thread(self._repository.signature_of_staged, wanted.delivery_id)
-        entry = DeliveryLogEntry(
-            wanted.delivery_id,
-            STAGED,
-            done.value,
-            done.sha256,
-            exported_ns,
-            signature=_as_text(signature),
-            size_bytes=await asyncio.to_thread(self._repository.size_of_staged, wanted.delivery_id),
-        )
-        await asyncio.to_thread(self._delivery_log.enter, entry)
+        entry = await self._enter_staged(wanted.delivery_id, done.value, done.sha256, exported_ns)
         with contextlib.suppress(OSError):  # of no use any more; the next attempt of the job does not mind them
             await asyncio.to_thread(run.folder.remove_export, wanted.delivery_id)
+        return entry
+
+    async def _stage_deployed(self, wanted: nodes_pb2.WantedDelivery) -> DeliveryLogEntry:
+        """The same of a file that somebody deployed, which the broker has."""
+        files = PlacedFiles(_place(wanted), wanted.version, wanted.deployed_sha256, wanted.delivery_id)
+        try:
+            await self._fetch_deployed(files, wanted.delivery_id)
+        except TransferError as error:
+            raise DeliveryFailedError(f"It did not come from the broker: {error.message}.") from error
+        accuracy = _accuracy(wanted, wanted.target) if wanted.metric else None
+        if accuracy is not None:
+            await asyncio.to_thread(self._repository.note_accuracy, wanted.delivery_id, accuracy)
+        return await self._enter_staged(wanted.delivery_id, wanted.target, wanted.deployed_sha256, time.time_ns())
+
+    async def _enter_staged(self, delivery_id: str, value: float, sha256: str, at_ns: int) -> DeliveryLogEntry:
+        """Remember what the staged files are."""
+        signature = await asyncio.to_thread(self._repository.signature_of_staged, delivery_id)
+        size_bytes = await asyncio.to_thread(self._repository.size_of_staged, delivery_id)
+        text = _as_text(signature)
+        entry = DeliveryLogEntry(delivery_id, STAGED, value, sha256, at_ns, signature=text, size_bytes=size_bytes)
+        await asyncio.to_thread(self._delivery_log.enter, entry)
         return entry
 
     async def _export(self, wanted: nodes_pb2.WantedDelivery) -> tuple[Run, trainer_pb2.ExportDone]:

@@ -12,12 +12,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from tiercel.core.endpoints import Signature, Tensor
+from tiercel.core.onnx_signature import read_signature
 from tiercel.trainer_agent.disk.files import UntrustedFileError, copy_untrusted, open_folder, sync_folder
 from tiercel.trainer_agent.disk.job_folder import EXPORTS, CopiedFile
 from tiercel.trainer_agent.errors import DeliveryFailedError
 from tiercel.trainer_agent.models import record as model_record
 from tiercel.trainer_agent.models import variants
-from tiercel.trainer_agent.models.onnx_signature import read_signature
 from tiercel.trainer_agent.models.record import ModelRecord
 from tiercel.v1 import nodes_pb2
 
@@ -69,15 +70,21 @@ class ModelRepository:
         try:
             self._copy(job_folder, delivery_id, target, sha256)
             if accuracy is not None:
-                (target / _ACCURACY).write_text(json.dumps({"accuracy": accuracy}), encoding="ascii")
+                self.note_accuracy(delivery_id, accuracy)
         except (OSError, UntrustedFileError) as error:
             shutil.rmtree(target, ignore_errors=True)
             raise DeliveryFailedError(f"The model that was handed over was refused: {error}.") from error
         sync_folder(target)
 
+    def note_accuracy(self, delivery_id: str, accuracy: float) -> None:
+        """Write down the accuracy of a staged model, a fraction, for the inference server."""
+        path = self.staged(delivery_id) / _ACCURACY
+        path.write_text(json.dumps({"accuracy": accuracy}), encoding="ascii")
+
     def signature_of_staged(self, delivery_id: str) -> nodes_pb2.ModelSignature | None:
         """What the staged model of a delivery takes and gives; None where its file does not say."""
-        return read_signature(self.staged(delivery_id) / _MODEL)
+        signature = read_signature(self.staged(delivery_id) / _MODEL)
+        return None if signature is None else signature_to_proto(signature)
 
     def size_of_staged(self, delivery_id: str) -> int:
         """Bytes of the staged model of a delivery."""
@@ -215,3 +222,16 @@ class ModelRepository:
                 digest = copy_untrusted(name, inside=source, target=target / name, limit_bytes=limit)
                 if name == _MODEL and digest != sha256:
                     raise UntrustedFileError(f"{name} is not the file whose checksum the script reported")
+
+
+def signature_to_proto(signature: Signature) -> nodes_pb2.ModelSignature:
+    """As the broker is told it."""
+    return nodes_pb2.ModelSignature(
+        inputs=map(_tensor_to_proto, signature.inputs), outputs=map(_tensor_to_proto, signature.outputs)
+    )
+
+
+def _tensor_to_proto(tensor: Tensor) -> nodes_pb2.TensorSpec:
+    return nodes_pb2.TensorSpec(
+        name=tensor.name, datatype=tensor.datatype, shape=tensor.shape or (), any_shape=tensor.shape is None
+    )

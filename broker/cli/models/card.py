@@ -22,7 +22,7 @@ def row(version: VersionInfo) -> tuple[str, ...]:
         f"{version.endpoint}:{version.version}",
         state(version),
         number(version.target),
-        f"{version.metric} {number(version.value)}",
+        f"{version.metric} {number(version.value)}".strip(),
         milliseconds(version.p95_seconds),
         size(version.size_bytes) if version.size_bytes else "-",
         age(version.delivered_at),
@@ -44,15 +44,17 @@ def lines(card: ModelCard) -> list[str]:
     """All about one version, as far as it is known."""
     version = card.version
     promised = f", {number(version.target)} promised by tier {version.tier}" if version.target is not None else ""
+    source = "as said" if version.deployed_by else "measured"
     delays = f"median {milliseconds(version.p50_seconds)}, 95 % within {milliseconds(version.p95_seconds)}"
     told = {
         "model": card.name + f" ({version.variant})" * bool(version.variant),
         "state": state(version) + f": {version.held}" * bool(version.held),
-        "accuracy": f"{version.metric} {number(version.value)} measured{promised}",
+        "accuracy": f"{version.metric} {number(version.value)} {source}{promised}" if version.metric else "",
         "latency": delays if version.p50_seconds is not None else "",
         "size": size(version.size_bytes) if version.size_bytes else "",
         "sha256": version.sha256,
         "nodes": ", ".join(version.nodes),
+        "deployed": f"by {version.deployed_by} from {version.file}" if version.deployed_by else "",
         "delivered": version.delivered_at.isoformat(timespec="seconds"),
         **_lineage(card.lineage),
     }

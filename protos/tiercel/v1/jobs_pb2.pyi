@@ -1361,13 +1361,15 @@ class EndpointVersion(_message.Message):
     PINNED_FIELD_NUMBER: _builtins.int
     P50_SECONDS_FIELD_NUMBER: _builtins.int
     P95_SECONDS_FIELD_NUMBER: _builtins.int
+    DEPLOYED_BY_FIELD_NUMBER: _builtins.int
+    FILE_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     job_id: _builtins.str
     tier: _builtins.int
     """The tier that it fulfils; 0 for a model that is better than those of the tiers."""
     metric: _builtins.str
     value: _builtins.float
-    """The metric re-measured on the exported model."""
+    """The metric re-measured on the exported model, or as whoever deployed it said; absent where nobody did."""
     sha256: _builtins.str
     variant: _builtins.str
     """The variant that it is a version of; empty for an endpoint without variants."""
@@ -1390,6 +1392,9 @@ class EndpointVersion(_message.Message):
     absent where nothing was asked then, and of an endpoint with variants.
     """
     p95_seconds: _builtins.float
+    deployed_by: _builtins.str
+    """Who deployed it, and the name of the file that it was; empty of what a job trained."""
+    file: _builtins.str
     @_builtins.property
     def delivered_at(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
@@ -1403,7 +1408,7 @@ class EndpointVersion(_message.Message):
         job_id: _builtins.str = ...,
         tier: _builtins.int = ...,
         metric: _builtins.str = ...,
-        value: _builtins.float = ...,
+        value: _builtins.float | None = ...,
         delivered_at: _timestamp_pb2.Timestamp | None = ...,
         sha256: _builtins.str = ...,
         variant: _builtins.str = ...,
@@ -1417,10 +1422,12 @@ class EndpointVersion(_message.Message):
         pinned: _builtins.bool = ...,
         p50_seconds: _builtins.float | None = ...,
         p95_seconds: _builtins.float | None = ...,
+        deployed_by: _builtins.str = ...,
+        file: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_p50_seconds", b"_p50_seconds", "_p95_seconds", b"_p95_seconds", "_target", b"_target", "delivered_at", b"delivered_at", "p50_seconds", b"p50_seconds", "p95_seconds", b"p95_seconds", "target", b"target"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_p50_seconds", b"_p50_seconds", "_p95_seconds", b"_p95_seconds", "_target", b"_target", "_value", b"_value", "delivered_at", b"delivered_at", "p50_seconds", b"p50_seconds", "p95_seconds", b"p95_seconds", "target", b"target", "value", b"value"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_p50_seconds", b"_p50_seconds", "_p95_seconds", b"_p95_seconds", "_target", b"_target", "delivered_at", b"delivered_at", "endpoint", b"endpoint", "held", b"held", "job_id", b"job_id", "kept", b"kept", "live", b"live", "metric", b"metric", "nodes", b"nodes", "p50_seconds", b"p50_seconds", "p95_seconds", b"p95_seconds", "pinned", b"pinned", "sha256", b"sha256", "size_bytes", b"size_bytes", "target", b"target", "tier", b"tier", "value", b"value", "variant", b"variant", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_p50_seconds", b"_p50_seconds", "_p95_seconds", b"_p95_seconds", "_target", b"_target", "_value", b"_value", "delivered_at", b"delivered_at", "deployed_by", b"deployed_by", "endpoint", b"endpoint", "file", b"file", "held", b"held", "job_id", b"job_id", "kept", b"kept", "live", b"live", "metric", b"metric", "nodes", b"nodes", "p50_seconds", b"p50_seconds", "p95_seconds", b"p95_seconds", "pinned", b"pinned", "sha256", b"sha256", "size_bytes", b"size_bytes", "target", b"target", "tier", b"tier", "value", b"value", "variant", b"variant", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__p50_seconds: _TypeAlias = _typing.Literal["p50_seconds"]  # noqa: Y015
     _WhichOneofArgType__p50_seconds: _TypeAlias = _typing.Literal["_p50_seconds", b"_p50_seconds"]  # noqa: Y015
@@ -1428,12 +1435,16 @@ class EndpointVersion(_message.Message):
     _WhichOneofArgType__p95_seconds: _TypeAlias = _typing.Literal["_p95_seconds", b"_p95_seconds"]  # noqa: Y015
     _WhichOneofReturnType__target: _TypeAlias = _typing.Literal["target"]  # noqa: Y015
     _WhichOneofArgType__target: _TypeAlias = _typing.Literal["_target", b"_target"]  # noqa: Y015
+    _WhichOneofReturnType__value: _TypeAlias = _typing.Literal["value"]  # noqa: Y015
+    _WhichOneofArgType__value: _TypeAlias = _typing.Literal["_value", b"_value"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__p50_seconds) -> _WhichOneofReturnType__p50_seconds | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__p95_seconds) -> _WhichOneofReturnType__p95_seconds | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__target) -> _WhichOneofReturnType__target | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__value) -> _WhichOneofReturnType__value | None: ...
 
 Global___EndpointVersion: _TypeAlias = EndpointVersion  # noqa: Y015
 

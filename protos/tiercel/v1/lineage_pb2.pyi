@@ -165,6 +165,8 @@ class Lineage(_message.Message):
     ENVIRONMENT_FIELD_NUMBER: _builtins.int
     IMAGE_ID_FIELD_NUMBER: _builtins.int
     WARM_START_FIELD_NUMBER: _builtins.int
+    DEPLOYED_BY_FIELD_NUMBER: _builtins.int
+    FILE_FIELD_NUMBER: _builtins.int
     endpoint: _builtins.str
     version: _builtins.int
     variant: _builtins.str
@@ -182,7 +184,7 @@ class Lineage(_message.Message):
     metric: _builtins.str
     direction: _common_pb2.Direction.ValueType
     value: _builtins.float
-    """The metric re-measured on the exported model."""
+    """The metric re-measured on the exported model, or as whoever deployed it said; absent where nobody did."""
     job_id: _builtins.str
     job_name: _builtins.str
     run_id: _builtins.str
@@ -203,6 +205,9 @@ class Lineage(_message.Message):
     """The id of the image that its run was a container of; empty where it was none."""
     warm_start: _builtins.str
     """The job with whose weights its training began; empty where it began without."""
+    deployed_by: _builtins.str
+    """Who deployed it, and the name of the file that it was; empty of what a job trained."""
+    file: _builtins.str
     @_builtins.property
     def delivered_at(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
@@ -248,7 +253,7 @@ class Lineage(_message.Message):
         held: _builtins.str = ...,
         metric: _builtins.str = ...,
         direction: _common_pb2.Direction.ValueType = ...,
-        value: _builtins.float = ...,
+        value: _builtins.float | None = ...,
         metrics: _abc.Mapping[_builtins.str, _builtins.float] | None = ...,
         job_id: _builtins.str = ...,
         job_name: _builtins.str = ...,
@@ -272,12 +277,16 @@ class Lineage(_message.Message):
         environment: _builtins.str = ...,
         image_id: _builtins.str = ...,
         warm_start: _builtins.str = ...,
+        deployed_by: _builtins.str = ...,
+        file: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["delivered_at", b"delivered_at", "submitted_at", b"submitted_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_value", b"_value", "delivered_at", b"delivered_at", "submitted_at", b"submitted_at", "value", b"value"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments", b"arguments", "command", b"command", "commit", b"commit", "curve", b"curve", "data", b"data", "delivered_at", b"delivered_at", "direction", b"direction", "dirty", b"dirty", "endpoint", b"endpoint", "env", b"env", "environment", b"environment", "held", b"held", "image", b"image", "image_id", b"image_id", "job_id", b"job_id", "job_name", b"job_name", "kept", b"kept", "labels", b"labels", "live", b"live", "metric", b"metric", "metrics", b"metrics", "model_sha256", b"model_sha256", "module", b"module", "node_id", b"node_id", "pinned", b"pinned", "project_sha256", b"project_sha256", "requirements", b"requirements", "run_id", b"run_id", "script", b"script", "script_sha256", b"script_sha256", "submitted_at", b"submitted_at", "tier", b"tier", "value", b"value", "variant", b"variant", "version", b"version", "warm_start", b"warm_start"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_value", b"_value", "arguments", b"arguments", "command", b"command", "commit", b"commit", "curve", b"curve", "data", b"data", "delivered_at", b"delivered_at", "deployed_by", b"deployed_by", "direction", b"direction", "dirty", b"dirty", "endpoint", b"endpoint", "env", b"env", "environment", b"environment", "file", b"file", "held", b"held", "image", b"image", "image_id", b"image_id", "job_id", b"job_id", "job_name", b"job_name", "kept", b"kept", "labels", b"labels", "live", b"live", "metric", b"metric", "metrics", b"metrics", "model_sha256", b"model_sha256", "module", b"module", "node_id", b"node_id", "pinned", b"pinned", "project_sha256", b"project_sha256", "requirements", b"requirements", "run_id", b"run_id", "script", b"script", "script_sha256", b"script_sha256", "submitted_at", b"submitted_at", "tier", b"tier", "value", b"value", "variant", b"variant", "version", b"version", "warm_start", b"warm_start"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__value: _TypeAlias = _typing.Literal["value"]  # noqa: Y015
+    _WhichOneofArgType__value: _TypeAlias = _typing.Literal["_value", b"_value"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__value) -> _WhichOneofReturnType__value | None: ...
 
 Global___Lineage: _TypeAlias = Lineage  # noqa: Y015
 

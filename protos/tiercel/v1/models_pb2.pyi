@@ -7,6 +7,7 @@ Every call carries the metadata key "authorization: Bearer TOKEN"; a tenant sees
 
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from tiercel.v1 import common_pb2 as _common_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -17,6 +18,153 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+@_typing.final
+class DeployModelRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HEADER_FIELD_NUMBER: _builtins.int
+    DATA_FIELD_NUMBER: _builtins.int
+    data: _builtins.bytes
+    """Then the content of the model and of its reference, one after the other; at most 256 KiB each."""
+    @_builtins.property
+    def header(self) -> Global___DeployHeader:
+        """First."""
+
+    def __init__(
+        self,
+        *,
+        header: Global___DeployHeader | None = ...,
+        data: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "header", b"header", "message", b"message"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "header", b"header", "message", b"message"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["header", "data"]  # noqa: Y015
+    _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
+
+Global___DeployModelRequest: _TypeAlias = DeployModelRequest  # noqa: Y015
+
+@_typing.final
+class FileDigest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SIZE_BYTES_FIELD_NUMBER: _builtins.int
+    SHA256_FIELD_NUMBER: _builtins.int
+    size_bytes: _builtins.int
+    sha256: _builtins.str
+    """Hexadecimal."""
+    def __init__(
+        self,
+        *,
+        size_bytes: _builtins.int = ...,
+        sha256: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["sha256", b"sha256", "size_bytes", b"size_bytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FileDigest: _TypeAlias = FileDigest  # noqa: Y015
+
+@_typing.final
+class DeployHeader(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENDPOINT_FIELD_NUMBER: _builtins.int
+    FILE_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
+    METRIC_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    DIRECTION_FIELD_NUMBER: _builtins.int
+    REFERENCE_FIELD_NUMBER: _builtins.int
+    REPLACE_FIELD_NUMBER: _builtins.int
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    REPLICAS_FIELD_NUMBER: _builtins.int
+    OBJECTIVE_SECONDS_FIELD_NUMBER: _builtins.int
+    ACCESS_FIELD_NUMBER: _builtins.int
+    endpoint: _builtins.str
+    file: _builtins.str
+    """The file's name, for the version's card."""
+    metric: _builtins.str
+    """How good the model is, if that was measured."""
+    value: _builtins.float
+    direction: _common_pb2.Direction.ValueType
+    replace: _builtins.bool
+    """Let it answer even where it is worse, or takes or gives something else, than what answers."""
+    node_id: _builtins.str
+    """Where it shall answer; empty where the endpoint does, or the broker chooses."""
+    replicas: _builtins.int
+    """As of JobSpec; absent to leave them as they are."""
+    objective_seconds: _builtins.float
+    access: _common_pb2.EndpointAccess.ValueType
+    @_builtins.property
+    def model(self) -> Global___FileDigest:
+        """Of the model."""
+
+    @_builtins.property
+    def reference(self) -> Global___FileDigest:
+        """Of what it is tried with, if that is sent as well: "input_NAME" and, to be compared, "output_NAME", as numpy.savez writes them."""
+
+    def __init__(
+        self,
+        *,
+        endpoint: _builtins.str = ...,
+        file: _builtins.str = ...,
+        model: Global___FileDigest | None = ...,
+        metric: _builtins.str = ...,
+        value: _builtins.float | None = ...,
+        direction: _common_pb2.Direction.ValueType = ...,
+        reference: Global___FileDigest | None = ...,
+        replace: _builtins.bool = ...,
+        node_id: _builtins.str = ...,
+        replicas: _builtins.int | None = ...,
+        objective_seconds: _builtins.float | None = ...,
+        access: _common_pb2.EndpointAccess.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_objective_seconds", b"_objective_seconds", "_replicas", b"_replicas", "_value", b"_value", "model", b"model", "objective_seconds", b"objective_seconds", "reference", b"reference", "replicas", b"replicas", "value", b"value"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_objective_seconds", b"_objective_seconds", "_replicas", b"_replicas", "_value", b"_value", "access", b"access", "direction", b"direction", "endpoint", b"endpoint", "file", b"file", "metric", b"metric", "model", b"model", "node_id", b"node_id", "objective_seconds", b"objective_seconds", "reference", b"reference", "replace", b"replace", "replicas", b"replicas", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__objective_seconds: _TypeAlias = _typing.Literal["objective_seconds"]  # noqa: Y015
+    _WhichOneofArgType__objective_seconds: _TypeAlias = _typing.Literal["_objective_seconds", b"_objective_seconds"]  # noqa: Y015
+    _WhichOneofReturnType__replicas: _TypeAlias = _typing.Literal["replicas"]  # noqa: Y015
+    _WhichOneofArgType__replicas: _TypeAlias = _typing.Literal["_replicas", b"_replicas"]  # noqa: Y015
+    _WhichOneofReturnType__value: _TypeAlias = _typing.Literal["value"]  # noqa: Y015
+    _WhichOneofArgType__value: _TypeAlias = _typing.Literal["_value", b"_value"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__objective_seconds) -> _WhichOneofReturnType__objective_seconds | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__replicas) -> _WhichOneofReturnType__replicas | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__value) -> _WhichOneofReturnType__value | None: ...
+
+Global___DeployHeader: _TypeAlias = DeployHeader  # noqa: Y015
+
+@_typing.final
+class DeployModelResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENDPOINT_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    endpoint: _builtins.str
+    version: _builtins.int
+    def __init__(
+        self,
+        *,
+        endpoint: _builtins.str = ...,
+        version: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["endpoint", b"endpoint", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeployModelResponse: _TypeAlias = DeployModelResponse  # noqa: Y015
 
 @_typing.final
 class RemoveVersionRequest(_message.Message):

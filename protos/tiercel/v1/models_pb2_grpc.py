@@ -39,6 +39,11 @@ class ModelsServiceStub(object):
                 request_serializer=tiercel_dot_v1_dot_models__pb2.FetchModelRequest.SerializeToString,
                 response_deserializer=tiercel_dot_v1_dot_models__pb2.FetchModelResponse.FromString,
                 _registered_method=True)
+        self.DeployModel = channel.stream_unary(
+                '/tiercel.v1.ModelsService/DeployModel',
+                request_serializer=tiercel_dot_v1_dot_models__pb2.DeployModelRequest.SerializeToString,
+                response_deserializer=tiercel_dot_v1_dot_models__pb2.DeployModelResponse.FromString,
+                _registered_method=True)
         self.RemoveVersion = channel.unary_unary(
                 '/tiercel.v1.ModelsService/RemoveVersion',
                 request_serializer=tiercel_dot_v1_dot_models__pb2.RemoveVersionRequest.SerializeToString,
@@ -57,6 +62,15 @@ class ModelsServiceServicer(object):
     def FetchModel(self, request, context):
         """The ONNX file of a version, from a byte on. It is fetched from a node that has it first, which may take a while;
         UNAVAILABLE if that did not come. NOT_FOUND of a version whose files are kept no longer.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeployModel(self, request_iterator, context):
+        """Makes an ONNX file the next version of an endpoint, which is made where there is none of the name. Answered once its node has
+        verified and loaded it: INVALID_ARGUMENT if the node refuses it, or it takes or gives something else than what answers;
+        UNAVAILABLE if that is not known in time.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -83,6 +97,11 @@ def add_ModelsServiceServicer_to_server(servicer, server):
                     servicer.FetchModel,
                     request_deserializer=tiercel_dot_v1_dot_models__pb2.FetchModelRequest.FromString,
                     response_serializer=tiercel_dot_v1_dot_models__pb2.FetchModelResponse.SerializeToString,
+            ),
+            'DeployModel': grpc.stream_unary_rpc_method_handler(
+                    servicer.DeployModel,
+                    request_deserializer=tiercel_dot_v1_dot_models__pb2.DeployModelRequest.FromString,
+                    response_serializer=tiercel_dot_v1_dot_models__pb2.DeployModelResponse.SerializeToString,
             ),
             'RemoveVersion': grpc.unary_unary_rpc_method_handler(
                     servicer.RemoveVersion,
@@ -122,6 +141,33 @@ class ModelsService(object):
             '/tiercel.v1.ModelsService/FetchModel',
             tiercel_dot_v1_dot_models__pb2.FetchModelRequest.SerializeToString,
             tiercel_dot_v1_dot_models__pb2.FetchModelResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeployModel(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_unary(
+            request_iterator,
+            target,
+            '/tiercel.v1.ModelsService/DeployModel',
+            tiercel_dot_v1_dot_models__pb2.DeployModelRequest.SerializeToString,
+            tiercel_dot_v1_dot_models__pb2.DeployModelResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -37,6 +37,11 @@ class ModelsServiceStub:
     """The ONNX file of a version, from a byte on. It is fetched from a node that has it first, which may take a while;
     UNAVAILABLE if that did not come. NOT_FOUND of a version whose files are kept no longer.
     """
+    DeployModel: _grpc.StreamUnaryMultiCallable[_models_pb2.DeployModelRequest, _models_pb2.DeployModelResponse]
+    """Makes an ONNX file the next version of an endpoint, which is made where there is none of the name. Answered once its node has
+    verified and loaded it: INVALID_ARGUMENT if the node refuses it, or it takes or gives something else than what answers;
+    UNAVAILABLE if that is not known in time.
+    """
     RemoveVersion: _grpc.UnaryUnaryMultiCallable[_models_pb2.RemoveVersionRequest, _models_pb2.RemoveVersionResponse]
     """Removes the files of a version that does not answer, from all nodes and for good; what is known of it stays."""
     KeepVersions: _grpc.UnaryUnaryMultiCallable[_models_pb2.KeepVersionsRequest, _models_pb2.KeepVersionsResponse]
@@ -48,6 +53,11 @@ class ModelsServiceAsyncStub(ModelsServiceStub):
     FetchModel: _aio.UnaryStreamMultiCallable[_models_pb2.FetchModelRequest, _models_pb2.FetchModelResponse]  # type: ignore[assignment]
     """The ONNX file of a version, from a byte on. It is fetched from a node that has it first, which may take a while;
     UNAVAILABLE if that did not come. NOT_FOUND of a version whose files are kept no longer.
+    """
+    DeployModel: _aio.StreamUnaryMultiCallable[_models_pb2.DeployModelRequest, _models_pb2.DeployModelResponse]  # type: ignore[assignment]
+    """Makes an ONNX file the next version of an endpoint, which is made where there is none of the name. Answered once its node has
+    verified and loaded it: INVALID_ARGUMENT if the node refuses it, or it takes or gives something else than what answers;
+    UNAVAILABLE if that is not known in time.
     """
     RemoveVersion: _aio.UnaryUnaryMultiCallable[_models_pb2.RemoveVersionRequest, _models_pb2.RemoveVersionResponse]  # type: ignore[assignment]
     """Removes the files of a version that does not answer, from all nodes and for good; what is known of it stays."""
@@ -63,6 +73,17 @@ class ModelsServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_abc.Iterator[_models_pb2.FetchModelResponse], _abc.AsyncIterator[_models_pb2.FetchModelResponse]]:
         """The ONNX file of a version, from a byte on. It is fetched from a node that has it first, which may take a while;
         UNAVAILABLE if that did not come. NOT_FOUND of a version whose files are kept no longer.
+        """
+
+    @_abc_1.abstractmethod
+    def DeployModel(
+        self,
+        request_iterator: _MaybeAsyncIterator[_models_pb2.DeployModelRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_models_pb2.DeployModelResponse, _abc.Awaitable[_models_pb2.DeployModelResponse]]:
+        """Makes an ONNX file the next version of an endpoint, which is made where there is none of the name. Answered once its node has
+        verified and loaded it: INVALID_ARGUMENT if the node refuses it, or it takes or gives something else than what answers;
+        UNAVAILABLE if that is not known in time.
         """
 
     @_abc_1.abstractmethod

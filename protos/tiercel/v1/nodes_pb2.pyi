@@ -1558,8 +1558,11 @@ class WantedDelivery(_message.Message):
     DIRECTION_FIELD_NUMBER: _builtins.int
     VARIANT_FIELD_NUMBER: _builtins.int
     VERDICT_FIELD_NUMBER: _builtins.int
+    DEPLOYED_SHA256_FIELD_NUMBER: _builtins.int
     delivery_id: _builtins.str
-    """One for each tier of a job, always the same for the same tier: JOB-tier-N; beyond the tiers JOB-best-N."""
+    """One for each tier of a job, always the same for the same tier: JOB-tier-N; beyond the tiers JOB-best-N. Of a file that
+    somebody deployed deploy-VERSION-of-ENDPOINT.
+    """
     run_id: _builtins.str
     tier: _builtins.int
     """1 for the first tier; 0 for the best model so far, beyond the tiers."""
@@ -1572,6 +1575,10 @@ class WantedDelivery(_message.Message):
     variant: _builtins.str
     """The variant of the endpoint that it is a version of; empty for an endpoint without variants."""
     verdict: Global___DeliveryVerdict.ValueType
+    deployed_sha256: _builtins.str
+    """Of a file that somebody deployed, which no run has but the broker (FetchCheckpoint, by endpoint and version): its SHA-256,
+    hexadecimal.
+    """
     def __init__(
         self,
         *,
@@ -1585,10 +1592,11 @@ class WantedDelivery(_message.Message):
         direction: _common_pb2.Direction.ValueType = ...,
         variant: _builtins.str = ...,
         verdict: Global___DeliveryVerdict.ValueType = ...,
+        deployed_sha256: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["delivery_id", b"delivery_id", "direction", b"direction", "endpoint", b"endpoint", "metric", b"metric", "run_id", b"run_id", "target", b"target", "tier", b"tier", "variant", b"variant", "verdict", b"verdict", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["delivery_id", b"delivery_id", "deployed_sha256", b"deployed_sha256", "direction", b"direction", "endpoint", b"endpoint", "metric", b"metric", "run_id", b"run_id", "target", b"target", "tier", b"tier", "variant", b"variant", "verdict", b"verdict", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

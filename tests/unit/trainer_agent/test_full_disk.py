@@ -76,6 +76,7 @@ async def test_how_a_delivery_ended_is_reported_all_the_same(
             repository=repository,
             runs=cast("Any", None),  # the model is here already
             served=ServedModels(repository, LoadsNothing(), tasks),
+            fetch=cast("Any", None),
             report=heard.append,
             tasks=tasks,
         )

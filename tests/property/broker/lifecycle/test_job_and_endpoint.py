@@ -356,7 +356,7 @@ class JobAndEndpoint(RuleBasedStateMachine):
         served = [version.version for version in self.endpoint.versions]
         assert served == sorted(set(served))
         assert (self.endpoint.live_version is not None) == bool(served)
-        best = max((version.value for version in self.endpoint.versions), default=None)
+        best = max((each.value for each in self.endpoint.versions if each.value is not None), default=None)
         assert [version.value for version in self.endpoint.live] == ([] if best is None else [best]), "never worse"
         beyond = () if self.job.best is None else (self.job.best,)
         for tier in (*self.job.tiers, *beyond):

@@ -44,6 +44,8 @@ def test_never_worse(
             assert (live.version == number) == (not held)
             if before is not None and live != before:
                 assert not endpoint.pinned
+                assert live.value is not None
+                assert before.value is not None
                 assert (live.metric, direction.reaches(live.value, before.value)) == (before.metric, True)
                 assert all(takes(live, request) for request in REQUESTS if takes(before, request))
         else:

@@ -12,6 +12,7 @@ import pytest
 
 from testing.nodes_broker import wanted_delivery
 from testing.until import until
+from tiercel.trainer_agent.deliveries.copies import PlacedFiles
 from tiercel.trainer_agent.deliveries.deliveries import Deliveries
 from tiercel.trainer_agent.deliveries.delivery_log import DeliveryLog
 from tiercel.trainer_agent.disk.job_folder import JobFolder
@@ -85,6 +86,7 @@ class Node:
 
     def __init__(self, folder: Path, tasks: Supervisor) -> None:
         self.folder, self.runs, self.told = folder, PlayedRuns(), list[nodes_pb2.DeliveryStatus]()
+        self.fetched = list[PlacedFiles]()
         export = folder / "job" / "exports" / "job-tier-1"
         export.mkdir(parents=True)
         (export / "model.onnx").write_bytes(MODEL)
@@ -95,6 +97,7 @@ class Node:
             repository=repository,
             runs=cast(RunTable, self.runs),
             served=ServedModels(repository, self, tasks),
+            fetch=self.fetch,
             report=self.told.append,
             tasks=tasks,
         )
@@ -103,6 +106,13 @@ class Node:
         run = PlayedRun(run_id, self.folder / "job", *answers)
         self.runs.begin(run)
         return run
+
+    async def fetch(self, files: PlacedFiles, staged_id: str) -> None:
+        """The broker has what was deployed."""
+        staged = self.folder / "models" / ".staging" / staged_id
+        staged.mkdir(parents=True)
+        (staged / "model.onnx").write_bytes(MODEL)
+        self.fetched.append(files)
 
     async def load(self, model: str, version: int | None = None) -> str:
         """Whatever is published answers."""

@@ -97,8 +97,9 @@ function About({ endpoint, live }) {
       live ? live.metric : "",
       live &&
         html`<strong>${number(live.value)}
-          </strong> measured${promised == null ? "" : `, ${number(promised)} promised`}`,
+          </strong> ${live.deployed_by ? "as said" : "measured"}${promised == null ? "" : `, ${number(promised)} promised`}`,
     ],
+    ["Deployed", live && deployed(live)],
     ["Requests/s", rate(endpoint.requests_per_second)],
     ["Objective", milliseconds(endpoint.objective_seconds)],
     ["In time", endpoint.in_objective == null ? "" : percent(endpoint.in_objective)],
@@ -161,13 +162,15 @@ function Versions({ endpoint }) {
           answers(each, canary),
           number(each.value),
           each.metric,
-          each.tier || "best",
+          each.tier || (each.job_id ? "best" : undefined),
           each.variant || undefined,
-          html`<a href=${link("jobs", each.job_id)}>${each.job_id}</a>`,
+          each.job_id ? html`<a href=${link("jobs", each.job_id)}>${each.job_id}</a>` : deployed(each),
           html`<${When} iso=${each.delivered_at} />`,
           each.held || (each.kept ? undefined : "its files are gone"),
         ])} />`;
 }
+
+const deployed = (version) => version.deployed_by && `${version.file}, by ${version.deployed_by}`;
 
 const answers = (version, canary) =>
   version.live ? "● yes" : canary?.version === version.version ? "◐ canary" : version.held ? "held" : "no";

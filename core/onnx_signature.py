@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tiercel.v1 import nodes_pb2
+from tiercel.core.endpoints import Signature, Tensor
 
 MAX_TENSORS: Final = 64
 MAX_NAME_BYTES: Final = 256
@@ -93,16 +93,22 @@ class _Message:
         raise _NoModelError
 
 
-def read_signature(path: Path) -> nodes_pb2.ModelSignature | None:
-    """What the model in a file takes and gives; None for a file that does not say, or more than a model should have."""
+def read_signature(path: Path, start: int = 0, size_bytes: int | None = None) -> Signature | None:
+    """What the model in a file takes and gives; None for a file that does not say, or more than a model should have.
+
+    Args:
+        path: The file.
+        start: Byte of it with which the model begins.
+        size_bytes: Of the model; None for all that is left.
+    """
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            return _signature(_Message(data, 0, len(data)))
+            return _signature(_Message(data, start, len(data) if size_bytes is None else start + size_bytes))
     except (_NoModelError, UnicodeDecodeError, OSError, ValueError):
         return None
 
 
-def _signature(model: _Message) -> nodes_pb2.ModelSignature:
+def _signature(model: _Message) -> Signature:
     graph = next(model.parts(_GRAPH), None)
     if graph is None:
         raise _NoModelError
@@ -122,10 +128,10 @@ def _signature(model: _Message) -> nodes_pb2.ModelSignature:
     asked = [tensor for tensor in inputs if tensor.name not in weights]
     if len(asked) > MAX_TENSORS:
         raise _NoModelError
-    return nodes_pb2.ModelSignature(inputs=asked, outputs=outputs)
+    return Signature(tuple(asked), tuple(outputs))
 
 
-def _tensor(value: _Message) -> nodes_pb2.TensorSpec:
+def _tensor(value: _Message) -> Tensor:
     kind = next(value.parts(_TYPE), None)
     tensor = None if kind is None else next(kind.parts(_TENSOR_TYPE), None)
     if tensor is None:  # a sequence or the like, which is not served
@@ -134,9 +140,8 @@ def _tensor(value: _Message) -> nodes_pb2.TensorSpec:
     lengths = [] if shape is None else [axis.number(_LENGTH) for axis in shape.parts(_AXIS)]
     if len(lengths) > MAX_AXES or any(length is not None and length >= 2**63 for length in lengths):
         raise _NoModelError
-    return nodes_pb2.TensorSpec(
-        name=value.text(_NAME),
-        datatype=_DATATYPES.get(tensor.number(_ELEMENT) or 0, ""),
-        shape=[-1 if length is None else length for length in lengths],
-        any_shape=shape is None,
+    return Tensor(
+        value.text(_NAME),
+        _DATATYPES.get(tensor.number(_ELEMENT) or 0, ""),
+        None if shape is None else tuple(-1 if length is None else length for length in lengths),
     )

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from onnx import ModelProto, TensorProto, helper
 
 from testing import onnx_models
-from tiercel.trainer_agent.models import onnx_signature
-from tiercel.trainer_agent.models.onnx_signature import MAX_TENSORS, read_signature
-from tiercel.v1.nodes_pb2 import ModelSignature, TensorSpec
+from tiercel.core import onnx_signature
+from tiercel.core.endpoints import Signature, Tensor
+from tiercel.core.onnx_signature import MAX_TENSORS, read_signature
 
 
 def model(inputs: int = 1, *, shape: list[int | str | None] | None = None, name: str = "x") -> ModelProto:
@@ -28,29 +28,29 @@ def model(inputs: int = 1, *, shape: list[int | str | None] | None = None, name:
     return helper.make_model(graph)
 
 
-def read(tmp_path: Path, content: bytes) -> ModelSignature | None:
+def read(tmp_path: Path, content: bytes) -> Signature | None:
     path = tmp_path / "model.onnx"
     path.write_bytes(content)
     return read_signature(path)
 
 
 def test_inputs_outputs_types_and_axes_are_read_and_weights_are_none_of_them(tmp_path: Path) -> None:
-    assert read(tmp_path, model(2, shape=["batch", None, 28]).SerializeToString()) == ModelSignature(
-        inputs=[
-            TensorSpec(name="x0", datatype="FP64", shape=[-1, -1, 28]),
-            TensorSpec(name="x1", datatype="FP64", shape=[-1, -1, 28]),
-        ],
-        outputs=[TensorSpec(name="y", datatype="INT64", shape=[-1, 3])],
+    assert read(tmp_path, model(2, shape=["batch", None, 28]).SerializeToString()) == Signature(
+        inputs=(
+            Tensor("x0", "FP64", (-1, -1, 28)),
+            Tensor("x1", "FP64", (-1, -1, 28)),
+        ),
+        outputs=(Tensor("y", "INT64", (-1, 3)),),
     )
 
 
 def test_a_shape_that_is_not_said_is_any_and_a_number_has_none(tmp_path: Path) -> None:
     (unsaid, _) = (read(tmp_path, model(shape=None).SerializeToString()), None)
     assert unsaid is not None
-    assert unsaid.inputs[0] == TensorSpec(name="x0", datatype="FP64", any_shape=True)
+    assert unsaid.inputs[0] == Tensor("x0", "FP64")
     number = read(tmp_path, model(shape=[]).SerializeToString())
     assert number is not None
-    assert number.inputs[0] == TensorSpec(name="x0", datatype="FP64")
+    assert number.inputs[0] == Tensor("x0", "FP64", ())
 
 
 def test_what_has_too_much_of_anything_says_nothing(tmp_path: Path) -> None:

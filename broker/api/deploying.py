@@ -1,0 +1,88 @@
+"""ONNX files that people deploy, taken in piece by piece.
+
+A file is first written where no broker looks for anything, and is put in its place once all of it is here, its SHA-256
+is what was announced, and it says what it takes and gives. What breaks off leaves nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+from tiercel.broker.lifecycle.deployment import Arrived, place_for
+from tiercel.broker.store.checkpoints import CheckpointFile
+from tiercel.broker.store.version_files import MODEL_FILE, REFERENCE_FILE
+from tiercel.core.deploying import Deploy, validate_deploy
+from tiercel.core.endpoints import Endpoint
+from tiercel.core.errors import UnavailableError, wrong_field
+from tiercel.core.tasks import run_in_thread
+from tiercel.core.wire import from_proto
+from tiercel.v1 import models_pb2
+
+if TYPE_CHECKING:
+    from tiercel.broker.actors.endpoint_service import EndpointService
+    from tiercel.broker.api.incoming import Incoming
+    from tiercel.broker.store.version_files import VersionStore, VersionUpload
+    from tiercel.broker.tenancy import Caller, Tenancy
+    from tiercel.core.endpoints import Delivery
+
+    Messages = Incoming[models_pb2.DeployModelRequest]
+
+UPLOAD_SECONDS = 3600.0
+
+
+async def deploy(tenant: str, by: str, messages: Messages, endpoints: EndpointService, store: VersionStore) -> Delivery:
+    """Take in a file and make it the next version of an endpoint; returns its delivery, which is over.
+
+    Args:
+        tenant: Whose endpoint it is to be.
+        by: Who sends it.
+        messages: What is sent.
+        endpoints: Make versions.
+        store: Where files of versions are.
+
+    Raises:
+        InvalidSpecError: It is not what was announced, no model, too large, or its node refused it.
+        CannotWriteError: The disk is full.
+        UnavailableError: It did not come, or it is not known in time what becomes of it.
+        TiercelError: As :meth:`.EndpointService.deploy`.
+    """
+    asked = from_proto(Deploy, await messages.header())
+    validate_deploy(asked)
+    # What can be refused is, before megabytes are sent.
+    known = endpoints.check_deploy(tenant, asked.endpoint) or Endpoint(asked.endpoint, tenant)
+    place_for(known, endpoints.replicas(asked.endpoint), asked.node_id)
+    files = [CheckpointFile(MODEL_FILE, asked.model.size_bytes, asked.model.sha256)]
+    if asked.reference is not None:
+        files.append(CheckpointFile(REFERENCE_FILE, asked.reference.size_bytes, asked.reference.sha256))
+    with contextlib.ExitStack() as held:
+        upload = held.enter_context(store.upload(files))
+        try:
+            async with asyncio.timeout(UPLOAD_SECONDS):
+                await _receive(messages, upload)
+        except TimeoutError:
+            raise UnavailableError(f"it took more than {UPLOAD_SECONDS:g} s to send; try again") from None
+        signature = await run_in_thread(upload.signature)
+        if signature is None:
+            raise wrong_field("file", f"{asked.file!r} is no ONNX model, or only a part of one; export it again")
+
+        async def put(endpoint: str, version: int) -> None:
+            await run_in_thread(upload.put, endpoint, version)
+            store.finished(endpoint, version)
+
+        return await endpoints.deploy(tenant, Arrived(asked, by, signature), put, held.pop_all())
+
+
+async def _receive(messages: Messages, upload: VersionUpload) -> None:
+    while (request := await messages.next()) is not None:
+        await run_in_thread(upload.write, request.data)
+
+
+def deployer(caller: Caller, tenancy: Tenancy) -> str:
+    """Who somebody is, for the card of what they deploy; no secret."""
+    if caller.person is not None:
+        return caller.person.id
+    issued = tenancy.issued.get(caller.token)
+    name = caller.tenant.name if caller.tenant is not None else ""
+    return f"{name} (token {issued.name})" if issued is not None else name

@@ -1,0 +1,209 @@
+"""Sends an ONNX file that is to be a version of an endpoint, and with it what the model is tried with."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import io
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tiercel.broker.client.models import Models
+from tiercel.core.checkpoints import Artefact
+from tiercel.core.deploying import MAX_MODEL_BYTES, MAX_REFERENCE_BYTES, Deploy, check_size, validate_deploy
+from tiercel.core.errors import wrong_field
+from tiercel.core.jobs import Direction
+from tiercel.core.onnx_signature import read_signature
+from tiercel.core.wire import to_proto
+from tiercel.v1 import models_pb2, models_pb2_grpc
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+    from io import BufferedReader
+
+    from tiercel.broker.client.connection import Connection
+    from tiercel.core.endpoint_access import EndpointAccess
+    from tiercel.core.endpoints import Signature
+    from tiercel.core.views import VersionInfo
+
+_PIECE_BYTES = 256 * 1024
+_SLOWEST_BYTES_PER_SECOND = 64 * 1024
+# What a node has to load it, and more for those that wait before it.
+_SECONDS = 1800.0
+_NUMPY = {
+    "BOOL": "?", "UINT8": "u1", "UINT16": "u2", "UINT32": "u4", "UINT64": "u8", "INT8": "i1", "INT16": "i2",
+    "INT32": "i4", "INT64": "i8", "FP16": "f2", "FP32": "f4", "FP64": "f8", "BYTES": "U1",
+}  # fmt: skip
+MAX_INPUT_BYTES = 32 * 1024**2
+
+
+class Deploying(ABC):
+    """What a client can do with an ONNX file that no job has made."""
+
+    @property
+    @abstractmethod
+    def _connection(self) -> Connection:
+        """To the broker."""
+
+    async def deploy(
+        self,
+        file: str | Path,
+        endpoint: str,
+        *,
+        accuracy: float | None = None,
+        metric: str = "",
+        value: float | None = None,
+        direction: Direction = Direction.MAX,
+        inputs: Mapping[str, Sequence[int]] | None = None,
+        reference: str | Path | None = None,
+        node: str = "",
+        replicas: int | None = None,
+        objective_seconds: float | None = None,
+        access: EndpointAccess | None = None,
+        replace: bool = False,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> VersionInfo:
+        """Make an ONNX file the next version of an endpoint, and wait until it answers, or is kept and does not.
+
+        Args:
+            file: The model, in one file.
+            endpoint: The endpoint; it is made where there is none of the name.
+            accuracy: How good the model is, if that is an accuracy; the same as ``metric="accuracy"`` with its value.
+            metric: Name of another metric.
+            value: What was measured.
+            direction: Whether a larger or a smaller metric is better.
+            inputs: Shapes that the model is tried with before it answers, by input; 1 for each free axis of others.
+            reference: An ``.npz`` file with ``input_NAME`` and ``output_NAME`` that it must give, in place of shapes.
+            node: The node that shall answer with it; left out, where the endpoint does, or a quiet one.
+            replicas: On how many nodes the endpoint answers; 0 leaves it to the broker, None as it is.
+            objective_seconds: Delay that is wanted of the endpoint; None leaves it as it is.
+            access: Who may ask the endpoint; None leaves it as it is.
+            replace: Let it answer even where it is worse, or takes or gives something else, than what answers.
+            progress: Called with the bytes that were sent, and those that are to be sent.
+
+        Returns:
+            The version; ``held`` says why it does not answer, where it does not.
+
+        Raises:
+            InvalidSpecError: The file is broken, too large, refused by its node, or takes or gives something else than
+                what answers.
+            EndpointBusyError: The endpoint is somebody else's, or has variants.
+            UnavailableError: No node can answer with it now, or it is not known in time what becomes of it.
+        """
+        path = Path(file)
+        if accuracy is not None:
+            metric, value = "accuracy", accuracy
+        if (reference is not None) and inputs:
+            raise wrong_field("inputs", "are given beside a reference, which has some; leave out one of the two")
+        tried = await asyncio.to_thread(_tried_with, path, inputs or {}, reference)
+        deploy = await asyncio.to_thread(
+            _described,
+            path,
+            tried,
+            endpoint=endpoint,
+            metric=metric,
+            value=value,
+            direction=direction,
+            replace=replace,
+            node_id=node,
+            replicas=replicas,
+            objective_seconds=objective_seconds,
+            access=access,
+        )
+        version = await _send(self._connection, deploy, path, tried, progress)
+        return next(each for each in await Models(self._connection).list(endpoint) if each.version == version)
+
+
+def _tried_with(path: Path, inputs: Mapping[str, Sequence[int]], reference: str | Path | None) -> bytes:
+    """What a model is to be tried with, or nothing; blocks."""
+    try:
+        # Told before all of it is read, which takes a while.
+        check_size("file", Artefact("0" * 64, path.stat().st_size), MAX_MODEL_BYTES)
+        signature = read_signature(path)
+        if signature is None:
+            raise wrong_field("file", f"{path} is no ONNX model, or only a part of one; export it again")
+        if reference is not None:
+            check_size("reference", Artefact("0" * 64, Path(reference).stat().st_size), MAX_REFERENCE_BYTES)
+            return Path(reference).read_bytes()
+    except OSError as error:
+        raise wrong_field("file", f"{error.filename} cannot be read ({error.strerror})") from error
+    return reference_of(signature, inputs) if inputs else b""
+
+
+def _described(path: Path, reference: bytes, **said: Any) -> Deploy:
+    """What is said of a file, with its size and SHA-256; blocks."""
+    try:
+        with path.open("rb") as file:
+            model = _artefact(file)
+    except OSError as error:
+        raise wrong_field("file", f"{path} cannot be read ({error.strerror})") from error
+    tried = _artefact(io.BytesIO(reference)) if reference else None
+    deploy = Deploy(file=path.name, model=model, reference=tried, **said)
+    validate_deploy(deploy)
+    return deploy
+
+
+def reference_of(signature: Signature, shapes: Mapping[str, Sequence[int]]) -> bytes:
+    """Inputs of these shapes, all zero or empty, that a model is to be tried with; blocks.
+
+    Args:
+        signature: What the model takes.
+        shapes: By the name of the input; of others 1 is taken for each free axis.
+
+    Raises:
+        InvalidSpecError: It has no such input, or not of such a shape; names the input.
+    """
+    import numpy as np
+
+    known = {tensor.name: tensor for tensor in signature.inputs}
+    for name in shapes.keys() - known.keys():
+        raise wrong_field("input", f"the model has no input {name!r}; it takes {', '.join(sorted(known))}")
+    arrays = {}
+    for name, tensor in known.items():
+        shape = tuple(shapes.get(name) or (1 if size < 0 else size for size in tensor.shape or ()))
+        declared = tensor.shape if tensor.shape is not None else shape
+        fits = len(shape) == len(declared) and all(size > 0 for size in shape)
+        if not fits or any(size not in (-1, given) for size, given in zip(declared, shape, strict=True)):
+            raise wrong_field("input", f"{name!r} has shape {list(declared)}, which {list(shape)} does not fit")
+        if tensor.datatype not in _NUMPY:
+            raise wrong_field("input", f"{name!r} has a type of which no values can be made; leave out the shapes")
+        if np.prod(shape, dtype=float) * 8 > MAX_INPUT_BYTES:
+            raise wrong_field("input", f"{name!r} would have too many values to be tried with; give a smaller shape")
+        arrays[f"input_{name}"] = np.zeros(shape, _NUMPY[tensor.datatype])
+    file = io.BytesIO()
+    np.savez_compressed(file, **arrays)  # type: ignore[arg-type] # by name
+    return file.getvalue()
+
+
+async def _send(
+    connection: Connection,
+    deploy: Deploy,
+    path: Path,
+    reference: bytes,
+    progress: Callable[[int, int], None] | None,
+) -> int:
+    """Send a file and wait until it is a version; returns the version's number."""
+    total = deploy.model.size_bytes + len(reference)
+
+    async def requests() -> AsyncGenerator[models_pb2.DeployModelRequest]:
+        yield models_pb2.DeployModelRequest(header=to_proto(deploy, models_pb2.DeployHeader))
+        sent = 0
+        with contextlib.ExitStack() as files:
+            for file in (files.enter_context(path.open("rb")), io.BytesIO(reference)):
+                while piece := await asyncio.to_thread(file.read, _PIECE_BYTES):
+                    yield models_pb2.DeployModelRequest(data=piece)
+                    sent += len(piece)
+                    if progress is not None:
+                        progress(sent, total)
+
+    stub = models_pb2_grpc.ModelsServiceStub(connection.channel)
+    seconds = _SECONDS + total / _SLOWEST_BYTES_PER_SECOND
+    response = await connection.send(stub.DeployModel, requests(), seconds=seconds)
+    return int(response.version)
+
+
+def _artefact(file: BufferedReader | io.BytesIO) -> Artefact:
+    digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return Artefact(digest, file.seek(0, io.SEEK_END))

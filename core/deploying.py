@@ -1,0 +1,77 @@
+"""What somebody says of an ONNX file that is to be the next version of an endpoint, without any job."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from tiercel.core.blobs import is_sha256
+from tiercel.core.checkpoints import Artefact
+from tiercel.core.endpoint_access import EndpointAccess
+from tiercel.core.errors import wrong_field
+from tiercel.core.jobs import Direction
+from tiercel.core.validation import validate_endpoint_name, validate_metric, validate_objective, validate_replicas
+
+# What a node takes of a model, and of what it is tried with.
+MAX_MODEL_BYTES = 2 * 1024**3
+MAX_REFERENCE_BYTES = 256 * 1024**2
+MAX_FILE_NAME_CHARACTERS = 200
+# Files of one endpoint that may be on their way at once; they become versions in the order in which they came.
+MAX_COMING = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Deploy:
+    """What is to be deployed."""
+
+    endpoint: str  # it is made where there is none of the name
+    file: str  # the file's name, for the version's card
+    model: Artefact  # the ONNX file
+    metric: str = ""  # name of the metric by which the model was measured; empty where it was not
+    value: float | None = None  # what was measured; None where nothing was
+    direction: Direction = Direction.MAX  # whether a larger or a smaller metric is better
+    reference: Artefact | None = None  # inputs, and perhaps outputs, that the model is tried with (``.npz``)
+    replace: bool = False  # let it answer even where it is worse, or takes or gives something else, than what answers
+    node_id: str = ""  # the node that shall answer with it; empty where the endpoint does, or the broker chooses
+    # On how many nodes the endpoint answers; :data:`.AUTO_REPLICAS` leaves it to the broker, None as it is.
+    replicas: int | None = None
+    objective_seconds: float | None = None  # delay that is wanted of the endpoint, or None to leave it as it is
+    access: EndpointAccess | None = None  # who may ask the endpoint, or None to leave it as it is
+
+
+def validate_deploy(deploy: Deploy) -> None:
+    """Check what can be known without the file, the endpoint or any node.
+
+    Raises:
+        InvalidSpecError: A field is missing, malformed or impossible; names it and says what to do.
+    """
+    validate_endpoint_name(deploy.endpoint)
+    if deploy.replicas is not None:
+        validate_replicas(deploy.replicas)
+    if deploy.objective_seconds is not None:
+        validate_objective("objective_seconds", deploy.objective_seconds)
+    name = deploy.file
+    if not 0 < len(name) <= MAX_FILE_NAME_CHARACTERS or not name.isprintable() or "/" in name:
+        raise wrong_field("file", f"{name[:80]!r} is no file's name of 1 to {MAX_FILE_NAME_CHARACTERS} characters")
+    check_size("file", deploy.model, MAX_MODEL_BYTES)
+    if deploy.reference is not None:
+        check_size("reference", deploy.reference, MAX_REFERENCE_BYTES)
+    if deploy.value is None:
+        if deploy.metric:
+            raise wrong_field("value", f"of {deploy.metric!r} is missing; give a number, or leave out the metric")
+        return
+    validate_metric(deploy.metric)
+    if not math.isfinite(deploy.value):
+        raise wrong_field("value", f"{deploy.value} is not a finite number")
+
+
+def check_size(field: str, file: Artefact, most_bytes: int) -> None:
+    """Check that a file has content, not too much of it, and a hash.
+
+    Raises:
+        InvalidSpecError: It has not; names the field.
+    """
+    if not 0 < file.size_bytes <= most_bytes:
+        raise wrong_field(field, f"it has {file.size_bytes} bytes; 1 to {most_bytes} are taken")
+    if not is_sha256(file.sha256):
+        raise wrong_field(field, "its SHA-256 is missing; send it in hexadecimal")
