@@ -77,7 +77,7 @@ def test_prometheus_takes_its_file(tmp_path: Path) -> None:
 def test_what_operators_type_for_it_is_understood() -> None:
     text = (REPOSITORY / "docs" / "operations.md").read_text()
     lines = re.findall(
-        r"^\$run (?:exec broker tiercel|run --rm --volume \S+ broker) (.*?)(?: > .*)?$", text, re.MULTILINE
+        r"^\$run (?:exec -T broker tiercel|run --rm --volume \S+ broker) (.*?)(?: > .*)?$", text, re.MULTILINE
     )
     assert len(lines) == 2
     assert all(understood(shlex.split(line)) for line in lines)
