@@ -11,6 +11,7 @@ from tiercel.broker.actors.artefacts.checkpoints import CheckpointKeeper
 from tiercel.broker.actors.artefacts.database import DatabaseKeeper
 from tiercel.broker.actors.artefacts.keeper import ArtefactKeeper, Kind
 from tiercel.broker.actors.artefacts.own import OwnArtefacts
+from tiercel.broker.actors.artefacts.projects import ProjectKeeper
 from tiercel.broker.actors.artefacts.versions import VersionKeeper
 from tiercel.broker.actors.endpoint_keys import KeyService
 from tiercel.broker.actors.model_files import ModelFiles
@@ -40,6 +41,7 @@ from tiercel.broker.api.what_if import WhatIfService
 from tiercel.broker.store.endpoint_keys import KeyStore
 from tiercel.broker.store.inventory import Inventory
 from tiercel.broker.store.quotas import QuotaStore
+from tiercel.broker.store.stored_projects import StoredProjects
 from tiercel.v1 import membership_pb2_grpc, nodes_pb2_grpc
 
 if TYPE_CHECKING:
@@ -79,6 +81,7 @@ def keep_artefacts(kept: Kept, running: Running) -> None:
     kinds: list[Kind] = [
         CheckpointKeeper(own, kept.checkpoints, registry, clock),
         VersionKeeper(own, kept.versions, registry),
+        ProjectKeeper(own, kept.projects, StoredProjects(kept.store), registry, clock, settings.state_dir),
     ]
     database = DatabaseKeeper(
         own, kinds, settings.state_dir / "broker.sqlite", clock, settings.artefacts_database_seconds

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import math
-import re
 import secrets
 import time
 import tomllib
@@ -17,7 +16,7 @@ from tiercel.core.issued_tokens import IssuedTokens, check_usable
 from tiercel.core.people import KnownPeople
 from tiercel.core.private_files import write_private
 from tiercel.core.roles import Role
-from tiercel.core.tenants import DEFAULT_MAX_ACTIVE_JOBS, DEFAULT_WEIGHT, Tenant
+from tiercel.core.tenants import DEFAULT_MAX_ACTIVE_JOBS, DEFAULT_WEIGHT, Tenant, is_tenant_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from tiercel.core.people import Person
 
 MIN_TOKEN_CHARACTERS = 16
-_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _NAME_WORDS = "use 1 to 63 of a-z, 0-9, '_' and '-', beginning with a letter or digit"
 # They would share topics with what is told of nodes and of the broker.
 _RESERVED = frozenset({"broker", "nodes"})
@@ -183,7 +181,7 @@ def _parse(path: Path, text: str) -> dict[str, Tenant]:
 
 
 def _check_name(name: str, where: str = "") -> None:
-    if not _NAME.fullmatch(name):
+    if not is_tenant_name(name):
         raise wrong_field("tenants", f"{name!r}{where} is not a tenant's name; {_NAME_WORDS}")
     if name in _RESERVED:
         raise wrong_field("tenants", f"{name!r}{where} is a name that Tiercel keeps for itself; choose another")

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 DEFAULT_MAX_ACTIVE_JOBS = 20
 DEFAULT_WEIGHT = 1.0
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
+
+
+def is_tenant_name(text: str) -> bool:
+    """Whether a tenant may have that name: folders and topics bear it."""
+    return _NAME.fullmatch(text) is not None
 
 
 @dataclass(frozen=True, slots=True)

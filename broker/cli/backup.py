@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -13,6 +13,8 @@ from tiercel.broker.cli.parameters import command, json_option, state_dir_option
 from tiercel.broker.cli.session import fail, run_to_the_end
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tiercel.broker.store.artefacts.databases import DatabaseCopy
 
 
@@ -56,40 +58,60 @@ def restore(*, file: Path | None, artefacts: str, as_json: bool, state_dir: Path
     from tiercel.broker.client.state_dir import default_state_dir
 
     folder = state_dir or default_state_dir()
-    names, copy = run_to_the_end(_restored(file, artefacts, folder))
+    names, copy, projects, problems = run_to_the_end(_restored(file, artefacts, folder))
     at = datetime.fromtimestamp(copy.at, UTC).isoformat(timespec="seconds") if copy is not None else None
     if as_json:
-        print_json({"state_dir": str(folder), "restored": list(names), "database_at": at})
+        told = {"state_dir": str(folder), "restored": list(names), "database_at": at}
+        print_json(told | {"projects": projects, "problems": problems})
         return
     click.echo(f"restored {', '.join(names)} in {folder}" + (f"; the database is of {at}" if at else ""))
+    if copy is not None:
+        click.echo(f"projects that jobs run from: {projects}")
+    for problem in problems:
+        click.echo(f"Warning: {problem}. Jobs that run from it end with an error; submit them again.", err=True)
     click.echo("Start it with 'tiercel up', the same --artefacts and the same --node-id as before.")
 
 
-async def _restored(file: Path | None, artefacts: str, folder: Path) -> tuple[tuple[str, ...], DatabaseCopy | None]:
+class _Restored(NamedTuple):
+    """What came back: files, the copy of the database, how many projects, and what did not."""
+
+    names: tuple[str, ...] = ()
+    copy: DatabaseCopy | None = None
+    projects: int = 0
+    problems: Sequence[str] = ()
+
+
+async def _restored(file: Path | None, artefacts: str, folder: Path) -> _Restored:
     import asyncio
 
     from tiercel.broker.state_folder import prepare_state_dir, refuse_state_dir
     from tiercel.broker.state_lock import broker_lock
     from tiercel.broker.store.artefacts.opening import open_artefacts
-    from tiercel.broker.store.saved_state import DATABASE, remove, take_from_file, take_from_store
+    from tiercel.broker.store.saved_state import (
+        DATABASE,
+        remove,
+        take_from_file,
+        take_from_store,
+        take_projects,
+    )
     from tiercel.core.errors import TiercelError, wrong_field
 
     if file is None and not artefacts:
         raise wrong_field("file", "name a file that 'tiercel backup' wrote, or an artefact store with --artefacts")
     store = open_artefacts(artefacts) if artefacts else None
     prepare_state_dir(folder)
-    names: tuple[str, ...] = ()
-    copy: DatabaseCopy | None = None
+    found = _Restored()
     with broker_lock(folder):
         if (folder / DATABASE).exists():
             raise wrong_field("state_dir", f"{folder} has a database already; choose an empty folder with --state-dir")
         try:
             if store is not None:
                 copy = await take_from_store(store, folder)
-                names = (DATABASE,)
+                found = _Restored((DATABASE,), copy, *await take_projects(store, folder))
             if file is not None:
                 with_database = store is None
-                names += await asyncio.to_thread(take_from_file, file, folder, with_database=with_database)
+                names = await asyncio.to_thread(take_from_file, file, folder, with_database=with_database)
+                found = found._replace(names=(*found.names, *names))
         except TiercelError:
             remove(folder, [DATABASE])
             raise
@@ -101,4 +123,4 @@ async def _restored(file: Path | None, artefacts: str, folder: Path) -> tuple[tu
         finally:
             if store is not None:
                 await store.close()
-    return names, copy
+    return found

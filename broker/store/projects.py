@@ -8,12 +8,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import shutil
+import tarfile
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, BinaryIO, Self
 
 from tiercel.broker.store.errors import no_space
 from tiercel.core.blobs import BlobError, BlobFolder, is_sha256
-from tiercel.core.errors import InvalidSpecError, NotFoundError, QuotaExceededError, wrong_field
+from tiercel.core.errors import InvalidSpecError, NotFoundError, QuotaExceededError, StoreDamagedError, wrong_field
 from tiercel.core.projects import (
     DEFAULT_PROJECT_BYTES,
     MAX_FOLDER_BYTES,
@@ -34,6 +35,8 @@ DEFAULT_TENANT_BYTES = 16 * 1024**3
 RESERVE_BYTES = 512 * 1024**2
 # What nobody refers to may belong to a job that is just being submitted.
 UNUSED_SECONDS = 3600.0
+# Of a project that was taken in already: what may be sent now is asked no more.
+_ANY_BYTES = 2**62
 
 
 class ProjectStore:
@@ -107,6 +110,45 @@ class ProjectStore:
                 while piece := file.read(PIECE_BYTES):
                     yield name, size, piece
 
+    def pack(self, tenant: str, root: str, target: BinaryIO) -> None:
+        """Write a project into a file as one archive, the same bytes each time; blocks while the disk works.
+
+        Raises:
+            InvalidSpecError: It is not here as a whole.
+        """
+        found = [entry.content for _, entry in self._walk(tenant, root, _ANY_BYTES) if entry.kind is not Kind.LINK]
+        blobs = self._blobs(tenant)
+        with tarfile.open(fileobj=target, mode="w") as archive:
+            # What leads to others comes after them, as it is kept in this order.
+            for name in reversed(dict.fromkeys([root, *found])):
+                member = tarfile.TarInfo(name)
+                member.size = blobs.size(name) or 0
+                try:
+                    with blobs.path(name).open("rb") as file:
+                        archive.addfile(member, file)
+                except FileNotFoundError:
+                    raise refuse_project(f"the object {name} of it is not here; submit the folder again") from None
+
+    def unpack(self, tenant: str, source: BinaryIO) -> None:
+        """Take in what :meth:`pack` has written, however much a tenant may have; blocks while the disk works.
+
+        Raises:
+            StoreDamagedError: It is something else; nothing of it is kept but what is right.
+            OSError: The disk is full, or fails.
+        """
+        try:
+            with tarfile.open(fileobj=source, mode="r:") as archive, self._blobs(tenant).receive() as receiver:
+                for member in archive:
+                    content = archive.extractfile(member) if member.isfile() else None
+                    if content is None:
+                        raise StoreDamagedError(f"{member.name[:80]!r} in it is no object of a project")
+                    receiver.write(member.name, member.size, content.read(PIECE_BYTES))
+                    while piece := content.read(PIECE_BYTES):
+                        receiver.write(member.name, member.size, piece)
+                receiver.finish()
+        except (tarfile.TarError, BlobError) as error:
+            raise StoreDamagedError(f"it is no packed project ({error})") from error
+
     def tenants(self) -> list[str]:
         """Those who have sent something."""
         return sorted(path.name for path in self._folder.iterdir())
@@ -146,7 +188,7 @@ class ProjectStore:
             found.add(root)
             # Of one that is not whole, what there is stays.
             with contextlib.suppress(InvalidSpecError):
-                found.update(entry.content for _, entry in self._walk(tenant, root, 2**62))
+                found.update(entry.content for _, entry in self._walk(tenant, root, _ANY_BYTES))
         return found
 
     def used_bytes(self, tenant: str) -> int:

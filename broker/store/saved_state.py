@@ -15,7 +15,10 @@ from typing import TYPE_CHECKING, Final
 
 from tiercel.broker.store.artefacts.databases import databases_in
 from tiercel.broker.store.backups import check_database, copy_database
+from tiercel.broker.store.projects import ProjectStore
+from tiercel.broker.store.stored_projects import stored_projects_in
 from tiercel.core.errors import NotFoundError, StoreDamagedError, wrong_field
+from tiercel.core.tasks import run_in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -118,6 +121,31 @@ async def take_from_store(artefacts: Artefacts, state_dir: Path) -> DatabaseCopy
         finally:
             scratch.unlink(missing_ok=True)
     raise StoreDamagedError(f"no copy of the database can be used: {'; '.join(problems)}")
+
+
+async def take_projects(artefacts: Artefacts, state_dir: Path) -> tuple[int, list[str]]:
+    """Put the projects that a state directory's database says an artefact store has into the directory.
+
+    Returns:
+        How many came back, and a sentence for each that did not.
+
+    Raises:
+        UnavailableError: The store does not answer, or refuses.
+        OSError: The directory cannot be written.
+    """
+    projects = ProjectStore(state_dir / "projects")
+    problems: list[str] = []
+    stored = stored_projects_in(state_dir / DATABASE)
+    for (tenant, root), artefact in stored.items():
+        with tempfile.TemporaryDirectory(dir=state_dir) as scratch:
+            place = Path(scratch) / "project"
+            try:
+                await artefacts.get(artefact, place, _MARK_SECONDS + artefact.size_bytes / _BYTES_PER_SECOND)
+                with place.open("rb") as source:
+                    await run_in_thread(projects.unpack, tenant, source)
+            except (NotFoundError, StoreDamagedError) as error:
+                problems.append(f"project {root} of tenant {tenant} did not come back: {error.message}")
+    return len(stored) - len(problems), problems
 
 
 def _check_member(member: tarfile.TarInfo, found: list[str]) -> None:

@@ -234,6 +234,16 @@ policy = Table(
     Column("options", Text, nullable=False),
 )
 
+# Projects that the artefact store has, each packed into one artefact.
+stored_projects = Table(
+    "stored_projects",
+    metadata,
+    Column("tenant", Text, primary_key=True),
+    Column("root", Text, primary_key=True),
+    Column("sha256", Text, nullable=False),
+    Column("size_bytes", BigInteger, nullable=False),
+)
+
 # How many unfinished jobs a tenant may have, where that was set in place of tenants.toml.
 quotas = Table(
     "quotas",

@@ -18,9 +18,12 @@ from testing.product_use import tiercel
 from testing.s3_server import BUCKET, S3Server, s3_server
 from testing.scripted_agent import ScriptedAgent
 from testing.until import until
+from tests.integration.broker.projects.test_projects import make_project, spec_of
 from tests.integration.broker.test_checkpoint_copies import CONTENT, fetch, send, trains
 from tests.integration.broker.test_status import as_tenant
+from tiercel import Client
 from tiercel.broker.store.artefacts.databases import KEPT_DATABASES
+from tiercel.broker.store.projects import ProjectStore
 from tiercel.core.errors import ConflictError
 from tiercel.v1 import jobs_pb2
 
@@ -155,6 +158,10 @@ async def test_a_broker_is_made_anew_of_what_was_saved_and_its_job_goes_on(s3: S
         job_id = await trains(tenant, first, copy_checkpoint_seconds=60.0)
         assert await send(first, broker.nodes_address, lost, f"{job_id}-1", CONTENT) is grpc.StatusCode.OK
         await tenant.wait(job_id, lambda job: job.HasField("checkpoint_stored_seconds"))
+        async with Client(broker.broker_address, token=token) as client:
+            other = await client.submit(spec_of(make_project(tmp_path / "project"), endpoint="second"))
+            project = (await other.refresh()).spec.project
+        await until(lambda: len(names_in(s3)) == 2)  # the checkpoint, and the project
         known_at = time.time()
         await until(lambda: max(databases_in(s3).values()) > known_at)
     shutil.rmtree(lost)
@@ -162,6 +169,9 @@ async def test_a_broker_is_made_anew_of_what_was_saved_and_its_job_goes_on(s3: S
         "restore", str(keys), "--artefacts", URL, "--json", state_dir=found, environment={**os.environ}
     )
     assert set(restored.content["restored"]) == set(saved.content["saved"]), restored.errors
+    assert (restored.content["projects"], restored.content["problems"]) == (1, []), restored.errors
+    assert project is not None
+    assert "train.py" in ProjectStore(found / "projects").check("alice", project.sha256)
     again = await tiercel("restore", str(keys), state_dir=found)
     assert (again.exit_code, "has a database already" in again.errors) == (1, True)
     second = ScriptedAgent(node_token(found), "n2")
