@@ -1,20 +1,27 @@
-"""What-ifs against what then came, simulated: ``python -m benchmarks.what_if``; two minutes.
+"""What-ifs against what then came: ``make bench-what-if``; ten minutes, and a few more for each ``--live``.
 
-Twelve jobs of the live trial's programs run on two nodes, with earlier runs of each known. After a sixth and a third of
-the time that all of it takes, the scheduler's snapshot is asked when tiers will be reached as things are. The runs that
+Simulated: twelve jobs run on two nodes, with earlier runs of their programs known. After a sixth and a third of the
+time that all of it takes, the scheduler's snapshot is asked when tiers will be reached as things are. The runs that
 follow lose CPU time to each other, and differ from earlier ones as live runs do; a what-if knows neither. With "later"
-the jobs come within 20 s, and a what-if does not know of those to come.
+and "cluster" jobs come one after the other, and a what-if does not know of those to come.
+
+What a new broker begins with (``calibration.py``) was chosen on the made-up programs (``there``, ``later``) with other
+seeds; on recorded training (``curves``, ``runs``, ``cluster``) it is only shown.
 """
 
 from __future__ import annotations
 
+import asyncio
 import statistics
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import typer
 
+from benchmarks.bars import keep_result
+from benchmarks.principle.work import kinds as kinds_of_work
+from benchmarks.results import KEEP_HELP, Bar, Json
 from benchmarks.simulated_workloads import past_runs
 from tiercel.broker.scheduling.interface import Plan, Snapshot
 from tiercel.broker.scheduling.registry import AnyPolicy, create_policy
@@ -23,26 +30,27 @@ from tiercel.broker.simulation.arrivals import Uniform
 from tiercel.broker.simulation.cluster import SLICED
 from tiercel.broker.simulation.presets import measured_kinds
 from tiercel.broker.what_if.answer import answer
+from tiercel.broker.what_if.asking import Asking
+from tiercel.broker.what_if.calibration import calibration, score
 from tiercel.broker.what_if.present import Present, Question, bounded
-from tiercel.core.what_if import Changes, TierPrediction
+from tiercel.core.what_if import Changes, Span
 
 POLICIES = ("fair", "fifo", "utility")
 JOBS, NODES = 12, 2
+REAL = {"curves": "real curves", "runs": "real runs", "cluster": "cluster arrivals"}
 # A tier that comes sooner than so many seconds is there before anybody has read the answer.
 _LEAST_SECONDS = 0.5
+_FIRST_SEED = 100
+_MANY_JOBS, _MANY_NODES = 50, 4
+_TIMED = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """A prediction and what came.
+    """What futures gave for a tier, and when it came."""
 
-    Attributes:
-        error: (predicted - came) / came.
-        within: Whether it came within the band.
-    """
-
-    error: float
-    within: bool
+    drawn: Span
+    came: float
 
 
 class Watching:
@@ -61,28 +69,41 @@ class Watching:
         """As the policy's."""
         if self._moments and snapshot.now >= self._moments[0]:
             del self._moments[0]
-            self.seen.append(snapshot)
+            shown = (getattr(snapshot, name) for name in Snapshot.__dataclass_fields__)
+            self.seen.append(Snapshot(*shown))
         return self._policy.plan(snapshot, state)
 
 
-def settled(policy: str, seed: int, arrive_within: float) -> Iterator[Settled]:
-    """All predictions of one run."""
+def made_up(arrive_within: float, jobs: int = JOBS, nodes: int = NODES) -> Scenario:
+    """The live trial's programs, arriving within so many seconds."""
     kinds = measured_kinds()
-    scenario = Scenario(
-        nodes=equal_nodes(NODES),
-        jobs=DrawnJobs(kinds, JOBS, Uniform(arrive_within)),
+    return Scenario(
+        nodes=equal_nodes(nodes),
+        jobs=DrawnJobs(kinds, jobs, Uniform(arrive_within)),
         machines=MachineSettings(colocation=SLICED),
         history={kind.name: past_runs(kind) for kind in kinds},
     )
+
+
+def recorded(name: str, seed: int) -> Scenario:
+    """Programs that learn as recorded training did."""
+    kind = next(each for each in kinds_of_work(seed) if each.name == REAL[name])
+    smaller = replace(kind, jobs=JOBS, nodes=NODES).scenario(seed, history=True)
+    return replace(smaller, machines=MachineSettings(colocation=SLICED))
+
+
+def settled(scenario: Scenario, policy: str, seed: int) -> Iterator[Settled]:
+    """All predictions of one run."""
     makespan = simulate(scenario, policy, seed).makespan
     watching = Watching(create_policy(policy), (makespan / 6, makespan / 3))
     came = simulate(scenario, watching, seed)
     for seen in watching.seen:
-        shown = Snapshot(seen.now, seen.trigger, seen.jobs, seen.nodes, seen.endpoints, seen.history, seen.restarts)
-        found = answer(Question(bounded(Present(shown, policy, {}, 1.0)), Changes()))
+        found = answer(Question(bounded(Present(seen, policy, {}, 1.0)), Changes()))
         for job in found.jobs:
             for tier in job.tiers:
-                yield from _settled(tier, _seconds(came, job.id, tier.tier, seen.now))
+                seconds = _seconds(came, job.id, tier.tier, seen.now)
+                if tier.drawn is not None and seconds is not None and seconds > _LEAST_SECONDS:
+                    yield Settled(tier.drawn, seconds)
 
 
 def _seconds(came: Result, job_id: str, tier: int, now: float) -> float | None:
@@ -91,25 +112,100 @@ def _seconds(came: Result, job_id: str, tier: int, now: float) -> float | None:
     return None if seconds is None else job.arrived_at + seconds - now
 
 
-def _settled(tier: TierPrediction, came: float | None) -> Iterator[Settled]:
-    if tier.present is not None and came is not None and came > _LEAST_SECONDS:
-        yield Settled((tier.present.seconds - came) / came, tier.present.low <= came <= tier.present.high)
+def figures_of(runs: Sequence[Sequence[Settled]]) -> Json:
+    """How far off predictions were: as drawn, as a new broker tells them, and as one that knows the runs before."""
+    scores: list[float] = []
+    ways: dict[str, list[tuple[Span, float]]] = {"drawn": [], "new": [], "learnt": []}
+    for number, run in enumerate(runs):
+        learnt = calibration(scores)
+        for each in run:
+            ways["drawn"].append((each.drawn, each.came))
+            ways["new"].append((calibration(()).told(each.drawn), each.came))
+            if number:
+                ways["learnt"].append((learnt.told(each.drawn), each.came))
+        scores += [score(each.drawn, each.came) for each in run]
+    return {name: _accuracy(found) for name, found in ways.items()}
 
 
-def main(seeds: Annotated[int, typer.Option(min=1, help="Runs of each policy.")] = 5) -> None:
-    """Compare, and print."""
-    print(
-        f"{'policy':9} {'jobs':8} {'predictions':>11} {'median error':>12} {'quartiles':>16} {'bias':>7} {'in band':>8}"
-    )
-    for policy in POLICIES:
-        for name, within in (("there", 0.01), ("later", 20.0)):
-            found = [each for seed in range(seeds) for each in settled(policy, seed, within)]
-            first, middle, third = statistics.quantiles((abs(each.error) for each in found), n=4)
-            bias = statistics.median(each.error for each in found)
-            part = sum(each.within for each in found) / len(found)
-            print(
-                f"{policy:9} {name:8} {len(found):11} {middle:12.1%} {first:7.1%} {third:8.1%} {bias:7.1%} {part:8.0%}"
+def _accuracy(found: Sequence[tuple[Span, float]]) -> Json:
+    errors = [(told.seconds - came) / came for told, came in found]
+    first, middle, third = statistics.quantiles(map(abs, errors), n=4)
+    return {
+        "predictions": len(found),
+        "median_error": round(middle, 4),
+        "quartiles": [round(first, 4), round(third, 4)],
+        "bias": round(statistics.median(errors), 4),
+        "in_band": round(sum(told.low <= came <= told.high for told, came in found) / len(found), 4),
+    }
+
+
+def simulated(seeds: Iterable[int]) -> list[Json]:
+    """All sections and policies."""
+    sections: Mapping[str, Callable[[int], Scenario]] = {
+        "there": lambda _: made_up(0.01),
+        "later": lambda _: made_up(20.0),
+        **{name: lambda seed, name=name: recorded(name, seed) for name in REAL},  # type: ignore[misc]
+    }
+    rows = []
+    for name, scenario in sections.items():
+        for policy in POLICIES:
+            runs = [list(settled(scenario(seed), policy, seed)) for seed in seeds]
+            rows.append({"jobs": name, "policy": policy, **figures_of(runs)})
+            print(_line(rows[-1]), flush=True)
+    return rows
+
+
+def _line(row: Json) -> str:
+    ways = (f"{way}: {row[way]['median_error']:6.1%} {row[way]['in_band']:4.0%}" for way in ("drawn", "new", "learnt"))
+    return f"{row['jobs']:8} {row['policy']:8} {row['drawn']['predictions']:5}  {'   '.join(ways)}"
+
+
+async def _timed() -> list[float]:
+    """Seconds from question to answer with another policy, by a child process, as the broker asks it."""
+    watching = Watching(create_policy("utility"), (6.0,))
+    simulate(made_up(0.01, _MANY_JOBS, _MANY_NODES), watching, _FIRST_SEED)
+    present = bounded(Present(watching.seen[0], "utility", {}, 1.0))
+    asking, took = Asking(), []
+    for _ in range(_TIMED):
+        began = asyncio.get_running_loop().time()
+        await asking.ask(Question(present, Changes(policy="fair")), "operator")
+        took.append(round(asyncio.get_running_loop().time() - began, 3))
+    return took
+
+
+def bars_of(figures: Json) -> list[Bar]:
+    """What the figures have to be."""
+    rows = [row for row in figures["simulated"] if row["jobs"] in REAL]
+    bars = [
+        Bar(f"what-if of {_MANY_JOBS} jobs, median", statistics.median(figures["seconds_of_50_jobs"]), "<= 2.0", "s"),
+        *(
+            Bar(
+                f"{row['jobs']}, {row['policy']}: in band once it has recorded runs",
+                row["learnt"]["in_band"],
+                ">= 0.75",
             )
+            for row in rows
+        ),
+    ]
+    live = [
+        Bar(f"live, {row['policy']}: median error of time to tier", row["median_error"], "<= 0.15")
+        for row in figures.get("live", [])
+    ]
+    return [*bars, *live]
+
+
+def main(
+    seeds: Annotated[int, typer.Option(min=2, help="Runs of each policy.")] = 5,
+    live: Annotated[int, typer.Option(min=0, help="Live schedules of each policy; 0 for none.")] = 0,
+    *,
+    keep: Annotated[bool, typer.Option("--keep", help=KEEP_HELP)] = False,
+) -> None:
+    """Compare, print, and write ``what-if.json``."""
+    figures: Json = {"seconds_of_50_jobs": asyncio.run(_timed())}
+    print(f"{_MANY_JOBS} jobs: {figures['seconds_of_50_jobs']} s")
+    figures["simulated"] = simulated(range(_FIRST_SEED, _FIRST_SEED + seeds))
+    command = f"make bench-what-if BENCH_FLAGS='--seeds {seeds}{f' --live {live}' if live else ''} --keep'"
+    keep_result("what-if", command=command, figures=figures, keep=keep)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from tiercel.broker.actors.artefacts.projects import ProjectKeeper
 from tiercel.broker.actors.artefacts.versions import VersionKeeper
 from tiercel.broker.actors.endpoint_keys import KeyService
 from tiercel.broker.actors.model_files import ModelFiles
+from tiercel.broker.actors.predictions import Predictions
 from tiercel.broker.actors.retention import Retention
 from tiercel.broker.api import listeners
 from tiercel.broker.api.access import AccessService
@@ -40,6 +41,7 @@ from tiercel.broker.api.tokens import TokensService
 from tiercel.broker.api.what_if import WhatIfService
 from tiercel.broker.store.endpoint_keys import KeyStore
 from tiercel.broker.store.inventory import Inventory
+from tiercel.broker.store.predictions import PredictionStore
 from tiercel.broker.store.quotas import QuotaStore
 from tiercel.broker.store.stored_projects import StoredProjects
 from tiercel.v1 import membership_pb2_grpc, nodes_pb2_grpc
@@ -101,6 +103,11 @@ async def answer_tenants(entrance: Entrance, kept: Kept, running: Running) -> No
     await quotas.start()
     retention = Retention(service, inventory, clock, settings.retention)
     running.supervisor.start(retention.run(), name="retention")
+    predictions = Predictions(
+        PredictionStore(kept.store), kept.store, registry, running.policies, clock, settings.interval_seconds
+    )
+    await predictions.start()
+    running.supervisor.start(predictions.run(), name="predictions")
     await listeners.add_tenants_services(
         doors.methods,
         JobsService(service, running.journal, kept.store, kept.logs, tenancy, kept.projects),
@@ -127,7 +134,7 @@ async def answer_tenants(entrance: Entrance, kept: Kept, running: Running) -> No
         QuotasService(quotas, registry, tenancy),
         AuthorityService(entrance.rotation),
         DashboardService(entrance.dashboard.sign_in, *entrance.dashboard.urls),
-        WhatIfService(registry, tenancy, running.policies, settings.interval_seconds),
+        WhatIfService(predictions, tenancy),
     )
 
 

@@ -51,6 +51,8 @@ class TierPrediction(Jsonable):
     target: float  # its target
     present: Span | None = None  # as things are; None for unknown, or never
     changed: Span | None = None  # with the changes; likewise
+    # What the simulated futures gave for ``present``, before it was corrected by how far off earlier predictions were.
+    drawn: Span | None = None
 
 
 @dataclass(frozen=True, slots=True)

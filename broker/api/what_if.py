@@ -6,54 +6,56 @@ import math
 from typing import TYPE_CHECKING
 
 from tiercel.broker.api.auth import caller_by_metadata
-from tiercel.broker.what_if.asking import Asking
-from tiercel.broker.what_if.present import Present, Question, bounded
 from tiercel.core.errors import NotFoundError, wrong_field
 from tiercel.core.what_if import MAX_CHANGES, Changes
 from tiercel.core.wire import from_proto, to_proto
 from tiercel.v1 import what_if_pb2, what_if_pb2_grpc
 
 if TYPE_CHECKING:
-    from tiercel.broker.actors.policy_choice import PolicyKeeper
-    from tiercel.broker.actors.registry import ActorRegistry
+    from tiercel.broker.actors.predictions import Predictions
     from tiercel.broker.api.auth import Context
     from tiercel.broker.tenancy import Tenancy
+    from tiercel.broker.what_if.present import Present
 
 MAX_FACTOR = 1000.0
 MAX_CORES = 4096.0
+PREDICTIONS, MAX_PREDICTIONS = 100, 1000
 
 
 class WhatIfService(what_if_pb2_grpc.WhatIfServiceServicer):
-    """Translates questions of tenants and operators.
+    """Translates questions of tenants and operators."""
 
-    Args:
-        interval_seconds: How often the scheduler looks.
-    """
-
-    def __init__(
-        self, registry: ActorRegistry, tenancy: Tenancy, policies: PolicyKeeper, interval_seconds: float
-    ) -> None:
-        self._registry = registry
+    def __init__(self, predictions: Predictions, tenancy: Tenancy) -> None:
+        self._predictions = predictions
         self._tenancy = tenancy
-        self._policies = policies
-        self._interval_seconds = interval_seconds
-        self._asking = Asking()
 
-    async def AskWhatIf(self, request: what_if_pb2.AskWhatIfRequest, context: Context) -> what_if_pb2.AskWhatIfResponse:
+    async def AskWhatIf(
+        self, request: what_if_pb2.AskWhatIfRequest, context: Context
+    ) -> what_if_pb2.AskWhatIfResponse:
         """Simulate the present as it is and with changes."""
-        tenant = caller_by_metadata(context.invocation_metadata(), self._tenancy).tenant
+        tenant = self._tenant(context)
         changes = from_proto(Changes, request.changes)
         _check(changes)
-        present = self._present()
-        if tenant is not None:
-            _check_own(changes, present, tenant.name)
-        wanted = frozenset((*changes.cancel, *changes.priorities, *changes.add_like))
-        question = Question(bounded(present, wanted), changes, tenant.name if tenant is not None else "")
-        return to_proto(await self._asking.ask(question), what_if_pb2.AskWhatIfResponse)
+        present = self._predictions.present()
+        if tenant:
+            _check_own(changes, present, tenant)
+        found = await self._predictions.ask(present, changes, tenant, asker=f"tenant {tenant}")
+        return to_proto(found, what_if_pb2.AskWhatIfResponse)
 
-    def _present(self) -> Present:
-        choice = self._policies.choice
-        return Present(self._registry.scheduler.present(), choice.name, dict(choice.options), self._interval_seconds)
+    async def ListPredictions(
+        self, request: what_if_pb2.ListPredictionsRequest, context: Context
+    ) -> what_if_pb2.ListPredictionsResponse:
+        """What was predicted and what came."""
+        if request.limit > MAX_PREDICTIONS:
+            raise wrong_field("limit", f"is {request.limit}; give at most {MAX_PREDICTIONS}")
+        limit = request.limit or PREDICTIONS
+        found = await self._predictions.record(self._tenant(context), request.job_id, limit)
+        return to_proto(found, what_if_pb2.ListPredictionsResponse)
+
+    def _tenant(self, context: Context) -> str:
+        """Who calls; empty for an operator."""
+        tenant = caller_by_metadata(context.invocation_metadata(), self._tenancy).tenant
+        return tenant.name if tenant is not None else ""
 
 
 def _check(changes: Changes) -> None:

@@ -22,9 +22,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tiercel.core.policies import PolicyChoice
+    from tiercel.core.predictions import Accuracy, Prediction
     from tiercel.core.what_if import InTime, Span, WhatIf
 
 _COLUMNS = ("JOB", "NAME", "TIER", "NOW ON", "AS THINGS ARE", "THEN ON", "WITH THE CHANGES")
+_ACCURACY_COLUMNS = ("POLICY", "CAME", "NEVER", "MEDIAN ERROR", "QUARTILES", "BIAS", "IN BAND")
+_PREDICTION_COLUMNS = ("JOB", "TIER", "PREDICTED AT", "PREDICTED", "CAME", "ERROR", "POLICY")
+_PREDICTIONS_SHOWN = 20
 _ENDPOINT_COLUMNS = ("ENDPOINT", "IN TIME", "MEAN MS", "THEN IN TIME", "THEN MEAN MS")
 
 
@@ -32,6 +36,7 @@ _ENDPOINT_COLUMNS = ("ENDPOINT", "IN TIME", "MEAN MS", "THEN IN TIME", "THEN MEA
     "tiercel what-if --policy fifo",
     "tiercel what-if --policy fifo --apply",
     "tiercel what-if --add-node cores=4 --requests digits=2x",
+    "tiercel what-if --errors",
 )
 @click.option("--policy", default="", metavar="NAME", help="Another policy.")
 @click.option("--option", "options", metavar="KEY=VALUE", multiple=True, help="An option of that policy; repeatable.")
@@ -43,6 +48,7 @@ _ENDPOINT_COLUMNS = ("ENDPOINT", "IN TIME", "MEAN MS", "THEN IN TIME", "THEN MEA
 @click.option("--requests", metavar="ENDPOINT=2x", multiple=True, help="So many times its requests.")
 @click.option("--apply", is_flag=True, help="Then have that policy decide, as 'tiercel policy set' does; asks before.")
 @click.option("--yes", "-y", is_flag=True, help="With --apply: do not ask.")
+@click.option("--errors", is_flag=True, help="How far off the predictions were that came.")
 @json_option
 @state_dir_option
 @broker_option
@@ -59,12 +65,16 @@ def what_if(
     requests: tuple[str, ...],
     apply: bool,
     yes: bool,
+    errors: bool,
     as_json: bool,
     state_dir: Path | None,
     broker: str,
     tenant: str,
 ) -> None:
     """Say when tiers would be reached if something were different; nothing is changed without --apply."""
+    if errors:
+        _tell_errors(state_dir, broker, tenant, as_json=as_json)
+        return
     try:
         changes = Changes(
             policy,
@@ -131,6 +141,47 @@ def _ask(changes: Changes, state_dir: Path | None, broker: str, tenant: str) -> 
     from tiercel.broker.client.what_if import what_if as ask
 
     return as_operator_or_tenant(state_dir, broker, tenant, lambda connection: ask(connection, changes))
+
+
+def _tell_errors(state_dir: Path | None, broker: str, tenant: str, *, as_json: bool) -> None:
+    """What is recorded of predictions, and what came."""
+    from tiercel.broker.client.what_if import predictions
+
+    found = as_operator_or_tenant(state_dir, broker, tenant, predictions)
+    if as_json:
+        print_json(found.to_json())
+        return
+    if not found.predictions:
+        click.echo("Nothing was predicted yet: that takes a job whose program has run before.")
+        return
+    print_table(_ACCURACY_COLUMNS, [_accuracy(each) for each in found.accuracy])
+    click.echo("")
+    print_table(_PREDICTION_COLUMNS, [_prediction(each) for each in found.predictions[:_PREDICTIONS_SHOWN]])
+
+
+def _accuracy(told: Accuracy) -> tuple[str, ...]:
+    quartiles = (
+        "-"
+        if told.first_quartile is None or told.third_quartile is None
+        else f"{told.first_quartile:.1%} to {told.third_quartile:.1%}"
+    )
+    parts = ("-" if each is None else f"{each:.1%}" for each in (told.median_error, told.bias, told.in_band))
+    median, bias, within = parts
+    return clean(told.policy), str(told.came), str(told.never), median, quartiles, bias, within
+
+
+def _prediction(told: Prediction) -> tuple[str, ...]:
+    came = told.state.value if told.came_seconds is None else f"{told.came_seconds:.0f} s"
+    error = "-" if not told.came_seconds else f"{told.told.seconds / told.came_seconds - 1:+.0%}"
+    return (
+        told.job_id,
+        str(told.tier),
+        f"{told.made_at.astimezone():%Y-%m-%d %H:%M:%S}",
+        _span(told.told, ""),
+        came,
+        error,
+        clean(told.policy),
+    )
 
 
 def _check_applicable(changes: Changes, *, yes: bool) -> None:

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from tiercel.broker.client.inference import ArrayLike, InferenceClient, InferenceResult
     from tiercel.broker.client.projects.packing import PackedProject
     from tiercel.core.policies import PolicyChoice
+    from tiercel.core.predictions import PredictionRecord
     from tiercel.core.what_if import Changes, WhatIf
 
 
@@ -231,6 +232,17 @@ class Client(Keeping, Acting, Deploying, Lists):
         from tiercel.broker.client.what_if import what_if
 
         return await what_if(self._connection, changes)
+
+    async def predictions(self, job_id: str = "", limit: int = 0) -> PredictionRecord:
+        """When tiers were predicted to be reached, when they were, and how far off that is by policy.
+
+        Args:
+            job_id: Only those about this job.
+            limit: At most so many predictions, up to 1000; 0 for 100.
+        """
+        from tiercel.broker.client.what_if import predictions
+
+        return await predictions(self._connection, job_id, limit)
 
     async def delete_endpoint(self, name: str) -> None:
         """Forget an endpoint and what was delivered to it; its name is free then.

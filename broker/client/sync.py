@@ -135,6 +135,7 @@ class SyncClient(BlockingClient[Client]):
     delete_endpoint = blocking(Client.delete_endpoint)
     policy = blocking(Client.policy)
     what_if = blocking(Client.what_if)
+    predictions = blocking(Client.predictions)
     infer = blocking(Client.infer)
     explain_request = blocking(Client.explain_request)
     feedback = blocking(Client.feedback)

@@ -251,3 +251,24 @@ quotas = Table(
     Column("tenant", Text, primary_key=True),
     Column("max_active_jobs", Integer, nullable=False),
 )
+
+# When tiers were predicted to come as things were, and when they came; seconds count from made_at.
+predictions = Table(
+    "predictions",
+    metadata,
+    Column("job_id", Text, primary_key=True),
+    Column("tier", Integer, primary_key=True),
+    Column("made_at", Double, primary_key=True),
+    Column("tenant", Text, nullable=False),
+    Column("policy", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("told_seconds", Double, nullable=False),
+    Column("told_low", Double, nullable=False),
+    Column("told_high", Double, nullable=False),
+    Column("drawn_seconds", Double, nullable=False),
+    Column("drawn_low", Double, nullable=False),
+    Column("drawn_high", Double, nullable=False),
+    Column("came_seconds", Double),  # NULL while it has not come
+    Index("predictions_by_time", "made_at"),
+    Index("predictions_by_policy", "policy", "state", "made_at"),
+)

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import resource
 import sys
 
 from tiercel.broker.simulation.scenario import SimulationError
 from tiercel.broker.what_if.answer import answer
+from tiercel.broker.what_if.present import Question
 from tiercel.core.errors import TiercelError
 from tiercel.core.storage import to_json
 
 MEMORY_BYTES = 2 * 1024**3
 CPU_SECONDS = 20
+# So much lower stands a question that nobody waits for in the order of processes (nice).
+PATIENCE = 15
 
 
 def main() -> None:
     """Answer, or say why not."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
-    question = pickle.load(sys.stdin.buffer)  # noqa: S301 - from the broker that started this process, nobody else
+    question: Question = pickle.load(sys.stdin.buffer)  # noqa: S301 - from the broker that started this process, nobody else
+    if question.is_patient:
+        os.nice(PATIENCE)
     try:
         told = {"answer": to_json(answer(question))}
     except TiercelError as error:

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from tiercel.broker.scheduling.interface import JobView
 from tiercel.broker.simulation.result import EndpointOutcome, JobOutcome, Result
 from tiercel.broker.simulation.simulation import simulate
+from tiercel.broker.what_if.calibration import Calibration, calibration
 from tiercel.broker.what_if.present import Question
 from tiercel.broker.what_if.scenario import World, scenario, world
-from tiercel.core.jobs import TierState
+from tiercel.core.jobs import TierState, TierStatus
 from tiercel.core.what_if import (
     Changes,
     EndpointPrediction,
@@ -45,6 +46,7 @@ class _Side:
     """Futures of one world, by job and by endpoint."""
 
     world: World
+    calibration: Calibration
     jobs: Mapping[str, Sequence[JobOutcome]]
     endpoints: Mapping[str, Sequence[EndpointOutcome]]
 
@@ -62,8 +64,9 @@ def answer(question: Question) -> WhatIf:
     begin = time.perf_counter()
     present, changes = question.present, question.changes
     draws = min(max(_WORK // max(len(present.snapshot.jobs), 1), _LEAST_DRAWS), _MOST_DRAWS)
-    now = _simulated(world(present, Changes()), draws)
-    then = _simulated(world(present, changes), draws) if changes != Changes() else now
+    worlds = [world(present, each) for each in ((Changes(), changes) if changes != Changes() else (changes,))]
+    sides = [_simulated(each, draws, question.calibrations) for each in worlds]
+    now, then = sides[0], sides[-1]
     jobs = tuple(_job(job_id, now, then, question.tenant) for job_id in sorted({*_ids(now.world), *_ids(then.world)}))
     return WhatIf(
         snapshot=present.fingerprint,
@@ -80,7 +83,7 @@ def answer(question: Question) -> WhatIf:
     )
 
 
-def _simulated(of: World, draws: int) -> _Side:
+def _simulated(of: World, draws: int, calibrations: Mapping[str, Calibration]) -> _Side:
     jobs: dict[str, list[JobOutcome]] = {}
     endpoints: dict[str, list[EndpointOutcome]] = {}
     if of.snapshot.nodes:
@@ -90,7 +93,7 @@ def _simulated(of: World, draws: int) -> _Side:
                 jobs.setdefault(job.id, []).append(job)
             for endpoint in result.endpoints:
                 endpoints.setdefault(endpoint.name, []).append(endpoint)
-    return _Side(of, jobs, endpoints)
+    return _Side(of, calibrations.get(of.policy, calibration(())), jobs, endpoints)
 
 
 def _ids(of: World) -> set[str]:
@@ -103,12 +106,9 @@ def _job(job_id: str, now: _Side, then: _Side, tenant: str) -> JobPrediction:
     own = tenant in {"", view.tenant}
     known = side.world.rests[job_id].known
     predicted = tuple(
-        TierPrediction(
-            tier.number,
-            tier.target,
-            _span(now, job_id, tier.number) if known else None,
-            _span(then, job_id, tier.number) if known else None,
-        )
+        _tier(tier, _span(now, job_id, tier.number), _span(then, job_id, tier.number), now, then)
+        if known
+        else TierPrediction(tier.number, tier.target)
         for tier in view.tiers
         if tier.state in {TierState.PENDING, TierState.UNREACHABLE}
     )
@@ -120,6 +120,12 @@ def _job(job_id: str, now: _Side, then: _Side, tenant: str) -> JobPrediction:
         predicted if own else (),
         _note(view, then, known=known),
     )
+
+
+def _tier(tier: TierStatus, now_drawn: Span | None, then_drawn: Span | None, now: _Side, then: _Side) -> TierPrediction:
+    present = now.calibration.told(now_drawn) if now_drawn is not None else None
+    changed = then.calibration.told(then_drawn) if then_drawn is not None else None
+    return TierPrediction(tier.number, tier.target, present, changed, now_drawn)
 
 
 def _note(view: JobView, then: _Side, *, known: bool) -> str:

@@ -1,4 +1,4 @@
-"""Asks a child process, so that the broker's loop goes on: one question a tenant at a time, and few in all."""
+"""Asks a child process, so that the broker's loop goes on: one question of each who asks at a time, and few in all."""
 
 from __future__ import annotations
 
@@ -36,21 +36,25 @@ class Asking:
         self._turns = asyncio.Semaphore(AT_A_TIME)
         self._asking: set[str] = set()
 
-    async def ask(self, question: Question) -> WhatIf:
+    async def ask(self, question: Question, asker: str) -> WhatIf:
         """Have a question answered.
 
+        Args:
+            question: The question.
+            asker: Who asks, of whom one question is answered at a time.
+
         Raises:
-            OverloadedError: The tenant's last question is not answered yet, or too many others wait.
+            OverloadedError: The asker's last question is not answered yet, or too many others wait.
             DeadlineExceededError: It took too long.
             UnavailableError: The simulation failed, or its process was ended.
             InvalidSpecError: There is no such policy or option.
             NotFoundError: There is no such job, node or endpoint.
         """
-        if question.tenant in self._asking:
+        if asker in self._asking:
             raise OverloadedError("a what-if of yours is being answered; ask again when it is")
         if len(self._asking) >= MAX_WAITING:
             raise OverloadedError(f"{MAX_WAITING} what-ifs are being answered; ask again in a few seconds")
-        self._asking.add(question.tenant)
+        self._asking.add(asker)
         try:
             async with asyncio.timeout(SECONDS), self._turns:
                 return await _answered(question)
@@ -58,7 +62,7 @@ class Asking:
             message = f"the what-if took longer than {SECONDS:g} s and was ended; ask again when fewer jobs are active"
             raise DeadlineExceededError(message) from None
         finally:
-            self._asking.discard(question.tenant)
+            self._asking.discard(asker)
 
 
 async def _answered(question: Question) -> WhatIf:

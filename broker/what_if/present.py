@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from tiercel.broker.scheduling.interface import Snapshot
 from tiercel.broker.scheduling.options import Options
+from tiercel.broker.what_if.calibration import Calibration
 from tiercel.core.what_if import Changes
 
 MAX_JOBS = 100
@@ -48,11 +50,15 @@ class Question:
         present: The present.
         changes: What is different.
         tenant: Who asks, whose jobs are told of by name; empty for an operator, who is told of all.
+        calibrations: How far off earlier predictions were, by policy.
+        is_patient: Whether nobody waits for the answer, so that it may take long while others need the processor.
     """
 
     present: Present
     changes: Changes
     tenant: str = ""
+    calibrations: Mapping[str, Calibration] = field(default_factory=dict)
+    is_patient: bool = False
 
 
 def bounded(present: Present, wanted: frozenset[str] = frozenset()) -> Present:

@@ -22,10 +22,11 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from tiercel.v1 import rights_pb2 as tiercel_dot_v1_dot_rights__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18tiercel/v1/what_if.proto\x12\ntiercel.v1\x1a\x17tiercel/v1/rights.proto\"8\n\x10\x41skWhatIfRequest\x12$\n\x07\x63hanges\x18\x01 \x01(\x0b\x32\x13.tiercel.v1.Changes\"\xc3\x03\n\x07\x43hanges\x12\x0e\n\x06policy\x18\x01 \x01(\t\x12>\n\x0epolicy_options\x18\x02 \x03(\x0b\x32&.tiercel.v1.Changes.PolicyOptionsEntry\x12(\n\tadd_nodes\x18\x03 \x03(\x0b\x32\x15.tiercel.v1.AddedNode\x12\x14\n\x0cremove_nodes\x18\x04 \x03(\t\x12\x0e\n\x06\x63\x61ncel\x18\x05 \x03(\t\x12\x37\n\npriorities\x18\x06 \x03(\x0b\x32#.tiercel.v1.Changes.PrioritiesEntry\x12\x10\n\x08\x61\x64\x64_like\x18\x07 \x03(\t\x12\x33\n\x08requests\x18\x08 \x03(\x0b\x32!.tiercel.v1.Changes.RequestsEntry\x1a\x34\n\x12PolicyOptionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x31\n\x0fPrioritiesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x05:\x02\x38\x01\x1a/\n\rRequestsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\",\n\tAddedNode\x12\x0c\n\x04like\x18\x01 \x01(\t\x12\x11\n\tcpu_cores\x18\x02 \x01(\x01\"\xec\x01\n\x11\x41skWhatIfResponse\x12\x10\n\x08snapshot\x18\x01 \x01(\t\x12\x0e\n\x06policy\x18\x02 \x01(\t\x12\x12\n\ndifference\x18\x03 \x03(\t\x12\'\n\x04jobs\x18\x04 \x03(\x0b\x32\x19.tiercel.v1.JobPrediction\x12\x31\n\tendpoints\x18\x05 \x03(\x0b\x32\x1e.tiercel.v1.EndpointPrediction\x12\x13\n\x0b\x61ssumptions\x18\x06 \x03(\t\x12\x10\n\x08left_out\x18\x07 \x01(\r\x12\r\n\x05\x64raws\x18\x08 \x01(\r\x12\x0f\n\x07seconds\x18\t \x01(\x01\"\xb6\x01\n\rJobPrediction\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12(\n\x07present\x18\x03 \x01(\x0b\x32\x17.tiercel.v1.Whereabouts\x12(\n\x07\x63hanged\x18\x04 \x01(\x0b\x32\x17.tiercel.v1.Whereabouts\x12)\n\x05tiers\x18\x05 \x03(\x0b\x32\x1a.tiercel.v1.TierPrediction\x12\x0c\n\x04note\x18\x06 \x01(\t\"\x1e\n\x0bWhereabouts\x12\x0f\n\x07node_id\x18\x01 \x01(\t\"t\n\x0eTierPrediction\x12\x0c\n\x04tier\x18\x01 \x01(\r\x12\x0e\n\x06target\x18\x02 \x01(\x01\x12!\n\x07present\x18\x03 \x01(\x0b\x32\x10.tiercel.v1.Span\x12!\n\x07\x63hanged\x18\x04 \x01(\x0b\x32\x10.tiercel.v1.Span\"2\n\x04Span\x12\x0f\n\x07seconds\x18\x01 \x01(\x01\x12\x0b\n\x03low\x18\x02 \x01(\x01\x12\x0c\n\x04high\x18\x03 \x01(\x01\"l\n\x12\x45ndpointPrediction\x12\x0c\n\x04name\x18\x01 \x01(\t\x12#\n\x07present\x18\x02 \x01(\x0b\x32\x12.tiercel.v1.InTime\x12#\n\x07\x63hanged\x18\x03 \x01(\x0b\x32\x12.tiercel.v1.InTime\"`\n\x06InTime\x12\x19\n\x0cin_objective\x18\x01 \x01(\x01H\x00\x88\x01\x01\x12\x19\n\x0cmean_seconds\x18\x02 \x01(\x01H\x01\x88\x01\x01\x42\x0f\n\r_in_objectiveB\x0f\n\r_mean_seconds2d\n\rWhatIfService\x12S\n\tAskWhatIf\x12\x1c.tiercel.v1.AskWhatIfRequest\x1a\x1d.tiercel.v1.AskWhatIfResponse\"\t\xa2\xbb\x18\x05\n\x03\x02\x03\x04\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18tiercel/v1/what_if.proto\x12\ntiercel.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17tiercel/v1/rights.proto\"8\n\x10\x41skWhatIfRequest\x12$\n\x07\x63hanges\x18\x01 \x01(\x0b\x32\x13.tiercel.v1.Changes\"\xc3\x03\n\x07\x43hanges\x12\x0e\n\x06policy\x18\x01 \x01(\t\x12>\n\x0epolicy_options\x18\x02 \x03(\x0b\x32&.tiercel.v1.Changes.PolicyOptionsEntry\x12(\n\tadd_nodes\x18\x03 \x03(\x0b\x32\x15.tiercel.v1.AddedNode\x12\x14\n\x0cremove_nodes\x18\x04 \x03(\t\x12\x0e\n\x06\x63\x61ncel\x18\x05 \x03(\t\x12\x37\n\npriorities\x18\x06 \x03(\x0b\x32#.tiercel.v1.Changes.PrioritiesEntry\x12\x10\n\x08\x61\x64\x64_like\x18\x07 \x03(\t\x12\x33\n\x08requests\x18\x08 \x03(\x0b\x32!.tiercel.v1.Changes.RequestsEntry\x1a\x34\n\x12PolicyOptionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x31\n\x0fPrioritiesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x05:\x02\x38\x01\x1a/\n\rRequestsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\",\n\tAddedNode\x12\x0c\n\x04like\x18\x01 \x01(\t\x12\x11\n\tcpu_cores\x18\x02 \x01(\x01\"\xec\x01\n\x11\x41skWhatIfResponse\x12\x10\n\x08snapshot\x18\x01 \x01(\t\x12\x0e\n\x06policy\x18\x02 \x01(\t\x12\x12\n\ndifference\x18\x03 \x03(\t\x12\'\n\x04jobs\x18\x04 \x03(\x0b\x32\x19.tiercel.v1.JobPrediction\x12\x31\n\tendpoints\x18\x05 \x03(\x0b\x32\x1e.tiercel.v1.EndpointPrediction\x12\x13\n\x0b\x61ssumptions\x18\x06 \x03(\t\x12\x10\n\x08left_out\x18\x07 \x01(\r\x12\r\n\x05\x64raws\x18\x08 \x01(\r\x12\x0f\n\x07seconds\x18\t \x01(\x01\"\xb6\x01\n\rJobPrediction\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12(\n\x07present\x18\x03 \x01(\x0b\x32\x17.tiercel.v1.Whereabouts\x12(\n\x07\x63hanged\x18\x04 \x01(\x0b\x32\x17.tiercel.v1.Whereabouts\x12)\n\x05tiers\x18\x05 \x03(\x0b\x32\x1a.tiercel.v1.TierPrediction\x12\x0c\n\x04note\x18\x06 \x01(\t\"\x1e\n\x0bWhereabouts\x12\x0f\n\x07node_id\x18\x01 \x01(\t\"\x95\x01\n\x0eTierPrediction\x12\x0c\n\x04tier\x18\x01 \x01(\r\x12\x0e\n\x06target\x18\x02 \x01(\x01\x12!\n\x07present\x18\x03 \x01(\x0b\x32\x10.tiercel.v1.Span\x12!\n\x07\x63hanged\x18\x04 \x01(\x0b\x32\x10.tiercel.v1.Span\x12\x1f\n\x05\x64rawn\x18\x05 \x01(\x0b\x32\x10.tiercel.v1.Span\"2\n\x04Span\x12\x0f\n\x07seconds\x18\x01 \x01(\x01\x12\x0b\n\x03low\x18\x02 \x01(\x01\x12\x0c\n\x04high\x18\x03 \x01(\x01\"l\n\x12\x45ndpointPrediction\x12\x0c\n\x04name\x18\x01 \x01(\t\x12#\n\x07present\x18\x02 \x01(\x0b\x32\x12.tiercel.v1.InTime\x12#\n\x07\x63hanged\x18\x03 \x01(\x0b\x32\x12.tiercel.v1.InTime\"`\n\x06InTime\x12\x19\n\x0cin_objective\x18\x01 \x01(\x01H\x00\x88\x01\x01\x12\x19\n\x0cmean_seconds\x18\x02 \x01(\x01H\x01\x88\x01\x01\x42\x0f\n\r_in_objectiveB\x0f\n\r_mean_seconds\"7\n\x16ListPredictionsRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05limit\x18\x02 \x01(\r\"n\n\x17ListPredictionsResponse\x12&\n\x08\x61\x63\x63uracy\x18\x01 \x03(\x0b\x32\x14.tiercel.v1.Accuracy\x12+\n\x0bpredictions\x18\x02 \x03(\x0b\x32\x16.tiercel.v1.Prediction\"\x81\x02\n\x08\x41\x63\x63uracy\x12\x0e\n\x06policy\x18\x01 \x01(\t\x12\x0c\n\x04\x63\x61me\x18\x02 \x01(\r\x12\r\n\x05never\x18\x03 \x01(\r\x12\x19\n\x0cmedian_error\x18\x04 \x01(\x01H\x00\x88\x01\x01\x12\x1b\n\x0e\x66irst_quartile\x18\x05 \x01(\x01H\x01\x88\x01\x01\x12\x1b\n\x0ethird_quartile\x18\x06 \x01(\x01H\x02\x88\x01\x01\x12\x11\n\x04\x62ias\x18\x07 \x01(\x01H\x03\x88\x01\x01\x12\x14\n\x07in_band\x18\x08 \x01(\x01H\x04\x88\x01\x01\x42\x0f\n\r_median_errorB\x11\n\x0f_first_quartileB\x11\n\x0f_third_quartileB\x07\n\x05_biasB\n\n\x08_in_band\"\x90\x02\n\nPrediction\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0c\n\x04tier\x18\x02 \x01(\r\x12\x0e\n\x06policy\x18\x03 \x01(\t\x12+\n\x07made_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x1e\n\x04told\x18\x05 \x01(\x0b\x32\x10.tiercel.v1.Span\x12\x1f\n\x05\x64rawn\x18\x06 \x01(\x0b\x32\x10.tiercel.v1.Span\x12\x0e\n\x06tenant\x18\x07 \x01(\t\x12*\n\x05state\x18\x08 \x01(\x0e\x32\x1b.tiercel.v1.PredictionState\x12\x19\n\x0c\x63\x61me_seconds\x18\t \x01(\x01H\x00\x88\x01\x01\x42\x0f\n\r_came_seconds*\x85\x01\n\x0fPredictionState\x12 \n\x1cPREDICTION_STATE_UNSPECIFIED\x10\x00\x12\x19\n\x15PREDICTION_STATE_OPEN\x10\x01\x12\x19\n\x15PREDICTION_STATE_CAME\x10\x02\x12\x1a\n\x16PREDICTION_STATE_NEVER\x10\x03\x32\xcb\x01\n\rWhatIfService\x12S\n\tAskWhatIf\x12\x1c.tiercel.v1.AskWhatIfRequest\x1a\x1d.tiercel.v1.AskWhatIfResponse\"\t\xa2\xbb\x18\x05\n\x03\x02\x03\x04\x12\x65\n\x0fListPredictions\x12\".tiercel.v1.ListPredictionsRequest\x1a#.tiercel.v1.ListPredictionsResponse\"\t\xa2\xbb\x18\x05\n\x03\x02\x03\x04\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -40,32 +41,44 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CHANGES_REQUESTSENTRY']._serialized_options = b'8\001'
   _globals['_WHATIFSERVICE'].methods_by_name['AskWhatIf']._loaded_options = None
   _globals['_WHATIFSERVICE'].methods_by_name['AskWhatIf']._serialized_options = b'\242\273\030\005\n\003\002\003\004'
-  _globals['_ASKWHATIFREQUEST']._serialized_start=65
-  _globals['_ASKWHATIFREQUEST']._serialized_end=121
-  _globals['_CHANGES']._serialized_start=124
-  _globals['_CHANGES']._serialized_end=575
-  _globals['_CHANGES_POLICYOPTIONSENTRY']._serialized_start=423
-  _globals['_CHANGES_POLICYOPTIONSENTRY']._serialized_end=475
-  _globals['_CHANGES_PRIORITIESENTRY']._serialized_start=477
-  _globals['_CHANGES_PRIORITIESENTRY']._serialized_end=526
-  _globals['_CHANGES_REQUESTSENTRY']._serialized_start=528
-  _globals['_CHANGES_REQUESTSENTRY']._serialized_end=575
-  _globals['_ADDEDNODE']._serialized_start=577
-  _globals['_ADDEDNODE']._serialized_end=621
-  _globals['_ASKWHATIFRESPONSE']._serialized_start=624
-  _globals['_ASKWHATIFRESPONSE']._serialized_end=860
-  _globals['_JOBPREDICTION']._serialized_start=863
-  _globals['_JOBPREDICTION']._serialized_end=1045
-  _globals['_WHEREABOUTS']._serialized_start=1047
-  _globals['_WHEREABOUTS']._serialized_end=1077
-  _globals['_TIERPREDICTION']._serialized_start=1079
-  _globals['_TIERPREDICTION']._serialized_end=1195
-  _globals['_SPAN']._serialized_start=1197
-  _globals['_SPAN']._serialized_end=1247
-  _globals['_ENDPOINTPREDICTION']._serialized_start=1249
-  _globals['_ENDPOINTPREDICTION']._serialized_end=1357
-  _globals['_INTIME']._serialized_start=1359
-  _globals['_INTIME']._serialized_end=1455
-  _globals['_WHATIFSERVICE']._serialized_start=1457
-  _globals['_WHATIFSERVICE']._serialized_end=1557
+  _globals['_WHATIFSERVICE'].methods_by_name['ListPredictions']._loaded_options = None
+  _globals['_WHATIFSERVICE'].methods_by_name['ListPredictions']._serialized_options = b'\242\273\030\005\n\003\002\003\004'
+  _globals['_PREDICTIONSTATE']._serialized_start=2229
+  _globals['_PREDICTIONSTATE']._serialized_end=2362
+  _globals['_ASKWHATIFREQUEST']._serialized_start=98
+  _globals['_ASKWHATIFREQUEST']._serialized_end=154
+  _globals['_CHANGES']._serialized_start=157
+  _globals['_CHANGES']._serialized_end=608
+  _globals['_CHANGES_POLICYOPTIONSENTRY']._serialized_start=456
+  _globals['_CHANGES_POLICYOPTIONSENTRY']._serialized_end=508
+  _globals['_CHANGES_PRIORITIESENTRY']._serialized_start=510
+  _globals['_CHANGES_PRIORITIESENTRY']._serialized_end=559
+  _globals['_CHANGES_REQUESTSENTRY']._serialized_start=561
+  _globals['_CHANGES_REQUESTSENTRY']._serialized_end=608
+  _globals['_ADDEDNODE']._serialized_start=610
+  _globals['_ADDEDNODE']._serialized_end=654
+  _globals['_ASKWHATIFRESPONSE']._serialized_start=657
+  _globals['_ASKWHATIFRESPONSE']._serialized_end=893
+  _globals['_JOBPREDICTION']._serialized_start=896
+  _globals['_JOBPREDICTION']._serialized_end=1078
+  _globals['_WHEREABOUTS']._serialized_start=1080
+  _globals['_WHEREABOUTS']._serialized_end=1110
+  _globals['_TIERPREDICTION']._serialized_start=1113
+  _globals['_TIERPREDICTION']._serialized_end=1262
+  _globals['_SPAN']._serialized_start=1264
+  _globals['_SPAN']._serialized_end=1314
+  _globals['_ENDPOINTPREDICTION']._serialized_start=1316
+  _globals['_ENDPOINTPREDICTION']._serialized_end=1424
+  _globals['_INTIME']._serialized_start=1426
+  _globals['_INTIME']._serialized_end=1522
+  _globals['_LISTPREDICTIONSREQUEST']._serialized_start=1524
+  _globals['_LISTPREDICTIONSREQUEST']._serialized_end=1579
+  _globals['_LISTPREDICTIONSRESPONSE']._serialized_start=1581
+  _globals['_LISTPREDICTIONSRESPONSE']._serialized_end=1691
+  _globals['_ACCURACY']._serialized_start=1694
+  _globals['_ACCURACY']._serialized_end=1951
+  _globals['_PREDICTION']._serialized_start=1954
+  _globals['_PREDICTION']._serialized_end=2226
+  _globals['_WHATIFSERVICE']._serialized_start=2365
+  _globals['_WHATIFSERVICE']._serialized_end=2568
 # @@protoc_insertion_point(module_scope)

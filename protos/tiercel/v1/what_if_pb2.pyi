@@ -8,7 +8,9 @@ Every call carries the metadata key "authorization: Bearer TOKEN".
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -19,6 +21,27 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _PredictionState:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _PredictionStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_PredictionState.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    PREDICTION_STATE_UNSPECIFIED: _PredictionState.ValueType  # 0
+    PREDICTION_STATE_OPEN: _PredictionState.ValueType  # 1
+    PREDICTION_STATE_CAME: _PredictionState.ValueType  # 2
+    PREDICTION_STATE_NEVER: _PredictionState.ValueType  # 3
+    """The job ended before."""
+
+class PredictionState(_PredictionState, metaclass=_PredictionStateEnumTypeWrapper): ...
+
+PREDICTION_STATE_UNSPECIFIED: PredictionState.ValueType  # 0
+PREDICTION_STATE_OPEN: PredictionState.ValueType  # 1
+PREDICTION_STATE_CAME: PredictionState.ValueType  # 2
+PREDICTION_STATE_NEVER: PredictionState.ValueType  # 3
+"""The job ended before."""
+Global___PredictionState: _TypeAlias = PredictionState  # noqa: Y015
 
 @_typing.final
 class AskWhatIfRequest(_message.Message):
@@ -302,6 +325,7 @@ class TierPrediction(_message.Message):
     TARGET_FIELD_NUMBER: _builtins.int
     PRESENT_FIELD_NUMBER: _builtins.int
     CHANGED_FIELD_NUMBER: _builtins.int
+    DRAWN_FIELD_NUMBER: _builtins.int
     tier: _builtins.int
     target: _builtins.float
     @_builtins.property
@@ -310,6 +334,10 @@ class TierPrediction(_message.Message):
 
     @_builtins.property
     def changed(self) -> Global___Span: ...
+    @_builtins.property
+    def drawn(self) -> Global___Span:
+        """What the simulated futures gave for "present", before it was corrected by how far off earlier predictions were."""
+
     def __init__(
         self,
         *,
@@ -317,10 +345,11 @@ class TierPrediction(_message.Message):
         target: _builtins.float = ...,
         present: Global___Span | None = ...,
         changed: Global___Span | None = ...,
+        drawn: Global___Span | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["changed", b"changed", "present", b"present"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["changed", b"changed", "drawn", b"drawn", "present", b"present"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed", b"changed", "present", b"present", "target", b"target", "tier", b"tier"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed", b"changed", "drawn", b"drawn", "present", b"present", "target", b"target", "tier", b"tier"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -412,3 +441,172 @@ class InTime(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__mean_seconds) -> _WhichOneofReturnType__mean_seconds | None: ...
 
 Global___InTime: _TypeAlias = InTime  # noqa: Y015
+
+@_typing.final
+class ListPredictionsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    job_id: _builtins.str
+    """Only those about this job; empty for all."""
+    limit: _builtins.int
+    """At most so many predictions, up to 1000; 0 for 100."""
+    def __init__(
+        self,
+        *,
+        job_id: _builtins.str = ...,
+        limit: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_id", b"job_id", "limit", b"limit"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListPredictionsRequest: _TypeAlias = ListPredictionsRequest  # noqa: Y015
+
+@_typing.final
+class ListPredictionsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACCURACY_FIELD_NUMBER: _builtins.int
+    PREDICTIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def accuracy(self) -> _containers.RepeatedCompositeFieldContainer[Global___Accuracy]:
+        """By policy, of the latest 1000 predictions."""
+
+    @_builtins.property
+    def predictions(self) -> _containers.RepeatedCompositeFieldContainer[Global___Prediction]:
+        """The newest first."""
+
+    def __init__(
+        self,
+        *,
+        accuracy: _abc.Iterable[Global___Accuracy] | None = ...,
+        predictions: _abc.Iterable[Global___Prediction] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accuracy", b"accuracy", "predictions", b"predictions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListPredictionsResponse: _TypeAlias = ListPredictionsResponse  # noqa: Y015
+
+@_typing.final
+class Accuracy(_message.Message):
+    """The error of a prediction is (told - came) / came."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    POLICY_FIELD_NUMBER: _builtins.int
+    CAME_FIELD_NUMBER: _builtins.int
+    NEVER_FIELD_NUMBER: _builtins.int
+    MEDIAN_ERROR_FIELD_NUMBER: _builtins.int
+    FIRST_QUARTILE_FIELD_NUMBER: _builtins.int
+    THIRD_QUARTILE_FIELD_NUMBER: _builtins.int
+    BIAS_FIELD_NUMBER: _builtins.int
+    IN_BAND_FIELD_NUMBER: _builtins.int
+    policy: _builtins.str
+    came: _builtins.int
+    """How many predictions came."""
+    never: _builtins.int
+    """How many tiers were predicted and never came."""
+    median_error: _builtins.float
+    """Of the absolute errors."""
+    first_quartile: _builtins.float
+    third_quartile: _builtins.float
+    bias: _builtins.float
+    """Median of the errors; below 0 where tiers come later than was told."""
+    in_band: _builtins.float
+    """Part of all that are settled that came within the outer tenths; it should be 0.8."""
+    def __init__(
+        self,
+        *,
+        policy: _builtins.str = ...,
+        came: _builtins.int = ...,
+        never: _builtins.int = ...,
+        median_error: _builtins.float | None = ...,
+        first_quartile: _builtins.float | None = ...,
+        third_quartile: _builtins.float | None = ...,
+        bias: _builtins.float | None = ...,
+        in_band: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_bias", b"_bias", "_first_quartile", b"_first_quartile", "_in_band", b"_in_band", "_median_error", b"_median_error", "_third_quartile", b"_third_quartile", "bias", b"bias", "first_quartile", b"first_quartile", "in_band", b"in_band", "median_error", b"median_error", "third_quartile", b"third_quartile"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bias", b"_bias", "_first_quartile", b"_first_quartile", "_in_band", b"_in_band", "_median_error", b"_median_error", "_third_quartile", b"_third_quartile", "bias", b"bias", "came", b"came", "first_quartile", b"first_quartile", "in_band", b"in_band", "median_error", b"median_error", "never", b"never", "policy", b"policy", "third_quartile", b"third_quartile"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__bias: _TypeAlias = _typing.Literal["bias"]  # noqa: Y015
+    _WhichOneofArgType__bias: _TypeAlias = _typing.Literal["_bias", b"_bias"]  # noqa: Y015
+    _WhichOneofReturnType__first_quartile: _TypeAlias = _typing.Literal["first_quartile"]  # noqa: Y015
+    _WhichOneofArgType__first_quartile: _TypeAlias = _typing.Literal["_first_quartile", b"_first_quartile"]  # noqa: Y015
+    _WhichOneofReturnType__in_band: _TypeAlias = _typing.Literal["in_band"]  # noqa: Y015
+    _WhichOneofArgType__in_band: _TypeAlias = _typing.Literal["_in_band", b"_in_band"]  # noqa: Y015
+    _WhichOneofReturnType__median_error: _TypeAlias = _typing.Literal["median_error"]  # noqa: Y015
+    _WhichOneofArgType__median_error: _TypeAlias = _typing.Literal["_median_error", b"_median_error"]  # noqa: Y015
+    _WhichOneofReturnType__third_quartile: _TypeAlias = _typing.Literal["third_quartile"]  # noqa: Y015
+    _WhichOneofArgType__third_quartile: _TypeAlias = _typing.Literal["_third_quartile", b"_third_quartile"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__bias) -> _WhichOneofReturnType__bias | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__first_quartile) -> _WhichOneofReturnType__first_quartile | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__in_band) -> _WhichOneofReturnType__in_band | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__median_error) -> _WhichOneofReturnType__median_error | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__third_quartile) -> _WhichOneofReturnType__third_quartile | None: ...
+
+Global___Accuracy: _TypeAlias = Accuracy  # noqa: Y015
+
+@_typing.final
+class Prediction(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    TIER_FIELD_NUMBER: _builtins.int
+    POLICY_FIELD_NUMBER: _builtins.int
+    MADE_AT_FIELD_NUMBER: _builtins.int
+    TOLD_FIELD_NUMBER: _builtins.int
+    DRAWN_FIELD_NUMBER: _builtins.int
+    TENANT_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    CAME_SECONDS_FIELD_NUMBER: _builtins.int
+    job_id: _builtins.str
+    tier: _builtins.int
+    policy: _builtins.str
+    """That decided."""
+    tenant: _builtins.str
+    state: Global___PredictionState.ValueType
+    came_seconds: _builtins.float
+    @_builtins.property
+    def made_at(self) -> _timestamp_pb2.Timestamp:
+        """Seconds count from here."""
+
+    @_builtins.property
+    def told(self) -> Global___Span: ...
+    @_builtins.property
+    def drawn(self) -> Global___Span: ...
+    def __init__(
+        self,
+        *,
+        job_id: _builtins.str = ...,
+        tier: _builtins.int = ...,
+        policy: _builtins.str = ...,
+        made_at: _timestamp_pb2.Timestamp | None = ...,
+        told: Global___Span | None = ...,
+        drawn: Global___Span | None = ...,
+        tenant: _builtins.str = ...,
+        state: Global___PredictionState.ValueType = ...,
+        came_seconds: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_came_seconds", b"_came_seconds", "came_seconds", b"came_seconds", "drawn", b"drawn", "made_at", b"made_at", "told", b"told"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_came_seconds", b"_came_seconds", "came_seconds", b"came_seconds", "drawn", b"drawn", "job_id", b"job_id", "made_at", b"made_at", "policy", b"policy", "state", b"state", "tenant", b"tenant", "tier", b"tier", "told", b"told"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__came_seconds: _TypeAlias = _typing.Literal["came_seconds"]  # noqa: Y015
+    _WhichOneofArgType__came_seconds: _TypeAlias = _typing.Literal["_came_seconds", b"_came_seconds"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__came_seconds) -> _WhichOneofReturnType__came_seconds | None: ...
+
+Global___Prediction: _TypeAlias = Prediction  # noqa: Y015

@@ -39,6 +39,11 @@ class WhatIfServiceStub(object):
                 request_serializer=tiercel_dot_v1_dot_what__if__pb2.AskWhatIfRequest.SerializeToString,
                 response_deserializer=tiercel_dot_v1_dot_what__if__pb2.AskWhatIfResponse.FromString,
                 _registered_method=True)
+        self.ListPredictions = channel.unary_unary(
+                '/tiercel.v1.WhatIfService/ListPredictions',
+                request_serializer=tiercel_dot_v1_dot_what__if__pb2.ListPredictionsRequest.SerializeToString,
+                response_deserializer=tiercel_dot_v1_dot_what__if__pb2.ListPredictionsResponse.FromString,
+                _registered_method=True)
 
 
 class WhatIfServiceServicer(object):
@@ -51,6 +56,13 @@ class WhatIfServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListPredictions(self, request, context):
+        """What was predicted as things were, and what then came: of the tenant's jobs, for an operator of all.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_WhatIfServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -58,6 +70,11 @@ def add_WhatIfServiceServicer_to_server(servicer, server):
                     servicer.AskWhatIf,
                     request_deserializer=tiercel_dot_v1_dot_what__if__pb2.AskWhatIfRequest.FromString,
                     response_serializer=tiercel_dot_v1_dot_what__if__pb2.AskWhatIfResponse.SerializeToString,
+            ),
+            'ListPredictions': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListPredictions,
+                    request_deserializer=tiercel_dot_v1_dot_what__if__pb2.ListPredictionsRequest.FromString,
+                    response_serializer=tiercel_dot_v1_dot_what__if__pb2.ListPredictionsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -87,6 +104,33 @@ class WhatIfService(object):
             '/tiercel.v1.WhatIfService/AskWhatIf',
             tiercel_dot_v1_dot_what__if__pb2.AskWhatIfRequest.SerializeToString,
             tiercel_dot_v1_dot_what__if__pb2.AskWhatIfResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListPredictions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tiercel.v1.WhatIfService/ListPredictions',
+            tiercel_dot_v1_dot_what__if__pb2.ListPredictionsRequest.SerializeToString,
+            tiercel_dot_v1_dot_what__if__pb2.ListPredictionsResponse.FromString,
             options,
             channel_credentials,
             insecure,

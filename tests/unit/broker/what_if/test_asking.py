@@ -21,9 +21,9 @@ async def test_what_a_dead_or_slow_child_means_and_that_the_next_question_is_ans
     with monkeypatch.context() as patched:
         patched.setattr(asking, "_MODULE", "no_such_module")
         with pytest.raises(UnavailableError, match="ended with code 1"):
-            await ask(QUESTION)
+            await ask(QUESTION, "alice")
     with monkeypatch.context() as patched:
         patched.setattr(asking, "SECONDS", 0.001)
         with pytest.raises(DeadlineExceededError):
-            await ask(QUESTION)
-    assert (await ask(QUESTION)).jobs == ()
+            await ask(QUESTION, "alice")
+    assert (await ask(QUESTION, "alice")).jobs == ()
