@@ -12,6 +12,7 @@ seeds; on recorded training (``curves``, ``runs``, ``cluster``) it is only shown
 from __future__ import annotations
 
 import asyncio
+import os
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,8 +22,10 @@ import typer
 
 from benchmarks.bars import keep_result
 from benchmarks.principle.work import kinds as kinds_of_work
-from benchmarks.results import KEEP_HELP, Bar, Json
+from benchmarks.results import BUILD, KEEP_HELP, Bar, Json
+from benchmarks.scheduling.arms import ARMS
 from benchmarks.simulated_workloads import past_runs
+from benchmarks.what_if_live import ARMS_ASKED, predicted_live
 from tiercel.broker.scheduling.interface import Plan, Snapshot
 from tiercel.broker.scheduling.registry import AnyPolicy, create_policy
 from tiercel.broker.simulation import DrawnJobs, MachineSettings, Result, Scenario, equal_nodes, simulate
@@ -33,6 +36,7 @@ from tiercel.broker.what_if.answer import answer
 from tiercel.broker.what_if.asking import Asking
 from tiercel.broker.what_if.calibration import calibration, score
 from tiercel.broker.what_if.present import Present, Question, bounded
+from tiercel.core.predictions import PredictionState
 from tiercel.core.what_if import Changes, Span
 
 POLICIES = ("fair", "fifo", "utility")
@@ -129,6 +133,8 @@ def figures_of(runs: Sequence[Sequence[Settled]]) -> Json:
 
 def _accuracy(found: Sequence[tuple[Span, float]]) -> Json:
     errors = [(told.seconds - came) / came for told, came in found]
+    if len(errors) < 2:
+        return {"predictions": len(found), "median_error": None, "in_band": None}
     first, middle, third = statistics.quantiles(map(abs, errors), n=4)
     return {
         "predictions": len(found),
@@ -156,8 +162,27 @@ def simulated(seeds: Iterable[int]) -> list[Json]:
 
 
 def _line(row: Json) -> str:
-    ways = (f"{way}: {row[way]['median_error']:6.1%} {row[way]['in_band']:4.0%}" for way in ("drawn", "new", "learnt"))
+    told = {way: row[way] for way in ("drawn", "new", "learnt") if row[way]["median_error"] is not None}
+    ways = (f"{way}: {each['median_error']:6.1%} {each['in_band']:4.0%}" for way, each in told.items())
     return f"{row['jobs']:8} {row['policy']:8} {row['drawn']['predictions']:5}  {'   '.join(ways)}"
+
+
+def lived(repetitions: int) -> list[Json]:
+    """What live brokers predicted, by policy."""
+    rows = []
+    for arm in ARMS_ASKED:
+        blocks = [
+            asyncio.run(predicted_live(arm, number, BUILD / "what-if-live", os.cpu_count() or 1))
+            for number in range(repetitions)
+        ]
+        runs = [
+            [Settled(p.drawn, p.came_seconds) for p in block if (p.came_seconds or 0.0) > _LEAST_SECONDS]  # type: ignore[arg-type]
+            for block in blocks
+        ]
+        never = sum(each.state is PredictionState.NEVER for block in blocks for each in block)
+        rows.append({"jobs": "live", "policy": ARMS[arm].policy, "never": never, **figures_of(runs)})
+        print(_line(rows[-1]), flush=True)
+    return rows
 
 
 async def _timed() -> list[float]:
@@ -188,7 +213,7 @@ def bars_of(figures: Json) -> list[Bar]:
         ),
     ]
     live = [
-        Bar(f"live, {row['policy']}: median error of time to tier", row["median_error"], "<= 0.15")
+        Bar(f"live, {row['policy']}: median error of time to tier", row["learnt"]["median_error"], "<= 0.15")
         for row in figures.get("live", [])
     ]
     return [*bars, *live]
@@ -196,7 +221,7 @@ def bars_of(figures: Json) -> list[Bar]:
 
 def main(
     seeds: Annotated[int, typer.Option(min=2, help="Runs of each policy.")] = 5,
-    live: Annotated[int, typer.Option(min=0, help="Live schedules of each policy; 0 for none.")] = 0,
+    live: Annotated[int, typer.Option(min=0, help="Live schedules of each policy, 2 or more; 0 for none.")] = 0,
     *,
     keep: Annotated[bool, typer.Option("--keep", help=KEEP_HELP)] = False,
 ) -> None:
@@ -204,6 +229,8 @@ def main(
     figures: Json = {"seconds_of_50_jobs": asyncio.run(_timed())}
     print(f"{_MANY_JOBS} jobs: {figures['seconds_of_50_jobs']} s")
     figures["simulated"] = simulated(range(_FIRST_SEED, _FIRST_SEED + seeds))
+    if live:
+        figures["live"] = lived(live)
     command = f"make bench-what-if BENCH_FLAGS='--seeds {seeds}{f' --live {live}' if live else ''} --keep'"
     keep_result("what-if", command=command, figures=figures, keep=keep)
 

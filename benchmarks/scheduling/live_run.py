@@ -38,8 +38,9 @@ class LiveSettings:
     deadline_seconds: float  # the jobs have to be done after so many seconds
     recordings: Recordings  # what is known of earlier runs, for arms that know the past or the future
     environment: Mapping[str, str] = field(default_factory=dict)  # more variables of the product
-    # Done with the product before the schedule begins, or None.
+    # Done with the product before the schedule begins, and when it is over, or None.
     first: Callable[[Product], Awaitable[None]] | None = None
+    last: Callable[[Product], Awaitable[None]] | None = None
 
 
 async def run_schedule(arm: Arm, schedule: Schedule, settings: LiveSettings) -> RunOutcome:
@@ -69,6 +70,8 @@ async def run_schedule(arm: Arm, schedule: Schedule, settings: LiveSettings) -> 
                 if settings.first is not None:
                     await settings.first(product)
                 run = await _work(schedule, product, settings)
+                if settings.last is not None:
+                    await settings.last(product)
             await product.stop()
             left_over = len(product.left_over())
             errors = errors_in((state_dir / "broker.log").read_text(encoding="utf-8", errors="replace"))

@@ -29,9 +29,7 @@ class WhatIfService(what_if_pb2_grpc.WhatIfServiceServicer):
         self._predictions = predictions
         self._tenancy = tenancy
 
-    async def AskWhatIf(
-        self, request: what_if_pb2.AskWhatIfRequest, context: Context
-    ) -> what_if_pb2.AskWhatIfResponse:
+    async def AskWhatIf(self, request: what_if_pb2.AskWhatIfRequest, context: Context) -> what_if_pb2.AskWhatIfResponse:
         """Simulate the present as it is and with changes."""
         tenant = self._tenant(context)
         changes = from_proto(Changes, request.changes)

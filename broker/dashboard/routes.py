@@ -17,6 +17,7 @@ from tiercel.core.file_views import FileInfo
 from tiercel.core.jsonable import Json, json_of
 from tiercel.core.lineage import Lineage
 from tiercel.core.policies import PolicyChoice
+from tiercel.core.predictions import PredictionRecord
 from tiercel.core.status import ClusterStatus
 from tiercel.core.views import Explanation, JobInfo
 from tiercel.core.what_if import WhatIf
@@ -110,6 +111,13 @@ def translations() -> tuple[Route, ...]:
             "WhatIfService/AskWhatIf",
             _what_if_request,
             lambda found: from_proto(WhatIf, found).to_json(),
+        ),
+        Route(
+            "GET",
+            "predictions",
+            "WhatIfService/ListPredictions",
+            lambda asked: what_if_pb2.ListPredictionsRequest(job_id=asked.text("job")),
+            lambda found: from_proto(PredictionRecord, found).to_json(),
         ),
         Route("POST", "endpoints/{endpoint}/promote", "JobsService/PromoteVersion", _promote_request, _endpoint),
         Route("POST", "endpoints/{endpoint}/rollback", "JobsService/RollBackVersion", _roll_back_request, _endpoint),

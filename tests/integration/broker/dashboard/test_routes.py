@@ -50,6 +50,7 @@ OUTCOMES = {
     "GET usage": (401, 403, 200, 200, 200, 200),
     "GET policy": (401, 403, 200, 200, 200, 200),
     "POST policy": (401, 403, 200, 403, 403, 403),
+    "GET predictions": (401, 403, 200, 200, 200, 200),
     "POST what-if": (401, 403, 200, 200, 200, 200),
     # Nothing was delivered, so that there is no version to choose.
     "POST endpoints/{endpoint}/promote": (401, 403, 403, 404, 403, 404),

@@ -11,6 +11,7 @@ import { Decisions } from "./decisions.js";
 import { JobActions } from "./job_actions.js";
 import { Files, Lineage, Log, Runs } from "./job_parts.js";
 import { Shares } from "./job_shares.js";
+import { JobPredictions } from "./predictions.js";
 
 export function JobPage({ id }) {
   const job = useLive((state) => state.jobs.get(id));
@@ -43,6 +44,7 @@ function Job({ job }) {
         <${Files} job=${job} />
       </div>
       <${Card} title="Tiers and deliveries" wide><${Deliveries} job=${job} /></${Card}>
+      <${JobPredictions} job=${job} />
       <${Decisions} path=${path("jobs", job.id)} reason=${job.share?.reason} />
       <${Log} job=${job} />
       <${Lineage} job=${job} />

@@ -6,6 +6,7 @@ import { useLive } from "../live.js";
 import { Card, Empty, Problem } from "../parts.js";
 import { go, link } from "../route.js";
 import { Prediction } from "./prediction.js";
+import { PredictionErrors } from "./predictions.js";
 
 // Until the broker has said which there are.
 const POLICIES = [
@@ -96,7 +97,8 @@ export function WhatIf({ query }) {
     </form></${Card}>
     ${error?.missing && html`<${Empty} title="This broker cannot predict yet"><p>${error.message}</p></${Empty}>`}
     ${error && !error.missing && html`<${Problem} error=${error} />`}
-    <div role="status">${answer && html`<${Prediction} answer=${answer} />`}</div>`;
+    <div role="status">${answer && html`<${Prediction} answer=${answer} />`}</div>
+    <${PredictionErrors} turn=${answer} />`;
 }
 
 function Field({ field, value, set }) {
