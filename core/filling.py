@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -23,17 +24,14 @@ def fill(weights: Sequence[float], ceilings: Sequence[float], amount: float) -> 
     Returns:
         What each gets.
     """
-    count = len(weights)
     if math.fsum(ceilings) <= amount:
         return list(ceilings)
-    given = [0.0] * count
-    order = sorted(range(count), key=lambda index: ceilings[index] / weights[index])
-    left, weight_left = amount, math.fsum(weights)
-    for position, index in enumerate(order):
-        weight = weights[index]
-        # The last one takes what is left: subtracted weights need not add up to nothing.
-        part = left if position == count - 1 else left * min(1.0, weight / weight_left)
-        given[index] = min(ceilings[index], part)
+    given = [0.0] * len(weights)
+    order = sorted(range(len(weights)), key=lambda index: ceilings[index] / weights[index])
+    # Added up from the end, not subtracted from the sum: what is left of large weights would hide small ones.
+    weights_left = list(accumulate(weights[index] for index in reversed(order)))[::-1]
+    left = amount
+    for index, weight_left in zip(order, weights_left, strict=True):
+        given[index] = min(ceilings[index], left * (weights[index] / weight_left))
         left = max(left - given[index], 0.0)
-        weight_left = max(weight_left - weight, weight * 1e-12)
     return given

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tiercel.core.filling import fill
@@ -35,6 +35,7 @@ def test_whoever_is_short_has_as_much_for_its_weight_as_anybody_else(
     assert all(level >= max(levels) * (1 - 1e-6) - 1e-9 for level in short)
 
 
+@example(claims=[(1.0, 0.0), (1.0, 0.0), (1.0000000000000002e-06, 12.0), (1.0000000000000002e-06, 12.0)], amount=22.0)
 @given(CLAIMS, AMOUNT)
 def test_only_ratios_of_weights_matter(claims: list[tuple[float, float]], amount: float) -> None:
     weights, ceilings = [weight for weight, _ in claims], [ceiling for _, ceiling in claims]
