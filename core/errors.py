@@ -20,6 +20,7 @@
     ├── OverloadedError        overloaded          UNAVAILABLE          503  too much at once; may be repeated as it is
     ├── UnavailableError       unavailable         UNAVAILABLE          503  a part that is needed does not answer yet
     │   └── CannotWriteError   cannot_write        RESOURCE_EXHAUSTED   507  the broker's disk takes nothing now
+    ├── NodeOfflineError       node_offline        FAILED_PRECONDITION  409  what has it is a node that is offline
     ├── DeadlineExceededError  deadline_exceeded   DEADLINE_EXCEEDED    504  the answer would come too late
     ├── LeaseLostError         lease_lost          ABORTED              409  a node's stream does not count any more
     ├── StoreDamagedError      store_damaged       DATA_LOSS            500  what the broker has stored is damaged
@@ -222,6 +223,15 @@ class CannotWriteError(UnavailableError):
     # Not UNAVAILABLE: libraries repeat such calls by themselves, and a full disk is not made emptier by that.
     grpc_status = "RESOURCE_EXHAUSTED"
     http_status = 507
+
+
+class NodeOfflineError(TiercelError):
+    """What the call asks for is on a node that is offline; nobody knows when it is back."""
+
+    code = "node_offline"
+    # Not UNAVAILABLE: clients repeat such calls for a while, and a person should hear of this at once.
+    grpc_status = "FAILED_PRECONDITION"
+    http_status = 409
 
 
 class DeadlineExceededError(TiercelError):

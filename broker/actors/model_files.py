@@ -9,7 +9,7 @@ from tiercel.broker.actors.endpoint_messages import FilesAsked
 from tiercel.broker.actors.replicas import MAX_PULLS
 from tiercel.broker.lifecycle.pulls import holders
 from tiercel.broker.lifecycle.versions import kept
-from tiercel.core.errors import NotFoundError, OverloadedError, UnavailableError
+from tiercel.core.errors import NodeOfflineError, NotFoundError, OverloadedError, UnavailableError
 
 if TYPE_CHECKING:
     from tiercel.broker.actors.registry import ActorRegistry
@@ -35,7 +35,8 @@ class ModelFiles:
         Raises:
             NotFoundError: The tenant has no such endpoint, or its files are kept no longer.
             OverloadedError: Files of too many others are asked for.
-            UnavailableError: No node that has them is online, or they did not come in time.
+            NodeOfflineError: No node that has them is online.
+            UnavailableError: They did not come in time.
         """
         known = self._service.endpoints.find(tenant, endpoint)
         there = kept(known)
@@ -55,7 +56,7 @@ class ModelFiles:
         having = holders(known, version, nodes)
         is_here = version.stored is not None or self._store.held(endpoint).get(number) == version.sha256
         if not is_here and not any(name in nodes and nodes[name].online for name in having):
-            raise UnavailableError(
+            raise NodeOfflineError(
                 f"version {number} of endpoint {endpoint!r} is on node {', '.join(having) or '-'}, which is "
                 "offline; try again when it is back"
             )

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
 from pathlib import Path
 
 import pytest
 
-from testing.product import Product
+from testing.product import Product, tiercel_command
 from testing.product_use import JOB_SECONDS, client_of, tiercel
+from testing.warm_python import without_tiercels
 from tiercel import Client, JobInfo
-from tiercel.broker.client.spec_file import load_spec
-from tiercel.broker.client.sweeps.ranges import read_range
-from tiercel.broker.client.sweeps.running import Sweep, SweepPlan
-from tiercel.broker.client.sweeps.stopping import Halving
-from tiercel.broker.client.sweeps.study import Study
 from tiercel.core.jobs import JobState
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]
@@ -24,21 +21,28 @@ LINE = Path(__file__).parents[2] / "examples" / "line"
 RANGE = "learning-rate=loguniform:0.3:0.9"
 
 
-async def broken_off(client: Client, folder: Path, *, leave: bool) -> JobInfo:
-    """A sweep that is interrupted when it has submitted its first trial; returns that job."""
-    spec, before = load_spec(LINE), {job.id for job in await client.list_jobs()}
-    plan = SweepPlan("fit", 2, 1, Halving(), leave)
-    with Study(folder / "fit.sweep.db", "fit", spec.direction, dict([read_range(RANGE)]), "tpe") as study:
-        life = asyncio.create_task(Sweep(client, spec, plan, study, lambda _: None).run())
+OPTIONS = ("--study", "fit", "--param", RANGE, "--trials", "2", "--at-once", "1", "--json")
+
+
+async def interrupted(product: Product, client: Client, folder: Path, *options: str) -> JobInfo:
+    """A sweep whose process gets SIGINT when it has submitted a trial; returns that job."""
+    before = {job.id for job in await client.list_jobs()}
+    command = tiercel_command("sweep", str(LINE), *OPTIONS, *options, "--state-dir", str(product.state_dir))
+    process = await asyncio.create_subprocess_exec(
+        *command, "--tenant", "alice", cwd=folder, env=without_tiercels(), stderr=asyncio.subprocess.PIPE
+    )
+    try:
         async with asyncio.timeout(JOB_SECONDS):
-            while not any(asked.job_id for asked in study.unfinished()):  # noqa: ASYNC110 - the file tells nobody
-                await asyncio.sleep(0.02)
-        life.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await life
-        assert bool(study.unfinished()) is leave
-    (job,) = [job for job in await client.list_jobs() if job.id not in before]
-    return job
+            while not (found := [job for job in await client.list_jobs() if job.id not in before]):
+                assert process.returncode is None, "it ended by itself"
+                await asyncio.sleep(0.05)
+            process.send_signal(signal.SIGINT)
+            _, told = await process.communicate()
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+    assert (process.returncode, told) == (130, b"")
+    return found[0]
 
 
 async def test_the_best_parameters_feed_the_endpoint(
@@ -46,10 +50,9 @@ async def test_the_best_parameters_feed_the_endpoint(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     async with client_of(product) as client:
-        given_up = await client.job((await broken_off(client, tmp_path, leave=False)).id).wait(JOB_SECONDS)
-        left = await broken_off(client, tmp_path, leave=True)
-        options = ("--study", "fit", "--param", RANGE, "--trials", "2", "--at-once", "1", "--json")
-        told = await tiercel("sweep", str(LINE), *options, state_dir=product.state_dir, tenant="alice", environment={})
+        given_up = await client.job((await interrupted(product, client, tmp_path)).id).wait(JOB_SECONDS)
+        left = await interrupted(product, client, tmp_path, "--leave")
+        told = await tiercel("sweep", str(LINE), *OPTIONS, state_dir=product.state_dir, tenant="alice", environment={})
         assert told.exit_code == 0, told.errors
         ends = told.content["trials"]
         assert [(end["number"], end["state"]) for end in ends] == [(1, "completed"), (2, "completed")]

@@ -61,7 +61,7 @@ class ModelsServiceServicer(object):
 
     def FetchModel(self, request, context):
         """The ONNX file of a version, from a byte on. It is fetched from a node that has it first, which may take a while;
-        UNAVAILABLE if that did not come. NOT_FOUND of a version whose files are kept no longer.
+        UNAVAILABLE if that did not come, FAILED_PRECONDITION while no node that has it is online. NOT_FOUND of a version whose files are kept no longer.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

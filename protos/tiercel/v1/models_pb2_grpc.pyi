@@ -35,7 +35,7 @@ class ModelsServiceStub:
     def __new__(cls, channel: _aio.Channel) -> ModelsServiceAsyncStub: ...
     FetchModel: _grpc.UnaryStreamMultiCallable[_models_pb2.FetchModelRequest, _models_pb2.FetchModelResponse]
     """The ONNX file of a version, from a byte on. It is fetched from a node that has it first, which may take a while;
-    UNAVAILABLE if that did not come. NOT_FOUND of a version whose files are kept no longer.
+    UNAVAILABLE if that did not come, FAILED_PRECONDITION while no node that has it is online. NOT_FOUND of a version whose files are kept no longer.
     """
     DeployModel: _grpc.StreamUnaryMultiCallable[_models_pb2.DeployModelRequest, _models_pb2.DeployModelResponse]
     """Makes an ONNX file the next version of an endpoint, which is made where there is none of the name. Answered once its node has
@@ -52,7 +52,7 @@ class ModelsServiceAsyncStub(ModelsServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     FetchModel: _aio.UnaryStreamMultiCallable[_models_pb2.FetchModelRequest, _models_pb2.FetchModelResponse]  # type: ignore[assignment]
     """The ONNX file of a version, from a byte on. It is fetched from a node that has it first, which may take a while;
-    UNAVAILABLE if that did not come. NOT_FOUND of a version whose files are kept no longer.
+    UNAVAILABLE if that did not come, FAILED_PRECONDITION while no node that has it is online. NOT_FOUND of a version whose files are kept no longer.
     """
     DeployModel: _aio.StreamUnaryMultiCallable[_models_pb2.DeployModelRequest, _models_pb2.DeployModelResponse]  # type: ignore[assignment]
     """Makes an ONNX file the next version of an endpoint, which is made where there is none of the name. Answered once its node has
@@ -72,7 +72,7 @@ class ModelsServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_models_pb2.FetchModelResponse], _abc.AsyncIterator[_models_pb2.FetchModelResponse]]:
         """The ONNX file of a version, from a byte on. It is fetched from a node that has it first, which may take a while;
-        UNAVAILABLE if that did not come. NOT_FOUND of a version whose files are kept no longer.
+        UNAVAILABLE if that did not come, FAILED_PRECONDITION while no node that has it is online. NOT_FOUND of a version whose files are kept no longer.
         """
 
     @_abc_1.abstractmethod

@@ -18,7 +18,7 @@ from tiercel.broker.actors.registry import send
 from tiercel.broker.actors.replicas import MAX_PULLS, PULL_SECONDS
 from tiercel.broker.store.contract import Store
 from tiercel.core.endpoints import DelayWindow, DeliveryState, EndpointUsage, Version
-from tiercel.core.errors import NotFoundError, OverloadedError, UnavailableError
+from tiercel.core.errors import NodeOfflineError, NotFoundError, OverloadedError
 from tiercel.core.jobs import Tier
 
 
@@ -97,5 +97,6 @@ async def test_one_whose_node_is_away_is_refused_at_once_and_a_flood_of_versions
     await nodes.actors.pass_time(PULL_SECONDS + 1)
     nodes.actors.registry.look_after_replicas()
     await nodes.actors.settle()
-    with pytest.raises(UnavailableError, match="is on node n1, which is offline"):
+    # No UnavailableError: a client tries again for a minute after one.
+    with pytest.raises(NodeOfflineError, match="is on node n1, which is offline"):
         await files.open("alice", ENDPOINT, 1)
