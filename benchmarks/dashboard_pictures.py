@@ -19,7 +19,7 @@ from playwright.async_api import Browser
 from benchmarks.demo_jobs import JOBS
 from testing.application_process import ApplicationProcess
 from testing.product import Product
-from testing.web_pages import PHONE, open_tab, running_chromium
+from testing.web_pages import PHONE, Tab, open_tab, running_chromium
 from tiercel import Client, JobHandle, JobSpec, Tier
 from tiercel.broker.client.state_dir import read_token
 
@@ -53,10 +53,16 @@ async def take_pictures(folder: Path) -> None:
             Client.from_state_dir(state, TENANT) as client,
             ApplicationProcess(product.addresses["serving_http"], _asked(), RATE, Path(scratch)) as application,
         ):
+            async with open_tab(browser, product.addresses["dashboard"], read_token(state, TENANT)) as tab:
+                await tab.show("now")
+                await tab.page.get_by_text("Nothing trains").wait_for()
+                await tab.page.screenshot(path=folder / "empty-light.png")
             await (await client.submit(_spec(0))).wait(timeout=180)  # so that there is something to forecast by
             jobs = [await client.submit(_spec(number)) for number in range(len(JOBS))]
             address, token = product.addresses["dashboard"], read_token(state, TENANT)
             await _follow(browser, address, token, jobs, folder)
+            await jobs[0].cancel()
+            operator = (state / "operator.token").read_text().strip()
             views = _views(jobs)
             for name, look in LOOKS.items():
                 async with open_tab(browser, address, token, **look) as tab:
@@ -64,13 +70,47 @@ async def take_pictures(folder: Path) -> None:
                         await tab.show(route)
                         await asyncio.sleep(SEEN_SECONDS if name == "light" else 1.5)
                         await tab.page.screenshot(path=folder / f"{view}-{name}.png", full_page=True)
+                    await _act(tab, folder, name)
+                async with open_tab(browser, address, operator, **look) as tab:
+                    for view in ("now", "audit", "usage"):
+                        await tab.show(view)
+                        await asyncio.sleep(1.5)
+                        await tab.page.screenshot(path=folder / f"operator-{view}-{name}.png", full_page=True)
                 async with open_tab(browser, address, "", **look) as tab:
                     await tab.page.goto(tab.url)
                     await tab.page.get_by_label("Token").wait_for()
                     await tab.page.screenshot(path=folder / f"sign-in-{name}.png")
-            for job in jobs:
-                await job.cancel()
+            await _take_lost(browser, address, token, product, folder)
             await application.stop()
+
+
+async def _act(tab: Tab, folder: Path, name: str) -> None:
+    """What is there once somebody pressed something: a dialog, two versions side by side, a prediction, an answer."""
+    page, endpoint = tab.page, f"endpoints/{JOBS[0].endpoint}"
+    await tab.show(endpoint)
+    await page.get_by_role("button", name="Pin", exact=True).click()
+    await page.screenshot(path=folder / f"dialog-{name}.png")
+    await page.keyboard.press("Escape")
+    for version in (1, 2):
+        await page.get_by_label(f"Compare version {version}").check()
+    await page.get_by_role("button", name="Random").click()
+    await page.get_by_role("button", name="Ask", exact=True).click()
+    await page.locator(".answer").wait_for()
+    await page.get_by_role("group", name="What differs").wait_for()
+    await page.screenshot(path=folder / f"asked-{name}.png", full_page=True)
+    await tab.show("what-if")
+    await page.get_by_role("button", name="Predict").click()
+    await page.get_by_role("heading", name="What would be different").wait_for()
+    await page.screenshot(path=folder / f"predicted-{name}.png", full_page=True)
+
+
+async def _take_lost(browser: Browser, address: str, token: str, product: Product, folder: Path) -> None:
+    """While the broker is away; what it was told last stays."""
+    async with open_tab(browser, address, token) as tab:
+        await tab.show("now")
+        await product.kill()
+        await tab.page.get_by_text("The broker does not answer.").wait_for()
+        await tab.page.screenshot(path=folder / "lost-light.png")
 
 
 def _asked() -> Sequence[tuple[str, str]]:
@@ -105,7 +145,8 @@ def _views(jobs: Sequence[JobHandle]) -> dict[str, str]:
     plain = {name: name for name in ("now", "jobs", "endpoints", "what-if", "audit", "usage")}
     return {
         **plain,
-        "job": f"jobs/{ids[0]}",
+        "job": f"jobs/{ids[1]}",
+        "job-over": f"jobs/{ids[0]}",
         "endpoint": f"endpoints/{JOBS[0].endpoint}",
         "compare": f"compare?jobs={','.join(ids[:3])}",
         "nothing": "jobs/nobody's",

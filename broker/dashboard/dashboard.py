@@ -13,6 +13,7 @@ from tiercel.broker.dashboard.listener import Listener
 from tiercel.broker.dashboard.reads import ClusterReads
 from tiercel.broker.dashboard.site import Site
 from tiercel.broker.dashboard.stream import Publisher
+from tiercel.broker.dashboard.versions import Versions
 from tiercel.broker.progress.door import Place
 from tiercel.broker.store.audit import AuditStore
 from tiercel.broker.store.history import History
@@ -114,7 +115,7 @@ class Dashboard:
             self._reads,
             self.publisher,
             self._names,
-            (*histories.routes(), *accounts.routes(), *self._asking.routes()),
+            (*histories.routes(), *accounts.routes(), *self._asking.routes(), *Versions(calls).routes()),
         )
         await self._listener.start(self.site.app)
 

@@ -205,7 +205,9 @@ def _endpoint(found: Any) -> Json:
 
 
 def _promote_request(asked: Asked) -> jobs_pb2.PromoteVersionRequest:
-    return jobs_pb2.PromoteVersionRequest(endpoint=asked.part("endpoint"), version=asked.count("version"))
+    return jobs_pb2.PromoteVersionRequest(
+        endpoint=asked.part("endpoint"), version=asked.count("version"), pin=asked.flag("pin")
+    )
 
 
 def _roll_back_request(asked: Asked) -> jobs_pb2.RollBackVersionRequest:

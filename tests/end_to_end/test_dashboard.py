@@ -128,6 +128,7 @@ async def test_each_action_on_a_job_is_done_or_says_why_not(tab: Tab, shared_pro
         await page.get_by_role("button", name="Leave it").click()
         await confirm(page, "Cancel")
         await expect(state).to_have_text(re.compile("cancelled"))
+        await expect(page.locator(".note")).to_have_text(re.compile(r"cancelled after .* Retry goes on"))
         await expect(page.get_by_role("button", name="Cancel", exact=True)).to_have_count(0)
         await page.route("**/retry", lambda route: route.fulfill(status=501, json={"code": "unimplemented"}))
         await confirm(page, "Retry")
@@ -157,7 +158,25 @@ async def test_versions_are_chosen_or_it_says_why_not(tab: Tab, shared_product: 
     await refused(page, re.compile("version"))
     await confirm(page, "Promote")
     await expect(answers).to_have_text(re.compile("version 2 answers"))
-    await expect(page.get_by_role("group", name="Versions, the newest first").get_by_role("row")).to_have_count(3)
+    versions = page.get_by_role("group", name="Versions, the newest first")
+    await expect(versions.get_by_role("row")).to_have_count(3)
+    for version in (1, 2):
+        await page.get_by_label(f"Compare version {version}").check()
+    await expect(
+        page.get_by_role("group", name="What differs").get_by_role("row", name=re.compile("^value 0"))
+    ).to_be_visible()
+    await confirm(page, "Pin")
+    await expect(answers).to_have_text(re.compile("version 2 answers, pinned"))
+    await confirm(page, "Keep")
+    await expect(page.locator(".said")).to_have_text("digits keeps the files of so many versions.")
+    await confirm(page, "Remove version 1")
+    await expect(versions.get_by_role("row", name=re.compile(" 1 no .* gone$"))).to_be_visible()
+    await page.get_by_role("button", name="Pin", exact=True).click()
+    await page.locator("dialog[open] input").fill("1")
+    await page.locator("dialog[open] button[type=submit]").click()
+    await refused(page, "version")
+    await confirm(page, "Promote")
+    await expect(answers).not_to_have_text(re.compile("pinned"))
 
 
 async def test_an_endpoint_answers_numbers_and_images_or_it_says_what_it_takes(

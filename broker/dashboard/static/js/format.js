@@ -16,6 +16,9 @@ export function percent(part) {
   return part > 0 && part < 0.005 ? "< 1 %" : `${Math.round(part * 100)} %`;
 }
 
+/** Cores of a cap: two digits tell as much as anybody can use. */
+export const cores = (value) => (known(value) ? `${+value.toPrecision(2)} cores` : UNKNOWN);
+
 /** Requests a second. */
 export const rate = (count) => (known(count) ? (count >= 10 ? count.toFixed(0) : String(+count.toFixed(1))) : UNKNOWN);
 

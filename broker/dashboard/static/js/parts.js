@@ -1,5 +1,5 @@
 // The small parts that all views are made of.
-import { clock, duration, isOver, jobName, number, percent, UNKNOWN } from "./format.js";
+import { clock, cores, duration, isOver, jobName, number, percent, UNKNOWN } from "./format.js";
 import { html, useEffect, useRef, useState } from "./html.js";
 import { change, now, useLive } from "./live.js";
 import { link } from "./route.js";
@@ -70,28 +70,34 @@ export const Card = ({ title, aside, children, wide, id }) => html`
 
 const slug = (title) => `h-${title.toLowerCase().replace(/[^a-z0-9]+/g, "-")}`;
 
+const STACKED_FROM = 4; // columns that a phone has room for side by side
+
 /**
- * A table that scrolls sideways on its own where the screen is narrow.
+ * A table; where the screen is narrow, rows of many columns become blocks, and others scroll sideways on their own.
  * @param {{caption: string, head: string[], rows: any[], keys?: string[]}} props heads that begin with "#" are numbers.
  */
-export const Table = ({ caption, head, rows, keys }) => html`
-  <div class="scroll" tabindex="0" role="group" aria-label=${caption}>
-    <table>
+export function Table({ caption, head, rows, keys }) {
+  const stacks = head.length > STACKED_FROM;
+  // What is laid out as blocks is a table to nobody who hears it, unless it says so.
+  const role = (name) => (stacks ? name : undefined);
+  return html`<div class="scroll" tabindex="0" role="group" aria-label=${caption}>
+    <table class=${stacks ? "stacks" : ""} role=${role("table")}>
       <caption class="unseen">${caption}</caption>
-      <thead><tr>${head.map(
-        (name) => html`<th scope="col" class=${name.startsWith("#") ? "number" : ""}>
+      <thead role=${role("rowgroup")}><tr role=${role("row")}>${head.map(
+        (name) => html`<th scope="col" role=${role("columnheader")} class=${name.startsWith("#") ? "number" : ""}>
         ${name.replace(/^#/, "")}</th>`,
       )}</tr></thead>
-      <tbody>${rows.map(
-        (row, index) => html`<tr key=${keys?.[index] ?? index}>
+      <tbody role=${role("rowgroup")}>${rows.map(
+        (row, index) => html`<tr role=${role("row")} key=${keys?.[index] ?? index}>
         ${row.map(
-          (cell, column) => html`<td class=${head[column].startsWith("#") ? "number" : ""}>${cell ?? UNKNOWN}
-          </td>`,
+          (cell, column) => html`<td class=${head[column].startsWith("#") ? "number" : ""} role=${role("cell")}
+            data-head=${stacks ? head[column].replace(/^#/, "") : undefined}>${cell ?? UNKNOWN}</td>`,
         )}
       </tr>`,
       )}</tbody>
     </table>
   </div>`;
+}
 
 /** Names and values. */
 export const Facts = ({ facts }) => html`<dl class="facts">
@@ -106,7 +112,7 @@ export const Facts = ({ facts }) => html`<dl class="facts">
 /** What a share is: the part of the node's CPU, a cap, accelerators. */
 export function shareText(share) {
   if (!share) return UNKNOWN;
-  const cap = share.cpu_cap_cores == null ? "" : `, at most ${number(share.cpu_cap_cores)} cores`;
+  const cap = share.cpu_cap_cores == null ? "" : `, ≤ ${cores(share.cpu_cap_cores)}`;
   const devices = (share.accelerators ?? []).map((each) => `, ${percent(each.fraction)} of ${each.id}`).join("");
   return `${percent(share.cpu_weight)}${cap}${devices}`;
 }
@@ -156,10 +162,10 @@ export const useMayChange = () => useLive((state) => state.session?.role !== "vi
 
 /**
  * A button that asks before it acts, and says in the same place when it was refused.
- * @param {{label, title, text, confirm?, danger?, field?: {label, value, min, max, options}, run, done}} props `run` gets the
- *   field's number, or which of its options; `done` is the sentence said afterwards.
+ * @param {{label, name?, title, text, confirm?, danger?, field?: {label, value, min, max, options}, run, done}} props `name` is
+ *   what it is called aloud where the label does not say of what; `run` gets the field's number, or which of its options; `done` is the sentence said afterwards.
  */
-export function Action({ label, title, text, confirm = label, danger, field, run, done }) {
+export function Action({ label, name, title, text, confirm = label, danger, look, field, run, done }) {
   const dialog = useRef(null);
   const [error, setError] = useState(null);
   const [busy, setBusy] = useState(false);
@@ -181,7 +187,8 @@ export function Action({ label, title, text, confirm = label, danger, field, run
     }
     setBusy(false);
   };
-  return html`<button type="button" class=${danger ? "danger" : ""} onClick=${open}>${label}</button>
+  return html`<button type="button" class=${look ?? (danger ? "danger" : "")} aria-label=${name} onClick=${open}>
+      ${label}</button>
     <dialog ref=${dialog} aria-label=${title}>
       <form onSubmit=${act}>
         <h2>${title}</h2><p>${text}</p>

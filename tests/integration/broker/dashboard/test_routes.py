@@ -55,6 +55,9 @@ OUTCOMES = {
     # Nothing was delivered, so that there is no version to choose.
     "POST endpoints/{endpoint}/promote": (401, 403, 403, 404, 403, 404),
     "POST endpoints/{endpoint}/rollback": (401, 403, 403, 404, 403, 404),
+    "GET endpoints/{endpoint}/compare": (401, 403, 403, 404, 400, 400),
+    "POST endpoints/{endpoint}/remove": (401, 403, 403, 404, 403, 404),
+    "POST endpoints/{endpoint}/keep": (401, 403, 403, 404, 403, 400),
     "POST jobs/{job}/resume": (401, 403, 403, 404, 403, 200),
     "POST jobs/{job}/priority": (401, 403, 403, 404, 403, 200),
     "POST jobs/{job}/retry": (401, 403, 403, 404, 403, 400),  # it is not over

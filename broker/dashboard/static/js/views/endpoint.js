@@ -1,6 +1,6 @@
 // One endpoint: what answers where, how well and how fast, and what came before.
 import { get, path, post } from "../api.js";
-import { clock, milliseconds, number, percent, rate, UNKNOWN } from "../format.js";
+import { milliseconds, number, percent, rate, UNKNOWN } from "../format.js";
 import { html } from "../html.js";
 import { load, useLive } from "../live.js";
 import {
@@ -15,13 +15,13 @@ import {
   useEvery,
   useLoad,
   useMayChange,
-  When,
 } from "../parts.js";
 import { link } from "../route.js";
 import { Ask } from "./ask.js";
 import { Delays } from "./delays.js";
-import { liveVersion } from "./endpoints.js";
 import { Decisions } from "./decisions.js";
+import { liveVersion } from "./endpoints.js";
+import { Versions } from "./versions.js";
 
 const RELOAD_SECONDS = 2;
 
@@ -66,7 +66,7 @@ function Endpoint({ endpoint }) {
           </${Card}>`
         }
       </div>
-      <${Card} title="Versions" wide><${Versions} endpoint=${endpoint} /></${Card}>
+      <${Versions} endpoint=${endpoint} />
       <${Decisions} path=${path("endpoints", endpoint.name)} reason=${endpoint.share?.reason} />
     </div>`;
 }
@@ -75,8 +75,12 @@ function EndpointActions({ endpoint }) {
   const may = useMayChange();
   if (!may || !endpoint.versions.length) return null;
   const newest = endpoint.versions.at(-1).version;
-  const change = (verb) => async (version) => {
-    await post(`${path("endpoints", endpoint.name)}/${verb}`, version ? { version } : {});
+  const change = (verb, more) => async (version) => {
+    await post(`${path("endpoints", endpoint.name)}/${verb}`, version ? { version, ...more } : {});
+    await load();
+  };
+  const keep = async (count) => {
+    await post(`${path("endpoints", endpoint.name)}/keep`, { count });
     await load();
   };
   return html`<div class="actions">
@@ -84,6 +88,14 @@ function EndpointActions({ endpoint }) {
       text="It stays whatever is delivered, unless it is the newest."
       field=${{ label: "Version", value: newest, min: 1, max: newest }} run=${change("promote")}
         done=${`${endpoint.name} has another version.`} />
+    <${Action} label="Pin" title=${`Which version of ${endpoint.name} shall stay?`}
+      text="It answers and stays whatever is delivered, also if it is the newest, until another one is promoted."
+      field=${{ label: "Version", value: endpoint.live_version ?? newest, min: 1, max: newest }}
+      run=${change("promote", { pin: true })} done=${`${endpoint.name} keeps to a version.`} />
+    <${Action} label="Keep" title=${`Of how many versions of ${endpoint.name} are files kept?`}
+      text="Of the newest, beside the one that answers. Files of others go at once, and for good."
+      field=${{ label: "Versions, 1 to 100", value: 5, min: 1, max: 100 }} run=${keep}
+      done=${`${endpoint.name} keeps the files of so many versions.`} />
     <${Action} label="Roll back" title=${`Roll back ${endpoint.name}?`}
       text="The version that answered before answers again, and stays." run=${() => change("rollback")()}
         done=${`${endpoint.name} is rolled back.`} />
@@ -143,34 +155,3 @@ const Variants = ({ endpoint }) => html`<${Table} caption="Variants and their pa
       </span> ${percent(variant.answered_part)}`,
     variant.problem || undefined,
   ])} />`;
-
-function Versions({ endpoint }) {
-  const { canary } = endpoint;
-  if (!endpoint.versions.length) return html`<${Empty} title="No version was delivered yet" />`;
-  const part = canary?.part ?? canary?.fraction;
-  return html`${
-    canary &&
-    html`<p class="note">
-    Version ${canary.version} is tried on ${part == null ? "a part" : percent(part)} of the requests.</p>`
-  }
-    <${Table} caption="Versions, the newest first" keys=${endpoint.versions.map((each) => each.version).reverse()}
-      head=${["#Version", "Answers", "#Measured", "Metric", "#Tier", "Variant", "Job", "Delivered", "Note"]}
-      rows=${[...endpoint.versions]
-        .reverse()
-        .map((each) => [
-          each.version,
-          answers(each, canary),
-          number(each.value),
-          each.metric,
-          each.tier || (each.job_id ? "best" : undefined),
-          each.variant || undefined,
-          each.job_id ? html`<a href=${link("jobs", each.job_id)}>${each.job_id}</a>` : deployed(each),
-          html`<${When} iso=${each.delivered_at} />`,
-          each.held || (each.kept ? undefined : "its files are gone"),
-        ])} />`;
-}
-
-const deployed = (version) => version.deployed_by && `${version.file}, by ${version.deployed_by}`;
-
-const answers = (version, canary) =>
-  version.live ? "● yes" : canary?.version === version.version ? "◐ canary" : version.held ? "held" : "no";

@@ -33,6 +33,7 @@ function Job({ job }) {
           </span></p></div>
       <${JobActions} job=${job} />
     </div>
+    ${isOver(job) && html`<${Ended} job=${job} />`}
     <div class="columns broad">
       <div>
         <${Curve} job=${job} />
@@ -50,6 +51,17 @@ function Job({ job }) {
       <${Lineage} job=${job} />
     </div>`;
 }
+
+const ENDED = {
+  completed: "Every tier was delivered.",
+  missed: "It ended before every tier was reached; what it delivered answers. More epochs: tiercel resume --max-epochs.",
+  failed: "Its output below says how it ended; Retry goes on from its last checkpoint. What it delivered answers.",
+  cancelled: "Retry goes on from its last checkpoint. What it delivered answers.",
+};
+
+/** How it ended, why, and what can be done now. */
+const Ended = ({ job }) => html`<p class=${job.state === "failed" ? "note ended-badly" : "note"}>
+  <strong>${job.state} after ${jobTime(job)}${job.reason ? `: ${job.reason}` : ""}.</strong> ${ENDED[job.state]}</p>`;
 
 function Curve({ job }) {
   const curve = useCurve(job);

@@ -1,6 +1,6 @@
 // A job's share over time, each change with its reason.
 import { get, path } from "../api.js";
-import { duration, isOver, number, percent, secondsSince } from "../format.js";
+import { cores, duration, isOver, percent, secondsSince } from "../format.js";
 import { html, useEffect, useMemo, useState } from "../html.js";
 import { useEvents } from "../live.js";
 import { Card, Empty, Loading, Problem, Table, useLoad } from "../parts.js";
@@ -73,7 +73,7 @@ function History({ job, points }) {
         duration(point.seconds),
         point.node_id,
         percent(point.cpu_weight),
-        point.cpu_cap_cores == null ? undefined : `${number(point.cpu_cap_cores)} cores`,
+        point.cpu_cap_cores == null ? undefined : cores(point.cpu_cap_cores),
         html`<span class="reason">${point.reason}</span>`,
       ])} /></div>`;
 }

@@ -95,7 +95,7 @@ function Listing({ jobs, chosen, toggle, found }) {
   }
   return html`<p class="unseen" role="status">${plural(jobs.length, "job")}</p><${Table}
     caption="Jobs, the newest first" keys=${jobs.map((job) => job.id)}
-    head=${["Choose", "Job", "State", "Tiers", "#Best", "#Share", "Node", "Endpoint", "Tenant", "#Took", "Submitted"]}
+    head=${["Choose", "Job", "State", "Tiers", "#Best", "#Share", "Node", "Endpoint", "#Took", "Submitted"]}
     rows=${jobs.map((job) => [
       html`<input type="checkbox" aria-label=${`Compare ${jobName(job)} ${job.id}`} checked=${chosen.has(job.id)}
         onChange=${() => toggle(job.id)} />`,
@@ -106,7 +106,6 @@ function Listing({ jobs, chosen, toggle, found }) {
       FINAL_STATES.includes(job.state) ? undefined : shareText(job.share),
       job.node_id || undefined,
       html`<a href=${link("endpoints", job.spec.endpoint)}>${job.spec.endpoint}</a>`,
-      job.tenant,
       jobTime(job),
       clock(job.submitted_at),
     ])} />`;

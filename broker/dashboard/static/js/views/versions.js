@@ -1,0 +1,81 @@
+// The versions of an endpoint: which answers, how good each is, two of them side by side, and files that go.
+import { get, path, post } from "../api.js";
+import { number, UNKNOWN } from "../format.js";
+import { html, useState } from "../html.js";
+import { load } from "../live.js";
+import { Action, Card, Empty, Loading, Problem, Table, useLoad, useMayChange, When } from "../parts.js";
+import { link } from "../route.js";
+
+export function Versions({ endpoint }) {
+  const [chosen, setChosen] = useState([]);
+  const may = useMayChange();
+  const toggle = (version) =>
+    setChosen((before) =>
+      before.includes(version) ? before.filter((each) => each !== version) : [...before, version].slice(-2),
+    );
+  const aside = html`<span class="muted">Tick two to compare them</span>`;
+  return html`<${Card} title="Versions" aside=${endpoint.versions.length > 1 ? aside : ""} wide>
+    ${
+      endpoint.versions.length === 0
+        ? html`<${Empty} title="No version was delivered yet" />`
+        : html`<${Table} caption="Versions, the newest first"
+          keys=${endpoint.versions.map((each) => each.version).reverse()}
+          head=${["Choose", "#Version", "Answers", "#Measured", "Metric", "#Tier", "Variant", "Job", "Delivered", "Note", "Files"]}
+          rows=${[...endpoint.versions].reverse().map((each) => [
+            html`<input type="checkbox" aria-label=${`Compare version ${each.version}`}
+              checked=${chosen.includes(each.version)} onChange=${() => toggle(each.version)} />`,
+            each.version,
+            answers(each),
+            number(each.value),
+            each.metric,
+            each.tier || (each.job_id ? "best" : undefined),
+            each.variant || undefined,
+            each.job_id ? html`<a href=${link("jobs", each.job_id)}>${each.job_id}</a>` : deployed(each),
+            html`<${When} iso=${each.delivered_at} />`,
+            each.held ? html`<span class="reason">${each.held}</span>` : undefined,
+            files(endpoint, each, may),
+          ])} />`
+    }
+    ${chosen.length === 2 && html`<${Differences} endpoint=${endpoint.name} versions=${[...chosen].sort((a, b) => a - b)} />`}
+  </${Card}>`;
+}
+
+const answers = (version) => (version.live ? (version.pinned ? "● yes, pinned" : "● yes") : version.held ? "held" : "no");
+
+const deployed = (version) => version.deployed_by && `${version.file}, by ${version.deployed_by}`;
+
+function files(endpoint, version, may) {
+  if (!version.kept) return "gone";
+  if (!may || version.live) return "kept";
+  const name = `${endpoint.name}:${version.version}`;
+  const remove = async () => {
+    await post(`${path("endpoints", endpoint.name)}/remove`, { version: version.version });
+    await load();
+  };
+  return html`<${Action} label="Remove" name=${`Remove version ${version.version}`} look="quiet" danger
+    title=${`Remove the files of ${name}?`} text="They go from all nodes, for good. What is known of the version stays."
+    confirm="Remove its files" run=${remove} done=${`The files of ${name} go.`} />`;
+}
+
+function Differences({ endpoint, versions }) {
+  const [first, second] = versions;
+  const asked = useLoad(() => get(`${path("endpoints", endpoint)}/compare?first=${first}&second=${second}`), [
+    endpoint,
+    first,
+    second,
+  ]);
+  if (asked.error) return html`<${Problem} error=${asked.error} again=${asked.again} />`;
+  if (!asked.value) return html`<${Loading} what="what differs" />`;
+  return html`<h3>Version ${first} beside version ${second}</h3>${
+    asked.value.length
+      ? html`<${Table} caption="What differs" head=${["What", `Version ${first}`, `Version ${second}`]}
+        rows=${asked.value.map((each) => [html`<code>${each.what}</code>`, text(each.first), text(each.second)])} />`
+      : html`<${Empty} title="They are the same" />`
+  }`;
+}
+
+function text(value) {
+  if (value == null || value === "" || (Array.isArray(value) && !value.length)) return UNKNOWN;
+  if (typeof value === "number") return number(value);
+  return Array.isArray(value) ? value.join(", ") : String(value);
+}
