@@ -53,6 +53,7 @@ async def take_pictures(folder: Path) -> None:
             Client.from_state_dir(state, TENANT) as client,
             ApplicationProcess(product.addresses["serving_http"], _asked(), RATE, Path(scratch)) as application,
         ):
+            asked = asyncio.create_task(application.follow(lambda _: None))  # it stops where nobody listens
             async with open_tab(browser, product.addresses["dashboard"], read_token(state, TENANT)) as tab:
                 await tab.show("now")
                 await tab.page.get_by_text("Nothing trains").wait_for()
@@ -81,6 +82,7 @@ async def take_pictures(folder: Path) -> None:
                     await tab.page.get_by_label("Token").wait_for()
                     await tab.page.screenshot(path=folder / f"sign-in-{name}.png")
             await _take_lost(browser, address, token, product, folder)
+            asked.cancel()
             await application.stop()
 
 
@@ -97,6 +99,7 @@ async def _act(tab: Tab, folder: Path, name: str) -> None:
     await page.get_by_role("button", name="Ask", exact=True).click()
     await page.locator(".answer").wait_for()
     await page.get_by_role("group", name="What differs").wait_for()
+    await page.evaluate("scrollTo(0, 0)")  # else the bar at the top is in the middle of the picture
     await page.screenshot(path=folder / f"asked-{name}.png", full_page=True)
     await tab.show("what-if")
     await page.get_by_role("button", name="Predict").click()
@@ -108,6 +111,7 @@ async def _take_lost(browser: Browser, address: str, token: str, product: Produc
     """While the broker is away; what it was told last stays."""
     async with open_tab(browser, address, token) as tab:
         await tab.show("now")
+        await tab.page.get_by_role("group", name="Jobs that train").wait_for()
         await product.kill()
         await tab.page.get_by_text("The broker does not answer.").wait_for()
         await tab.page.screenshot(path=folder / "lost-light.png")

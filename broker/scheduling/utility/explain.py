@@ -52,5 +52,5 @@ def _forecast(candidate: Candidate) -> str:
 
 def _seconds(value: float) -> str:
     if value < 120:
-        return f"{value:.2g} s"
+        return f"{value:.2g} s" if value < 10 else f"{value:.0f} s"
     return f"{value / 60:.0f} min" if value < 7200 else f"{value / 3600:.0f} h"

@@ -29,8 +29,8 @@ export function JobPage({ id }) {
 function Job({ job }) {
   return html`<div class="title">
       <div><p class="crumb"><a href=${link("jobs")}>Jobs</a></p><h1>${jobName(job)}</h1>
-        <p class="subtitle"><${State} state=${job.state} /> <code>${job.id}</code> <span class="muted">${job.reason}
-          </span></p></div>
+        <p class="subtitle"><${State} state=${job.state} /> <code>${job.id}</code> <span class="muted">
+          ${isOver(job) ? "" : job.reason}</span></p></div>
       <${JobActions} job=${job} />
     </div>
     ${isOver(job) && html`<${Ended} job=${job} />`}
@@ -61,7 +61,7 @@ const ENDED = {
 
 /** How it ended, why, and what can be done now. */
 const Ended = ({ job }) => html`<p class=${job.state === "failed" ? "note ended-badly" : "note"}>
-  <strong>${job.state} after ${jobTime(job)}${job.reason ? `: ${job.reason}` : ""}.</strong> ${ENDED[job.state]}</p>`;
+  <strong>${job.state} after ${jobTime(job)}${job.reason && job.reason !== job.state ? `: ${job.reason}` : ""}.</strong> ${ENDED[job.state]}</p>`;
 
 function Curve({ job }) {
   const curve = useCurve(job);

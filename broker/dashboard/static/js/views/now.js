@@ -13,6 +13,7 @@ export function Now() {
   const jobs = useLive((state) => state.jobs);
   const loaded = useLive((state) => state.jobsLoaded);
   const status = useLive((state) => state.status);
+  const sees = useLive((state) => Boolean(state.session?.tenant)); // an operator sees no jobs, and must not hear of none
   if (!loaded || !nodes || !endpoints) return html`<h1>Now</h1><${Loading} what="the cluster" />`;
   const active = [...jobs.values()]
     .filter((job) => !isOver(job))
@@ -21,7 +22,7 @@ export function Now() {
   const training = active.filter((job) => !isWaiting(job));
   const answering = endpoints.filter((endpoint) => endpoint.live_version != null);
   return html`<div class="title"><h1>Now</h1><${Policy} /></div>
-    <${Glance} training=${training} waiting=${waiting} answering=${answering} nodes=${nodes} />
+    <${Glance} training=${training} waiting=${waiting} answering=${answering} nodes=${nodes} sees=${sees} />
     <${Problems} problems=${status?.problems ?? []} />
     <div class="cards">
       ${
@@ -31,21 +32,25 @@ export function Now() {
           tiercel node token</code> lets another join.</p></${Empty}></${Card}>`
       }
       ${nodes.map((node) => html`<${NodeCard} key=${node.id} node=${node} jobs=${jobs} alone=${nodes.length === 1} />`)}
-      <${Card} title="Training" wide>${
-        training.length
-          ? html`<${Training} jobs=${training} />`
-          : html`<${Empty} title="Nothing trains"><p><code>tiercel submit examples/digits</code> submits a job.</p>
-            </${Empty}>`
-      }</${Card}>
-      ${waiting.length > 0 && html`<${Card} title="Waiting" wide><${Waiting} jobs=${waiting} /></${Card}>`}
-      <${Card} title="Serving" wide>${
-        answering.length
-          ? html`<${Serving} endpoints=${answering} />`
-          : html`<${Empty} title="No endpoint answers yet"><p>A job’s first tier makes one.</p></${Empty}>`
-      }</${Card}>
-      <${Card} title="What happened" wide><${News} jobs=${jobs} /></${Card}>
+      ${!sees && html`<p class="muted">What jobs and endpoints do is their tenants’ to see.</p>`}
+      ${sees && html`<${OfTenant} training=${training} waiting=${waiting} answering=${answering} jobs=${jobs} />`}
     </div>`;
 }
+
+/** What a tenant has: jobs that train and wait, endpoints that answer, and what happened to them. */
+const OfTenant = ({ training, waiting, answering, jobs }) => html`<${Card} title="Training" wide>${
+    training.length
+      ? html`<${Training} jobs=${training} />`
+      : html`<${Empty} title="Nothing trains"><p><code>tiercel submit examples/digits</code> submits a job.</p>
+        </${Empty}>`
+  }</${Card}>
+  ${waiting.length > 0 && html`<${Card} title="Waiting" wide><${Waiting} jobs=${waiting} /></${Card}>`}
+  <${Card} title="Serving" wide>${
+    answering.length
+      ? html`<${Serving} endpoints=${answering} />`
+      : html`<${Empty} title="No endpoint answers yet"><p>A job’s first tier makes one.</p></${Empty}>`
+  }</${Card}>
+  <${Card} title="What happened" wide><${News} jobs=${jobs} /></${Card}>`;
 
 /** For the operator: another policy decides from now on. */
 function Policy() {
@@ -58,7 +63,7 @@ function Policy() {
     field=${{ label: "Policy", value: policy.name, options: policy.names }} done="Another policy decides." /></div>`;
 }
 
-function Glance({ training, waiting, answering, nodes }) {
+function Glance({ training, waiting, answering, nodes, sees }) {
   const requests = answering.reduce((sum, endpoint) => sum + (endpoint.requests_per_second ?? 0), 0);
   const online = nodes.filter((node) => node.online).length;
   const figures = [
@@ -71,7 +76,7 @@ function Glance({ training, waiting, answering, nodes }) {
     [answering.length, answering.length === 1 ? "endpoint answers" : "endpoints answer"],
     [rate(requests), "requests a second"],
   ];
-  return html`<ul class="glance">${figures.map(
+  return html`<ul class="glance">${figures.slice(0, sees ? figures.length : 1).map(
     ([value, word]) => html`<li key=${word}><strong>${value}</strong> ${word}
     </li>`,
   )}</ul>`;

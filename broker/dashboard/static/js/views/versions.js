@@ -74,8 +74,11 @@ function Differences({ endpoint, versions }) {
   }`;
 }
 
+const DIGEST = /^[0-9a-f]{64}$/;
+
 function text(value) {
   if (value == null || value === "" || (Array.isArray(value) && !value.length)) return UNKNOWN;
   if (typeof value === "number") return number(value);
-  return Array.isArray(value) ? value.join(", ") : String(value);
+  if (DIGEST.test(value)) return html`<code title=${value}>${value.slice(0, 12)}…</code>`;
+  return html`<span class="reason">${Array.isArray(value) ? value.join(", ") : String(value)}</span>`;
 }
