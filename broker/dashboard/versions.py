@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from tiercel.broker.api.methods import Calls
     from tiercel.broker.dashboard.asked import Asked
-    from tiercel.core.views import Json
+    from tiercel.core.jsonable import Json
 
     Context = grpc.aio.ServicerContext[Any, Any]
 
