@@ -213,7 +213,7 @@ release: $(STAMP) ## Look whether all is ready, build both packages and tag the 
 
 .PHONY: docs
 docs: $(STAMP) ## Make the documentation as a site, in build/site
-	@$(BIN)/python tools/site.py
+	@$(BIN)/python -m tools.site
 
 .PHONY: clean
 clean: ## Remove everything that was made here

@@ -10,7 +10,7 @@ class Shipping:
     """What a job delivers beyond its tiers, once the first of them is delivered; by default the best model at the end.
 
     Attributes:
-        only_tiers: Nothing.
+        only_tiers: Nothing beyond the tiers.
         every: While it trains, the best model whenever it is better by this much of the metric than the one delivered
             last; None for no.
         best_every_seconds: While it trains, the best model if it is better than the one delivered last, at most once in

@@ -78,7 +78,16 @@ class JobInfo(Jsonable):
 
 
 @dataclass(frozen=True, slots=True)
-class _JobEvent(Jsonable):
+class EventOfJob(Jsonable):
+    """What every event of a job has.
+
+    Attributes:
+        sequence: Grows with each event of all jobs; to go on behind it later.
+        job_id: Which job.
+        tenant: Whose it is.
+        at: When it happened.
+    """
+
     kind: ClassVar[str]
     sequence: int
     job_id: str
@@ -91,8 +100,13 @@ class _JobEvent(Jsonable):
 
 
 @dataclass(frozen=True, slots=True)
-class StateEvent(_JobEvent):
-    """A job entered a state."""
+class StateEvent(EventOfJob):
+    """A job entered a state.
+
+    Attributes:
+        state: Which.
+        reason: Why, in a sentence; often empty.
+    """
 
     kind: ClassVar[str] = "state"
     state: JobState
@@ -100,8 +114,16 @@ class StateEvent(_JobEvent):
 
 
 @dataclass(frozen=True, slots=True)
-class ProgressEvent(_JobEvent):
-    """The script reported metrics; ``value`` is the one that the tiers are about."""
+class ProgressEvent(EventOfJob):
+    """The script reported metrics.
+
+    Attributes:
+        epoch: After which epoch.
+        value: The metric that the tiers are about.
+        metrics: All that the script reported.
+        cpu_seconds: CPU that the run has used.
+        accelerator_seconds: How long it kept its busiest accelerator busy.
+    """
 
     kind: ClassVar[str] = "progress"
     epoch: int
@@ -112,16 +134,25 @@ class ProgressEvent(_JobEvent):
 
 
 @dataclass(frozen=True, slots=True)
-class TierEvent(_JobEvent):
-    """A tier was reached, delivered, failed, or found out of reach."""
+class TierEvent(EventOfJob):
+    """A tier was reached, delivered, failed, or found out of reach.
+
+    Attributes:
+        tier: How the tier is now.
+    """
 
     kind: ClassVar[str] = "tier"
     tier: TierStatus
 
 
 @dataclass(frozen=True, slots=True)
-class ShareEvent(_JobEvent):
-    """A job got another share, or its first one."""
+class ShareEvent(EventOfJob):
+    """A job got another share, or its first one.
+
+    Attributes:
+        node_id: Where.
+        share: What it may use now, with the reason.
+    """
 
     kind: ClassVar[str] = "share"
     node_id: str
@@ -129,8 +160,12 @@ class ShareEvent(_JobEvent):
 
 
 @dataclass(frozen=True, slots=True)
-class PriorityEvent(_JobEvent):
-    """Its tenant gave a job another priority among its own."""
+class PriorityEvent(EventOfJob):
+    """Its tenant gave a job another priority among its own.
+
+    Attributes:
+        priority: -100 to 100.
+    """
 
     kind: ClassVar[str] = "priority"
     priority: int
@@ -161,7 +196,12 @@ class DecisionInfo(Jsonable):
 
 @dataclass(frozen=True, slots=True)
 class Explanation(Jsonable):
-    """Why a job has its share, and what was decided before, newest first."""
+    """Why a job has its share, and what was decided before.
+
+    Attributes:
+        job: The job, with its share and the reason of it.
+        decisions: The newest first.
+    """
 
     job: JobInfo
     decisions: tuple[DecisionInfo, ...]
@@ -354,6 +394,7 @@ class EndpointInfo(Jsonable):
         auto_replicas: Whether the broker says on how many, by what is asked of it.
         replicas_reason: Why these are as many as they are, in plain words; empty where its job said how many.
         places: The nodes that shall answer, its home first; empty for an endpoint with variants.
+        keep: Of how many versions files are kept.
     """
 
     name: str
@@ -385,7 +426,12 @@ class EndpointInfo(Jsonable):
 
 @dataclass(frozen=True, slots=True)
 class EndpointExplanation(Jsonable):
-    """Why an endpoint has its share, and what was decided before, newest first."""
+    """Why an endpoint has its share, and what was decided before.
+
+    Attributes:
+        endpoint: The endpoint, with its share and the reason of it.
+        decisions: The newest first.
+    """
 
     endpoint: EndpointInfo
     decisions: tuple[DecisionInfo, ...]

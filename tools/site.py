@@ -3,7 +3,9 @@
 Pages of docs/ link to what lies elsewhere in the repository. A Markdown file that they link to becomes a page below
 source/, any other file is copied there, and a folder is named and not linked.
 
-Usage: python tools/site.py
+The reference below reference/ is made from the source, see ``tools/reference``.
+
+Usage: python -m tools.site
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path, PurePosixPath
+
+from tools import reference
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -48,6 +52,10 @@ class Pages:
                 target.write_text(self.page(path))
             else:
                 shutil.copyfile(path, target)
+        folder = PAGES / "reference"
+        folder.mkdir()
+        for name, make in reference.PAGES.items():
+            (folder / name).write_text(make())
 
     def page(self, path: Path) -> str:
         """A page's text, its links as the site has them; what stands in a code block is left as it is."""
@@ -81,7 +89,7 @@ def main() -> int:
         "--strict",
         "--clean",
         "--config-file",
-        ROOT / "zensical.toml",
+        str(ROOT / "zensical.toml"),
     ]
     return subprocess.run(command, cwd=ROOT, check=False).returncode
 

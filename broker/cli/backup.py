@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @command("tiercel backup saved.tar")
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False), help="The file to write.")
 @json_option
 @state_dir_option
 def backup(*, file: Path, as_json: bool, state_dir: Path | None) -> None:
@@ -46,7 +46,7 @@ def backup(*, file: Path, as_json: bool, state_dir: Path | None) -> None:
 
 
 @command("tiercel restore saved.tar --artefacts s3://lab/tiercel", "tiercel restore --artefacts /mnt/other/tiercel")
-@click.argument("file", required=False, type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("file", required=False, type=click.Path(path_type=Path, dir_okay=False), help="As 'backup' wrote it.")
 @click.option("--artefacts", metavar="URL", default="", help="Artefact store that has a newer copy of the database.")
 @json_option
 @state_dir_option

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 
 @command("tiercel follow 3f2a --to tensorboard:logs", "tiercel follow 3f2a 9c01 --to mlflow:http://localhost:5000")
-@click.argument("jobs", metavar="JOB...", nargs=-1, required=True, shell_complete=complete_job)
+@click.argument(
+    "jobs", metavar="JOB...", nargs=-1, required=True, help="As 'tiercel ls' shows them.", shell_complete=complete_job
+)
 @click.option("--to", required=True, metavar="PLACE", help="mlflow:URI or tensorboard:FOLDER.")
 @json_option
 @target_options

@@ -51,9 +51,14 @@ def _form(kind: type, **changed: Any) -> type[_Strict]:
     return create_model(kind.__name__, __base__=_Strict, **{**fields, **changed})
 
 
-def _written(name: str, kind: Any, default: Any) -> Any:
+def _written(name: str, kind: Any, default: Any, description: str | None = None) -> Any:
     """A field that people write under another name."""
-    return (kind, Field(default=default, alias=name))
+    return (kind, Field(default=default, alias=name, description=description))
+
+
+def _told(kind: Any, default: Any, description: str) -> Any:
+    """A field under which people write something else than what becomes of it."""
+    return (kind, Field(default=default, description=description))
 
 
 def _tier(value: object) -> object:
@@ -76,20 +81,26 @@ _ShippingForm = _form(Shipping, best_every_seconds=_written("best_every", float 
 _DataSetForm = _form(DataSet)
 _SpecForm = _form(
     JobSpec,
-    name=(str, ""),
-    script=(str, ""),
-    project=(str, ""),
-    command=(str | list[str], []),
-    direction=(Direction | None, None),
+    name=_told(str, "", "A label for people; left out: the endpoint's name."),
+    script=_told(str, "", "The program as a Python file: a path relative to this file, or to the project's folder."),
+    project=_told(str, "", "The folder that it runs from, relative to this file."),
+    command=_told(
+        str | list[str], [], "A command line as the program, begun in the project's folder; read by no shell."
+    ),
+    direction=_told(Direction | None, None, "Which metric is better; left out: as is usual for a metric of that name."),
     # A form is made, which a type checker cannot know for a type.
     tiers=(Annotated[list[Annotated[_TierForm, BeforeValidator(_tier)]], Field(min_length=1)], ...),  # type: ignore[valid-type]
     arguments=(list[str], []),
     data=(list[Annotated[_DataSetForm, BeforeValidator(_data_set)]], []),  # type: ignore[valid-type]
     resources=(_ResourcesForm, _ResourcesForm()),
     ship=(_ShippingForm, _ShippingForm()),
-    requirements=(str | list[str], ""),
+    requirements=_told(str | list[str], "", "Packages that it needs: a file (requirements.txt and others), or a list."),
     secrets=(list[str], []),
-    env=(Annotated[dict[str, str], BeforeValidator(environment_of)], {}),
+    env=_told(
+        Annotated[dict[str, str], BeforeValidator(environment_of)],
+        {},
+        "Variables that its program finds in its environment: with values, or names to be taken from yours.",
+    ),
     max_duration_seconds=_written("max_duration", Seconds | None, None),
     every_seconds=_written("every", Seconds | None, None),
     replicas=(Replicas, 1),
@@ -97,6 +108,15 @@ _SpecForm = _form(
     retry_back_off_seconds=_written("retries.back_off", Seconds | None, None),
     retry_exit_codes=_written("retries.exit_codes", tuple[int, ...], ()),
 )
+
+FORMS: Mapping[str, tuple[type, type[BaseModel]]] = {
+    "": (JobSpec, _SpecForm),
+    "tiers": (Tier, _TierForm),
+    "resources": (Resources, _ResourcesForm),
+    "ship": (Shipping, _ShippingForm),
+    "data": (DataSet, _DataSetForm),
+}
+"""What people write: by the field under which it stands, the type that becomes of it and the fields that it may have."""
 
 
 def load_spec(path: str | Path, changes: Mapping[str, Any] | None = None) -> JobSpec:
@@ -255,13 +275,7 @@ def _invalid(error: ValidationError) -> InvalidSpecError:
 
 def _suggestion(location: tuple[int | str, ...]) -> str:
     """What somebody may have meant who wrote a field that there is not."""
-    forms: dict[object, type[BaseModel]] = {
-        "tiers": _TierForm,
-        "resources": _ResourcesForm,
-        "ship": _ShippingForm,
-        "data": _DataSetForm,
-    }
-    form = forms.get(location[0], _SpecForm) if len(location) > 1 else _SpecForm
+    _, form = FORMS.get(str(location[0]) if len(location) > 1 else "", FORMS[""])
     known = [field.alias or name for name, field in form.model_fields.items()]
     near = difflib.get_close_matches(str(location[-1]), known, n=1)
     return f"; did you mean {near[0]}?" if near else f"; there are {', '.join(known)}"

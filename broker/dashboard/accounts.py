@@ -69,6 +69,7 @@ class Accounts:
         )
 
     async def _rows(self, asked: Asked, _: Context) -> Json:
+        """Who changed what and who was refused, the newest first; `before` and `limit` say which."""
         limit = asked.number("limit", ROWS_SHOWN, MOST_ROWS_SHOWN)
         rows, ended_later = await self._audit.latest(asked.number("before", 0, 2**62), limit)
         calls = sorted(calls_of(rows), key=lambda call: call.number, reverse=True)
@@ -78,6 +79,7 @@ class Accounts:
         }
 
     async def _usage(self, asked: Asked, context: Context) -> Json:
+        """CPU and accelerator time by tenant, job and endpoint; `since` says from when on."""
         caller = caller_by_metadata(context.invocation_metadata(), self._tenancy)
         tenant = caller.tenant.name if caller.tenant is not None else ""
         since = self._since(asked.text("since"))

@@ -98,9 +98,11 @@ class Asking:
         )
 
     async def _metadata(self, asked: Asked, context: Context) -> Spoken:
+        """Names, types and shapes of what an endpoint takes and gives."""
         return await self._ask("GET", "", asked, context)
 
     async def _infer(self, asked: Asked, context: Context) -> Spoken:
+        """Asks an endpoint: a request of the Open Inference Protocol as JSON."""
         return await self._ask("POST", "/infer", asked, context)
 
     async def _ask(self, verb: str, path: str, asked: Asked, context: Context) -> Spoken:

@@ -85,6 +85,7 @@ class Histories:
         return await self._service.find_job(tenant_of(context, self._tenancy).name, asked.part("job"))
 
     async def _curve(self, asked: Asked, context: Context) -> Json:
+        """What it reported of its metric, thinned to `width` columns, and when its next tiers are expected."""
         job = await self._job(asked, context)
         width = asked.number("width", WIDTH, MOST_WIDTH)
         reports, total = await self._history.reports(job.id, MOST_REPORTS)
@@ -119,6 +120,7 @@ class Histories:
         }
 
     async def _shares(self, asked: Asked, context: Context) -> Json:
+        """What it had of its node over time, with the reason of each change."""
         job = await self._job(asked, context)
         width = asked.number("width", WIDTH, MOST_WIDTH)
         events = await self._history.events(job.id, (ShareChanged,), MOST_SHARES)
@@ -138,6 +140,7 @@ class Histories:
         return {"points": points, "cut": len(events) == MOST_SHARES, "decimated": len(drawn) < len(events)}
 
     async def _runs(self, asked: Asked, context: Context) -> Json:
+        """Its runs, and how each ended."""
         job = await self._job(asked, context)
         run, earlier = job.run, job.earlier
         return {
@@ -166,13 +169,14 @@ class Histories:
         }
 
     async def _events(self, asked: Asked, context: Context) -> Json:
+        """What happened to it."""
         job = await self._job(asked, context)
         most = asked.number("limit", EVENTS_SHOWN, MOST_EVENTS_SHOWN)
         events = await self._history.events(job.id, (StateChanged, TierChanged, ShareChanged), most)
         return {"events": [event_of(event).to_json() for event in events], "cut": len(events) == most}
 
     async def _lineage(self, asked: Asked, context: Context) -> list[Json]:
-        """Of the versions that it trained."""
+        """Where the versions that it trained come from."""
         job = await self._job(asked, context)
         answer: Any = self._calls.handler("/tiercel.v1.LineageService/GetLineage").unary_unary
         try:
@@ -182,6 +186,7 @@ class Histories:
         return [from_proto(Lineage, each).to_json() for each in found.versions if each.job_id == job.id]
 
     async def _log(self, asked: Asked, context: Context) -> str:
+        """The end of its output, as text."""
         job = await self._job(asked, context)
         most = asked.number("bytes", LOG_BYTES, MOST_LOG_BYTES)
         if not job.run_id:

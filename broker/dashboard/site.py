@@ -125,6 +125,7 @@ class Site:
             raise
 
     async def _nodes(self, _: Asked, context: Context) -> Any:
+        """All nodes, and how each is divided."""
         return self._reads.nodes(_audience(self._caller(context)))
 
     def _caller(self, context: Context) -> Caller:
@@ -140,6 +141,7 @@ class Site:
         return self._sign_in.token_of(request.cookies.get(_cookie_name(request), ""))
 
     async def _open_session(self, request: web.Request) -> web.Response:
+        """Signs a browser in, by the `code` of a link or by a `token`."""
         asked = Asked(request, await read_body(request))
         code, token = asked.words("code"), asked.words("token")
         if bool(code) is bool(token):
@@ -171,6 +173,7 @@ class Site:
         return answer
 
     async def _close_session(self, request: web.Request) -> web.Response:
+        """Signs the browser out."""
         name = _cookie_name(request)
         await self._sign_in.close(request.cookies.get(name, ""))
         answer = json_answer({})
@@ -178,6 +181,7 @@ class Site:
         return answer
 
     async def _show_session(self, request: web.Request) -> web.Response:
+        """Who is signed in, and as what."""
         status = await self._call(request, STATUS, status_pb2.GetStatusRequest())
         caller = self._tenancy.find_caller(self._token(request))
         if caller is None:
@@ -185,6 +189,7 @@ class Site:
         return json_answer(self._session(caller, status))
 
     async def _show_metrics(self, request: web.Request) -> web.Response:
+        """The numbers of the cluster for Prometheus."""
         status = from_proto(ClusterStatus, await self._call(request, STATUS, status_pb2.GetStatusRequest()))
         caller = self._tenancy.find_caller(self._token(request))
         own = process_families() if caller is not None and caller.role is Role.OPERATOR else []
@@ -204,6 +209,7 @@ class Site:
     # --- What happens ------------------------------------------------------------------------------------------------
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
+        """What happens, as server-sent events; `Last-Event-ID` says after which."""
         last_id = request.headers.get("Last-Event-ID", "")
         response = web.StreamResponse(
             headers={

@@ -26,7 +26,6 @@ from tiercel.core.events import (
 )
 
 ROOT = "tiercel/v1"
-BROKER_PRESENCE_TOPIC = f"{ROOT}/broker/presence"
 READABLE = (f"{ROOT}/{{tenant}}/#", f"{ROOT}/nodes/#", f"{ROOT}/broker/#")
 """What a tenant may read, as filters: the embedded server goes by it, and so do the files for mosquitto."""
 
@@ -40,6 +39,61 @@ class Message:
     qos: int  # 0 for what may get lost, 1 for what must arrive
     # Whether the MQTT broker keeps it for those who subscribe later. Exactly what is state is retained.
     retain: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """Where one kind of news goes.
+
+    Attributes:
+        path: Below :data:`ROOT`, its parts in braces.
+        tells: What a message there says.
+        is_state: Whether each message takes the place of the one before: those are retained and must arrive.
+    """
+
+    path: str
+    tells: str
+    is_state: bool = True
+
+    @property
+    def qos(self) -> int:
+        """0 for what may get lost, 1 for what must arrive."""
+        return 1 if self.is_state else 0
+
+    def message(self, at: float, news: Mapping[str, Any], **parts: str | int) -> Message:
+        """A message there.
+
+        Args:
+            at: When it happened, in seconds since the Unix epoch.
+            news: What it tells.
+            parts: Those of the path.
+        """
+        path = self.path.format(**{name: _segment(str(part)) for name, part in parts.items()})
+        payload = json.dumps({"at": _iso(at), **_finite(news)}, allow_nan=False, ensure_ascii=False).encode()
+        return Message(f"{ROOT}/{path}", payload, self.qos, self.is_state)
+
+
+_JOB, _ENDPOINT = "{tenant}/jobs/{job}", "{tenant}/endpoints/{endpoint}"
+STATE = Topic(f"{_JOB}/state", "The job entered a state.")
+PROGRESS = Topic(f"{_JOB}/progress", "The script reported metrics.", is_state=False)
+TIER = Topic(f"{_JOB}/tiers/{{number}}", "A tier was reached, delivered, failed, or found out of reach.")
+ALLOCATION = Topic(f"{_JOB}/allocation", "The job's share changed.")
+PRIORITY = Topic(f"{_JOB}/priority", "The job's tenant gave it another priority, -100 to 100.")
+VERSION = Topic(f"{_ENDPOINT}/version", "Another version answers.")
+VARIANT_VERSION = Topic(f"{_ENDPOINT}/variants/{{variant}}/version", "The same, of an endpoint with variants.")
+ENDPOINT_ALLOCATION = Topic(f"{_ENDPOINT}/allocation", "What the endpoint may use changed.")
+LOAD = Topic(f"{_ENDPOINT}/load", "How it answered lately; with each heartbeat, while it is asked.", is_state=False)
+NODE_PRESENCE = Topic(
+    "nodes/{node}/presence",
+    "A node came or went, began or ceased to be drained, or something of its accelerators changed.",
+)
+BROKER_PRESENCE = Topic("broker/presence", "The broker came or went.")
+TOPICS = (
+    *(STATE, PROGRESS, TIER, ALLOCATION, PRIORITY),
+    *(VERSION, VARIANT_VERSION, ENDPOINT_ALLOCATION, LOAD),
+    *(NODE_PRESENCE, BROKER_PRESENCE),
+)
+"""All that there are."""
 
 
 def message_of(event: Event) -> Message:
@@ -66,15 +120,15 @@ def broker_presence(*, online: bool, at: float) -> Message:
         online: Whether the broker is there.
         at: Seconds since the Unix epoch; in a last will, when the connection began whose end it tells.
     """
-    return _state(BROKER_PRESENCE_TOPIC, at, {"presence": _presence(online)})
+    return BROKER_PRESENCE.message(at, {"presence": _presence(online)})
 
 
 def _job_message(event: JobEvent) -> Message:
-    base = f"{ROOT}/{_segment(event.tenant)}/jobs/{_segment(event.job_id)}"
+    parts = {"tenant": event.tenant, "job": event.job_id}
     about: dict[str, Any] = {"sequence": event.sequence, "job": event.job_id, "tenant": event.tenant}
     match event.change:
         case StateChanged(state=state, reason=reason):
-            return _state(f"{base}/state", event.at, {**about, "state": state.value, "reason": reason})
+            return STATE.message(event.at, {**about, "state": state.value, "reason": reason}, **parts)
         case ProgressMade() as progress:
             news = {
                 "epoch": progress.epoch,
@@ -83,9 +137,9 @@ def _job_message(event: JobEvent) -> Message:
                 "cpu_seconds": progress.cpu_seconds,
                 "accelerator_seconds": progress.accelerator_seconds,
             }
-            return Message(f"{base}/progress", _payload(event.at, {**about, **news}), qos=0, retain=False)
+            return PROGRESS.message(event.at, {**about, **news}, **parts)
         case TierChanged() as change:
-            return _state(f"{base}/tiers/{change.tier.number}", event.at, {**about, **_tier(change)})
+            return TIER.message(event.at, {**about, **_tier(change)}, **parts, number=change.tier.number)
         case ShareChanged(node_id=node_id, share=share):
             allocation = {
                 "node": node_id,
@@ -94,9 +148,9 @@ def _job_message(event: JobEvent) -> Message:
                 "accelerators": {held.id: held.fraction for held in share.accelerators},
                 "reason": share.reason,
             }
-            return _state(f"{base}/allocation", event.at, {**about, **allocation})
+            return ALLOCATION.message(event.at, {**about, **allocation}, **parts)
         case PriorityChanged(priority=priority):
-            return _state(f"{base}/priority", event.at, {**about, "priority": priority})
+            return PRIORITY.message(event.at, {**about, "priority": priority}, **parts)
 
 
 def _tier(change: TierChanged) -> dict[str, Any]:
@@ -130,22 +184,23 @@ def _endpoint_message(event: EndpointEvent) -> Message:
         "deployed_by": version.deployed_by,
         "file": version.file,
     }
-    return _state(_version_topic(event.endpoint, version.variant, event.tenant), event.at, news)
+    return _version_message(event.at, news, event.endpoint, version.variant, event.tenant)
 
 
 def _endpoint_gone_message(event: EndpointGone) -> Message:
     news = {**_endpoint_names(event.endpoint, event.variant, event.tenant), "version": None}
-    return _state(_version_topic(event.endpoint, event.variant, event.tenant), event.at, news)
+    return _version_message(event.at, news, event.endpoint, event.variant, event.tenant)
 
 
 def _endpoint_names(endpoint: str, variant: str, tenant: str) -> dict[str, Any]:
     return {"endpoint": endpoint, **({"variant": variant} if variant else {}), "tenant": tenant}
 
 
-def _version_topic(endpoint: str, variant: str, tenant: str) -> str:
+def _version_message(at: float, news: Mapping[str, Any], endpoint: str, variant: str, tenant: str) -> Message:
     # Each variant has a version that answers, and each topic one message that is kept.
-    of_variant = f"/variants/{_segment(variant)}" if variant else ""
-    return f"{ROOT}/{_segment(tenant)}/endpoints/{_segment(endpoint)}{of_variant}/version"
+    if not variant:
+        return VERSION.message(at, news, tenant=tenant, endpoint=endpoint)
+    return VARIANT_VERSION.message(at, news, tenant=tenant, endpoint=endpoint, variant=variant)
 
 
 def _endpoint_share_message(event: EndpointShareChanged) -> Message:
@@ -156,8 +211,8 @@ def _endpoint_share_message(event: EndpointShareChanged) -> Message:
         "cpu_cap_cores": None if share is None else share.cpu_cap_cores,
         "reason": "" if share is None else share.reason,
     }
-    topic = f"{ROOT}/{_segment(event.tenant)}/endpoints/{_segment(event.endpoint)}/allocation"
-    return _state(topic, event.at, {"endpoint": event.endpoint, "tenant": event.tenant, **allocation})
+    about = {"endpoint": event.endpoint, "tenant": event.tenant}
+    return ENDPOINT_ALLOCATION.message(event.at, {**about, **allocation}, **about)
 
 
 def _endpoint_load_message(event: EndpointMeasured) -> Message:
@@ -175,12 +230,10 @@ def _endpoint_load_message(event: EndpointMeasured) -> Message:
         "windows": [asdict(window) for window in load.windows],
         **({"answered_parts": dict(load.answered_parts)} if load.answered_parts else {}),
     }
-    topic = f"{ROOT}/{_segment(event.tenant)}/endpoints/{_segment(event.endpoint)}/load"
-    return Message(topic, _payload(event.at, news), qos=0, retain=False)
+    return LOAD.message(event.at, news, tenant=event.tenant, endpoint=event.endpoint)
 
 
 def _node_message(event: NodeEvent) -> Message:
-    topic = f"{ROOT}/nodes/{_segment(event.node_id)}/presence"
     news = {
         "node": event.node_id,
         "presence": _presence(event.online),
@@ -188,15 +241,7 @@ def _node_message(event: NodeEvent) -> Message:
         "drain": event.drain.value,
         "accelerators": [asdict(accelerator) for accelerator in event.accelerators],
     }
-    return _state(topic, event.at, news)
-
-
-def _state(topic: str, at: float, news: Mapping[str, Any]) -> Message:
-    return Message(topic, _payload(at, news), qos=1, retain=True)
-
-
-def _payload(at: float, news: Mapping[str, Any]) -> bytes:
-    return json.dumps({"at": _iso(at), **_finite(news)}, allow_nan=False, ensure_ascii=False).encode()
+    return NODE_PRESENCE.message(event.at, news, node=event.node_id)
 
 
 def _presence(online: bool) -> str:

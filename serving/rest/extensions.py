@@ -20,6 +20,7 @@ def add_metrics(routes: Routes, metrics: Metrics) -> None:
     """Have ``GET /metrics`` answered with Prometheus' text format, or OpenMetrics where it is asked for."""
 
     async def answer(request: HttpRequest, _: Parameters) -> HttpResponse:
+        """The numbers of the server for Prometheus."""
         routes.check_overview(request)
         # Of a hundred models it is thousands of lines: requests come in between while another thread writes them.
         accept = request.headers.get(b"accept", b"").decode("latin-1")
@@ -33,10 +34,12 @@ def add_descriptions(routes: Routes, descriptions: Descriptions) -> None:
     """Have statistics and configurations told: of all models, of one, and of one of its versions."""
 
     def statistics(request: HttpRequest, of: Parameters) -> HttpResponse:
+        """Triton's statistics: of all models, of one, or of one version."""
         sees = partial(routes.sees, request)
         return json_response(descriptions.statistics(of.get("model", ""), of.get("version", ""), sees))
 
     def config(_: HttpRequest, of: Parameters) -> HttpResponse:
+        """A model's configuration, as Triton tells it."""
         return json_response(descriptions.config(of["model"], of.get("version", "")))
 
     routes.add("GET", "/v2/models/stats", statistics)
@@ -49,6 +52,7 @@ def add_explaining(routes: Routes, recent: RecentRequests, handing: RestHanding)
     """Have ``GET /v2/models/M/requests/ID`` tell what became of a request with that id, whichever node answered it."""
 
     def explain(request: HttpRequest, of: Parameters) -> HttpResponse | Coroutine[None, None, HttpResponse]:
+        """Which node, version and batch answered a request with an id of its own, and how long each step took."""
         model, request_id = of["model"], of["id"]
         found = recent.find(model, request_id)
         if found is None:
@@ -71,6 +75,7 @@ def add_handover(routes: Routes, renewal: Renewal) -> None:
     """Have ``POST /v2/handover`` hand over to a fresh process; the answer comes when that one has taken over."""
 
     async def hand_over(_: HttpRequest, __: Parameters) -> HttpResponse:
+        """Hands everything over to a fresh process, and tells its id."""
         return json_response({"pid": await renewal.hand_over()})
 
     routes.add("POST", "/v2/handover", from_programs_only(hand_over))

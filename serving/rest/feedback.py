@@ -37,6 +37,7 @@ def add_feedback(routes: Routes, feedback: Feedback, handing: RestHanding) -> No
     """Have feedback taken, and told what it says of each version."""
 
     def take(request: HttpRequest, of: Parameters) -> HttpResponse | Coroutine[None, None, HttpResponse]:
+        """Takes what was right in answers, by the ids of their requests."""
         model = of["model"]
         told = _told_here(feedback, model, _items(request))
         if told.unknown and HOPS not in request.headers:
@@ -61,6 +62,7 @@ def add_feedback(routes: Routes, feedback: Feedback, handing: RestHanding) -> No
         return told.answer()
 
     def tell(_: HttpRequest, of: Parameters) -> HttpResponse:
+        """How good the versions of a model are by the feedback that came."""
         return json_response({"model": of["model"], "versions": feedback.of(of["model"])})
 
     routes.add("POST", "/v2/models/{model}/feedback", take, for_all=True)

@@ -37,6 +37,7 @@ def add_handed_calls(routes: Routes, handing: RestHanding, answer_call: AnswerCa
     """Have calls of gRPC answered that other servers hand on."""
 
     def answer(request: HttpRequest, of: Parameters, respond: Respond) -> Cancellable | None:
+        """Answers a gRPC call that another server hands on; for servers alone."""
         if HOPS not in request.headers:
             raise NotFoundError("this is for servers that hand calls on; programs use gRPC")
         caller, is_proven = handing.caller_of(request)

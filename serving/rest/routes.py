@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Mapping
-from functools import partial
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from functools import partial, wraps
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qs
@@ -106,8 +106,8 @@ class Routes:
             self.add("GET", model, self._metadata)
             self.add("GET", f"{model}/ready", self._model_ready)
         self.add("GET", "/v2/models/{model}/canary", self._canary)
-        self.add("GET", "/v2", lambda *_: json_response(plane.server_metadata()))
-        self.add("GET", "/v2/health/live", lambda *_: json_response({"live": True}))
+        self.add("GET", "/v2", self._server_metadata)
+        self.add("GET", "/v2/health/live", self._live)
         self.add("GET", "/v2/health/ready", self._ready)
         self.add("GET", "/v2/usage", self._usage)
         self.add("POST", "/v2/shares", from_programs_only(self._shares))
@@ -127,6 +127,7 @@ class Routes:
         """
         for_operators = method == "POST" and not for_all
 
+        @wraps(endpoint)
         def handle(request: HttpRequest, parameters: Parameters, respond: Respond) -> None:
             if for_operators:
                 self._operators.check(request.headers.get(b"authorization", b"").decode("latin-1"))
@@ -143,6 +144,11 @@ class Routes:
     ) -> None:
         """Have ``handler`` answer at an address, as :meth:`handle` does; it is for everybody."""
         self._table.add(method, path, handler)
+
+    def described(self) -> Iterator[tuple[str, str, str]]:
+        """Method and path of each address, and what is answered there, as its handler says."""
+        for method, path, handler in self._table:
+            yield method, path, handler.__doc__ or ""
 
     def handle(self, request: HttpRequest, respond: Respond, *, is_let_in: bool = False) -> Cancellable | None:
         """Handle a request; ``respond`` is called exactly once, now or later.
@@ -199,6 +205,7 @@ class Routes:
         return self._inflater
 
     def _infer(self, request: HttpRequest, parameters: Parameters, respond: Respond) -> Cancellable | None:
+        """Answers a request for inference; with a version in the path, by that version."""
         model, version = parameters["model"], parameters.get("version", "")
         if self._handing is not None and not version and self._handing.is_sooner(request, model):
             return self._hand_on(request, model, respond, partial(self._infer_here, request, model, version, respond))
@@ -247,27 +254,40 @@ class Routes:
         self._gate.check_overview(request.caller, request.authorization)
 
     def _usage(self, request: HttpRequest, _: Parameters) -> HttpResponse:
+        """Requests, delays, CPU and accelerator time of each model; `?since=SECONDS` for the delays since then."""
         self.check_overview(request)
         usage = self._plane.usage(_since(request.target))
         number = self._handing.table_number if self._handing is not None else 0
         return json_response(usage | {"keys": self._gate.uses(), "routes_number": number})
 
+    def _server_metadata(self, *_: object) -> HttpResponse:
+        """Name, version and extensions of the server."""
+        return json_response(self._plane.server_metadata())
+
+    def _live(self, *_: object) -> HttpResponse:
+        """Whether the server answers at all."""
+        return json_response({"live": True})
+
     def _metadata(self, request: HttpRequest, parameters: Parameters) -> Answer:
+        """Names, types and shapes of what a model takes and gives."""
         if self._handing is not None and self._handing.is_due(request, parameters["model"]):
             return self._handing.answer(request, parameters["model"])
         return json_response(self._plane.model_metadata(parameters["model"], parameters.get("version", "")))
 
     def _ready(self, *_: object) -> HttpResponse:
+        """Whether the server is ready: 200, else 400."""
         ready = self._plane.is_ready()
         return json_response({"ready": ready}, 200 if ready else 400)
 
     def _model_ready(self, request: HttpRequest, parameters: Parameters) -> Answer:
+        """Whether a model is ready: 200, else 400."""
         if self._handing is not None and self._handing.is_due(request, parameters["model"]):
             return self._handing.answer(request, parameters["model"])
         ready = self._plane.is_model_ready(parameters["model"], parameters.get("version", ""))
         return json_response({"name": parameters["model"], "ready": ready}, 200 if ready else 400)
 
     async def _index(self, request: HttpRequest, _: Parameters) -> HttpResponse:
+        """All versions of all models with their states and reasons; `{"ready": true}` for those that answer."""
         only_ready = body_object(request).get("ready", False)
         if type(only_ready) is not bool:
             raise InvalidRequestError("ready must be true or false")
@@ -275,6 +295,7 @@ class Routes:
         return json_response([line for line in lines if self.sees(request, line["name"])])
 
     async def _load(self, request: HttpRequest, parameters: Parameters) -> HttpResponse:
+        """Loads the newest version of a model, or the one that `parameters` name or bring; answers once it is live."""
         large = len(request.body) > _MOST_AT_ONCE
         content = await asyncio.to_thread(body_object, request) if large else body_object(request)
         given = content.get("parameters") or {}
@@ -288,13 +309,16 @@ class Routes:
         return json_response(answer | {"sha256": sha256} if sha256 else answer)
 
     def _canary(self, _: HttpRequest, parameters: Parameters) -> HttpResponse:
+        """How the trial of a model's newer version goes, or the last one went."""
         return json_response(self._lifecycle.trial(parameters["model"]))
 
     async def _unload(self, _: HttpRequest, parameters: Parameters) -> HttpResponse:
+        """Lets a model answer no more."""
         await self._lifecycle.unload(parameters["model"])
         return json_response({"name": parameters["model"], "state": "UNAVAILABLE"})
 
     def _shares(self, request: HttpRequest, _: Parameters) -> HttpResponse:
+        """Takes what each model may use, as the node's agent says it."""
         shares = read_shares(body_object(request))
         self._plane.declare_shares(shares)
         return json_response({"models": len(shares)})
@@ -303,6 +327,7 @@ class Routes:
 def from_programs_only(endpoint: Endpoint) -> Endpoint:
     """``endpoint``, but not for web pages: one that somebody on this machine looks at could reach a server there."""
 
+    @wraps(endpoint)
     def guarded(request: HttpRequest, parameters: Parameters) -> Answer:
         if b"origin" in request.headers:
             raise NotAllowedError("web pages may not load or unload models; a program sends no Origin header")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from http import HTTPStatus
@@ -54,6 +54,13 @@ class RouteTable(Generic[H]):
         if method == "GET":
             methods[b"HEAD"] = handler
         self.find.cache_clear()
+
+    def __iter__(self) -> Iterator[tuple[str, str, H]]:
+        """Method, path and handler of each address; HEAD goes without saying."""
+        for parts, methods in self._handlers.items():
+            for method, handler in methods.items():
+                if method != b"HEAD":
+                    yield method.decode(), "/" + "/".join(parts), handler
 
     def _find(self, method: bytes, target: bytes) -> Found[H]:
         """The handler for a request; remembered for the targets asked most recently."""

@@ -43,7 +43,7 @@ def test_what_a_document_points_at_is_there(document: Path) -> None:
 
 
 def test_modules_that_documents_start_are_there() -> None:
-    places = [*DOCUMENTS, REPOSITORY / "Makefile", REPOSITORY / "Dockerfile", *sorted((REPOSITORY / "tools").iterdir())]
+    places = [*DOCUMENTS, REPOSITORY / "Makefile", REPOSITORY / "Dockerfile", *(REPOSITORY / "tools").glob("*.*")]
     started = {
         found
         for place in places
@@ -64,7 +64,7 @@ def pages_of(navigation: object) -> Iterator[str]:
 
 
 def test_every_document_is_on_the_site_and_nothing_there_is_fetched_from_elsewhere() -> None:
-    subprocess.run([sys.executable, "tools/site.py"], cwd=REPOSITORY, check=True, capture_output=True, timeout=110)
+    subprocess.run([sys.executable, "-m", "tools.site"], cwd=REPOSITORY, check=True, capture_output=True, timeout=110)
     site = REPOSITORY / "build" / "site"
     shown = set(pages_of(tomllib.loads((REPOSITORY / "zensical.toml").read_text())["project"]["nav"]))
     documents = {str(path.relative_to(REPOSITORY / "docs")) for path in (REPOSITORY / "docs").rglob("*.md")}

@@ -100,73 +100,85 @@ class GRPCInferenceServiceServicer(object):
     """Missing associated documentation comment in .proto file."""
 
     def ServerLive(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Whether the server answers at all.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ServerReady(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Whether the server is ready.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ModelReady(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Whether a model, or a version of it, is ready.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ServerMetadata(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Name, version and extensions of the server.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ModelMetadata(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Names, types and shapes of what a model takes and gives.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ModelInfer(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Answers one request for inference.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ModelStreamInfer(self, request_iterator, context):
-        """Missing associated documentation comment in .proto file."""
+        """Answers each request of a stream when it is done, so not always in order.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ModelConfig(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """A model's configuration, as Triton tells it.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ModelStatistics(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Triton's statistics: of all models, of one, or of one version.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RepositoryIndex(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """All versions of all models with their states and reasons.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RepositoryModelLoad(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Loads a version of a model; answers once it is live.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RepositoryModelUnload(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Lets a model answer no more.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')

@@ -35,33 +35,57 @@ class GRPCInferenceServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> GRPCInferenceServiceAsyncStub: ...
     ServerLive: _grpc.UnaryUnaryMultiCallable[_open_inference_grpc_pb2.ServerLiveRequest, _open_inference_grpc_pb2.ServerLiveResponse]
+    """Whether the server answers at all."""
     ServerReady: _grpc.UnaryUnaryMultiCallable[_open_inference_grpc_pb2.ServerReadyRequest, _open_inference_grpc_pb2.ServerReadyResponse]
+    """Whether the server is ready."""
     ModelReady: _grpc.UnaryUnaryMultiCallable[_open_inference_grpc_pb2.ModelReadyRequest, _open_inference_grpc_pb2.ModelReadyResponse]
+    """Whether a model, or a version of it, is ready."""
     ServerMetadata: _grpc.UnaryUnaryMultiCallable[_open_inference_grpc_pb2.ServerMetadataRequest, _open_inference_grpc_pb2.ServerMetadataResponse]
+    """Name, version and extensions of the server."""
     ModelMetadata: _grpc.UnaryUnaryMultiCallable[_open_inference_grpc_pb2.ModelMetadataRequest, _open_inference_grpc_pb2.ModelMetadataResponse]
+    """Names, types and shapes of what a model takes and gives."""
     ModelInfer: _grpc.UnaryUnaryMultiCallable[_open_inference_grpc_pb2.ModelInferRequest, _open_inference_grpc_pb2.ModelInferResponse]
+    """Answers one request for inference."""
     ModelStreamInfer: _grpc.StreamStreamMultiCallable[_open_inference_grpc_pb2.ModelInferRequest, _open_inference_grpc_pb2.ModelStreamInferResponse]
+    """Answers each request of a stream when it is done, so not always in order."""
     ModelConfig: _grpc.UnaryUnaryMultiCallable[_open_inference_grpc_pb2.ModelConfigRequest, _open_inference_grpc_pb2.ModelConfigResponse]
+    """A model's configuration, as Triton tells it."""
     ModelStatistics: _grpc.UnaryUnaryMultiCallable[_open_inference_grpc_pb2.ModelStatisticsRequest, _open_inference_grpc_pb2.ModelStatisticsResponse]
+    """Triton's statistics: of all models, of one, or of one version."""
     RepositoryIndex: _grpc.UnaryUnaryMultiCallable[_open_inference_grpc_pb2.RepositoryIndexRequest, _open_inference_grpc_pb2.RepositoryIndexResponse]
+    """All versions of all models with their states and reasons."""
     RepositoryModelLoad: _grpc.UnaryUnaryMultiCallable[_open_inference_grpc_pb2.RepositoryModelLoadRequest, _open_inference_grpc_pb2.RepositoryModelLoadResponse]
+    """Loads a version of a model; answers once it is live."""
     RepositoryModelUnload: _grpc.UnaryUnaryMultiCallable[_open_inference_grpc_pb2.RepositoryModelUnloadRequest, _open_inference_grpc_pb2.RepositoryModelUnloadResponse]
+    """Lets a model answer no more."""
 
 @_typing.type_check_only
 class GRPCInferenceServiceAsyncStub(GRPCInferenceServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     ServerLive: _aio.UnaryUnaryMultiCallable[_open_inference_grpc_pb2.ServerLiveRequest, _open_inference_grpc_pb2.ServerLiveResponse]  # type: ignore[assignment]
+    """Whether the server answers at all."""
     ServerReady: _aio.UnaryUnaryMultiCallable[_open_inference_grpc_pb2.ServerReadyRequest, _open_inference_grpc_pb2.ServerReadyResponse]  # type: ignore[assignment]
+    """Whether the server is ready."""
     ModelReady: _aio.UnaryUnaryMultiCallable[_open_inference_grpc_pb2.ModelReadyRequest, _open_inference_grpc_pb2.ModelReadyResponse]  # type: ignore[assignment]
+    """Whether a model, or a version of it, is ready."""
     ServerMetadata: _aio.UnaryUnaryMultiCallable[_open_inference_grpc_pb2.ServerMetadataRequest, _open_inference_grpc_pb2.ServerMetadataResponse]  # type: ignore[assignment]
+    """Name, version and extensions of the server."""
     ModelMetadata: _aio.UnaryUnaryMultiCallable[_open_inference_grpc_pb2.ModelMetadataRequest, _open_inference_grpc_pb2.ModelMetadataResponse]  # type: ignore[assignment]
+    """Names, types and shapes of what a model takes and gives."""
     ModelInfer: _aio.UnaryUnaryMultiCallable[_open_inference_grpc_pb2.ModelInferRequest, _open_inference_grpc_pb2.ModelInferResponse]  # type: ignore[assignment]
+    """Answers one request for inference."""
     ModelStreamInfer: _aio.StreamStreamMultiCallable[_open_inference_grpc_pb2.ModelInferRequest, _open_inference_grpc_pb2.ModelStreamInferResponse]  # type: ignore[assignment]
+    """Answers each request of a stream when it is done, so not always in order."""
     ModelConfig: _aio.UnaryUnaryMultiCallable[_open_inference_grpc_pb2.ModelConfigRequest, _open_inference_grpc_pb2.ModelConfigResponse]  # type: ignore[assignment]
+    """A model's configuration, as Triton tells it."""
     ModelStatistics: _aio.UnaryUnaryMultiCallable[_open_inference_grpc_pb2.ModelStatisticsRequest, _open_inference_grpc_pb2.ModelStatisticsResponse]  # type: ignore[assignment]
+    """Triton's statistics: of all models, of one, or of one version."""
     RepositoryIndex: _aio.UnaryUnaryMultiCallable[_open_inference_grpc_pb2.RepositoryIndexRequest, _open_inference_grpc_pb2.RepositoryIndexResponse]  # type: ignore[assignment]
+    """All versions of all models with their states and reasons."""
     RepositoryModelLoad: _aio.UnaryUnaryMultiCallable[_open_inference_grpc_pb2.RepositoryModelLoadRequest, _open_inference_grpc_pb2.RepositoryModelLoadResponse]  # type: ignore[assignment]
+    """Loads a version of a model; answers once it is live."""
     RepositoryModelUnload: _aio.UnaryUnaryMultiCallable[_open_inference_grpc_pb2.RepositoryModelUnloadRequest, _open_inference_grpc_pb2.RepositoryModelUnloadResponse]  # type: ignore[assignment]
+    """Lets a model answer no more."""
 
 class GRPCInferenceServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -69,83 +93,95 @@ class GRPCInferenceServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _open_inference_grpc_pb2.ServerLiveRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_open_inference_grpc_pb2.ServerLiveResponse, _abc.Awaitable[_open_inference_grpc_pb2.ServerLiveResponse]]: ...
+    ) -> _typing.Union[_open_inference_grpc_pb2.ServerLiveResponse, _abc.Awaitable[_open_inference_grpc_pb2.ServerLiveResponse]]:
+        """Whether the server answers at all."""
 
     @_abc_1.abstractmethod
     def ServerReady(
         self,
         request: _open_inference_grpc_pb2.ServerReadyRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_open_inference_grpc_pb2.ServerReadyResponse, _abc.Awaitable[_open_inference_grpc_pb2.ServerReadyResponse]]: ...
+    ) -> _typing.Union[_open_inference_grpc_pb2.ServerReadyResponse, _abc.Awaitable[_open_inference_grpc_pb2.ServerReadyResponse]]:
+        """Whether the server is ready."""
 
     @_abc_1.abstractmethod
     def ModelReady(
         self,
         request: _open_inference_grpc_pb2.ModelReadyRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_open_inference_grpc_pb2.ModelReadyResponse, _abc.Awaitable[_open_inference_grpc_pb2.ModelReadyResponse]]: ...
+    ) -> _typing.Union[_open_inference_grpc_pb2.ModelReadyResponse, _abc.Awaitable[_open_inference_grpc_pb2.ModelReadyResponse]]:
+        """Whether a model, or a version of it, is ready."""
 
     @_abc_1.abstractmethod
     def ServerMetadata(
         self,
         request: _open_inference_grpc_pb2.ServerMetadataRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_open_inference_grpc_pb2.ServerMetadataResponse, _abc.Awaitable[_open_inference_grpc_pb2.ServerMetadataResponse]]: ...
+    ) -> _typing.Union[_open_inference_grpc_pb2.ServerMetadataResponse, _abc.Awaitable[_open_inference_grpc_pb2.ServerMetadataResponse]]:
+        """Name, version and extensions of the server."""
 
     @_abc_1.abstractmethod
     def ModelMetadata(
         self,
         request: _open_inference_grpc_pb2.ModelMetadataRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_open_inference_grpc_pb2.ModelMetadataResponse, _abc.Awaitable[_open_inference_grpc_pb2.ModelMetadataResponse]]: ...
+    ) -> _typing.Union[_open_inference_grpc_pb2.ModelMetadataResponse, _abc.Awaitable[_open_inference_grpc_pb2.ModelMetadataResponse]]:
+        """Names, types and shapes of what a model takes and gives."""
 
     @_abc_1.abstractmethod
     def ModelInfer(
         self,
         request: _open_inference_grpc_pb2.ModelInferRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_open_inference_grpc_pb2.ModelInferResponse, _abc.Awaitable[_open_inference_grpc_pb2.ModelInferResponse]]: ...
+    ) -> _typing.Union[_open_inference_grpc_pb2.ModelInferResponse, _abc.Awaitable[_open_inference_grpc_pb2.ModelInferResponse]]:
+        """Answers one request for inference."""
 
     @_abc_1.abstractmethod
     def ModelStreamInfer(
         self,
         request_iterator: _MaybeAsyncIterator[_open_inference_grpc_pb2.ModelInferRequest],
         context: _ServicerContext,
-    ) -> _typing.Union[_abc.Iterator[_open_inference_grpc_pb2.ModelStreamInferResponse], _abc.AsyncIterator[_open_inference_grpc_pb2.ModelStreamInferResponse]]: ...
+    ) -> _typing.Union[_abc.Iterator[_open_inference_grpc_pb2.ModelStreamInferResponse], _abc.AsyncIterator[_open_inference_grpc_pb2.ModelStreamInferResponse]]:
+        """Answers each request of a stream when it is done, so not always in order."""
 
     @_abc_1.abstractmethod
     def ModelConfig(
         self,
         request: _open_inference_grpc_pb2.ModelConfigRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_open_inference_grpc_pb2.ModelConfigResponse, _abc.Awaitable[_open_inference_grpc_pb2.ModelConfigResponse]]: ...
+    ) -> _typing.Union[_open_inference_grpc_pb2.ModelConfigResponse, _abc.Awaitable[_open_inference_grpc_pb2.ModelConfigResponse]]:
+        """A model's configuration, as Triton tells it."""
 
     @_abc_1.abstractmethod
     def ModelStatistics(
         self,
         request: _open_inference_grpc_pb2.ModelStatisticsRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_open_inference_grpc_pb2.ModelStatisticsResponse, _abc.Awaitable[_open_inference_grpc_pb2.ModelStatisticsResponse]]: ...
+    ) -> _typing.Union[_open_inference_grpc_pb2.ModelStatisticsResponse, _abc.Awaitable[_open_inference_grpc_pb2.ModelStatisticsResponse]]:
+        """Triton's statistics: of all models, of one, or of one version."""
 
     @_abc_1.abstractmethod
     def RepositoryIndex(
         self,
         request: _open_inference_grpc_pb2.RepositoryIndexRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_open_inference_grpc_pb2.RepositoryIndexResponse, _abc.Awaitable[_open_inference_grpc_pb2.RepositoryIndexResponse]]: ...
+    ) -> _typing.Union[_open_inference_grpc_pb2.RepositoryIndexResponse, _abc.Awaitable[_open_inference_grpc_pb2.RepositoryIndexResponse]]:
+        """All versions of all models with their states and reasons."""
 
     @_abc_1.abstractmethod
     def RepositoryModelLoad(
         self,
         request: _open_inference_grpc_pb2.RepositoryModelLoadRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_open_inference_grpc_pb2.RepositoryModelLoadResponse, _abc.Awaitable[_open_inference_grpc_pb2.RepositoryModelLoadResponse]]: ...
+    ) -> _typing.Union[_open_inference_grpc_pb2.RepositoryModelLoadResponse, _abc.Awaitable[_open_inference_grpc_pb2.RepositoryModelLoadResponse]]:
+        """Loads a version of a model; answers once it is live."""
 
     @_abc_1.abstractmethod
     def RepositoryModelUnload(
         self,
         request: _open_inference_grpc_pb2.RepositoryModelUnloadRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_open_inference_grpc_pb2.RepositoryModelUnloadResponse, _abc.Awaitable[_open_inference_grpc_pb2.RepositoryModelUnloadResponse]]: ...
+    ) -> _typing.Union[_open_inference_grpc_pb2.RepositoryModelUnloadResponse, _abc.Awaitable[_open_inference_grpc_pb2.RepositoryModelUnloadResponse]]:
+        """Lets a model answer no more."""
 
 def add_GRPCInferenceServiceServicer_to_server(servicer: GRPCInferenceServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -36,6 +36,7 @@ class JobsServiceStub:
     SubmitJob: _grpc.UnaryUnaryMultiCallable[_jobs_pb2.SubmitJobRequest, _jobs_pb2.SubmitJobResponse]
     """Creates a job. The same idempotency key of the same tenant returns the job that exists already."""
     GetJob: _grpc.UnaryUnaryMultiCallable[_jobs_pb2.GetJobRequest, _jobs_pb2.GetJobResponse]
+    """All about one job."""
     ListJobs: _grpc.UnaryUnaryMultiCallable[_jobs_pb2.ListJobsRequest, _jobs_pb2.ListJobsResponse]
     """The tenant's jobs by submission, a page at a time."""
     CancelJob: _grpc.UnaryUnaryMultiCallable[_jobs_pb2.CancelJobRequest, _jobs_pb2.CancelJobResponse]
@@ -61,7 +62,9 @@ class JobsServiceStub:
     ExplainEndpoint: _grpc.UnaryUnaryMultiCallable[_jobs_pb2.ExplainEndpointRequest, _jobs_pb2.ExplainEndpointResponse]
     """The same of an endpoint."""
     ListNodes: _grpc.UnaryUnaryMultiCallable[_jobs_pb2.ListNodesRequest, _jobs_pb2.ListNodesResponse]
+    """All nodes, with their accelerators and data sets."""
     ListEndpoints: _grpc.UnaryUnaryMultiCallable[_jobs_pb2.ListEndpointsRequest, _jobs_pb2.ListEndpointsResponse]
+    """The tenant's endpoints, and what answers at each."""
     DeleteEndpoint: _grpc.UnaryUnaryMultiCallable[_jobs_pb2.DeleteEndpointRequest, _jobs_pb2.DeleteEndpointResponse]
     """Forgets an endpoint and what was delivered to it: its name is free, and nodes remove its models. FAILED_PRECONDITION
     while a job feeds it. Endpoints to which nothing was delivered go by themselves with the last job that feeds them.
@@ -79,6 +82,7 @@ class JobsServiceAsyncStub(JobsServiceStub):
     SubmitJob: _aio.UnaryUnaryMultiCallable[_jobs_pb2.SubmitJobRequest, _jobs_pb2.SubmitJobResponse]  # type: ignore[assignment]
     """Creates a job. The same idempotency key of the same tenant returns the job that exists already."""
     GetJob: _aio.UnaryUnaryMultiCallable[_jobs_pb2.GetJobRequest, _jobs_pb2.GetJobResponse]  # type: ignore[assignment]
+    """All about one job."""
     ListJobs: _aio.UnaryUnaryMultiCallable[_jobs_pb2.ListJobsRequest, _jobs_pb2.ListJobsResponse]  # type: ignore[assignment]
     """The tenant's jobs by submission, a page at a time."""
     CancelJob: _aio.UnaryUnaryMultiCallable[_jobs_pb2.CancelJobRequest, _jobs_pb2.CancelJobResponse]  # type: ignore[assignment]
@@ -104,7 +108,9 @@ class JobsServiceAsyncStub(JobsServiceStub):
     ExplainEndpoint: _aio.UnaryUnaryMultiCallable[_jobs_pb2.ExplainEndpointRequest, _jobs_pb2.ExplainEndpointResponse]  # type: ignore[assignment]
     """The same of an endpoint."""
     ListNodes: _aio.UnaryUnaryMultiCallable[_jobs_pb2.ListNodesRequest, _jobs_pb2.ListNodesResponse]  # type: ignore[assignment]
+    """All nodes, with their accelerators and data sets."""
     ListEndpoints: _aio.UnaryUnaryMultiCallable[_jobs_pb2.ListEndpointsRequest, _jobs_pb2.ListEndpointsResponse]  # type: ignore[assignment]
+    """The tenant's endpoints, and what answers at each."""
     DeleteEndpoint: _aio.UnaryUnaryMultiCallable[_jobs_pb2.DeleteEndpointRequest, _jobs_pb2.DeleteEndpointResponse]  # type: ignore[assignment]
     """Forgets an endpoint and what was delivered to it: its name is free, and nodes remove its models. FAILED_PRECONDITION
     while a job feeds it. Endpoints to which nothing was delivered go by themselves with the last job that feeds them.
@@ -130,7 +136,8 @@ class JobsServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _jobs_pb2.GetJobRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_jobs_pb2.GetJobResponse, _abc.Awaitable[_jobs_pb2.GetJobResponse]]: ...
+    ) -> _typing.Union[_jobs_pb2.GetJobResponse, _abc.Awaitable[_jobs_pb2.GetJobResponse]]:
+        """All about one job."""
 
     @_abc_1.abstractmethod
     def ListJobs(
@@ -221,14 +228,16 @@ class JobsServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _jobs_pb2.ListNodesRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_jobs_pb2.ListNodesResponse, _abc.Awaitable[_jobs_pb2.ListNodesResponse]]: ...
+    ) -> _typing.Union[_jobs_pb2.ListNodesResponse, _abc.Awaitable[_jobs_pb2.ListNodesResponse]]:
+        """All nodes, with their accelerators and data sets."""
 
     @_abc_1.abstractmethod
     def ListEndpoints(
         self,
         request: _jobs_pb2.ListEndpointsRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_jobs_pb2.ListEndpointsResponse, _abc.Awaitable[_jobs_pb2.ListEndpointsResponse]]: ...
+    ) -> _typing.Union[_jobs_pb2.ListEndpointsResponse, _abc.Awaitable[_jobs_pb2.ListEndpointsResponse]]:
+        """The tenant's endpoints, and what answers at each."""
 
     @_abc_1.abstractmethod
     def DeleteEndpoint(

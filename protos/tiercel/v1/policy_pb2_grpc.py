@@ -52,7 +52,8 @@ class PolicyServiceServicer(object):
     """
 
     def GetPolicy(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Which policy decides, and which others there are.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')

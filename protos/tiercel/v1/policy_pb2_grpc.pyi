@@ -36,6 +36,7 @@ class PolicyServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> PolicyServiceAsyncStub: ...
     GetPolicy: _grpc.UnaryUnaryMultiCallable[_policy_pb2.GetPolicyRequest, _policy_pb2.GetPolicyResponse]
+    """Which policy decides, and which others there are."""
     SetPolicy: _grpc.UnaryUnaryMultiCallable[_policy_pb2.SetPolicyRequest, _policy_pb2.SetPolicyResponse]
     """Has another policy decide from now on, also after a restart, unless the broker is started with one. It is first asked what
     it would do at present: one that cannot say is refused, and nothing changes.
@@ -47,6 +48,7 @@ class PolicyServiceAsyncStub(PolicyServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     GetPolicy: _aio.UnaryUnaryMultiCallable[_policy_pb2.GetPolicyRequest, _policy_pb2.GetPolicyResponse]  # type: ignore[assignment]
+    """Which policy decides, and which others there are."""
     SetPolicy: _aio.UnaryUnaryMultiCallable[_policy_pb2.SetPolicyRequest, _policy_pb2.SetPolicyResponse]  # type: ignore[assignment]
     """Has another policy decide from now on, also after a restart, unless the broker is started with one. It is first asked what
     it would do at present: one that cannot say is refused, and nothing changes.
@@ -60,7 +62,8 @@ class PolicyServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _policy_pb2.GetPolicyRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_policy_pb2.GetPolicyResponse, _abc.Awaitable[_policy_pb2.GetPolicyResponse]]: ...
+    ) -> _typing.Union[_policy_pb2.GetPolicyResponse, _abc.Awaitable[_policy_pb2.GetPolicyResponse]]:
+        """Which policy decides, and which others there are."""
 
     @_abc_1.abstractmethod
     def SetPolicy(

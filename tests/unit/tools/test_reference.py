@@ -1,0 +1,79 @@
+"""The reference has everything that there is, and nothing without a description."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from testing.command_line import all_commands
+from tiercel.broker.api.matrix import methods
+from tiercel.broker.cli.commands import COMMANDS
+from tools import reference
+from tools.reference.text import Docstring, UndescribedError, described, docstring_of, inline
+
+PAGES = {name: make() for name, make in reference.PAGES.items()}
+"""Each page's text. What has no description is named by the error with which this fails."""
+
+
+def test_every_command_and_option_is_there() -> None:
+    text = PAGES["cli.md"]
+    assert {name for name, entry in COMMANDS.items() if entry.home} == set(
+        re.findall(r"^### tiercel (.+)$", text, re.MULTILINE)
+    )
+    options = {name for _, command in all_commands() for one in command.params for name in one.opts if name[0] == "-"}
+    assert {name for name in options if f"`{name}" not in text and f", {name}" not in text} == set()
+
+
+def test_every_call_of_the_contract_is_there_with_who_may() -> None:
+    text = PAGES["protocols.md"]
+    asked = {method.name for method in methods() if f"| `{method.name}` |" not in text}
+    assert asked == set()
+
+
+@pytest.mark.parametrize(
+    ("page", "words"),
+    [
+        ("spec.md", ("`retries.back_off`", "time such as `90m`", "`ship`", "`scratch`")),
+        ("settings.md", ("`TIERCEL_LEASE_SECONDS`", "`TIERCEL_AGENT_MPS`", "`TIERCEL_SERVING_MAX_PENDING`")),
+        ("sdk.md", ("### Client.submit", "## tiercel.SyncClient", "## Curve")),
+        ("trainer.md", ("## tiercel.trainer.connect", "### Job.report")),
+        ("errors.md", ("`quota_exceeded`", "`RanksError`")),
+        ("http.md", ("`POST /v2/models/{model}/infer`", "`GET /api/v1/jobs/{job}/curve`", "`GET /metrics`")),
+        ("topics.md", ("`tiercel/v1/{tenant}/jobs/{job}/tiers/{number}`",)),
+    ],
+)
+def test_pages_are_made_of_what_the_source_says(page: str, words: tuple[str, ...]) -> None:
+    assert [word for word in words if word not in PAGES[page]] == []
+
+
+def test_a_docstring_is_taken_apart() -> None:
+    def function() -> None:
+        """Does something.
+
+        Args:
+            first: The first, see :class:`.Other`,
+                on two lines.
+            second: The ``second``.
+
+        Returns:
+            A number: of them.
+
+        Raises:
+            ValueError: It is wrong.
+        """
+
+    assert docstring_of(function) == Docstring(
+        "Does something.",
+        {
+            "Args": {"first": "The first, see :class:`.Other`, on two lines.", "second": "The ``second``."},
+            "Returns": {"": "A number: of them."},
+            "Raises": {"ValueError": "It is wrong."},
+        },
+    )
+    assert inline("see :class:`.Other`, ``a|b`` and a|b <c>") == r"see `Other`, `a|b` and a\|b \<c\>"
+
+
+def test_what_has_no_description_is_refused_by_name() -> None:
+    with pytest.raises(UndescribedError, match=r"--port has no description; write it in the source"):
+        described("tiercel up --port", " \n")

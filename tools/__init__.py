@@ -1,0 +1,1 @@
+"""What builds documents, images and vendored files."""

@@ -1,0 +1,23 @@
+"""The reference, made from the source: every command, field, call, topic, metric, setting and error.
+
+Each comes with its description; what has none fails here, and is to be described where it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from tools.reference import channels, commands, contract, failures, python, settings
+
+PAGES: Mapping[str, Callable[[], str]] = {
+    "cli.md": commands.page,
+    "spec.md": settings.spec_page,
+    "sdk.md": python.page,
+    "trainer.md": python.trainer_page,
+    "protocols.md": contract.page,
+    "http.md": channels.addresses_page,
+    "topics.md": channels.topics_page,
+    "settings.md": settings.page,
+    "errors.md": failures.page,
+}
+"""What makes each page, by the file that it becomes."""
