@@ -12,7 +12,7 @@ from typing import Any, get_args
 import tiercel
 import tiercel.broker.client
 import tiercel.trainer
-from tools.reference.text import Docstring, code, described, docstring_of, inline, paragraphs, table
+from tools.reference.text import Docstring, code, described, docstring_of, fields_of, inline, paragraphs, table
 
 _MODULE = re.compile(r"\b(?:tiercel|collections|datetime|typing|pathlib|numpy|torch)(?:\.\w+)*\.(?=\w)")
 _QUOTED = re.compile(r": '([^']*)'")
@@ -73,8 +73,7 @@ def _text(name: str, doc: Docstring) -> str:
 
 def _fields(name: str, thing: type, doc: Docstring) -> str:
     """The fields of a data class, or what a class is made of and has."""
-    bases = [docstring_of(part).entries("Attributes") for part in reversed(thing.__mro__[1:])]
-    told = {name: text for entries in (*bases, doc.entries("Args", "Attributes")) for name, text in entries.items()}
+    told = fields_of(thing) | doc.entries("Args")
     if not dataclasses.is_dataclass(thing):
         return table(("name", "what it is"), [(code(each), inline(text)) for each, text in told.items()])
     rows = [

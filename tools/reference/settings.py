@@ -18,7 +18,7 @@ from tiercel.broker.client.spec_times import Seconds
 from tiercel.broker.settings import BrokerSettings
 from tiercel.serving.settings import Settings
 from tiercel.trainer_agent.settings import AgentSettings
-from tools.reference.text import code, described, docstring_of, table
+from tools.reference.text import code, described, fields_of, table
 
 _PROCESSES: tuple[tuple[str, str, type[BaseSettings]], ...] = (
     ("Broker", "`tiercel up` gives most of these by its options.", BrokerSettings),
@@ -46,7 +46,7 @@ def page() -> str:
     """The page of all settings."""
     parts = ["# Settings\n", "Variables of the environment that the processes read; options come first.\n"]
     for title, words, kind in _PROCESSES:
-        told, prefix = docstring_of(kind).entries("Attributes"), kind.model_config.get("env_prefix", "")
+        told, prefix = fields_of(kind), kind.model_config.get("env_prefix", "")
         parts.append(f"## {title}\n\n{words}\n")
         rows = [
             (
@@ -77,7 +77,7 @@ def spec_page() -> str:
 
 
 def _rows(kind: type, form: type[BaseModel]) -> list[tuple[str, ...]]:
-    told = docstring_of(kind).entries("Attributes")
+    told = fields_of(kind)
     return [
         (
             code(field.alias or name),
@@ -90,8 +90,9 @@ def _rows(kind: type, form: type[BaseModel]) -> list[tuple[str, ...]]:
 
 
 def _without_none(text: str) -> str:
-    """What Python calls None is left out by whoever writes it."""
-    return text.replace("None", "left out")
+    """As a sentence; what Python calls None is left out by whoever writes it."""
+    plain = text.replace("None", "left out")
+    return plain[:1].upper() + plain[1:]
 
 
 def _kind(field: FieldInfo) -> str:

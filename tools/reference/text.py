@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ast
 import inspect
+import io
 import re
+import textwrap
+import tokenize
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -51,6 +54,36 @@ def constants_of(module: ModuleType) -> dict[str, str]:
     for one, text in pairwise(ast.parse(inspect.getsource(module)).body):
         if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name) and isinstance(text, ast.Expr):
             found[one.target.id] = str(ast.literal_eval(text.value))
+    return found
+
+
+def fields_of(kind: type) -> dict[str, str]:
+    """What is said of a class's fields: in its docstring, and in comments behind a field or right above it."""
+    found: dict[str, str] = {}
+    for part in reversed(kind.__mro__):
+        if part.__module__.partition(".")[0] == "tiercel":
+            found |= _commented(textwrap.dedent(inspect.getsource(part))) | docstring_of(part).entries("Attributes")
+    return found
+
+
+def _commented(source: str) -> dict[str, str]:
+    """The comments at the fields of a class, by their names."""
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    comments = {token.start[0]: token for token in tokens if token.type == tokenize.COMMENT}
+    alone = {line for line, token in comments.items() if not token.line[: token.start[1]].strip()}
+    (kind,) = ast.parse(source).body
+    found: dict[str, str] = {}
+    for one in kind.body if isinstance(kind, ast.ClassDef) else ():
+        if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name):
+            begin = one.lineno
+            while begin - 1 in alone:
+                begin -= 1
+            lines = [
+                comments[line].string.removeprefix("#")
+                for line in range(begin, (one.end_lineno or one.lineno) + 1)
+                if line in comments
+            ]
+            found[one.target.id] = one_line(" ".join(lines))
     return found
 
 

@@ -9,8 +9,10 @@ import pytest
 from testing.command_line import all_commands
 from tiercel.broker.api.matrix import methods
 from tiercel.broker.cli.commands import COMMANDS
+from tiercel.core.jobs import Job, Shipping
+from tiercel.core.views import StateEvent
 from tools import reference
-from tools.reference.text import Docstring, UndescribedError, described, docstring_of, inline
+from tools.reference.text import Docstring, UndescribedError, described, docstring_of, fields_of, inline
 
 PAGES = {name: make() for name, make in reference.PAGES.items()}
 """Each page's text. What has no description is named by the error with which this fails."""
@@ -72,6 +74,13 @@ def test_a_docstring_is_taken_apart() -> None:
         },
     )
     assert inline("see :class:`.Other`, ``a|b`` and a|b <c>") == r"see `Other`, `a|b` and a\|b \<c\>"
+
+
+def test_what_is_said_of_fields_is_found_where_it_stands() -> None:
+    assert fields_of(Shipping)["every"].startswith("While it trains, the best model whenever it is better")
+    assert fields_of(Job)["run"].startswith("Its present run; of a job that has ended")
+    assert fields_of(Job)["tenant"] == "name of the owner"
+    assert fields_of(StateEvent).keys() == {"kind", "sequence", "job_id", "tenant", "at", "state", "reason"}
 
 
 def test_what_has_no_description_is_refused_by_name() -> None:
