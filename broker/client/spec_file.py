@@ -116,7 +116,7 @@ FORMS: Mapping[str, tuple[type, type[BaseModel]]] = {
     "ship": (Shipping, _ShippingForm),
     "data": (DataSet, _DataSetForm),
 }
-"""What people write: by the field under which it stands, the type that becomes of it and the fields that it may have."""
+"""What people write: by the field under which it stands, what becomes of it and which fields it may have."""
 
 
 def load_spec(path: str | Path, changes: Mapping[str, Any] | None = None) -> JobSpec:

@@ -9,7 +9,8 @@ import pytest
 from testing.command_line import all_commands
 from tiercel.broker.api.matrix import methods
 from tiercel.broker.cli.commands import COMMANDS
-from tiercel.core.jobs import Job, Shipping
+from tiercel.core.jobs import Job
+from tiercel.core.shipping import Shipping
 from tiercel.core.views import StateEvent
 from tools import reference
 from tools.reference.text import Docstring, UndescribedError, described, docstring_of, fields_of, inline
