@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import re
-import shlex
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import click
 from click.testing import Result
@@ -42,11 +39,3 @@ def all_commands() -> Iterator[tuple[str, click.Command]]:
         command, rest = command_of(name.split())
         assert not rest, name
         yield f"tiercel {name}", command
-
-
-def command_lines(document: Path) -> list[list[str]]:
-    """The words behind ``tiercel`` of every line of a document's shell blocks that begins with it."""
-    blocks = re.findall(r"```(?:sh|console)\n(.*?)```", document.read_text(), re.DOTALL)
-    texts = [block.replace("\\\n", " ") for block in blocks]
-    lines = [line for text in texts for line in text.splitlines() if line.startswith("tiercel ")]
-    return [shlex.split(line, comments=True)[1:] for line in lines]

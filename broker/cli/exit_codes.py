@@ -1,4 +1,4 @@
-"""What a command's exit code says: docs/cli.md lists them."""
+"""What a command's exit code says: the reference lists them."""
 
 from __future__ import annotations
 
