@@ -204,7 +204,7 @@ class JobsServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ExplainEndpoint(self, request, context):
-        """The same of an endpoint.
+        """Why an endpoint has the share it has, what was decided before, and how it answered lately.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -60,7 +60,7 @@ class JobsServiceStub:
     ExplainJob: _grpc.UnaryUnaryMultiCallable[_jobs_pb2.ExplainJobRequest, _jobs_pb2.ExplainJobResponse]
     """Why the job has the share it has, and what the scheduler decided before."""
     ExplainEndpoint: _grpc.UnaryUnaryMultiCallable[_jobs_pb2.ExplainEndpointRequest, _jobs_pb2.ExplainEndpointResponse]
-    """The same of an endpoint."""
+    """Why an endpoint has the share it has, what was decided before, and how it answered lately."""
     ListNodes: _grpc.UnaryUnaryMultiCallable[_jobs_pb2.ListNodesRequest, _jobs_pb2.ListNodesResponse]
     """All nodes, with their accelerators and data sets."""
     ListEndpoints: _grpc.UnaryUnaryMultiCallable[_jobs_pb2.ListEndpointsRequest, _jobs_pb2.ListEndpointsResponse]
@@ -106,7 +106,7 @@ class JobsServiceAsyncStub(JobsServiceStub):
     ExplainJob: _aio.UnaryUnaryMultiCallable[_jobs_pb2.ExplainJobRequest, _jobs_pb2.ExplainJobResponse]  # type: ignore[assignment]
     """Why the job has the share it has, and what the scheduler decided before."""
     ExplainEndpoint: _aio.UnaryUnaryMultiCallable[_jobs_pb2.ExplainEndpointRequest, _jobs_pb2.ExplainEndpointResponse]  # type: ignore[assignment]
-    """The same of an endpoint."""
+    """Why an endpoint has the share it has, what was decided before, and how it answered lately."""
     ListNodes: _aio.UnaryUnaryMultiCallable[_jobs_pb2.ListNodesRequest, _jobs_pb2.ListNodesResponse]  # type: ignore[assignment]
     """All nodes, with their accelerators and data sets."""
     ListEndpoints: _aio.UnaryUnaryMultiCallable[_jobs_pb2.ListEndpointsRequest, _jobs_pb2.ListEndpointsResponse]  # type: ignore[assignment]
@@ -221,7 +221,7 @@ class JobsServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _jobs_pb2.ExplainEndpointRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_jobs_pb2.ExplainEndpointResponse, _abc.Awaitable[_jobs_pb2.ExplainEndpointResponse]]:
-        """The same of an endpoint."""
+        """Why an endpoint has the share it has, what was decided before, and how it answered lately."""
 
     @_abc_1.abstractmethod
     def ListNodes(

@@ -50,7 +50,7 @@ class WhatIfServiceServicer(object):
     """Missing associated documentation comment in .proto file."""
 
     def AskWhatIf(self, request, context):
-        """Nothing is changed. A tenant is told of its own jobs and endpoints by name, of others only what becomes of them.
+        """Says what would happen if something were different; nothing is changed. A tenant is told of its own jobs and endpoints by name, of others only what becomes of them.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -34,7 +34,7 @@ class WhatIfServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> WhatIfServiceAsyncStub: ...
     AskWhatIf: _grpc.UnaryUnaryMultiCallable[_what_if_pb2.AskWhatIfRequest, _what_if_pb2.AskWhatIfResponse]
-    """Nothing is changed. A tenant is told of its own jobs and endpoints by name, of others only what becomes of them."""
+    """Says what would happen if something were different; nothing is changed. A tenant is told of its own jobs and endpoints by name, of others only what becomes of them."""
     ListPredictions: _grpc.UnaryUnaryMultiCallable[_what_if_pb2.ListPredictionsRequest, _what_if_pb2.ListPredictionsResponse]
     """What was predicted as things were, and what then came: of the tenant's jobs, for an operator of all."""
 
@@ -42,7 +42,7 @@ class WhatIfServiceStub:
 class WhatIfServiceAsyncStub(WhatIfServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     AskWhatIf: _aio.UnaryUnaryMultiCallable[_what_if_pb2.AskWhatIfRequest, _what_if_pb2.AskWhatIfResponse]  # type: ignore[assignment]
-    """Nothing is changed. A tenant is told of its own jobs and endpoints by name, of others only what becomes of them."""
+    """Says what would happen if something were different; nothing is changed. A tenant is told of its own jobs and endpoints by name, of others only what becomes of them."""
     ListPredictions: _aio.UnaryUnaryMultiCallable[_what_if_pb2.ListPredictionsRequest, _what_if_pb2.ListPredictionsResponse]  # type: ignore[assignment]
     """What was predicted as things were, and what then came: of the tenant's jobs, for an operator of all."""
 
@@ -53,7 +53,7 @@ class WhatIfServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _what_if_pb2.AskWhatIfRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_what_if_pb2.AskWhatIfResponse, _abc.Awaitable[_what_if_pb2.AskWhatIfResponse]]:
-        """Nothing is changed. A tenant is told of its own jobs and endpoints by name, of others only what becomes of them."""
+        """Says what would happen if something were different; nothing is changed. A tenant is told of its own jobs and endpoints by name, of others only what becomes of them."""
 
     @_abc_1.abstractmethod
     def ListPredictions(
