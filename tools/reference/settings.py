@@ -13,8 +13,7 @@ from pydantic_core import PydanticUndefined
 from pydantic_settings import BaseSettings
 
 from tiercel.broker.client.spec_file import FORMS
-from tiercel.broker.client.spec_replicas import Replicas
-from tiercel.broker.client.spec_times import Seconds
+from tiercel.broker.client.spec_values import Replicas, Seconds
 from tiercel.broker.settings import BrokerSettings
 from tiercel.serving.settings import Settings
 from tiercel.trainer_agent.settings import AgentSettings
