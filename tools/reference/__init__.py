@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from tools.reference import channels, commands, contract, failures, python, settings
+from tools.reference import channels, commands, contract, failures, numbers, python, settings
 
 PAGES: Mapping[str, Callable[[], str]] = {
     "cli.md": commands.page,
@@ -16,6 +16,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "trainer.md": python.trainer_page,
     "protocols.md": contract.page,
     "http.md": channels.addresses_page,
+    "metrics.md": numbers.page,
     "topics.md": channels.topics_page,
     "settings.md": settings.page,
     "errors.md": failures.page,

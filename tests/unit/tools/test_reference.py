@@ -43,6 +43,7 @@ def test_every_call_of_the_contract_is_there_with_who_may() -> None:
         ("trainer.md", ("## tiercel.trainer.connect", "### Job.report")),
         ("errors.md", ("`quota_exceeded`", "`RanksError`")),
         ("http.md", ("`POST /v2/models/{model}/infer`", "`GET /api/v1/jobs/{job}/curve`", "`GET /metrics`")),
+        ("metrics.md", ("`tiercel_jobs`", "`tiercel_agent_runs`", "`tiercel_model_swaps_total`", "`process_open_fds`")),
         ("topics.md", ("`tiercel/v1/{tenant}/jobs/{job}/tiers/{number}`",)),
     ],
 )
