@@ -60,6 +60,7 @@ class Environment:
             "pip",
             "install",
             "--quiet",
+            "--compile-bytecode",
             "--only-binary",
             ":all:",
             "--constraint",
@@ -112,12 +113,12 @@ def try_serve(environment: Environment) -> None:
 
 def try_all(environment: Environment) -> None:
     """A job on this machine, from nothing to an answer."""
-    environment.tiercel("up", "--detach")
     try:
+        environment.tiercel("up", "--detach")
         environment.tiercel("submit", str(ROOT / "examples" / "line"), "--wait")
         answer = json.loads(environment.tiercel("infer", "line", "-", "--json", given='{"x": [[1.0]]}'))
         (output,) = answer["outputs"]
-        if not 3.5 < output["data"][0] < 4.5:
+        if not 3.5 < output["data"][0][0] < 4.5:
             raise SystemExit(f"3 * 1 + 1 is about 4, and it answered {answer}")
     finally:
         environment.tiercel("down")
@@ -158,7 +159,7 @@ def main() -> int:
     parser.add_argument("--only", action="append", choices=[*TRIALS, "tools"], help="extras; by default all of them")
     options = parser.parse_args()
     packages = [sys.executable, "tools/packages.py", "build/packages"]
-    built = subprocess.run(packages, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    built = subprocess.run(packages, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
     wheel = (ROOT / built.split()[1]).resolve()
     version = f"tiercel {wheel.name.split('-')[1]}\n"
     for python in options.python or [sys.executable]:
