@@ -54,52 +54,6 @@ from tiercel.trainer_agent.supervision import Supervisor
 
 _log = logging.getLogger(__name__)
 
-_FLAGS = {
-    "broker": "where the broker listens for agents, host:port",
-    "addresses-file": "JSON file whose key 'nodes' has that address; read again before every dial",
-    "node-id": "name of this node (default: the host's name)",
-    "state-dir": "where the agent keeps everything",
-    "token-file": "file whose first line is the agents' token, on the broker's own machine",
-    "identity-file": "file with the node's key and certificates, on a machine that joined by 'tiercel join'",
-    "advertise": "address of this machine at which others may ask its models (default: none)",
-    "listen-names": "names with commas by which others call this machine beside that, as in a request's Host",
-    "serving-identity-file": "file with the key and certificates for that, on the broker's own machine",
-    "runtimes": "process, docker or both with a comma, the preferred first",
-    "docker-host": "where the Docker engine listens (default: DOCKER_HOST, else unix:///var/run/docker.sock)",
-    "docker-image": "image of jobs that name none (default: tiercel-trainer:latest)",
-    "cpus": "processors that this node is made of, like 0,2-3 (default: those that the agent may use)",
-    "cpu-cores": "cores that jobs may use (default: all)",
-    "memory-bytes": "memory that jobs may use (default: all)",
-    "accelerators": "accelerators that jobs may use: auto for all (default), none, or ids as nvidia-smi -L has them",
-    "serving-accelerator-memory": "bytes of the first one's memory for serving, 0 for none (default: an eighth)",
-    "mps": "whether NVIDIA's MPS daemon runs here for training to use: yes or no (default: if its directory is there)",
-    "http-port": "port of the inference server's REST interface (default 0: any free one)",
-    "grpc-port": "port of its gRPC interface (default 0: any free one)",
-    "tls-http-port": "port of its REST interface for other machines, at --advertise (default 0: any free one)",
-    "tls-grpc-port": "port of its gRPC interface for other machines (default 0: any free one)",
-    "keep-ended-jobs": "folders of jobs that are over to keep at most (default 20)",
-    "job-disk-bytes": "bytes that the folder of a job may have on the disk (default 20 GiB)",
-    "disk-reserve-bytes": "bytes that the disk has to have left; with less, a job that fills it ends (default 512 MiB)",
-    "output-file-bytes": "the largest file that is kept of what a run leaves behind (default 256 MiB)",
-    "output-bytes": "bytes that those files of a run may have together (default 1 GiB)",
-    "data-cache-bytes": "bytes that data which jobs name by URL may take on the disk (default 50 GiB)",
-    "data-sources": "URLs with commas that jobs may use with all below them: file:///FOLDER/, hosts here, buckets",
-    "warm-templates": "processes that runs are forked from, and containers that wait, at most; 0: neither (default 2)",
-    "warm-idle-seconds": "how long such a process waits for another run (default 600)",
-    "keep-ended-seconds": "how long to keep each of them at most (default a week)",
-    "package-index": "address of the index that environments have packages from (default: PyPI)",
-    "package-folder": "folder with packages that are taken as well",
-    "package-offline": "whether packages come from that folder alone: yes or no (default: no)",
-    "package-sdists": "whether packages to be built are taken, whose code then runs here: yes or no (default)",
-    "environments-bytes": "bytes that all environments may have on the disk together (default 20 GiB)",
-    "environment-seconds": "how long one may take to be built (default 600)",
-    "checkpoint-copy-bytes": "bytes that copies of checkpoints may send to the broker in a second (default 16 MiB)",
-    "metrics-listen": "HOST:PORT of this machine where Prometheus is told the node's numbers (default: nowhere)",
-    "metrics-token-file": "file whose first line it has to send; needed, with an identity, where HOST is not loopback",
-    "log-format": "text (default), or json for one JSON object a line; of the inference server too",
-    "time-slice-seconds": "how long training computes before the kernel looks who is next, 0 to leave it to the kernel",
-}
-
 
 def settings_from(arguments: Sequence[str]) -> AgentSettings:
     """Read flags, and the environment for what they leave out.
@@ -108,11 +62,11 @@ def settings_from(arguments: Sequence[str]) -> AgentSettings:
         SetupError: Something is missing or wrong; names the flag.
     """
     parser = argparse.ArgumentParser(prog="tiercel-agent", description="The agent of a Tiercel node.")
-    for flag, text in _FLAGS.items():
-        parser.add_argument(f"--{flag}", help=text)
-    parser.add_argument(
-        "--label", dest="labels", action="append", metavar="KEY=VALUE", help="what jobs may ask for by node_labels"
-    )
+    for name, field in AgentSettings.model_fields.items():
+        if name == "labels":
+            parser.add_argument("--label", dest=name, action="append", metavar="KEY=VALUE", help=field.description)
+        else:
+            parser.add_argument(f"--{name.replace('_', '-')}", help=field.description)
     given: dict[str, Any] = {
         key: value for key, value in vars(parser.parse_args(arguments)).items() if value is not None
     }
@@ -171,49 +125,57 @@ async def run_agent(settings: AgentSettings) -> None:
         _runtimes(settings, limits, _cpu_priority(settings, limits, capacity.cpu_cores)) as runtimes,
         _accelerators(settings) as watch,
     ):
-        parts = AgentParts(
-            node_id=settings.node_id,
-            state_dir=settings.state_dir.resolve(),
-            capacity=capacity,
-            limits=limits,
-            runtimes=runtimes,
-            dialler=_dialler(settings, _broker_address(settings, limits)),
-            is_joined=settings.identity_file is not None,
-            machine_token=_machine_token(settings),
-            serving_door=_serving_door(settings),
-            ports=ServingPorts(settings.http_port, settings.grpc_port, settings.tls_http_port, settings.tls_grpc_port),
-            retention=Retention(settings.keep_ended_jobs, settings.keep_ended_seconds),
-            disk=DiskLimits(settings.job_disk_bytes, settings.disk_reserve_bytes),
-            data=DataLimits(
-                settings.data_cache_bytes, settings.disk_reserve_bytes, AllowedSources(settings.data_sources)
-            ),
-            project_cache_bytes=settings.project_cache_bytes,
-            labels=settings.labels,
-            log_format=settings.log_format,
-            outputs=OutputLimits(
-                file_bytes=settings.output_file_bytes,
-                total_bytes=settings.output_bytes,
-                reserve_bytes=settings.disk_reserve_bytes,
-            ),
-            package_index=PackageIndex(
-                settings.package_index,
-                settings.package_folder,
-                offline=settings.package_offline,
-                sdists=settings.package_sdists,
-            ),
-            environments=EnvironmentLimits(
-                settings.environments_bytes, settings.disk_reserve_bytes, settings.environment_seconds
-            ),
-            checkpoint_copy_bytes=settings.checkpoint_copy_bytes,
-            accelerators=watch,
-            serving_reserve=reserve(
-                watch.listed, settings.serving_accelerator_memory, can_serve=can_serve_on_accelerators()
-            ),
-            engine=(settings.docker_host, settings.instance) if DockerRuntime.name in runtimes else None,
-        )
+        parts = _parts(settings, capacity, limits, runtimes, watch)
         _log.info("node %s runs jobs with %s and enforces shares by %s", settings.node_id, [*runtimes], limits.name)
         async with aiohttp.ClientSession() as session:
             await _run_to_the_end(parts, session, leave, settings.metrics_place)
+
+
+def _parts(
+    settings: AgentSettings,
+    capacity: cpu.Capacity,
+    limits: Limits,
+    runtimes: dict[str, Runtime],
+    watch: AcceleratorWatch,
+) -> AgentParts:
+    return AgentParts(
+        node_id=settings.node_id,
+        state_dir=settings.state_dir.resolve(),
+        capacity=capacity,
+        limits=limits,
+        runtimes=runtimes,
+        dialler=_dialler(settings, _broker_address(settings, limits)),
+        is_joined=settings.identity_file is not None,
+        machine_token=_machine_token(settings),
+        serving_door=_serving_door(settings),
+        ports=ServingPorts(settings.http_port, settings.grpc_port, settings.tls_http_port, settings.tls_grpc_port),
+        retention=Retention(settings.keep_ended_jobs, settings.keep_ended_seconds),
+        disk=DiskLimits(settings.job_disk_bytes, settings.disk_reserve_bytes),
+        data=DataLimits(settings.data_cache_bytes, settings.disk_reserve_bytes, AllowedSources(settings.data_sources)),
+        project_cache_bytes=settings.project_cache_bytes,
+        labels=settings.labels,
+        log_format=settings.log_format,
+        outputs=OutputLimits(
+            file_bytes=settings.output_file_bytes,
+            total_bytes=settings.output_bytes,
+            reserve_bytes=settings.disk_reserve_bytes,
+        ),
+        package_index=PackageIndex(
+            settings.package_index,
+            settings.package_folder,
+            offline=settings.package_offline,
+            sdists=settings.package_sdists,
+        ),
+        environments=EnvironmentLimits(
+            settings.environments_bytes, settings.disk_reserve_bytes, settings.environment_seconds
+        ),
+        checkpoint_copy_bytes=settings.checkpoint_copy_bytes,
+        accelerators=watch,
+        serving_reserve=reserve(
+            watch.listed, settings.serving_accelerator_memory, can_serve=can_serve_on_accelerators()
+        ),
+        engine=(settings.docker_host, settings.instance) if DockerRuntime.name in runtimes else None,
+    )
 
 
 async def _run_to_the_end(

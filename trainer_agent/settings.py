@@ -32,87 +32,102 @@ _DEFAULT_DOCKER_HOST: Final = "unix:///var/run/docker.sock"
 
 
 class AgentSettings(BaseSettings):
-    """Settings of a node agent."""
+    """A node agent's settings: what is said under each of them is its flag's help."""
 
-    model_config = SettingsConfigDict(env_prefix="TIERCEL_AGENT_", frozen=True)
+    model_config = SettingsConfigDict(env_prefix="TIERCEL_AGENT_", frozen=True, use_attribute_docstrings=True)
 
-    broker: str = ""  # where the broker listens for agents, ``host:port``; empty when ``addresses_file`` says it
-    addresses_file: Path | None = None  # JSON file whose key ``nodes`` has that address, read again before every dial
-    # Name of the node.
+    broker: str = ""
+    """where the broker listens for agents, host:port"""
+    addresses_file: Path | None = None
+    """JSON file whose key 'nodes' has that address; read again before every dial"""
     node_id: str = Field(default_factory=socket.gethostname, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")
-    state_dir: Path  # the agent's state directory
-    token_file: Path | None = None  # file whose first line is the agents' token, on the broker's own machine
-    # File with the node's key and certificates, on a machine that joined; one of the two is needed.
+    """name of this node (default: the host's name)"""
+    state_dir: Path
+    """where the agent keeps everything"""
+    token_file: Path | None = None
+    """file whose first line is the agents' token, on the broker's own machine"""
     identity_file: Path | None = None
-    advertise: str = ""  # address of this machine at which others may ask its models; empty for none
-    # Names by which others call this machine beside that; the inference server refuses what asks it by another one.
+    """file with the node's key and certificates, on a machine that joined by 'tiercel join'"""
+    advertise: str = ""
+    """address of this machine at which others may ask its models (default: none)"""
     listen_names: Annotated[tuple[str, ...], NoDecode] = ()
-    # File with the key and certificates that the inference server shows them, beside ``authority.pem``, on the broker's
-    # own machine.
+    """names with commas by which others call this machine beside that, as in a request's Host; others are refused"""
     serving_identity_file: Path | None = None
-    # What to run jobs with, the preferred first; empty for processes, and containers if an engine answers.
+    """file with the key and certificates for that, beside authority.pem, on the broker's own machine"""
     runtimes: Annotated[tuple[str, ...], NoDecode] = ()
-    # Where the Docker engine listens.
+    """process, docker or both with a comma, the preferred first (default: process, and docker if an engine answers)"""
     docker_host: str = Field(default_factory=lambda: os.environ.get("DOCKER_HOST") or _DEFAULT_DOCKER_HOST)
-    docker_image: str = "tiercel-trainer:latest"  # image of jobs that name none
-    # Numbers of the processors that the agent and all it starts run on; empty for those it was started with.
+    """where the Docker engine listens (default: DOCKER_HOST, else unix:///var/run/docker.sock)"""
+    docker_image: str = "tiercel-trainer:latest"
+    """image of jobs that name none (default: tiercel-trainer:latest)"""
     cpus: Annotated[frozenset[int], NoDecode] = frozenset()
-    cpu_cores: float | None = Field(default=None, gt=0)  # cores that jobs may use; None for all there are
-    memory_bytes: int | None = Field(default=None, gt=0)  # memory that jobs may use, in bytes; None for all there is
-    # Which accelerators jobs may use: ``auto`` for all there are, ``none``, or their ids with commas.
+    """processors that this node is made of, like 0,2-3 (default: those that the agent may use)"""
+    cpu_cores: float | None = Field(default=None, gt=0)
+    """cores that jobs may use (default: all)"""
+    memory_bytes: int | None = Field(default=None, gt=0)
+    """memory that jobs may use (default: all)"""
     accelerators: str = AUTO
-    # Bytes of the first one's memory that are for the inference server; 0 to serve on the CPU, None for an eighth where
-    # ONNX Runtime's build for CUDA is installed.
+    """accelerators that jobs may use: auto for all (default), none, or ids as nvidia-smi -L has them"""
     serving_accelerator_memory: int | None = Field(default=None, ge=0)
-    # Whether the operator runs NVIDIA's MPS for runs to use; None to see whether its directory is there.
+    """bytes of the first one's memory for serving; 0 to serve on the CPU (default: an eighth, where CUDA is there)"""
     mps: bool | None = None
-    http_port: int = Field(default=0, ge=0, le=65535)  # where the inference server's REST listens; 0 for any free port
-    grpc_port: int = Field(default=0, ge=0, le=65535)  # where its gRPC listens; 0 for any free port
-    # Where its REST listens for other machines; 0 for any free port.
+    """whether NVIDIA's MPS daemon runs here for training to use: yes or no (default: if its directory is there)"""
+    http_port: int = Field(default=0, ge=0, le=65535)
+    """port of the inference server's REST interface (default 0: any free one)"""
+    grpc_port: int = Field(default=0, ge=0, le=65535)
+    """port of its gRPC interface (default 0: any free one)"""
     tls_http_port: int = Field(default=0, ge=0, le=65535)
-    tls_grpc_port: int = Field(default=0, ge=0, le=65535)  # where its gRPC does; 0 for any free port
-    metrics_listen: str = ""  # where the node's numbers are told, ``host:port``; empty for nowhere
-    # File whose first line who asks for them has to send; None for whoever is on this machine.
+    """port of its REST interface for other machines, at --advertise (default 0: any free one)"""
+    tls_grpc_port: int = Field(default=0, ge=0, le=65535)
+    """port of its gRPC interface for other machines (default 0: any free one)"""
+    metrics_listen: str = ""
+    """HOST:PORT of this machine where Prometheus is told the node's numbers (default: nowhere)"""
     metrics_token_file: Path | None = None
-    log_format: LogFormat = "text"  # how lines of the log are written; those of the inference server too
-    # How long a training process computes before the kernel looks who is next; 0 for the kernel's own choice.
+    """file whose first line it has to send; needed, with an identity, where HOST is not loopback"""
+    log_format: LogFormat = "text"
+    """text (default), or json for one JSON object a line; of the inference server too"""
     time_slice_seconds: float = Field(default=0.02, ge=0, le=LONGEST_SECONDS)
-    # What all training weighs for each core of the node, where any other process on the machine weighs 1; it gives way
-    # to what answers, the inference server above all, whatever it is.
+    """how long training computes before the kernel looks who is next, 0 to leave it to the kernel"""
     training_weight: float = Field(default=ORDINARY_TRAINING_WEIGHT, ge=0.01, le=2.5)
-    # What projects of jobs that are kept for their next runs may have on the disk, in bytes.
+    """what all training weighs for each core, where any other process on the machine weighs 1"""
     project_cache_bytes: int = Field(default=DEFAULT_CACHE_BYTES, ge=0)
-    job_disk_bytes: int = Field(default=20 * 1024**3, gt=0)  # what the folder of a job may have on the disk, in bytes
-    # What the disk has to have left, in bytes; with less, the job that grows and has most ends.
+    """bytes that projects of jobs may have on the disk that are kept for their next runs"""
+    job_disk_bytes: int = Field(default=20 * 1024**3, gt=0)
+    """bytes that the folder of a job may have on the disk (default 20 GiB)"""
     disk_reserve_bytes: int = Field(default=512 * 1024**2, ge=0)
-    # The largest file that is kept of what a run leaves behind, in bytes.
+    """bytes that the disk has to have left; with less, a job that fills it ends (default 512 MiB)"""
     output_file_bytes: int = Field(default=256 * 1024**2, gt=0)
-    output_bytes: int = Field(default=1024**3, gt=0)  # what those files of a run may have together, in bytes
-    # What the operator says of the node, for jobs to ask for; ``key=value`` with commas in the environment.
+    """the largest file that is kept of what a run leaves behind (default 256 MiB)"""
+    output_bytes: int = Field(default=1024**3, gt=0)
+    """bytes that those files of a run may have together (default 1 GiB)"""
     labels: Annotated[dict[str, str], NoDecode] = Field(default_factory=dict)
-    # What data that jobs name by URL may take on the disk, in bytes.
+    """what jobs may ask for by node_labels; in the environment with commas"""
     data_cache_bytes: int = Field(default=50 * 1024**3, gt=0)
-    # URLs that jobs may use with all that is below them, beyond what anybody on the internet may read: folders of the
-    # node (``file:``), hosts of its own network, buckets that its credentials open.
+    """bytes that data which jobs name by URL may take on the disk (default 50 GiB)"""
     data_sources: Annotated[tuple[str, ...], NoDecode] = ()
-    # Processes that runs are forked from, at most, each of one tenant, and as many containers that wait for runs; 0 for
-    # no warm starts.
+    """URLs with commas that jobs may use with all below them: file:///FOLDER/, hosts here, buckets"""
     warm_templates: int = Field(default=2, ge=0, le=64)
-    # How long such a process or container waits for another run.
+    """processes that runs are forked from, and containers that wait, at most; 0: neither (default 2)"""
     warm_idle_seconds: float = Field(default=600.0, gt=0, le=86400.0)
-    keep_ended_jobs: int = Field(default=20, ge=0)  # folders of jobs that are over, at most, and never those of others
-    # How long each of them is kept at most.
+    """how long such a process waits for another run (default 600)"""
+    keep_ended_jobs: int = Field(default=20, ge=0)
+    """folders of jobs that are over to keep at most (default 20)"""
     keep_ended_seconds: float = Field(default=7 * 86400.0, ge=0, allow_inf_nan=False)
-    package_index: str = ""  # the address of the index that environments have packages from; empty for PyPI
-    package_folder: Path | None = None  # a folder with packages that are taken as well, or None
-    package_offline: bool = False  # nothing is asked for over the network: packages come from the folder alone
-    # Packages that have to be built are taken too: their code then runs before any job does.
+    """how long to keep each of them at most (default a week)"""
+    package_index: str = ""
+    """address of the index that environments have packages from (default: PyPI)"""
+    package_folder: Path | None = None
+    """folder with packages that are taken as well"""
+    package_offline: bool = False
+    """whether packages come from that folder alone: yes or no (default: no)"""
     package_sdists: bool = False
-    # What all environments may have on the disk together, in bytes.
+    """whether packages to be built are taken, whose code then runs here: yes or no (default: no)"""
     environments_bytes: int = Field(default=20 * 1024**3, gt=0)
-    environment_seconds: float = Field(default=600.0, gt=0, allow_inf_nan=False)  # how long one may take to be built
-    # What copies of checkpoints may send to the broker in a second, in bytes.
+    """bytes that all environments may have on the disk together (default 20 GiB)"""
+    environment_seconds: float = Field(default=600.0, gt=0, allow_inf_nan=False)
+    """how long one may take to be built (default 600)"""
     checkpoint_copy_bytes: int = Field(default=DEFAULT_BYTES_PER_SECOND, ge=1024)
+    """bytes that copies of checkpoints may send to the broker in a second (default 16 MiB)"""
 
     @field_validator("runtimes", "data_sources", "listen_names", mode="before")
     @classmethod

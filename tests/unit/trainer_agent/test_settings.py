@@ -9,6 +9,7 @@ import pytest
 from tiercel.core.errors import SetupError
 from tiercel.trainer_agent.main import _serving_door, settings_from
 from tiercel.trainer_agent.metrics.door import MetricsPlace
+from tiercel.trainer_agent.settings import AgentSettings
 
 NEEDED = ["--broker", "localhost:1", "--token-file", "token", "--state-dir"]
 
@@ -108,3 +109,13 @@ def test_the_inference_server_is_told_the_names_of_its_machine(tmp_path: Path) -
     settings = settings_from([*NEEDED, str(tmp_path), "--listen-names", "lab, lab.example"])
     assert _serving_door(settings) == {"TIERCEL_SERVING_ALLOWED_HOSTS": "lab,lab.example"}
     assert _serving_door(settings_from([*NEEDED, str(tmp_path)])) == {}
+
+
+def test_every_setting_is_a_flag_that_says_what_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        settings_from(["--help"])
+    told = " ".join(capsys.readouterr().out.split())
+    for name, field in AgentSettings.model_fields.items():
+        flag = "label" if name == "labels" else name.replace("_", "-")
+        assert f"--{flag} " in told
+        assert field.description
