@@ -50,7 +50,7 @@ def page() -> str:
         rows = [
             (
                 code(prefix + name.upper()),
-                described(f"{kind.__name__}.{name}", _without_none(told.get(name, ""))),
+                described(f"{kind.__name__}.{name}", _without_none(field.description or told.get(name, ""))),
                 _kind(field),
                 _default(field),
             )
