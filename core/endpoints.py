@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from tiercel.core.checkpoints import Artefact
 from tiercel.core.endpoint_access import EndpointAccess
+from tiercel.core.feedback import VersionFeedback
 from tiercel.core.fields import NOT_TOLD
 from tiercel.core.jobs import Direction
 
@@ -144,6 +145,7 @@ class EndpointUsage:
     # Delays of the last few seconds, whenever the while began; the shortest window first.
     windows: tuple[DelayWindow, ...] = ()
     answered_by: Mapping[str, int] = field(default_factory=dict)  # of an endpoint with variants: answers of each
+    feedback: tuple[VersionFeedback, ...] = ()  # what applications said of the last rows that versions answered
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from tiercel.core.endpoints import EndpointLoad, Version
+from tiercel.core.feedback import AccuracyInUse, VersionFeedback
 from tiercel.core.fields import NOT_TOLD
 from tiercel.core.jobs import JobState, TierStatus
 from tiercel.core.nodes import Accelerator, Drain
@@ -105,6 +106,19 @@ class EndpointShareChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class PromiseJudged:
+    """A version that answers began to be less often right than was promised, or is right as often again."""
+
+    endpoint: str
+    tenant: str
+    at: float
+    version: int
+    promised: float  # the accuracy
+    in_use: AccuracyInUse
+    kept: bool  # whether it is as often right as was promised, as far as can be told
+
+
+@dataclass(frozen=True, slots=True)
 class EndpointMeasured:
     """What a node's inference server counted of an endpoint lately; of those that were asked something."""
 
@@ -114,6 +128,7 @@ class EndpointMeasured:
     node_id: str
     objective_seconds: float | None
     load: EndpointLoad
+    feedback: tuple[VersionFeedback, ...] = ()  # what applications said of its versions, at all nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,4 +166,4 @@ def subject_of_endpoint(name: str) -> str:
     return f"endpoint:{name}"
 
 
-Event = JobEvent | EndpointEvent | EndpointGone | EndpointShareChanged | EndpointMeasured | NodeEvent
+Event = JobEvent | EndpointEvent | EndpointGone | EndpointShareChanged | EndpointMeasured | PromiseJudged | NodeEvent

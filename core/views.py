@@ -13,6 +13,7 @@ from typing import ClassVar
 from tiercel.core.data_sets import NodeData
 from tiercel.core.endpoint_access import EndpointAccess
 from tiercel.core.endpoints import KEPT_VERSIONS, DelayWindow
+from tiercel.core.feedback import AccuracyInUse
 from tiercel.core.fields import TOLD_OTHERWISE
 from tiercel.core.jobs import JobSpec, JobState, TierStatus
 from tiercel.core.jsonable import Json, Jsonable, json_of
@@ -297,6 +298,7 @@ class VersionInfo(Jsonable):
         p95_seconds: The same, the 95th percentile.
         deployed_by: Who deployed it as a file; empty of what a job trained.
         file: The name of that file, or empty.
+        in_use: How often it was right, by what applications say afterwards; None while they have said nothing.
     """
 
     version: int
@@ -319,6 +321,7 @@ class VersionInfo(Jsonable):
     p95_seconds: float | None = None
     deployed_by: str = ""
     file: str = ""
+    in_use: AccuracyInUse | None = None
 
 
 @dataclass(frozen=True, slots=True)

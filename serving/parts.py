@@ -113,10 +113,14 @@ def make_doors(settings: Settings, models: Models, start_task: StartTask, tracin
     )
     http = HttpServer(routes, _http_limits(settings), budget)
     descriptions = Descriptions(models.registry, settings.max_batch_rows, settings.workers, models.endpoints)
-    add_metrics(routes, _metrics(models, http, gate, relay))
+    feedback = Feedback(models.recent)
+    metrics = _metrics(models, http, gate, relay)
+    metrics.add_feedback(feedback.accuracies)
+    add_metrics(routes, metrics)
     add_descriptions(routes, descriptions)
     add_explaining(routes, models.recent, handing)
-    add_feedback(routes, Feedback(models.recent), handing)
+    add_feedback(routes, feedback, handing)
+    routes.tell_in_usage("feedback", feedback.accuracies)
     grpc_handing = GrpcHanding(relay, plane, start_task, settings.request_timeout)
     servicer = InferenceServicer(
         plane, lifecycle, start_task, descriptions, uploads, operators, gate, grpc_handing, tracing

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tiercel.broker.lifecycle.replicas import ServingNode
     from tiercel.core.endpoint_access import EndpointAccess
     from tiercel.core.endpoints import Delivery, EndpointLoad
+    from tiercel.core.feedback import VersionFeedback
     from tiercel.core.shares import Share
 
     PutFiles = Callable[[str, int], Awaitable[None]]
@@ -211,6 +212,10 @@ class EndpointService:
     def share(self, name: str) -> Share | None:
         """What an endpoint may use of its node; None while nothing limits it."""
         return self._registry.scheduler.endpoints.share(name)
+
+    def feedback(self, name: str) -> Mapping[int, VersionFeedback]:
+        """What applications said of the versions of an endpoint, by number."""
+        return self._registry.feedback.of(name)
 
     def load(self, name: str) -> EndpointLoad | None:
         """What was measured of an endpoint last; None while nothing was, or its node is offline."""

@@ -11,6 +11,7 @@ from tiercel.broker.actors.endpoint import EndpointActor
 from tiercel.broker.actors.endpoint_messages import AccessSet, DeliverTier, DeliveryAbandoned, NodesChanged, TermsSet
 from tiercel.broker.actors.endpoint_queues import queue_steps
 from tiercel.broker.actors.endpoint_states import EndpointObserved
+from tiercel.broker.actors.feedback import FeedbackHeard
 from tiercel.broker.actors.job import JobActor
 from tiercel.broker.actors.mailbox import Actor, ActorFailedError, MessageT
 from tiercel.broker.actors.node import NodeActor
@@ -88,6 +89,7 @@ class ActorRegistry:
         nodes: Every one that has ever connected, by id.
         drains: Those that are being emptied, whether they have connected or not.
         access_tables: Who may ask what.
+        feedback: How often versions are right in use.
     """
 
     def __init__(
@@ -122,6 +124,7 @@ class ActorRegistry:
         self._told: ToldRoutes | None = None
         self._elsewhere: dict[str, frozenset[str]] = {}
         self.access_tables = AccessTables()
+        self.feedback = FeedbackHeard()
         journal.on_away(self._refuse_calls)
 
     def job_of(self, run_id: str) -> JobActor | None:

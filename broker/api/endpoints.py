@@ -12,6 +12,7 @@ from tiercel.broker.actors.node_messages import ServedStatus, ServingReported
 from tiercel.broker.lifecycle.pulls import holders
 from tiercel.broker.lifecycle.versions import kept
 from tiercel.core.endpoints import DelayWindow, EndpointUsage, Signature, Tensor
+from tiercel.core.feedback import AccuracyInUse
 from tiercel.core.views import EndpointInfo, ReplicaInfo, VariantInfo, VersionInfo
 from tiercel.core.wire import from_proto, to_proto
 from tiercel.v1 import common_pb2, jobs_pb2, nodes_pb2
@@ -24,11 +25,14 @@ if TYPE_CHECKING:
     from tiercel.broker.lifecycle.replicas import ServingNode
     from tiercel.broker.lifecycle.versions import WantedModel
     from tiercel.core.endpoints import Endpoint, EndpointLoad, Version
+    from tiercel.core.feedback import VersionFeedback
     from tiercel.core.nodes import Node
     from tiercel.core.shares import Share
 
 # What an agent reads of a model is far below; it is stored with each version.
 MAX_SIGNATURE_BYTES = 64 * 1024
+# Of an endpoint's versions that a node tells what applications said of them.
+MAX_FEEDBACK = 128
 # What nobody can have used since the last heartbeat; what is told is added up for as long as the broker lives.
 _MOST_SECONDS = 1e9
 
@@ -50,6 +54,7 @@ def endpoint_told(service: BrokerService, endpoint: Endpoint, nodes: Mapping[str
         service.endpoints.replicas(endpoint.name),
         places_of(endpoint, nodes, service.endpoints.replicas(endpoint.name)),
         service.endpoints.replicas_reason(endpoint.name),
+        service.endpoints.feedback(endpoint.name),
     )
 
 
@@ -62,6 +67,7 @@ def endpoint_to_proto(
     serving: Mapping[str, ServingNode] = MappingProxyType({}),
     places: tuple[ReplicaInfo, ...] = (),
     replicas_reason: str = "",
+    feedback: Mapping[int, VersionFeedback] = MappingProxyType({}),
 ) -> jobs_pb2.Endpoint:
     """An endpoint as its tenant sees it.
 
@@ -74,13 +80,14 @@ def endpoint_to_proto(
         serving: What nodes are to it.
         places: The nodes that shall answer.
         replicas_reason: Why these are as many as they are, where the broker says that.
+        feedback: What applications said of its versions, by number.
     """
     plain = served.get("", ServedStatus())
     info = EndpointInfo(
         name=endpoint.name,
         tenant=endpoint.tenant,
         live_version=endpoint.live_version,
-        versions=_version_infos(endpoint, load, serving),
+        versions=_version_infos(endpoint, load, serving, feedback),
         node_id=endpoint.node_id,
         serving_http=node.serving_http if node is not None else "",
         serving_grpc=node.serving_grpc if node is not None else "",
@@ -108,7 +115,10 @@ def endpoint_to_proto(
 
 
 def _version_infos(
-    endpoint: Endpoint, load: EndpointLoad | None, serving: Mapping[str, ServingNode]
+    endpoint: Endpoint,
+    load: EndpointLoad | None,
+    serving: Mapping[str, ServingNode],
+    feedback: Mapping[int, VersionFeedback],
 ) -> tuple[VersionInfo, ...]:
     """What is told of each version that an endpoint has or had."""
     live = {version.version for version in endpoint.live}
@@ -136,6 +146,7 @@ def _version_infos(
             p95_seconds=now.p95_seconds if version.version in live and not version.variant else version.p95_seconds,
             deployed_by=version.deployed_by,
             file=version.file,
+            in_use=AccuracyInUse.of(feedback[version.version]) if version.version in feedback else None,
         )
         for version in endpoint.versions
     )
@@ -238,7 +249,13 @@ def usages_of(heartbeat: nodes_pb2.Heartbeat) -> tuple[EndpointUsage, ...]:
     """What an inference server counted; what makes no sense is left out, since policies reckon with it."""
     told = (from_proto(EndpointUsage, usage) for usage in heartbeat.endpoints)
     return tuple(
-        replace(usage, windows=tuple(filter(_makes_sense, usage.windows)))
+        replace(
+            usage,
+            windows=tuple(filter(_makes_sense, usage.windows)),
+            feedback=tuple(
+                each for each in usage.feedback[:MAX_FEEDBACK] if 0 < each.rows < 2**31 > each.right <= each.rows
+            ),
+        )
         for usage in told
         if math.isfinite(usage.seconds + usage.delay_seconds + usage.cpu_seconds)
         and usage.seconds > 0

@@ -20,10 +20,12 @@ from tiercel.core.events import (
     NodeEvent,
     PriorityChanged,
     ProgressMade,
+    PromiseJudged,
     ShareChanged,
     StateChanged,
     TierChanged,
 )
+from tiercel.core.feedback import AccuracyInUse, VersionFeedback
 
 ROOT = "tiercel/v1"
 READABLE = (f"{ROOT}/{{tenant}}/#", f"{ROOT}/nodes/#", f"{ROOT}/broker/#")
@@ -82,6 +84,7 @@ PRIORITY = Topic(f"{_JOB}/priority", "The job's tenant gave it another priority,
 VERSION = Topic(f"{_ENDPOINT}/version", "Another version answers.")
 VARIANT_VERSION = Topic(f"{_ENDPOINT}/variants/{{variant}}/version", "The same, of an endpoint with variants.")
 ENDPOINT_ALLOCATION = Topic(f"{_ENDPOINT}/allocation", "What the endpoint may use changed.")
+PROMISE = Topic(f"{_ENDPOINT}/promise", "Whether a version is as often right as promised, once that changes.")
 LOAD = Topic(f"{_ENDPOINT}/load", "How it answered lately; with each heartbeat, while it is asked.", is_state=False)
 NODE_PRESENCE = Topic(
     "nodes/{node}/presence",
@@ -90,7 +93,7 @@ NODE_PRESENCE = Topic(
 BROKER_PRESENCE = Topic("broker/presence", "The broker came or went.")
 TOPICS = (
     *(STATE, PROGRESS, TIER, ALLOCATION, PRIORITY),
-    *(VERSION, VARIANT_VERSION, ENDPOINT_ALLOCATION, LOAD),
+    *(VERSION, VARIANT_VERSION, ENDPOINT_ALLOCATION, PROMISE, LOAD),
     *(NODE_PRESENCE, BROKER_PRESENCE),
 )
 """All that there are."""
@@ -107,6 +110,8 @@ def message_of(event: Event) -> Message:
             return _endpoint_gone_message(event)
         case EndpointShareChanged():
             return _endpoint_share_message(event)
+        case PromiseJudged():
+            return _promise_message(event)
         case EndpointMeasured():
             return _endpoint_load_message(event)
         case NodeEvent():
@@ -215,6 +220,22 @@ def _endpoint_share_message(event: EndpointShareChanged) -> Message:
     return ENDPOINT_ALLOCATION.message(event.at, {**about, **allocation}, **about)
 
 
+def _in_use(said: VersionFeedback) -> dict[str, Any]:
+    return {"version": said.version, **asdict(AccuracyInUse.of(said))}
+
+
+def _promise_message(event: PromiseJudged) -> Message:
+    news = {
+        "endpoint": event.endpoint,
+        "tenant": event.tenant,
+        "version": event.version,
+        "kept": event.kept,
+        "promised": event.promised,
+        **asdict(event.in_use),
+    }
+    return PROMISE.message(event.at, news, tenant=event.tenant, endpoint=event.endpoint)
+
+
 def _endpoint_load_message(event: EndpointMeasured) -> Message:
     load = event.load
     news = {
@@ -228,6 +249,7 @@ def _endpoint_load_message(event: EndpointMeasured) -> Message:
         "in_objective": load.in_objective,
         "lag_seconds": load.lag_seconds,
         "windows": [asdict(window) for window in load.windows],
+        **({"feedback": [_in_use(each) for each in event.feedback]} if event.feedback else {}),
         **({"answered_parts": dict(load.answered_parts)} if load.answered_parts else {}),
     }
     return LOAD.message(event.at, news, tenant=event.tenant, endpoint=event.endpoint)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tiercel.core.errors import InvalidRequestError, NotFoundError
+from tiercel.core.feedback import wilson
 from tiercel.serving.explaining.recent_requests import Answered, RecentRequests
 from tiercel.serving.tensors import Array
 
@@ -19,7 +20,6 @@ WINDOW_ROWS: Final = 1000
 MOST_VERSIONS: Final = 128
 MOST_ROWS: Final = 64
 _MOST_CHARACTERS: Final = 128
-_Z: Final = 1.959963984540054  # of 95 %
 
 
 def answered(output: Array) -> Answered | None:
@@ -37,14 +37,6 @@ def answered(output: Array) -> Answered | None:
     if kind == "O" and not all(isinstance(each, str) and len(each) <= _MOST_CHARACTERS for each in labels):
         return None
     return (0, *labels) if kind in "iubfO" else None
-
-
-def wilson(right: int, of: int) -> tuple[float, float]:
-    """Wilson's score interval, 95 %, of a fraction that was ``right`` of ``of`` times, at least once."""
-    mean, square = right / of, _Z * _Z
-    middle = (mean + square / (2 * of)) / (1 + square / of)
-    half = _Z * math.sqrt(mean * (1 - mean) / of + square / (4 * of * of)) / (1 + square / of)
-    return max(0.0, middle - half), min(1.0, middle + half)
 
 
 @dataclass(slots=True)
@@ -114,6 +106,15 @@ class Feedback:
             {"variant": variant, "version": version} | window.as_json()
             for (name, variant, version), window in reversed(self._windows.items())
             if name == model
+        ]
+
+    def accuracies(self) -> list[dict[str, Any]]:
+        """Of each version of each model that answers with classes or labels: its rows, and how many were right."""
+        return [
+            {"model": model, "variant": variant, "version": version, "right": int(sum(window.rows))}
+            | {name: value for name, value in window.as_json().items() if name != "count"}
+            for (model, variant, version), window in self._windows.items()
+            if not window.is_of_values
         ]
 
     def _window(self, model: str, variant: str, version: str, is_of_values: bool) -> Window:

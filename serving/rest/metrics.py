@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from prometheus_client.core import (
     CounterMetricFamily,
@@ -28,6 +29,12 @@ from tiercel.serving.models.registry import ModelRecord, Registry
 from tiercel.serving.routing.relay import OUTCOMES
 
 _OF_VERSION = ("model", "version")
+_FEEDBACK = {
+    "rows": "Rows that feedback came on, of the last ones that it came on",
+    "accuracy": "Fraction of them that was answered rightly",
+    "low": "The lower end of its interval, 95 %",
+    "high": "The upper end of its interval, 95 %",
+}
 _MICROSECONDS = 1e6
 _TRITON: tuple[tuple[str, str, Callable[[ModelStatistics], float]], ...] = (
     ("nv_inference_request_success", "Requests answered", lambda of: of.successes),
@@ -89,6 +96,7 @@ class Metrics(Collector):
         self._gauges: list[_Gauge] = []
         self._refusals: Mapping[str, int] = {}
         self._handed_on: Mapping[str, int] = {}
+        self._accuracies: Callable[[], Sequence[Mapping[str, Any]]] = tuple
         self._process = ProcessCollector(registry=None)
 
     def add_gauge(self, name: str, documentation: str, read: Callable[[], float]) -> None:
@@ -108,6 +116,10 @@ class Metrics(Collector):
     def add_handed_on(self, outcomes: Mapping[str, int]) -> None:
         """Have attempts to hand requests on collected, by what became of them; the mapping is read each time."""
         self._handed_on = outcomes
+
+    def add_feedback(self, accuracies: Callable[[], Sequence[Mapping[str, Any]]]) -> None:
+        """Have collected how often versions were right: ``accuracies`` is called on the event loop."""
+        self._accuracies = accuracies
 
     def snapshot(self) -> Collector:
         """All numbers as they are now; called on the event loop."""
@@ -136,6 +148,7 @@ class Metrics(Collector):
         for outcome in OUTCOMES:
             handed_on.add_metric((outcome,), self._handed_on.get(outcome, 0))
         yield handed_on
+        yield from _of_feedback(self._accuracies())
         yield from self._process.collect()
 
 
@@ -199,6 +212,15 @@ def _of_loaded(records: Sequence[ModelRecord]) -> Iterator[Metric]:
             if session.holding is not None:
                 memory.add_metric(of_version, session.holding.size)
     yield from (pending, in_flight, provider, memory)
+
+
+def _of_feedback(accuracies: Sequence[Mapping[str, Any]]) -> Iterator[Metric]:
+    """How often versions were right by what applications said; of as many versions as have a window."""
+    for name, documentation in _FEEDBACK.items():
+        gauge = GaugeMetricFamily(f"tiercel_feedback_{name}", documentation, labels=("model", "variant", "version"))
+        for said in accuracies:
+            gauge.add_metric((said["model"], said["variant"], said["version"]), said[name])
+        yield gauge
 
 
 def _of_models(records: Sequence[ModelRecord]) -> Iterator[Metric]:

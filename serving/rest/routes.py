@@ -96,6 +96,7 @@ class Routes:
         self._start_task = start_task
         self._max_json_bytes = max_json_bytes
         self._inflater = inflater
+        self._in_usage: dict[str, Callable[[], Any]] = {}
         self._table: RouteTable[_Handler] = RouteTable()
         infer: _Handler = self._infer
         if tracing is not None:
@@ -114,6 +115,10 @@ class Routes:
         self.add("POST", "/v2/repository/index", self._index, for_all=True)
         self.add("POST", "/v2/repository/models/{model}/load", from_programs_only(self._load))
         self.add("POST", "/v2/repository/models/{model}/unload", from_programs_only(self._unload))
+
+    def tell_in_usage(self, name: str, tell: Callable[[], Any]) -> None:
+        """Have what ``tell`` returns told at ``/v2/usage``, under a name of its own."""
+        self._in_usage[name] = tell
 
     def add(self, method: str, path: str, endpoint: Endpoint, *, for_all: bool = False) -> None:
         """Have ``endpoint`` answer at an address; see :meth:`RouteTable.add`.
@@ -258,7 +263,8 @@ class Routes:
         self.check_overview(request)
         usage = self._plane.usage(_since(request.target))
         number = self._handing.table_number if self._handing is not None else 0
-        return json_response(usage | {"keys": self._gate.uses(), "routes_number": number})
+        more = {name: tell() for name, tell in self._in_usage.items()}
+        return json_response(usage | {"keys": self._gate.uses(), "routes_number": number} | more)
 
     def _server_metadata(self, *_: object) -> HttpResponse:
         """Name, version and extensions of the server."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from tiercel.v1 import common_pb2, nodes_pb2
+
+_Feedback = tuple[nodes_pb2.VersionFeedback, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,8 @@ class ServingUsage:
     lag_seconds: float | None = None  # by how much its event loop came late, or None while nobody knows
     keys: Mapping[str, int] = field(default_factory=dict)  # requests that came with each key, by its id
     routes_number: int = 0  # of the table by which it hands requests on; 0 for none
+    # What applications said of versions, by endpoint.
+    feedback: Mapping[str, _Feedback] = field(default_factory=dict)
 
 
 def usage_from_json(content: Mapping[str, Any]) -> ServingUsage:
@@ -55,7 +59,17 @@ def usage_from_json(content: Mapping[str, Any]) -> ServingUsage:
         lags[0] if lags else None,
         {str(line["id"]): int(line["requests"]) for line in content.get("keys", ())},
         max(0, int(content.get("routes_number", 0))),
+        _feedback(content.get("feedback", ())),
     )
+
+
+def _feedback(lines: Iterable[Mapping[str, Any]]) -> dict[str, _Feedback]:
+    """What was said of versions, by endpoint."""
+    found: dict[str, _Feedback] = {}
+    for line in lines:
+        said = nodes_pb2.VersionFeedback(version=int(line["version"]), rows=line["rows"], right=line["right"])
+        found[line["model"]] = (*found.get(line["model"], ()), said)
+    return found
 
 
 def _totals(line: Mapping[str, Any]) -> Totals:
@@ -104,6 +118,8 @@ class UsageMeter:
         self._before: dict[str, Totals] = {}
         self._keys: Mapping[str, int] | None = None
         self._keys_asked: Counter[str] = Counter()
+        self._feedback: Mapping[str, _Feedback] = {}
+        self._feedback_told: dict[str, _Feedback] = {}
         self.lag_seconds: float | None = None
 
     @property
@@ -115,6 +131,7 @@ class UsageMeter:
         """It is another server's from now on."""
         self._told_at, self._looked_at, self.lag_seconds = None, 0.0, None
         self._totals, self._windows, self._before, self._keys = {}, {}, {}, None
+        self._feedback, self._feedback_told = {}, {}
 
     def note(self, usage: ServingUsage) -> None:
         """Take in what the server counted; endpoints that are left out did not change.
@@ -135,6 +152,7 @@ class UsageMeter:
             self._keys_asked += Counter(usage.keys) - Counter(self._keys)
         self._keys = usage.keys
         self._windows.update(usage.windows)
+        self._feedback = usage.feedback
         self._looked_at, self.lag_seconds = usage.uptime_seconds, usage.lag_seconds
 
     def take_keys(self) -> list[nodes_pb2.KeyUse]:
@@ -151,14 +169,22 @@ class UsageMeter:
             return []
         self._told_at = self._looked_at
         before, self._before = self._before, {}
+        told, self._feedback_told = self._feedback_told, dict(self._feedback)
+        told_anew = {name for name, said in self._feedback.items() if said != told.get(name)}
         return [
-            _message(name, seconds, _change(before[name], self._totals[name]), self._windows.get(name, ()))
-            for name in sorted(before)
+            _message(
+                name,
+                seconds,
+                _change(before[name], self._totals[name]) if name in before else _NOTHING,
+                self._windows.get(name, ()),
+                self._feedback.get(name, ()),
+            )
+            for name in sorted({*before, *told_anew})
         ]
 
 
 def _message(
-    name: str, seconds: float, change: Totals, windows: tuple[common_pb2.DelayWindow, ...]
+    name: str, seconds: float, change: Totals, windows: tuple[common_pb2.DelayWindow, ...], feedback: _Feedback
 ) -> nodes_pb2.EndpointUsage:
     return nodes_pb2.EndpointUsage(
         endpoint=name,
@@ -172,6 +198,7 @@ def _message(
         windows=windows,
         answered_by=change.answered_by,
         accelerator_seconds=change.accelerator_seconds,
+        feedback=feedback,
     )
 
 

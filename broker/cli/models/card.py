@@ -50,6 +50,7 @@ def lines(card: ModelCard) -> list[str]:
         "model": card.name + f" ({version.variant})" * bool(version.variant),
         "state": state(version) + f": {version.held}" * bool(version.held),
         "accuracy": f"{version.metric} {number(version.value)} {source}{promised}" if version.metric else "",
+        "in use": _in_use(version),
         "latency": delays if version.p50_seconds is not None else "",
         "size": size(version.size_bytes) if version.size_bytes else "",
         "sha256": version.sha256,
@@ -59,6 +60,14 @@ def lines(card: ModelCard) -> list[str]:
         **_lineage(card.lineage),
     }
     return [f"{name:<11} {clean(text)}" for name, text in told.items() if text]
+
+
+def _in_use(version: VersionInfo) -> str:
+    """How often it was right, by what applications said."""
+    said = version.in_use
+    if said is None:
+        return ""
+    return f"right {number(said.accuracy)} of {said.rows} rows, {number(said.low)} to {number(said.high)} at 95 %"
 
 
 def _lineage(lineage: Lineage) -> dict[str, str]:

@@ -1363,6 +1363,7 @@ class EndpointVersion(_message.Message):
     P95_SECONDS_FIELD_NUMBER: _builtins.int
     DEPLOYED_BY_FIELD_NUMBER: _builtins.int
     FILE_FIELD_NUMBER: _builtins.int
+    IN_USE_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     job_id: _builtins.str
     tier: _builtins.int
@@ -1401,6 +1402,10 @@ class EndpointVersion(_message.Message):
     def nodes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The nodes that have its files."""
 
+    @_builtins.property
+    def in_use(self) -> Global___AccuracyInUse:
+        """How often it was right in use; absent while applications have said nothing."""
+
     def __init__(
         self,
         *,
@@ -1424,10 +1429,11 @@ class EndpointVersion(_message.Message):
         p95_seconds: _builtins.float | None = ...,
         deployed_by: _builtins.str = ...,
         file: _builtins.str = ...,
+        in_use: Global___AccuracyInUse | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_p50_seconds", b"_p50_seconds", "_p95_seconds", b"_p95_seconds", "_target", b"_target", "_value", b"_value", "delivered_at", b"delivered_at", "p50_seconds", b"p50_seconds", "p95_seconds", b"p95_seconds", "target", b"target", "value", b"value"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_p50_seconds", b"_p50_seconds", "_p95_seconds", b"_p95_seconds", "_target", b"_target", "_value", b"_value", "delivered_at", b"delivered_at", "in_use", b"in_use", "p50_seconds", b"p50_seconds", "p95_seconds", b"p95_seconds", "target", b"target", "value", b"value"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_p50_seconds", b"_p50_seconds", "_p95_seconds", b"_p95_seconds", "_target", b"_target", "_value", b"_value", "delivered_at", b"delivered_at", "deployed_by", b"deployed_by", "endpoint", b"endpoint", "file", b"file", "held", b"held", "job_id", b"job_id", "kept", b"kept", "live", b"live", "metric", b"metric", "nodes", b"nodes", "p50_seconds", b"p50_seconds", "p95_seconds", b"p95_seconds", "pinned", b"pinned", "sha256", b"sha256", "size_bytes", b"size_bytes", "target", b"target", "tier", b"tier", "value", b"value", "variant", b"variant", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_p50_seconds", b"_p50_seconds", "_p95_seconds", b"_p95_seconds", "_target", b"_target", "_value", b"_value", "delivered_at", b"delivered_at", "deployed_by", b"deployed_by", "endpoint", b"endpoint", "file", b"file", "held", b"held", "in_use", b"in_use", "job_id", b"job_id", "kept", b"kept", "live", b"live", "metric", b"metric", "nodes", b"nodes", "p50_seconds", b"p50_seconds", "p95_seconds", b"p95_seconds", "pinned", b"pinned", "sha256", b"sha256", "size_bytes", b"size_bytes", "target", b"target", "tier", b"tier", "value", b"value", "variant", b"variant", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__p50_seconds: _TypeAlias = _typing.Literal["p50_seconds"]  # noqa: Y015
     _WhichOneofArgType__p50_seconds: _TypeAlias = _typing.Literal["_p50_seconds", b"_p50_seconds"]  # noqa: Y015
@@ -1447,6 +1453,37 @@ class EndpointVersion(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__value) -> _WhichOneofReturnType__value | None: ...
 
 Global___EndpointVersion: _TypeAlias = EndpointVersion  # noqa: Y015
+
+@_typing.final
+class AccuracyInUse(_message.Message):
+    """What applications said of the last rows that a version answered, at all nodes."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ROWS_FIELD_NUMBER: _builtins.int
+    ACCURACY_FIELD_NUMBER: _builtins.int
+    LOW_FIELD_NUMBER: _builtins.int
+    HIGH_FIELD_NUMBER: _builtins.int
+    rows: _builtins.int
+    accuracy: _builtins.float
+    """Fraction of them that was right, and the ends of its interval, 95 %."""
+    low: _builtins.float
+    high: _builtins.float
+    def __init__(
+        self,
+        *,
+        rows: _builtins.int = ...,
+        accuracy: _builtins.float = ...,
+        low: _builtins.float = ...,
+        high: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accuracy", b"accuracy", "high", b"high", "low", b"low", "rows", b"rows"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AccuracyInUse: _TypeAlias = AccuracyInUse  # noqa: Y015
 
 @_typing.final
 class EndpointVariant(_message.Message):

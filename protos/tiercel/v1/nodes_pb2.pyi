@@ -517,6 +517,7 @@ class EndpointUsage(_message.Message):
     WINDOWS_FIELD_NUMBER: _builtins.int
     ACCELERATOR_SECONDS_FIELD_NUMBER: _builtins.int
     ANSWERED_BY_FIELD_NUMBER: _builtins.int
+    FEEDBACK_FIELD_NUMBER: _builtins.int
     endpoint: _builtins.str
     seconds: _builtins.float
     """How long the while was."""
@@ -542,6 +543,10 @@ class EndpointUsage(_message.Message):
     def answered_by(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
         """Of an endpoint with variants: how many requests each of them answered."""
 
+    @_builtins.property
+    def feedback(self) -> _containers.RepeatedCompositeFieldContainer[Global___VersionFeedback]:
+        """What applications said of the last rows that versions answered, whenever that was: of classes and labels."""
+
     def __init__(
         self,
         *,
@@ -556,14 +561,41 @@ class EndpointUsage(_message.Message):
         windows: _abc.Iterable[_common_pb2.DelayWindow] | None = ...,
         accelerator_seconds: _builtins.float = ...,
         answered_by: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        feedback: _abc.Iterable[Global___VersionFeedback] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accelerator_seconds", b"accelerator_seconds", "answered_by", b"answered_by", "answers", b"answers", "cpu_seconds", b"cpu_seconds", "delay_seconds", b"delay_seconds", "endpoint", b"endpoint", "failures", b"failures", "on_time", b"on_time", "requests", b"requests", "seconds", b"seconds", "windows", b"windows"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accelerator_seconds", b"accelerator_seconds", "answered_by", b"answered_by", "answers", b"answers", "cpu_seconds", b"cpu_seconds", "delay_seconds", b"delay_seconds", "endpoint", b"endpoint", "failures", b"failures", "feedback", b"feedback", "on_time", b"on_time", "requests", b"requests", "seconds", b"seconds", "windows", b"windows"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___EndpointUsage: _TypeAlias = EndpointUsage  # noqa: Y015
+
+@_typing.final
+class VersionFeedback(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VERSION_FIELD_NUMBER: _builtins.int
+    ROWS_FIELD_NUMBER: _builtins.int
+    RIGHT_FIELD_NUMBER: _builtins.int
+    version: _builtins.int
+    rows: _builtins.int
+    """Rows that feedback came on, and how many of them were answered rightly."""
+    right: _builtins.int
+    def __init__(
+        self,
+        *,
+        version: _builtins.int = ...,
+        rows: _builtins.int = ...,
+        right: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["right", b"right", "rows", b"rows", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___VersionFeedback: _TypeAlias = VersionFeedback  # noqa: Y015
 
 @_typing.final
 class RunUsage(_message.Message):

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from tiercel.core.errors import InvalidRequestError, NotFoundError
-from tiercel.serving.explaining.feedback import MOST_VERSIONS, WINDOW_ROWS, Feedback, answered, wilson
+from tiercel.core.feedback import wilson
+from tiercel.serving.explaining.feedback import MOST_VERSIONS, WINDOW_ROWS, Feedback, answered
 from tiercel.serving.explaining.recent_requests import Answered, RecentRequests, Trace
 
 

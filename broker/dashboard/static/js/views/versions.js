@@ -20,13 +20,14 @@ export function Versions({ endpoint }) {
         ? html`<${Empty} title="No version was delivered yet" />`
         : html`<${Table} caption="Versions, the newest first"
           keys=${endpoint.versions.map((each) => each.version).reverse()}
-          head=${["Choose", "#Version", "Answers", "#Measured", "Metric", "#Tier", "Variant", "Job", "Delivered", "Note", "Files"]}
+          head=${["Choose", "#Version", "Answers", "#Measured", "#In use", "Metric", "#Tier", "Variant", "Job", "Delivered", "Note", "Files"]}
           rows=${[...endpoint.versions].reverse().map((each) => [
             html`<input type="checkbox" aria-label=${`Compare version ${each.version}`}
               checked=${chosen.includes(each.version)} onChange=${() => toggle(each.version)} />`,
             each.version,
             answers(each),
             number(each.value),
+            each.in_use ? inUse(each.in_use) : undefined,
             each.metric,
             each.tier || (each.job_id ? "best" : undefined),
             each.variant || undefined,
@@ -41,6 +42,9 @@ export function Versions({ endpoint }) {
 }
 
 const answers = (version) => (version.live ? (version.pinned ? "● yes, pinned" : "● yes") : version.held ? "held" : "no");
+
+const inUse = (said) => html`<span title=${`${number(said.low)} to ${number(said.high)}, of ${said.rows} rows`}>
+    ${number(said.accuracy)}</span>`;
 
 const deployed = (version) => version.deployed_by && `${version.file}, by ${version.deployed_by}`;
 
