@@ -21,7 +21,7 @@ import { Ask } from "./ask.js";
 import { Delays } from "./delays.js";
 import { Decisions } from "./decisions.js";
 import { liveVersion } from "./endpoints.js";
-import { Versions } from "./versions.js";
+import { deployed, Versions } from "./versions.js";
 
 const RELOAD_SECONDS = 2;
 

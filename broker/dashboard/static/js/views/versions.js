@@ -46,7 +46,7 @@ const answers = (version) => (version.live ? (version.pinned ? "● yes, pinned"
 const inUse = (said) => html`<span title=${`${number(said.low)} to ${number(said.high)}, of ${said.rows} rows`}>
     ${number(said.accuracy)}</span>`;
 
-const deployed = (version) => version.deployed_by && `${version.file}, by ${version.deployed_by}`;
+export const deployed = (version) => version.deployed_by && `${version.file}, by ${version.deployed_by}`;
 
 function files(endpoint, version, may) {
   if (!version.kept) return "gone";
