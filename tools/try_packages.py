@@ -42,6 +42,7 @@ OF_EXTRAS = (
     "tiercel.broker.client.sinks.tensorboard needs tensorboard",
     "tiercel.broker.client.sweeps.study needs optuna",
     "tiercel.broker.store.artefacts.s3 needs s3fs",
+    "tiercel.core.spans needs opentelemetry",
 )
 """All that cannot be imported without an extra, apart from training and serving."""
 
@@ -126,7 +127,7 @@ def try_all(environment: Environment) -> None:
 
 def try_small(environment: Environment) -> None:
     """Each of the extras that bring one package."""
-    environment.python("import s3fs, gcsfs, huggingface_hub, pandas, mlflow, tensorboard, optuna")
+    environment.python("import s3fs, gcsfs, huggingface_hub, pandas, mlflow, tensorboard, optuna, opentelemetry.sdk")
 
 
 TRIALS: dict[str, Callable[[Environment], None]] = {
@@ -134,7 +135,7 @@ TRIALS: dict[str, Callable[[Environment], None]] = {
     "train": try_train,
     "serve": try_serve,
     "train,serve,envs": try_all,
-    "s3,gs,hf,notebook,mlflow,tensorboard,sweep": try_small,
+    "s3,gs,hf,notebook,mlflow,tensorboard,sweep,otel": try_small,
 }
 
 
