@@ -119,8 +119,8 @@ def try_all(environment: Environment) -> None:
         environment.tiercel("submit", str(ROOT / "examples" / "line"), "--wait")
         answer = json.loads(environment.tiercel("infer", "line", "-", "--json", given='{"x": [[1.0]]}'))
         (output,) = answer["outputs"]
-        if not 3.5 < output["data"][0][0] < 4.5:
-            raise SystemExit(f"3 * 1 + 1 is about 4, and it answered {answer}")
+        if not 2.5 < output["data"][0][0] < 4.5:
+            raise SystemExit(f"3 * 1 + 1 is 4, its first tier is reached before that, and it answered {answer}")
     finally:
         environment.tiercel("down")
 
