@@ -8,6 +8,7 @@ import click
 
 from testing.command_line import all_commands
 from tiercel.broker.cli import exit_codes
+from tiercel.broker.cli.app import app
 from tiercel.broker.cli.commands import COMMANDS, SECTIONS
 from tools.reference.text import code, constants_of, described, inline, one_line, table
 
@@ -41,8 +42,13 @@ def _exit_codes() -> list[tuple[int, str]]:
     return [(0, "Done."), *told]
 
 
+def _context(command: click.Command, name: str | None = None) -> click.Context:
+    # A command keeps the help option of whoever looks first: one without -h would stay so for all in this process.
+    return click.Context(command, info_name=name, **app.context_settings)
+
+
 def _options(command: click.Command) -> list[click.Option]:
-    context = click.Context(command)
+    context = _context(command)
     return [one for one in command.get_params(context) if isinstance(one, click.Option) and not one.hidden]
 
 
@@ -51,7 +57,7 @@ def _key(option: click.Option) -> tuple[str, str]:
 
 
 def _command(name: str, command: click.Command, shared: set[tuple[str, str]]) -> str:
-    context = click.Context(command, info_name=f"tiercel {name}")
+    context = _context(command, f"tiercel {name}")
     usage = one_line(f"tiercel {name} {' '.join(command.collect_usage_pieces(context))}")
     parts = [f"### tiercel {name}\n", f"```\n{usage}\n```\n"]
     parts += [described(f"tiercel {name}", piece) + "\n" for piece in (command.help or "").split("\n\n")]

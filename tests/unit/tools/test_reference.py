@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import re
 
+import click
 import pytest
 
 from testing.command_line import all_commands
 from tiercel.broker.api.matrix import methods
+from tiercel.broker.cli.app import app
 from tiercel.broker.cli.commands import COMMANDS
 from tiercel.core.jobs import Job
 from tiercel.core.shipping import Shipping
@@ -15,12 +18,15 @@ from tiercel.core.views import StateEvent
 from tools import reference
 from tools.reference.text import Docstring, UndescribedError, described, docstring_of, fields_of, inline
 
-PAGES = {name: make() for name, make in reference.PAGES.items()}
-"""Each page's text. What has no description is named by the error with which this fails."""
+
+@functools.cache
+def text_of(page: str) -> str:
+    """What has no description is named by the error with which this fails."""
+    return reference.PAGES[page]()
 
 
 def test_every_command_and_option_is_there() -> None:
-    text = PAGES["cli.md"]
+    text = text_of("cli.md")
     assert {name for name, entry in COMMANDS.items() if entry.home} == set(
         re.findall(r"^### tiercel (.+)$", text, re.MULTILINE)
     )
@@ -28,8 +34,16 @@ def test_every_command_and_option_is_there() -> None:
     assert {name for name in options if f"`{name}" not in text and f", {name}" not in text} == set()
 
 
+def test_commands_have_their_short_help_afterwards() -> None:
+    text_of("cli.md")
+    for _, command in all_commands():
+        option = command.get_help_option(click.Context(command, **app.context_settings))
+        assert option is not None
+        assert option.opts == ["-h", "--help"]
+
+
 def test_every_call_of_the_contract_is_there_with_who_may() -> None:
-    text = PAGES["protocols.md"]
+    text = text_of("protocols.md")
     asked = {method.name for method in methods() if f"| `{method.name}` |" not in text}
     assert asked == set()
 
@@ -48,7 +62,7 @@ def test_every_call_of_the_contract_is_there_with_who_may() -> None:
     ],
 )
 def test_pages_are_made_of_what_the_source_says(page: str, words: tuple[str, ...]) -> None:
-    assert [word for word in words if word not in PAGES[page]] == []
+    assert [word for word in words if word not in text_of(page)] == []
 
 
 def test_a_docstring_is_taken_apart() -> None:

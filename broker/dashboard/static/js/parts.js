@@ -163,7 +163,8 @@ export const useMayChange = () => useLive((state) => state.session?.role !== "vi
 /**
  * A button that asks before it acts, and says in the same place when it was refused.
  * @param {{label, name?, title, text, confirm?, danger?, field?: {label, value, min, max, options}, run, done}} props `name` is
- *   what it is called aloud where the label does not say of what; `run` gets the field's number, or which of its options; `done` is the sentence said afterwards.
+ *   what it is called aloud where the label does not say of what; `run` gets the field's number, or which of its options; `done` is the
+ *   sentence said afterwards.
  */
 export function Action({ label, name, title, text, confirm = label, danger, look, field, run, done }) {
   const dialog = useRef(null);

@@ -345,7 +345,7 @@ class JobAndEndpoint(RuleBasedStateMachine):
     @invariant()
     def a_move_ends_with_its_run_and_what_is_carried_is_from_an_earlier_one(self) -> None:
         assert self.job.run is None or self.job.run.move is None or self.job.run_active
-        assert self.job.carried_run != self.job.run_id or not self.job.carried_run
+        assert self.job.run is None or self.job.carried_run != self.job.run_id
         assert self.job.attempts >= self.job.earlier.migrations + self.job.earlier.lost
 
     @invariant()
