@@ -153,7 +153,7 @@ class Trial:
                     deadline = min(deadline, time.monotonic() + _GRACE_SECONDS)
             if code is not None or time.monotonic() > deadline:
                 return code
-            time.sleep(_POLL_SECONDS)
+            time.sleep(_POLL_SECONDS)  # it tells what it found by a file, and its end to nobody but its parent
 
 
 class _Output:

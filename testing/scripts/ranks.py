@@ -43,7 +43,7 @@ def say(line: str) -> None:
 
 
 def loiter() -> None:
-    time.sleep(0.15 if rank == arguments.slow_rank else 0.0)
+    time.sleep(0.15 if rank == arguments.slow_rank else 0.0)  # a rank on a slower machine
 
 
 loiter()
@@ -58,7 +58,7 @@ for _ in job.epochs(arguments.epochs):
         loss = nn.functional.cross_entropy(model(x[rows]), y[rows])
         loss.backward()  # type: ignore[no-untyped-call]  # PyTorch left it without annotations
         optimizer.step()
-        time.sleep(arguments.step_sleep_seconds)
+        time.sleep(arguments.step_sleep_seconds)  # a script that waits for its data
         loiter()
     mean_loss = torch.tensor(loss.item())
     distributed.all_reduce(mean_loss)
