@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from tiercel.core.addresses import port_in
-from tiercel.core.locks import is_held
+from tiercel.core.locks import is_held, read_pid
 from tiercel.trainer_agent.limits.entering import entering
 
 _log = logging.getLogger(__name__)
@@ -146,18 +146,22 @@ async def start(
         )
 
 
-async def end(places: ServingPlaces, pid: int, grace_seconds: float) -> None:
-    """Ask a server to leave, and end it if it does not; returns when its lock is free."""
+async def end(places: ServingPlaces, grace_seconds: float) -> None:
+    """Ask the server that lives to leave, and end it if it does not; returns when its lock is free.
+
+    Its lock says who it is, also before it listens.
+    """
     for number, patience in ((signal.SIGTERM, grace_seconds), (signal.SIGKILL, 5.0)):
         if not is_held(places.lock_file):
             return
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, number)
+        if pid := read_pid(places.lock_file):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(patience):
                 await wait_gone(places)
     if is_held(places.lock_file):
-        _log.error("the inference server with pid %d cannot be ended", pid)
+        _log.error("the inference server with pid %d cannot be ended", read_pid(places.lock_file))
 
 
 async def end_child(child: asyncio.subprocess.Process, grace_seconds: float) -> None:

@@ -138,13 +138,11 @@ class InferenceServer:
 
     async def stop(self) -> None:
         """End the server; call it when :meth:`run` was cancelled."""
-        state = serving_process.find_living(self._places) or self._state
         child = self._child
         self._leave()
         if child is not None:
             await serving_process.end_child(child, _DRAIN_SECONDS)
-        if state is not None and (child is None or child.pid != state.pid):
-            await serving_process.end(self._places, state.pid, _DRAIN_SECONDS)
+        await serving_process.end(self._places, _DRAIN_SECONDS)
 
     async def _adopt(self) -> ServingState | None:
         """A server that lives already, once it is ready; one that never gets ready is ended."""
@@ -154,10 +152,9 @@ class InferenceServer:
         if state is not None:
             _log.info("adopted the inference server with pid %d at %s", state.pid, state.http)
             return state
-        stuck = serving_process.find_living(self._places)
-        if stuck is not None:
-            _log.warning("the inference server with pid %d does not get ready and is ended", stuck.pid)
-            await serving_process.end(self._places, stuck.pid, _DRAIN_SECONDS)
+        if is_held(self._places.lock_file):
+            _log.warning("the inference server that lives here does not get ready and is ended")
+            await serving_process.end(self._places, _DRAIN_SECONDS)
         return None
 
     async def _start(self) -> ServingState | None:
@@ -213,7 +210,7 @@ class InferenceServer:
             except ServingUnreachableError as error:
                 if clock() - last_heard > _SILENCE_SECONDS:
                     _log.warning("the inference server does not answer (%s) and is started again", error)
-                    await serving_process.end(self._places, state.pid, _DRAIN_SECONDS)
+                    await serving_process.end(self._places, _DRAIN_SECONDS)
             else:
                 last_heard = clock()
                 self._note(served)
