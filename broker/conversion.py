@@ -5,13 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from tiercel.core import events
+from tiercel.core.endpoint_views import EndpointExplanation, EndpointInfo
 from tiercel.core.endpoints import EndpointLoad
 from tiercel.core.jobs import JobSpec
 from tiercel.core.validation import validate_spec
 from tiercel.core.views import (
     DecisionInfo,
-    EndpointExplanation,
-    EndpointInfo,
     JobEvent,
     NodeInfo,
     PriorityEvent,

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from tiercel.core.endpoint_views import VersionInfo
 from tiercel.core.jsonable import Jsonable, json_of
 from tiercel.core.lineage import Lineage
-from tiercel.core.views import VersionInfo
 
 _NOT_COMPARED = {"endpoint", "version", "curve", "submitted_at", "delivered_at", "job_name"}
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from tiercel.broker.actors.node_messages import ServedStatus, ServingReported
 from tiercel.broker.lifecycle.pulls import holders
 from tiercel.broker.lifecycle.versions import kept
+from tiercel.core.endpoint_views import EndpointInfo, ReplicaInfo, VariantInfo, VersionInfo
 from tiercel.core.endpoints import DelayWindow, EndpointUsage, Signature, Tensor
 from tiercel.core.feedback import AccuracyInUse
-from tiercel.core.views import EndpointInfo, ReplicaInfo, VariantInfo, VersionInfo
 from tiercel.core.wire import from_proto, to_proto
 from tiercel.v1 import common_pb2, jobs_pb2, nodes_pb2
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tiercel.broker.client.spec_file import load_spec, parse_spec
     from tiercel.broker.client.sync import SyncClient, SyncEndpointClient, SyncJobHandle
     from tiercel.core.disk_use import DiskUse, NodeDisk, Removal, RoomTaken
+    from tiercel.core.endpoint_views import EndpointExplanation, EndpointInfo, ReplicaInfo, VariantInfo, VersionInfo
     from tiercel.core.errors import TierMissedError
     from tiercel.core.file_views import FileInfo
     from tiercel.core.jobs import TierStatus
@@ -28,20 +29,15 @@ if TYPE_CHECKING:
     from tiercel.core.views import (
         AcceleratorInfo,
         DecisionInfo,
-        EndpointExplanation,
-        EndpointInfo,
         Explanation,
         JobEvent,
         JobInfo,
         NodeInfo,
         PriorityEvent,
         ProgressEvent,
-        ReplicaInfo,
         ShareEvent,
         StateEvent,
         TierEvent,
-        VariantInfo,
-        VersionInfo,
     )
 
 _HOMES = {
@@ -55,13 +51,14 @@ _HOMES = {
     "tiercel.broker.client.sync": "SyncClient SyncEndpointClient SyncJobHandle",
     "tiercel.core.disk_use": "DiskUse NodeDisk Removal RoomTaken",
     "tiercel.core.errors": "TierMissedError",
+    "tiercel.core.endpoint_views": "EndpointExplanation EndpointInfo ReplicaInfo VariantInfo VersionInfo",
     "tiercel.core.file_views": "FileInfo",
     "tiercel.core.jobs": "TierStatus",
     "tiercel.core.lineage": "CurvePoint Lineage",
     "tiercel.core.models": "Difference ModelCard",
     "tiercel.core.views": (
-        "AcceleratorInfo DecisionInfo EndpointExplanation EndpointInfo Explanation JobEvent JobInfo "
-        "NodeInfo PriorityEvent ProgressEvent ReplicaInfo ShareEvent StateEvent TierEvent VariantInfo VersionInfo"
+        "AcceleratorInfo DecisionInfo Explanation JobEvent JobInfo NodeInfo PriorityEvent ProgressEvent "
+        "ShareEvent StateEvent TierEvent"
     ),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}

@@ -30,12 +30,13 @@ from tiercel.broker.conversion import (
     spec_to_proto,
 )
 from tiercel.core.endpoint_access import KEY_VARIABLE
+from tiercel.core.endpoint_views import EndpointExplanation
 from tiercel.core.errors import InvalidSpecError, TiercelError, UnavailableError
 from tiercel.core.jobs import JobSpec
 from tiercel.core.jsonable import Json
 from tiercel.core.trust.trust import Trust
 from tiercel.core.validation import validate_spec
-from tiercel.core.views import EndpointExplanation, Explanation, JobEvent
+from tiercel.core.views import Explanation, JobEvent
 from tiercel.core.wire import from_proto
 from tiercel.v1 import jobs_pb2
 

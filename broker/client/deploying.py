@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from tiercel.broker.client.connection import Connection
     from tiercel.core.endpoint_access import EndpointAccess
+    from tiercel.core.endpoint_views import VersionInfo
     from tiercel.core.endpoints import Signature
-    from tiercel.core.views import VersionInfo
 
 _PIECE_BYTES = 256 * 1024
 _SLOWEST_BYTES_PER_SECOND = 64 * 1024

@@ -10,11 +10,12 @@ from tiercel.broker.client.connection import Connection
 from tiercel.broker.client.curves import pandas
 from tiercel.broker.client.parameters import parameters_of
 from tiercel.broker.conversion import endpoint_from_proto, node_from_proto
+from tiercel.core.endpoint_views import EndpointInfo
 from tiercel.core.errors import wrong_field
 from tiercel.core.html import table
 from tiercel.core.jobs import TierState
 from tiercel.core.jsonable import Jsonable
-from tiercel.core.views import EndpointInfo, JobInfo, NodeInfo
+from tiercel.core.views import JobInfo, NodeInfo
 from tiercel.core.wire import from_proto
 from tiercel.v1 import jobs_pb2
 

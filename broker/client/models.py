@@ -12,10 +12,10 @@ from pathlib import Path
 
 from tiercel.broker.client.connection import Connection
 from tiercel.broker.conversion import endpoint_from_proto
+from tiercel.core.endpoint_views import EndpointInfo, VersionInfo
 from tiercel.core.errors import InvalidSpecError, NotFoundError, TiercelError, UnavailableError, wrong_field
 from tiercel.core.lineage import Lineage
 from tiercel.core.models import Difference, ModelCard, differences
-from tiercel.core.views import EndpointInfo, VersionInfo
 from tiercel.core.wire import from_proto
 from tiercel.v1 import jobs_pb2, lineage_pb2, lineage_pb2_grpc, models_pb2, models_pb2_grpc
 

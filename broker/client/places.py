@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from tiercel.broker.client.access import Access
     from tiercel.broker.client.connection import Connection
-    from tiercel.core.views import EndpointInfo
+    from tiercel.core.endpoint_views import EndpointInfo
 
 
 # For so long what the broker gave is good whatever fails: a node that is away costs the broker no certificates.

@@ -16,7 +16,8 @@ import pytest
 from testing.product import Product
 from testing.product_use import JOB_SECONDS, SCRIPTS, client_of, digits_job, get_json, tiercel
 from tiercel import Client, JobState, Script
-from tiercel.core.views import EndpointInfo, ProgressEvent, ShareEvent
+from tiercel.core.endpoint_views import EndpointInfo
+from tiercel.core.views import ProgressEvent, ShareEvent
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]
 

@@ -11,22 +11,14 @@ import pytest
 from google.protobuf.message import Message
 
 from testing.jobs import make_spec
+from tiercel.core.endpoint_views import EndpointInfo, VariantInfo, VersionInfo
 from tiercel.core.endpoints import DelayWindow, EndpointLoad, EndpointUsage
 from tiercel.core.events import JobEvent, ProgressMade, ShareDecision, StateChanged
 from tiercel.core.jobs import JobSpec, JobState, Resources, Script, Tier, TierState, TierStatus
 from tiercel.core.nodes import Accelerator
 from tiercel.core.shares import AcceleratorShare, Share
 from tiercel.core.shipping import Shipping
-from tiercel.core.views import (
-    AcceleratorInfo,
-    DecisionInfo,
-    EndpointInfo,
-    Explanation,
-    JobInfo,
-    NodeInfo,
-    VariantInfo,
-    VersionInfo,
-)
+from tiercel.core.views import AcceleratorInfo, DecisionInfo, Explanation, JobInfo, NodeInfo
 from tiercel.core.wire import from_proto, to_proto
 from tiercel.v1 import common_pb2, jobs_pb2, nodes_pb2
 

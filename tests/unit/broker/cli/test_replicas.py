@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tiercel.broker.cli.details import endpoint_lines
 from tiercel.broker.cli.output import ENDPOINT_COLUMNS, auto_replica_lines, endpoint_rows
-from tiercel.core.views import EndpointInfo, ReplicaInfo
+from tiercel.core.endpoint_views import EndpointInfo, ReplicaInfo
 from tiercel.core.wire import from_proto, to_proto
 from tiercel.v1 import jobs_pb2
 
