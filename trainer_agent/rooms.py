@@ -78,14 +78,7 @@ def make_rooms(
     transfer = CheckpointTransfer(calls, parts.state_dir / "carried")
     checkpoint_copies = CheckpointCopies(transfer, parts.checkpoint_copy_bytes)
     data = RunData(parts.state_dir, parts.data)
-    environments = Environments(
-        parts.state_dir / "environments",
-        parts.package_index,
-        parts.environments,
-        parts.limits,
-        tasks,
-        lambda run_id: runs.live(run_id) is not None,
-    )
+    environments = _environments(parts, tasks, lambda run_id: runs.live(run_id) is not None)
     places = RunPlaces(parts.state_dir)
     ended_jobs = EndedJobs(places.jobs, parts.state_dir / "ended-jobs", parts.retention)
     runs = RunTable(
@@ -128,6 +121,11 @@ def make_rooms(
     )
     room = RoomWatch(parts.state_dir)
     return Rooms(data, environments, ended_jobs, runs, access, disk, room, serving, routes, copies, served, deliveries)
+
+
+def _environments(parts: AgentParts, tasks: Supervisor, is_live: Callable[[str], bool]) -> Environments:
+    folder = parts.state_dir / "environments"
+    return Environments(folder, parts.package_index, parts.environments, parts.limits, tasks, is_live)
 
 
 def _preparation(
