@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from tiercel.broker.actors.admission import check_unfed, is_free
 from tiercel.broker.actors.endpoint_messages import AccessSet, EndpointDeleted, FileArrived
 from tiercel.broker.actors.replicas import DEPLOY_SECONDS
 from tiercel.broker.lifecycle.deployment import check_open
 from tiercel.core.endpoints import DeliveryState, Endpoint
-from tiercel.core.errors import EndpointBusyError, NotFoundError, UnavailableError, wrong_field
+from tiercel.core.errors import EndpointBusyError, NotFoundError, QuotaExceededError, UnavailableError, wrong_field
 from tiercel.core.routes import Routes
 
 if TYPE_CHECKING:
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from tiercel.core.shares import Share
 
     PutFiles = Callable[[str, int], Awaitable[None]]
+
+
+MAX_ENDPOINTS: Final = 1000
+"""A tenant has no more: each of them may hold files on every node for as long as nobody deletes it."""
 
 
 class EndpointService:
@@ -152,9 +156,11 @@ class EndpointService:
 
         Raises:
             EndpointBusyError: It is somebody else's, or has variants.
+            QuotaExceededError: The name is free, and the tenant has as many endpoints as it may have.
         """
         taken = self.taken(name)
         if taken is None:
+            self.check_room(tenant)
             return None
         endpoint = taken.endpoint
         if endpoint.tenant != tenant:
@@ -163,6 +169,19 @@ class EndpointService:
             )
         check_open(endpoint, self._registry.living_jobs())
         return endpoint
+
+    def check_room(self, tenant: str) -> None:
+        """Check that a tenant may have one more endpoint.
+
+        Raises:
+            QuotaExceededError: It has as many as it may have.
+        """
+        if len(self.of(tenant)) >= MAX_ENDPOINTS:
+            raise QuotaExceededError(
+                f"endpoint: tenant {tenant} has {MAX_ENDPOINTS} endpoints, and no tenant may have more; delete one "
+                "that is not used with 'tiercel endpoints delete'",
+                field="endpoint",
+            )
 
     def _find(self, tenant: str, name: str) -> EndpointActor:
         actor = self.taken(name)

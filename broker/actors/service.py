@@ -295,6 +295,8 @@ class BrokerService:
         jobs = self._registry.living_jobs()
         actor = self.endpoints.taken(spec.endpoint)
         endpoint = actor.endpoint if actor is not None else None
+        if endpoint is None:
+            self.endpoints.check_room(tenant.name)
         check_quota(tenant, jobs)
         place = check_endpoint(tenant, spec, endpoint, jobs, may_queue=may_queue, now=self._clock.now())
         await check_secrets(self._store, tenant.name, spec.secrets)

@@ -15,6 +15,7 @@ from testing.actors import Actors, running, running_actors, submit, wanted_of
 from testing.memory_store import MemoryStore
 from testing.replica_nodes import ENDPOINT, ReplicaNodes, version_store
 from testing.until import until
+from tiercel.broker.actors import endpoint_service
 from tiercel.broker.actors.endpoint_messages import VersionChosen
 from tiercel.broker.actors.replicas import DEPLOY_SECONDS
 from tiercel.broker.lifecycle.deployment import Arrived
@@ -28,6 +29,7 @@ from tiercel.core.errors import (
     InvalidSpecError,
     NotFoundError,
     OverloadedError,
+    QuotaExceededError,
     UnavailableError,
 )
 from tiercel.core.events import EndpointEvent
@@ -234,6 +236,17 @@ async def test_copies_on_other_nodes_are_there_before_a_file_answers_anywhere(li
     await light.obey()
     await task
     assert light.answering() == {"n1": 1, "n2": 1}
+
+
+async def test_a_tenant_has_so_many_endpoints_and_no_more(nodes: ReplicaNodes, monkeypatch: pytest.MonkeyPatch) -> None:
+    await submit(nodes.actors, "first")
+    monkeypatch.setattr(endpoint_service, "MAX_ENDPOINTS", 1)
+    with pytest.raises(QuotaExceededError, match="has 1 endpoints, and no tenant may have more") as caught:
+        await deploy(nodes, endpoint="second")
+    assert caught.value.field == "endpoint"
+    with pytest.raises(QuotaExceededError, match="no tenant may have more"):
+        await submit(nodes.actors, "third")
+    nodes.actors.service.endpoints.check_deploy("alice", "first")  # what it has may be fed
 
 
 async def test_what_others_have_or_what_takes_something_else_is_refused(light: ReplicaNodes) -> None:
