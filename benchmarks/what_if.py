@@ -22,8 +22,9 @@ import typer
 
 from benchmarks.bars import keep_result
 from benchmarks.principle.work import kinds as kinds_of_work
-from benchmarks.results import BUILD, KEEP_HELP, Bar, Json
+from benchmarks.results import BUILD, KEEP_HELP, ROOT, Bar, Json
 from benchmarks.scheduling.arms import ARMS
+from benchmarks.sections import bars_table, table, write_section
 from benchmarks.simulated_workloads import past_runs
 from benchmarks.what_if_live import ARMS_ASKED, predicted_live
 from tiercel.broker.scheduling.interface import Plan, Snapshot
@@ -39,9 +40,18 @@ from tiercel.broker.what_if.present import Present, Question, bounded
 from tiercel.core.predictions import PredictionState
 from tiercel.core.what_if import Changes, Span
 
+DOCUMENT = ROOT / "docs" / "what-if.md"
 POLICIES = ("fair", "fifo", "utility")
 JOBS, NODES = 12, 2
 REAL = {"curves": "real curves", "runs": "real runs", "cluster": "cluster arrivals"}
+_WORDS = {
+    "there": "made-up programs, all there",
+    "later": "made-up programs, arriving over 20 s",
+    "curves": "recorded curves",
+    "runs": "recorded runs",
+    "cluster": "a cluster's arrivals",
+    "live": "live",
+}
 # A tier that comes sooner than so many seconds is there before anybody has read the answer.
 _LEAST_SECONDS = 0.5
 _FIRST_SEED = 100
@@ -219,6 +229,26 @@ def bars_of(figures: Json) -> list[Bar]:
     return [*bars, *live]
 
 
+def section_of(figures: Json, bars: Iterable[Bar]) -> str:
+    """What the documentation says of it."""
+    head = ("jobs", "policy", "predictions", "median error", "in band, as drawn", "new broker", "with recorded runs")
+    rows = [
+        (
+            _WORDS[row["jobs"]],
+            f"`{row['policy']}`",
+            str(row["drawn"]["predictions"]),
+            _percent(row["learnt"]["median_error"]),
+            *(_percent(row[way]["in_band"]) for way in ("drawn", "new", "learnt")),
+        )
+        for row in (*figures["simulated"], *figures.get("live", ()))
+    ]
+    return f"{table(head, rows)}\n\n{bars_table('bar', bars)}"
+
+
+def _percent(part: float | None) -> str:
+    return "" if part is None else f"{part:.0%}".replace("%", " %")
+
+
 def main(
     seeds: Annotated[int, typer.Option(min=2, help="Runs of each policy.")] = 5,
     live: Annotated[int, typer.Option(min=0, help="Live schedules of each policy, 2 or more; 0 for none.")] = 0,
@@ -232,7 +262,9 @@ def main(
     if live:
         figures["live"] = lived(live)
     command = f"make bench-what-if BENCH_FLAGS='--seeds {seeds}{f' --live {live}' if live else ''} --keep'"
-    keep_result("what-if", command=command, figures=figures, keep=keep)
+    result = keep_result("what-if", command=command, figures=figures, keep=keep)
+    if keep:
+        write_section(DOCUMENT, "what-if", section_of(figures, result.bars))
 
 
 if __name__ == "__main__":
