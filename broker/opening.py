@@ -81,7 +81,9 @@ def bind_entrance(
     encryption = open_encryption(settings, clock.now)
     membership = rotation = None
     if encryption is not None:
-        membership = Membership(MemberStore(store), encryption.authority, clock, lambda: encryption.pin)
+        membership = Membership(
+            MemberStore(store), encryption.authority, clock, lambda: encryption.pin, encryption.names
+        )
         rotation = Rotation(encryption.authority, membership, clock)
     audit = Audit(AuditStore(store), clock)
     doors = Doors(settings, tenancy, encryption, membership, audit, people)

@@ -21,6 +21,7 @@ from pydantic import ValidationError
 from tiercel.core.errors import SetupError
 from tiercel.core.locks import Lock, LockHeldError, take
 from tiercel.core.logs import configure
+from tiercel.core.trust.certificates import CertificateError, Identity, listen_names_of
 from tiercel.trainer_agent.accelerators import detect as accelerators
 from tiercel.trainer_agent.accelerators.serving_reserve import can_serve_on_accelerators, reserve
 from tiercel.trainer_agent.accelerators.watch import AcceleratorWatch
@@ -302,8 +303,9 @@ def _machine_token(settings: AgentSettings) -> Callable[[], str]:
 
 
 def _serving_door(settings: AgentSettings) -> dict[str, str]:
-    names = {"TIERCEL_SERVING_ALLOWED_HOSTS": ",".join(settings.listen_names)} if settings.listen_names else {}
     identity = settings.own_identity
+    listen_names = dict.fromkeys((*settings.listen_names, *_certified_names(identity)))
+    names = {"TIERCEL_SERVING_ALLOWED_HOSTS": ",".join(listen_names)} if listen_names else {}
     if identity is None or not settings.advertise:
         return names
     return {
@@ -312,6 +314,14 @@ def _serving_door(settings: AgentSettings) -> dict[str, str]:
         "TIERCEL_SERVING_TLS_IDENTITY": str(identity.resolve()),
         "TIERCEL_SERVING_TLS_AUTHORITY": str(identity.with_name("authority.pem").resolve()),
     }
+
+
+def _certified_names(identity: Path | None) -> tuple[str, ...]:
+    """What the operator lets others call this machine; none while there is no certificate."""
+    try:
+        return listen_names_of(Identity.from_file(identity.read_bytes()).certificate) if identity is not None else ()
+    except (OSError, CertificateError):
+        return ()
 
 
 def _flag(location: tuple[int | str, ...]) -> str:

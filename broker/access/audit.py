@@ -30,7 +30,8 @@ logger = logging.getLogger(__name__)
 
 ROWS_AT_A_TIME = 500
 MOST_REFUSALS_WAITING = 1_000
-MAX_OBJECT_CHARACTERS = 200
+# Room for a node with all names that it may have (core/trust/names.py).
+MAX_OBJECT_CHARACTERS = 1_000
 # Between two rows that say how many refusals had none.
 COUNTED_SECONDS = 10.0
 RETRY_SECONDS = 1.0

@@ -24,7 +24,7 @@ class Rule:
 
     roles: frozenset[Role]  # who may call it
     changes: bool  # whether it changes anything
-    object: str  # the field of its request, or else of its answer, that names what it is about; empty for none
+    objects: tuple[str, ...]  # fields of its request, or else of its answer, that name what it is about
 
 
 class Matrix:
@@ -91,4 +91,4 @@ def _rule(method: MethodDescriptor) -> Rule | None:
         return None
     access = options.Extensions[rights_pb2.access]
     roles = (rights_pb2.Role.Name(role).removeprefix("ROLE_").lower() for role in access.roles)
-    return Rule(frozenset(Role(role) for role in roles), access.changes, access.object)
+    return Rule(frozenset(Role(role) for role in roles), access.changes, tuple(access.object))

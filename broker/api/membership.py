@@ -45,7 +45,9 @@ class MembershipService(membership_pb2_grpc.MembershipServiceServicer):
         self, request: membership_pb2.CreateJoinTokenRequest, context: Context
     ) -> membership_pb2.CreateJoinTokenResponse:
         """Make a join token."""
-        token, expires_at = await self._open().make_token(request.node_id, request.seconds or TOKEN_SECONDS)
+        token, expires_at = await self._open().make_token(
+            request.node_id, request.seconds or TOKEN_SECONDS, request.listen_names
+        )
         answer = membership_pb2.CreateJoinTokenResponse(token=token.to_text(), address=self._address)
         answer.expires_at.FromNanoseconds(int(expires_at * 1e9))
         return answer
@@ -80,10 +82,10 @@ class MembershipService(membership_pb2_grpc.MembershipServiceServicer):
                 f"node_id: an agent on the broker's machine is {request.node_id!r}; choose another with --node-id",
                 field="node_id",
             )
-        certificates = await membership.join(
-            request.token_id, request.secret, request.node_id, request.certificate_request
+        admitted = await membership.join(request.token_id, request.secret, request.node_id, request.certificate_request)
+        return membership_pb2.JoinResponse(
+            certificates=admitted.chain, nodes_port=self._nodes_port, listen_names=admitted.listen_names
         )
-        return membership_pb2.JoinResponse(certificates=certificates, nodes_port=self._nodes_port)
 
     def _open(self) -> Membership:
         if self._membership is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -80,7 +81,7 @@ class Recorder:
             except _REFUSALS as error:
                 self._audit.refuse(_subject(caller, method, context), error.code)
                 raise
-            subject = _subject(caller, method, context, _named(rule.object, request))
+            subject = _subject(caller, method, context, _named(rule.objects, request))
             if rule.changes:
                 await self._change(handler, rule, request, context, subject)
                 return
@@ -117,7 +118,7 @@ class Recorder:
         number, outcome = await self._audit.begin(subject), "cancelled"
         try:
             response = await answer(handler, request, context)
-            subject = dataclasses.replace(subject, object=subject.object or _named(rule.object, response))
+            subject = dataclasses.replace(subject, object=_named(rule.objects, request, response))
             outcome = DONE
         except TiercelError as error:
             outcome = error.code
@@ -144,9 +145,16 @@ def _address_of(peer: str) -> str:
         return peer
 
 
-def _named(path: str, message: object) -> str:
-    """What a message has in a field, such as ``job.id``; empty if there is no such field."""
+def _named(paths: Sequence[str], *messages: object) -> str:
+    """What messages have in fields such as ``job.id``, each from the first that has it; spaces between."""
+    found = (next(filter(None, (_words_at(path, message) for message in messages)), "") for path in paths)
+    return " ".join(filter(None, found))
+
+
+def _words_at(path: str, message: object) -> str:
     found: Any = message
-    for part in path.split(".") if path else ():
+    for part in path.split("."):
         found = getattr(found, part, None)
-    return found if path and isinstance(found, str) else ""
+    if isinstance(found, str):
+        return found
+    return " ".join(map(str, found)) if isinstance(found, Sequence) else ""

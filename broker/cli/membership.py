@@ -29,14 +29,31 @@ _TOKEN_BYTES = 4096
 @command("tiercel node token --node-id n2")
 @click.option("--node-id", default="", help="The only name that the machine may take; any when left out.")
 @click.option("--minutes", type=float, default=15.0, show_default=True, help="How long the token is good for.")
+@click.option(
+    "--listen-name",
+    "listen_names",
+    multiple=True,
+    metavar="NAME",
+    help="A DNS name that the machine's certificate has as well, for those who ask its models; repeatable, 8 at most.",
+)
 @json_option
 @state_dir_option
 @broker_option
-def token_(*, node_id: str, minutes: float, as_json: bool, state_dir: Path | None, broker: str) -> None:
+def token_(
+    *,
+    node_id: str,
+    minutes: float,
+    listen_names: tuple[str, ...],
+    as_json: bool,
+    state_dir: Path | None,
+    broker: str,
+) -> None:
     """Print the line that makes another machine a node of this broker; it works once."""
     from tiercel.broker.client.membership import create_join_token
 
-    line = as_operator(state_dir, broker, lambda connection: create_join_token(connection, node_id, minutes * 60))
+    line = as_operator(
+        state_dir, broker, lambda connection: create_join_token(connection, node_id, minutes * 60, listen_names)
+    )
     expires_at = line.expires_at.isoformat(timespec="seconds")
     if as_json:
         print_json({"address": line.address, "token": line.token, "expires_at": expires_at})

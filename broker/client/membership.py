@@ -23,6 +23,8 @@ from tiercel.core.trust.trust import Trust
 from tiercel.v1 import membership_pb2, membership_pb2_grpc
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tiercel.core.trust.join_token import JoinToken
 
 
@@ -41,19 +43,22 @@ class JoinLine:
     expires_at: datetime
 
 
-async def create_join_token(connection: Connection, node_id: str, seconds: float) -> JoinLine:
+async def create_join_token(
+    connection: Connection, node_id: str, seconds: float, listen_names: Sequence[str] = ()
+) -> JoinLine:
     """Ask the broker for a token, on a connection with the operator's token.
 
     Args:
         connection: To the broker.
         node_id: The only name that it shall be good for; empty for any.
         seconds: How long it shall be good for.
+        listen_names: Names of DNS that the node's certificate shall have as well.
 
     Raises:
         TiercelError: What the broker answered, or that it does not answer.
     """
     stub = membership_pb2_grpc.MembershipServiceStub(connection.channel)
-    request = membership_pb2.CreateJoinTokenRequest(node_id=node_id, seconds=seconds)
+    request = membership_pb2.CreateJoinTokenRequest(node_id=node_id, seconds=seconds, listen_names=listen_names)
     answer = await connection.call(stub.CreateJoinToken, request)
     return JoinLine(answer.address, answer.token, answer.expires_at.ToDatetime(UTC))
 

@@ -27,6 +27,7 @@ class KeptToken:
     node: str  # the only name that it is good for; empty for any
     expires_at: float  # seconds since the Unix epoch
     used_at: float | None = None  # when a machine joined with it, or None
+    listen_names: tuple[str, ...] = ()  # names that the certificate of whoever joins with it has
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,7 @@ class Member:
     node: str  # whose it is
     expires_at: float  # seconds since the Unix epoch
     authority: str = ""  # pin of the authority that signed it; empty where that was not written down
+    listen_names: tuple[str, ...] = ()  # names by which the operator lets others call the node
 
 
 class MemberStore:
@@ -51,13 +53,18 @@ class MemberStore:
         async with self._store.writing() as connection:
             await connection.execute(delete(table).where(_CERTIFICATES.expires_at < now))
             rows = (await connection.execute(select(table))).all()
-        return [Member(row.serial, row.node, row.expires_at, row.authority) for row in rows]
+        return [
+            Member(row.serial, row.node, row.expires_at, row.authority, tuple(row.listen_names.split())) for row in rows
+        ]
 
     async def find_token(self, token_id: str) -> KeptToken | None:
         """A token, used or not; None if nobody knows it, or it ran out long ago."""
         async with self._store.reading() as connection:
             row = (await connection.execute(select(tables.join_tokens).where(_TOKENS.id == token_id))).one_or_none()
-        return None if row is None else KeptToken(row.id, row.secret_sha256, row.node, row.expires_at, row.used_at)
+        if row is None:
+            return None
+        names = tuple(row.listen_names.split())
+        return KeptToken(row.id, row.secret_sha256, row.node, row.expires_at, row.used_at, names)
 
     async def add_token(self, token: KeptToken, now: float, most: int) -> bool:
         """Keep a token; whether there was room, with so many that still may be used at most."""
@@ -107,6 +114,7 @@ def _token_row(token: KeptToken) -> dict[str, object]:
         "node": token.node,
         "expires_at": token.expires_at,
         "used_at": token.used_at,
+        "listen_names": " ".join(token.listen_names),
     }
 
 
@@ -116,4 +124,5 @@ def _member_row(member: Member) -> dict[str, object]:
         "node": member.node,
         "expires_at": member.expires_at,
         "authority": member.authority,
+        "listen_names": " ".join(member.listen_names),
     }

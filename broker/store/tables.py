@@ -131,6 +131,7 @@ join_tokens = Table(
     Column("node", Text, nullable=False),  # the only name it is good for; empty for any
     Column("expires_at", Double, nullable=False),
     Column("used_at", Double),
+    Column("listen_names", Text, nullable=False, server_default=""),  # with spaces between
 )
 
 # Nodes that are being emptied, and how (core/nodes.py, Drain).
@@ -157,6 +158,7 @@ node_certificates = Table(
     Column("node", Text, nullable=False),
     Column("expires_at", Double, nullable=False),
     Column("authority", Text, nullable=False, server_default=""),  # its pin; empty where nobody wrote it down
+    Column("listen_names", Text, nullable=False, server_default=""),  # with spaces between
     Index("node_certificates_by_node", "node"),
 )
 

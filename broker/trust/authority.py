@@ -139,13 +139,22 @@ class Authority:
         certificate = self._issue(key.public_key(), given, [ExtendedKeyUsageOID.SERVER_AUTH], now)
         return Identity(key_to_pem(key), self.chain_of(certificate))
 
-    def issue_to_node(self, node_id: str, key: ec.EllipticCurvePublicKey, now: datetime) -> x509.Certificate:
+    def issue_to_node(
+        self, node_id: str, key: ec.EllipticCurvePublicKey, now: datetime, listen_names: Sequence[str] = ()
+    ) -> x509.Certificate:
         """A certificate that says which node its bearer is, to the broker and to those who ask its models.
+
+        Args:
+            node_id: The node.
+            key: Its public key.
+            now: The time.
+            listen_names: Names of DNS by which it may be asked as well.
 
         Raises:
             CertificateError: It is not a node's name.
         """
-        names = [x509.UniformResourceIdentifier(node_uri(node_id)), x509.DNSName(node_name(node_id))]
+        called = [x509.DNSName(name) for name in (node_name(node_id), *listen_names)]
+        names = [x509.UniformResourceIdentifier(node_uri(node_id)), *called]
         return self._issue(key, names, [ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH], now)
 
     def issue_to_tenant(self, tenant: str, key: ec.EllipticCurvePublicKey, now: datetime) -> x509.Certificate:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NoReturn
 
@@ -22,9 +23,10 @@ from tiercel.core.errors import (
 )
 from tiercel.core.trust.certificates import CertificateError, node_of, node_uri, read_request, to_pem
 from tiercel.core.trust.join_token import JoinToken, digest_of
+from tiercel.core.trust.names import check_listen_names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -43,16 +45,31 @@ MOST_TOKENS = 1_000
 _LOOK_SECONDS = 0.5
 
 
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """What a machine gets that has joined."""
+
+    chain: bytes  # its certificate and all that leads to the authority, PEM
+    listen_names: tuple[str, ...]  # names of DNS by which it may be called, as its certificate has them
+
+
 class Membership:
     """Decides who is a node.
 
     Args:
         pin: Of the authority that vouches for where machines join; that of ``kept`` when left out.
+        names: By which others call the broker: no node may have one of them.
     """
 
     def __init__(
-        self, store: MemberStore, kept: KeptAuthority, clock: Clock, pin: Callable[[], str] | None = None
+        self,
+        store: MemberStore,
+        kept: KeptAuthority,
+        clock: Clock,
+        pin: Callable[[], str] | None = None,
+        names: Sequence[str] = (),
     ) -> None:
+        self._brokers_names = frozenset(name.lower() for name in names)
         self._pin = pin or (lambda: kept.current.pin)
         self._store = store
         self._kept = kept
@@ -122,33 +139,43 @@ class Membership:
             await self._store.keep_only(pin)
             self._members = {serial: each for serial, each in self._members.items() if each.authority == pin}
 
-    async def make_token(self, node: str = "", seconds: float = TOKEN_SECONDS) -> tuple[JoinToken, float]:
+    async def make_token(
+        self, node: str = "", seconds: float = TOKEN_SECONDS, listen_names: Sequence[str] = ()
+    ) -> tuple[JoinToken, float]:
         """A token by which one machine may join, and when it runs out, in seconds since the Unix epoch.
 
         Args:
             node: The only name that it is good for; empty for any.
             seconds: How long it is good for.
+            listen_names: Names of DNS that the certificate of whoever joins with it has, and those that follow on it.
 
         Raises:
-            InvalidSpecError: That is no name, or no time.
+            InvalidSpecError: That is no name, or no time, or a name is the broker's.
             QuotaExceededError: There are too many that nobody has used.
         """
         if node:
             _check_name(node)
         if not 1 <= seconds <= LONGEST_TOKEN_SECONDS:
             raise wrong_field("seconds", "a token is good for 1 s to 7 days; 900 s is the default")
+        names = check_listen_names(listen_names)
+        for name in names:
+            if name in self._brokers_names:
+                raise wrong_field(
+                    "listen_names", f"{name!r} is a name of the broker's; give one that is the node's alone"
+                )
         token = JoinToken.draw(self._pin())
         now = self._clock.now()
-        kept = KeptToken(token.id, digest_of(token.secret), node, now + seconds)
+        kept = KeptToken(token.id, digest_of(token.secret), node, now + seconds, listen_names=names)
         if not await self._store.add_token(kept, now, MOST_TOKENS):
             raise QuotaExceededError(
                 f"there are {MOST_TOKENS} join tokens that nobody has used; wait until some run out"
             )
-        logger.info("join token %s was made, for %s, good for %g s", token.id, node or "any name", seconds)
+        called = f", to be called {', '.join(names)}" if names else ""
+        logger.info("join token %s was made, for %s%s, good for %g s", token.id, node or "any name", called, seconds)
         return token, kept.expires_at
 
-    async def join(self, token_id: str, secret: str, node: str, request: bytes) -> bytes:
-        """Let a machine in: use the token up and sign its key; returns its certificates, PEM.
+    async def join(self, token_id: str, secret: str, node: str, request: bytes) -> Admitted:
+        """Let a machine in: use the token up and sign its key.
 
         Args:
             token_id: Of the token.
@@ -162,8 +189,8 @@ class Membership:
             InvalidSpecError: The name or the request is wrong.
         """
         async with self._changing:
-            await self._check_token(token_id, secret, node)
-            chain, member = self._issue(node, request)
+            token = await self._check_token(token_id, secret, node)
+            admitted, member = self._issue(node, request, token.listen_names)
             if self.is_member(node):
                 raise NodeTakenError(
                     f"node_id: a machine joined as {node!r} already; choose another with --node-id, or take that one "
@@ -174,7 +201,7 @@ class Membership:
                 raise _refused(token_id, "was used or ran out just now")
             self._members[member.serial] = member
         logger.info("a machine joined as node %s with token %s", node, token_id)
-        return chain
+        return admitted
 
     async def renew(self, certificate: x509.Certificate, request: bytes) -> bytes:
         """The next certificates of a node, PEM; the one it has counts until it runs out.
@@ -185,13 +212,13 @@ class Membership:
         """
         async with self._changing:
             node, serial = self.node_of(certificate), _serial(certificate)
-            chain, member = self._issue(node, request)
+            admitted, member = self._issue(node, request, self._members[serial].listen_names)
             await self._store.replace(serial, member)
             stay = {each.serial: each for each in self._members.values() if each.node != node or each.serial == serial}
             self._members = {**stay, member.serial: member}
         expires_at = datetime.fromtimestamp(member.expires_at, UTC)
         logger.info("node %s has a new certificate, good until %s", node, expires_at)
-        return chain
+        return admitted.chain
 
     async def remove(self, node: str) -> None:
         """Take a node off the list: its certificates count no more.
@@ -223,7 +250,7 @@ class Membership:
         authority = self._kept.current
         return authority.chain_of(authority.issue_to_tenant(tenant, _key_of(request), now))
 
-    async def _check_token(self, token_id: str, secret: str, node: str) -> None:
+    async def _check_token(self, token_id: str, secret: str, node: str) -> KeptToken:
         token = await self._store.find_token(token_id)
         # Unknown and wrong are one answer: whoever guesses learns nothing of what there is.
         if token is None or not hmac.compare_digest(token.secret_sha256, digest_of(secret)):
@@ -234,14 +261,18 @@ class Membership:
             raise _refused(token_id, "has run out")
         if token.node not in {"", node}:
             raise _refused(token_id, f"is good for node {token.node} alone")
+        return token
 
-    def _issue(self, node: str, request: bytes) -> tuple[bytes, Member]:
-        """A certificate with all that leads to the authority, PEM, and what is kept of it."""
+    def _issue(self, node: str, request: bytes, names: tuple[str, ...]) -> tuple[Admitted, Member]:
+        """A certificate with these names, and what is kept of it."""
         _check_name(node)
         authority, now = self._kept.current, datetime.fromtimestamp(self._clock.now(), UTC)
-        certificate = authority.issue_to_node(node, _key_of(request), now)
+        # A broker may be called otherwise than when the token was made; its node must not pass for it.
+        given = tuple(name for name in names if name not in self._brokers_names)
+        certificate = authority.issue_to_node(node, _key_of(request), now, given)
         expires_at = certificate.not_valid_after_utc.timestamp()
-        return authority.chain_of(certificate), Member(_serial(certificate), node, expires_at, authority.pin)
+        member = Member(_serial(certificate), node, expires_at, authority.pin, names)
+        return Admitted(authority.chain_of(certificate), given), member
 
     async def _let_go_of_earlier(self, node: str, shown: x509.Certificate) -> None:
         """A node that was here with a certificate by the authority of now needs those by another one no more."""

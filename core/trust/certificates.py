@@ -16,7 +16,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from tiercel.core.trust.names import NODE_ID, NODE_URI, TENANT_URI, node_in
+from tiercel.core.trust.names import NODE_ID, NODE_URI, TENANT_URI, node_in, node_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -86,6 +86,12 @@ def node_of(certificate: x509.Certificate) -> str:
     """The node that a certificate speaks for; empty for none."""
     names = _names(certificate)
     return node_in(names.get_values_for_type(x509.UniformResourceIdentifier)) if names is not None else ""
+
+
+def listen_names_of(certificate: x509.Certificate) -> tuple[str, ...]:
+    """The names by which a node's certificate lets others call it, beside the one that it always has."""
+    names, own = _names(certificate), node_name(node_of(certificate))
+    return tuple(name for name in names.get_values_for_type(x509.DNSName) if name != own) if names is not None else ()
 
 
 def speaks_for_broker(certificate: x509.Certificate) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import ssl
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from testing.product_use import JOB_SECONDS, digits_job, get_json, running_produ
 from testing.weak_tls import hears_strangers, weaknesses_of
 from tiercel import Client, EndpointClient, NotFoundError
 from tiercel.broker.client.state_dir import read_addresses, read_token
-from tiercel.core.addresses import join_address
+from tiercel.core.addresses import join_address, split_address
 from tiercel.core.endpoint_access import EndpointAccess
 from tiercel.core.errors import NotAllowedError, UnavailableError
 from tiercel.core.jobs import JobState
@@ -28,6 +29,8 @@ pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]
 WIDE = "::1" if has_ipv6() else "127.0.0.2"
 SHOWN = join_address(WIDE, 0).removesuffix("0")
 
+CALLED = "far.lab.example"
+
 INPUTS = {"input": [[[0.0] * 8] * 8]}
 
 
@@ -38,7 +41,7 @@ async def test_a_machine_joins_trains_answers_and_is_sent_away(tmp_path: Path) -
         assert product.addresses["serving_http"].startswith("127.0.0.1:")
         assert read_addresses(state)["serving_https"].startswith(SHOWN)
         await the_brokers_own_node_answers(state)
-        said = await tiercel("node", "token", "--node-id", "far", state_dir=state)
+        said = await tiercel("node", "token", "--node-id", "far", "--listen-name", CALLED, state_dir=state)
         assert said.exit_code == 0, said.errors
         line = said.output.split()
         assert line[:2] == ["tiercel", "join"]
@@ -82,6 +85,7 @@ async def it_trains_there(state: Path) -> None:
         assert finished.node_id == "far"
         nodes = {node.id: node for node in await client.list_nodes()}
         assert nodes["far"].serving_http.startswith(f"https://{SHOWN}")
+        await it_is_called_as_its_token_said(nodes["far"].serving_http, state / "authority.pem")
         answer = await client.infer("digits", INPUTS)
         assert (answer.version, len(answer.outputs)) == (1, 1)
         await those_ask_who_may_do_little_else(client, state)
@@ -90,6 +94,16 @@ async def it_trains_there(state: Path) -> None:
         while (found := await get_json(f"http://{addresses['serving_http']}/v2/models/digits"))[0] != 200:  # noqa: ASYNC110
             await asyncio.sleep(0.1)
     assert found[1]["versions"] == ["1"]
+
+
+async def it_is_called_as_its_token_said(url: str, authority: Path) -> None:
+    """By a client that knows nothing of Tiercel, but the name and the authority's file."""
+    context = ssl.create_default_context(cafile=authority)
+    host, port = split_address(url.removeprefix("https://"))
+    reader, writer = await asyncio.open_connection(host, port, ssl=context, server_hostname=CALLED)
+    writer.write(f"GET /v2/health/live HTTP/1.1\r\nHost: {CALLED}\r\nConnection: close\r\n\r\n".encode())
+    assert (await reader.readline()).split()[1] == b"200"
+    writer.close()
 
 
 async def those_ask_who_may_do_little_else(owner: Client, state: Path) -> None:

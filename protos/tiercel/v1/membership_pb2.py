@@ -26,7 +26,7 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from tiercel.v1 import rights_pb2 as tiercel_dot_v1_dot_rights__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1btiercel/v1/membership.proto\x12\ntiercel.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17tiercel/v1/rights.proto\":\n\x16\x43reateJoinTokenRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x0f\n\x07seconds\x18\x02 \x01(\x01\"i\n\x17\x43reateJoinTokenResponse\x12\r\n\x05token\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12.\n\nexpires_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"$\n\x11RemoveNodeRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\t\"\x14\n\x12RemoveNodeResponse\"4\n\x10\x44rainNodeRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x0f\n\x07migrate\x18\x02 \x01(\x08\"4\n\x11\x44rainNodeResponse\x12\x0c\n\x04jobs\x18\x01 \x01(\r\x12\x11\n\tendpoints\x18\x02 \x03(\t\"%\n\x12UndrainNodeRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\t\"\x15\n\x13UndrainNodeResponse\"]\n\x0bJoinRequest\x12\x10\n\x08token_id\x18\x01 \x01(\t\x12\x0e\n\x06secret\x18\x02 \x01(\t\x12\x0f\n\x07node_id\x18\x03 \x01(\t\x12\x1b\n\x13\x63\x65rtificate_request\x18\x04 \x01(\x0c\"8\n\x0cJoinResponse\x12\x14\n\x0c\x63\x65rtificates\x18\x01 \x01(\x0c\x12\x12\n\nnodes_port\x18\x02 \x01(\r\"6\n\x17RenewCertificateRequest\x12\x1b\n\x13\x63\x65rtificate_request\x18\x01 \x01(\x0c\"0\n\x18RenewCertificateResponse\x12\x14\n\x0c\x63\x65rtificates\x18\x01 \x01(\x0c\x32\xf5\x03\n\x11MembershipService\x12n\n\x0f\x43reateJoinToken\x12\".tiercel.v1.CreateJoinTokenRequest\x1a#.tiercel.v1.CreateJoinTokenResponse\"\x12\xa2\xbb\x18\x0e\n\x01\x04\x10\x01\x1a\x07node_id\x12_\n\nRemoveNode\x12\x1d.tiercel.v1.RemoveNodeRequest\x1a\x1e.tiercel.v1.RemoveNodeResponse\"\x12\xa2\xbb\x18\x0e\n\x01\x04\x10\x01\x1a\x07node_id\x12\\\n\tDrainNode\x12\x1c.tiercel.v1.DrainNodeRequest\x1a\x1d.tiercel.v1.DrainNodeResponse\"\x12\xa2\xbb\x18\x0e\n\x01\x04\x10\x01\x1a\x07node_id\x12\x62\n\x0bUndrainNode\x12\x1e.tiercel.v1.UndrainNodeRequest\x1a\x1f.tiercel.v1.UndrainNodeResponse\"\x12\xa2\xbb\x18\x0e\n\x01\x04\x10\x01\x1a\x07node_id\x12M\n\x04Join\x12\x17.tiercel.v1.JoinRequest\x1a\x18.tiercel.v1.JoinResponse\"\x12\xa2\xbb\x18\x0e\n\x01\x01\x10\x01\x1a\x07node_id2\x7f\n\x13\x43\x65rtificatesService\x12h\n\x10RenewCertificate\x12#.tiercel.v1.RenewCertificateRequest\x1a$.tiercel.v1.RenewCertificateResponse\"\t\xa2\xbb\x18\x05\n\x01\x05\x10\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1btiercel/v1/membership.proto\x12\ntiercel.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17tiercel/v1/rights.proto\"P\n\x16\x43reateJoinTokenRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x0f\n\x07seconds\x18\x02 \x01(\x01\x12\x14\n\x0clisten_names\x18\x03 \x03(\t\"i\n\x17\x43reateJoinTokenResponse\x12\r\n\x05token\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12.\n\nexpires_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"$\n\x11RemoveNodeRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\t\"\x14\n\x12RemoveNodeResponse\"4\n\x10\x44rainNodeRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x0f\n\x07migrate\x18\x02 \x01(\x08\"4\n\x11\x44rainNodeResponse\x12\x0c\n\x04jobs\x18\x01 \x01(\r\x12\x11\n\tendpoints\x18\x02 \x03(\t\"%\n\x12UndrainNodeRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\t\"\x15\n\x13UndrainNodeResponse\"]\n\x0bJoinRequest\x12\x10\n\x08token_id\x18\x01 \x01(\t\x12\x0e\n\x06secret\x18\x02 \x01(\t\x12\x0f\n\x07node_id\x18\x03 \x01(\t\x12\x1b\n\x13\x63\x65rtificate_request\x18\x04 \x01(\x0c\"N\n\x0cJoinResponse\x12\x14\n\x0c\x63\x65rtificates\x18\x01 \x01(\x0c\x12\x12\n\nnodes_port\x18\x02 \x01(\r\x12\x14\n\x0clisten_names\x18\x03 \x03(\t\"6\n\x17RenewCertificateRequest\x12\x1b\n\x13\x63\x65rtificate_request\x18\x01 \x01(\x0c\"0\n\x18RenewCertificateResponse\x12\x14\n\x0c\x63\x65rtificates\x18\x01 \x01(\x0c\x32\x91\x04\n\x11MembershipService\x12|\n\x0f\x43reateJoinToken\x12\".tiercel.v1.CreateJoinTokenRequest\x1a#.tiercel.v1.CreateJoinTokenResponse\" \xa2\xbb\x18\x1c\n\x01\x04\x10\x01\x1a\x07node_id\x1a\x0clisten_names\x12_\n\nRemoveNode\x12\x1d.tiercel.v1.RemoveNodeRequest\x1a\x1e.tiercel.v1.RemoveNodeResponse\"\x12\xa2\xbb\x18\x0e\n\x01\x04\x10\x01\x1a\x07node_id\x12\\\n\tDrainNode\x12\x1c.tiercel.v1.DrainNodeRequest\x1a\x1d.tiercel.v1.DrainNodeResponse\"\x12\xa2\xbb\x18\x0e\n\x01\x04\x10\x01\x1a\x07node_id\x12\x62\n\x0bUndrainNode\x12\x1e.tiercel.v1.UndrainNodeRequest\x1a\x1f.tiercel.v1.UndrainNodeResponse\"\x12\xa2\xbb\x18\x0e\n\x01\x04\x10\x01\x1a\x07node_id\x12[\n\x04Join\x12\x17.tiercel.v1.JoinRequest\x1a\x18.tiercel.v1.JoinResponse\" \xa2\xbb\x18\x1c\n\x01\x01\x10\x01\x1a\x07node_id\x1a\x0clisten_names2\x7f\n\x13\x43\x65rtificatesService\x12h\n\x10RenewCertificate\x12#.tiercel.v1.RenewCertificateRequest\x1a$.tiercel.v1.RenewCertificateResponse\"\t\xa2\xbb\x18\x05\n\x01\x05\x10\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,7 +34,7 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tiercel.v1.membership_pb2',
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_MEMBERSHIPSERVICE'].methods_by_name['CreateJoinToken']._loaded_options = None
-  _globals['_MEMBERSHIPSERVICE'].methods_by_name['CreateJoinToken']._serialized_options = b'\242\273\030\016\n\001\004\020\001\032\007node_id'
+  _globals['_MEMBERSHIPSERVICE'].methods_by_name['CreateJoinToken']._serialized_options = b'\242\273\030\034\n\001\004\020\001\032\007node_id\032\014listen_names'
   _globals['_MEMBERSHIPSERVICE'].methods_by_name['RemoveNode']._loaded_options = None
   _globals['_MEMBERSHIPSERVICE'].methods_by_name['RemoveNode']._serialized_options = b'\242\273\030\016\n\001\004\020\001\032\007node_id'
   _globals['_MEMBERSHIPSERVICE'].methods_by_name['DrainNode']._loaded_options = None
@@ -42,35 +42,35 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_MEMBERSHIPSERVICE'].methods_by_name['UndrainNode']._loaded_options = None
   _globals['_MEMBERSHIPSERVICE'].methods_by_name['UndrainNode']._serialized_options = b'\242\273\030\016\n\001\004\020\001\032\007node_id'
   _globals['_MEMBERSHIPSERVICE'].methods_by_name['Join']._loaded_options = None
-  _globals['_MEMBERSHIPSERVICE'].methods_by_name['Join']._serialized_options = b'\242\273\030\016\n\001\001\020\001\032\007node_id'
+  _globals['_MEMBERSHIPSERVICE'].methods_by_name['Join']._serialized_options = b'\242\273\030\034\n\001\001\020\001\032\007node_id\032\014listen_names'
   _globals['_CERTIFICATESSERVICE'].methods_by_name['RenewCertificate']._loaded_options = None
   _globals['_CERTIFICATESSERVICE'].methods_by_name['RenewCertificate']._serialized_options = b'\242\273\030\005\n\001\005\020\001'
   _globals['_CREATEJOINTOKENREQUEST']._serialized_start=101
-  _globals['_CREATEJOINTOKENREQUEST']._serialized_end=159
-  _globals['_CREATEJOINTOKENRESPONSE']._serialized_start=161
-  _globals['_CREATEJOINTOKENRESPONSE']._serialized_end=266
-  _globals['_REMOVENODEREQUEST']._serialized_start=268
-  _globals['_REMOVENODEREQUEST']._serialized_end=304
-  _globals['_REMOVENODERESPONSE']._serialized_start=306
-  _globals['_REMOVENODERESPONSE']._serialized_end=326
-  _globals['_DRAINNODEREQUEST']._serialized_start=328
-  _globals['_DRAINNODEREQUEST']._serialized_end=380
-  _globals['_DRAINNODERESPONSE']._serialized_start=382
-  _globals['_DRAINNODERESPONSE']._serialized_end=434
-  _globals['_UNDRAINNODEREQUEST']._serialized_start=436
-  _globals['_UNDRAINNODEREQUEST']._serialized_end=473
-  _globals['_UNDRAINNODERESPONSE']._serialized_start=475
-  _globals['_UNDRAINNODERESPONSE']._serialized_end=496
-  _globals['_JOINREQUEST']._serialized_start=498
-  _globals['_JOINREQUEST']._serialized_end=591
-  _globals['_JOINRESPONSE']._serialized_start=593
-  _globals['_JOINRESPONSE']._serialized_end=649
-  _globals['_RENEWCERTIFICATEREQUEST']._serialized_start=651
-  _globals['_RENEWCERTIFICATEREQUEST']._serialized_end=705
-  _globals['_RENEWCERTIFICATERESPONSE']._serialized_start=707
-  _globals['_RENEWCERTIFICATERESPONSE']._serialized_end=755
-  _globals['_MEMBERSHIPSERVICE']._serialized_start=758
-  _globals['_MEMBERSHIPSERVICE']._serialized_end=1259
-  _globals['_CERTIFICATESSERVICE']._serialized_start=1261
-  _globals['_CERTIFICATESSERVICE']._serialized_end=1388
+  _globals['_CREATEJOINTOKENREQUEST']._serialized_end=181
+  _globals['_CREATEJOINTOKENRESPONSE']._serialized_start=183
+  _globals['_CREATEJOINTOKENRESPONSE']._serialized_end=288
+  _globals['_REMOVENODEREQUEST']._serialized_start=290
+  _globals['_REMOVENODEREQUEST']._serialized_end=326
+  _globals['_REMOVENODERESPONSE']._serialized_start=328
+  _globals['_REMOVENODERESPONSE']._serialized_end=348
+  _globals['_DRAINNODEREQUEST']._serialized_start=350
+  _globals['_DRAINNODEREQUEST']._serialized_end=402
+  _globals['_DRAINNODERESPONSE']._serialized_start=404
+  _globals['_DRAINNODERESPONSE']._serialized_end=456
+  _globals['_UNDRAINNODEREQUEST']._serialized_start=458
+  _globals['_UNDRAINNODEREQUEST']._serialized_end=495
+  _globals['_UNDRAINNODERESPONSE']._serialized_start=497
+  _globals['_UNDRAINNODERESPONSE']._serialized_end=518
+  _globals['_JOINREQUEST']._serialized_start=520
+  _globals['_JOINREQUEST']._serialized_end=613
+  _globals['_JOINRESPONSE']._serialized_start=615
+  _globals['_JOINRESPONSE']._serialized_end=693
+  _globals['_RENEWCERTIFICATEREQUEST']._serialized_start=695
+  _globals['_RENEWCERTIFICATEREQUEST']._serialized_end=749
+  _globals['_RENEWCERTIFICATERESPONSE']._serialized_start=751
+  _globals['_RENEWCERTIFICATERESPONSE']._serialized_end=799
+  _globals['_MEMBERSHIPSERVICE']._serialized_start=802
+  _globals['_MEMBERSHIPSERVICE']._serialized_end=1331
+  _globals['_CERTIFICATESSERVICE']._serialized_start=1333
+  _globals['_CERTIFICATESSERVICE']._serialized_end=1460
 # @@protoc_insertion_point(module_scope)

@@ -25,19 +25,27 @@ class CreateJoinTokenRequest(_message.Message):
 
     NODE_ID_FIELD_NUMBER: _builtins.int
     SECONDS_FIELD_NUMBER: _builtins.int
+    LISTEN_NAMES_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
     """The only name that it is good for; empty for any."""
     seconds: _builtins.float
     """How long it is good for, 1 to 604800 s; 0 for 900."""
+    @_builtins.property
+    def listen_names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Names of DNS that the certificate of whoever joins with it has, beside the one of its node; 8 at most. A name that the
+        broker has is INVALID_ARGUMENT.
+        """
+
     def __init__(
         self,
         *,
         node_id: _builtins.str = ...,
         seconds: _builtins.float = ...,
+        listen_names: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["node_id", b"node_id", "seconds", b"seconds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["listen_names", b"listen_names", "node_id", b"node_id", "seconds", b"seconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -226,19 +234,25 @@ class JoinResponse(_message.Message):
 
     CERTIFICATES_FIELD_NUMBER: _builtins.int
     NODES_PORT_FIELD_NUMBER: _builtins.int
+    LISTEN_NAMES_FIELD_NUMBER: _builtins.int
     certificates: _builtins.bytes
     """The node's certificate and the authority's, PEM."""
     nodes_port: _builtins.int
     """Where agents connect, on the host that the call was made to."""
+    @_builtins.property
+    def listen_names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Names in the certificate beside that of the node: those that the operator gave with the token."""
+
     def __init__(
         self,
         *,
         certificates: _builtins.bytes = ...,
         nodes_port: _builtins.int = ...,
+        listen_names: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["certificates", b"certificates", "nodes_port", b"nodes_port"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["certificates", b"certificates", "listen_names", b"listen_names", "nodes_port", b"nodes_port"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

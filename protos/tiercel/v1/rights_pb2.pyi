@@ -68,18 +68,20 @@ class Access(_message.Message):
     OBJECT_FIELD_NUMBER: _builtins.int
     changes: _builtins.bool
     """Whether it changes anything: then it is written down before it is done."""
-    object: _builtins.str
-    """What it is about, for that record: a field of the request, or else of the answer, such as "job.id"."""
     @_builtins.property
     def roles(self) -> _containers.RepeatedScalarFieldContainer[Global___Role.ValueType]:
         """Who may call. None of them may more than the others by itself: all are named."""
+
+    @_builtins.property
+    def object(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What it is about, for that record: fields of the request, or else of the answer, such as "job.id"."""
 
     def __init__(
         self,
         *,
         roles: _abc.Iterable[Global___Role.ValueType] | None = ...,
         changes: _builtins.bool = ...,
-        object: _builtins.str = ...,
+        object: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from tiercel.broker.trust.authority import Authority
 from tiercel.core.errors import SetupError
+from tiercel.core.trust.certificates import Identity, key_to_pem, make_key, to_pem
 from tiercel.trainer_agent.main import _serving_door, settings_from
 from tiercel.trainer_agent.metrics.door import MetricsPlace
 from tiercel.trainer_agent.settings import AgentSettings
@@ -109,6 +112,15 @@ def test_the_inference_server_is_told_the_names_of_its_machine(tmp_path: Path) -
     settings = settings_from([*NEEDED, str(tmp_path), "--listen-names", "lab, lab.example"])
     assert _serving_door(settings) == {"TIERCEL_SERVING_ALLOWED_HOSTS": "lab,lab.example"}
     assert _serving_door(settings_from([*NEEDED, str(tmp_path)])) == {}
+    # Those that the broker's operator gave it stand in its certificate, and need not be said again.
+    now, key = datetime(2026, 11, 27, tzinfo=UTC), make_key()
+    chain = to_pem(Authority.create(now).issue_to_node("n2", key.public_key(), now, ("gpu.example", "lab")))
+    (tmp_path / "identity.pem").write_bytes(Identity(key_to_pem(key), chain).to_file())
+    joined = ["--broker", "b:1", "--identity-file", str(tmp_path / "identity.pem"), "--state-dir", str(tmp_path)]
+    settings = settings_from([*joined, "--listen-names", "lab"])
+    assert _serving_door(settings) == {"TIERCEL_SERVING_ALLOWED_HOSTS": "lab,gpu.example"}
+    (tmp_path / "identity.pem").unlink()
+    assert _serving_door(settings) == {"TIERCEL_SERVING_ALLOWED_HOSTS": "lab"}
 
 
 def test_every_setting_is_a_flag_that_says_what_it_is(capsys: pytest.CaptureFixture[str]) -> None:

@@ -111,7 +111,7 @@ async def test_machines_that_join_and_that_are_no_members_any_more_are_written_d
     async with running_broker(tmp_path, listen=WIDE) as broker:
         identity = await joined(broker, tmp_path, "n2")
         async with operator_of(broker, tmp_path) as operator:
-            line = await create_join_token(operator, "n3", 60.0)
+            line = await create_join_token(operator, "n3", 60.0, ["gpu3.example", "models.example"])
         token = JoinToken.parse(line.token)
         await join(line.address, token, "n3")
         with pytest.raises(NotAuthenticatedError, match="was used already"):
@@ -126,8 +126,8 @@ async def test_machines_that_join_and_that_are_no_members_any_more_are_written_d
     assert [(row.method, row.object, row.outcome) for row in calls_of(rows)] == [
         ("MembershipService.CreateJoinToken", "", "done"),
         ("MembershipService.Join", "n2", "done"),
-        ("MembershipService.CreateJoinToken", "n3", "done"),
-        ("MembershipService.Join", "n3", "done"),
+        ("MembershipService.CreateJoinToken", "n3 gpu3.example models.example", "done"),
+        ("MembershipService.Join", "n3 gpu3.example models.example", "done"),
         ("MembershipService.Join", "n3", "not_authenticated"),
         ("MembershipService.RemoveNode", "n2", "done"),
         ("NodesService.Connect", "", "not_authenticated"),

@@ -174,7 +174,7 @@ async def opened(folder: Path, clock: ManualClock) -> AsyncIterator[tuple[Member
 
 async def let_in(membership: Membership, node: str) -> bytes:
     token, _ = await membership.make_token()
-    return await membership.join(token.id, token.secret, node, make_request(make_key()))
+    return (await membership.join(token.id, token.secret, node, make_request(make_key()))).chain
 
 
 async def turned(membership: Membership, chain: bytes) -> bytes:

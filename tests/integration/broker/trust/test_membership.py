@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
 from sqlalchemy import text
 
 from testing.clock import ManualClock
@@ -17,7 +18,7 @@ from tiercel.broker.store.members import MemberStore
 from tiercel.broker.store.sql import SqlStore, sqlite_url
 from tiercel.broker.trust.authority import CERTIFICATE_LIFE, Authority
 from tiercel.broker.trust.kept_authority import KeptAuthority
-from tiercel.broker.trust.membership import MOST_TOKENS, TOKEN_SECONDS, Membership
+from tiercel.broker.trust.membership import MOST_TOKENS, TOKEN_SECONDS, Admitted, Membership
 from tiercel.core.errors import (
     InvalidSpecError,
     NodeTakenError,
@@ -26,7 +27,7 @@ from tiercel.core.errors import (
     QuotaExceededError,
     TiercelError,
 )
-from tiercel.core.trust.certificates import make_key, make_request, node_of, read_chain
+from tiercel.core.trust.certificates import listen_names_of, make_key, make_request, node_of, read_chain
 
 START = 1_800_000_000.0
 AUTHORITY = Authority.create(datetime.fromtimestamp(START, UTC))
@@ -34,16 +35,16 @@ LIFE = CERTIFICATE_LIFE.total_seconds()
 
 
 @contextlib.asynccontextmanager
-async def opened(folder: Path, clock: ManualClock) -> AsyncIterator[Membership]:
+async def opened(folder: Path, clock: ManualClock, names: Sequence[str] = ()) -> AsyncIterator[Membership]:
     async with SqlStore(sqlite_url(folder / "broker.sqlite")) as store:
-        membership = Membership(MemberStore(store), KeptAuthority(folder, AUTHORITY), clock)
+        membership = Membership(MemberStore(store), KeptAuthority(folder, AUTHORITY), clock, names=names)
         await membership.start()
         yield membership
 
 
 async def let_in(membership: Membership, node: str = "n1") -> x509.Certificate:
     token, _ = await membership.make_token()
-    return read_chain(await membership.join(token.id, token.secret, node, make_request(make_key())))[0]
+    return read_chain((await membership.join(token.id, token.secret, node, make_request(make_key()))).chain)[0]
 
 
 async def test_a_token_lets_one_machine_in_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -52,7 +53,7 @@ async def test_a_token_lets_one_machine_in_once(tmp_path: Path, caplog: pytest.L
         token, expires_at = await membership.make_token()
         assert expires_at == START + TOKEN_SECONDS
         key = make_key()
-        chain = read_chain(await membership.join(token.id, token.secret, "n1", make_request(key)))
+        chain = read_chain((await membership.join(token.id, token.secret, "n1", make_request(key))).chain)
         assert chain[1] == AUTHORITY.certificate
         assert chain[0].public_key() == key.public_key()
         assert membership.node_of(chain[0]) == node_of(chain[0]) == "n1"
@@ -69,7 +70,7 @@ async def test_of_many_with_one_token_one_gets_in(tmp_path: Path) -> None:
         token, _ = await membership.make_token()
         asked = [membership.join(token.id, token.secret, f"n{each}", make_request(make_key())) for each in range(8)]
         answers = await asyncio.gather(*asked, return_exceptions=True)
-        assert [isinstance(answer, bytes) for answer in answers].count(True) == 1
+        assert [isinstance(answer, Admitted) for answer in answers].count(True) == 1
         assert sum(membership.is_member(f"n{each}") for each in range(8)) == 1
 
 
@@ -107,6 +108,38 @@ async def test_a_name_belongs_to_one_machine_and_a_wrong_request_uses_no_token_u
             with pytest.raises(error):
                 await membership.join(token.id, token.secret, node, request)
         await membership.join(token.id, token.secret, "n2", make_request(make_key()))
+
+
+async def test_a_node_has_the_names_that_its_token_says_and_no_others(tmp_path: Path) -> None:
+    clock = ManualClock(START)
+    claimed = (
+        x509.CertificateSigningRequestBuilder()
+        .subject_name(x509.Name([]))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("claimed.example")]), critical=False)
+    )
+    async with opened(tmp_path, clock) as membership:
+        token, _ = await membership.make_token(listen_names=["GPU1.lab.example", "models.example", "gpu1.lab.example"])
+        key = make_key()
+        request = claimed.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+        admitted = await membership.join(token.id, token.secret, "n1", request)
+        assert admitted.listen_names == ("gpu1.lab.example", "models.example")
+        first = read_chain(admitted.chain)[0]
+        assert listen_names_of(first) == admitted.listen_names
+    clock.advance(LIFE - 1)
+    async with opened(tmp_path, clock, ["models.example"]) as membership:  # the broker is called so by now
+        fresh = read_chain(await membership.renew(first, request))[0]
+        assert listen_names_of(fresh) == ("gpu1.lab.example",)
+    async with opened(tmp_path, clock) as membership:
+        again = read_chain(await membership.renew(fresh, request))[0]
+        assert listen_names_of(again) == ("gpu1.lab.example", "models.example")
+        await membership.remove("n1")
+        assert listen_names_of(await let_in(membership)) == ()
+
+
+async def test_a_token_takes_no_name_of_the_brokers(tmp_path: Path) -> None:
+    async with opened(tmp_path, ManualClock(START), ["lab.example", "10.0.0.5"]) as membership:
+        with pytest.raises(InvalidSpecError, match=r"listen_names: 'lab\.example' is a name of the broker's"):
+            await membership.make_token(listen_names=["Lab.Example"])
 
 
 async def test_members_outlive_the_broker_and_certificates_run_out(tmp_path: Path) -> None:

@@ -9,7 +9,15 @@ from cryptography import x509
 from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
 
 from tiercel.broker.trust.authority import AUTHORITY_LIFE, CERTIFICATE_LIFE, CLOCK_TOLERANCE, TENANT_LIFE, Authority
-from tiercel.core.trust.certificates import BROKER_NAME, CertificateError, key_to_pem, make_key, read_chain, to_pem
+from tiercel.core.trust.certificates import (
+    BROKER_NAME,
+    CertificateError,
+    key_to_pem,
+    listen_names_of,
+    make_key,
+    read_chain,
+    to_pem,
+)
 from tiercel.core.trust.names import node_name
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
@@ -48,6 +56,19 @@ def test_a_nodes_certificate_opens_no_door_as_the_broker() -> None:
     policy = PolicyBuilder().store(Store([authority.certificate])).time(NOW)
     found = policy.build_client_verifier().verify(node, [])
     assert [name.value for name in found.subjects or ()] == ["spiffe://tiercel.internal/node/n1", node_name("n1")]
+
+
+def test_a_node_is_called_by_the_names_that_it_was_given_and_by_no_others() -> None:
+    authority = Authority.create(NOW)
+    names = ("gpu1.lab.example", "models.example")
+    node = authority.issue_to_node("n1", make_key().public_key(), NOW, names)
+    assert listen_names_of(node) == names
+    assert listen_names_of(authority.issue_to_node("n1", make_key().public_key(), NOW)) == ()
+    for name in (*names, node_name("n1")):
+        verify(authority, node, NOW, name)
+    for name in ("gpu2.lab.example", "x.models.example", "example"):
+        with pytest.raises(VerificationError):
+            verify(authority, node, NOW, name)
 
 
 def test_a_tenants_certificate_is_for_asking_and_for_a_day() -> None:
