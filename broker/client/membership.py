@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tiercel.broker.client.connection import Connection
 from tiercel.broker.client.options import ClientOptions
-from tiercel.core.errors import UnavailableError
+from tiercel.core.errors import NotAuthenticatedError, UnavailableError
 from tiercel.core.trust.certificates import (
     CertificateError,
     Identity,
@@ -132,7 +132,15 @@ async def join(address: str, token: JoinToken, node_id: str) -> tuple[Identity, 
         TiercelError: The broker refuses, or whoever answers is not the broker: then the secret was not sent.
     """
     key = make_key()
-    connection = await Connection.open(address, "", ClientOptions(), Trust(pin=token.pin))
+    try:
+        connection = await Connection.open(address, "", ClientOptions(), Trust(pin=token.pin))
+    except NotAuthenticatedError as error:
+        raise NotAuthenticatedError(
+            f"token: whoever answers at {address} is not vouched for by the authority that this line names: the "
+            "broker's was rotated since the line was made, or the address is another broker's, or somebody stands "
+            "between; nothing was sent. Make a new line with 'tiercel node token' on the broker's machine",
+            field="token",
+        ) from error
     try:
         stub = membership_pb2_grpc.MembershipServiceStub(connection.channel)
         request = membership_pb2.JoinRequest(

@@ -28,6 +28,7 @@ class KeptToken:
     expires_at: float  # seconds since the Unix epoch
     used_at: float | None = None  # when a machine joined with it, or None
     listen_names: tuple[str, ...] = ()  # names that the certificate of whoever joins with it has
+    pin: str = ""  # of the authority that its line tells to believe; empty where that was not written down
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ class MemberStore:
         if row is None:
             return None
         names = tuple(row.listen_names.split())
-        return KeptToken(row.id, row.secret_sha256, row.node, row.expires_at, row.used_at, names)
+        return KeptToken(row.id, row.secret_sha256, row.node, row.expires_at, row.used_at, names, row.pin)
 
     async def add_token(self, token: KeptToken, now: float, most: int) -> bool:
         """Keep a token; whether there was room, with so many that still may be used at most."""
@@ -115,6 +116,7 @@ def _token_row(token: KeptToken) -> dict[str, object]:
         "expires_at": token.expires_at,
         "used_at": token.used_at,
         "listen_names": " ".join(token.listen_names),
+        "pin": token.pin,
     }
 
 

@@ -131,6 +131,7 @@ join_tokens = Table(
     Column("node", Text, nullable=False),  # the only name it is good for; empty for any
     Column("expires_at", Double, nullable=False),
     Column("used_at", Double),
+    Column("pin", Text, nullable=False, server_default=""),  # what the line says; empty where nobody wrote it down
     Column("listen_names", Text, nullable=False, server_default=""),  # with spaces between
 )
 

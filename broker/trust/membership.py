@@ -165,7 +165,7 @@ class Membership:
                 )
         token = JoinToken.draw(self._pin())
         now = self._clock.now()
-        kept = KeptToken(token.id, digest_of(token.secret), node, now + seconds, listen_names=names)
+        kept = KeptToken(token.id, digest_of(token.secret), node, now + seconds, listen_names=names, pin=token.pin)
         if not await self._store.add_token(kept, now, MOST_TOKENS):
             raise QuotaExceededError(
                 f"there are {MOST_TOKENS} join tokens that nobody has used; wait until some run out"
@@ -259,6 +259,9 @@ class Membership:
             raise _refused(token_id, "was used already; each is good for one machine")
         if token.expires_at <= self._clock.now():
             raise _refused(token_id, "has run out")
+        # Whoever has the key of an earlier authority may have been told the secret by somebody with that line.
+        if token.pin not in {"", self._pin(), *self.pins()}:
+            raise _refused(token_id, "was made before the broker's authority was rotated")
         if token.node not in {"", node}:
             raise _refused(token_id, f"is good for node {token.node} alone")
         return token

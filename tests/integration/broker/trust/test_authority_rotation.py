@@ -88,7 +88,7 @@ async def test_nodes_stay_joined_while_another_authority_takes_the_place_of_thei
         old_file = tmp_path / "old.pem"
         old_file.write_bytes((state / "authority.pem").read_bytes())
         async with operator_of(broker, state) as operator:
-            old_line = await create_join_token(operator, "", 60.0)
+            old_line, late_line = [await create_join_token(operator, "", 60.0) for _ in range(2)]
         async with agent.running():
             await until(lambda: agent.welcomes == 1)
             begun = await rotated(broker, state)
@@ -145,6 +145,12 @@ async def test_nodes_stay_joined_while_another_authority_takes_the_place_of_thei
             with pytest.raises(TiercelError):
                 await can_list(broker, state, trust)
         assert await can_list(broker, state, Trust(pin=begun.pin))
+        # A line of before says what to do, before anything of it was sent.
+        with pytest.raises(
+            NotAuthenticatedError, match=r"rotated since.*new line with 'tiercel node token'"
+        ) as refused:
+            await join(late_line.address, JoinToken.parse(late_line.token), "n5")
+        assert refused.value.field == "token"
         # Who slept through it joins again, by the name that it had, with a new line.
         again = await joined(broker, state, "n3")
         woken = ScriptedAgent("", "n3", open_channel=lambda where: open_as(where, again))
@@ -260,6 +266,36 @@ async def test_a_node_that_was_away_for_two_rotations_joins_again_and_nobody_wai
         assert not membership.is_member("n2")
         again = await let_in(membership, "n2")
         assert membership.node_of(read_chain(again)[0]) == "n2"
+
+
+async def test_a_node_that_was_away_while_a_rotation_began_comes_back_without_a_hand(tmp_path: Path) -> None:
+    """So it is waited for with the second step, and only then is not."""
+    state = tmp_path / "b"
+    async with running_broker(state, listen=WIDE) as broker:
+        agent = JoinedAgent(
+            "n2", tmp_path / "n2", lambda: broker.addresses["nodes_tls"], await joined(broker, state, "n2")
+        )
+        begun = await rotated(broker, state)
+        assert begun.waiting == ("n2",)
+        async with agent.running():
+            await until_waiting_for(broker, state, ())
+            await until(lambda: agent.welcomes == 2)  # with what it had, and with what it got
+        assert pin_of(read_chain(agent.identity.chain)[-1]) == begun.pin
+
+
+async def test_what_a_line_of_before_tells_to_whoever_has_the_earlier_key_lets_nobody_in(tmp_path: Path) -> None:
+    clock = ManualClock(START)
+    async with opened(tmp_path, clock) as (membership, rotation, _):
+        before, _ = await membership.make_token()
+        used, _ = await membership.make_token()
+        await rotation.begin()
+        between, _ = await membership.make_token()
+        await membership.join(used.id, used.secret, "n1", make_request(make_key()))  # still good: both are believed
+        await rotation.finish(force=True)
+    async with opened(tmp_path, clock) as (membership, _, _):
+        with pytest.raises(NotAuthenticatedError, match="before the broker's authority was rotated; get a new line"):
+            await membership.join(before.id, before.secret, "n2", make_request(make_key()))
+        await membership.join(between.id, between.secret, "n2", make_request(make_key()))
 
 
 async def test_the_second_step_comes_by_itself_when_nobody_is_cut_off_by_it_and_is_written_down(
