@@ -167,7 +167,7 @@ class Broker:
             told.append(trace_jobs(self._tracing, lambda job_id: job_id in registry.jobs))
         journal = Journal(store, clock, await store.last_sequence(), told)
         registry = self._make_registry(await policies.start(), journal, entrance, kept)
-        service = self._service = BrokerService(store, journal, registry, supervisor, clock)
+        service = self._service = BrokerService(store, journal, registry, supervisor, clock, entrance.tenancy.find)
         if isinstance(news, MqttPublisher):
             supervisor.start(news.run(), name="MQTT publisher")
         supervisor.start(journal.run(), name="journal")

@@ -103,6 +103,7 @@ async def answer_tenants(entrance: Entrance, kept: Kept, running: Running) -> No
     await quotas.start()
     retention = Retention(service, inventory, clock, settings.retention)
     running.supervisor.start(retention.run(), name="retention")
+    running.supervisor.start(service.retrainings.run(), name="retraining")
     predictions = Predictions(
         PredictionStore(kept.store), kept.store, registry, running.policies, clock, settings.interval_seconds
     )

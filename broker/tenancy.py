@@ -66,6 +66,11 @@ class Tenancy:
         """Whose token of ``tenants.toml`` it is; how long this takes says nothing of any."""
         return self._by_digest.get(_digest(token))
 
+    def find(self, name: str) -> Tenant | None:
+        """The tenant of this name with what it may use now, or None."""
+        tenant = self.tenants.get(name)
+        return self.with_quota(tenant) if tenant is not None else None
+
     def with_quota(self, tenant: Tenant) -> Tenant:
         """The tenant with what it may use now."""
         return replace(tenant, max_active_jobs=self.active_jobs.get(tenant.name, tenant.max_active_jobs))

@@ -140,6 +140,8 @@ class EndpointInfo(Jsonable):
         replicas_reason: Why these are as many as they are, in plain words; empty where its job said how many.
         places: The nodes that shall answer, its home first; empty for an endpoint with variants.
         keep: Of how many versions files are kept.
+        retraining: What is done about its model being less often right in use, or why nothing is, in plain words; empty
+            where no job asked for that.
     """
 
     name: str
@@ -167,6 +169,7 @@ class EndpointInfo(Jsonable):
     replicas_reason: str = ""
     places: tuple[ReplicaInfo, ...] = ()
     keep: int = KEPT_VERSIONS
+    retraining: str = ""
 
 
 @dataclass(frozen=True, slots=True)

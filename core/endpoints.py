@@ -12,6 +12,7 @@ from tiercel.core.endpoint_access import EndpointAccess
 from tiercel.core.feedback import VersionFeedback
 from tiercel.core.fields import NOT_TOLD
 from tiercel.core.jobs import Direction
+from tiercel.core.retraining import Missed, Retrain, Retraining
 
 # Newest versions of a variant whose files are kept beside the one that answers, where nobody says how many.
 KEPT_VERSIONS = 5
@@ -63,6 +64,8 @@ class Version:
     removed: bool = False  # whether its files were removed before their time
     deployed_by: str = ""  # who deployed it as a file; empty of what a job trained
     file: str = ""  # the name of that file, or empty
+    # When and how it is trained again, ``below`` by now a number where there is one; None: never.
+    retrain: Retrain | None = field(default=None, metadata=NOT_TOLD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,8 @@ class Endpoint:
     replica_nodes: tuple[str, ...] = ()
     keep: int = KEPT_VERSIONS  # of how many of its newest versions, or of those of each variant, the files are kept
     coming: tuple[Deployment, ...] = ()  # files that somebody deployed and that are no versions yet, in their order
+    missed: tuple[Missed, ...] = ()  # its versions that are less often right in use than they should be
+    retrainings: tuple[Retraining, ...] = ()  # the latest times that it was trained again by itself, oldest first
 
     @property
     def live(self) -> tuple[Version, ...]:

@@ -119,6 +119,17 @@ class PromiseJudged:
 
 
 @dataclass(frozen=True, slots=True)
+class RetrainingTold:
+    """What is done about a model that is to be trained again by itself, or why nothing is, is other than before."""
+
+    endpoint: str
+    tenant: str
+    at: float
+    words: str
+    job_id: str = ""  # the retraining that is decided on or under way, or empty
+
+
+@dataclass(frozen=True, slots=True)
 class EndpointMeasured:
     """What a node's inference server counted of an endpoint lately; of those that were asked something."""
 
@@ -166,4 +177,13 @@ def subject_of_endpoint(name: str) -> str:
     return f"endpoint:{name}"
 
 
-Event = JobEvent | EndpointEvent | EndpointGone | EndpointShareChanged | EndpointMeasured | PromiseJudged | NodeEvent
+Event = (
+    JobEvent
+    | EndpointEvent
+    | EndpointGone
+    | EndpointShareChanged
+    | EndpointMeasured
+    | PromiseJudged
+    | RetrainingTold
+    | NodeEvent
+)

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field, replace
 from tiercel.core.checkpoints import CheckpointCopy, StoredCheckpoint
 from tiercel.core.data_sets import DataSet
 from tiercel.core.endpoint_access import EndpointAccess
-from tiercel.core.fields import NOT_STORED
+from tiercel.core.fields import NOT_STORED, NOT_TOLD
 from tiercel.core.projects import Project
+from tiercel.core.retraining import Retrain, Retrains
 from tiercel.core.runs import EarlierRuns, Move, Run, RunEnvironment, run_id_of
 from tiercel.core.shares import Share
 from tiercel.core.shipping import Shipping
@@ -138,6 +139,7 @@ class JobSpec:
             from if its node is lost; None: never.
         replicas: On how many nodes its endpoint's version answers, where there are as many; becomes the endpoint's.
             :data:`AUTO_REPLICAS`: the broker says, by the endpoint's load.
+        retrain: When the broker submits it again, since its model is less often right in use; None: never.
     """
 
     name: str
@@ -180,6 +182,7 @@ class JobSpec:
     access: EndpointAccess | None = None
     copy_checkpoint_seconds: float | None = None
     replicas: int = 1
+    retrain: Retrain | None = None
 
 
 def without_script_text(spec: JobSpec) -> JobSpec:
@@ -258,6 +261,8 @@ class Job:
     # Its number in the queue of jobs that wait until the ones that feed its endpoint are over; 0 for none.
     queued: int = 0
     warm_node: str = ""  # node that has the checkpoint of ``spec.warm_start``, or empty
+    # What it is to replace, and what that may cost, if the broker submitted it for that.
+    retrains: Retrains | None = field(default=None, metadata=NOT_TOLD)
     carried_run: str = ""  # run whose checkpoint the broker holds for the present run, or for the next one; else empty
     # The newest copy of a checkpoint that the broker keeps of it, where its spec asks for copies; or None.
     copy: CheckpointCopy | None = None
@@ -325,6 +330,12 @@ class Job:
     def accelerator_seconds(self) -> float:
         """Seconds that all its runs kept an accelerator busy; of several, the busiest counts."""
         return self.earlier.accelerator_seconds + (self.run.accelerator_seconds if self.run is not None else 0.0)
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether it is a retraining that has used all that it may."""
+        used = self.cpu_seconds + self.accelerator_seconds
+        return self.retrains is not None and used >= self.retrains.budget_seconds
 
     @property
     def concerns_scheduler(self) -> bool:

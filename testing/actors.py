@@ -39,6 +39,7 @@ from tiercel.core.tenants import Tenant
 
 ALICE = Tenant("alice", "a" * 32)
 BOB = Tenant("bob", "b" * 32)
+TENANTS = {tenant.name: tenant for tenant in (ALICE, BOB)}
 LEASES = LeaseSettings(lease_seconds=10.0, gone_after_seconds=60.0)
 GIB = 1024**3
 
@@ -166,7 +167,7 @@ async def running_actors(
             joined,
             has_store=has_store,
         )
-        service = BrokerService(store, journal, registry, supervisor, clock)
+        service = BrokerService(store, journal, registry, supervisor, clock, TENANTS.get)
         agents = AgentService(journal, registry, clock)
         supervisor.start(journal.run(), name="journal")
         life = BrokerLife(store, journal, registry, supervisor, clock, checkpoints, versions)

@@ -30,6 +30,7 @@ _HOMES = {
         "TiercelError UnavailableError"
     ),
     "tiercel.core.jobs": "Direction JobSpec JobState Resources Script Tier TierState",
+    "tiercel.core.retraining": "Retrain",
     "tiercel.core.shipping": "Shipping",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}

@@ -26,6 +26,7 @@ from tiercel.core.jobs import Resources as Resources
 from tiercel.core.jobs import Script as Script
 from tiercel.core.jobs import Tier as Tier
 from tiercel.core.jobs import TierState as TierState
+from tiercel.core.retraining import Retrain as Retrain
 from tiercel.core.shipping import Shipping as Shipping
 
 __version__: str

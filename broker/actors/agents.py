@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING
 
 from tiercel.broker.actors.endpoint_states import EndpointsMeasured, load_of
@@ -27,11 +26,8 @@ if TYPE_CHECKING:
     from tiercel.broker.lifecycle.node import Fence
     from tiercel.broker.lifecycle.versions import VersionFiles
     from tiercel.core.endpoint_access import KeyUse
-    from tiercel.core.endpoints import Endpoint, EndpointUsage
-    from tiercel.core.feedback import VersionFeedback
+    from tiercel.core.endpoints import EndpointUsage
     from tiercel.core.jobs import Job
-
-logger = logging.getLogger(__name__)
 
 
 class AgentService:
@@ -159,23 +155,13 @@ class AgentService:
         for usage in usages:
             actor = self._registry.endpoints.get(usage.endpoint)
             if actor is not None and usage.feedback:
-                self._hear_feedback(actor.endpoint, node_id, usage.feedback)
+                self._registry.feedback.note(actor.endpoint, node_id, usage.feedback)
             if actor is not None and actor.endpoint.node_id == node_id:
                 known = actor.endpoint
                 load = load_of(usage, lag_seconds)
                 said = tuple(self._registry.feedback.of(known.name).values())
                 news = EndpointMeasured(known.name, known.tenant, now, node_id, known.objective_seconds, load, said)
                 self._journal.announce_nowait(news)
-
-    def _hear_feedback(self, endpoint: Endpoint, node_id: str, said: tuple[VersionFeedback, ...]) -> None:
-        for judged in self._registry.feedback.note(endpoint, node_id, said, self._clock.now()):
-            words = "as often right as was promised again" if judged.kept else "less often right than was promised"
-            logger.warning(
-                "endpoint %s: version %d is %s: %.4g of %d rows, and %.4g was promised",
-                *(endpoint.name, judged.version, words),
-                *(judged.in_use.accuracy, judged.in_use.rows, judged.promised),
-            )
-            self._journal.announce_nowait(judged)
 
     async def deliver_to_endpoint(self, message: DeliveryReported) -> None:
         """Pass on what a node says of a delivery, or let the node forget a delivery that nobody knows."""

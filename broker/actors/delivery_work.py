@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from tiercel.broker.lifecycle.endpoint import DeliveryReport
+    from tiercel.broker.lifecycle.retraining import Terms
     from tiercel.core.endpoints import Delivery, Deployment
     from tiercel.core.errors import TiercelError
     from tiercel.core.jobs import Direction
@@ -26,6 +27,7 @@ class Work:
     asked: frozenset[str] = frozenset()  # nodes; nobody else's word on it counts
     released: bool = False  # its version may answer
     answered: DeliveryReport | None = None  # what its node said when it did, while others are waited for
+    terms: Terms | None = None  # how what its job delivers is trained again, or None
 
 
 def work_on(coming: Deployment) -> Work:

@@ -17,10 +17,13 @@ from tiercel.broker.actors.endpoint_messages import (
     FilesAsked,
     KeptSet,
     NodesChanged,
+    PromisesJudged,
+    RetrainingNoted,
     TermsSet,
     VersionChosen,
     VersionRemoved,
     VersionStored,
+    changed,
 )
 from tiercel.broker.actors.endpoint_views import view_of, views_of_copies
 from tiercel.broker.actors.journal import Commit
@@ -32,6 +35,7 @@ from tiercel.broker.lifecycle import deployment, replicas, versions
 from tiercel.broker.lifecycle import endpoint as machine
 from tiercel.broker.lifecycle.endpoint import DeliveryReport
 from tiercel.broker.lifecycle.job_events import DeliveryEnded
+from tiercel.broker.lifecycle.retraining import Terms
 from tiercel.core.endpoints import Delivery, DeliveryState, Endpoint, Verdict, Version, delivery_id
 from tiercel.core.errors import TiercelError
 from tiercel.core.events import EndpointEvent, EndpointGone, Event
@@ -43,6 +47,7 @@ if TYPE_CHECKING:
     from tiercel.broker.actors.clock import Clock
     from tiercel.broker.actors.journal import Journal
     from tiercel.broker.actors.peers import Peers
+    from tiercel.broker.lifecycle.promises import Heard
     from tiercel.broker.lifecycle.replicas import ServingNode, Upcoming
     from tiercel.core.jobs import Job, TierStatus
 
@@ -86,6 +91,11 @@ class EndpointActor(Actor[EndpointMessage]):
         return is_spread or bool(known.coming) or self._needs_store or any(not variant for _, variant in known.left)
 
     @property
+    def _heard(self) -> Heard:
+        """What applications said of its versions."""
+        return self._peers.feedback.of(self._endpoint.name)
+
+    @property
     def _needs_store(self) -> bool:
         """Whether files of it shall go to the artefact store, or come from there."""
         known = self._endpoint
@@ -117,8 +127,8 @@ class EndpointActor(Actor[EndpointMessage]):
             case TermsSet():
                 await self._change(message.applied_to(self._endpoint))
                 self._count.begin_anew()
-            case AccessSet() | VersionRemoved() | KeptSet():
-                await self._change(message.applied_to(self._endpoint))
+            case AccessSet() | VersionRemoved() | KeptSet() | RetrainingNoted() | PromisesJudged():
+                await self._change(*changed(message, self._endpoint))
             case NodesChanged():
                 await self._look()
             case VersionStored():
@@ -174,7 +184,7 @@ class EndpointActor(Actor[EndpointMessage]):
             known_id = coming.delivery.id
             is_begun = known_id in self._work
             if not is_begun:
-                delivery = self._deliveries[known_id] = deployment.judged(self._endpoint, coming)
+                delivery = self._deliveries[known_id] = deployment.judged(self._endpoint, coming, self._heard)
                 self._work[known_id] = work_on(coming)
             held, is_late = self._peers.held_files(self._endpoint.name), self._replicas.is_late(known_id)
             # A broker that began anew hears of its node once it is asked something.
@@ -277,9 +287,8 @@ class EndpointActor(Actor[EndpointMessage]):
             return
         spec = job.spec
         asked = (earlier.asked if earlier is not None else frozenset()) | {job.node_id} - {""}
-        self._work[delivery.id] = Work(
-            job.node_id, job.run_id, spec.metric, spec.direction, may_replace=spec.replace, asked=asked
-        )
+        work = Work(job.node_id, job.run_id, spec.metric, spec.direction, may_replace=spec.replace, asked=asked)
+        self._work[delivery.id] = replace(work, terms=Terms.of(job))
         if earlier is not None and earlier.node_id and earlier.node_id != job.node_id:
             self._peers.withdraw_delivery(earlier.node_id, delivery.id)
             delivery = self._deliveries[delivery.id] = machine.forget_verdict(delivery)
@@ -325,6 +334,8 @@ class EndpointActor(Actor[EndpointMessage]):
             direction=work.direction,
             may_replace=work.may_replace,
             others=self._deliveries.values(),
+            terms=work.terms,
+            heard=self._heard,
         )
         if delivery is known:
             return

@@ -5,19 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tiercel.broker.lifecycle import versions
+from tiercel.broker.lifecycle import promises, retraining, versions
 from tiercel.core.jobs import AUTO_REPLICAS
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from tiercel.broker.lifecycle.deployment import Arrived
     from tiercel.broker.lifecycle.endpoint import DeliveryReport
+    from tiercel.broker.lifecycle.promises import Heard
     from tiercel.core.checkpoints import Artefact
     from tiercel.core.endpoint_access import EndpointAccess
     from tiercel.core.endpoints import Delivery, Endpoint
+    from tiercel.core.events import Event
     from tiercel.core.jobs import Job, JobSpec, TierStatus
+    from tiercel.core.retraining import Retraining
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +163,42 @@ class FileArrived:
 
 
 @dataclass(frozen=True, slots=True)
+class PromisesJudged:
+    """It is to be looked whether its versions are as often right as they should be."""
+
+    heard: Heard
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
+class RetrainingNoted:
+    """What is known of a retraining, in place of what was; None for one that never began and is not wanted any more."""
+
+    before: Retraining | None
+    after: Retraining | None
+
+    def applied_to(self, endpoint: Endpoint) -> Endpoint:
+        """The endpoint with that; as it was if it knows another one, as it was deleted meanwhile."""
+        known = endpoint.retrainings
+        if self.before is not None and self.before not in known:
+            return endpoint
+        if self.before is None and (not endpoint.versions or retraining.open_one(endpoint) is not None):
+            return endpoint
+        if self.after is None:
+            return replace(endpoint, retrainings=tuple(each for each in known if each != self.before))
+        return replace(endpoint, retrainings=retraining.with_one(known, self.after))
+
+
+def changed(
+    message: AccessSet | VersionRemoved | KeptSet | RetrainingNoted | PromisesJudged, endpoint: Endpoint
+) -> tuple[Endpoint, Sequence[Event]]:
+    """An endpoint with what a message says of it, and what there is to tell."""
+    if isinstance(message, PromisesJudged):
+        return promises.judged(endpoint, message.heard, message.now)
+    return message.applied_to(endpoint), ()
+
+
+@dataclass(frozen=True, slots=True)
 class EndpointDeleted:
     """Its tenant wants it gone; no job feeds it."""
 
@@ -175,6 +214,8 @@ EndpointMessage = (
     | KeptSet
     | FilesAsked
     | FileArrived
+    | PromisesJudged
+    | RetrainingNoted
     | EndpointDeleted
     | NodesChanged
     | VersionStored

@@ -23,9 +23,10 @@ from tiercel.broker.actors.endpoint_service import EndpointService
 from tiercel.broker.actors.explaining import explained
 from tiercel.broker.actors.job import MAX_OBSERVATIONS, observations_of
 from tiercel.broker.actors.job_pages import JOBS_AT_A_TIME
+from tiercel.broker.actors.retraining import Retrainings
 from tiercel.broker.actors.secrets import check_secrets
 from tiercel.broker.lifecycle import machine as job_machine
-from tiercel.broker.lifecycle import versions
+from tiercel.broker.lifecycle import retraining, versions
 from tiercel.broker.lifecycle.job_events import (
     CancelRequested,
     JobEffect,
@@ -33,6 +34,7 @@ from tiercel.broker.lifecycle.job_events import (
     ResumeRequested,
     SuspendRequested,
 )
+from tiercel.broker.lifecycle.retraining import REPEATS_LABEL
 from tiercel.core.endpoint_access import EndpointAccess
 from tiercel.core.endpoints import Endpoint
 from tiercel.core.errors import NotFoundError, wrong_field
@@ -41,11 +43,8 @@ from tiercel.core.nodes import Node
 from tiercel.core.validation import validate_spec
 from tiercel.core.validation_over_time import validate_priority
 
-# Of a job that was started again from scratch: the id of the one that it repeats.
-REPEATS_LABEL = "tiercel/repeats"
-
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from tiercel.broker.actors.clock import Clock
     from tiercel.broker.actors.endpoint_queues import QueuePlace
@@ -58,14 +57,19 @@ if TYPE_CHECKING:
     from tiercel.broker.store.contract import Store
     from tiercel.core.disk_use import NodeDisk
     from tiercel.core.jobs import JobSpec
+    from tiercel.core.retraining import Retraining
     from tiercel.core.tenants import Tenant
 
 
 class BrokerService:
     """The broker without its doors: what tenants ask for, done by the actors.
 
+    Args:
+        tenants: A tenant with its quota, by name; None for one that there is no more.
+
     Attributes:
         endpoints: What tenants ask about them.
+        retrainings: Trains models again by itself.
     """
 
     def __init__(
@@ -75,6 +79,7 @@ class BrokerService:
         registry: ActorRegistry,
         supervisor: Supervisor,
         clock: Clock,
+        tenants: Callable[[str], Tenant | None],
     ) -> None:
         self._store = store
         self._journal = journal
@@ -82,7 +87,9 @@ class BrokerService:
         self._supervisor = supervisor
         self._clock = clock
         self._admission = asyncio.Lock()
+        self._tenants = tenants
         self.endpoints = EndpointService(journal, registry, supervisor, self._admission)
+        self.retrainings = Retrainings(store, journal, registry, clock, self._submit_again)
 
     async def submit(self, tenant: Tenant, spec: JobSpec, idempotency_key: str) -> Job:
         """Create a job, or return the one that the same key of the same tenant created before.
@@ -125,6 +132,28 @@ class BrokerService:
                 warm_node=warm_node,
             )
             return await self._begin(self._registry.make_job(job), job, effects, opened)
+
+    async def _submit_again(self, repeated: Job, owner: str, known: Retraining, words: str) -> None:
+        """Submit a job as a retraining, once; not for an endpoint that has forgotten it."""
+        tenant = self._tenants(owner)
+        if tenant is None:
+            raise NotFoundError(f"tenant: there is no tenant {owner!r} any more", field="tenant")
+        await self._supervisor.shield(self._admit_again(tenant, repeated, known, words), name="admission")
+
+    async def _admit_again(self, tenant: Tenant, repeated: Job, known: Retraining, words: str) -> None:
+        async with self._admission:
+            actor = self.endpoints.taken(repeated.spec.endpoint)
+            if actor is None or known not in actor.endpoint.retrainings or await self._store.get_job(known.job_id):
+                return
+            spec, retrains = retraining.again(repeated, known)
+            warm_node = warm_node_of(await self._warm_source(tenant, spec))
+            # Nothing else about the endpoint is set anew: its tenant may have changed it since.
+            await self._check_place(tenant, spec, may_queue=False, warm_node=warm_node)
+            now = self._clock.now()
+            job, effects = job_machine.create(
+                known.job_id, tenant.name, spec, now, reason=words, warm_node=warm_node, retrains=retrains
+            )
+            await self._begin(self._registry.make_job(job), job, effects, None)
 
     async def _warm_source(self, tenant: Tenant, spec: JobSpec) -> Job | None:
         """The job with whose weights a new one begins, if any."""

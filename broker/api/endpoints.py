@@ -55,6 +55,7 @@ def endpoint_told(service: BrokerService, endpoint: Endpoint, nodes: Mapping[str
         places_of(endpoint, nodes, service.endpoints.replicas(endpoint.name)),
         service.endpoints.replicas_reason(endpoint.name),
         service.endpoints.feedback(endpoint.name),
+        service.retrainings.words.get(endpoint.name, ""),
     )
 
 
@@ -68,6 +69,7 @@ def endpoint_to_proto(
     places: tuple[ReplicaInfo, ...] = (),
     replicas_reason: str = "",
     feedback: Mapping[int, VersionFeedback] = MappingProxyType({}),
+    retraining: str = "",
 ) -> jobs_pb2.Endpoint:
     """An endpoint as its tenant sees it.
 
@@ -81,6 +83,7 @@ def endpoint_to_proto(
         places: The nodes that shall answer.
         replicas_reason: Why these are as many as they are, where the broker says that.
         feedback: What applications said of its versions, by number.
+        retraining: What is done about it being less often right, or why nothing is.
     """
     plain = served.get("", ServedStatus())
     info = EndpointInfo(
@@ -107,6 +110,7 @@ def endpoint_to_proto(
         replicas_reason=replicas_reason,
         places=places,
         keep=endpoint.keep,
+        retraining=retraining,
     )
     message = to_proto(info, jobs_pb2.Endpoint)
     if load is not None:

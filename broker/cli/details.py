@@ -33,6 +33,7 @@ def endpoint_lines(endpoint: EndpointInfo) -> list[str]:
         *_answering_lines(endpoint),
         f"delay     {delay_cell(endpoint)}",
         f"share     {limit}",
+        *([f"retrain   {clean(endpoint.retraining)}"] if endpoint.retraining else []),
     ]
     if endpoint.requests_per_second is not None and endpoint.cpu_cores is not None:
         lines.append(f"load      {endpoint.requests_per_second:.3g} requests/s, {endpoint.cpu_cores:.2g} cores")

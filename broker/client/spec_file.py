@@ -15,6 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ByteSize, ConfigDict, Field, Va
 
 from tiercel.broker.client.spec_requirements import read_requirements
 from tiercel.broker.client.spec_values import (
+    Below,
     Replicas,
     Seconds,
     environment_of,
@@ -27,6 +28,7 @@ from tiercel.core.errors import InvalidSpecError, wrong_field
 from tiercel.core.jobs import Direction, JobSpec, Resources, Script, Tier
 from tiercel.core.metric_names import usual_direction
 from tiercel.core.projects import Project
+from tiercel.core.retraining import DAY_SECONDS, Retrain
 from tiercel.core.shipping import Shipping
 from tiercel.core.validation import MAX_SCRIPT_BYTES
 
@@ -79,6 +81,12 @@ _ResourcesForm = _form(
 )
 _ShippingForm = _form(Shipping, best_every_seconds=_written("best_every", float | None, None))
 _DataSetForm = _form(DataSet)
+_RetrainForm = _form(
+    Retrain,
+    budget_core_hours=(float, Field(alias="budget")),
+    below=(Below, None),
+    window_seconds=_written("window", Seconds, DAY_SECONDS),
+)
 _SpecForm = _form(
     JobSpec,
     name=_told(str, "", "A label for people; left out: the endpoint's name."),
@@ -94,6 +102,7 @@ _SpecForm = _form(
     data=(list[Annotated[_DataSetForm, BeforeValidator(_data_set)]], []),  # type: ignore[valid-type]
     resources=(_ResourcesForm, _ResourcesForm()),
     ship=(_ShippingForm, _ShippingForm()),
+    retrain=(_RetrainForm | None, None),
     requirements=_told(str | list[str], "", "Packages that it needs: a file (requirements.txt and others), or a list."),
     secrets=(list[str], []),
     env=_told(
@@ -115,6 +124,7 @@ FORMS: Mapping[str, tuple[type, type[BaseModel]]] = {
     "resources": (Resources, _ResourcesForm),
     "ship": (Shipping, _ShippingForm),
     "data": (DataSet, _DataSetForm),
+    "retrain": (Retrain, _RetrainForm),
 }
 """What people write: by the field under which it stands, what becomes of it and which fields it may have."""
 
@@ -175,6 +185,7 @@ def parse_spec(values: Mapping[str, Any]) -> JobSpec:
             "secrets": tuple(written["secrets"]),
             "data": tuple(DataSet(**dict(each)) for each in written["data"]),
             "ship": Shipping(**dict(written["ship"])),
+            "retrain": Retrain(**dict(written["retrain"])) if written["retrain"] is not None else None,
         }
     )
 

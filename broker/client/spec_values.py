@@ -60,6 +60,14 @@ Replicas = Annotated[int, BeforeValidator(_replicas)]
 """A field that is a number of replicas, or ``auto``."""
 
 
+def _below(value: object) -> object:
+    return None if value == "promise" else value
+
+
+Below = Annotated[float | None, BeforeValidator(_below)]
+"""A field that is an accuracy, or ``promise``."""
+
+
 def _seconds(value: object) -> object:
     """A time as people write it, in seconds."""
     if not isinstance(value, str):

@@ -49,7 +49,11 @@ def finishing_words(job: Job) -> str:
 
 
 def over_words(job: Job) -> str:
-    """That the job's time is over; empty while its last run was not told so."""
-    if job.run is None or job.run.finishing_from is None or job.spec.max_duration_seconds is None:
+    """That the job's time is over, or its budget spent; empty while its last run was not told so."""
+    if job.run is None or job.run.finishing_from is None:
+        return ""
+    if job.retrains is not None and job.is_spent:
+        return f"the {job.retrains.budget_seconds / 3600:.3g} core-hours that this retraining may use are spent"
+    if job.spec.max_duration_seconds is None:
         return ""
     return f"its max_duration of {in_words(job.spec.max_duration_seconds)} is over"

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tiercel.broker.lifecycle.job_events import Assigned
     from tiercel.core.jobs import JobSpec
     from tiercel.core.moments import Moment
+    from tiercel.core.retraining import Retrains
 
 # Pauses before a script that failed is started again: by default, and the longest of those that a spec asks for.
 BACKOFF = Backoff(first_seconds=1.0, longest_seconds=60.0)
@@ -49,6 +50,7 @@ def create(
     queued: int = 0,
     reason: str = "",
     warm_node: str = "",
+    retrains: Retrains | None = None,
 ) -> Step:
     """A job that was just accepted.
 
@@ -61,6 +63,7 @@ def create(
         queued: Its number in the queue for its endpoint, or 0.
         reason: What it waits for there.
         warm_node: Node that has the checkpoint of the job that it starts from, or empty.
+        retrains: What makes it a retraining, or None.
     """
     job = Job(
         id=job_id,
@@ -70,6 +73,7 @@ def create(
         reason=reason or _WAITS_FOR_THE_SCHEDULER,
         queued=queued,
         warm_node=warm_node,
+        retrains=retrains,
         tiers=tuple(TierStatus(number, tier) for number, tier in enumerate(spec.tiers, start=1)),
         idempotency_key=idempotency_key,
     )

@@ -1,5 +1,7 @@
 """What happens when the runs of a job have existed for as long as they may, which :mod:`.duration` counts.
 
+The same happens to a retraining whose runs have used all that it may (:attr:`.Job.is_spent`).
+
 The run is told to finish: its training ends as after its last epoch, and what it has is delivered. One that does not
 end by itself is stopped like any other.
 """
@@ -25,9 +27,9 @@ COUNTED_EVERY_SECONDS = 60.0
 
 
 def duration_ticked(job: Job, now: Moment) -> Step:
-    """Time passed: all that the job's runs have may be over."""
+    """Time passed: all that the job's runs have may be over, or all that they may use be spent."""
     run, limit = job.run, job.spec.max_duration_seconds
-    if limit is None or run is None or not run.active or run.time.alive is None:
+    if (limit is None and job.retrains is None) or run is None or not run.active or run.time.alive is None:
         return job, ()
     if job.stop_outcome is not None or run.is_leaving:  # it is told to stop, and the next run counts on
         return job, ()
@@ -36,7 +38,7 @@ def duration_ticked(job: Job, now: Moment) -> Step:
         if seconds - run.finishing_from <= FINISH_SECONDS:
             return job, ()
         return stop_running(job, JobState.COMPLETED, f"{finishing_words(job)}; it did not within {FINISH_SECONDS:g} s")
-    if job.earlier.seconds + seconds < limit:
+    if not job.is_spent and (limit is None or job.earlier.seconds + seconds < limit):
         is_due = seconds - run.time.seconds >= COUNTED_EVERY_SECONDS
         return (replace(job, run=counted(run, now)) if is_due else job), ()
     job = replace(job, run=replace(counted(run, now), finishing_from=seconds))

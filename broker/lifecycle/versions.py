@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from tiercel.broker.lifecycle.promises import best_in_use
 from tiercel.core.endpoints import Endpoint
 from tiercel.core.errors import NotFoundError, wrong_field
 from tiercel.core.jobs import Direction
@@ -12,10 +14,12 @@ from tiercel.core.jobs import Direction
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tiercel.broker.lifecycle.promises import Heard
     from tiercel.core.endpoints import DelayWindow, Signature, Tensor, Version
 
 # Versions of an endpoint that are remembered, with files or without.
 REMEMBERED_VERSIONS = 100
+NOTHING_HEARD: Heard = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +43,17 @@ class WantedModel:
     sends: tuple[VersionFiles, ...] = ()  # versions of which it shall send the files to the broker, for other nodes
 
 
-def why_held(endpoint: Endpoint, new: Version, *, may_replace: bool) -> str:
+def why_held(endpoint: Endpoint, new: Version, *, may_replace: bool, heard: Heard = NOTHING_HEARD) -> str:
     """Why a new version must not answer by itself, in plain words; empty where it may.
+
+    A version that is less often right in use than was promised is worth what it is in use, and not what was measured of
+    it when it was delivered: the world is another one since.
 
     Args:
         endpoint: The endpoint before it.
         new: The version.
         may_replace: Whether its job said that whatever it delivers shall answer.
+        heard: What applications said of the endpoint's versions, by number.
     """
     live = endpoint.live_of(new.variant)
     if live is None or live.version == new.version:
@@ -54,10 +62,10 @@ def why_held(endpoint: Endpoint, new: Version, *, may_replace: bool) -> str:
         return f"version {live.version} was chosen and stays"
     if may_replace:
         return ""
-    return _why_worse(live, new) or why_different(live, new.signature)
+    return _why_worse(live, new, best_in_use(endpoint, live.version, heard)) or why_different(live, new.signature)
 
 
-def _why_worse(live: Version, new: Version) -> str:
+def _why_worse(live: Version, new: Version, in_use: float | None) -> str:
     if new.value is None:  # whoever deployed it wants it to answer
         return f"version {live.version} is newer" if new.version < live.version else ""
     if live.value is None:
@@ -68,6 +76,10 @@ def _why_worse(live: Version, new: Version) -> str:
             f"{new.metric} ({direction.value}) cannot be compared with {live.metric} "
             f"({(live.direction or direction).value}) of version {live.version}"
         )
+    if in_use is not None and in_use < live.value:
+        if new.value >= in_use:
+            return ""
+        return f"{new.value:.6g} is worse than the {in_use:.6g} that version {live.version} may reach in use"
     if not direction.reaches(new.value, live.value):
         return f"{new.value:.6g} is worse than {live.value:.6g} of version {live.version}"
     if new.value == live.value and new.version < live.version:
@@ -132,13 +144,15 @@ def held_words(endpoint: Endpoint, version: int, why: str) -> str:
     )
 
 
-def with_version(endpoint: Endpoint, new: Version, *, may_replace: bool) -> tuple[Endpoint, str]:
+def with_version(
+    endpoint: Endpoint, new: Version, *, may_replace: bool, heard: Heard = NOTHING_HEARD
+) -> tuple[Endpoint, str]:
     """Add a version that was delivered, and let it answer if it may.
 
     Returns:
         The endpoint, and why the version does not answer: empty where it does.
     """
-    held = why_held(endpoint, new, may_replace=may_replace)
+    held = why_held(endpoint, new, may_replace=may_replace, heard=heard)
     others = [version for version in endpoint.versions if version.version != new.version]
     versions = tuple(sorted((*others, replace(new, held=held)), key=lambda known: known.version))
     # What answered before is named from now on: the newest may be one that is held.

@@ -21,6 +21,7 @@ from tiercel.core.events import (
     PriorityChanged,
     ProgressMade,
     PromiseJudged,
+    RetrainingTold,
     ShareChanged,
     StateChanged,
     TierChanged,
@@ -85,6 +86,7 @@ VERSION = Topic(f"{_ENDPOINT}/version", "Another version answers.")
 VARIANT_VERSION = Topic(f"{_ENDPOINT}/variants/{{variant}}/version", "The same, of an endpoint with variants.")
 ENDPOINT_ALLOCATION = Topic(f"{_ENDPOINT}/allocation", "What the endpoint may use changed.")
 PROMISE = Topic(f"{_ENDPOINT}/promise", "Whether a version is as often right as promised, once that changes.")
+RETRAINING = Topic(f"{_ENDPOINT}/retraining", "What is done about a model that is too seldom right, or why nothing is.")
 LOAD = Topic(f"{_ENDPOINT}/load", "How it answered lately; with each heartbeat, while it is asked.", is_state=False)
 NODE_PRESENCE = Topic(
     "nodes/{node}/presence",
@@ -93,7 +95,7 @@ NODE_PRESENCE = Topic(
 BROKER_PRESENCE = Topic("broker/presence", "The broker came or went.")
 TOPICS = (
     *(STATE, PROGRESS, TIER, ALLOCATION, PRIORITY),
-    *(VERSION, VARIANT_VERSION, ENDPOINT_ALLOCATION, PROMISE, LOAD),
+    *(VERSION, VARIANT_VERSION, ENDPOINT_ALLOCATION, PROMISE, RETRAINING, LOAD),
     *(NODE_PRESENCE, BROKER_PRESENCE),
 )
 """All that there are."""
@@ -112,6 +114,8 @@ def message_of(event: Event) -> Message:
             return _endpoint_share_message(event)
         case PromiseJudged():
             return _promise_message(event)
+        case RetrainingTold():
+            return _retraining_message(event)
         case EndpointMeasured():
             return _endpoint_load_message(event)
         case NodeEvent():
@@ -234,6 +238,11 @@ def _promise_message(event: PromiseJudged) -> Message:
         **asdict(event.in_use),
     }
     return PROMISE.message(event.at, news, tenant=event.tenant, endpoint=event.endpoint)
+
+
+def _retraining_message(event: RetrainingTold) -> Message:
+    about = {"endpoint": event.endpoint, "tenant": event.tenant}
+    return RETRAINING.message(event.at, {**about, "job": event.job_id or None, "reason": event.words}, **about)
 
 
 def _endpoint_load_message(event: EndpointMeasured) -> Message:

@@ -351,6 +351,7 @@ class JobSpec(_message.Message):
     REPLICAS_FIELD_NUMBER: _builtins.int
     ACCESS_FIELD_NUMBER: _builtins.int
     COPY_CHECKPOINT_SECONDS_FIELD_NUMBER: _builtins.int
+    RETRAIN_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """A label for people; need not be unique."""
     endpoint: _builtins.str
@@ -470,6 +471,12 @@ class JobSpec(_message.Message):
     def outputs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Which files that it leaves in its working directory are kept (files.proto): at most 32 patterns such as "reports/*.html"."""
 
+    @_builtins.property
+    def retrain(self) -> Global___Retrain:
+        """When the broker submits it again by itself, as a new job, since its model is less often right in use (docs/retraining.md).
+        Absent: never. Not with every_seconds.
+        """
+
     def __init__(
         self,
         *,
@@ -513,10 +520,11 @@ class JobSpec(_message.Message):
         replicas: _builtins.int | None = ...,
         access: Global___EndpointAccess.ValueType = ...,
         copy_checkpoint_seconds: _builtins.float | None = ...,
+        retrain: Global___Retrain | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_copy_checkpoint_seconds", b"_copy_checkpoint_seconds", "_endpoint_objective_seconds", b"_endpoint_objective_seconds", "_every_seconds", b"_every_seconds", "_max_duration_seconds", b"_max_duration_seconds", "_max_epochs", b"_max_epochs", "_ranks", b"_ranks", "_replicas", b"_replicas", "_report_timeout_seconds", b"_report_timeout_seconds", "_retry_back_off_seconds", b"_retry_back_off_seconds", "_warm", b"_warm", "copy_checkpoint_seconds", b"copy_checkpoint_seconds", "endpoint_objective_seconds", b"endpoint_objective_seconds", "every_seconds", b"every_seconds", "max_duration_seconds", b"max_duration_seconds", "max_epochs", b"max_epochs", "module", b"module", "program", b"program", "project", b"project", "ranks", b"ranks", "replicas", b"replicas", "report_timeout_seconds", b"report_timeout_seconds", "resources", b"resources", "retry_back_off_seconds", b"retry_back_off_seconds", "script", b"script", "ship", b"ship", "warm", b"warm"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_copy_checkpoint_seconds", b"_copy_checkpoint_seconds", "_endpoint_objective_seconds", b"_endpoint_objective_seconds", "_every_seconds", b"_every_seconds", "_max_duration_seconds", b"_max_duration_seconds", "_max_epochs", b"_max_epochs", "_ranks", b"_ranks", "_replicas", b"_replicas", "_report_timeout_seconds", b"_report_timeout_seconds", "_retry_back_off_seconds", b"_retry_back_off_seconds", "_warm", b"_warm", "copy_checkpoint_seconds", b"copy_checkpoint_seconds", "endpoint_objective_seconds", b"endpoint_objective_seconds", "every_seconds", b"every_seconds", "max_duration_seconds", b"max_duration_seconds", "max_epochs", b"max_epochs", "module", b"module", "program", b"program", "project", b"project", "ranks", b"ranks", "replicas", b"replicas", "report_timeout_seconds", b"report_timeout_seconds", "resources", b"resources", "retrain", b"retrain", "retry_back_off_seconds", b"retry_back_off_seconds", "script", b"script", "ship", b"ship", "warm", b"warm"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_copy_checkpoint_seconds", b"_copy_checkpoint_seconds", "_endpoint_objective_seconds", b"_endpoint_objective_seconds", "_every_seconds", b"_every_seconds", "_max_duration_seconds", b"_max_duration_seconds", "_max_epochs", b"_max_epochs", "_ranks", b"_ranks", "_replicas", b"_replicas", "_report_timeout_seconds", b"_report_timeout_seconds", "_retry_back_off_seconds", b"_retry_back_off_seconds", "_warm", b"_warm", "access", b"access", "arguments", b"arguments", "command", b"command", "continue_after_last_tier", b"continue_after_last_tier", "copy_checkpoint_seconds", b"copy_checkpoint_seconds", "data", b"data", "direction", b"direction", "endpoint", b"endpoint", "endpoint_objective_seconds", b"endpoint_objective_seconds", "env", b"env", "every_seconds", b"every_seconds", "image", b"image", "labels", b"labels", "max_duration_seconds", b"max_duration_seconds", "max_epochs", b"max_epochs", "metric", b"metric", "module", b"module", "name", b"name", "node_labels", b"node_labels", "outputs", b"outputs", "priority", b"priority", "program", b"program", "project", b"project", "queue", b"queue", "ranks", b"ranks", "replace", b"replace", "replicas", b"replicas", "report_timeout_seconds", b"report_timeout_seconds", "requirements", b"requirements", "resources", b"resources", "retries", b"retries", "retry_back_off_seconds", b"retry_back_off_seconds", "retry_exit_codes", b"retry_exit_codes", "runtime", b"runtime", "script", b"script", "secrets", b"secrets", "ship", b"ship", "tiers", b"tiers", "variant", b"variant", "warm", b"warm", "warm_start", b"warm_start"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_copy_checkpoint_seconds", b"_copy_checkpoint_seconds", "_endpoint_objective_seconds", b"_endpoint_objective_seconds", "_every_seconds", b"_every_seconds", "_max_duration_seconds", b"_max_duration_seconds", "_max_epochs", b"_max_epochs", "_ranks", b"_ranks", "_replicas", b"_replicas", "_report_timeout_seconds", b"_report_timeout_seconds", "_retry_back_off_seconds", b"_retry_back_off_seconds", "_warm", b"_warm", "access", b"access", "arguments", b"arguments", "command", b"command", "continue_after_last_tier", b"continue_after_last_tier", "copy_checkpoint_seconds", b"copy_checkpoint_seconds", "data", b"data", "direction", b"direction", "endpoint", b"endpoint", "endpoint_objective_seconds", b"endpoint_objective_seconds", "env", b"env", "every_seconds", b"every_seconds", "image", b"image", "labels", b"labels", "max_duration_seconds", b"max_duration_seconds", "max_epochs", b"max_epochs", "metric", b"metric", "module", b"module", "name", b"name", "node_labels", b"node_labels", "outputs", b"outputs", "priority", b"priority", "program", b"program", "project", b"project", "queue", b"queue", "ranks", b"ranks", "replace", b"replace", "replicas", b"replicas", "report_timeout_seconds", b"report_timeout_seconds", "requirements", b"requirements", "resources", b"resources", "retrain", b"retrain", "retries", b"retries", "retry_back_off_seconds", b"retry_back_off_seconds", "retry_exit_codes", b"retry_exit_codes", "runtime", b"runtime", "script", b"script", "secrets", b"secrets", "ship", b"ship", "tiers", b"tiers", "variant", b"variant", "warm", b"warm", "warm_start", b"warm_start"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__copy_checkpoint_seconds: _TypeAlias = _typing.Literal["copy_checkpoint_seconds"]  # noqa: Y015
     _WhichOneofArgType__copy_checkpoint_seconds: _TypeAlias = _typing.Literal["_copy_checkpoint_seconds", b"_copy_checkpoint_seconds"]  # noqa: Y015
@@ -564,6 +572,53 @@ class JobSpec(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType_program) -> _WhichOneofReturnType_program | None: ...
 
 Global___JobSpec: _TypeAlias = JobSpec  # noqa: Y015
+
+@_typing.final
+class Retrain(_message.Message):
+    """When a job is submitted again by itself, and what that may cost."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BUDGET_CORE_HOURS_FIELD_NUMBER: _builtins.int
+    BELOW_FIELD_NUMBER: _builtins.int
+    AT_MOST_FIELD_NUMBER: _builtins.int
+    WINDOW_SECONDS_FIELD_NUMBER: _builtins.int
+    budget_core_hours: _builtins.float
+    """What all retrainings of the endpoint that begin within a window may use: hours of cores, and of accelerators that they keep
+    busy, added up.
+    """
+    below: _builtins.float
+    """Accuracy in use, a fraction, that starts one once all of its interval is below; absent: what the live version promised."""
+    at_most: _builtins.int
+    """How many may begin within a window, 1 to 100; absent: 3."""
+    window_seconds: _builtins.float
+    """Seconds, 60 to 366 days; absent: a day."""
+    def __init__(
+        self,
+        *,
+        budget_core_hours: _builtins.float = ...,
+        below: _builtins.float | None = ...,
+        at_most: _builtins.int | None = ...,
+        window_seconds: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_at_most", b"_at_most", "_below", b"_below", "_window_seconds", b"_window_seconds", "at_most", b"at_most", "below", b"below", "window_seconds", b"window_seconds"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_at_most", b"_at_most", "_below", b"_below", "_window_seconds", b"_window_seconds", "at_most", b"at_most", "below", b"below", "budget_core_hours", b"budget_core_hours", "window_seconds", b"window_seconds"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__at_most: _TypeAlias = _typing.Literal["at_most"]  # noqa: Y015
+    _WhichOneofArgType__at_most: _TypeAlias = _typing.Literal["_at_most", b"_at_most"]  # noqa: Y015
+    _WhichOneofReturnType__below: _TypeAlias = _typing.Literal["below"]  # noqa: Y015
+    _WhichOneofArgType__below: _TypeAlias = _typing.Literal["_below", b"_below"]  # noqa: Y015
+    _WhichOneofReturnType__window_seconds: _TypeAlias = _typing.Literal["window_seconds"]  # noqa: Y015
+    _WhichOneofArgType__window_seconds: _TypeAlias = _typing.Literal["_window_seconds", b"_window_seconds"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__at_most) -> _WhichOneofReturnType__at_most | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__below) -> _WhichOneofReturnType__below | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__window_seconds) -> _WhichOneofReturnType__window_seconds | None: ...
+
+Global___Retrain: _TypeAlias = Retrain  # noqa: Y015
 
 @_typing.final
 class DataSet(_message.Message):

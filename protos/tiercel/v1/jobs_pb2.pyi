@@ -1555,6 +1555,7 @@ class Endpoint(_message.Message):
     PINNED_FIELD_NUMBER: _builtins.int
     AUTO_REPLICAS_FIELD_NUMBER: _builtins.int
     REPLICAS_REASON_FIELD_NUMBER: _builtins.int
+    RETRAINING_FIELD_NUMBER: _builtins.int
     ACCESS_FIELD_NUMBER: _builtins.int
     REPLICAS_FIELD_NUMBER: _builtins.int
     PLACES_FIELD_NUMBER: _builtins.int
@@ -1578,6 +1579,8 @@ class Endpoint(_message.Message):
     """The broker says on how many nodes its live version shall answer, by what is asked of it."""
     replicas_reason: _builtins.str
     """Why these are as many as they are, in plain words; empty where its job said how many."""
+    retraining: _builtins.str
+    """What is done about its model being less often right in use, or why nothing is; empty where no job asked for that."""
     access: _common_pb2.EndpointAccess.ValueType
     """Who may ask it."""
     replicas: _builtins.int
@@ -1621,6 +1624,7 @@ class Endpoint(_message.Message):
         pinned: _builtins.bool = ...,
         auto_replicas: _builtins.bool = ...,
         replicas_reason: _builtins.str = ...,
+        retraining: _builtins.str = ...,
         access: _common_pb2.EndpointAccess.ValueType = ...,
         replicas: _builtins.int = ...,
         places: _abc.Iterable[Global___EndpointReplica] | None = ...,
@@ -1628,7 +1632,7 @@ class Endpoint(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_answering_version", b"_answering_version", "_live_version", b"_live_version", "_objective_seconds", b"_objective_seconds", "answering_version", b"answering_version", "live_version", b"live_version", "load", b"load", "objective_seconds", b"objective_seconds", "share", b"share"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_answering_version", b"_answering_version", "_live_version", b"_live_version", "_objective_seconds", b"_objective_seconds", "access", b"access", "answering_version", b"answering_version", "auto_replicas", b"auto_replicas", "keep", b"keep", "live_version", b"live_version", "load", b"load", "name", b"name", "node_id", b"node_id", "objective_seconds", b"objective_seconds", "pinned", b"pinned", "places", b"places", "problem", b"problem", "replicas", b"replicas", "replicas_reason", b"replicas_reason", "serving_grpc", b"serving_grpc", "serving_http", b"serving_http", "share", b"share", "tenant", b"tenant", "variants", b"variants", "versions", b"versions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_answering_version", b"_answering_version", "_live_version", b"_live_version", "_objective_seconds", b"_objective_seconds", "access", b"access", "answering_version", b"answering_version", "auto_replicas", b"auto_replicas", "keep", b"keep", "live_version", b"live_version", "load", b"load", "name", b"name", "node_id", b"node_id", "objective_seconds", b"objective_seconds", "pinned", b"pinned", "places", b"places", "problem", b"problem", "replicas", b"replicas", "replicas_reason", b"replicas_reason", "retraining", b"retraining", "serving_grpc", b"serving_grpc", "serving_http", b"serving_http", "share", b"share", "tenant", b"tenant", "variants", b"variants", "versions", b"versions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__answering_version: _TypeAlias = _typing.Literal["answering_version"]  # noqa: Y015
     _WhichOneofArgType__answering_version: _TypeAlias = _typing.Literal["_answering_version", b"_answering_version"]  # noqa: Y015

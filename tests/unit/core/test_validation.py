@@ -15,6 +15,7 @@ from tiercel.core.data_sets import MAX_OF_A_JOB, DataSet
 from tiercel.core.errors import InvalidSpecError
 from tiercel.core.jobs import Direction, JobSpec, Resources, Script, Tier
 from tiercel.core.requirements import MAX_REQUIREMENTS, MAX_REQUIREMENTS_BYTES
+from tiercel.core.retraining import Retrain
 from tiercel.core.secrets import MAX_SECRETS_OF_A_JOB
 from tiercel.core.shipping import Shipping
 from tiercel.core.validation import (
@@ -83,6 +84,8 @@ def refusal_of(spec: JobSpec) -> InvalidSpecError | None:
         {"variant": "0" * 32, "tiers": (Tier(0.5), Tier(1.0))},
         {"ship": Shipping(every=0.01, best_every_seconds=60.0), "replace": True},
         {"ship": Shipping(only_tiers=True)},
+        {"retrain": Retrain(0.5), "data": (DataSet("a"), DataSet("b", "https://host/x.npz", "0" * 64))},
+        {"retrain": Retrain(0.5, 1.0, 100, 60.0), "variant": "small"},
         {"resources": Resources(0.1, MIN_MEMORY_BYTES)},
         {"resources": Resources(accelerators=MAX_ACCELERATORS, accelerator_memory_bytes=2**33)},
         {"resources": Resources(accelerators=1)},
@@ -215,6 +218,15 @@ def test_accepts_what_makes_sense(changes: dict[str, Any]) -> None:
         ({"variant": "small", "direction": Direction.MIN, "tiers": (Tier(0.5),)}, "variant"),
         ({"variant": "small", "tiers": (Tier(0.5), Tier(1.5))}, "variant"),
         ({"variant": "small", "tiers": (Tier(0.0), Tier(0.5))}, "variant"),
+        ({"retrain": Retrain(0.0)}, "retrain.budget"),
+        ({"retrain": Retrain(math.nan)}, "retrain.budget"),
+        ({"retrain": Retrain(1.0, below=0.0)}, "retrain.below"),
+        ({"retrain": Retrain(1.0, below=math.nan)}, "retrain.below"),
+        ({"retrain": Retrain(1.0, at_most=0)}, "retrain.at_most"),
+        ({"retrain": Retrain(1.0, window_seconds=math.inf)}, "retrain.window"),
+        ({"retrain": Retrain(1.0), "every_seconds": 3600.0}, "retrain"),
+        ({"retrain": Retrain(1.0), "tiers": (Tier(0.5), Tier(1.5))}, "retrain"),
+        ({"retrain": Retrain(1.0), "data": (DataSet("b", "https://host/x.npz", "0" * 64),)}, "retrain"),
         ({"ship": Shipping(every=0.0)}, "ship.every"),
         ({"ship": Shipping(every=math.nan)}, "ship.every"),
         ({"ship": Shipping(every=0.1, only_tiers=True)}, "ship.every"),

@@ -28,6 +28,7 @@ from tiercel.core.jobs import (
     Tier,
 )
 from tiercel.core.nodes import Node
+from tiercel.core.retraining import Retrain
 from tiercel.core.shares import AcceleratorShare, Share
 from tiercel.core.shipping import Shipping
 from tiercel.core.wire import from_proto, seconds_of, timestamp, to_proto
@@ -53,6 +54,7 @@ from tiercel.v1 import common_pb2, jobs_pb2, nodes_pb2
             continue_after_last_tier=True,
             replace=True,
             ship=Shipping(every=0.01, best_every_seconds=60.0),
+            retrain=Retrain(2.5, 0.85, 5, 3600.0),
             labels={"sweep": "7", "team/owner": "vision"},
             data=(DataSet("imagenet"), DataSet("digits", "https://host/x.npz", "0" * 64)),
             outputs=("reports/*.html", "tokenizer/"),

@@ -15,6 +15,7 @@ from tiercel import (
     InvalidSpecError,
     JobSpec,
     Resources,
+    Retrain,
     Script,
     Shipping,
     Tier,
@@ -37,6 +38,7 @@ runtime: process
 max_epochs: 30
 replace: true
 ship: {every: 0.01, best_every: 60}
+retrain: {at_most: 5, window: 2h, budget: 2}
 labels: {sweep: "7"}
 data: [imagenet, {name: digits, url: "https://host/x.npz"}]
 outputs: ["reports/*.html"]
@@ -65,6 +67,7 @@ warm = false
 ranks = 1
 replace = true
 ship = {every = 0.01, best_every = 60}
+retrain = {below = "promise", at_most = 5, window = "2h", budget = 2}
 [resources]
 cpu_cores = 1.5
 memory = "2GiB"
@@ -95,6 +98,7 @@ SPEC = JobSpec(
     warm=False,
     ranks=1,
     ship=Shipping(every=0.01, best_every_seconds=60.0),
+    retrain=Retrain(2.0, at_most=5, window_seconds=7200.0),
 )
 VALUES: dict[str, Any] = {"endpoint": "digits", "module": "m", "metric": "loss", "direction": "min", "tiers": [0.5]}
 
@@ -129,6 +133,9 @@ def test_flags_replace_fields_of_the_file(tmp_path: Path) -> None:
     ("changes", "field", "message"),
     [
         ({"tiers": []}, "tiers", "at least 1"),
+        ({"retrain": {"below": 0.8}}, "retrain.budget", "is missing"),
+        ({"retrain": {"budget": 1, "below": "promised"}}, "retrain.below", "number"),
+        ({"retrain": {"budget": 1, "windows": "1d"}}, "retrain.windows", "did you mean window?"),
         ({"tiers": [{"target": 0.9}, {"target": "much"}]}, "tiers[1].target", "number"),
         ({"tiers": [{"value": 1}]}, "tiers[0].target", "is missing"),
         ({"tiers": [{"target": 1, "worth": 2}]}, "tiers[0].worth", "no field"),

@@ -123,6 +123,7 @@ function About({ endpoint, live }) {
     ["Tenant", endpoint.tenant],
     ["Replicas", `${endpoint.replicas}${endpoint.auto_replicas ? ", the broker decides" : ""}`],
     ["Why so many", endpoint.replicas_reason],
+    ["Retraining", endpoint.retraining],
     [
       "HTTP",
       endpoint.serving_http && html`<code>http://${endpoint.serving_http}/v2/models/${endpoint.name}/infer</code>`,

@@ -1,0 +1,259 @@
+"""When a model is trained again by itself, and what becomes of that, as pure steps.
+
+A version that answers and misses what it should be in use (:mod:`.promises`) is trained again: the job that delivered
+it is submitted anew. One retraining of an endpoint is open at a time. What it may use is set aside when it is decided
+on and, but for what it used, given back once it is over; so those that begin within a window never get more than the
+budget. Each one that replaced nothing makes the pause before the next longer.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from tiercel.broker.lifecycle.promises import LEAST_ROWS, in_use_of, is_missed
+from tiercel.core.durations import in_words
+from tiercel.core.jobs import JobState
+from tiercel.core.retraining import Retrain, Retraining, RetrainingState, Retrains
+from tiercel.core.tiers import Tier
+from tiercel.core.validation import MAX_TIERS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tiercel.broker.lifecycle.promises import Heard
+    from tiercel.core.endpoints import Endpoint, Version
+    from tiercel.core.jobs import Job, JobSpec
+
+HOUR_SECONDS = 3600.0
+# More than begin in any window.
+REMEMBERED = 128
+REPEATS_LABEL = "tiercel/repeats"
+"""Label of a job that was started again from scratch: the id of the one that it repeats."""
+RETRAINS_LABEL = "tiercel/retrains"
+"""Label of a job that trains a model again: the number of the version that was too seldom right."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How what a job delivers is trained again."""
+
+    retrain: Retrain
+    targets: tuple[float, ...]  # of the tiers that its tenant asked for
+    floor: float | None = None  # of a retraining, what it has to exceed
+
+    @classmethod
+    def of(cls, job: Job) -> Terms | None:
+        """The terms of a job; None of one that is never trained again."""
+        if job.spec.retrain is None:
+            return None
+        targets = tuple(tier.target for tier in _asked_for(job))
+        return cls(job.spec.retrain, targets, job.retrains.floor if job.retrains is not None else None)
+
+    def of_version(self, value: float | None, target: float | None) -> Retrain:
+        """The terms of a version, with the accuracy below which it is trained again.
+
+        That is the hardest of its tenant's tiers that it reaches. What reaches none, and is there since it is better
+        than what answered before, keeps half of what was won: a promise that does not hold any more binds nobody.
+
+        Args:
+            value: What was measured of it.
+            target: The target of the tier that it was delivered for; None of the best model beyond them.
+        """
+        if self.retrain.below is not None or value is None:
+            return self.retrain
+        reached = [each for each in self.targets if value >= each]
+        won = target if self.floor is None else (self.floor + max(self.floor, value)) / 2
+        return replace(self.retrain, below=max(reached, default=won))
+
+
+def decided(
+    endpoint: Endpoint, heard: Heard, feeding: Mapping[str, str], now: float, job_id: str
+) -> tuple[Retraining | None, str]:
+    """Whether a version is to be trained again now.
+
+    Args:
+        endpoint: The endpoint as it is.
+        heard: What applications said of its versions, by number.
+        feeding: The jobs that feed it, by variant.
+        now: Seconds since the Unix epoch.
+        job_id: Id of the new job, if there will be one.
+
+    Returns:
+        The retraining, if one is to begin, and what to tell of it; empty where nobody asked for any.
+    """
+    if (under_way := open_one(endpoint)) is not None:
+        return None, words_of(under_way)
+    told = []
+    for version in endpoint.live:
+        if version.retrain is None:
+            continue
+        whose = f"variant {version.variant}: " if version.variant else ""
+        why = _why_fine(endpoint, version, heard)
+        if not why:
+            words = f"{whose}version {version.version} is less often right than {version.retrain.below:g}"
+            why_not = _why_waits(endpoint, version, version.retrain, heard, feeding, now)
+            in_use = in_use_of(version.version, heard)
+            if not why_not and in_use is not None:
+                granted = _left(endpoint.retrainings, version.retrain, now)
+                floor = min(1.0, math.ceil(in_use.high * 1e4) / 1e4)
+                begun = Retraining(job_id, version.version, floor, now, granted)
+                return begun, words_of(begun)
+            told.append(f"{words}: {why_not}")
+        else:
+            told.append(whose + why)
+    return None, "; ".join(told)
+
+
+def words_of(known: Retraining) -> str:
+    """What to tell of a retraining that is not over."""
+    return (
+        f"version {known.version} is less often right in use than it should be, {known.floor:g} at most: job "
+        f"{known.job_id} trains it again"
+    )
+
+
+def begun(known: Retraining) -> Retraining:
+    """A retraining whose job is submitted."""
+    return replace(known, state=RetrainingState.UNDERWAY)
+
+
+def open_one(endpoint: Endpoint) -> Retraining | None:
+    """The retraining of an endpoint that is not over, or None."""
+    return next((each for each in endpoint.retrainings if not each.state.is_over), None)
+
+
+def is_wanted(endpoint: Endpoint, retraining: Retraining) -> bool:
+    """Whether a retraining that has not begun is still to begin."""
+    version = next((each for each in endpoint.live if each.version == retraining.version), None)
+    if version is None or version.retrain is None or version.retrain.below is None:
+        return False
+    return version.variant not in endpoint.pinned and is_missed(endpoint, version.version, version.retrain.below)
+
+
+def with_one(retrainings: Sequence[Retraining], one: Retraining) -> tuple[Retraining, ...]:
+    """What an endpoint remembers, with a retraining as it is now."""
+    others = [each for each in retrainings if each.job_id != one.job_id]
+    return tuple(sorted((*others, one), key=lambda each: each.decided_at)[-REMEMBERED:])
+
+
+def settled(endpoint: Endpoint, retraining: Retraining, job: Job | None, now: float) -> Retraining:
+    """A retraining whose job is submitted, as that says.
+
+    Args:
+        endpoint: The endpoint as it is.
+        retraining: The retraining as it was.
+        job: Its job; None where that is gone.
+        now: Seconds since the Unix epoch.
+    """
+    if job is not None and not job.state.is_final:
+        return replace(retraining, state=RetrainingState.UNDERWAY)
+    used = retraining.granted_seconds if job is None else job.cpu_seconds + job.accelerator_seconds
+    if any(each.job_id == retraining.job_id and not each.held for each in endpoint.versions):
+        state = RetrainingState.REPLACED
+    else:
+        is_cancelled = job is not None and job.state is JobState.CANCELLED
+        state = RetrainingState.CANCELLED if is_cancelled else RetrainingState.FAILED
+    return replace(retraining, state=state, used_seconds=used, over_at=now)
+
+
+def again(job: Job, retraining: Retraining) -> tuple[JobSpec, Retrains]:
+    """What is submitted: the spec of a job, whose first tier is now to be better than what answers.
+
+    Args:
+        job: The job that delivered what answers.
+        retraining: The retraining.
+    """
+    tiers = _asked_for(job)
+    harder = [tier for tier in tiers if tier.target > retraining.floor][1 - MAX_TIERS :]
+    first = Tier(retraining.floor, value=(*harder, tiers[-1])[0].value)
+    labels = {**job.spec.labels, REPEATS_LABEL: job.id, RETRAINS_LABEL: str(retraining.version)}
+    spec = replace(job.spec, tiers=(first, *harder), labels=labels, queue=False)
+    return spec, Retrains(retraining.version, retraining.floor, retraining.granted_seconds, tiers)
+
+
+def _asked_for(job: Job) -> tuple[Tier, ...]:
+    """The tiers that its tenant asked for."""
+    return job.retrains.tiers if job.retrains is not None else job.spec.tiers
+
+
+def _why_fine(endpoint: Endpoint, version: Version, heard: Heard) -> str:
+    """Why a version need not be trained again; empty where it should be."""
+    below = version.retrain.below if version.retrain is not None else None
+    if below is None:
+        return f"version {version.version} promised nothing; give its job a number as retrain.below"
+    if is_missed(endpoint, version.version, below):
+        return ""
+    if in_use_of(version.version, heard) is None:
+        return f"applications have not said of {LEAST_ROWS} rows yet what was right (feedback)"
+    return f"version {version.version} is right as often as {below:g}, as far as can be told"
+
+
+def _why_waits(
+    endpoint: Endpoint, version: Version, terms: Retrain, heard: Heard, feeding: Mapping[str, str], now: float
+) -> str:
+    """Why a version that should be trained again is not, now; empty where it is."""
+    if version.variant in endpoint.pinned:
+        return "it was chosen and stays; promote the newest version to let better ones follow"
+    if version.variant in feeding:
+        return f"job {feeding[version.variant]} feeds the endpoint already"
+    last = endpoint.retrainings[-1] if endpoint.retrainings else None
+    if last is not None and last.state is RetrainingState.CANCELLED and last.version == version.version:
+        return (
+            f"nothing is done, as job {last.job_id}, which trained it again, was cancelled; 'tiercel retry "
+            f"{last.job_id} --from-scratch' trains it all the same"
+        )
+    if in_use_of(version.version, heard) is None:
+        return f"nothing begins before feedback on {LEAST_ROWS} rows says how often it is right now"
+    return _why_bounded(endpoint.retrainings, terms, now)
+
+
+def _why_bounded(retrainings: Sequence[Retraining], terms: Retrain, now: float) -> str:
+    """What of the terms forbids a retraining now; empty where nothing does."""
+    window = in_words(terms.window_seconds)
+    inside = _inside(retrainings, terms, now)
+    if len(inside) >= terms.at_most:
+        until = inside[-terms.at_most].decided_at + terms.window_seconds
+        return f"{terms.at_most} retrainings in {window} is what retrain.at_most allows; the next from {_moment(until)}"
+    until = _pause_until(retrainings, terms)
+    if now < until:
+        return f"the last retraining ({retrainings[-1].job_id}) replaced nothing; the next from {_moment(until)}"
+    least = terms.budget_core_hours * HOUR_SECONDS / terms.at_most
+    if (left := _left(retrainings, terms, now)) < least:
+        return (
+            f"{max(0.0, left) / HOUR_SECONDS:.3g} of {terms.budget_core_hours:g} core-hours in {window} are left, and "
+            f"none begins with less than {least / HOUR_SECONDS:.3g} (retrain.budget / at_most)"
+        )
+    return ""
+
+
+def _inside(retrainings: Sequence[Retraining], terms: Retrain, now: float) -> list[Retraining]:
+    """Those that count in the present window; ones that are not over always do."""
+    since = now - terms.window_seconds
+    return [each for each in retrainings if each.decided_at > since or not each.state.is_over]
+
+
+def _left(retrainings: Sequence[Retraining], terms: Retrain, now: float) -> float:
+    """Seconds of cores and accelerators that are left of the budget."""
+    spent = math.fsum(each.cost_seconds for each in _inside(retrainings, terms, now))
+    return terms.budget_core_hours * HOUR_SECONDS - spent
+
+
+def _pause_until(retrainings: Sequence[Retraining], terms: Retrain) -> float:
+    """When the pause after retrainings that replaced nothing is over, seconds since the Unix epoch."""
+    # Spread evenly over the window at first, then twice as long each time, up to a window.
+    in_vain = 0
+    for each in reversed(retrainings):
+        if each.state is RetrainingState.REPLACED:
+            break
+        in_vain += 1
+    if not in_vain:
+        return 0.0
+    pause = terms.window_seconds / terms.at_most * 2.0 ** min(in_vain - 1, 32)
+    return retrainings[-1].over_at + min(pause, terms.window_seconds)
+
+
+def _moment(at: float) -> str:
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC"

@@ -1,0 +1,152 @@
+"""What is submitted again, what its models have to be better than, and what is told where nothing is done."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from testing.jobs import AT, after, assigned, new_job, run_of
+from tiercel.broker.lifecycle import machine, retraining, versions
+from tiercel.broker.lifecycle.job_events import RunIsAlive, Ticked, UsageMeasured
+from tiercel.broker.lifecycle.promises import judged
+from tiercel.core.endpoints import Endpoint, Version
+from tiercel.core.feedback import VersionFeedback
+from tiercel.core.jobs import Direction, JobState, Tier
+from tiercel.core.retraining import Retrain, Retraining, RetrainingState, Retrains
+
+TERMS = Retrain(2.0, below=0.9)
+VERSION = Version(1, "j1", 1, "accuracy", 0.93, 1.0, "ab", Direction.MAX, target=0.9, retrain=TERMS)
+DIGITS = Endpoint("digits", "alice", 2, (VERSION,), "n1")
+BAD = {1: VersionFeedback(1, 400, 280)}  # 0.653 to 0.743
+MISSED = judged(DIGITS, BAD, AT)[0]
+HOUR = 3600.0
+
+
+def words_of(endpoint: Endpoint, heard: dict[int, VersionFeedback] | None = None, now: float = AT) -> str:
+    one, words = retraining.decided(endpoint, BAD if heard is None else heard, {}, now, "j9")
+    assert one is None
+    return words
+
+
+def over(state: RetrainingState, at: float = AT, used: float = HOUR / 2) -> Retraining:
+    return Retraining(f"j{at:g}", 1, 0.75, at, HOUR, state, used, at)
+
+
+def test_a_version_that_is_too_seldom_right_is_trained_again_and_what_that_may_use_is_set_aside() -> None:
+    one, words = retraining.decided(MISSED, BAD, {}, AT, "j9")
+    assert one == Retraining("j9", 1, 0.7429, AT, 2 * HOUR)
+    assert words == "version 1 is less often right in use than it should be, 0.7429 at most: job j9 trains it again"
+    assert words_of(replace(MISSED, retrainings=(one,))) == words, "one at a time"
+
+
+def test_whoever_asked_is_told_why_nothing_is_done() -> None:
+    late = AT + 10 * HOUR
+    failed = over(RetrainingState.FAILED)
+    vain = (failed, replace(failed, job_id="j8"))
+    cancelled = (over(RetrainingState.CANCELLED),)
+    few = tuple(over(RetrainingState.REPLACED, AT + n * HOUR, 0.0) for n in range(3))
+    some = over(RetrainingState.REPLACED, used=1.5 * HOUR)
+    for endpoint, heard, now, words in (
+        (replace(DIGITS, versions=(replace(VERSION, retrain=None),)), BAD, AT, ""),
+        (DIGITS, {}, AT, "applications have not said of 30 rows yet what was right"),
+        (DIGITS, {1: VersionFeedback(1, 400, 370)}, AT, "version 1 is right as often as 0.9, as far as can be told"),
+        (MISSED, {}, AT, "less often right than 0.9: nothing begins before feedback on 30 rows"),
+        (replace(MISSED, pinned=frozenset({""})), BAD, AT, "it was chosen and stays; promote the newest"),
+        (replace(MISSED, retrainings=cancelled), BAD, late * 9, "was cancelled; 'tiercel retry"),
+        (replace(MISSED, retrainings=vain[:1]), BAD, AT + 7 * HOUR, "replaced nothing; the next from 1970-01-01 08:16"),
+        (replace(MISSED, retrainings=vain), BAD, late, "the next from 1970-01-01 16:16"),
+        (replace(MISSED, retrainings=few), BAD, late, "3 retrainings in 1d is what retrain.at_most allows"),
+        (
+            replace(MISSED, retrainings=(some,)),
+            BAD,
+            late,
+            "0.5 of 2 core-hours in 1d are left, and none",
+        ),
+    ):
+        assert words in words_of(endpoint, heard, now)
+        assert bool(words) == bool(words_of(endpoint, heard, now))
+    feeding = retraining.decided(MISSED, BAD, {"": "j5"}, AT, "j9")
+    assert feeding == (None, "version 1 is less often right than 0.9: job j5 feeds the endpoint already")
+
+
+def test_what_a_retraining_did_not_use_is_free_again() -> None:
+    one, _ = retraining.decided(
+        replace(MISSED, retrainings=(over(RetrainingState.REPLACED, used=HOUR / 4),)), BAD, {}, AT + HOUR, "j9"
+    )
+    assert one is not None
+    assert one.granted_seconds == 1.75 * HOUR
+
+
+def test_its_first_tier_is_to_be_better_than_what_answers_and_the_tenants_own_come_back_with_the_next() -> None:
+    job = new_job(tiers=(Tier(0.7), Tier(0.9, 3.0), Tier(0.95)), retrain=TERMS, labels={"sweep": "7"}, queue=True)
+    spec, retrains = retraining.again(job, over(RetrainingState.DECIDED))
+    assert spec.tiers == (Tier(0.75, 3.0), Tier(0.9, 3.0), Tier(0.95))
+    assert spec.labels == {"sweep": "7", "tiercel/repeats": "j1", "tiercel/retrains": "1"}
+    assert (retrains, spec.queue) == (Retrains(1, 0.75, HOUR, job.spec.tiers), False)
+    second = machine.create("j2", "alice", spec, AT, retrains=retrains)[0]
+    lower = replace(over(RetrainingState.DECIDED), floor=0.6)
+    assert retraining.again(second, lower)[0].tiers == (Tier(0.6), *job.spec.tiers)
+    higher = replace(lower, floor=0.97)
+    assert retraining.again(second, higher)[0].tiers == (Tier(0.97),)
+
+
+@pytest.mark.parametrize(
+    ("value", "target", "floor", "below"),
+    [
+        (0.93, 0.9, None, 0.9),
+        (0.96, 0.9, None, 0.95),  # two tiers that one model reaches
+        (0.93, None, None, 0.9),  # beyond the tiers
+        (0.899, 0.9, None, 0.9),  # measured on the exported model
+        (0.5, None, None, None),
+        (0.86, 0.7, 0.7, 0.78),  # half of what was won
+        (0.92, 0.7, 0.7, 0.9),
+    ],
+)
+def test_a_version_is_trained_again_below_the_hardest_tier_that_it_reaches(
+    value: float, target: float | None, floor: float | None, below: float | None
+) -> None:
+    terms = retraining.Terms(Retrain(1.0), (0.9, 0.95), floor)
+    assert terms.of_version(value, target).below == pytest.approx(below)
+    fixed = retraining.Terms(Retrain(1.0, below=0.8), (0.9,), floor)
+    assert fixed.of_version(value, target).below == 0.8
+
+
+def test_a_new_version_is_judged_by_what_the_old_one_is_worth_now() -> None:
+    def held(value: float, endpoint: Endpoint = MISSED, heard: dict[int, VersionFeedback] | None = None) -> str:
+        new = replace(VERSION, version=2, job_id="j2", value=value)
+        return versions.why_held(endpoint, new, may_replace=False, heard=BAD if heard is None else heard)
+
+    assert held(0.85, DIGITS) == "0.85 is worse than 0.93 of version 1", "its promise is kept"
+    assert held(0.85) == "", "0.93 was measured on data of before"
+    assert held(0.72) == "0.72 is worse than the 0.742832 that version 1 may reach in use"
+    assert held(0.72, heard={}) == held(0.72), "a broker that began anew knows what it heard"
+    assert held(0.72, heard={1: VersionFeedback(1, 400, 200)}) == "", "it got worse since"
+    assert held(0.85, replace(MISSED, pinned=frozenset({""}))) == "version 1 was chosen and stays"
+    assert held(float("nan"))
+
+
+def test_a_retraining_that_has_used_all_that_it_may_ends_as_after_its_last_epoch() -> None:
+    job = replace(new_job(), retrains=Retrains(1, 0.75, 100.0, ()))
+    job = after(job, assigned(), RunIsAlive("j1-1"), UsageMeasured("j1-1", 99.0))
+    assert run_of(after(job, Ticked())).finishing_from is None
+    job = after(job, UsageMeasured("j1-1", 101.0), Ticked())
+    assert run_of(job).finishing_from is not None
+    assert (job.state, job.stop_outcome) == (JobState.RUNNING, None)
+    assert job.reason.startswith("the 0.0278 core-hours that this retraining may use are spent")
+
+
+def test_what_became_of_a_retraining_follows_from_its_job_and_from_what_it_replaced() -> None:
+    known = over(RetrainingState.UNDERWAY)
+    job = replace(new_job(), state=JobState.MISSED)
+    answers = replace(VERSION, version=2, job_id=known.job_id)
+    for endpoint, found, state in (
+        (DIGITS, replace(job, state=JobState.RUNNING), RetrainingState.UNDERWAY),
+        (DIGITS, job, RetrainingState.FAILED),
+        (DIGITS, replace(job, state=JobState.CANCELLED), RetrainingState.CANCELLED),
+        (DIGITS, None, RetrainingState.FAILED),
+        (replace(DIGITS, versions=(VERSION, answers)), job, RetrainingState.REPLACED),
+        (replace(DIGITS, versions=(VERSION, replace(answers, held="worse"))), job, RetrainingState.FAILED),
+    ):
+        assert retraining.settled(endpoint, known, found, AT).state is state
+    assert retraining.settled(DIGITS, known, None, AT).cost_seconds == HOUR, "nobody knows what it used"
