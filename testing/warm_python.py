@@ -32,6 +32,7 @@ TRAINING = (
 )
 _REQUEST_BYTES = 1 << 20
 _STREAMS = 3
+_LOAD_SECONDS = 240.0
 _NUMBER_BYTES = 4
 
 
@@ -150,7 +151,7 @@ class WarmPython:
     def close(self) -> None:
         """End the template; what it started is not touched."""
         self._socket.close()
-        assert self._process.wait(60) == 0
+        assert self._process.wait(_LOAD_SECONDS) == 0  # it may not have loaded everything yet
 
 
 @contextlib.contextmanager

@@ -35,7 +35,7 @@ if signal.getsignal(signal.SIGQUIT) is signal.SIG_IGN:
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 # Just before the time-out of pyproject.toml, which only shows that the event loop was waiting, but not for what.
-TELL_AFTER_SECONDS = 110.0
+TELL_AFTER_SECONDS = 285.0
 
 
 # What is collected stays: to look through it again and again while it grows takes a tenth of the time.
@@ -51,9 +51,8 @@ def pytest_collection_finish() -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Asynchronous tests that hang say what every task waits for; few tests wait for the container image to be made."""
-    with_engine = list(dict.fromkeys(item.path for item in items if item.get_closest_marker("docker")))
-    # The first file has it made, which takes minutes; the others come behind all that is long.
-    later = frozenset(with_engine[1:])
+    # It is made beside the first tests, which takes minutes: those that use it come behind all that is long.
+    later = frozenset(item.path for item in items if item.get_closest_marker("docker"))
     places = [index for index, item in enumerate(items) if "integration" in item.path.parts]
     if later and places:
         end = places[-1] + 1

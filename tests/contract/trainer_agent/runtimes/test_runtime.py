@@ -22,6 +22,7 @@ from tiercel.trainer_agent.errors import RunFailedError
 from tiercel.trainer_agent.limits.contract import CpuShare, Limits
 from tiercel.trainer_agent.limits.entering import ENDED_FIRST
 from tiercel.trainer_agent.limits.thread_scheduling import may_take_back
+from tiercel.trainer_agent.runtimes.containers.config import LABEL_INSTANCE
 from tiercel.trainer_agent.runtimes.contract import Launch, Program, Runtime
 from tiercel.trainer_agent.runtimes.processes.runtime import ProcessRuntime
 
@@ -144,8 +145,10 @@ async def test_secrets_are_in_the_environment_of_the_script_alone(
         run = await start(f"{script}\nassert not sys.stdin.read()", program=program, secrets=given)
         if runtime.name == "docker":
             engine: DockerEngine = request.getfixturevalue("engine")
+            ours = json.dumps({"label": [f"{LABEL_INSTANCE}=contract-{os.getpid()}"]})  # others come and go
             async with Docker(url=engine.host) as docker:
-                shown = [json.dumps(await each.show()) for each in await docker.containers.list(all=True)]
+                containers = await docker.containers.list(all=True, filters=ours)
+                shown = [json.dumps(await each.show()) for each in containers]
             assert any("train.py" in each for each in shown)
             assert not any("hunter2" in each or "x" * 100 in each for each in shown)
         code, output = await finish(run)
