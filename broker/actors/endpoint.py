@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tiercel.broker.actors.delivery_work import Outcomes, Work, work_on
 from tiercel.broker.actors.endpoint_messages import (
     AccessSet,
+    CandidateChosen,
     DeliverTier,
     DeliveryAbandoned,
     DeliveryReported,
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
     from tiercel.broker.actors.clock import Clock
     from tiercel.broker.actors.journal import Journal
     from tiercel.broker.actors.peers import Peers
-    from tiercel.broker.lifecycle.promises import Heard
     from tiercel.broker.lifecycle.replicas import ServingNode, Upcoming
     from tiercel.core.jobs import Job, TierStatus
 
@@ -91,11 +91,6 @@ class EndpointActor(Actor[EndpointMessage]):
         return is_spread or bool(known.coming) or self._needs_store or any(not variant for _, variant in known.left)
 
     @property
-    def _heard(self) -> Heard:
-        """What applications said of its versions."""
-        return self._peers.feedback.of(self._endpoint.name)
-
-    @property
     def _needs_store(self) -> bool:
         """Whether files of it shall go to the artefact store, or come from there."""
         known = self._endpoint
@@ -135,7 +130,7 @@ class EndpointActor(Actor[EndpointMessage]):
                 await self._note_stored(message)
             case EndpointDeleted():
                 await self._delete()
-            case VersionChosen():
+            case VersionChosen() | CandidateChosen():
                 await self._choose(message)
             case FilesAsked(version):
                 self._replicas.pull(version)
@@ -184,7 +179,7 @@ class EndpointActor(Actor[EndpointMessage]):
             known_id = coming.delivery.id
             is_begun = known_id in self._work
             if not is_begun:
-                delivery = self._deliveries[known_id] = deployment.judged(self._endpoint, coming, self._heard)
+                delivery = self._deliveries[known_id] = deployment.judged(self._endpoint, coming)
                 self._work[known_id] = work_on(coming)
             held, is_late = self._peers.held_files(self._endpoint.name), self._replicas.is_late(known_id)
             # A broker that began anew hears of its node once it is asked something.
@@ -250,7 +245,7 @@ class EndpointActor(Actor[EndpointMessage]):
         self._endpoint = endpoint
         self._show()
 
-    async def _choose(self, message: VersionChosen) -> None:
+    async def _choose(self, message: VersionChosen | CandidateChosen) -> None:
         before, endpoint = self._endpoint, message.applied_to(self._endpoint)
         if endpoint == before:
             return
@@ -335,7 +330,6 @@ class EndpointActor(Actor[EndpointMessage]):
             may_replace=work.may_replace,
             others=self._deliveries.values(),
             terms=work.terms,
-            heard=self._heard,
         )
         if delivery is known:
             return

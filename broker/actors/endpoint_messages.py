@@ -117,6 +117,18 @@ class VersionChosen:
 
 
 @dataclass(frozen=True, slots=True)
+class CandidateChosen:
+    """A version that was held is better than what answers, by what that is in use."""
+
+    version: int
+    instead_of: int  # the version that answers
+
+    def applied_to(self, endpoint: Endpoint) -> Endpoint:
+        """The endpoint when it answers; as it was where something else happened meanwhile."""
+        return versions.let_answer(endpoint, self.version, self.instead_of)
+
+
+@dataclass(frozen=True, slots=True)
 class VersionRemoved:
     """Its tenant wants the files of a version removed."""
 
@@ -210,6 +222,7 @@ EndpointMessage = (
     | TermsSet
     | AccessSet
     | VersionChosen
+    | CandidateChosen
     | VersionRemoved
     | KeptSet
     | FilesAsked

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from tiercel.broker.actors.endpoint_states import Counted
-    from tiercel.broker.actors.feedback import FeedbackHeard
     from tiercel.broker.lifecycle.job_events import JobInput
     from tiercel.broker.lifecycle.replicas import ServingNode
     from tiercel.broker.lifecycle.versions import WantedModel
@@ -141,11 +140,6 @@ class Peers(Protocol):
     @property
     def has_store(self) -> bool:
         """Whether there is an artefact store."""
-        ...
-
-    @property
-    def feedback(self) -> FeedbackHeard:
-        """How often versions are right in use."""
         ...
 
     def answers_on(self, node_id: str, endpoint: str) -> int:

@@ -10,9 +10,9 @@ import logging
 import secrets
 from typing import TYPE_CHECKING
 
-from tiercel.broker.actors.endpoint_messages import PromisesJudged, RetrainingNoted
+from tiercel.broker.actors.endpoint_messages import CandidateChosen, PromisesJudged, RetrainingNoted
 from tiercel.broker.lifecycle import promises, retraining
-from tiercel.core.errors import TiercelError, UnavailableError
+from tiercel.core.errors import OverloadedError, TiercelError, UnavailableError
 from tiercel.core.events import RetrainingTold
 from tiercel.core.retraining import RetrainingState
 
@@ -67,15 +67,13 @@ class Retrainings:
         for actor in list(self._registry.endpoints.values()):
             try:
                 await self._look_at(actor)
-            except UnavailableError as error:  # the disk, or much to do: the next look does it
+            except (UnavailableError, OverloadedError) as error:  # the disk, or much to do: the next look does it
                 logger.info("endpoint %s is not looked at now: %s", actor.endpoint.name, error.message)
-        for name in self._words.keys() - self._registry.endpoints.keys():
-            del self._words[name]
 
     async def _look_at(self, actor: EndpointActor) -> None:
         await self._judge(actor)
         if not actor.endpoint.retrainings and all(each.retrain is None for each in actor.endpoint.live):
-            self._words.pop(actor.endpoint.name, None)
+            self._tell(actor.endpoint, "")
             return
         words = await self._go_on(actor)
         endpoint = actor.endpoint
@@ -90,7 +88,8 @@ class Retrainings:
 
     async def _judge(self, actor: EndpointActor) -> None:
         endpoint, now = actor.endpoint, self._clock.now()
-        heard = self._registry.feedback.of(endpoint.name)
+        if not (heard := self._registry.feedback.of(endpoint.name)):
+            return
         judged, news = promises.judged(endpoint, heard, now)
         if judged is endpoint:
             return
@@ -111,12 +110,23 @@ class Retrainings:
         job = await self._find(known.job_id)
         if job is None and known.state is RetrainingState.DECIDED:
             return await self._begin(actor, known)
+        endpoint = await self._with_better(actor, known, job)
         after = retraining.settled(endpoint, known, job, self._clock.now())
         is_delivering = after.state.is_over and known.job_id in self._registry.jobs
         if after == known or is_delivering:
             return retraining.words_of(known)
         await actor.call(RetrainingNoted(known, after))
         return "" if after.state.is_over else retraining.words_of(after)
+
+    async def _with_better(self, actor: EndpointActor, known: Retraining, job: Job | None) -> Endpoint:
+        """The endpoint, with what is better by now."""
+        heard = self._registry.feedback.of(actor.endpoint.name)
+        better = retraining.better_one(actor.endpoint, known, heard, job) if job is not None else None
+        if better is not None:
+            name, number = actor.endpoint.name, better.version
+            logger.warning("endpoint %s: version %d answers, as %d is worth less", name, number, known.version)
+            await actor.call(CandidateChosen(number, known.version))
+        return actor.endpoint
 
     async def _begin(self, actor: EndpointActor, known: Retraining) -> str:
         """Submit a job that was decided on; returns why it cannot be now, or that it is."""
@@ -152,9 +162,11 @@ class Retrainings:
         return {job.spec.variant: job.id for job in reversed(jobs)}
 
     def _tell(self, endpoint: Endpoint, words: str) -> None:
-        if not words or words == self._words.get(endpoint.name):
+        if words == self._words.get(endpoint.name, ""):
             return
         self._words[endpoint.name] = words
+        if not words:  # nobody asks for it any more
+            del self._words[endpoint.name]
         known = retraining.open_one(endpoint)
         job_id = known.job_id if known is not None else ""
         self._journal.announce_nowait(RetrainingTold(endpoint.name, endpoint.tenant, self._clock.now(), words, job_id))

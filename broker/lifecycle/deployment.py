@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tiercel.broker.lifecycle.endpoint import version_of
 from tiercel.broker.lifecycle.replicas import lot
-from tiercel.broker.lifecycle.versions import NOTHING_HEARD, places_of, why_different, why_held
+from tiercel.broker.lifecycle.versions import places_of, why_different, why_held
 from tiercel.core.deploying import MAX_COMING
 from tiercel.core.endpoints import Delivery, DeliveryState, Deployment, Verdict, deployment_id
 from tiercel.core.errors import EndpointBusyError, NotFoundError, OverloadedError, UnavailableError, wrong_field
@@ -19,7 +19,6 @@ from tiercel.core.errors import EndpointBusyError, NotFoundError, OverloadedErro
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from tiercel.broker.lifecycle.promises import Heard
     from tiercel.broker.lifecycle.replicas import ServingNode
     from tiercel.core.deploying import Deploy
     from tiercel.core.endpoints import Endpoint, Signature
@@ -124,16 +123,10 @@ def place_for(endpoint: Endpoint, nodes: Mapping[str, ServingNode], node_id: str
     return min(able, key=lambda node: (node.id != endpoint.node_id, node.crowd, lot(endpoint, node))).id
 
 
-def judged(endpoint: Endpoint, deployment: Deployment, heard: Heard = NOTHING_HEARD) -> Delivery:
-    """The delivery of a file whose turn it is, with the word whether it shall answer.
-
-    Args:
-        endpoint: The endpoint.
-        deployment: The file.
-        heard: What applications said of the endpoint's versions, by number.
-    """
+def judged(endpoint: Endpoint, deployment: Deployment) -> Delivery:
+    """The delivery of a file whose turn it is, with the word whether it shall answer."""
     version = version_of(deployment.delivery, deployment.metric, deployment.direction, deployment.node_id)
-    held = why_held(endpoint, version, may_replace=deployment.may_replace, heard=heard)
+    held = why_held(endpoint, version, may_replace=deployment.may_replace)
     return replace(deployment.delivery, verdict=Verdict.HELD if held else Verdict.LIVE)
 
 

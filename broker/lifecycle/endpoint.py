@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tiercel.broker.lifecycle.versions import NOTHING_HEARD, held_words, why_held, with_version
+from tiercel.broker.lifecycle.versions import held_words, why_held, with_version
 from tiercel.core.endpoints import (
     Delivery,
     DeliveryState,
@@ -25,7 +25,6 @@ from tiercel.core.endpoints import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tiercel.broker.lifecycle.promises import Heard
     from tiercel.broker.lifecycle.retraining import Terms
     from tiercel.core.jobs import Direction
 
@@ -108,7 +107,6 @@ def progress(
     may_replace: bool = False,
     others: Iterable[Delivery] = (),
     terms: Terms | None = None,
-    heard: Heard = NOTHING_HEARD,
 ) -> tuple[Endpoint, Delivery]:
     """Take in what a node says of a delivery; returns the same objects when that changes nothing.
 
@@ -123,7 +121,6 @@ def progress(
         may_replace: Whether the job said that whatever it delivers shall answer.
         others: Deliveries of the endpoint, among them perhaps one of the same job with the same file.
         terms: How what its job delivers is trained again, or None.
-        heard: What applications said of the endpoint's versions, by number.
     """
     if delivery.state.is_final:
         return endpoint, delivery
@@ -140,7 +137,7 @@ def progress(
         twin = _twin_of(known, others)
         if twin is None:
             endpoint, known = _numbered(endpoint, known)
-            return endpoint, _judged(endpoint, known, metric, direction, may_replace=may_replace, heard=heard)
+            return endpoint, _judged(endpoint, known, metric, direction, may_replace=may_replace)
         if twin.state is DeliveryState.DELIVERED:
             return _settled_with(endpoint, known, twin)
         return endpoint, delivery if known == delivery else known  # until it is known what became of the other one
@@ -152,7 +149,7 @@ def progress(
     version = version_of(delivery, metric, direction, node_id)
     if terms is not None:
         version = replace(version, retrain=terms.of_version(version.value, version.target))
-    endpoint, held = with_version(endpoint, version, may_replace=may_replace, heard=heard)
+    endpoint, held = with_version(endpoint, version, may_replace=may_replace)
     words = held_words(endpoint, delivery.version, held) if held else ""
     return endpoint, replace(delivery, verdict=Verdict.HELD if held else Verdict.LIVE, reason=words)
 
@@ -186,16 +183,10 @@ def _numbered(endpoint: Endpoint, delivery: Delivery) -> tuple[Endpoint, Deliver
 
 
 def _judged(
-    endpoint: Endpoint,
-    delivery: Delivery,
-    metric: str,
-    direction: Direction | None,
-    *,
-    may_replace: bool,
-    heard: Heard,
+    endpoint: Endpoint, delivery: Delivery, metric: str, direction: Direction | None, *, may_replace: bool
 ) -> Delivery:
     version = version_of(delivery, metric, direction, endpoint.node_id)
-    held = why_held(endpoint, version, may_replace=may_replace, heard=heard)
+    held = why_held(endpoint, version, may_replace=may_replace)
     return replace(delivery, verdict=Verdict.HELD if held else Verdict.LIVE)
 
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from tiercel.broker.lifecycle.promises import LEAST_ROWS, in_use_of, is_missed
+from tiercel.broker.lifecycle.promises import LEAST_ROWS, best_in_use, in_use_of, is_missed
+from tiercel.broker.lifecycle.versions import kept, why_different
 from tiercel.core.durations import in_words
 from tiercel.core.jobs import JobState
 from tiercel.core.retraining import Retrain, Retraining, RetrainingState, Retrains
@@ -137,6 +138,36 @@ def with_one(retrainings: Sequence[Retraining], one: Retraining) -> tuple[Retrai
     """What an endpoint remembers, with a retraining as it is now."""
     others = [each for each in retrainings if each.job_id != one.job_id]
     return tuple(sorted((*others, one), key=lambda each: each.decided_at)[-REMEMBERED:])
+
+
+def better_one(endpoint: Endpoint, known: Retraining, heard: Heard, job: Job) -> Version | None:
+    """A version of a retraining that was held, and is to answer in place of the one that is too seldom right.
+
+    What was measured of that one is of another world: it is worth what it is in use, at best. But what applications say
+    may be wrong, and a model in the middle of its training must not take the place of a good one for that. So one that
+    does not reach what was promised answers only once its training has come to its own end.
+
+    Args:
+        endpoint: The endpoint as it is.
+        known: The retraining.
+        heard: What applications said of its versions, by number.
+        job: The retraining's job.
+    """
+    live = next((each for each in endpoint.live if each.version == known.version), None)
+    worth = best_in_use(endpoint, known.version, heard)
+    if live is None or live.retrain is None or worth is None or not is_wanted(endpoint, known):
+        return None
+    promised = live.retrain.below if live.retrain.below is not None else math.inf
+    is_trained = job.state in {JobState.COMPLETED, JobState.MISSED} and not job.is_spent
+    found = [
+        each
+        for each in kept(endpoint)
+        if each.job_id == known.job_id
+        and each.value is not None
+        and each.value >= (worth if is_trained else max(worth, promised))
+        and not why_different(live, each.signature)
+    ]
+    return max(found, key=lambda each: each.value or 0.0, default=None)
 
 
 def settled(endpoint: Endpoint, retraining: Retraining, job: Job | None, now: float) -> Retraining:

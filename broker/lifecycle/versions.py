@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from tiercel.broker.lifecycle.promises import best_in_use
 from tiercel.core.endpoints import Endpoint
 from tiercel.core.errors import NotFoundError, wrong_field
 from tiercel.core.jobs import Direction
@@ -14,12 +12,10 @@ from tiercel.core.jobs import Direction
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tiercel.broker.lifecycle.promises import Heard
     from tiercel.core.endpoints import DelayWindow, Signature, Tensor, Version
 
 # Versions of an endpoint that are remembered, with files or without.
 REMEMBERED_VERSIONS = 100
-NOTHING_HEARD: Heard = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +39,13 @@ class WantedModel:
     sends: tuple[VersionFiles, ...] = ()  # versions of which it shall send the files to the broker, for other nodes
 
 
-def why_held(endpoint: Endpoint, new: Version, *, may_replace: bool, heard: Heard = NOTHING_HEARD) -> str:
+def why_held(endpoint: Endpoint, new: Version, *, may_replace: bool) -> str:
     """Why a new version must not answer by itself, in plain words; empty where it may.
-
-    A version that is less often right in use than was promised is worth what it is in use, and not what was measured of
-    it when it was delivered: the world is another one since.
 
     Args:
         endpoint: The endpoint before it.
         new: The version.
         may_replace: Whether its job said that whatever it delivers shall answer.
-        heard: What applications said of the endpoint's versions, by number.
     """
     live = endpoint.live_of(new.variant)
     if live is None or live.version == new.version:
@@ -62,10 +54,10 @@ def why_held(endpoint: Endpoint, new: Version, *, may_replace: bool, heard: Hear
         return f"version {live.version} was chosen and stays"
     if may_replace:
         return ""
-    return _why_worse(live, new, best_in_use(endpoint, live.version, heard)) or why_different(live, new.signature)
+    return _why_worse(live, new) or why_different(live, new.signature)
 
 
-def _why_worse(live: Version, new: Version, in_use: float | None) -> str:
+def _why_worse(live: Version, new: Version) -> str:
     if new.value is None:  # whoever deployed it wants it to answer
         return f"version {live.version} is newer" if new.version < live.version else ""
     if live.value is None:
@@ -76,10 +68,6 @@ def _why_worse(live: Version, new: Version, in_use: float | None) -> str:
             f"{new.metric} ({direction.value}) cannot be compared with {live.metric} "
             f"({(live.direction or direction).value}) of version {live.version}"
         )
-    if in_use is not None and in_use < live.value:
-        if new.value >= in_use:
-            return ""
-        return f"{new.value:.6g} is worse than the {in_use:.6g} that version {live.version} may reach in use"
     if not direction.reaches(new.value, live.value):
         return f"{new.value:.6g} is worse than {live.value:.6g} of version {live.version}"
     if new.value == live.value and new.version < live.version:
@@ -144,15 +132,13 @@ def held_words(endpoint: Endpoint, version: int, why: str) -> str:
     )
 
 
-def with_version(
-    endpoint: Endpoint, new: Version, *, may_replace: bool, heard: Heard = NOTHING_HEARD
-) -> tuple[Endpoint, str]:
+def with_version(endpoint: Endpoint, new: Version, *, may_replace: bool) -> tuple[Endpoint, str]:
     """Add a version that was delivered, and let it answer if it may.
 
     Returns:
         The endpoint, and why the version does not answer: empty where it does.
     """
-    held = why_held(endpoint, new, may_replace=may_replace, heard=heard)
+    held = why_held(endpoint, new, may_replace=may_replace)
     others = [version for version in endpoint.versions if version.version != new.version]
     versions = tuple(sorted((*others, replace(new, held=held)), key=lambda known: known.version))
     # What answered before is named from now on: the newest may be one that is held.
@@ -219,6 +205,18 @@ def promoted(endpoint: Endpoint, number: int | None, *, pin: bool = False) -> En
             field="version",
         )
     return _chosen(endpoint, chosen, pin=pin)
+
+
+def let_answer(endpoint: Endpoint, number: int, instead_of: int) -> Endpoint:
+    """Let a version that was held answer in place of another one; better ones follow by themselves as before.
+
+    The endpoint is as it was where the other one does not answer any more or was chosen, or there is no such version.
+    """
+    chosen = next((each for each in kept(endpoint) if each.version == number), None)
+    live = endpoint.live_of(chosen.variant) if chosen is not None else None
+    if chosen is None or live is None or live.version != instead_of or chosen.variant in endpoint.pinned:
+        return endpoint
+    return replace(_chosen(endpoint, chosen), pinned=endpoint.pinned)
 
 
 def removed(endpoint: Endpoint, number: int) -> Endpoint:

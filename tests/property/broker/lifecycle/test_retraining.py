@@ -9,10 +9,11 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from testing.jobs import new_job
 from tiercel.broker.lifecycle import promises, retraining, versions
 from tiercel.core.endpoints import Endpoint, Version
 from tiercel.core.feedback import VersionFeedback
-from tiercel.core.jobs import Direction
+from tiercel.core.jobs import Direction, JobState
 from tiercel.core.retraining import Retrain, RetrainingState
 from tiercel.core.storage import from_json, to_json
 
@@ -23,6 +24,7 @@ TERMS = st.builds(
     at_most=st.integers(1, 5),
     window_seconds=st.sampled_from([60.0, 3600.0, 86400.0]),
 )
+TRAINED = new_job()
 SAID = st.tuples(st.integers(0, 300), st.floats(0.0, 1.0))  # rows of the live version, and the part that is right
 OVER = st.tuples(
     st.sampled_from([RetrainingState.REPLACED, RetrainingState.FAILED, RetrainingState.CANCELLED]),
@@ -42,7 +44,7 @@ def test_never_more_than_the_budget_and_never_two_at_a_time(
     begun = {}
     for part, (rows, right), over in steps:
         now += part * terms.window_seconds
-        live = endpoint.live[0]
+        live = before = endpoint.live[0]
         heard = {live.version: VersionFeedback(live.version, rows, round(rows * right))} if rows else {}
         endpoint, _ = promises.judged(endpoint, heard, now)
         known = retraining.open_one(endpoint)
@@ -50,10 +52,15 @@ def test_never_more_than_the_budget_and_never_two_at_a_time(
             state, used, value = over
             if state is RetrainingState.REPLACED:
                 new = replace(live, version=live.version + 1, value=value, job_id=known.job_id, sha256=known.job_id)
-                endpoint, held = versions.with_version(endpoint, new, may_replace=False, heard=heard)
-                worth = promises.best_in_use(endpoint, live.version, heard)
-                assert held or value >= min(live.value or 0.0, worth if worth is not None else math.inf)
-                state = RetrainingState.FAILED if held else state
+                endpoint, _ = versions.with_version(endpoint, new, may_replace=False)
+            job = replace(TRAINED, id=known.job_id, state=JobState.MISSED)
+            if better := retraining.better_one(endpoint, known, heard, job):
+                endpoint = versions.let_answer(endpoint, better.version, known.version)
+                assert endpoint.live[0] == replace(better, held="")
+            worth = promises.best_in_use(endpoint, known.version, heard)
+            if (live := endpoint.live[0]).job_id == known.job_id:
+                assert (live.value or 0.0) >= min(before.value or 0.0, worth if worth is not None else math.inf)
+            state = retraining.settled(endpoint, known, job, now).state
             ended = replace(known, state=state, used_seconds=used * known.granted_seconds, over_at=now)
             endpoint = replace(endpoint, retrainings=retraining.with_one(endpoint.retrainings, ended))
             begun[known.job_id] = ended

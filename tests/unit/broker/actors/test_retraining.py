@@ -81,11 +81,13 @@ async def test_what_falls_below_its_promise_is_trained_again_and_replaced_by_wha
     await actors.report(job.run_id, 0.7)
     await actors.delivery(f"{job.id}-tier-1", DeliveryState.LOADING, value=0.7, sha256="cd")
     await actors.delivery(f"{job.id}-tier-1", DeliveryState.DELIVERED, value=0.7, sha256="cd")
+    await actors.service.retrainings.look()
+    assert endpoint_of(actors).live_version == 1, "labels may be wrong: it is not trained yet"
+    await actors.exit(job.run_id)
+    await actors.service.retrainings.look()
     (live,) = endpoint_of(actors).live
     assert (live.version, live.value) == (2, 0.7), "worse than what was measured once, and better than what is"
     assert live.retrain == replace(TERMS, below=(0.5488 + 0.7) / 2)
-    await actors.exit(job.run_id)
-    await actors.service.retrainings.look()
     (known,) = endpoint_of(actors).retrainings
     assert known.state is RetrainingState.REPLACED
     await say(actors, 280, version=2)

@@ -10,9 +10,9 @@ from testing.jobs import AT, after, assigned, new_job, run_of
 from tiercel.broker.lifecycle import machine, retraining, versions
 from tiercel.broker.lifecycle.job_events import RunIsAlive, Ticked, UsageMeasured
 from tiercel.broker.lifecycle.promises import judged
-from tiercel.core.endpoints import Endpoint, Version
+from tiercel.core.endpoints import Endpoint, Signature, Tensor, Version
 from tiercel.core.feedback import VersionFeedback
-from tiercel.core.jobs import Direction, JobState, Tier
+from tiercel.core.jobs import Direction, Job, JobState, Tier
 from tiercel.core.retraining import Retrain, Retraining, RetrainingState, Retrains
 
 TERMS = Retrain(2.0, below=0.9)
@@ -112,18 +112,37 @@ def test_a_version_is_trained_again_below_the_hardest_tier_that_it_reaches(
     assert fixed.of_version(value, target).below == 0.8
 
 
-def test_a_new_version_is_judged_by_what_the_old_one_is_worth_now() -> None:
-    def held(value: float, endpoint: Endpoint = MISSED, heard: dict[int, VersionFeedback] | None = None) -> str:
-        new = replace(VERSION, version=2, job_id="j2", value=value)
-        return versions.why_held(endpoint, new, may_replace=False, heard=BAD if heard is None else heard)
+def test_the_best_model_of_a_retraining_is_judged_by_what_answers_is_worth_now() -> None:
+    known = over(RetrainingState.UNDERWAY)
+    trained = replace(new_job(), id=known.job_id, state=JobState.MISSED)
+    spent = replace(trained, retrains=Retrains(1, 0.75, 0.0))
 
-    assert held(0.85, DIGITS) == "0.85 is worse than 0.93 of version 1", "its promise is kept"
-    assert held(0.85) == "", "0.93 was measured on data of before"
-    assert held(0.72) == "0.72 is worse than the 0.742832 that version 1 may reach in use"
-    assert held(0.72, heard={}) == held(0.72), "a broker that began anew knows what it heard"
-    assert held(0.72, heard={1: VersionFeedback(1, 400, 200)}) == "", "it got worse since"
-    assert held(0.85, replace(MISSED, pinned=frozenset({""}))) == "version 1 was chosen and stays"
-    assert held(float("nan"))
+    def better(
+        *values: float, endpoint: Endpoint = MISSED, heard: dict[int, VersionFeedback] | None = None, job: Job = trained
+    ) -> int | None:
+        for number, value in enumerate(values, start=2):
+            new = replace(VERSION, version=number, job_id=known.job_id, value=value, signature=Signature((), ()))
+            endpoint, held = versions.with_version(endpoint, new, may_replace=False)
+            assert held == f"{value:.6g} is worse than 0.93 of version 1" or endpoint.pinned
+        found = retraining.better_one(endpoint, known, BAD if heard is None else heard, job)
+        after = versions.let_answer(endpoint, found.version, 1) if found is not None else endpoint
+        assert (after.live_version, after.pinned) == (found.version if found else 1, endpoint.pinned)
+        return found.version if found is not None else None
+
+    assert better(0.75, 0.85) == 3, "0.93 was measured on data of before"
+    assert better(0.72) is None, "version 1 may be right as often as 0.743"
+    assert better(0.72, heard={}) is None, "a broker that began anew knows what it heard"
+    assert better(0.72, heard={1: VersionFeedback(1, 400, 200)}) == 2, "version 1 got worse since"
+    assert better(0.85, endpoint=DIGITS) is None, "its promise is kept"
+    assert better(0.85, endpoint=replace(MISSED, pinned=frozenset({""}))) is None
+    running = replace(trained, state=JobState.RUNNING)
+    assert (better(0.75, 0.85, job=running), better(0.75, 0.91, job=running)) == (None, 3), "0.9 was promised"
+    assert (better(0.85, job=spent), better(0.91, job=spent)) == (None, 2), "cut short, as if labels were wrong"
+    assert better(0.85, job=replace(trained, state=JobState.CANCELLED)) is None
+    other = replace(VERSION, signature=Signature((Tensor("x", "FP32", (-1, 4)),), ()))
+    assert better(0.85, endpoint=replace(MISSED, versions=(other,))) is None, "it takes something else"
+    moved = versions.with_version(MISSED, replace(VERSION, version=2, value=0.95), may_replace=False)[0]
+    assert versions.let_answer(moved, 1, 1) is moved, "something else answers meanwhile"
 
 
 def test_a_retraining_that_has_used_all_that_it_may_ends_as_after_its_last_epoch() -> None:
