@@ -10,6 +10,7 @@ from tiercel.core.endpoints import KEPT_VERSIONS, DelayWindow
 from tiercel.core.feedback import AccuracyInUse
 from tiercel.core.fields import TOLD_OTHERWISE
 from tiercel.core.jsonable import Jsonable
+from tiercel.core.quantised import QuantisedModel
 from tiercel.core.shares import Share
 from tiercel.core.views import DecisionInfo
 
@@ -41,6 +42,7 @@ class VersionInfo(Jsonable):
         deployed_by: Who deployed it as a file; empty of what a job trained.
         file: The name of that file, or empty.
         in_use: How often it was right, by what applications say afterwards; None while they have said nothing.
+        int8: What became of its int8 model; None where its job asked for none.
     """
 
     version: int
@@ -64,6 +66,7 @@ class VersionInfo(Jsonable):
     deployed_by: str = ""
     file: str = ""
     in_use: AccuracyInUse | None = None
+    int8: QuantisedModel | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from tiercel.core.endpoint_access import EndpointAccess
 from tiercel.core.feedback import VersionFeedback
 from tiercel.core.fields import NOT_TOLD
 from tiercel.core.jobs import Direction
+from tiercel.core.quantised import QuantisedModel
 from tiercel.core.retraining import Missed, Retrain, Retraining
 
 # Newest versions of a variant whose files are kept beside the one that answers, where nobody says how many.
@@ -66,6 +67,7 @@ class Version:
     file: str = ""  # the name of that file, or empty
     # When and how it is trained again, ``below`` by now a number where there is one; None: never.
     retrain: Retrain | None = field(default=None, metadata=NOT_TOLD)
+    int8: QuantisedModel | None = None  # what became of its int8 model; None where its job asked for none
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,6 +264,7 @@ class Delivery:
     size_bytes: int = 0  # of the ONNX file, or 0
     deployed_by: str = ""  # who deployed it as a file; empty of what a job trained
     file: str = ""  # the name of that file, or empty
+    int8: QuantisedModel | None = None  # once a node says so: what became of its int8 model
 
     @property
     def is_deployment(self) -> bool:

@@ -11,6 +11,7 @@ from tiercel.core.data_sets import DataSet
 from tiercel.core.endpoint_access import EndpointAccess
 from tiercel.core.fields import NOT_STORED, NOT_TOLD
 from tiercel.core.projects import Project
+from tiercel.core.quantised import DEFAULT_MAX_LOSS
 from tiercel.core.retraining import Retrain, Retrains
 from tiercel.core.runs import EarlierRuns, Move, Run, RunEnvironment, run_id_of
 from tiercel.core.shares import Share
@@ -140,6 +141,9 @@ class JobSpec:
         replicas: On how many nodes its endpoint's version answers, where there are as many; becomes the endpoint's.
             :data:`AUTO_REPLICAS`: the broker says, by the endpoint's load.
         retrain: When the broker submits it again, since its model is less often right in use; None: never.
+        variants: As which models each of its versions answers, made of the one that it hands over: ``fp32`` as it is,
+            ``int8`` quantised; the inference server chooses by accuracy and delay. Empty for as it is.
+        variants_max_loss: By how much the quantised model may be less accurate, a fraction; else it is not shipped.
     """
 
     name: str
@@ -183,6 +187,8 @@ class JobSpec:
     copy_checkpoint_seconds: float | None = None
     replicas: int = 1
     retrain: Retrain | None = None
+    variants: tuple[str, ...] = ()
+    variants_max_loss: float = DEFAULT_MAX_LOSS
 
 
 def without_script_text(spec: JobSpec) -> JobSpec:

@@ -11,6 +11,7 @@ from tiercel.core.errors import wrong_field
 from tiercel.core.jobs import AUTO_REPLICAS, Direction
 from tiercel.core.path_patterns import validate_outputs
 from tiercel.core.projects import validate_project
+from tiercel.core.quantised import validate_variants
 from tiercel.core.ranks import validate_ranks
 from tiercel.core.requirements import validate_requirements
 from tiercel.core.retrain_validation import validate_retrain
@@ -59,6 +60,7 @@ def validate_spec(spec: JobSpec) -> None:
     _validate_program(spec)
     _validate_tiers(spec)
     _validate_variant(spec)
+    validate_variants(spec, is_accuracy=_is_accuracy(spec))
     _validate_limits(spec)
     validate_ranks(spec)
     _validate_replicas(spec)
@@ -227,6 +229,10 @@ def _validate_tiers(spec: JobSpec) -> None:
             )
 
 
+def _is_accuracy(spec: JobSpec) -> bool:
+    return spec.direction is Direction.MAX and all(0 < tier.target <= 1 for tier in spec.tiers)
+
+
 def _validate_variant(spec: JobSpec) -> None:
     """A variant is chosen by its accuracy, so that the job's metric must be one."""
     if not spec.variant:
@@ -237,7 +243,7 @@ def _validate_variant(spec: JobSpec) -> None:
             f"{spec.variant!r} is not a variant's name; use 1 to 32 of a-z, 0-9, '_' and '-', beginning with a letter "
             "or digit",
         )
-    if spec.direction is not Direction.MAX or not all(0 < tier.target <= 1 for tier in spec.tiers):
+    if not _is_accuracy(spec):
         raise wrong_field(
             "variant",
             f"{spec.variant!r} would be chosen by its accuracy, which {spec.metric!r} is not; use a metric that is a "

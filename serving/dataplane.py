@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tiercel import __version__
 from tiercel.core.errors import CapacityExceededError, InvalidRequestError, TiercelError
+from tiercel.core.quantised import FP32, INT8
 from tiercel.serving.accounting.accounts import ModelShare
 from tiercel.serving.accounting.loop_lag import LoopLag
 from tiercel.serving.dispatch.call import Call, Outcome, RequestCall
@@ -79,10 +80,9 @@ class DataPlane:
         Returns:
             What to cancel when the caller goes away, or None when it was answered already.
         """
-        if self._endpoints is not None and self._endpoints.knows(request.model):
-            record = self._registry.known(request.model)
-            if record is None or record.live is None:
-                return self._endpoints.submit(request, on_answer, self._trace_of(request.id))
+        choose = self._chooser(request)
+        if choose is not None:
+            return choose(request, on_answer, self._trace_of(request.id))
         try:
             loaded = self._registry.live(request.model, request.version)
             if request.minimum_accuracy is not None:
@@ -110,6 +110,23 @@ class DataPlane:
             call.trace = self._trace_of(request.id)
         return self._submitted(call, request.arrived or begin)
 
+    def _chooser(self, request: InferRequest) -> Callable[[InferRequest, Answered, Trace | None], Call | None] | None:
+        """Who has a scheduler choose what answers; None where it is the version that the model has.
+
+        Of a model whose live version has an int8 model, that one and the version itself may answer. But a version that
+        is named answers itself; and there is no choice beside other priorities, or during a trial, which is of the
+        versions themselves.
+        """
+        if self._endpoints is None:
+            return None
+        record = self._registry.known(request.model)
+        live = record.live if record is not None else None
+        if record is None or live is None:
+            return self._endpoints.submit if self._endpoints.knows(request.model) else None
+        if live.int8 is None or record.trial is not None or request.version or request.priority not in (0, 2):
+            return None
+        return self._endpoints.submit_to_model
+
     def has(self, model: str) -> bool:
         """Whether something answers for a model here, so that nobody else is to be asked."""
         record = self._registry.known(model)
@@ -120,21 +137,23 @@ class DataPlane:
     def wait(self, model: str) -> float:
         """Seconds that one more request is expected to wait for its turn here; 0 where none waits."""
         record = self._registry.known(model)
-        if record is None or not record.account.waiting:
+        if record is None:
             return 0.0
         account = record.account
-        return account.drain.wait(account.waiting.rows + account.running + 1)
+        waiting = account.waiting.rows + len(account.endpoint)
+        return account.drain.wait(waiting + account.running + 1) if waiting else 0.0
 
     def known(self, model: str, version: str, template: Template) -> tuple[LoadedVersion, Checked] | None:
         """The version that answers and what it knows of a template; None where :meth:`submit` has to be asked.
 
-        That is what no request of this template was asked before, and what may be answered by one of several versions.
+        That is what no request of this template was asked before, and what may be answered by one of several versions,
+        or by an int8 model.
         """
         record = self._registry.known(model)
         if record is None or record.trial is not None:
             return None
         live = record.live
-        if live is None or (version and version != live.version_text):
+        if live is None or live.int8 is not None or (version and version != live.version_text):
             return None
         known = live.checked.get(template)
         return None if known is None else (live, known)
@@ -307,14 +326,18 @@ class DataPlane:
         if self._endpoints is not None and self._endpoints.knows(model):
             return self._endpoints.metadata(model, version)
         found = self._registry.answering(model, version)
-        session = found[0].session
-        return {
+        live = found[0]
+        told = {
             "name": model,
             "versions": [each.version_text for each in found],
             "platform": "onnxruntime_onnx",
-            "inputs": described(session.inputs),
-            "outputs": described(session.outputs),
+            "inputs": described(live.session.inputs),
+            "outputs": described(live.session.outputs),
         }
+        if live.int8 is not None:
+            both = ((FP32, live), (INT8, live.int8))
+            told["parameters"] = {"variants": [{"name": name, "accuracy": each.accuracy} for name, each in both]}
+        return told
 
 
 def _accurate_enough(request: InferRequest, chosen: LoadedVersion, registry: Registry) -> LoadedVersion:

@@ -151,6 +151,7 @@ def _version_infos(
             deployed_by=version.deployed_by,
             file=version.file,
             in_use=AccuracyInUse.of(feedback[version.version]) if version.version in feedback else None,
+            int8=version.int8,
         )
         for version in endpoint.versions
     )

@@ -17,8 +17,9 @@ from tiercel.broker.lifecycle.endpoint import DeliveryReport
 from tiercel.broker.lifecycle.job_events import Reported, RunExited, RunIsAlive, UsageMeasured
 from tiercel.core.endpoint_access import KeyUse
 from tiercel.core.endpoints import DeliveryState
+from tiercel.core.quantised import QuantisedModel
 from tiercel.core.tasks import run_until_one_ends
-from tiercel.core.wire import seconds_of, to_proto
+from tiercel.core.wire import from_proto, seconds_of, to_proto
 from tiercel.v1 import nodes_pb2, routes_pb2
 
 if TYPE_CHECKING:
@@ -229,6 +230,7 @@ class NodeStream:
             reason=delivery.reason,
             signature=signature_of(delivery),
             size_bytes=delivery.size_bytes,
+            int8=from_proto(QuantisedModel, delivery.int8) if delivery.HasField("int8") else None,
         )
         await self._agents.deliver_to_endpoint(DeliveryReported(self._node_id, delivery.delivery_id, report))
 

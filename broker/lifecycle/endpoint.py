@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from tiercel.broker.lifecycle.retraining import Terms
     from tiercel.core.jobs import Direction
+    from tiercel.core.quantised import QuantisedModel
 
 _ORDER = (
     DeliveryState.REQUESTED,
@@ -48,6 +49,7 @@ class DeliveryReport:
     reason: str = ""  # once failed, plain words
     signature: Signature | None = None  # once it is loading, what the model takes and gives; None where nobody says
     size_bytes: int = 0  # once it is loading, of the ONNX file; 0 where nobody says
+    int8: QuantisedModel | None = None  # once it is loading, what became of its int8 model; None where none is wanted
 
     @property
     def is_measured(self) -> bool:
@@ -133,6 +135,7 @@ def progress(
             sha256=report.sha256,
             signature=report.signature,
             size_bytes=report.size_bytes,
+            int8=report.int8,
         )
         twin = _twin_of(known, others)
         if twin is None:
@@ -162,6 +165,7 @@ def facts_of(delivery: Delivery) -> DeliveryReport:
         sha256=delivery.sha256,
         signature=delivery.signature,
         size_bytes=delivery.size_bytes,
+        int8=delivery.int8,
     )
 
 
@@ -234,6 +238,7 @@ def _delivered(delivery: Delivery, report: DeliveryReport, now: float) -> Delive
         sha256=report.sha256,
         signature=report.signature,
         size_bytes=report.size_bytes,
+        int8=report.int8,
     )
 
 
@@ -255,4 +260,5 @@ def version_of(delivery: Delivery, metric: str, direction: Direction | None, nod
         size_bytes=delivery.size_bytes,
         deployed_by=delivery.deployed_by,
         file=delivery.file,
+        int8=delivery.int8,
     )

@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
     from tiercel.core.endpoints import Signature
 
-# Of one version: what an agent takes of a model and of what it is verified with.
-MAX_VERSION_BYTES = 2 * 1024**3 + 256 * 1024**2 + 64 * 1024
+# Of one version: what an agent takes of a model, of its int8 model, and of what they are verified with.
+MAX_VERSION_BYTES = 2 * (2 * 1024**3 + 64 * 1024) + 256 * 1024**2
 MODEL_FILE = "model.onnx"
 REFERENCE_FILE = "reference.npz"
-_FILE_NAMES = frozenset({MODEL_FILE, REFERENCE_FILE, "accuracy.json"})
+_FILE_NAMES = frozenset({MODEL_FILE, "model.int8.onnx", REFERENCE_FILE, "accuracy.json"})
 # Of the longest name of an endpoint with the largest number of a version.
 _KEY_CHARACTERS = 63 + 1 + 18
 _KEY = re.compile(r"([a-z0-9][a-z0-9._-]{0,62})@([1-9][0-9]{0,17})")

@@ -14,6 +14,8 @@ from tiercel.serving.canary_plan import AT_ONCE, CanaryPlan
 from tiercel.serving.dispatch.variants.configuration import ENDPOINT_VERSION
 from tiercel.serving.loading import rolled_back as marks
 from tiercel.serving.loading import suspects
+from tiercel.serving.loading.holding_back import unmark, why_not_by_itself
+from tiercel.serving.loading.int8 import add_int8
 from tiercel.serving.loading.load_parameters import LoadParameters
 from tiercel.serving.loading.loader import Loader, Replaced
 from tiercel.serving.loading.relocation import Relocation
@@ -121,7 +123,7 @@ class Lifecycle:
         # A trial compares both versions, so neither may move for the other.
         new = await self._bring_up(record, version, may_move=not plan.is_trial)
         if wanted.version is not None:  # else it bears no mark, or it would not have been wanted
-            await self._loader.look_up(_unmark, self._folder(record.name, version))
+            await self._loader.look_up(unmark, self._folder(record.name, version))
         self._trials.begin(record, new, plan)
 
     async def _plan(self, record: ModelRecord, version: int, wanted: LoadParameters) -> CanaryPlan:
@@ -272,7 +274,7 @@ class Lifecycle:
     async def _load_newest_good(self, name: str) -> None:
         record = self._registry.record(name)
         for version in await self._loader.look_up(self._to_try, name):
-            why_not = await self._loader.look_up(_why_not_by_itself, self._folder(record.name, version))
+            why_not = await self._loader.look_up(why_not_by_itself, self._folder(record.name, version))
             if why_not:
                 record.set_status(version, VersionState.UNAVAILABLE, why_not)
                 continue
@@ -339,7 +341,8 @@ class Lifecycle:
         except BaseException:
             record.set_status(version, VersionState.UNAVAILABLE, "loading it was broken off")
             raise
-        return LoadedVersion(record.name, version, session, record.account, record.statistics_of(version))
+        new = LoadedVersion(record.name, version, session, record.account, record.statistics_of(version))
+        return await add_int8(self._loader, artefact, new)
 
     def _replaced(self, record: ModelRecord, *, may_move: bool) -> Replaced | None:
         if record.live is None:
@@ -377,22 +380,9 @@ class Lifecycle:
         await self._loader.look_up(marks.mark, self._folder(model, version), reason)
 
     async def _drain(self, old: LoadedVersion, record: ModelRecord, reason: str) -> None:
-        await old.wait_drained()
-        await self._loader.free(old.close())
+        for each in (old, old.int8):
+            if each is not None:
+                await each.wait_drained()
+                await self._loader.free(each.close())
         if record.live is None or record.live.version != old.version:
             record.set_status(old.version, VersionState.UNAVAILABLE, reason)
-
-
-def _why_not_by_itself(folder: Path) -> str:
-    """Why a version is not loaded unless somebody asks for it; empty where it is. Blocks."""
-    rolled_back = marks.why_rolled_back(folder)
-    if rolled_back is not None:
-        return f"rolled back: {rolled_back}"
-    held_back = suspects.why_held_back(folder)
-    return "" if held_back is None else f"held back: {held_back}"
-
-
-def _unmark(folder: Path) -> None:
-    """A version that somebody asked for by its number may come back. Blocks."""
-    marks.unmark(folder)
-    suspects.forgive(folder)

@@ -68,7 +68,9 @@ class Relocation:
 
     def _replace(self, record: ModelRecord, live: LoadedVersion, session: Session) -> LoadedVersion:
         """Let the version answer from another session; returns what it was before."""
-        return record.move(LoadedVersion(live.model, live.version, session, live.account, live.statistics))
+        moved = LoadedVersion(live.model, live.version, session, live.account, live.statistics)
+        moved.int8, live.int8 = live.int8, None  # which was on the CPU all the time
+        return record.move(moved)
 
     def _artefact(self, version: LoadedVersion) -> repository.Artefact:
         return repository.artefact(self._root, version.model, version.version)

@@ -16,6 +16,9 @@ class LoadedVersion:
     Args:
         account: The model's; one of its own when none is given.
         statistics: The version's, if it has been live before.
+
+    Attributes:
+        int8: Its int8 model, which answers beside it, is retired with it, and counts in its statistics; None without.
     """
 
     __slots__ = (
@@ -26,6 +29,7 @@ class LoadedVersion:
         "accuracy",
         "checked",
         "in_flight",
+        "int8",
         "labels",
         "model",
         "outputs",
@@ -50,6 +54,7 @@ class LoadedVersion:
         self.version_text = str(version)
         self.statistics = statistics if statistics is not None else ModelStatistics()
         self.in_flight = 0
+        self.int8: LoadedVersion | None = None
         self.checked: dict[object, Checked] = {}  # by template; filled by the data plane
         self.labels = session.labels
         self.accuracy = session.accuracy
@@ -80,6 +85,8 @@ class LoadedVersion:
 
     def retire(self) -> None:
         """No request will begin to use it any more."""
+        if self.int8 is not None:
+            self.int8.retire()
         self._retired = True
         if self.in_flight == 0:
             self._drained.set()

@@ -1,14 +1,15 @@
 """The model repository on disk, in Triton's layout: ``DIR/MODEL/VERSION/model.onnx``.
 
 A version is a folder whose name is a number from 1. Beside ``model.onnx`` may lie ``reference.npz`` with inputs and the
-outputs that belong to them. What is read of ``config.pbtxt`` stands in :mod:`.model_settings`. All functions block.
+outputs that belong to them, and ``model.int8.onnx``, which was made of it and answers like it, but not quite. What is
+read of ``config.pbtxt`` stands in :mod:`.model_settings`. All functions block.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tiercel.core.errors import InvalidRequestError
@@ -25,6 +26,8 @@ class Artefact:
     version: int  # its number
     path: Path  # the ONNX file; it may turn out to be missing
     reference: Path  # where reference inputs and outputs would lie
+    # Whether its answers are to be those of the reference; else it only has to run on these inputs.
+    is_compared: bool = True
 
 
 def checked_name(name: str) -> str:
@@ -68,3 +71,8 @@ def artefact(root: Path, model: str, version: int) -> Artefact:
     """Where this version lies."""
     folder = root / checked_name(model) / str(version)
     return Artefact(model, version, folder / "model.onnx", folder / "reference.npz")
+
+
+def int8_of(artefact: Artefact) -> Artefact:
+    """The int8 model of a version, which may well be missing."""
+    return replace(artefact, path=artefact.path.with_name("model.int8.onnx"), is_compared=False)

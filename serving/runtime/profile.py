@@ -84,6 +84,16 @@ def costs_per_row(rows: Sequence[int], seconds: Sequence[float]) -> list[float]:
     return [(each + HAND_OVER_SECONDS) / size for size, each in zip(rows, seconds, strict=True)]
 
 
+def is_faster(one: LatencyProfile | None, other: LatencyProfile | None) -> bool:
+    """Whether a row of a model takes less time than one of another, each in its best batch; True where nobody knows."""
+    if one is None or other is None:
+        return True
+    least, others = (
+        min(seconds / rows for rows, seconds in zip(each.rows, each.seconds, strict=True)) for each in (one, other)
+    )
+    return least < others
+
+
 def pays_to_go_on(rows: Sequence[int], seconds: Sequence[float]) -> bool:
     """Whether a batch of twice the rows is worth a look: one of the last three doublings paid."""
     costs = costs_per_row(rows, seconds)

@@ -71,6 +71,7 @@ def _check(request: dict[str, Any], model: int) -> dict[str, Any]:
             int(request["max_reference_bytes"]),
             int(request["batch_rows"]),
             read_batching(request["known"], int(request["batch_rows"])),
+            is_compared=bool(request["is_compared"]),
         )
     except ArtefactRefusedError as error:
         return {"refused": error.message}

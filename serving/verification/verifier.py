@@ -192,6 +192,7 @@ class Verifier:
             "run_bytes": limits.run_bytes,
             "batch_rows": batch_rows,
             "known": dataclasses.asdict(known) if known is not None else None,
+            "is_compared": artefact.is_compared,
         }
         future: asyncio.Future[Answer | None] = asyncio.get_running_loop().create_future()
         worker.waiting[key] = future

@@ -25,8 +25,8 @@ from tiercel.v1 import nodes_pb2
 
 _log = logging.getLogger(__name__)
 
-# Of one version: what is taken of a model and of what it is verified with.
-COPY_LIMITS: Final = TransferLimits(2 * 1024**3 + 256 * 1024**2 + 64 * 1024, patience_seconds=600.0)
+# Of one version: what is taken of a model, of its int8 model, and of what they are verified with.
+COPY_LIMITS: Final = TransferLimits(2 * (2 * 1024**3 + 64 * 1024) + 256 * 1024**2, patience_seconds=600.0)
 _PAUSES: Final = Backoff(1.0, 30.0)
 
 

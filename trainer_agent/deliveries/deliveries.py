@@ -15,10 +15,16 @@ import math
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Final
 
+from google.protobuf.message import Message
+
+from tiercel.core.quantised import INT8, QuantisedModel
+from tiercel.core.wire import from_proto, to_proto
 from tiercel.trainer_agent.deliveries.copies import PlacedFiles
 from tiercel.trainer_agent.deliveries.delivery_log import DELIVERED, FAILED, STAGED, DeliveryLog, DeliveryLogEntry
+from tiercel.trainer_agent.deliveries.int8 import judged
 from tiercel.trainer_agent.disk.names import check_delivery
 from tiercel.trainer_agent.errors import DeliveryFailedError, FallsShortError, TransferError
 from tiercel.trainer_agent.models.repository import ModelRepository
@@ -197,10 +203,29 @@ class Deliveries:
                 "chosen by theirs."
             )
         await asyncio.to_thread(self._repository.stage, run.folder.path, wanted.delivery_id, done.sha256, accuracy)
-        entry = await self._enter_staged(wanted.delivery_id, done.value, done.sha256, exported_ns)
+        int8 = await self._stage_int8(run, wanted, done) if done.HasField("int8") else None
+        entry = await self._enter_staged(wanted.delivery_id, done.value, done.sha256, exported_ns, int8)
         with contextlib.suppress(OSError):  # of no use any more; the next attempt of the job does not mind them
             await asyncio.to_thread(run.folder.remove_export, wanted.delivery_id)
         return entry
+
+    async def _stage_int8(
+        self, run: Run, wanted: nodes_pb2.WantedDelivery, done: trainer_pb2.ExportDone
+    ) -> QuantisedModel:
+        """The int8 model as well, where it is worth it; the delivery goes on in any case."""
+        accuracy = _accuracy(wanted, done.value) or None
+        said = from_proto(QuantisedModel, done.int8)
+        found = judged(said, accuracy, run.order.spec.variants_max_loss)
+        if found.shipped and accuracy is not None and found.value is not None:
+            parts = (run.folder.path, wanted.delivery_id, done.int8_sha256, (accuracy, found.value))
+            try:
+                size_bytes = await asyncio.to_thread(self._repository.stage_int8, *parts)
+                found = replace(found, size_bytes=size_bytes)
+            except DeliveryFailedError as error:
+                found = replace(found, shipped=False, reason=error.message)
+        what = "is shipped" if found.shipped else f"is not shipped: {found.reason}"
+        _log.info("delivery %s: its int8 model %s", wanted.delivery_id, what)
+        return found
 
     async def _stage_deployed(self, wanted: nodes_pb2.WantedDelivery) -> DeliveryLogEntry:
         """The same of a file that somebody deployed, which the broker has."""
@@ -214,12 +239,17 @@ class Deliveries:
             await asyncio.to_thread(self._repository.note_accuracy, wanted.delivery_id, accuracy)
         return await self._enter_staged(wanted.delivery_id, wanted.target, wanted.deployed_sha256, time.time_ns())
 
-    async def _enter_staged(self, delivery_id: str, value: float, sha256: str, at_ns: int) -> DeliveryLogEntry:
+    async def _enter_staged(
+        self, delivery_id: str, value: float, sha256: str, at_ns: int, int8: QuantisedModel | None = None
+    ) -> DeliveryLogEntry:
         """Remember what the staged files are."""
         signature = await asyncio.to_thread(self._repository.signature_of_staged, delivery_id)
         size_bytes = await asyncio.to_thread(self._repository.size_of_staged, delivery_id)
         text = _as_text(signature)
-        entry = DeliveryLogEntry(delivery_id, STAGED, value, sha256, at_ns, signature=text, size_bytes=size_bytes)
+        made = _as_text(None if int8 is None else to_proto(int8, common_pb2.QuantisedModel))
+        entry = DeliveryLogEntry(
+            delivery_id, STAGED, value, sha256, at_ns, signature=text, size_bytes=size_bytes, int8=made
+        )
         await asyncio.to_thread(self._delivery_log.enter, entry)
         return entry
 
@@ -230,7 +260,9 @@ class Deliveries:
             run = await self._wait_run(wanted)
             best, number = self._best(run, wanted), number + 1
             try:
-                return run, await run.gateway.export(_export_request(wanted, number), self._export_seconds)
+                request = _export_request(wanted, number)
+                request.int8 = INT8 in run.order.spec.variants
+                return run, await run.gateway.export(request, self._export_seconds)
             except FallsShortError as error:
                 _log.info("delivery %s waits for a better report: %s", wanted.delivery_id, error.message)
                 if await self._wait_better(run, wanted, best):
@@ -293,8 +325,8 @@ def _exporting(delivery_id: str) -> nodes_pb2.DeliveryStatus:
     return nodes_pb2.DeliveryStatus(delivery_id=delivery_id, stage=nodes_pb2.DELIVERY_STAGE_EXPORTING)
 
 
-def _as_text(signature: nodes_pb2.ModelSignature | None) -> str:
-    return "" if signature is None else base64.b64encode(signature.SerializeToString()).decode("ascii")
+def _as_text(message: Message | None) -> str:
+    return "" if message is None else base64.b64encode(message.SerializeToString()).decode("ascii")
 
 
 def _place(wanted: nodes_pb2.WantedDelivery) -> Place:

@@ -14,7 +14,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from tiercel.core.errors import SetupError
 from tiercel.trainer_agent.disk.files import write_atomically
-from tiercel.v1 import nodes_pb2
+from tiercel.v1 import common_pb2, nodes_pb2
 
 _log = logging.getLogger(__name__)
 
@@ -43,6 +43,7 @@ class DeliveryLogEntry:
         reason: Plain words when it failed.
         signature: What the model takes and gives (``ModelSignature``), base64; empty where its file does not say.
         size_bytes: Of the ONNX file; 0 before it is staged.
+        int8: What became of its int8 model (``QuantisedModel``), base64; empty where none is wanted.
     """
 
     delivery_id: str
@@ -54,6 +55,7 @@ class DeliveryLogEntry:
     reason: str = ""
     signature: str = ""
     size_bytes: int = 0
+    int8: str = ""
 
     @property
     def is_final(self) -> bool:
@@ -76,6 +78,7 @@ class DeliveryLogEntry:
             reason=self.reason,
             signature=_signature(self.signature) if self.signature else None,
             size_bytes=self.size_bytes,
+            int8=common_pb2.QuantisedModel.FromString(base64.b64decode(self.int8)) if self.int8 else None,
         )
 
 

@@ -64,12 +64,14 @@ def usage_from_json(content: Mapping[str, Any]) -> ServingUsage:
 
 
 def _feedback(lines: Iterable[Mapping[str, Any]]) -> dict[str, _Feedback]:
-    """What was said of versions, by endpoint."""
-    found: dict[str, _Feedback] = {}
+    """What was said of versions, by endpoint; of a version and its int8 model together."""
+    found: dict[str, dict[int, nodes_pb2.VersionFeedback]] = {}
     for line in lines:
-        said = nodes_pb2.VersionFeedback(version=int(line["version"]), rows=line["rows"], right=line["right"])
-        found[line["model"]] = (*found.get(line["model"], ()), said)
-    return found
+        version = int(line["version"])
+        said = found.setdefault(line["model"], {}).setdefault(version, nodes_pb2.VersionFeedback(version=version))
+        said.rows += line["rows"]
+        said.right += line["right"]
+    return {model: tuple(versions.values()) for model, versions in found.items()}
 
 
 def _totals(line: Mapping[str, Any]) -> Totals:

@@ -26,6 +26,9 @@ _STAGING: Final = ".staging"
 _MODEL: Final = "model.onnx"
 _ACCURACY: Final = "accuracy.json"
 _ACCURACY_BYTES: Final = 64 * 1024
+_INT8: Final = "model.int8.onnx"
+# What an int8 model may have beyond the one that it was made of: the scales of a small one are many beside its weights.
+_INT8_MORE_BYTES: Final = 64 * 1024
 _LIMITS_BYTES: Final = {_MODEL: 2 * 1024**3, "reference.npz": 256 * 1024**2}
 
 
@@ -76,10 +79,39 @@ class ModelRepository:
             raise DeliveryFailedError(f"The model that was handed over was refused: {error}.") from error
         sync_folder(target)
 
-    def note_accuracy(self, delivery_id: str, accuracy: float) -> None:
-        """Write down the accuracy of a staged model, a fraction, for the inference server."""
+    def note_accuracy(self, delivery_id: str, accuracy: float, int8: float | None = None) -> None:
+        """Write down the accuracy of a staged model, a fraction, for the inference server; and that of its int8 one."""
         path = self.staged(delivery_id) / _ACCURACY
-        path.write_text(json.dumps({"accuracy": accuracy}), encoding="ascii")
+        told = {"accuracy": accuracy} if int8 is None else {"accuracy": accuracy, "int8": int8}
+        path.write_text(json.dumps(told), encoding="ascii")
+
+    def stage_int8(self, job_folder: Path, delivery_id: str, sha256: str, accuracies: tuple[float, float]) -> int:
+        """Copy the int8 model that a run made of what is staged already, trusting nothing about it.
+
+        Args:
+            job_folder: The folder of the run's job.
+            delivery_id: The delivery.
+            sha256: What the file has to be, hexadecimal.
+            accuracies: What the run measured of the staged model, and of this one; fractions.
+
+        Returns:
+            Bytes of it.
+
+        Raises:
+            DeliveryFailedError: The file is not what it should be, or larger than the one that it was made of; the
+                staged model is as before.
+        """
+        folder = self.staged(delivery_id)
+        target = folder / _INT8
+        limit = self.size_of_staged(delivery_id) + _INT8_MORE_BYTES
+        try:
+            self._copy_file(job_folder, delivery_id, _INT8, target, sha256, limit)
+            self.note_accuracy(delivery_id, *accuracies)
+        except (OSError, UntrustedFileError) as error:
+            target.unlink(missing_ok=True)
+            raise DeliveryFailedError(f"its file was refused: {error}") from error
+        sync_folder(folder)
+        return target.stat().st_size
 
     def signature_of_staged(self, delivery_id: str) -> nodes_pb2.ModelSignature | None:
         """What the staged model of a delivery takes and gives; None where its file does not say."""
@@ -110,7 +142,7 @@ class ModelRepository:
                 return []
             folder = self.staged(delivery_id)
         found = []
-        for name in (*dict(self.limits_bytes), _ACCURACY):
+        for name in (*dict(self.limits_bytes), _INT8, _ACCURACY):
             with contextlib.suppress(FileNotFoundError), (folder / name).open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
                 found.append(CopiedFile(folder / name, file.tell(), digest))
@@ -124,6 +156,7 @@ class ModelRepository:
         """
         folder = self.staged(staged_id)
         limits = {**dict(self.limits_bytes), _ACCURACY: _ACCURACY_BYTES}
+        limits[_INT8] = limits[_MODEL] + _INT8_MORE_BYTES
         for path in sorted(folder.iterdir()):
             if path.name not in limits or path.stat().st_size > limits[path.name]:
                 raise DeliveryFailedError(f"The copy has a file {path.name[:128]!r} that is unknown or too large.")
@@ -213,15 +246,21 @@ class ModelRepository:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def _copy(self, job_folder: Path, delivery_id: str, target: Path, sha256: str) -> None:
+        for name, limit in self.limits_bytes:
+            expected = sha256 if name == _MODEL else ""
+            self._copy_file(job_folder, delivery_id, name, target / name, expected, limit)
+
+    def _copy_file(
+        self, job_folder: Path, delivery_id: str, name: str, target: Path, sha256: str, limit_bytes: int
+    ) -> None:
         with (
             open_folder(job_folder) as job,
             open_folder(EXPORTS, job) as exports,
             open_folder(delivery_id, exports) as source,
         ):
-            for name, limit in self.limits_bytes:
-                digest = copy_untrusted(name, inside=source, target=target / name, limit_bytes=limit)
-                if name == _MODEL and digest != sha256:
-                    raise UntrustedFileError(f"{name} is not the file whose checksum the script reported")
+            digest = copy_untrusted(name, inside=source, target=target, limit_bytes=limit_bytes)
+        if sha256 and digest != sha256:
+            raise UntrustedFileError(f"{name} is not the file whose checksum the script reported")
 
 
 def signature_to_proto(signature: Signature) -> nodes_pb2.ModelSignature:

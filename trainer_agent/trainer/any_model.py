@@ -206,16 +206,25 @@ class _ExportedFile(Exported):
         self._copy, self._model = copy, model
         self._check_inputs()
         reference = copy.questions[0]
-        self._found = self._ask(reference.batch)
+        self._found = _answers_by_name(model, reference.batch)
         self._binding = None if reference.answer is None else Binding.of(reference.answer, self._found)
         self._compared = self._compare()
 
     @property
-    def predict(self) -> Predict:
+    def model(self) -> OnnxModel:
+        """See :class:`Exported`."""
+        return self._model
+
+    @property
+    def rows(self) -> Batch | None:
+        """The largest batch that the script gave or asked about."""
+        return max((each.batch for each in self._copy.questions), key=lambda batch: batch[0].shape[0])
+
+    def predict_with(self, model: OnnxModel) -> Predict:
         """Answers in the form of the script's own predict."""
 
         def ask_file(*arrays: Any) -> Prediction:
-            found = self._ask(arrays)
+            found = _answers_by_name(model, arrays)
             return unpack(list(found.values())) if self._binding is None else self._binding.as_script(found)
 
         return ask_file
@@ -244,9 +253,6 @@ class _ExportedFile(Exported):
             what = f"{len(given)} inputs were given" if names is None else f"the inputs {', '.join(names)} were given"
             raise DeliveryFailedError(f"{what}, and the model takes {', '.join(taken)}")
 
-    def _ask(self, arrays: tuple[Any, ...]) -> dict[str, Array]:
-        return dict(zip(self._model.output_names, self._model.run(arrays), strict=True))
-
     def _compare(self) -> Compared:
         if self._binding is None:
             return check_same_answers(
@@ -254,6 +260,10 @@ class _ExportedFile(Exported):
             )
         asked = (Asked(each.batch, self._binding.answers(each.answer)) for each in self._copy.questions)
         return check_same_answers(asked, self._model, _OWN, [])
+
+
+def _answers_by_name(model: OnnxModel, arrays: tuple[Any, ...]) -> dict[str, Array]:
+    return dict(zip(model.output_names, model.run(arrays), strict=True))
 
 
 def _told(batch: Batch, outputs: Any) -> tuple[_Question, ...]:

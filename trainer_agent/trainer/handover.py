@@ -14,18 +14,22 @@ from pathlib import Path
 
 import numpy as np
 
+from tiercel.core.quantised import QuantisedModel
+from tiercel.core.wire import to_proto
 from tiercel.trainer_agent.errors import DeliveryFailedError, FallsShortError
+from tiercel.trainer_agent.trainer.int8 import INT8_FILE, make_int8
 from tiercel.trainer_agent.trainer.signature import Evaluate, Predict
 from tiercel.trainer_agent.trainer.tiers import TierTracker
-from tiercel.trainer_agent.trainer.trained import Copy, Trained
+from tiercel.trainer_agent.trainer.trained import Copy, Exported, Trained
 from tiercel.trainer_agent.trainer.verification import Compared, first_line
-from tiercel.v1 import trainer_pb2
+from tiercel.v1 import common_pb2, trainer_pb2
 
 logger = logging.getLogger(__name__)
 
 MODEL_FILE = "model.onnx"
 REFERENCE_FILE = "reference.npz"
 _AGAIN_FOLDER = ".again.part"
+_INT8_FOLDER = ".int8.part"
 # By how much the re-measured metric may miss a target that the report had reached, as a fraction of the target: the
 # two engines round differently.
 METRIC_RELATIVE_TOLERANCE = 1e-4
@@ -33,12 +37,13 @@ METRIC_RELATIVE_TOLERANCE = 1e-4
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """What was made of a copy: its metric when measured again, how it was compared, and the checksum of the file."""
+    """What was made of a copy: its metric when measured again, how it was compared, its checksum, its int8 model."""
 
     copy: Copy
     value: float
     compared: Compared
     sha256: str
+    int8: QuantisedModel | None
 
 
 class Handover:
@@ -65,7 +70,7 @@ class Handover:
         shutil.rmtree(scratch, ignore_errors=True)
         try:
             scratch.mkdir(parents=True)
-            made = self._make(scratch, copy, tiers)
+            made = self._make(scratch, copy, tiers, wants_int8=request.int8)
             self._keep_for(set(tiers.expected) - {request.target}, made, scratch)
             self._check_value(made.value, request.target, tiers)
             self._put_in_place(scratch, request.delivery_id)
@@ -82,7 +87,12 @@ class Handover:
         measured = f"{self._metric}={made.value:.6g}"
         message = f"handed over {request.delivery_id}: {measured} in {took:.2f} s, {made.compared.summary}"
         print(message, flush=True)
-        return trainer_pb2.ExportDone(delivery_id=request.delivery_id, value=made.value, sha256=made.sha256)
+        done = trainer_pb2.ExportDone(delivery_id=request.delivery_id, value=made.value, sha256=made.sha256)
+        if made.int8 is not None:
+            done.int8.CopyFrom(to_proto(made.int8, common_pb2.QuantisedModel))
+            int8 = self._exports / request.delivery_id / INT8_FILE
+            done.int8_sha256 = _sha256(int8) if int8.exists() else ""
+        return done
 
     def forget(self) -> None:
         """Another copy is kept from now on."""
@@ -90,13 +100,24 @@ class Handover:
             self._made = None
             shutil.rmtree(self._exports / _AGAIN_FOLDER, ignore_errors=True)
 
-    def _make(self, folder: Path, copy: Copy, tiers: TierTracker) -> _Made:
+    def _make(self, folder: Path, copy: Copy, tiers: TierTracker, *, wants_int8: bool) -> _Made:
         if self._made is not None and self._made.copy is copy:
             _copy_files(self._exports / _AGAIN_FOLDER, folder)
             return self._made
         with self._trained.preserved_random_state():
-            value, compared = self._export(folder, copy, tiers)
-        return _Made(copy, value, compared, _sha256(folder / MODEL_FILE))
+            exported, value, compared = self._export(folder, copy, tiers)
+            int8 = self._int8(folder, exported) if wants_int8 else None
+        return _Made(copy, value, compared, _sha256(folder / MODEL_FILE), int8)
+
+    def _int8(self, folder: Path, exported: Exported) -> QuantisedModel:
+        """Make the int8 model beside the one that was exported."""
+        evaluate, scratch = self._evaluate, folder / _INT8_FOLDER
+        own = None if evaluate is None else (lambda predict: measure(evaluate, predict, self._metric))
+        scratch.mkdir()
+        try:
+            return make_int8(exported, folder / MODEL_FILE, scratch, own)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
 
     def _keep_for(self, targets: set[float], made: _Made, folder: Path) -> None:
         """Keep the files while other tiers that were reached are to be asked for; not after the last."""
@@ -110,7 +131,7 @@ class Handover:
                 _copy_files(folder, again)
                 self._made = made
 
-    def _export(self, folder: Path, copy: Copy, tiers: TierTracker) -> tuple[float, Compared]:
+    def _export(self, folder: Path, copy: Copy, tiers: TierTracker) -> tuple[Exported, float, Compared]:
         try:
             exported = self._trained.export(copy, folder / MODEL_FILE)
             value = self._measure(exported.predict, tiers)
@@ -119,7 +140,7 @@ class Handover:
             message = f"the model cannot be handed over as ONNX. {error}"
             raise DeliveryFailedError(message) from error
         np.savez(folder / REFERENCE_FILE, allow_pickle=False, **exported.reference())
-        return value, compared
+        return exported, value, compared
 
     def _measure(self, predict: Predict, tiers: TierTracker) -> float:
         if self._evaluate is None:
@@ -167,8 +188,9 @@ def _failure(request: trainer_pb2.ExportRequest, reason: str, *, falls_short: bo
 
 
 def _copy_files(source: Path, target: Path) -> None:
-    for name in (MODEL_FILE, REFERENCE_FILE):
-        shutil.copyfile(source / name, target / name)
+    for name in (MODEL_FILE, REFERENCE_FILE, INT8_FILE):
+        if name != INT8_FILE or (source / name).exists():
+            shutil.copyfile(source / name, target / name)
 
 
 def _sha256(path: Path) -> str:

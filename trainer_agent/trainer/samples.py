@@ -55,6 +55,11 @@ class Samples:
         """Whether any rows were remembered."""
         return self._rows is not None
 
+    @property
+    def rows(self) -> Batch | None:
+        """The rows that are kept, :data:`KEPT_ROWS` at most; None where none were remembered."""
+        return self._rows
+
     def remember(self, arrays: Sequence[Any]) -> None:
         """Keep rows of the first arrays that were asked about; later ones cost nothing."""
         if self._rows is not None:

@@ -10,8 +10,8 @@ from typing import Any
 
 from tiercel.trainer_agent.trainer.checkpoints import CheckpointFormat, State
 from tiercel.trainer_agent.trainer.onnx_files import OnnxSource
-from tiercel.trainer_agent.trainer.signature import Array, ExampleInput, Predict, Prediction
-from tiercel.trainer_agent.trainer.verification import Compared
+from tiercel.trainer_agent.trainer.signature import Array, Batch, ExampleInput, Predict, Prediction
+from tiercel.trainer_agent.trainer.verification import Compared, OnnxModel
 
 # A copy of the model, as :meth:`Trained.keep` makes it and a checkpoint can hold it.
 Copy = Any
@@ -22,8 +22,22 @@ class Exported(abc.ABC):
 
     @property
     @abc.abstractmethod
+    def model(self) -> OnnxModel:
+        """The file, loaded."""
+
+    @property
     def predict(self) -> Predict:
         """Asks the file as the script's own ``predict`` asks its model."""
+        return self.predict_with(self.model)
+
+    @abc.abstractmethod
+    def predict_with(self, model: OnnxModel) -> Predict:
+        """The same of another file, which takes and gives what this one does."""
+
+    @property
+    @abc.abstractmethod
+    def rows(self) -> Batch | None:
+        """Rows that the script has shown; None where it has shown none."""
 
     @abc.abstractmethod
     def compared(self) -> Compared:

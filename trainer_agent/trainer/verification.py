@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -109,14 +109,25 @@ class OnnxModel:
         Raises:
             ValueError: If the number of arrays is not that of the original's inputs.
         """
+        return self.answers(self.feeds(arrays))
+
+    def feeds(self, arrays: Sequence[Any]) -> dict[str, Array]:
+        """Arrays by input, cast to the file's types.
+
+        Raises:
+            ValueError: If their number is not that of the original's inputs.
+        """
         if len(arrays) != len(self.input_names):
             names = ", ".join(self.input_names)
             raise ValueError(f"the model takes {len(self.input_names)} inputs ({names}), got {len(arrays)}")
-        feeds = {
-            name: _feed(array, self._types[name])
-            for name, array in zip(self.input_names, arrays, strict=True)
-            if name in self._types
-        }
+        return self.feeds_of(dict(zip(self.input_names, arrays, strict=True)))
+
+    def feeds_of(self, arrays: Mapping[str, Any]) -> dict[str, Array]:
+        """The same of arrays by name; what the file ignores is left out."""
+        return {name: _feed(array, self._types[name]) for name, array in arrays.items() if name in self._types}
+
+    def answers(self, feeds: Mapping[str, Array]) -> list[Array]:
+        """All outputs for what :meth:`feeds` made."""
         answers: list[Array] = [as_array(each) for each in self._session.run(None, feeds, self._run_options)]
         return answers
 

@@ -50,6 +50,7 @@ def lines(card: ModelCard) -> list[str]:
         "model": card.name + f" ({version.variant})" * bool(version.variant),
         "state": state(version) + f": {version.held}" * bool(version.held),
         "accuracy": f"{version.metric} {number(version.value)} {source}{promised}" if version.metric else "",
+        "int8": _int8(version),
         "in use": _in_use(version),
         "latency": delays if version.p50_seconds is not None else "",
         "size": size(version.size_bytes) if version.size_bytes else "",
@@ -60,6 +61,18 @@ def lines(card: ModelCard) -> list[str]:
         **_lineage(card.lineage),
     }
     return [f"{name:<11} {clean(text)}" for name, text in told.items() if text]
+
+
+def _int8(version: VersionInfo) -> str:
+    """What became of its int8 model."""
+    made = version.int8
+    if made is None:
+        return ""
+    if not made.shipped:
+        return f"not shipped: {made.reason}"
+    faster = made.fp32_seconds / made.seconds if made.seconds and made.fp32_seconds else 1.0
+    how = f"{faster:.1f} times as fast, {size(made.size_bytes)}, {made.made}"
+    return f"{version.metric} {number(made.value)}, {how}"
 
 
 def _in_use(version: VersionInfo) -> str:

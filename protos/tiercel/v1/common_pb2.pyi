@@ -352,6 +352,8 @@ class JobSpec(_message.Message):
     ACCESS_FIELD_NUMBER: _builtins.int
     COPY_CHECKPOINT_SECONDS_FIELD_NUMBER: _builtins.int
     RETRAIN_FIELD_NUMBER: _builtins.int
+    VARIANTS_FIELD_NUMBER: _builtins.int
+    VARIANTS_MAX_LOSS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """A label for people; need not be unique."""
     endpoint: _builtins.str
@@ -417,6 +419,8 @@ class JobSpec(_message.Message):
     """While it trains the broker gets a copy of its newest checkpoint, at most once in so many seconds, and a job whose node is lost
     goes on from it elsewhere: 10 to 86400. Absent: none.
     """
+    variants_max_loss: _builtins.float
+    """By how much a quantised model may be less accurate than the one that it was made of, a fraction, 0 to 1; absent: 0.01."""
     @_builtins.property
     def script(self) -> Global___Script: ...
     @_builtins.property
@@ -477,6 +481,12 @@ class JobSpec(_message.Message):
         Absent: never. Not with every_seconds.
         """
 
+    @_builtins.property
+    def variants(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """As which models each of its versions answers, made of the one that it hands over: "fp32" as it is, "int8" quantised. The
+        inference server chooses between them by accuracy and delay. Empty: as it is. Not beside a variant.
+        """
+
     def __init__(
         self,
         *,
@@ -521,10 +531,12 @@ class JobSpec(_message.Message):
         access: Global___EndpointAccess.ValueType = ...,
         copy_checkpoint_seconds: _builtins.float | None = ...,
         retrain: Global___Retrain | None = ...,
+        variants: _abc.Iterable[_builtins.str] | None = ...,
+        variants_max_loss: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_copy_checkpoint_seconds", b"_copy_checkpoint_seconds", "_endpoint_objective_seconds", b"_endpoint_objective_seconds", "_every_seconds", b"_every_seconds", "_max_duration_seconds", b"_max_duration_seconds", "_max_epochs", b"_max_epochs", "_ranks", b"_ranks", "_replicas", b"_replicas", "_report_timeout_seconds", b"_report_timeout_seconds", "_retry_back_off_seconds", b"_retry_back_off_seconds", "_warm", b"_warm", "copy_checkpoint_seconds", b"copy_checkpoint_seconds", "endpoint_objective_seconds", b"endpoint_objective_seconds", "every_seconds", b"every_seconds", "max_duration_seconds", b"max_duration_seconds", "max_epochs", b"max_epochs", "module", b"module", "program", b"program", "project", b"project", "ranks", b"ranks", "replicas", b"replicas", "report_timeout_seconds", b"report_timeout_seconds", "resources", b"resources", "retrain", b"retrain", "retry_back_off_seconds", b"retry_back_off_seconds", "script", b"script", "ship", b"ship", "warm", b"warm"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_copy_checkpoint_seconds", b"_copy_checkpoint_seconds", "_endpoint_objective_seconds", b"_endpoint_objective_seconds", "_every_seconds", b"_every_seconds", "_max_duration_seconds", b"_max_duration_seconds", "_max_epochs", b"_max_epochs", "_ranks", b"_ranks", "_replicas", b"_replicas", "_report_timeout_seconds", b"_report_timeout_seconds", "_retry_back_off_seconds", b"_retry_back_off_seconds", "_variants_max_loss", b"_variants_max_loss", "_warm", b"_warm", "copy_checkpoint_seconds", b"copy_checkpoint_seconds", "endpoint_objective_seconds", b"endpoint_objective_seconds", "every_seconds", b"every_seconds", "max_duration_seconds", b"max_duration_seconds", "max_epochs", b"max_epochs", "module", b"module", "program", b"program", "project", b"project", "ranks", b"ranks", "replicas", b"replicas", "report_timeout_seconds", b"report_timeout_seconds", "resources", b"resources", "retrain", b"retrain", "retry_back_off_seconds", b"retry_back_off_seconds", "script", b"script", "ship", b"ship", "variants_max_loss", b"variants_max_loss", "warm", b"warm"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_copy_checkpoint_seconds", b"_copy_checkpoint_seconds", "_endpoint_objective_seconds", b"_endpoint_objective_seconds", "_every_seconds", b"_every_seconds", "_max_duration_seconds", b"_max_duration_seconds", "_max_epochs", b"_max_epochs", "_ranks", b"_ranks", "_replicas", b"_replicas", "_report_timeout_seconds", b"_report_timeout_seconds", "_retry_back_off_seconds", b"_retry_back_off_seconds", "_warm", b"_warm", "access", b"access", "arguments", b"arguments", "command", b"command", "continue_after_last_tier", b"continue_after_last_tier", "copy_checkpoint_seconds", b"copy_checkpoint_seconds", "data", b"data", "direction", b"direction", "endpoint", b"endpoint", "endpoint_objective_seconds", b"endpoint_objective_seconds", "env", b"env", "every_seconds", b"every_seconds", "image", b"image", "labels", b"labels", "max_duration_seconds", b"max_duration_seconds", "max_epochs", b"max_epochs", "metric", b"metric", "module", b"module", "name", b"name", "node_labels", b"node_labels", "outputs", b"outputs", "priority", b"priority", "program", b"program", "project", b"project", "queue", b"queue", "ranks", b"ranks", "replace", b"replace", "replicas", b"replicas", "report_timeout_seconds", b"report_timeout_seconds", "requirements", b"requirements", "resources", b"resources", "retrain", b"retrain", "retries", b"retries", "retry_back_off_seconds", b"retry_back_off_seconds", "retry_exit_codes", b"retry_exit_codes", "runtime", b"runtime", "script", b"script", "secrets", b"secrets", "ship", b"ship", "tiers", b"tiers", "variant", b"variant", "warm", b"warm", "warm_start", b"warm_start"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_copy_checkpoint_seconds", b"_copy_checkpoint_seconds", "_endpoint_objective_seconds", b"_endpoint_objective_seconds", "_every_seconds", b"_every_seconds", "_max_duration_seconds", b"_max_duration_seconds", "_max_epochs", b"_max_epochs", "_ranks", b"_ranks", "_replicas", b"_replicas", "_report_timeout_seconds", b"_report_timeout_seconds", "_retry_back_off_seconds", b"_retry_back_off_seconds", "_variants_max_loss", b"_variants_max_loss", "_warm", b"_warm", "access", b"access", "arguments", b"arguments", "command", b"command", "continue_after_last_tier", b"continue_after_last_tier", "copy_checkpoint_seconds", b"copy_checkpoint_seconds", "data", b"data", "direction", b"direction", "endpoint", b"endpoint", "endpoint_objective_seconds", b"endpoint_objective_seconds", "env", b"env", "every_seconds", b"every_seconds", "image", b"image", "labels", b"labels", "max_duration_seconds", b"max_duration_seconds", "max_epochs", b"max_epochs", "metric", b"metric", "module", b"module", "name", b"name", "node_labels", b"node_labels", "outputs", b"outputs", "priority", b"priority", "program", b"program", "project", b"project", "queue", b"queue", "ranks", b"ranks", "replace", b"replace", "replicas", b"replicas", "report_timeout_seconds", b"report_timeout_seconds", "requirements", b"requirements", "resources", b"resources", "retrain", b"retrain", "retries", b"retries", "retry_back_off_seconds", b"retry_back_off_seconds", "retry_exit_codes", b"retry_exit_codes", "runtime", b"runtime", "script", b"script", "secrets", b"secrets", "ship", b"ship", "tiers", b"tiers", "variant", b"variant", "variants", b"variants", "variants_max_loss", b"variants_max_loss", "warm", b"warm", "warm_start", b"warm_start"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__copy_checkpoint_seconds: _TypeAlias = _typing.Literal["copy_checkpoint_seconds"]  # noqa: Y015
     _WhichOneofArgType__copy_checkpoint_seconds: _TypeAlias = _typing.Literal["_copy_checkpoint_seconds", b"_copy_checkpoint_seconds"]  # noqa: Y015
@@ -544,6 +556,8 @@ class JobSpec(_message.Message):
     _WhichOneofArgType__report_timeout_seconds: _TypeAlias = _typing.Literal["_report_timeout_seconds", b"_report_timeout_seconds"]  # noqa: Y015
     _WhichOneofReturnType__retry_back_off_seconds: _TypeAlias = _typing.Literal["retry_back_off_seconds"]  # noqa: Y015
     _WhichOneofArgType__retry_back_off_seconds: _TypeAlias = _typing.Literal["_retry_back_off_seconds", b"_retry_back_off_seconds"]  # noqa: Y015
+    _WhichOneofReturnType__variants_max_loss: _TypeAlias = _typing.Literal["variants_max_loss"]  # noqa: Y015
+    _WhichOneofArgType__variants_max_loss: _TypeAlias = _typing.Literal["_variants_max_loss", b"_variants_max_loss"]  # noqa: Y015
     _WhichOneofReturnType__warm: _TypeAlias = _typing.Literal["warm"]  # noqa: Y015
     _WhichOneofArgType__warm: _TypeAlias = _typing.Literal["_warm", b"_warm"]  # noqa: Y015
     _WhichOneofReturnType_program: _TypeAlias = _typing.Literal["script", "module"]  # noqa: Y015
@@ -566,6 +580,8 @@ class JobSpec(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__report_timeout_seconds) -> _WhichOneofReturnType__report_timeout_seconds | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__retry_back_off_seconds) -> _WhichOneofReturnType__retry_back_off_seconds | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__variants_max_loss) -> _WhichOneofReturnType__variants_max_loss | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__warm) -> _WhichOneofReturnType__warm | None: ...
     @_typing.overload
@@ -619,6 +635,64 @@ class Retrain(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__window_seconds) -> _WhichOneofReturnType__window_seconds | None: ...
 
 Global___Retrain: _TypeAlias = Retrain  # noqa: Y015
+
+@_typing.final
+class QuantisedModel(_message.Message):
+    """What became of the quantised model of a version."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SHIPPED_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    MADE_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    SECONDS_FIELD_NUMBER: _builtins.int
+    FP32_SECONDS_FIELD_NUMBER: _builtins.int
+    SIZE_BYTES_FIELD_NUMBER: _builtins.int
+    shipped: _builtins.bool
+    """It answers beside the one that it was made of."""
+    reason: _builtins.str
+    """Why it does not, in plain words with the figure; empty where it does."""
+    made: _builtins.str
+    """How it was made: "static, calibrated on 128 rows", or "dynamic"; empty where it was not."""
+    value: _builtins.float
+    """The spec's metric, measured on it as on the one that it was made of; absent where it was not."""
+    seconds: _builtins.float
+    """CPU seconds of a row on one thread, in batches of 16, of it and of the one that it was made of; absent where that was not
+    measured.
+    """
+    fp32_seconds: _builtins.float
+    size_bytes: _builtins.int
+    """Of its file; 0 where there is none."""
+    def __init__(
+        self,
+        *,
+        shipped: _builtins.bool = ...,
+        reason: _builtins.str = ...,
+        made: _builtins.str = ...,
+        value: _builtins.float | None = ...,
+        seconds: _builtins.float | None = ...,
+        fp32_seconds: _builtins.float | None = ...,
+        size_bytes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_fp32_seconds", b"_fp32_seconds", "_seconds", b"_seconds", "_value", b"_value", "fp32_seconds", b"fp32_seconds", "seconds", b"seconds", "value", b"value"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_fp32_seconds", b"_fp32_seconds", "_seconds", b"_seconds", "_value", b"_value", "fp32_seconds", b"fp32_seconds", "made", b"made", "reason", b"reason", "seconds", b"seconds", "shipped", b"shipped", "size_bytes", b"size_bytes", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__fp32_seconds: _TypeAlias = _typing.Literal["fp32_seconds"]  # noqa: Y015
+    _WhichOneofArgType__fp32_seconds: _TypeAlias = _typing.Literal["_fp32_seconds", b"_fp32_seconds"]  # noqa: Y015
+    _WhichOneofReturnType__seconds: _TypeAlias = _typing.Literal["seconds"]  # noqa: Y015
+    _WhichOneofArgType__seconds: _TypeAlias = _typing.Literal["_seconds", b"_seconds"]  # noqa: Y015
+    _WhichOneofReturnType__value: _TypeAlias = _typing.Literal["value"]  # noqa: Y015
+    _WhichOneofArgType__value: _TypeAlias = _typing.Literal["_value", b"_value"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__fp32_seconds) -> _WhichOneofReturnType__fp32_seconds | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__seconds) -> _WhichOneofReturnType__seconds | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__value) -> _WhichOneofReturnType__value | None: ...
+
+Global___QuantisedModel: _TypeAlias = QuantisedModel  # noqa: Y015
 
 @_typing.final
 class DataSet(_message.Message):

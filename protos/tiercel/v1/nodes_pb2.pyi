@@ -821,6 +821,7 @@ class DeliveryStatus(_message.Message):
     REASON_FIELD_NUMBER: _builtins.int
     SIGNATURE_FIELD_NUMBER: _builtins.int
     SIZE_BYTES_FIELD_NUMBER: _builtins.int
+    INT8_FIELD_NUMBER: _builtins.int
     delivery_id: _builtins.str
     stage: Global___DeliveryStage.ValueType
     value: _builtins.float
@@ -841,6 +842,10 @@ class DeliveryStatus(_message.Message):
     def signature(self) -> Global___ModelSignature:
         """Once it is loading: what the model takes and gives."""
 
+    @_builtins.property
+    def int8(self) -> _common_pb2.QuantisedModel:
+        """Once it is loading: what became of its quantised model; absent where the job asks for none."""
+
     def __init__(
         self,
         *,
@@ -853,10 +858,11 @@ class DeliveryStatus(_message.Message):
         reason: _builtins.str = ...,
         signature: Global___ModelSignature | None = ...,
         size_bytes: _builtins.int = ...,
+        int8: _common_pb2.QuantisedModel | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["delivered_at", b"delivered_at", "exported_at", b"exported_at", "signature", b"signature"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["delivered_at", b"delivered_at", "exported_at", b"exported_at", "int8", b"int8", "signature", b"signature"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["delivered_at", b"delivered_at", "delivery_id", b"delivery_id", "exported_at", b"exported_at", "reason", b"reason", "sha256", b"sha256", "signature", b"signature", "size_bytes", b"size_bytes", "stage", b"stage", "value", b"value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["delivered_at", b"delivered_at", "delivery_id", b"delivery_id", "exported_at", b"exported_at", "int8", b"int8", "reason", b"reason", "sha256", b"sha256", "signature", b"signature", "size_bytes", b"size_bytes", "stage", b"stage", "value", b"value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -287,12 +287,15 @@ class ExportRequest(_message.Message):
     TIER_FIELD_NUMBER: _builtins.int
     TARGET_FIELD_NUMBER: _builtins.int
     REQUEST_NUMBER_FIELD_NUMBER: _builtins.int
+    INT8_FIELD_NUMBER: _builtins.int
     delivery_id: _builtins.str
     tier: _builtins.int
     """0 for the best model beyond the tiers; the target is then the value that it has to exceed."""
     target: _builtins.float
     request_number: _builtins.int
     """Counts the requests for this delivery: a model that fell short is asked for again once a report is better."""
+    int8: _builtins.bool
+    """An int8 model is made of it as well."""
     def __init__(
         self,
         *,
@@ -300,10 +303,11 @@ class ExportRequest(_message.Message):
         tier: _builtins.int = ...,
         target: _builtins.float = ...,
         request_number: _builtins.int = ...,
+        int8: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["delivery_id", b"delivery_id", "request_number", b"request_number", "target", b"target", "tier", b"tier"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["delivery_id", b"delivery_id", "int8", b"int8", "request_number", b"request_number", "target", b"target", "tier", b"tier"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -323,6 +327,8 @@ class ExportDone(_message.Message):
     ERROR_FIELD_NUMBER: _builtins.int
     FALLS_SHORT_FIELD_NUMBER: _builtins.int
     REQUEST_NUMBER_FIELD_NUMBER: _builtins.int
+    INT8_FIELD_NUMBER: _builtins.int
+    INT8_SHA256_FIELD_NUMBER: _builtins.int
     delivery_id: _builtins.str
     value: _builtins.float
     """The spec's metric, re-measured on the exported model with ONNX Runtime."""
@@ -335,6 +341,14 @@ class ExportDone(_message.Message):
     """
     request_number: _builtins.int
     """Of the request that this answers."""
+    int8_sha256: _builtins.str
+    """Of its file; empty where there is none."""
+    @_builtins.property
+    def int8(self) -> _common_pb2.QuantisedModel:
+        """What became of the int8 model that was asked for as well, model.int8.onnx, as far as the run can tell: who takes it says
+        whether it is shipped.
+        """
+
     def __init__(
         self,
         *,
@@ -344,10 +358,12 @@ class ExportDone(_message.Message):
         error: _builtins.str = ...,
         falls_short: _builtins.bool = ...,
         request_number: _builtins.int = ...,
+        int8: _common_pb2.QuantisedModel | None = ...,
+        int8_sha256: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["int8", b"int8"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["delivery_id", b"delivery_id", "error", b"error", "falls_short", b"falls_short", "request_number", b"request_number", "sha256", b"sha256", "value", b"value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["delivery_id", b"delivery_id", "error", b"error", "falls_short", b"falls_short", "int8", b"int8", "int8_sha256", b"int8_sha256", "request_number", b"request_number", "sha256", b"sha256", "value", b"value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -20,8 +20,10 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from tiercel.core.errors import ArtefactRefusedError, InvalidRequestError
+from tiercel.core.quantised import FP32, INT8
 from tiercel.serving.models import repository
 from tiercel.serving.models.accuracy import is_fraction, read_object
+from tiercel.serving.models.loaded_version import LoadedVersion
 from tiercel.serving.scheduling.interface import Scheduler
 from tiercel.serving.scheduling.registry import DEFAULT, SCHEDULERS
 from tiercel.serving.scheduling.static import StaticScheduler
@@ -33,6 +35,8 @@ ENDPOINT_VERSION = 1
 
 FILE = "variants.json"
 MAX_VARIANTS = 16
+DEFAULT_OBJECTIVE = 1.0
+"""Seconds of delay that a model with an int8 one aims at while nobody has said what is wanted."""
 _FIELDS = {"variants", "objective_seconds", "utility", "steepness", "scheduler", "static_variant"}
 
 
@@ -43,6 +47,11 @@ class Variant:
     name: str  # what answers call it
     model: str  # the model of the repository
     accuracy: float | None = None  # where it was given
+    is_int8: bool = False  # whether it is the int8 model of its model's version
+
+    def of(self, live: LoadedVersion | None) -> LoadedVersion | None:
+        """What answers of its model's live version; None where there is none."""
+        return live.int8 if self.is_int8 and live is not None else live
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +79,12 @@ class Configuration:
         if self.scheduler == "table":
             return TableScheduler(solver)
         return SCHEDULERS[self.scheduler]()
+
+
+def of_one_model(name: str) -> Configuration:
+    """What answers for a model whose versions have an int8 model: both, of whichever version is live."""
+    both = (Variant(FP32, name, accuracy=1.0), Variant(INT8, name, is_int8=True))
+    return Configuration(both, DEFAULT_OBJECTIVE, utility("soft", None))
 
 
 def read(folder: Path) -> Configuration | None:

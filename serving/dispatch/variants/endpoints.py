@@ -39,6 +39,7 @@ class Endpoints:
         self._solver = ThreadPoolExecutor(1, "solver")
         self._timeout = timeout
         self._endpoints: dict[str, Endpoint] = {}
+        self._of_one_model: dict[str, Endpoint] = {}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -92,7 +93,7 @@ class Endpoints:
 
     def tell_of_unloaded(self) -> None:
         """Models were unloaded: who waits for an endpoint that has no variant left hears of it."""
-        for endpoint in self._endpoints.values():
+        for endpoint in (*self._endpoints.values(), *self._of_one_model.values()):
             endpoint.has_variants()
 
     def knows(self, name: str) -> bool:
@@ -113,10 +114,38 @@ class Endpoints:
 
     def submit(self, request: InferRequest, on_answer: Answered, trace: Trace | None = None) -> Call | None:
         """Answer a request of an endpoint that there is, and note that; see :meth:`DataPlane.submit`."""
-        endpoint = self._endpoints[request.model]
         try:
             _check_version(request.model, request.version)
             _check_priority(request)
+        except TiercelError as error:
+            on_answer(error)
+            return None
+        return self._submit(self._endpoints[request.model], request, on_answer, trace)
+
+    def submit_to_model(self, request: InferRequest, on_answer: Answered, trace: Trace | None = None) -> Call | None:
+        """The same for a model whose live version has an int8 one: that one and the version itself are variants.
+
+        It has no version of its own, and no priorities.
+        """
+        name = request.model
+        endpoint = self._of_one_model.get(name)
+        if endpoint is None:
+            chosen = configuration.of_one_model(name)
+            endpoint = Endpoint(name, chosen, self._registry, self._dispatcher, self._solver, self._timeout)
+            self._of_one_model[name] = endpoint
+        try:
+            endpoint.room.check()
+        except TiercelError as error:
+            endpoint.account.requests += 1
+            endpoint.account.delays.failed(time.perf_counter())
+            on_answer(error)
+            return None
+        return self._submit(endpoint, request, on_answer, trace)
+
+    def _submit(
+        self, endpoint: Endpoint, request: InferRequest, on_answer: Answered, trace: Trace | None
+    ) -> Call | None:
+        try:
             call = endpoint.checked(request, on_answer, time.perf_counter())
         except TiercelError as error:
             on_answer(error)
@@ -172,6 +201,8 @@ class Endpoints:
         """The server leaves."""
         for name in tuple(self._endpoints):
             self.unload(name)
+        for endpoint in self._of_one_model.values():
+            endpoint.close()
         self._solver.shutdown(wait=False, cancel_futures=True)
 
 

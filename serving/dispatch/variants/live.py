@@ -59,7 +59,10 @@ class LiveVariants:
     def current(self) -> list[Candidate]:
         """The variants that are live now, the most accurate first; a version that was swapped is another candidate."""
         records = [self._registry.known(variant.model) for variant in self._variants]
-        live = tuple(record.live if record is not None else None for record in records)
+        live = tuple(
+            variant.of(record.live if record is not None else None)
+            for variant, record in zip(self._variants, records, strict=True)
+        )
         if live != self._live:
             known = {(each.name, each.loaded): each for each in self.candidates}
             found = [

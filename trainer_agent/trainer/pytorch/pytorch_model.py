@@ -29,7 +29,15 @@ from tiercel.trainer_agent.trainer.pytorch.models import (
     without_wrapper,
 )
 from tiercel.trainer_agent.trainer.samples import Samples
-from tiercel.trainer_agent.trainer.signature import Array, DynamicAxes, ExampleInput, Predict, Prediction, Signature
+from tiercel.trainer_agent.trainer.signature import (
+    Array,
+    Batch,
+    DynamicAxes,
+    ExampleInput,
+    Predict,
+    Prediction,
+    Signature,
+)
 from tiercel.trainer_agent.trainer.trained import Exported, Trained
 from tiercel.trainer_agent.trainer.verification import Compared, OnnxModel, first_line
 
@@ -121,14 +129,23 @@ class _ExportedModel(Exported):
         self._compared = exported.compared
 
     @property
-    def predict(self) -> Predict:
+    def model(self) -> OnnxModel:
+        """See :class:`Exported`."""
+        return self._onnx
+
+    def predict_with(self, model: OnnxModel) -> Predict:
         """Casts what it is given as the model's own does."""
 
         def ask_file(*arrays: Any) -> Prediction:
             self._samples.remember(arrays)
-            return self._onnx.predict(*self._signature.arrays(arrays))
+            return model.predict(*self._signature.arrays(arrays))
 
         return ask_file
+
+    @property
+    def rows(self) -> Batch | None:
+        """See :class:`Exported`."""
+        return self._samples.rows
 
     def compared(self) -> Compared:
         """A script that measures without job.predict shows its rows only when it measures the file."""

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -34,6 +35,7 @@ class PlayedRun:
 
     def __init__(self, run_id: str, folder: Path, *answers: trainer_pb2.ExportDone | DeliveryFailedError) -> None:
         self.run_id, self.folder, self.gateway = run_id, JobFolder(folder), self
+        self.order = SimpleNamespace(spec=SimpleNamespace(variants=(), variants_max_loss=0.01))
         self.has_successor = False
         self.reports: list[float] = []
         self.asked: list[tuple[int, float]] = []

@@ -1,0 +1,70 @@
+"""Whether an int8 model is shipped beside the one that it was made of, by what was measured of both. Pure.
+
+What was measured comes from the run, which is its tenant's: it is taken only in the form that an honest one gives it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Final
+
+from tiercel.core.quantised import QuantisedModel
+
+FASTER: Final = 0.95
+"""Most of the other's CPU time that it may take: what is nearer is alike."""
+_REASON_CHARACTERS: Final = 300
+# A value may be measured on a few hundred rows, and come from a sum.
+_ROUNDING: Final = 1e-9
+
+
+def judged(said: QuantisedModel, accuracy: float | None, max_loss: float) -> QuantisedModel:
+    """What becomes of an int8 model.
+
+    Args:
+        said: What the run says of it; with a reason where it has made none.
+        accuracy: Of the model that it was made of, measured alike; None where its metric is no accuracy.
+        max_loss: By how much it may be less accurate.
+
+    Returns:
+        The same, to be shipped or with the reason why it is not.
+    """
+    plain = QuantisedModel(
+        made=_plain(said.made),
+        value=_finite(said.value),
+        seconds=_finite(said.seconds),
+        fp32_seconds=_finite(said.fp32_seconds),
+        size_bytes=max(0, said.size_bytes),
+    )
+    reason = _plain(said.reason) or _why_not(plain, said.value, accuracy, max_loss)
+    return replace(plain, shipped=not reason, reason=reason)
+
+
+def _why_not(made: QuantisedModel, said: float | None, accuracy: float | None, max_loss: float) -> str:
+    if accuracy is None:
+        return "the metric of the model that it was made of is no accuracy above 0 and up to 1"
+    if made.value is None or not 0 < made.value <= 1:
+        return f"it was measured and has {'nothing' if said is None else format(said, 'g')}, which is no accuracy"
+    loss = accuracy - made.value
+    if loss > max_loss + _ROUNDING:
+        return (
+            f"its accuracy is {made.value:.4g}, {loss:.4g} below the {accuracy:.4g} of the model that it was made of; "
+            f"{max_loss:g} is allowed (variants_max_loss)"
+        )
+    if not made.seconds or not made.fp32_seconds or made.seconds < 0 or made.fp32_seconds < 0:
+        return "nobody has measured how fast it is"
+    part = made.seconds / made.fp32_seconds
+    if part > FASTER:
+        return (
+            f"it is not faster on this node: a row takes {made.seconds * 1e6:.3g} us of CPU, and "
+            f"{made.fp32_seconds * 1e6:.3g} us with the model that it was made of"
+        )
+    return ""
+
+
+def _finite(said: float | None) -> float | None:
+    return said if said is not None and math.isfinite(said) else None
+
+
+def _plain(said: str) -> str:
+    return " ".join(said[:_REASON_CHARACTERS].split())

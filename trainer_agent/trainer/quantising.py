@@ -1,0 +1,169 @@
+"""Makes an int8 model of an ONNX file by ONNX Runtime's quantization, in a process of its own with limits.
+
+``python -m tiercel.trainer_agent.trainer.quantising ORDER``: the order is a JSON file that names the model, rows to
+calibrate on, and where the result goes. Whatever a model does to the process that takes it apart ends with that
+process; the training hears of it as a reason.
+
+With rows it is static (quantised operators with a scale for each tensor, by the smallest and largest number that rows
+led to there), else dynamic. Weights have 7 bits: with 8, sums of products overflow 16 bits on CPUs that have no VNNI,
+and a model would answer otherwise on another node than where it was measured.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from tiercel.trainer_agent.errors import DeliveryFailedError
+from tiercel.trainer_agent.trainer.signature import Array
+from tiercel.trainer_agent.trainer.verification import first_line
+
+CPU_SECONDS: Final = 300
+"""What making one may take."""
+_WALL_SECONDS: Final = 600.0
+_MEMORY_BYTES: Final = 2 * 1024**3
+# It is read as a whole, copied, and written more than once.
+_MEMORY_PER_BYTE: Final = 12
+_FILE_BYTES: Final = 64 * 1024**2
+_FILES_PER_BYTE: Final = 2
+_ROWS_AT_ONCE: Final = 16
+_PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
+# None of what an agent or a tenant has told the script is needed for it.
+_ENVIRONMENT: Final = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "HOME", "VIRTUAL_ENV")
+_QUANTISED: Final = ("QuantizeLinear", "MatMulInteger", "ConvInteger", "DynamicQuantizeLSTM", "DynamicQuantizeMatMul")
+
+_ORDER, _ROWS, _ANSWER = "order.json", "rows.npz", "answer.json"
+
+
+def quantise(model: Path, target: Path, rows: Mapping[str, Array] | None, scratch: Path) -> str:
+    """Make the int8 model of a file. Blocks, for seconds.
+
+    Args:
+        model: The ONNX file.
+        target: Where the int8 model goes.
+        rows: Real rows by the model's inputs, to calibrate on; None where there are none.
+        scratch: An empty folder that is there for it.
+
+    Returns:
+        How it was made, in words.
+
+    Raises:
+        DeliveryFailedError: It cannot be made; says why.
+    """
+    order = {"model": str(model), "target": str(target), "rows": rows is not None}
+    (scratch / _ORDER).write_text(json.dumps(order), encoding="utf-8")
+    if rows is not None:
+        np.savez(scratch / _ROWS, allow_pickle=False, **{f"input_{name}": array for name, array in rows.items()})
+    environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
+    environment |= {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path), "TMPDIR": str(scratch)}
+    command = [sys.executable, "-P", "-m", __name__, str(scratch / _ORDER)]
+    silent = subprocess.DEVNULL
+    try:
+        ended = subprocess.run(
+            command, env=environment, timeout=_WALL_SECONDS, check=False, stdin=silent, stdout=silent, stderr=silent
+        )
+    except subprocess.TimeoutExpired:
+        raise DeliveryFailedError(f"making it took longer than {_WALL_SECONDS:g} s") from None
+    try:
+        answer: dict[str, Any] = json.loads((scratch / _ANSWER).read_bytes())
+    except (OSError, ValueError):
+        raise DeliveryFailedError(_why_ended(ended.returncode)) from None
+    if "error" in answer:
+        raise DeliveryFailedError(str(answer["error"]))
+    return str(answer["made"])
+
+
+def _why_ended(code: int) -> str:
+    if code in (-signal.SIGXCPU, -signal.SIGKILL):
+        return f"making it took more than {CPU_SECONDS} s of CPU, or more memory than the job has"
+    return f"the process that made it ended with {code}"
+
+
+def main(order_path: Path) -> None:
+    """Make what was ordered, and write what came of it beside the order."""
+    _end_with_parent()
+    order = json.loads(order_path.read_bytes())
+    model, target = Path(order["model"]), Path(order["target"])
+    _limit(model.stat().st_size)
+    answer = order_path.with_name(_ANSWER)
+    try:
+        made = {"made": _make(model, target, order_path.with_name(_ROWS) if order["rows"] else None)}
+    except DeliveryFailedError as error:
+        made = {"error": error.message}
+    except MemoryError:
+        made = {"error": "making it takes more memory than one model may take"}
+    except Exception as error:  # whatever a model provokes in these libraries is a reason to go without
+        made = {"error": first_line(error)}
+    answer.write_text(json.dumps(made), encoding="utf-8")
+
+
+def _make(model: Path, target: Path, rows: Path | None) -> str:
+    import onnx
+    from onnxruntime import quantization
+
+    types = {"weight_type": quantization.QuantType.QInt8, "per_channel": True, "reduce_range": True}
+    if rows is None:
+        quantization.quantize_dynamic(model, target, **types)
+        made = "dynamic"
+    else:
+        reader = _reader(rows)
+        quantization.quantize_static(model, target, reader, activation_type=quantization.QuantType.QUInt8, **types)
+        made = f"static, calibrated on {reader.count} rows"
+    operators = {node.op_type for node in onnx.load(target).graph.node}
+    if not operators.intersection(_QUANTISED):
+        target.unlink()
+        raise DeliveryFailedError("it has no operator that there is an int8 one for, such as MatMul, Gemm or Conv")
+    return made
+
+
+def _reader(path: Path) -> Any:
+    from onnxruntime.quantization import CalibrationDataReader
+
+    class Rows(CalibrationDataReader):  # type: ignore[misc] # the library has no types
+        """A few rows at once, so that calibration keeps few numbers in memory."""
+
+        def __init__(self) -> None:
+            with np.load(path, allow_pickle=False) as arrays:
+                feeds = {name.removeprefix("input_"): arrays[name] for name in arrays.files}
+            self.count = len(next(iter(feeds.values())))
+            self._parts = iter(
+                {name: array[begin : begin + _ROWS_AT_ONCE] for name, array in feeds.items()}
+                for begin in range(0, self.count, _ROWS_AT_ONCE)
+            )
+
+        def get_next(self) -> dict[str, Array] | None:
+            """The next rows by input; None after the last."""
+            return next(self._parts, None)
+
+    return Rows()
+
+
+def _limit(size: int) -> None:
+    for which, amount in (
+        (resource.RLIMIT_CPU, CPU_SECONDS),
+        (resource.RLIMIT_DATA, _MEMORY_BYTES + _MEMORY_PER_BYTE * size),
+        (resource.RLIMIT_FSIZE, _FILE_BYTES + _FILES_PER_BYTE * size),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        _, hard = resource.getrlimit(which)
+        amount = amount if hard == resource.RLIM_INFINITY else min(amount, hard)
+        resource.setrlimit(which, (amount, amount))
+
+
+def _end_with_parent() -> None:
+    """Have the kernel kill this process when the script ends."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
