@@ -11,13 +11,13 @@ from tiercel.core.errors import wrong_field
 from tiercel.core.jobs import AUTO_REPLICAS, Direction
 from tiercel.core.path_patterns import validate_outputs
 from tiercel.core.projects import validate_project
-from tiercel.core.quantised import validate_variants
 from tiercel.core.ranks import validate_ranks
 from tiercel.core.requirements import validate_requirements
 from tiercel.core.retrain_validation import validate_retrain
 from tiercel.core.secrets import validate_secrets
 from tiercel.core.validation_over_time import validate_over_time
 from tiercel.core.variables import validate_env
+from tiercel.core.variants_validation import validate_variants
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -111,18 +111,15 @@ class DataPlane:
         return self._submitted(call, request.arrived or begin)
 
     def _chooser(self, request: InferRequest) -> Callable[[InferRequest, Answered, Trace | None], Call | None] | None:
-        """Who has a scheduler choose what answers; None where it is the version that the model has.
-
-        Of a model whose live version has an int8 model, that one and the version itself may answer. But a version that
-        is named answers itself; and there is no choice beside other priorities, or during a trial, which is of the
-        versions themselves.
-        """
+        """Who has a scheduler choose what answers; None where it is the version that the model has."""
         if self._endpoints is None:
             return None
         record = self._registry.known(request.model)
         live = record.live if record is not None else None
         if record is None or live is None:
             return self._endpoints.submit if self._endpoints.knows(request.model) else None
+        # A version that is named answers itself. There is no choice beside other priorities, nor during a trial, which
+        # is of the versions themselves.
         if live.int8 is None or record.trial is not None or request.version or request.priority not in (0, 2):
             return None
         return self._endpoints.submit_to_model

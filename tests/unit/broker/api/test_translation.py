@@ -72,6 +72,8 @@ from tiercel.v1 import common_pb2, jobs_pb2, nodes_pb2
             retry_exit_codes=(75, 137),
             warm=False,
             ranks=2,
+            variants=("fp32", "int8"),
+            variants_max_loss=0.0,
         ),
     ],
 )

@@ -1,0 +1,82 @@
+"""A job whose versions have an int8 model, through an agent that is killed, with the real inference server."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+from testing.nodes_broker import DEADLINE, ScriptedBroker, agent_process, wanted_delivery, wanted_run
+from testing.until import until
+from tiercel.v1 import nodes_pb2
+
+TRAIN = ("--metric", "score", "--epochs", "100000", "--step-sleep-seconds", "0.01")
+DELIVERED, LOADING = nodes_pb2.DELIVERY_STAGE_DELIVERED, nodes_pb2.DELIVERY_STAGE_LOADING
+# One that int8 makes much faster, and that need not have learned much.
+LAYERS = "nn.Linear(6, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 2)"
+
+
+def wanted(script: str, run_id: str) -> nodes_pb2.WantedRun:
+    run = wanted_run(run_id, script, arguments=TRAIN)
+    run.spec.variants.extend(["fp32", "int8"])
+    run.spec.variants_max_loss = 0.9
+    return run
+
+
+def heard(broker: ScriptedBroker, delivery_id: str, stage: int) -> nodes_pb2.DeliveryStatus | None:
+    return next((each for each in broker.heard.deliveries(delivery_id) if each.stage == stage), None)
+
+
+def ask(broker: ScriptedBroker) -> dict[str, Any]:
+    """Who answers; empty while nobody does."""
+    serving = broker.heard.serving() or nodes_pb2.ServingStatus()
+    tensor = {"name": "input", "datatype": "FP32", "shape": [1, 6], "data": [0.5] * 6}
+    body = json.dumps({"inputs": [tensor], "parameters": {"timeout": 30_000_000}}).encode()
+    request = urllib.request.Request(f"http://{serving.http}/v2/models/line/infer", body)
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        said: dict[str, Any] = json.load(answer)["parameters"]
+        return said
+
+
+async def test_an_int8_model_is_shipped_with_its_version_whatever_dies_in_between(
+    broker: ScriptedBroker, tmp_path: Path, linear: str
+) -> None:
+    start, end = linear.index("model = nn.Sequential("), linear.index("\noptimizer")
+    wide = f"{linear[:start]}model = nn.Sequential({LAYERS}){linear[end:]}"
+    run = wanted(wide, "job-1")
+    delivery = wanted_delivery("job-1", verdict=nodes_pb2.DELIVERY_VERDICT_UNSPECIFIED)
+    with agent_process(tmp_path / "state", broker.address) as agent:
+        await broker.want(run, deliveries=[delivery])
+        await until(lambda: heard(broker, "job-tier-1", LOADING), seconds=DEADLINE)
+        status = heard(broker, "job-tier-1", LOADING)
+        assert status is not None
+        assert status.int8.shipped, status.int8.reason
+        assert status.int8.made == "static, calibrated on 100 rows"
+        assert 0 < status.int8.seconds < status.int8.fp32_seconds
+        assert 0 < status.int8.size_bytes < status.size_bytes
+        await agent.kill()
+    delivery.verdict = nodes_pb2.DELIVERY_VERDICT_LIVE
+    with agent_process(tmp_path / "state", broker.address) as agent:
+        await broker.want(run, deliveries=[delivery])
+        await until(lambda: heard(broker, "job-tier-1", DELIVERED), seconds=DEADLINE)
+        delivered = heard(broker, "job-tier-1", DELIVERED)
+        assert delivered is not None
+        assert delivered.int8 == status.int8
+        models = agent.state_dir / "agent" / "models" / "line"
+        files = ["accuracy.json", "model.int8.onnx", "model.onnx", "reference.npz"]
+        assert sorted(each.name for each in (models / "1").iterdir()) == files
+        told = json.loads((models / "1" / "accuracy.json").read_text())
+        assert told == {"accuracy": status.value, "int8": status.int8.value}
+        said = ask(broker)
+        assert said["accuracy"] == told["int8" if said["variant"] == "int8" else "accuracy"]
+        # With other limits nothing is shipped, and the delivery says why.
+        run = wanted(linear, "small-1")
+        await broker.want(run, deliveries=[delivery, wanted_delivery("small-1", version=2)])
+        await until(lambda: heard(broker, "small-tier-1", DELIVERED), seconds=DEADLINE)
+        small = heard(broker, "small-tier-1", DELIVERED)
+        assert small is not None
+        assert not small.int8.shipped
+        assert small.int8.reason
+        assert not (models / "2" / "model.int8.onnx").exists()
+        assert ask(broker) == {"accuracy": small.value}
