@@ -324,7 +324,7 @@ class DataPlane:
             return self._endpoints.metadata(model, version)
         found = self._registry.answering(model, version)
         live = found[0]
-        told = {
+        told: dict[str, Any] = {
             "name": model,
             "versions": [each.version_text for each in found],
             "platform": "onnxruntime_onnx",
