@@ -8,6 +8,10 @@ from dataclasses import dataclass, field
 from tiercel.core.tiers import Tier
 
 DAY_SECONDS = 86_400.0
+REPEATS_LABEL = "tiercel/repeats"
+"""Label of a job that was started again from scratch: the id of the one that it repeats."""
+RETRAINS_LABEL = "tiercel/retrains"
+"""Label of a job that trains a model again: the number of the version that was too seldom right."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,12 +34,12 @@ from tiercel.broker.lifecycle.job_events import (
     ResumeRequested,
     SuspendRequested,
 )
-from tiercel.broker.lifecycle.retraining import REPEATS_LABEL
 from tiercel.core.endpoint_access import EndpointAccess
 from tiercel.core.endpoints import Endpoint
 from tiercel.core.errors import NotFoundError, wrong_field
 from tiercel.core.jobs import Job, JobState
 from tiercel.core.nodes import Node
+from tiercel.core.retraining import REPEATS_LABEL
 from tiercel.core.validation import validate_spec
 from tiercel.core.validation_over_time import validate_priority
 

@@ -17,6 +17,7 @@ from tiercel.broker.cli.output import (
     tier_cell,
 )
 from tiercel.core.ranks import ranks_of
+from tiercel.core.retraining import REPEATS_LABEL, RETRAINS_LABEL
 
 if TYPE_CHECKING:
     from tiercel.broker.client import EndpointInfo, JobInfo, TierStatus, VariantInfo
@@ -111,12 +112,22 @@ def job_lines(job: JobInfo) -> list[str]:
         f"share     {share_cell(job)}"
         + (f": {clean(job.share.reason)}" if job.share and not job.state.is_final else ""),
         f"asked     {_asked(spec.resources)}{_as_ranks(spec)}",
+        *_retrains_lines(job),
         *_copy_lines(job),
         *(_tier_line(tier) for tier in job.tiers),
     ]
     if job.log_tail:
         lines += ["last output:", *(f"  {line}" for line in clean(job.log_tail).splitlines())]
     return lines
+
+
+def _retrains_lines(job: JobInfo) -> list[str]:
+    """What the broker submitted it for, if that did."""
+    version = job.spec.labels.get(RETRAINS_LABEL)
+    if version is None:
+        return []
+    repeats = clean(job.spec.labels.get(REPEATS_LABEL, "-"))
+    return [f"retrains  version {clean(version)}, which was too seldom right, by repeating job {repeats}"]
 
 
 def _copy_lines(job: JobInfo) -> list[str]:

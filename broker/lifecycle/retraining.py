@@ -17,7 +17,7 @@ from tiercel.broker.lifecycle.promises import LEAST_ROWS, best_in_use, in_use_of
 from tiercel.broker.lifecycle.versions import kept, why_different
 from tiercel.core.durations import in_words
 from tiercel.core.jobs import JobState
-from tiercel.core.retraining import Retrain, Retraining, RetrainingState, Retrains
+from tiercel.core.retraining import REPEATS_LABEL, RETRAINS_LABEL, Retrain, Retraining, RetrainingState, Retrains
 from tiercel.core.tiers import Tier
 from tiercel.core.validation import MAX_TIERS
 
@@ -31,10 +31,6 @@ if TYPE_CHECKING:
 HOUR_SECONDS = 3600.0
 # More than begin in any window.
 REMEMBERED = 128
-REPEATS_LABEL = "tiercel/repeats"
-"""Label of a job that was started again from scratch: the id of the one that it repeats."""
-RETRAINS_LABEL = "tiercel/retrains"
-"""Label of a job that trains a model again: the number of the version that was too seldom right."""
 
 
 @dataclass(frozen=True, slots=True)

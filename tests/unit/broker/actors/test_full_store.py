@@ -18,8 +18,11 @@ from tiercel.broker.actors.journal import BACKOFF
 from tiercel.broker.actors.life import TICK_SECONDS
 from tiercel.broker.actors.mailbox import MAX_FAILURES_IN_A_ROW
 from tiercel.broker.lifecycle.job_events import Reported
+from tiercel.core.endpoints import EndpointUsage
 from tiercel.core.errors import CannotWriteError
-from tiercel.core.jobs import JobState
+from tiercel.core.feedback import VersionFeedback
+from tiercel.core.jobs import JobState, Tier
+from tiercel.core.retraining import Retrain
 
 
 class FullStore(MemoryStore):
@@ -165,3 +168,23 @@ async def test_what_was_asked_behind_a_step_that_waits_for_the_disk_is_refused_a
 
 def _report(run_id: str, actors: Actors) -> Reported:
     return Reported(run_id, 1, 1, {"accuracy": 0.1}, actors.clock.now(), 1.0)
+
+
+async def test_a_retraining_that_cannot_be_written_is_decided_on_once_there_is_room(
+    actors: Actors, store: FullStore
+) -> None:
+    await actors.connect()
+    job = await running(actors, tiers=(Tier(0.9),), retrain=Retrain(1.0))
+    await actors.report(job.run_id, 0.93)
+    await actors.delivered(f"{job.id}-tier-1")
+    await actors.exit(job.run_id)
+    store.full = True
+    usage = EndpointUsage("digits", 1.0, feedback=(VersionFeedback(1, 100, 10),))
+    actors.agents.measure_endpoints("n1", (usage,))
+    for _ in range(MAX_FAILURES_IN_A_ROW + 1):
+        await actors.service.retrainings.look()
+    assert not actors.registry.endpoints["digits"].endpoint.missed
+    await make_room(actors, store)
+    await actors.service.retrainings.look()
+    (known,) = actors.registry.endpoints["digits"].endpoint.retrainings
+    assert (await actors.job(known.job_id)).spec.labels["tiercel/repeats"] == job.id

@@ -33,3 +33,10 @@ def test_a_program_is_told_with_where_it_comes_from(fields: dict[str, Any], text
     lines = job_lines(replace(job, spec=replace(job.spec, **(PROGRAM | fields))))
 
     assert f"program   {text}" in lines
+
+
+def test_a_retraining_says_what_it_is_to_replace() -> None:
+    job = from_proto(JobInfo, wire.job())
+    labels = {"tiercel/repeats": "4f0c9a1e", "tiercel/retrains": "3"}
+    lines = job_lines(replace(job, spec=replace(job.spec, labels=labels)))
+    assert "retrains  version 3, which was too seldom right, by repeating job 4f0c9a1e" in lines
