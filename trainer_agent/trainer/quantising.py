@@ -11,6 +11,7 @@ and a model would answer otherwise on another node than where it was measured.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -38,6 +39,7 @@ _FILE_BYTES: Final = 64 * 1024**2
 _FILES_PER_BYTE: Final = 2
 _ROWS_AT_ONCE: Final = 16
 _PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
+_FIRST_TO_GO: Final = 1000
 # None of what an agent or a tenant has told the script is needed for it.
 _ENVIRONMENT: Final = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "HOME", "VIRTUAL_ENV")
 _QUANTISED: Final = ("QuantizeLinear", "MatMulInteger", "ConvInteger", "DynamicQuantizeLSTM", "DynamicQuantizeMatMul")
@@ -92,6 +94,7 @@ def _why_ended(code: int) -> str:
 def main(order_path: Path) -> None:
     """Make what was ordered, and write what came of it beside the order."""
     _end_with_parent()
+    _let_others_have_memory()
     order = json.loads(order_path.read_bytes())
     model, target = Path(order["model"]), Path(order["target"])
     _limit(model.stat().st_size)
@@ -163,6 +166,12 @@ def _limit(size: int) -> None:
 def _end_with_parent() -> None:
     """Have the kernel kill this process when the script ends."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _let_others_have_memory() -> None:
+    """Where the job has no more memory the kernel ends this process, and not the training."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(f"{_FIRST_TO_GO}", encoding="ascii")
 
 
 if __name__ == "__main__":

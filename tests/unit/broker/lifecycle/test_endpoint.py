@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import pytest
 
 from tiercel.broker.lifecycle import endpoint as machine
 from tiercel.broker.lifecycle.endpoint import DeliveryReport
+from tiercel.core import storage
 from tiercel.core.endpoints import Delivery, DeliveryState, Endpoint
+from tiercel.core.quantised import QuantisedModel
 
 AT = 1_000.0
 DONE = DeliveryReport(DeliveryState.DELIVERED, 0.91, "ab", AT + 1)
@@ -103,3 +106,15 @@ def test_without_variants_the_newest_version_is_live() -> None:
         endpoint, _ = hear(endpoint, delivery, DONE)
     assert [version.version for version in endpoint.live] == [endpoint.live_version] == [2]
     assert Endpoint("new", "alice").live == ()
+
+
+def test_what_became_of_an_int8_model_stays_with_the_version() -> None:
+    int8 = QuantisedModel(shipped=False, reason="it is not faster on this node", value=0.9)
+    loading = DeliveryReport(DeliveryState.LOADING, 0.91, "ab", int8=int8)
+    endpoint, delivery = hear(*requested(), loading)
+    assert machine.facts_of(delivery).int8 == int8
+    endpoint, delivery = hear(endpoint, delivery, replace(DONE, int8=int8))
+    assert (delivery.int8, endpoint.versions[0].int8) == (int8, int8)
+    assert storage.from_json(Endpoint, storage.to_json(endpoint)) == endpoint
+    _, twin = hear(*requested(tier=2), loading)
+    assert twin.int8 == int8

@@ -1,0 +1,30 @@
+"""What people read of a version's int8 model."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from tiercel.broker.cli.models.card import lines
+from tiercel.core.endpoint_views import VersionInfo
+from tiercel.core.lineage import Lineage
+from tiercel.core.models import ModelCard
+from tiercel.core.quantised import QuantisedModel
+
+SHIPPED = QuantisedModel(
+    shipped=True, made="static, calibrated on 128 rows", value=0.968, seconds=1e-5, fp32_seconds=3e-5, size_bytes=2048
+)
+AT = datetime(2026, 11, 27, tzinfo=UTC)
+VERSION = VersionInfo(3, "j1", 1, "accuracy", 0.97, AT, "ab", endpoint="digits")
+
+
+def told(int8: QuantisedModel | None) -> list[str]:
+    card = ModelCard(replace(VERSION, int8=int8), Lineage("digits", 3, "j1", 1, "accuracy", 0.97, AT, "ab"))
+    return [line for line in lines(card) if line.startswith("int8")]
+
+
+def test_the_card_says_what_became_of_the_int8_model() -> None:
+    assert told(None) == []
+    assert told(SHIPPED) == ["int8        accuracy 0.968, 3.0 times as fast, 2.0 KiB, static, calibrated on 128 rows"]
+    refused = replace(SHIPPED, shipped=False, reason="it is not faster on this node: \x1b[2J")
+    assert told(refused) == ["int8        not shipped: it is not faster on this node: \ufffd[2J"]
