@@ -110,7 +110,7 @@ class InferenceServicer:
             self._infer if self._tracing is None else partial(self._traced, self._tracing),
             self._read,
         )
-        stream = StreamedInference(self._plane, self._reader, self._gate).method()
+        stream = StreamedInference(self._reader, self._infer).method()
         methods = {f"/{SERVICE}/ModelInfer": infer, f"/{SERVICE}/ModelStreamInfer": stream}
         service = pb.DESCRIPTOR.services_by_name[SERVICE.rpartition(".")[2]]
         for name, handler in self.handlers().items():
@@ -120,12 +120,9 @@ class InferenceServicer:
 
     def _read(self, data: bytes) -> GrpcRequest:
         try:
-            received = self._reader.read(data)
+            return self._reader.read(data)
         except TiercelError as error:
             raise CallError(Status[error.grpc_status], error.message) from error
-        if self._handing is not None:
-            received.data = data
-        return received
 
     def _traced(self, tracing: Tracing, received: GrpcRequest, call: Call) -> None:
         node_id = self._handing.node_id if self._handing is not None else ""
@@ -141,13 +138,14 @@ class InferenceServicer:
         except TiercelError as error:
             _fail(call, error)
             return
-        data, handing = received.data, self._handing
-        if handing is not None and data is not None:
+        handing = self._handing
+        if handing is not None:
             if handing.is_due(request.model, call):
-                handing.hand_on("ModelInfer", request.model, data, call)
+                handing.hand_on("ModelInfer", request.model, received.data, call)
                 return
             if not request.version and handing.is_sooner(request.model, call):
-                handing.hand_on("ModelInfer", request.model, data, call, partial(self._infer_here, received, call))
+                here = partial(self._infer_here, received, call)
+                handing.hand_on("ModelInfer", request.model, received.data, call, here)
                 return
         self._infer_here(received, call)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from tiercel.core.errors import TiercelError
 from tiercel.serving.access.callers import Caller, handed_on_for
 from tiercel.serving.dataplane import DataPlane
-from tiercel.serving.grpc.server.calls import Call, CallHead, Method
+from tiercel.serving.grpc.server.calls import Call, CallHead, InnerCall, Method
 from tiercel.serving.grpc.server.wire import Status
 from tiercel.serving.routing.calls import PATH, CallAnswer, Handed, read_answer
 from tiercel.serving.routing.relay import ASKED_BY, Handing, Relay
@@ -29,7 +29,7 @@ Respond = Callable[[CallAnswer | None], None]
 Otherwise = Callable[[], None]
 
 
-class HandedCall(Call):
+class HandedCall(InnerCall):
     """A call that another server has handed on to this one.
 
     Args:
@@ -40,26 +40,15 @@ class HandedCall(Call):
         respond: Takes how it ended; None where it was not begun, for the model is not here.
     """
 
-    __slots__ = ("_asked_by", "_respond", "is_proven")
+    __slots__ = ("_respond", "is_proven")
 
     def __init__(
         self, head: CallHead, caller: Caller, allowed: float | None, respond: Respond, *, is_proven: bool
     ) -> None:
-        self._asked_by = caller
-        self._begun = False
-        self._timer = None
+        super().__init__(head, caller, time.perf_counter())
         self._respond = respond
-        self.arrived = time.perf_counter()
         self._deadline = None if allowed is None else self.arrived + allowed
-        self.head = head
-        self.is_done = False
         self.is_proven = is_proven
-        self.on_cancel = self.on_leave = self.span = None
-
-    @property
-    def caller(self) -> Caller:
-        """See :attr:`Call.caller`."""
-        return self._asked_by
 
     def remaining(self) -> float | None:
         """See :meth:`Call.remaining`."""
@@ -68,10 +57,6 @@ class HandedCall(Call):
     def begin(self, message: bytes) -> None:
         """Have it answered."""
         self._handle(message)
-
-    def cancel(self) -> None:
-        """The other server does not wait any more."""
-        self.on_closed()
 
     def say_not_here(self) -> None:
         """The model is not here: the other server asks somebody else."""
@@ -90,14 +75,6 @@ class HandedCall(Call):
         if not self.is_done:
             self._finish("" if status is Status.OK else f"{status.name}: {message}")
             self._respond(CallAnswer(int(status), message, details))
-
-    def _finish(self, error: str = "") -> None:
-        self.is_done = True
-        if self.span is not None:
-            self.span.end(error)
-        self.on_cancel = None
-        if self._timer is not None:
-            self._timer.cancel()
 
 
 class GrpcHanding:

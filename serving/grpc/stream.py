@@ -1,31 +1,55 @@
-"""Triton's ModelStreamInfer: many inferences on one stream, each answered when it is done, errors as answers."""
+"""Triton's ModelStreamInfer: many inferences on one stream, each answered when it is done, errors as answers.
+
+Each request goes the way of a ModelInfer: who may ask, and which node answers, is decided there.
+"""
 
 from __future__ import annotations
 
-import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
 from tiercel.core.errors import TiercelError
 from tiercel.inference import open_inference_grpc_pb2 as pb
-from tiercel.serving.access.gate import Gate
-from tiercel.serving.dataplane import DataPlane
-from tiercel.serving.dispatch import call as batching
-from tiercel.serving.grpc.server.calls import Call, Method
+from tiercel.serving.grpc.server.calls import Call, InnerCall, Method
 from tiercel.serving.grpc.server.wire import Status
-from tiercel.serving.grpc.templates import GrpcRequest, RequestReader, write_answer
-from tiercel.serving.requests import InferResult
+from tiercel.serving.grpc.templates import GrpcRequest, RequestReader, write_stream_answer
 
-_logger = logging.getLogger(__name__)
+
+class _StreamedRequest(InnerCall):
+    """One request of a stream: its answer is one of the stream's."""
+
+    __slots__ = ("_id", "_on_answer", "stream")
+
+    def __init__(self, stream: Call, request_id: str, on_answer: Callable[[_StreamedRequest, bytes], None]) -> None:
+        super().__init__(stream.head, stream.caller, stream.arrived)
+        self.stream = stream
+        self._id = request_id
+        self._on_answer = on_answer
+
+    def remaining(self) -> float | None:
+        """See :meth:`Call.remaining`."""
+        return self.stream.remaining()
+
+    def answer(self, message: bytes) -> None:
+        """See :meth:`Call.answer`."""
+        if not self.is_done:
+            self._finish()
+            self._on_answer(self, write_stream_answer(message))
+
+    def finish(self, status: Status = Status.OK, message: str = "", details: bytes = b"") -> None:
+        """See :meth:`Call.finish`; the stream goes on."""
+        del details  # there is no place for them
+        if not self.is_done:
+            self._finish(f"{status.name}: {message}")
+            self._on_answer(self, _error(message, self._id))
 
 
 @dataclass(slots=True)
 class _Stream:
     """What is open on one stream."""
 
-    waiting: int = 0  # requests that are not answered yet
-    pending: dict[int, batching.Call] = field(default_factory=dict)  # those that may be cancelled, by number
-    number: int = 0  # of the last request
+    waiting: set[_StreamedRequest] = field(default_factory=set)  # requests that are not answered yet
     end: tuple[Status, str] | None = None  # how it ends once all are answered; None while more may come
 
 
@@ -38,12 +62,16 @@ class _Refused:
 
 
 class StreamedInference:
-    """Answers the requests of streams."""
+    """Answers the requests of streams.
 
-    def __init__(self, plane: DataPlane, reader: RequestReader, gate: Gate) -> None:
-        self._gate = gate
-        self._plane = plane
+    Args:
+        reader: Reads them.
+        infer: Answers one as a call by itself, here or by another node.
+    """
+
+    def __init__(self, reader: RequestReader, infer: Callable[[GrpcRequest, Call], None]) -> None:
         self._reader = reader
+        self._infer = infer
         self._streams: dict[Call, _Stream] = {}
 
     def method(self) -> Method:
@@ -58,22 +86,12 @@ class StreamedInference:
 
     def _handle(self, received: GrpcRequest | _Refused, call: Call) -> None:
         if isinstance(received, _Refused):
-            call.send(_error(received.error, received.id))
+            call.send(_error(received.error.message, received.id))
             return
-        try:
-            self._gate.check(call.caller, received.request.model, call.head.authorization)
-        except TiercelError as error:
-            call.send(_error(error, "" if received.message is None else received.message.id))
-            return
-        stream = self._streams.get(call)
-        if stream is None:
-            stream = self._open(call)
-        stream.waiting += 1
-        stream.number += 1
-        number = stream.number
-        pending = self._plane.submit(received.request, partial(self._answered, call, number, received))
-        if pending is not None:
-            stream.pending[number] = pending
+        stream = self._streams.get(call) or self._open(call)
+        asked = _StreamedRequest(call, "" if received.message is None else received.message.id, self._answered)
+        stream.waiting.add(asked)
+        self._infer(received, asked)
 
     def _open(self, call: Call) -> _Stream:
         stream = self._streams[call] = _Stream()
@@ -82,19 +100,13 @@ class StreamedInference:
         call.set_time_limit()
         return stream
 
-    def _answered(self, call: Call, number: int, received: GrpcRequest, result: InferResult | TiercelError) -> None:
+    def _answered(self, asked: _StreamedRequest, answer: bytes) -> None:
+        call = asked.stream
         stream = self._streams.get(call)
         if stream is None:
             return
-        stream.waiting -= 1
-        stream.pending.pop(number, None)
-        try:
-            call.send(_answer(result, received))
-        except Exception:  # the border: one answer's defect must not reach the executor
-            _logger.exception("An answer could not be written")
-            self._cancel(call)
-            call.finish(Status.INTERNAL, "the server failed; its log says more")
-            return
+        stream.waiting.discard(asked)
+        call.send(answer)
         self._finish_if_done(call, stream)
 
     def _end(self, call: Call, status: Status = Status.OK, message: str = "") -> None:
@@ -109,18 +121,11 @@ class StreamedInference:
 
     def _cancel(self, call: Call) -> None:
         stream = self._streams.pop(call, None)
-        for pending in tuple(stream.pending.values()) if stream is not None else ():
-            pending.cancel()
+        for asked in tuple(stream.waiting) if stream is not None else ():
+            asked.cancel()
 
 
-def _answer(result: InferResult | TiercelError, received: GrpcRequest) -> bytes:
-    if isinstance(result, TiercelError):
-        return _error(result, "" if received.message is None else received.message.id)
-    answer = pb.ModelInferResponse.FromString(write_answer(result, received))
-    return pb.ModelStreamInferResponse(infer_response=answer).SerializeToString()
-
-
-def _error(error: TiercelError, request_id: str) -> bytes:
-    response = pb.ModelStreamInferResponse(error_message=error.message)
+def _error(message: str, request_id: str) -> bytes:
+    response = pb.ModelStreamInferResponse(error_message=message)
     response.infer_response.id = request_id
     return response.SerializeToString()

@@ -21,6 +21,7 @@ _REMEMBERED = 1024
 _REMEMBERED_SIZE = 1024  # bytes before the tensor
 _RAW_INPUT = 7
 _RAW_OUTPUT_TAG = b"\x32"
+_STREAM_ANSWER_TAG = b"\x12"
 _VARINT, _LENGTH_DELIMITED = 0, 2
 
 
@@ -41,7 +42,7 @@ class GrpcRequest:
     request: InferRequest  # for the data plane
     # As it came, where that decides how the answer looks; None where the request was raw and had no id.
     message: pb.ModelInferRequest | None
-    data: bytes | None = None  # its bytes, where another node may be asked; None where not
+    data: bytes  # its bytes, as another node is asked
 
 
 class RequestReader:
@@ -62,11 +63,11 @@ class RequestReader:
         if start is not None:
             template = self._templates.get(data[:start])
             if template is not None:
-                return GrpcRequest(_filled(template, memoryview(data)[start:]), None)
+                return GrpcRequest(_filled(template, memoryview(data)[start:]), None, data)
         message = pb.ModelInferRequest.FromString(data)
         request = decode_request(message)
         self._remember(data, message, request)
-        return GrpcRequest(request, message)
+        return GrpcRequest(request, message, data)
 
     def _remember(self, data: bytes, message: pb.ModelInferRequest, request: InferRequest) -> None:
         if message.id or len(message.inputs) != 1 or len(message.raw_input_contents) != 1:
@@ -151,6 +152,11 @@ def write_answer(result: InferResult, received: GrpcRequest) -> bytes:
             return _before_data(result.model, result.version, said, *what, len(data)) + data
         return encode_result(result, _RAW).SerializeToString()
     return encode_result(result, received.message).SerializeToString()
+
+
+def write_stream_answer(answer: bytes) -> bytes:
+    """The bytes of the ``ModelStreamInferResponse`` with the bytes of a ``ModelInferResponse``, which are not read."""
+    return _STREAM_ANSWER_TAG + _varint(len(answer)) + answer
 
 
 _RAW = pb.ModelInferRequest(raw_input_contents=[b""])

@@ -14,9 +14,9 @@ _PER_ANSWER = 10
 class AbuseLimiter:
     """Credit for frames that bring no request forward: PING, SETTINGS, RST_STREAM, WINDOW_UPDATE, empty DATA and so on.
 
-    Every such frame takes one. A second gives 200 back and an answer that was sent as a whole 10, up to 2,000. So
-    neither keep-alive nor flow control nor a client that cancels much at times runs out, and floods of pings, settings,
-    empty frames or resets (CVE-2019-9512 and its like, CVE-2023-44487) do within 2,000 frames.
+    Every such frame takes one. A second gives 200 back and an answer that was sent, or a message of one, 10, up to
+    2,000. So neither keep-alive nor flow control nor a client that cancels much at times runs out, and floods of pings,
+    settings, empty frames or resets (CVE-2019-9512 and its like, CVE-2023-44487) do within 2,000 frames.
     """
 
     __slots__ = ("_left",)
@@ -35,7 +35,7 @@ class AbuseLimiter:
             raise ConnectionFailedError(ENHANCE_YOUR_CALM, "too many frames that bring no request forward")
 
     def earn(self) -> None:
-        """A request was answered."""
+        """A request was answered, or a message of an answer was sent."""
         if self._left < _FULL:
             self._left += _PER_ANSWER
 

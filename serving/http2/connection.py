@@ -35,6 +35,7 @@ class Connection:
         budget: Bytes of answers that wait, shared by all connections.
 
     Attributes:
+        abuse: What the peer may waste yet.
         sender: Sends answers.
         streams: Open streams by number.
         closed: The connection is to be closed once what there is to send is sent.
@@ -45,7 +46,7 @@ class Connection:
         self._application = application
         self._limits = limits
         self._decoder = Decoder(limits.header_bytes)
-        self._abuse = AbuseLimiter()
+        self.abuse = AbuseLimiter()
         self.sender = Sender(budget, self._answered, self._refused)
         self.streams: dict[int, Stream] = {}
         self.closed = False
@@ -121,7 +122,7 @@ class Connection:
 
     def tick(self, now: float) -> None:
         """It is ``now``: end what took too long."""
-        self._abuse.refill(now - self._timeouts.now)
+        self.abuse.refill(now - self._timeouts.now)
         sender = self.sender
         verdict = self._timeouts.check(
             now, streams=len(self.streams), last=self._last, blocked=self.is_blocked, progress=sender.progress
@@ -194,7 +195,7 @@ class Connection:
         _expect(self._block is None or kind == frames.CONTINUATION, frames.PROTOCOL_ERROR, _INTERRUPTED)
         if self._greeting == "settings" and (kind != frames.SETTINGS or flags & frames.ACK):
             raise ConnectionFailedError(frames.PROTOCOL_ERROR, "the first frame must be SETTINGS")
-        self._abuse.spend()
+        self.abuse.spend()
         match kind:
             case frames.SETTINGS:
                 self._on_settings(flags, number, payload)
@@ -265,7 +266,7 @@ class Connection:
             else:
                 self._end_with_trailers(number, headers, ended=ended)
         except MalformedError:
-            self._abuse.spend()
+            self.abuse.spend()
             self._fail_stream(number, frames.PROTOCOL_ERROR)
 
     def _open(self, number: int, headers: HeaderBlock, *, ended: bool) -> None:
@@ -297,14 +298,14 @@ class Connection:
             self._on_body(stream, b"", ended=True)
 
     def _refuse_stream(self, number: int) -> None:
-        self._abuse.spend()
+        self.abuse.spend()
         self.sender.out.append(frames.rst_stream(number, frames.REFUSED_STREAM))
         self._remember_reset(number)
 
     def _refuse_frame(self, number: int) -> None:
         """The peer may not send on this stream, or not any more."""
         _expect(number <= self._last, frames.PROTOCOL_ERROR, "a frame is on a stream that was not opened")
-        self._abuse.spend()
+        self.abuse.spend()
         if number not in self._reset_here:
             self._fail_stream(number, frames.STREAM_CLOSED)
 
@@ -330,7 +331,7 @@ class Connection:
             return
         ended = bool(flags & frames.END_STREAM)
         if not payload and not ended:
-            self._abuse.spend()
+            self.abuse.spend()
         self._on_body(stream, payload, ended=ended)
         if not (ended or stream.closed) and stream.unreturned * 2 >= self._limits.window:
             self.sender.out.append(frames.window_update(number, stream.unreturned))
@@ -394,7 +395,7 @@ class Connection:
     # How streams and the connection end
 
     def _answered(self, stream: Stream) -> None:
-        self._abuse.earn()
+        self.abuse.earn()
         if not stream.ended:  # the rest of the request is of no interest
             self.sender.out.append(frames.rst_stream(stream.id, frames.NO_ERROR))
             self._remember_reset(stream.id)

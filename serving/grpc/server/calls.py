@@ -256,3 +256,42 @@ class Call:
                 self._owner.budget.release(len(self._held))
                 self._held = None
         self._owner.call_done()
+
+
+class InnerCall(Call):
+    """One that is no call of its own on a connection: another server handed it on, or it is a request of a stream.
+
+    Args:
+        head: What is called.
+        caller: Who asks.
+        arrived: When it came, in seconds of ``time.perf_counter``.
+    """
+
+    __slots__ = ("_asked_by",)
+
+    def __init__(self, head: CallHead, caller: Caller, arrived: float) -> None:
+        self._asked_by = caller
+        self._begun = False
+        self._timer = None
+        self._deadline = None
+        self.arrived = arrived
+        self.head = head
+        self.is_done = False
+        self.on_cancel = self.on_leave = self.span = None
+
+    @property
+    def caller(self) -> Caller:
+        """See :attr:`Call.caller`."""
+        return self._asked_by
+
+    def cancel(self) -> None:
+        """Nobody waits any more."""
+        self.on_closed()
+
+    def _finish(self, error: str = "") -> None:
+        self.is_done = True
+        if self.span is not None:
+            self.span.end(error)
+        self.on_cancel = None
+        if self._timer is not None:
+            self._timer.cancel()

@@ -292,6 +292,8 @@ class GrpcConnection(asyncio.Protocol):
     def send_data(self, stream: Stream, data: bytes) -> None:
         """A part of a call's answer."""
         self._sender.data(stream, data)
+        # Callers send frames for each message that they read, and a stream may have any number of these.
+        self._http2.abuse.earn()
         self._flush_soon()
 
     def end(self, stream: Stream, trailers: bytes) -> None:

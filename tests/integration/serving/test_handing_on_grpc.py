@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import queue
 import secrets
 import time
 from collections.abc import Callable, Iterator
@@ -121,6 +122,49 @@ def test_a_call_is_answered_as_it_would_be_there(nodes: Nodes, is_raw: bool, req
     assert nodes.near.ModelMetadata(about, timeout=30) == nodes.far.ModelMetadata(about, timeout=30)
 
 
+def test_requests_of_a_stream_are_answered_as_they_would_be_there(nodes: Nodes) -> None:
+    asked = [
+        request(request_id="typed", is_raw=False),
+        request(request_id="raw"),
+        pb.ModelInferRequest(model_name="m", id="empty"),
+        pb.ModelInferRequest(model_name="m", id="version", model_version="7"),
+        request("nobody", request_id="nobody"),
+        request("gone", request_id="gone"),
+        request(request_id="large", rows=20_000),
+    ]
+    ends = [
+        {each.infer_response.id: each for each in stub.ModelStreamInfer(iter(asked), timeout=30)}
+        for stub in (nodes.near, nodes.far)
+    ]
+    assert "does not have the model any more" in ends[0].pop("gone").error_message
+    assert ends[1].pop("gone").error_message
+    assert ends[0] == ends[1]
+    assert set(ends[0]) == {"typed", "raw", "empty", "version", "nobody", "large"}
+    assert {name for name, each in ends[0].items() if not each.error_message} == {"typed", "raw", "large"}
+
+
+def test_a_peer_that_breaks_costs_a_stream_its_request_alone_and_a_silent_one_no_more_than_its_time(
+    nodes: Nodes,
+) -> None:
+    asked: queue.SimpleQueue[pb.ModelInferRequest | None] = queue.SimpleQueue()
+    answers = nodes.near.ModelStreamInfer(iter(asked.get, None), timeout=30)
+    for fault, is_answered in ((Fault.NONE, True), (Fault.RESET, False), (Fault.GARBAGE, False), (Fault.NONE, True)):
+        nodes.proxy.fault = fault
+        asked.put(request(request_id=fault.name))
+        answer = next(answers)
+        assert (answer.infer_response.id, not answer.error_message) == (fault.name, is_answered)
+    asked.put(None)
+    assert list(answers) == []
+    nodes.proxy.fault = Fault.STALL
+    before = handed_on(nodes.server, "late")
+    began = time.monotonic()
+    with pytest.raises(grpc.RpcError) as error:
+        list(nodes.near.ModelStreamInfer(iter([request()]), timeout=1))
+    assert error.value.code() is STATUS.DEADLINE_EXCEEDED
+    assert time.monotonic() - began < 30.0
+    wait_for(lambda: handed_on(nodes.server, "late") + given_up(nodes) > before, "the request to be given up", 30.0)
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -180,6 +224,10 @@ def test_a_call_that_is_cancelled_is_given_up_there_too(nodes: Nodes) -> None:
     call.cancel()
     # The server's own limit would come later.
     wait_for(lambda: given_up(nodes) == before + 1, "the call to be given up", 30.0)
+    stream = nodes.near.ModelStreamInfer(iter([request(), request()]), timeout=30)
+    time.sleep(0.2)
+    stream.cancel()
+    wait_for(lambda: given_up(nodes) == before + 3, "the stream's requests to be given up", 30.0)
 
 
 def given_up(nodes: Nodes) -> int:

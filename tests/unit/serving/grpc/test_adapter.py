@@ -132,6 +132,19 @@ async def test_a_stream_of_inferences_ends_when_all_are_answered() -> None:
     assert asked.plane.pending.cancelled == 0
 
 
+async def test_a_stream_may_go_on_for_ever_with_the_frames_that_clients_send_for_each_answer() -> None:
+    asked = Asked(method="ModelStreamInfer", ended=False)
+    for _ in range(1000):
+        asked.plane.asked.pop()[1](ANSWER)
+        asked.connection.data_received(
+            frames.window_update(0, 1000)
+            + frames.window_update(1, 1000)
+            + frames.frame(frames.PING, 0, 0, bytes(8))
+            + frames.frame(frames.DATA, 0, 1, b"\0\0\0\0\0")
+        )
+    assert frames.GOAWAY not in {kind for kind, *_ in asked.wire.take()}
+
+
 async def test_an_error_on_a_stream_of_inferences_has_the_id_of_its_request() -> None:
     asked = Asked(method="ModelStreamInfer", ended=False)
     wrong = pb.ModelInferRequest(model_name="m", id="seven")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tiercel.core.errors import InvalidRequestError
 from tiercel.inference import open_inference_grpc_pb2 as pb
 from tiercel.serving.grpc.codec import decode_request, encode_result
-from tiercel.serving.grpc.templates import RequestReader, last_field_start, write_answer
+from tiercel.serving.grpc.templates import RequestReader, last_field_start, write_answer, write_stream_answer
 from tiercel.serving.requests import InferRequest, InferResult, OutputTensor
 from tiercel.serving.tensors import BY_NAME, TensorSpec
 
@@ -42,6 +42,12 @@ def test_a_form_is_read_once_and_its_tensors_each_time() -> None:
         assert same(received.request, decode_request(each))
     received.request.outputs.append("changed by whoever runs it")
     assert same(reader.read(first.SerializeToString()).request, decode_request(first))
+
+
+def test_an_answer_of_a_stream_has_that_of_a_call_in_it() -> None:
+    answer = pb.ModelInferResponse(model_name="m", raw_output_contents=[b"x" * 300])
+    written = write_stream_answer(answer.SerializeToString())
+    assert pb.ModelStreamInferResponse.FromString(written) == pb.ModelStreamInferResponse(infer_response=answer)
 
 
 def test_ids_are_answered_and_not_remembered() -> None:
