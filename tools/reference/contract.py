@@ -98,11 +98,16 @@ def page() -> str:
             "agents and training scripts; `inference` is the Open Inference Protocol, which inference servers speak.\n"
         ),
     ]
-    parts += [_file(each) for each in files()]
+    parts += [section(each) for each in files()]
     return "\n".join(parts)
 
 
-def _file(each: Described) -> str:
+def section(each: Described) -> str:
+    """What the page says of one file.
+
+    Raises:
+        UndescribedError: The file, a call or a field has no comment.
+    """
     file = each.file
     parts = [f"## {file.name}\n", described(file.name, each.comment((_SYNTAX,))) + "\n"]
     for service in file.service:
@@ -130,7 +135,11 @@ def _messages(each: Described, message: DescriptorProto, path: _Path, within: st
         return
     name = within + message.name
     rows = [
-        (code(field.name), code(_type(field, message)), inline(one_line(each.comment((*path, _FIELD, number)))))
+        (
+            code(field.name),
+            code(_type(field, message)),
+            described(f"{name}.{field.name}", each.comment((*path, _FIELD, number))),
+        )
         for number, field in enumerate(message.field)
     ]
     words = each.comment(path)

@@ -84,6 +84,7 @@ class ServerLiveResponse(_message.Message):
 
     LIVE_FIELD_NUMBER: _builtins.int
     live: _builtins.bool
+    """True: the server answers."""
     def __init__(
         self,
         *,
@@ -118,6 +119,7 @@ class ServerReadyResponse(_message.Message):
 
     READY_FIELD_NUMBER: _builtins.int
     ready: _builtins.bool
+    """The server takes requests for inference."""
     def __init__(
         self,
         *,
@@ -138,7 +140,9 @@ class ModelReadyRequest(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     name: _builtins.str
+    """The model, or the endpoint."""
     version: _builtins.str
+    """Its number as text; empty for whichever answers."""
     def __init__(
         self,
         *,
@@ -159,6 +163,7 @@ class ModelReadyResponse(_message.Message):
 
     READY_FIELD_NUMBER: _builtins.int
     ready: _builtins.bool
+    """It answers requests now."""
     def __init__(
         self,
         *,
@@ -195,9 +200,13 @@ class ServerMetadataResponse(_message.Message):
     VERSION_FIELD_NUMBER: _builtins.int
     EXTENSIONS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
+    """The server's name."""
     version: _builtins.str
+    """The version of Tiercel that it is of."""
     @_builtins.property
-    def extensions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def extensions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Names of the protocol's extensions that it has."""
+
     def __init__(
         self,
         *,
@@ -220,7 +229,9 @@ class ModelMetadataRequest(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     name: _builtins.str
+    """The model, or the endpoint."""
     version: _builtins.str
+    """Its number as text; empty for whichever answers."""
     def __init__(
         self,
         *,
@@ -247,9 +258,13 @@ class ModelMetadataResponse(_message.Message):
         DATATYPE_FIELD_NUMBER: _builtins.int
         SHAPE_FIELD_NUMBER: _builtins.int
         name: _builtins.str
+        """The tensor's name in the model."""
         datatype: _builtins.str
+        """Its type, as the protocol calls it, such as "FP32"."""
         @_builtins.property
-        def shape(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+        def shape(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+            """Its axes with the batch axis, -1 for one of any length."""
+
         def __init__(
             self,
             *,
@@ -269,13 +284,21 @@ class ModelMetadataResponse(_message.Message):
     INPUTS_FIELD_NUMBER: _builtins.int
     OUTPUTS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
+    """The model, as it was asked for."""
     platform: _builtins.str
+    """What runs it, as Triton calls that."""
     @_builtins.property
-    def versions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def versions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Numbers of the versions that answer, as text."""
+
     @_builtins.property
-    def inputs(self) -> _containers.RepeatedCompositeFieldContainer[Global___ModelMetadataResponse.TensorMetadata]: ...
+    def inputs(self) -> _containers.RepeatedCompositeFieldContainer[Global___ModelMetadataResponse.TensorMetadata]:
+        """What it takes."""
+
     @_builtins.property
-    def outputs(self) -> _containers.RepeatedCompositeFieldContainer[Global___ModelMetadataResponse.TensorMetadata]: ...
+    def outputs(self) -> _containers.RepeatedCompositeFieldContainer[Global___ModelMetadataResponse.TensorMetadata]:
+        """What it gives."""
+
     def __init__(
         self,
         *,
@@ -303,10 +326,15 @@ class InferParameter(_message.Message):
     DOUBLE_PARAM_FIELD_NUMBER: _builtins.int
     UINT64_PARAM_FIELD_NUMBER: _builtins.int
     bool_param: _builtins.bool
+    """True or false."""
     int64_param: _builtins.int
+    """A whole number."""
     string_param: _builtins.str
+    """Text."""
     double_param: _builtins.float
+    """A number."""
     uint64_param: _builtins.int
+    """A whole number that is not negative."""
     def __init__(
         self,
         *,
@@ -339,21 +367,37 @@ class InferTensorContents(_message.Message):
     FP64_CONTENTS_FIELD_NUMBER: _builtins.int
     BYTES_CONTENTS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def bool_contents(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bool]: ...
+    def bool_contents(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bool]:
+        """Elements of BOOL, in row-major order, as in all of these."""
+
     @_builtins.property
-    def int_contents(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def int_contents(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Elements of INT8, INT16 and INT32."""
+
     @_builtins.property
-    def int64_contents(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def int64_contents(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Elements of INT64."""
+
     @_builtins.property
-    def uint_contents(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def uint_contents(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Elements of UINT8, UINT16 and UINT32."""
+
     @_builtins.property
-    def uint64_contents(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def uint64_contents(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Elements of UINT64."""
+
     @_builtins.property
-    def fp32_contents(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]: ...
+    def fp32_contents(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """Elements of FP32."""
+
     @_builtins.property
-    def fp64_contents(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]: ...
+    def fp64_contents(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """Elements of FP64."""
+
     @_builtins.property
-    def bytes_contents(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
+    def bytes_contents(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """Elements of BYTES; each has a length of its own."""
+
     def __init__(
         self,
         *,
@@ -409,13 +453,21 @@ class ModelInferRequest(_message.Message):
         PARAMETERS_FIELD_NUMBER: _builtins.int
         CONTENTS_FIELD_NUMBER: _builtins.int
         name: _builtins.str
+        """The input's name in the model."""
         datatype: _builtins.str
+        """The type of its elements, such as "FP32"; the model's."""
         @_builtins.property
-        def shape(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+        def shape(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+            """Its axes; the first one is the batch where the model has one."""
+
         @_builtins.property
-        def parameters(self) -> _containers.MessageMap[_builtins.str, Global___InferParameter]: ...
+        def parameters(self) -> _containers.MessageMap[_builtins.str, Global___InferParameter]:
+            """Parameters of this input, by name."""
+
         @_builtins.property
-        def contents(self) -> Global___InferTensorContents: ...
+        def contents(self) -> Global___InferTensorContents:
+            """Its elements, unless they are in raw_input_contents."""
+
         def __init__(
             self,
             *,
@@ -459,8 +511,11 @@ class ModelInferRequest(_message.Message):
         NAME_FIELD_NUMBER: _builtins.int
         PARAMETERS_FIELD_NUMBER: _builtins.int
         name: _builtins.str
+        """The output's name in the model."""
         @_builtins.property
-        def parameters(self) -> _containers.MessageMap[_builtins.str, Global___InferParameter]: ...
+        def parameters(self) -> _containers.MessageMap[_builtins.str, Global___InferParameter]:
+            """Parameters of this output, such as "classification", by name."""
+
         def __init__(
             self,
             *,
@@ -502,16 +557,27 @@ class ModelInferRequest(_message.Message):
     OUTPUTS_FIELD_NUMBER: _builtins.int
     RAW_INPUT_CONTENTS_FIELD_NUMBER: _builtins.int
     model_name: _builtins.str
+    """The model, or the endpoint."""
     model_version: _builtins.str
+    """The version's number as text; empty for whichever answers."""
     id: _builtins.str
+    """Chosen by the caller and given back with the answer; may be empty."""
     @_builtins.property
-    def parameters(self) -> _containers.MessageMap[_builtins.str, Global___InferParameter]: ...
+    def parameters(self) -> _containers.MessageMap[_builtins.str, Global___InferParameter]:
+        """Parameters of the whole request, such as "timeout" in microseconds, by name."""
+
     @_builtins.property
-    def inputs(self) -> _containers.RepeatedCompositeFieldContainer[Global___ModelInferRequest.InferInputTensor]: ...
+    def inputs(self) -> _containers.RepeatedCompositeFieldContainer[Global___ModelInferRequest.InferInputTensor]:
+        """One for each input of the model."""
+
     @_builtins.property
-    def outputs(self) -> _containers.RepeatedCompositeFieldContainer[Global___ModelInferRequest.InferRequestedOutputTensor]: ...
+    def outputs(self) -> _containers.RepeatedCompositeFieldContainer[Global___ModelInferRequest.InferRequestedOutputTensor]:
+        """The outputs that are wanted; none for all."""
+
     @_builtins.property
-    def raw_input_contents(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
+    def raw_input_contents(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """The elements of the inputs as bytes, little-endian, in their order; then no input has contents."""
+
     def __init__(
         self,
         *,
@@ -566,13 +632,21 @@ class ModelInferResponse(_message.Message):
         PARAMETERS_FIELD_NUMBER: _builtins.int
         CONTENTS_FIELD_NUMBER: _builtins.int
         name: _builtins.str
+        """The output's name in the model."""
         datatype: _builtins.str
+        """The type of its elements, such as "FP32"."""
         @_builtins.property
-        def shape(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+        def shape(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+            """Its axes."""
+
         @_builtins.property
-        def parameters(self) -> _containers.MessageMap[_builtins.str, Global___InferParameter]: ...
+        def parameters(self) -> _containers.MessageMap[_builtins.str, Global___InferParameter]:
+            """What there is to say of this output, by name."""
+
         @_builtins.property
-        def contents(self) -> Global___InferTensorContents: ...
+        def contents(self) -> Global___InferTensorContents:
+            """Its elements, unless they are in raw_output_contents."""
+
         def __init__(
             self,
             *,
@@ -616,14 +690,23 @@ class ModelInferResponse(_message.Message):
     OUTPUTS_FIELD_NUMBER: _builtins.int
     RAW_OUTPUT_CONTENTS_FIELD_NUMBER: _builtins.int
     model_name: _builtins.str
+    """The model, as it was asked for."""
     model_version: _builtins.str
+    """The version that answered, as text."""
     id: _builtins.str
+    """The request's."""
     @_builtins.property
-    def parameters(self) -> _containers.MessageMap[_builtins.str, Global___InferParameter]: ...
+    def parameters(self) -> _containers.MessageMap[_builtins.str, Global___InferParameter]:
+        """What there is to say of the answer, by name."""
+
     @_builtins.property
-    def outputs(self) -> _containers.RepeatedCompositeFieldContainer[Global___ModelInferResponse.InferOutputTensor]: ...
+    def outputs(self) -> _containers.RepeatedCompositeFieldContainer[Global___ModelInferResponse.InferOutputTensor]:
+        """The outputs that were asked for."""
+
     @_builtins.property
-    def raw_output_contents(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
+    def raw_output_contents(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """The elements of the outputs as bytes, little-endian, in their order; then no output has contents."""
+
     def __init__(
         self,
         *,
@@ -649,8 +732,11 @@ class ModelStreamInferResponse(_message.Message):
     ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
     INFER_RESPONSE_FIELD_NUMBER: _builtins.int
     error_message: _builtins.str
+    """Why the request was not answered, in plain words; empty where it was."""
     @_builtins.property
-    def infer_response(self) -> Global___ModelInferResponse: ...
+    def infer_response(self) -> Global___ModelInferResponse:
+        """The answer; of a request that failed its id, where it had one."""
+
     def __init__(
         self,
         *,
@@ -674,9 +760,13 @@ class ModelRepositoryParameter(_message.Message):
     STRING_PARAM_FIELD_NUMBER: _builtins.int
     BYTES_PARAM_FIELD_NUMBER: _builtins.int
     bool_param: _builtins.bool
+    """True or false."""
     int64_param: _builtins.int
+    """A whole number."""
     string_param: _builtins.str
+    """Text."""
     bytes_param: _builtins.bytes
+    """The content of a file."""
     def __init__(
         self,
         *,
@@ -702,7 +792,9 @@ class RepositoryIndexRequest(_message.Message):
     REPOSITORY_NAME_FIELD_NUMBER: _builtins.int
     READY_FIELD_NUMBER: _builtins.int
     repository_name: _builtins.str
+    """Of no effect: there is one repository."""
     ready: _builtins.bool
+    """Leave out versions that do not answer."""
     def __init__(
         self,
         *,
@@ -730,9 +822,13 @@ class RepositoryIndexResponse(_message.Message):
         STATE_FIELD_NUMBER: _builtins.int
         REASON_FIELD_NUMBER: _builtins.int
         name: _builtins.str
+        """The model."""
         version: _builtins.str
+        """Its number as text."""
         state: _builtins.str
+        """Where it is in its life, such as "READY"."""
         reason: _builtins.str
+        """Why it does not answer, in plain words; empty where it does."""
         def __init__(
             self,
             *,
@@ -749,7 +845,9 @@ class RepositoryIndexResponse(_message.Message):
 
     MODELS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def models(self) -> _containers.RepeatedCompositeFieldContainer[Global___RepositoryIndexResponse.ModelIndex]: ...
+    def models(self) -> _containers.RepeatedCompositeFieldContainer[Global___RepositoryIndexResponse.ModelIndex]:
+        """One for each version of each model that the caller may see."""
+
     def __init__(
         self,
         *,
@@ -792,9 +890,13 @@ class RepositoryModelLoadRequest(_message.Message):
     MODEL_NAME_FIELD_NUMBER: _builtins.int
     PARAMETERS_FIELD_NUMBER: _builtins.int
     repository_name: _builtins.str
+    """Of no effect: there is one repository."""
     model_name: _builtins.str
+    """The model."""
     @_builtins.property
-    def parameters(self) -> _containers.MessageMap[_builtins.str, Global___ModelRepositoryParameter]: ...
+    def parameters(self) -> _containers.MessageMap[_builtins.str, Global___ModelRepositoryParameter]:
+        """Its files and its configuration, by name, where they are not in the repository."""
+
     def __init__(
         self,
         *,
@@ -854,9 +956,13 @@ class RepositoryModelUnloadRequest(_message.Message):
     MODEL_NAME_FIELD_NUMBER: _builtins.int
     PARAMETERS_FIELD_NUMBER: _builtins.int
     repository_name: _builtins.str
+    """Of no effect: there is one repository."""
     model_name: _builtins.str
+    """The model."""
     @_builtins.property
-    def parameters(self) -> _containers.MessageMap[_builtins.str, Global___ModelRepositoryParameter]: ...
+    def parameters(self) -> _containers.MessageMap[_builtins.str, Global___ModelRepositoryParameter]:
+        """Of no effect."""
+
     def __init__(
         self,
         *,
@@ -894,7 +1000,9 @@ class ModelStatisticsRequest(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     name: _builtins.str
+    """The model; empty for all that the caller may see."""
     version: _builtins.str
+    """Its number as text; empty for all that answer."""
     def __init__(
         self,
         *,
@@ -915,7 +1023,9 @@ class ModelStatisticsResponse(_message.Message):
 
     MODEL_STATS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def model_stats(self) -> _containers.RepeatedCompositeFieldContainer[Global___ModelStatistics]: ...
+    def model_stats(self) -> _containers.RepeatedCompositeFieldContainer[Global___ModelStatistics]:
+        """One for each version."""
+
     def __init__(
         self,
         *,
@@ -936,7 +1046,9 @@ class StatisticDuration(_message.Message):
     COUNT_FIELD_NUMBER: _builtins.int
     NS_FIELD_NUMBER: _builtins.int
     count: _builtins.int
+    """How many durations were added up."""
     ns: _builtins.int
+    """Their sum, in nanoseconds."""
     def __init__(
         self,
         *,
@@ -962,17 +1074,29 @@ class InferStatistics(_message.Message):
     COMPUTE_INFER_FIELD_NUMBER: _builtins.int
     COMPUTE_OUTPUT_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def success(self) -> Global___StatisticDuration: ...
+    def success(self) -> Global___StatisticDuration:
+        """Requests that were answered, from arrival to answer."""
+
     @_builtins.property
-    def fail(self) -> Global___StatisticDuration: ...
+    def fail(self) -> Global___StatisticDuration:
+        """Requests that were not answered, from arrival to refusal."""
+
     @_builtins.property
-    def queue(self) -> Global___StatisticDuration: ...
+    def queue(self) -> Global___StatisticDuration:
+        """What of the time of those answered was not spent on their run."""
+
     @_builtins.property
-    def compute_input(self) -> Global___StatisticDuration: ...
+    def compute_input(self) -> Global___StatisticDuration:
+        """Putting inputs together."""
+
     @_builtins.property
-    def compute_infer(self) -> Global___StatisticDuration: ...
+    def compute_infer(self) -> Global___StatisticDuration:
+        """Running the model."""
+
     @_builtins.property
-    def compute_output(self) -> Global___StatisticDuration: ...
+    def compute_output(self) -> Global___StatisticDuration:
+        """Taking outputs apart."""
+
     def __init__(
         self,
         *,
@@ -1000,12 +1124,19 @@ class InferBatchStatistics(_message.Message):
     COMPUTE_INFER_FIELD_NUMBER: _builtins.int
     COMPUTE_OUTPUT_FIELD_NUMBER: _builtins.int
     batch_size: _builtins.int
+    """Rows that ran together."""
     @_builtins.property
-    def compute_input(self) -> Global___StatisticDuration: ...
+    def compute_input(self) -> Global___StatisticDuration:
+        """Putting inputs of such batches together."""
+
     @_builtins.property
-    def compute_infer(self) -> Global___StatisticDuration: ...
+    def compute_infer(self) -> Global___StatisticDuration:
+        """Running the model with such batches."""
+
     @_builtins.property
-    def compute_output(self) -> Global___StatisticDuration: ...
+    def compute_output(self) -> Global___StatisticDuration:
+        """Taking outputs of such batches apart."""
+
     def __init__(
         self,
         *,
@@ -1034,14 +1165,23 @@ class ModelStatistics(_message.Message):
     INFERENCE_STATS_FIELD_NUMBER: _builtins.int
     BATCH_STATS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
+    """The model."""
     version: _builtins.str
+    """Its number as text."""
     last_inference: _builtins.int
+    """When its last request ended, in milliseconds since the Unix epoch; 0 for never."""
     inference_count: _builtins.int
+    """Rows that were answered."""
     execution_count: _builtins.int
+    """Times that the model ran; fewer than rows where requests ran together."""
     @_builtins.property
-    def inference_stats(self) -> Global___InferStatistics: ...
+    def inference_stats(self) -> Global___InferStatistics:
+        """Where the time of its requests went."""
+
     @_builtins.property
-    def batch_stats(self) -> _containers.RepeatedCompositeFieldContainer[Global___InferBatchStatistics]: ...
+    def batch_stats(self) -> _containers.RepeatedCompositeFieldContainer[Global___InferBatchStatistics]:
+        """Where the time of its runs went, the smallest batch first."""
+
     def __init__(
         self,
         *,
@@ -1068,7 +1208,9 @@ class ModelConfigRequest(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     name: _builtins.str
+    """The model, or the endpoint."""
     version: _builtins.str
+    """Its number as text; empty for whichever answers."""
     def __init__(
         self,
         *,
@@ -1089,7 +1231,9 @@ class ModelConfigResponse(_message.Message):
 
     CONFIG_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def config(self) -> Global___ModelConfig: ...
+    def config(self) -> Global___ModelConfig:
+        """Its configuration."""
+
     def __init__(
         self,
         *,
@@ -1111,9 +1255,13 @@ class ModelInput(_message.Message):
     DATA_TYPE_FIELD_NUMBER: _builtins.int
     DIMS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
+    """The input's name in the model."""
     data_type: Global___DataType.ValueType
+    """The type of its elements."""
     @_builtins.property
-    def dims(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def dims(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Its axes, without the batch where max_batch_size is not 0; -1 for one of any length."""
+
     def __init__(
         self,
         *,
@@ -1138,10 +1286,15 @@ class ModelOutput(_message.Message):
     DIMS_FIELD_NUMBER: _builtins.int
     LABEL_FILENAME_FIELD_NUMBER: _builtins.int
     name: _builtins.str
+    """The output's name in the model."""
     data_type: Global___DataType.ValueType
+    """The type of its elements."""
     label_filename: _builtins.str
+    """The file with the names of its classes; empty where they have none."""
     @_builtins.property
-    def dims(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def dims(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Its axes, as of inputs."""
+
     def __init__(
         self,
         *,
@@ -1183,8 +1336,11 @@ class ModelInstanceGroup(_message.Message):
     COUNT_FIELD_NUMBER: _builtins.int
     KIND_FIELD_NUMBER: _builtins.int
     name: _builtins.str
+    """The model's name."""
     count: _builtins.int
+    """How many runs of it there may be at the same time."""
     kind: Global___ModelInstanceGroup.Kind.ValueType
+    """What it runs on: KIND_CPU or KIND_GPU."""
     def __init__(
         self,
         *,
@@ -1210,6 +1366,7 @@ class ModelVersionPolicy(_message.Message):
 
         NUM_VERSIONS_FIELD_NUMBER: _builtins.int
         num_versions: _builtins.int
+        """How many of them; always 1."""
         def __init__(
             self,
             *,
@@ -1223,7 +1380,9 @@ class ModelVersionPolicy(_message.Message):
 
     LATEST_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def latest(self) -> Global___ModelVersionPolicy.Latest: ...
+    def latest(self) -> Global___ModelVersionPolicy.Latest:
+        """The newest versions answer."""
+
     def __init__(
         self,
         *,
@@ -1244,8 +1403,11 @@ class ModelDynamicBatching(_message.Message):
     PREFERRED_BATCH_SIZE_FIELD_NUMBER: _builtins.int
     MAX_QUEUE_DELAY_MICROSECONDS_FIELD_NUMBER: _builtins.int
     max_queue_delay_microseconds: _builtins.int
+    """How long a request may wait for others to run with."""
     @_builtins.property
-    def preferred_batch_size(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def preferred_batch_size(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Rows for which waiting is worth it."""
+
     def __init__(
         self,
         *,
@@ -1266,6 +1428,7 @@ class ModelTransactionPolicy(_message.Message):
 
     DECOUPLED_FIELD_NUMBER: _builtins.int
     decoupled: _builtins.bool
+    """Whether a request may have other than one answer; always false."""
     def __init__(
         self,
         *,
@@ -1295,22 +1458,39 @@ class ModelConfig(_message.Message):
     BACKEND_FIELD_NUMBER: _builtins.int
     MODEL_TRANSACTION_POLICY_FIELD_NUMBER: _builtins.int
     name: _builtins.str
+    """The model, as it was asked for."""
     platform: _builtins.str
+    """What runs it, as Triton calls that."""
     max_batch_size: _builtins.int
+    """Rows that run together at most; 0 where requests do not run together."""
     default_model_filename: _builtins.str
+    """The name of its file; empty for an endpoint with variants."""
     backend: _builtins.str
+    """What runs it, as Triton calls that; empty for an endpoint with variants."""
     @_builtins.property
-    def version_policy(self) -> Global___ModelVersionPolicy: ...
+    def version_policy(self) -> Global___ModelVersionPolicy:
+        """Which versions answer."""
+
     @_builtins.property
-    def input(self) -> _containers.RepeatedCompositeFieldContainer[Global___ModelInput]: ...
+    def input(self) -> _containers.RepeatedCompositeFieldContainer[Global___ModelInput]:
+        """What it takes."""
+
     @_builtins.property
-    def output(self) -> _containers.RepeatedCompositeFieldContainer[Global___ModelOutput]: ...
+    def output(self) -> _containers.RepeatedCompositeFieldContainer[Global___ModelOutput]:
+        """What it gives."""
+
     @_builtins.property
-    def instance_group(self) -> _containers.RepeatedCompositeFieldContainer[Global___ModelInstanceGroup]: ...
+    def instance_group(self) -> _containers.RepeatedCompositeFieldContainer[Global___ModelInstanceGroup]:
+        """On what it runs, and how often at the same time."""
+
     @_builtins.property
-    def dynamic_batching(self) -> Global___ModelDynamicBatching: ...
+    def dynamic_batching(self) -> Global___ModelDynamicBatching:
+        """How requests wait for each other; absent where they do not run together."""
+
     @_builtins.property
-    def model_transaction_policy(self) -> Global___ModelTransactionPolicy: ...
+    def model_transaction_policy(self) -> Global___ModelTransactionPolicy:
+        """How many answers a request has."""
+
     def __init__(
         self,
         *,

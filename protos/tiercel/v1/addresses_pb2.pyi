@@ -38,7 +38,9 @@ class ListRoutesResponse(_message.Message):
 
     ROUTES_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def routes(self) -> _routes_pb2.Routes: ...
+    def routes(self) -> _routes_pb2.Routes:
+        """The table."""
+
     def __init__(
         self,
         *,

@@ -52,7 +52,9 @@ class ReadAuditResponse(_message.Message):
         """In the first answer only."""
 
     @_builtins.property
-    def rows(self) -> _containers.RepeatedCompositeFieldContainer[Global___AuditRow]: ...
+    def rows(self) -> _containers.RepeatedCompositeFieldContainer[Global___AuditRow]:
+        """The next rows, the oldest first."""
+
     def __init__(
         self,
         *,
@@ -79,7 +81,9 @@ class AuditStart(_message.Message):
     number: _builtins.int
     """0 if all rows are there."""
     until: _builtins.float
+    """Its time, in seconds since the Unix epoch; 0 if all rows are there."""
     sha256: _builtins.str
+    """Its SHA-256, hexadecimal; empty if all rows are there."""
     def __init__(
         self,
         *,
@@ -111,6 +115,7 @@ class AuditRow(_message.Message):
     PEER_FIELD_NUMBER: _builtins.int
     PREVIOUS_FIELD_NUMBER: _builtins.int
     number: _builtins.int
+    """Counts up from 1, without a gap."""
     at: _builtins.float
     """Seconds since the Unix epoch, exactly as they are hashed."""
     call: _builtins.int
@@ -118,12 +123,17 @@ class AuditRow(_message.Message):
     caller: _builtins.str
     """The id of a token, the file that it stands in, or a node. No secret."""
     tenant: _builtins.str
+    """Whose things the caller may touch; empty for none."""
     role: _builtins.str
+    """What the caller is; empty for nobody known."""
     method: _builtins.str
+    """What was called, such as "JobsService.SubmitJob"."""
     object: _builtins.str
+    """What the call names, such as a job; empty where it names nothing."""
     outcome: _builtins.str
     """"begun", "done", "counted", or the code of an error."""
     peer: _builtins.str
+    """From where the call came."""
     previous: _builtins.str
     """SHA-256 of the row before, of a JSON array of its fields in this order."""
     def __init__(

@@ -77,7 +77,9 @@ class GetAuthorityResponse(_message.Message):
 
     AUTHORITY_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def authority(self) -> Global___AuthorityState: ...
+    def authority(self) -> Global___AuthorityState:
+        """The authority as it is."""
+
     def __init__(
         self,
         *,
@@ -112,7 +114,9 @@ class RotateAuthorityResponse(_message.Message):
 
     AUTHORITY_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def authority(self) -> Global___AuthorityState: ...
+    def authority(self) -> Global___AuthorityState:
+        """The authority with the new pin and the earlier one."""
+
     def __init__(
         self,
         *,
@@ -152,7 +156,9 @@ class FinishRotationResponse(_message.Message):
 
     AUTHORITY_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def authority(self) -> Global___AuthorityState: ...
+    def authority(self) -> Global___AuthorityState:
+        """The authority, now without an earlier pin."""
+
     def __init__(
         self,
         *,

@@ -365,6 +365,7 @@ class JobSpec(_message.Message):
     metric: _builtins.str
     """Name under which the script reports the metric that tiers are about."""
     direction: Global___Direction.ValueType
+    """Whether a larger or a smaller metric is better. It has to be given."""
     runtime: _builtins.str
     """"process", "docker", or empty for whatever the node prefers."""
     max_epochs: _builtins.int
@@ -422,13 +423,21 @@ class JobSpec(_message.Message):
     variants_max_loss: _builtins.float
     """By how much a quantised model may be less accurate than the one that it was made of, a fraction, 0 to 1; absent: 0.01."""
     @_builtins.property
-    def script(self) -> Global___Script: ...
+    def script(self) -> Global___Script:
+        """One Python file, sent with the spec."""
+
     @_builtins.property
-    def arguments(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def arguments(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Arguments of the program's command line: at most 256, and 64 Ki characters together."""
+
     @_builtins.property
-    def tiers(self) -> _containers.RepeatedCompositeFieldContainer[Global___Tier]: ...
+    def tiers(self) -> _containers.RepeatedCompositeFieldContainer[Global___Tier]:
+        """The targets, from the easiest to the hardest, 1 to 32."""
+
     @_builtins.property
-    def resources(self) -> Global___Resources: ...
+    def resources(self) -> Global___Resources:
+        """What it may use at most; absent: what Resources says of each of its fields."""
+
     @_builtins.property
     def ship(self) -> Global___Shipping:
         """What is delivered beyond the tiers; absent: the best model at the end of the training."""
@@ -658,10 +667,9 @@ class QuantisedModel(_message.Message):
     value: _builtins.float
     """The spec's metric, measured on it as on the one that it was made of; absent where it was not."""
     seconds: _builtins.float
-    """CPU seconds of a row on one thread, in batches of 16, of it and of the one that it was made of; absent where that was not
-    measured.
-    """
+    """CPU seconds of a row on one thread, in batches of 16; absent where that was not measured."""
     fp32_seconds: _builtins.float
+    """The same of the one that it was made of."""
     size_bytes: _builtins.int
     """Of its file; 0 where there is none."""
     def __init__(
@@ -735,6 +743,7 @@ class NodeData(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     SIZE_BYTES_FIELD_NUMBER: _builtins.int
     name: _builtins.str
+    """What jobs call it: 1 to 63 of a-z, 0-9 and '-'."""
     size_bytes: _builtins.int
     """What it had on the disk when it was declared; absent where it has too many files to be counted."""
     def __init__(
@@ -765,8 +774,9 @@ class Project(_message.Message):
     sha256: _builtins.str
     """Of its root folder's listing, hexadecimal."""
     commit: _builtins.str
-    """The git commit that was checked out, and whether files differed from it; empty where there is none."""
+    """The git commit that was checked out, hexadecimal; empty where there is none."""
     dirty: _builtins.bool
+    """Whether files differed from that commit."""
     def __init__(
         self,
         *,
@@ -835,14 +845,17 @@ class DelayWindow(_message.Message):
     seconds: _builtins.float
     """How far it reaches back."""
     answers: _builtins.int
+    """Requests that were answered in it."""
     failures: _builtins.int
     """Requests that were refused for want of room, timed out, or failed."""
     in_objective: _builtins.float
     """Fraction of both that was answered within the objective; absent without an objective or requests."""
     p50_seconds: _builtins.float
-    """Quantiles in seconds; absent without answers."""
+    """The median of the delays; absent without answers."""
     p95_seconds: _builtins.float
+    """Their 95th percentile; absent without answers."""
     p99_seconds: _builtins.float
+    """Their 99th percentile; absent without answers."""
     def __init__(
         self,
         *,

@@ -46,7 +46,9 @@ class CreateSignInLinkResponse(_message.Message):
     url_elsewhere: _builtins.str
     """For one elsewhere; empty where the broker listens on its machine alone."""
     @_builtins.property
-    def expires_at(self) -> _timestamp_pb2.Timestamp: ...
+    def expires_at(self) -> _timestamp_pb2.Timestamp:
+        """When the link is of no use any more."""
+
     def __init__(
         self,
         *,

@@ -32,6 +32,7 @@ class RoomTaken(_message.Message):
     name: _builtins.str
     """Such as "logs"."""
     size_bytes: _builtins.int
+    """What they take together."""
     count: _builtins.int
     """0 where nobody counts them."""
     def __init__(
@@ -60,9 +61,11 @@ class NodeDisk(_message.Message):
     FREE_BYTES_FIELD_NUMBER: _builtins.int
     TOTAL_BYTES_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
+    """The node."""
     free_bytes: _builtins.int
-    """What its file system has left, and in all."""
+    """What its file system has left."""
     total_bytes: _builtins.int
+    """What that has in all."""
     @_builtins.property
     def parts(self) -> _containers.RepeatedCompositeFieldContainer[Global___RoomTaken]:
         """By folder of the agent's state directory; at most 32."""
@@ -106,13 +109,17 @@ class GetDiskUseResponse(_message.Message):
     BROKER_FIELD_NUMBER: _builtins.int
     NODES_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def own(self) -> _containers.RepeatedCompositeFieldContainer[Global___RoomTaken]: ...
+    def own(self) -> _containers.RepeatedCompositeFieldContainer[Global___RoomTaken]:
+        """What is the tenant's own at the broker."""
+
     @_builtins.property
     def broker(self) -> _containers.RepeatedCompositeFieldContainer[Global___RoomTaken]:
         """For all tenants together."""
 
     @_builtins.property
-    def nodes(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeDisk]: ...
+    def nodes(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeDisk]:
+        """What was measured on nodes; one that has said nothing is left out."""
+
     def __init__(
         self,
         *,
@@ -154,7 +161,9 @@ class CollectGarbageResponse(_message.Message):
 
     REMOVAL_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def removal(self) -> Global___Removal: ...
+    def removal(self) -> Global___Removal:
+        """What went or, of a dry run, would go."""
+
     def __init__(
         self,
         *,
@@ -183,9 +192,11 @@ class Removal(_message.Message):
     job_id: _builtins.str
     """The job that it is of; empty for projects."""
     tenant: _builtins.str
+    """Whose it is."""
     what: _builtins.str
     """"events", "logs", "files" or "projects"."""
     count: _builtins.int
+    """How many things of the kind."""
     size_bytes: _builtins.int
     """As far as that is known."""
     reason: _builtins.str

@@ -35,12 +35,15 @@ class KeptFile(_message.Message):
     path: _builtins.str
     """Relative to that, with "/" between its parts."""
     size_bytes: _builtins.int
+    """Of its content."""
     sha256: _builtins.str
     """Of its content, hexadecimal."""
     run_id: _builtins.str
     """The run that left it behind."""
     @_builtins.property
-    def kept_at(self) -> _timestamp_pb2.Timestamp: ...
+    def kept_at(self) -> _timestamp_pb2.Timestamp:
+        """When the broker had all of it."""
+
     def __init__(
         self,
         *,
@@ -64,6 +67,7 @@ class ListFilesRequest(_message.Message):
 
     JOB_ID_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
+    """The job."""
     def __init__(
         self,
         *,
@@ -83,7 +87,9 @@ class ListFilesResponse(_message.Message):
 
     FILES_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def files(self) -> _containers.RepeatedCompositeFieldContainer[Global___KeptFile]: ...
+    def files(self) -> _containers.RepeatedCompositeFieldContainer[Global___KeptFile]:
+        """The files, by path."""
+
     def __init__(
         self,
         *,
@@ -106,7 +112,9 @@ class FetchFileRequest(_message.Message):
     SHA256_FIELD_NUMBER: _builtins.int
     OFFSET_BYTES_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
+    """The job."""
     path: _builtins.str
+    """Which of its files, as KeptFile has it."""
     sha256: _builtins.str
     """The content that is meant."""
     offset_bytes: _builtins.int

@@ -156,19 +156,23 @@ class TierStatus(_message.Message):
     number: _builtins.int
     """1 for the first tier."""
     state: Global___TierState.ValueType
+    """How far it is."""
     reached_value: _builtins.float
     """The metric that the script reported when the tier was reached; absent while it was not."""
     delivered_value: _builtins.float
     """The metric re-measured on the exported model; absent while there is none."""
     reached_seconds: _builtins.float
-    """Seconds after submission; absent while not there."""
+    """When the metric got there, in seconds after submission; absent while it did not."""
     delivered_seconds: _builtins.float
+    """When its model was delivered, in seconds after submission; absent while it was not."""
     version: _builtins.int
     """Version of the endpoint that this tier became; absent while none."""
     reason: _builtins.str
     """Plain words: why it is out of reach, why it failed, or why its version does not answer although it is delivered."""
     @_builtins.property
-    def tier(self) -> _common_pb2.Tier: ...
+    def tier(self) -> _common_pb2.Tier:
+        """The tier, as the spec has it."""
+
     def __init__(
         self,
         *,
@@ -237,18 +241,25 @@ class Job(_message.Message):
     CHECKPOINT_STORED_SECONDS_FIELD_NUMBER: _builtins.int
     CHECKPOINT_STORE_PROBLEM_FIELD_NUMBER: _builtins.int
     id: _builtins.str
+    """Given by the broker: 1 to 32 of 0-9 and a-z."""
     tenant: _builtins.str
+    """Its owner."""
     state: Global___JobState.ValueType
+    """Where it is in its life."""
     reason: _builtins.str
     """Plain words: why it failed, why it waits, what it achieved."""
     started_seconds: _builtins.float
-    """Seconds after submission; absent while not there."""
+    """When it first ran, in seconds after submission; absent while it has not."""
     finished_seconds: _builtins.float
+    """When it was over, in seconds after submission; absent while it is not."""
     epoch: _builtins.int
+    """The last epoch that was reported; 0 for none."""
     latest_value: _builtins.float
-    """Latest and best value of the spec's metric; absent before the first report."""
+    """Latest value of the spec's metric; absent before the first report."""
     best_value: _builtins.float
+    """Best value of the spec's metric; absent before the first report."""
     node_id: _builtins.str
+    """Where it is placed; empty for nowhere."""
     cpu_seconds: _builtins.float
     """CPU seconds that the job's runs have used, as measured by the node."""
     attempts: _builtins.int
@@ -270,11 +281,17 @@ class Job(_message.Message):
         """The spec as accepted, defaults filled in; a script's content is left out."""
 
     @_builtins.property
-    def submitted_at(self) -> _timestamp_pb2.Timestamp: ...
+    def submitted_at(self) -> _timestamp_pb2.Timestamp:
+        """When the broker accepted it."""
+
     @_builtins.property
-    def tiers(self) -> _containers.RepeatedCompositeFieldContainer[Global___TierStatus]: ...
+    def tiers(self) -> _containers.RepeatedCompositeFieldContainer[Global___TierStatus]:
+        """Its tiers with how far each is, in the spec's order."""
+
     @_builtins.property
-    def share(self) -> _common_pb2.Share: ...
+    def share(self) -> _common_pb2.Share:
+        """What it may use there; absent while it is nowhere."""
+
     @_builtins.property
     def starts(self) -> _containers.RepeatedCompositeFieldContainer[Global___RunStart]:
         """What its latest runs took to get to work, at most 5, the oldest first, as far as that was measured."""
@@ -349,6 +366,7 @@ class RunStart(_message.Message):
     WARM_FIELD_NUMBER: _builtins.int
     STOP_SECONDS_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
+    """Where the run was."""
     seconds: _builtins.float
     """From the order to start it until it trained; its imports count as long as they take at full speed."""
     cpu_seconds: _builtins.float
@@ -385,7 +403,9 @@ class SubmitJobRequest(_message.Message):
     idempotency_key: _builtins.str
     """Chosen by the client, at most 128 characters; empty means no protection against double submission."""
     @_builtins.property
-    def spec(self) -> _common_pb2.JobSpec: ...
+    def spec(self) -> _common_pb2.JobSpec:
+        """What is asked for."""
+
     def __init__(
         self,
         *,
@@ -406,7 +426,9 @@ class SubmitJobResponse(_message.Message):
 
     JOB_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def job(self) -> Global___Job: ...
+    def job(self) -> Global___Job:
+        """The job as it was accepted, or as it is where the key was known."""
+
     def __init__(
         self,
         *,
@@ -426,6 +448,7 @@ class GetJobRequest(_message.Message):
 
     JOB_ID_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
+    """The job."""
     def __init__(
         self,
         *,
@@ -445,7 +468,9 @@ class GetJobResponse(_message.Message):
 
     JOB_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def job(self) -> Global___Job: ...
+    def job(self) -> Global___Job:
+        """The job as it is."""
+
     def __init__(
         self,
         *,
@@ -474,6 +499,7 @@ class ListJobsRequest(_message.Message):
     page_token: _builtins.str
     """The page before had it; empty for the first page. The other fields have to stay as they were."""
     newest_first: _builtins.bool
+    """The job that was submitted last comes first, instead of the oldest."""
     def __init__(
         self,
         *,
@@ -499,7 +525,9 @@ class ListJobsResponse(_message.Message):
     next_page_token: _builtins.str
     """For the next page; empty when this is the last one."""
     @_builtins.property
-    def jobs(self) -> _containers.RepeatedCompositeFieldContainer[Global___Job]: ...
+    def jobs(self) -> _containers.RepeatedCompositeFieldContainer[Global___Job]:
+        """The jobs of this page."""
+
     def __init__(
         self,
         *,
@@ -520,6 +548,7 @@ class CancelJobRequest(_message.Message):
 
     JOB_ID_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
+    """The job."""
     def __init__(
         self,
         *,
@@ -539,7 +568,9 @@ class CancelJobResponse(_message.Message):
 
     JOB_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def job(self) -> Global___Job: ...
+    def job(self) -> Global___Job:
+        """The job as it is then."""
+
     def __init__(
         self,
         *,
@@ -559,6 +590,7 @@ class SuspendJobRequest(_message.Message):
 
     JOB_ID_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
+    """The job."""
     def __init__(
         self,
         *,
@@ -578,7 +610,9 @@ class SuspendJobResponse(_message.Message):
 
     JOB_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def job(self) -> Global___Job: ...
+    def job(self) -> Global___Job:
+        """The job as it is then."""
+
     def __init__(
         self,
         *,
@@ -599,6 +633,7 @@ class ResumeJobRequest(_message.Message):
     JOB_ID_FIELD_NUMBER: _builtins.int
     MAX_EPOCHS_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
+    """The job."""
     max_epochs: _builtins.int
     """Epochs that it may train from now on, those of earlier runs counted; 0 leaves what it was submitted with."""
     def __init__(
@@ -621,7 +656,9 @@ class ResumeJobResponse(_message.Message):
 
     JOB_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def job(self) -> Global___Job: ...
+    def job(self) -> Global___Job:
+        """The job as it is then."""
+
     def __init__(
         self,
         *,
@@ -643,6 +680,7 @@ class RetryJobRequest(_message.Message):
     FROM_SCRATCH_FIELD_NUMBER: _builtins.int
     IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
+    """The job that is over."""
     from_scratch: _builtins.bool
     """Train from the beginning. That is a new job, with the same spec and the label "tiercel/repeats": what the first one
     reported and delivered is of another training, and stays its own.
@@ -670,7 +708,9 @@ class RetryJobResponse(_message.Message):
 
     JOB_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def job(self) -> Global___Job: ...
+    def job(self) -> Global___Job:
+        """The same job; from scratch, the new one."""
+
     def __init__(
         self,
         *,
@@ -691,6 +731,7 @@ class SetPriorityRequest(_message.Message):
     JOB_ID_FIELD_NUMBER: _builtins.int
     PRIORITY_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
+    """The job."""
     priority: _builtins.int
     """-100 to 100."""
     def __init__(
@@ -713,7 +754,9 @@ class SetPriorityResponse(_message.Message):
 
     JOB_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def job(self) -> Global___Job: ...
+    def job(self) -> Global___Job:
+        """The job with its new priority."""
+
     def __init__(
         self,
         *,
@@ -761,7 +804,9 @@ class WatchJobsResponse(_message.Message):
 
     EVENT_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def event(self) -> Global___JobEvent: ...
+    def event(self) -> Global___JobEvent:
+        """The next event, by sequence."""
+
     def __init__(
         self,
         *,
@@ -793,19 +838,33 @@ class JobEvent(_message.Message):
     sequence: _builtins.int
     """Grows by the order in which things happened; the cursor of WatchJobs."""
     job_id: _builtins.str
+    """The job."""
     tenant: _builtins.str
+    """Its owner."""
     @_builtins.property
-    def at(self) -> _timestamp_pb2.Timestamp: ...
+    def at(self) -> _timestamp_pb2.Timestamp:
+        """When it happened."""
+
     @_builtins.property
-    def state_changed(self) -> Global___StateChanged: ...
+    def state_changed(self) -> Global___StateChanged:
+        """The job entered a state."""
+
     @_builtins.property
-    def progress_made(self) -> Global___ProgressMade: ...
+    def progress_made(self) -> Global___ProgressMade:
+        """Its script reported."""
+
     @_builtins.property
-    def tier_changed(self) -> Global___TierChanged: ...
+    def tier_changed(self) -> Global___TierChanged:
+        """One of its tiers is in another state."""
+
     @_builtins.property
-    def share_changed(self) -> Global___ShareChanged: ...
+    def share_changed(self) -> Global___ShareChanged:
+        """It may use another share, or is on another node."""
+
     @_builtins.property
-    def priority_changed(self) -> Global___PriorityChanged: ...
+    def priority_changed(self) -> Global___PriorityChanged:
+        """It has another priority."""
+
     def __init__(
         self,
         *,
@@ -836,7 +895,9 @@ class StateChanged(_message.Message):
     STATE_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     state: Global___JobState.ValueType
+    """The state that it is in now."""
     reason: _builtins.str
+    """Why, in plain words; may be empty."""
     def __init__(
         self,
         *,
@@ -881,8 +942,11 @@ class ProgressMade(_message.Message):
     CPU_SECONDS_FIELD_NUMBER: _builtins.int
     ACCELERATOR_SECONDS_FIELD_NUMBER: _builtins.int
     epoch: _builtins.int
+    """The epoch that was reported."""
     value: _builtins.float
+    """The spec's metric."""
     cpu_seconds: _builtins.float
+    """CPU seconds that the job's runs had used by then."""
     accelerator_seconds: _builtins.float
     """Of accelerators; 0 for a job that holds none."""
     @_builtins.property
@@ -912,7 +976,9 @@ class TierChanged(_message.Message):
 
     TIER_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def tier(self) -> Global___TierStatus: ...
+    def tier(self) -> Global___TierStatus:
+        """The tier as it is now."""
+
     def __init__(
         self,
         *,
@@ -933,8 +999,11 @@ class ShareChanged(_message.Message):
     NODE_ID_FIELD_NUMBER: _builtins.int
     SHARE_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
+    """Where it is placed; empty for nowhere."""
     @_builtins.property
-    def share(self) -> _common_pb2.Share: ...
+    def share(self) -> _common_pb2.Share:
+        """What it may use there."""
+
     def __init__(
         self,
         *,
@@ -955,6 +1024,7 @@ class PriorityChanged(_message.Message):
 
     PRIORITY_FIELD_NUMBER: _builtins.int
     priority: _builtins.int
+    """The new one, -100 to 100."""
     def __init__(
         self,
         *,
@@ -976,7 +1046,9 @@ class StreamLogsRequest(_message.Message):
     OFFSET_BYTES_FIELD_NUMBER: _builtins.int
     FOLLOW_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
+    """The job."""
     offset_bytes: _builtins.int
+    """Where in its output to begin; 0 for the first byte."""
     follow: _builtins.bool
     """Stay until the job has finished."""
     def __init__(
@@ -1005,6 +1077,7 @@ class StreamLogsResponse(_message.Message):
     offset_bytes: _builtins.int
     """Where in the whole output this begins; what was left out before it is not kept."""
     data: _builtins.bytes
+    """The output from there on."""
     def __init__(
         self,
         *,
@@ -1025,6 +1098,7 @@ class ExplainJobRequest(_message.Message):
 
     JOB_ID_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
+    """The job."""
     def __init__(
         self,
         *,
@@ -1050,13 +1124,19 @@ class Decision(_message.Message):
     NODE_ID_FIELD_NUMBER: _builtins.int
     SHARE_FIELD_NUMBER: _builtins.int
     policy: _builtins.str
+    """The policy that decided."""
     trigger: _builtins.str
     """What made the scheduler run: "arrival", "exit", "tier", "node", "interval"."""
     node_id: _builtins.str
+    """The node that it is about; empty for none."""
     @_builtins.property
-    def at(self) -> _timestamp_pb2.Timestamp: ...
+    def at(self) -> _timestamp_pb2.Timestamp:
+        """When it was made."""
+
     @_builtins.property
-    def share(self) -> _common_pb2.Share: ...
+    def share(self) -> _common_pb2.Share:
+        """The share that was given."""
+
     def __init__(
         self,
         *,
@@ -1081,7 +1161,9 @@ class ExplainJobResponse(_message.Message):
     JOB_FIELD_NUMBER: _builtins.int
     DECISIONS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def job(self) -> Global___Job: ...
+    def job(self) -> Global___Job:
+        """The job as it is."""
+
     @_builtins.property
     def decisions(self) -> _containers.RepeatedCompositeFieldContainer[Global___Decision]:
         """Newest first, at most 50; only decisions that changed something."""
@@ -1106,6 +1188,7 @@ class ExplainEndpointRequest(_message.Message):
 
     ENDPOINT_FIELD_NUMBER: _builtins.int
     endpoint: _builtins.str
+    """The endpoint's name."""
     def __init__(
         self,
         *,
@@ -1126,7 +1209,9 @@ class ExplainEndpointResponse(_message.Message):
     ENDPOINT_FIELD_NUMBER: _builtins.int
     DECISIONS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def endpoint(self) -> Global___Endpoint: ...
+    def endpoint(self) -> Global___Endpoint:
+        """The endpoint as it is."""
+
     @_builtins.property
     def decisions(self) -> _containers.RepeatedCompositeFieldContainer[Global___Decision]:
         """Newest first, at most 50; only decisions that changed something. A share of weight 1 without a cap is no limit."""
@@ -1200,9 +1285,13 @@ class Node(_message.Message):
     LABELS_FIELD_NUMBER: _builtins.int
     DRAIN_FIELD_NUMBER: _builtins.int
     id: _builtins.str
+    """Its name."""
     state: Global___NodeState.ValueType
+    """Whether its agent answers."""
     cpu_cores: _builtins.float
+    """Cores that jobs may use."""
     memory_bytes: _builtins.int
+    """Memory that jobs may use."""
     memory_reserved_bytes: _builtins.int
     """Memory that running jobs have reserved."""
     jobs: _builtins.int
@@ -1210,14 +1299,21 @@ class Node(_message.Message):
     limits: _builtins.str
     """How CPU shares are enforced: "cgroup-v2", "cgroup-v1" or "cooperative"."""
     serving_http: _builtins.str
-    """Where its inference server answers; empty while it does not."""
+    """Where its inference server answers REST; empty while it does not."""
     serving_grpc: _builtins.str
+    """Where it answers gRPC; empty while it does not."""
     lease_epoch: _builtins.int
+    """Grows with each connection of its agent; what an earlier one says counts no more."""
     drain: Global___Drain.ValueType
+    """Whether it is being emptied."""
     @_builtins.property
-    def runtimes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def runtimes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What it can run jobs with, the preferred first: "process", "docker"."""
+
     @_builtins.property
-    def accelerators(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeAccelerator]: ...
+    def accelerators(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeAccelerator]:
+        """Accelerators that jobs may use."""
+
     @_builtins.property
     def data(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.NodeData]:
         """Data sets that its operator offers."""
@@ -1272,6 +1368,7 @@ class NodeAccelerator(_message.Message):
     name: _builtins.str
     """Its make, e.g. "NVIDIA H100 80GB HBM3"."""
     memory_bytes: _builtins.int
+    """Memory that it has."""
     memory_reserved_bytes: _builtins.int
     """Memory that running jobs have reserved."""
     memory_used_bytes: _builtins.int
@@ -1310,7 +1407,9 @@ class ListNodesResponse(_message.Message):
 
     NODES_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def nodes(self) -> _containers.RepeatedCompositeFieldContainer[Global___Node]: ...
+    def nodes(self) -> _containers.RepeatedCompositeFieldContainer[Global___Node]:
+        """All nodes that the broker knows."""
+
     def __init__(
         self,
         *,
@@ -1366,13 +1465,17 @@ class EndpointVersion(_message.Message):
     IN_USE_FIELD_NUMBER: _builtins.int
     INT8_FIELD_NUMBER: _builtins.int
     version: _builtins.int
+    """Its number: counts the endpoint's versions from 1."""
     job_id: _builtins.str
+    """The job that trained it; empty of a file that somebody deployed."""
     tier: _builtins.int
     """The tier that it fulfils; 0 for a model that is better than those of the tiers."""
     metric: _builtins.str
+    """The name of the metric; empty where nobody said."""
     value: _builtins.float
     """The metric re-measured on the exported model, or as whoever deployed it said; absent where nobody did."""
     sha256: _builtins.str
+    """Of the ONNX file, hexadecimal."""
     variant: _builtins.str
     """The variant that it is a version of; empty for an endpoint without variants."""
     live: _builtins.bool
@@ -1390,15 +1493,19 @@ class EndpointVersion(_message.Message):
     pinned: _builtins.bool
     """It answers since somebody chose it, and stays whatever is delivered."""
     p50_seconds: _builtins.float
-    """The delay of the endpoint's answers in the last seconds in which it answered, its median and its 95th percentile;
-    absent where nothing was asked then, and of an endpoint with variants.
+    """The median delay of the endpoint's answers in the last seconds in which it answered; absent where nothing was asked then,
+    and of an endpoint with variants.
     """
     p95_seconds: _builtins.float
+    """The 95th percentile of the same; absent likewise."""
     deployed_by: _builtins.str
-    """Who deployed it, and the name of the file that it was; empty of what a job trained."""
+    """Who deployed it; empty of what a job trained."""
     file: _builtins.str
+    """The name of the file that was deployed; empty of what a job trained."""
     @_builtins.property
-    def delivered_at(self) -> _timestamp_pb2.Timestamp: ...
+    def delivered_at(self) -> _timestamp_pb2.Timestamp:
+        """When it was delivered."""
+
     @_builtins.property
     def nodes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The nodes that have its files."""
@@ -1471,10 +1578,13 @@ class AccuracyInUse(_message.Message):
     LOW_FIELD_NUMBER: _builtins.int
     HIGH_FIELD_NUMBER: _builtins.int
     rows: _builtins.int
+    """How many rows that is."""
     accuracy: _builtins.float
-    """Fraction of them that was right, and the ends of its interval, 95 %."""
+    """Fraction of them that was right."""
     low: _builtins.float
+    """Lower end of its interval of 95 %."""
     high: _builtins.float
+    """Upper end of its interval of 95 %."""
     def __init__(
         self,
         *,
@@ -1505,6 +1615,7 @@ class EndpointVariant(_message.Message):
     PROBLEM_FIELD_NUMBER: _builtins.int
     PINNED_FIELD_NUMBER: _builtins.int
     name: _builtins.str
+    """Its name, as the spec of its job has it."""
     live_version: _builtins.int
     """The version of it that shall answer."""
     accuracy: _builtins.float
@@ -1512,9 +1623,11 @@ class EndpointVariant(_message.Message):
     answered_part: _builtins.float
     """Fraction of the endpoint's answers that it gave in the last few seconds; absent while nothing was answered."""
     answering_version: _builtins.int
-    """See Endpoint."""
+    """The version of it that answers, as its node says; absent while it does not say."""
     problem: _builtins.str
+    """Why that is not the live version, in plain words, as far as its node knows."""
     pinned: _builtins.bool
+    """Its live version was chosen: it stays whatever is delivered."""
     def __init__(
         self,
         *,
@@ -1567,12 +1680,17 @@ class Endpoint(_message.Message):
     PLACES_FIELD_NUMBER: _builtins.int
     KEEP_FIELD_NUMBER: _builtins.int
     name: _builtins.str
+    """Its name."""
     tenant: _builtins.str
+    """Its owner."""
     live_version: _builtins.int
     """The version that shall answer; absent while there is none. Of an endpoint with variants the highest of those that shall."""
     node_id: _builtins.str
+    """Its home: the node where its models are trained and answer first; empty for none."""
     serving_http: _builtins.str
+    """Where it answers REST; empty while it does not."""
     serving_grpc: _builtins.str
+    """Where it answers gRPC; empty while it does not."""
     objective_seconds: _builtins.float
     """Seconds that an answer may take; absent: nobody has said."""
     answering_version: _builtins.int
@@ -1594,7 +1712,9 @@ class Endpoint(_message.Message):
     keep: _builtins.int
     """Of how many of its newest versions, or of those of each variant, the files are kept."""
     @_builtins.property
-    def versions(self) -> _containers.RepeatedCompositeFieldContainer[Global___EndpointVersion]: ...
+    def versions(self) -> _containers.RepeatedCompositeFieldContainer[Global___EndpointVersion]:
+        """What was delivered to it."""
+
     @_builtins.property
     def share(self) -> _common_pb2.Share:
         """What it may use of its node; absent while nothing limits it."""
@@ -1667,11 +1787,13 @@ class EndpointReplica(_message.Message):
     SERVING_GRPC_FIELD_NUMBER: _builtins.int
     PROBLEM_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
+    """The node."""
     answering_version: _builtins.int
     """The version that answers there, as the node says; absent while none does, or it does not say."""
     serving_http: _builtins.str
-    """Where, as of the endpoint."""
+    """Where it answers REST; empty while it does not."""
     serving_grpc: _builtins.str
+    """Where it answers gRPC; empty while it does not."""
     problem: _builtins.str
     """Why it does not answer with the live version, in plain words, as far as that is known."""
     def __init__(
@@ -1701,6 +1823,7 @@ class PromoteVersionRequest(_message.Message):
     VERSION_FIELD_NUMBER: _builtins.int
     PIN_FIELD_NUMBER: _builtins.int
     endpoint: _builtins.str
+    """The endpoint's name."""
     version: _builtins.int
     """0 for the newest or, with pin, for the one that shall answer."""
     pin: _builtins.bool
@@ -1726,7 +1849,9 @@ class PromoteVersionResponse(_message.Message):
 
     ENDPOINT_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def endpoint(self) -> Global___Endpoint: ...
+    def endpoint(self) -> Global___Endpoint:
+        """The endpoint as it is to be from now on."""
+
     def __init__(
         self,
         *,
@@ -1747,6 +1872,7 @@ class RollBackVersionRequest(_message.Message):
     ENDPOINT_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     endpoint: _builtins.str
+    """The endpoint's name."""
     version: _builtins.int
     """0 for the one that answered before the present one."""
     def __init__(
@@ -1769,7 +1895,9 @@ class RollBackVersionResponse(_message.Message):
 
     ENDPOINT_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def endpoint(self) -> Global___Endpoint: ...
+    def endpoint(self) -> Global___Endpoint:
+        """The endpoint as it is to be from now on."""
+
     def __init__(
         self,
         *,
@@ -1796,6 +1924,7 @@ class EndpointLoad(_message.Message):
     WINDOWS_FIELD_NUMBER: _builtins.int
     LAG_SECONDS_FIELD_NUMBER: _builtins.int
     requests_per_second: _builtins.float
+    """Requests that arrived, answered or not."""
     delay_seconds: _builtins.float
     """Mean seconds from arrival to answer; absent when nothing was answered."""
     cpu_cores: _builtins.float
@@ -1843,7 +1972,9 @@ class ListEndpointsResponse(_message.Message):
 
     ENDPOINTS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def endpoints(self) -> _containers.RepeatedCompositeFieldContainer[Global___Endpoint]: ...
+    def endpoints(self) -> _containers.RepeatedCompositeFieldContainer[Global___Endpoint]:
+        """The tenant's endpoints."""
+
     def __init__(
         self,
         *,
@@ -1863,6 +1994,7 @@ class DeleteEndpointRequest(_message.Message):
 
     ENDPOINT_FIELD_NUMBER: _builtins.int
     endpoint: _builtins.str
+    """The endpoint's name."""
     def __init__(
         self,
         *,

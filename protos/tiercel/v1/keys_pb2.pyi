@@ -37,12 +37,15 @@ class Key(_message.Message):
     id: _builtins.str
     """Names it; no secret."""
     endpoint: _builtins.str
+    """The endpoint that may be asked with it."""
     name: _builtins.str
     """The tenant's own word for it."""
     per_second: _builtins.float
     """How many requests a second it is good for on all nodes together; 0 for any number."""
     @_builtins.property
-    def created_at(self) -> _timestamp_pb2.Timestamp: ...
+    def created_at(self) -> _timestamp_pb2.Timestamp:
+        """When it was made."""
+
     @_builtins.property
     def expires_at(self) -> _timestamp_pb2.Timestamp:
         """Absent: it does not end."""
@@ -74,6 +77,7 @@ class CreateKeyRequest(_message.Message):
     PER_SECOND_FIELD_NUMBER: _builtins.int
     SECONDS_FIELD_NUMBER: _builtins.int
     endpoint: _builtins.str
+    """The endpoint that may be asked with it."""
     name: _builtins.str
     """At most 63 characters; may be empty."""
     per_second: _builtins.float
@@ -105,7 +109,9 @@ class CreateKeyResponse(_message.Message):
     secret: _builtins.str
     """What is presented as "Authorization: Bearer SECRET"."""
     @_builtins.property
-    def key(self) -> Global___Key: ...
+    def key(self) -> Global___Key:
+        """What is known of it."""
+
     def __init__(
         self,
         *,
@@ -168,6 +174,7 @@ class RevokeKeyRequest(_message.Message):
 
     ID_FIELD_NUMBER: _builtins.int
     id: _builtins.str
+    """The key's id, as Key has it."""
     def __init__(
         self,
         *,
@@ -203,7 +210,9 @@ class SetEndpointAccessRequest(_message.Message):
     ENDPOINT_FIELD_NUMBER: _builtins.int
     ACCESS_FIELD_NUMBER: _builtins.int
     endpoint: _builtins.str
+    """The endpoint's name."""
     access: _common_pb2.EndpointAccess.ValueType
+    """Who may ask it. It has to be given."""
     def __init__(
         self,
         *,

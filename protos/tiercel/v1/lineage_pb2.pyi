@@ -29,6 +29,7 @@ class GetLineageRequest(_message.Message):
     ENDPOINT_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     endpoint: _builtins.str
+    """The endpoint's name."""
     version: _builtins.int
     """0 for all of them; curves are then left out."""
     def __init__(
@@ -51,7 +52,9 @@ class GetLineageResponse(_message.Message):
 
     VERSIONS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def versions(self) -> _containers.RepeatedCompositeFieldContainer[Global___Lineage]: ...
+    def versions(self) -> _containers.RepeatedCompositeFieldContainer[Global___Lineage]:
+        """The version that was asked for or, without one, all, the newest first."""
+
     def __init__(
         self,
         *,
@@ -168,7 +171,9 @@ class Lineage(_message.Message):
     DEPLOYED_BY_FIELD_NUMBER: _builtins.int
     FILE_FIELD_NUMBER: _builtins.int
     endpoint: _builtins.str
+    """The endpoint."""
     version: _builtins.int
+    """Its number there."""
     variant: _builtins.str
     """The variant that it is a version of; empty for an endpoint without variants."""
     tier: _builtins.int
@@ -176,29 +181,41 @@ class Lineage(_message.Message):
     model_sha256: _builtins.str
     """Of the ONNX file, hexadecimal."""
     live: _builtins.bool
-    """It shall answer; somebody chose it; its files are kept."""
+    """It shall answer."""
     pinned: _builtins.bool
+    """It does since somebody chose it."""
     kept: _builtins.bool
+    """Its files are kept."""
     held: _builtins.str
     """Why it was not let answer when it was delivered; empty otherwise."""
     metric: _builtins.str
+    """The name of the metric; empty where nobody said."""
     direction: _common_pb2.Direction.ValueType
+    """Whether a larger or a smaller metric is better; unspecified where that is not known."""
     value: _builtins.float
     """The metric re-measured on the exported model, or as whoever deployed it said; absent where nobody did."""
     job_id: _builtins.str
+    """The job that trained it; empty of a file that somebody deployed."""
     job_name: _builtins.str
+    """What its tenant calls that job."""
     run_id: _builtins.str
-    """Empty where that is not known any more."""
+    """The run that trained it; empty where that is not known any more."""
     node_id: _builtins.str
+    """The node that has its files; empty where that is not known."""
     script: _builtins.str
-    """The job's program, as its spec names it."""
+    """File name of the job's program; empty where that is something else."""
     script_sha256: _builtins.str
+    """Of the content of that, hexadecimal; empty likewise."""
     module: _builtins.str
+    """The job's program as an installed module; empty where it is something else."""
     image: _builtins.str
+    """The container image that the job asked for; empty where it asked for none."""
     project_sha256: _builtins.str
-    """The project that it ran from; the git commit that was checked out there, and whether files differed from that."""
+    """The project that it ran from, hexadecimal; empty for none."""
     commit: _builtins.str
+    """The git commit that was checked out there; empty for none."""
     dirty: _builtins.bool
+    """Whether files differed from that commit."""
     environment: _builtins.str
     """The key of the environment that its run had of them, as its node called it; empty where it asked for none."""
     image_id: _builtins.str
@@ -206,26 +223,37 @@ class Lineage(_message.Message):
     warm_start: _builtins.str
     """The job with whose weights its training began; empty where it began without."""
     deployed_by: _builtins.str
-    """Who deployed it, and the name of the file that it was; empty of what a job trained."""
+    """Who deployed it; empty of what a job trained."""
     file: _builtins.str
+    """The name of the file that was deployed; empty of what a job trained."""
     @_builtins.property
-    def delivered_at(self) -> _timestamp_pb2.Timestamp: ...
+    def delivered_at(self) -> _timestamp_pb2.Timestamp:
+        """When it was delivered."""
+
     @_builtins.property
     def metrics(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
         """All that the script had reported when the model was asked for."""
 
     @_builtins.property
-    def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]: ...
+    def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """The job's labels."""
+
     @_builtins.property
     def submitted_at(self) -> _timestamp_pb2.Timestamp:
         """Absent where the job is not known any more."""
 
     @_builtins.property
-    def command(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def command(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The job's program as a command line; none where it is something else."""
+
     @_builtins.property
-    def arguments(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def arguments(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Arguments of the program's command line."""
+
     @_builtins.property
-    def env(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]: ...
+    def env(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """Variables that the job's spec gave it."""
+
     @_builtins.property
     def data(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Names of the data sets that it read."""
@@ -299,10 +327,13 @@ class CurvePoint(_message.Message):
     SECONDS_FIELD_NUMBER: _builtins.int
     CPU_SECONDS_FIELD_NUMBER: _builtins.int
     epoch: _builtins.int
+    """The epoch that was reported."""
     value: _builtins.float
+    """The metric."""
     seconds: _builtins.float
     """After the job's submission."""
     cpu_seconds: _builtins.float
+    """CPU seconds that the job's runs had used by then."""
     def __init__(
         self,
         *,

@@ -63,7 +63,9 @@ class CreateJoinTokenResponse(_message.Message):
     address: _builtins.str
     """Where to join, host:port."""
     @_builtins.property
-    def expires_at(self) -> _timestamp_pb2.Timestamp: ...
+    def expires_at(self) -> _timestamp_pb2.Timestamp:
+        """When it is of no use any more."""
+
     def __init__(
         self,
         *,
@@ -85,6 +87,7 @@ class RemoveNodeRequest(_message.Message):
 
     NODE_ID_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
+    """The node."""
     def __init__(
         self,
         *,
@@ -120,6 +123,7 @@ class DrainNodeRequest(_message.Message):
     NODE_ID_FIELD_NUMBER: _builtins.int
     MIGRATE_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
+    """The node."""
     migrate: _builtins.bool
     """Whether the jobs that run there are moved to other nodes, with their checkpoints; else they end there by themselves."""
     def __init__(
@@ -170,6 +174,7 @@ class UndrainNodeRequest(_message.Message):
 
     NODE_ID_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
+    """The node."""
     def __init__(
         self,
         *,
@@ -207,7 +212,9 @@ class JoinRequest(_message.Message):
     NODE_ID_FIELD_NUMBER: _builtins.int
     CERTIFICATE_REQUEST_FIELD_NUMBER: _builtins.int
     token_id: _builtins.str
+    """Which join token this is; no secret."""
     secret: _builtins.str
+    """What proves it."""
     node_id: _builtins.str
     """The name that the machine wants."""
     certificate_request: _builtins.bytes
@@ -264,6 +271,7 @@ class RenewCertificateRequest(_message.Message):
 
     CERTIFICATE_REQUEST_FIELD_NUMBER: _builtins.int
     certificate_request: _builtins.bytes
+    """As of JoinRequest."""
     def __init__(
         self,
         *,
@@ -283,6 +291,7 @@ class RenewCertificateResponse(_message.Message):
 
     CERTIFICATES_FIELD_NUMBER: _builtins.int
     certificates: _builtins.bytes
+    """The node's next certificate and the authority's, PEM."""
     def __init__(
         self,
         *,

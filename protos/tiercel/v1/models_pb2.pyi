@@ -54,6 +54,7 @@ class FileDigest(_message.Message):
     SIZE_BYTES_FIELD_NUMBER: _builtins.int
     SHA256_FIELD_NUMBER: _builtins.int
     size_bytes: _builtins.int
+    """Of the file."""
     sha256: _builtins.str
     """Hexadecimal."""
     def __init__(
@@ -87,20 +88,25 @@ class DeployHeader(_message.Message):
     OBJECTIVE_SECONDS_FIELD_NUMBER: _builtins.int
     ACCESS_FIELD_NUMBER: _builtins.int
     endpoint: _builtins.str
+    """The endpoint's name."""
     file: _builtins.str
     """The file's name, for the version's card."""
     metric: _builtins.str
-    """How good the model is, if that was measured."""
+    """The name of the metric by which the model was measured; empty where nobody did."""
     value: _builtins.float
+    """How good the model is by that; absent where nobody measured it."""
     direction: _common_pb2.Direction.ValueType
+    """Whether a larger or a smaller metric is better; unspecified: a larger one."""
     replace: _builtins.bool
     """Let it answer even where it is worse, or takes or gives something else, than what answers."""
     node_id: _builtins.str
     """Where it shall answer; empty where the endpoint does, or the broker chooses."""
     replicas: _builtins.int
-    """As of JobSpec; absent to leave them as they are."""
+    """On how many nodes it answers, as of JobSpec; absent to leave that as it is."""
     objective_seconds: _builtins.float
+    """Seconds that an answer may take, as of JobSpec; absent to leave that as it is."""
     access: _common_pb2.EndpointAccess.ValueType
+    """Who may ask, as of JobSpec; unspecified to leave that as it is."""
     @_builtins.property
     def model(self) -> Global___FileDigest:
         """Of the model."""
@@ -151,7 +157,9 @@ class DeployModelResponse(_message.Message):
     ENDPOINT_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     endpoint: _builtins.str
+    """The endpoint's name."""
     version: _builtins.int
+    """The number that the file has there."""
     def __init__(
         self,
         *,
@@ -173,7 +181,9 @@ class RemoveVersionRequest(_message.Message):
     ENDPOINT_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     endpoint: _builtins.str
+    """The endpoint's name."""
     version: _builtins.int
+    """The version's number."""
     def __init__(
         self,
         *,
@@ -210,6 +220,7 @@ class KeepVersionsRequest(_message.Message):
     ENDPOINT_FIELD_NUMBER: _builtins.int
     COUNT_FIELD_NUMBER: _builtins.int
     endpoint: _builtins.str
+    """The endpoint's name."""
     count: _builtins.int
     """1 to 100; of an endpoint with variants, of each of them."""
     def __init__(
@@ -249,7 +260,9 @@ class FetchModelRequest(_message.Message):
     VERSION_FIELD_NUMBER: _builtins.int
     OFFSET_BYTES_FIELD_NUMBER: _builtins.int
     endpoint: _builtins.str
+    """The endpoint's name."""
     version: _builtins.int
+    """The version's number."""
     offset_bytes: _builtins.int
     """Where to begin."""
     def __init__(

@@ -123,19 +123,33 @@ class ConnectRequest(_message.Message):
     lease_epoch: _builtins.int
     """The epoch of the welcome; 0 in the hello. Messages of an older epoch are ignored."""
     @_builtins.property
-    def hello(self) -> Global___NodeHello: ...
+    def hello(self) -> Global___NodeHello:
+        """Who it is and what it has: the first message of a stream, and only that."""
+
     @_builtins.property
-    def heartbeat(self) -> Global___Heartbeat: ...
+    def heartbeat(self) -> Global___Heartbeat:
+        """It is alive, and how it does."""
+
     @_builtins.property
-    def run(self) -> Global___RunStatus: ...
+    def run(self) -> Global___RunStatus:
+        """How a run is, whenever that changes."""
+
     @_builtins.property
-    def progress(self) -> Global___Progress: ...
+    def progress(self) -> Global___Progress:
+        """What a training script reported."""
+
     @_builtins.property
-    def delivery(self) -> Global___DeliveryStatus: ...
+    def delivery(self) -> Global___DeliveryStatus:
+        """How a delivery is, whenever that changes."""
+
     @_builtins.property
-    def log(self) -> Global___LogChunk: ...
+    def log(self) -> Global___LogChunk:
+        """Some of a run's output."""
+
     @_builtins.property
-    def serving(self) -> Global___ServingStatus: ...
+    def serving(self) -> Global___ServingStatus:
+        """What its inference server answers, whenever that changes."""
+
     def __init__(
         self,
         *,
@@ -168,11 +182,17 @@ class ConnectResponse(_message.Message):
     WANTED_FIELD_NUMBER: _builtins.int
     TAKEN_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def welcome(self) -> Global___Welcome: ...
+    def welcome(self) -> Global___Welcome:
+        """The stream is taken: the first message."""
+
     @_builtins.property
-    def wanted(self) -> Global___WantedState: ...
+    def wanted(self) -> Global___WantedState:
+        """All that is wanted of the node, whenever that changes."""
+
     @_builtins.property
-    def taken(self) -> Global___Taken: ...
+    def taken(self) -> Global___Taken:
+        """What need not be sent again."""
+
     def __init__(
         self,
         *,
@@ -231,8 +251,11 @@ class NodeHello(_message.Message):
     LABELS_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
+    """Its name: 1 to 63 of letters, digits, '.', '_' and '-', beginning with a letter or digit."""
     cpu_cores: _builtins.float
+    """Cores that jobs may use."""
     memory_bytes: _builtins.int
+    """Memory that jobs may use."""
     limits: _builtins.str
     """How it enforces CPU shares: "cgroup-v2", "cgroup-v1", "cooperative"."""
     protocol: _builtins.int
@@ -265,7 +288,9 @@ class NodeHello(_message.Message):
         """A delivery has not failed because its run was lost: the run's successor is asked for the model."""
 
     @_builtins.property
-    def serving(self) -> Global___ServingStatus: ...
+    def serving(self) -> Global___ServingStatus:
+        """What its inference server answers now."""
+
     @_builtins.property
     def accelerators(self) -> _containers.RepeatedCompositeFieldContainer[Global___Accelerator]:
         """Devices that jobs may use, in the order of the machine's bus."""
@@ -321,6 +346,7 @@ class Accelerator(_message.Message):
     name: _builtins.str
     """Its make, e.g. "NVIDIA H100 80GB HBM3"."""
     memory_bytes: _builtins.int
+    """Memory that it has."""
     problem: _builtins.str
     """Why nothing new should be put on it, in plain words; empty while it is well."""
     def __init__(
@@ -351,6 +377,7 @@ class AcceleratorUsage(_message.Message):
     MEMORY_USED_BYTES_FIELD_NUMBER: _builtins.int
     PROBLEM_FIELD_NUMBER: _builtins.int
     id: _builtins.str
+    """As of the hello."""
     utilisation: _builtins.float
     """Fraction of the last sample period in which it computed; absent where the driver does not say."""
     memory_utilisation: _builtins.float
@@ -406,7 +433,9 @@ class Heartbeat(_message.Message):
     fenced: _builtins.bool
     """It was given a fence and keeps it: the broker may start its runs elsewhere once it has been silent for long enough."""
     @_builtins.property
-    def runs(self) -> _containers.RepeatedCompositeFieldContainer[Global___RunUsage]: ...
+    def runs(self) -> _containers.RepeatedCompositeFieldContainer[Global___RunUsage]:
+        """What the runs that exist have used."""
+
     @_builtins.property
     def images(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Container images at hand now."""
@@ -464,8 +493,9 @@ class KeyUse(_message.Message):
     ID_FIELD_NUMBER: _builtins.int
     REQUESTS_FIELD_NUMBER: _builtins.int
     id: _builtins.str
+    """The key, by its id."""
     requests: _builtins.int
-    """Requests that came with it, those among them that were too many."""
+    """Requests that came with it, also those that were too many."""
     def __init__(
         self,
         *,
@@ -519,6 +549,7 @@ class EndpointUsage(_message.Message):
     ANSWERED_BY_FIELD_NUMBER: _builtins.int
     FEEDBACK_FIELD_NUMBER: _builtins.int
     endpoint: _builtins.str
+    """The endpoint's name."""
     seconds: _builtins.float
     """How long the while was."""
     requests: _builtins.int
@@ -579,9 +610,11 @@ class VersionFeedback(_message.Message):
     ROWS_FIELD_NUMBER: _builtins.int
     RIGHT_FIELD_NUMBER: _builtins.int
     version: _builtins.int
+    """The version's number."""
     rows: _builtins.int
-    """Rows that feedback came on, and how many of them were answered rightly."""
+    """Rows that feedback came on."""
     right: _builtins.int
+    """How many of these were answered rightly."""
     def __init__(
         self,
         *,
@@ -607,9 +640,11 @@ class RunUsage(_message.Message):
     ACCELERATOR_SECONDS_FIELD_NUMBER: _builtins.int
     ACCELERATOR_MEMORY_BYTES_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
+    """The run."""
     cpu_seconds: _builtins.float
     """Since the run started, as counted by the kernel."""
     memory_bytes: _builtins.int
+    """Memory that it holds now."""
     accelerator_seconds: _builtins.float
     """Since the run started, of the accelerator that it kept busy longest, as counted by the trainer library."""
     accelerator_memory_bytes: _builtins.int
@@ -672,7 +707,9 @@ class RunStatus(_message.Message):
     WARM_FIELD_NUMBER: _builtins.int
     BEGUN_CPU_SECONDS_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
+    """The run."""
     state: Global___RunState.ValueType
+    """How far it is."""
     exit_code: _builtins.int
     """Set once it has exited: its exit code, or -N when signal N ended it."""
     reason: _builtins.str
@@ -680,6 +717,7 @@ class RunStatus(_message.Message):
     log_tail: _builtins.str
     """The last lines of its output, once it has exited."""
     cpu_seconds: _builtins.float
+    """CPU seconds since it started, as counted by the kernel."""
     lost: _builtins.bool
     """It ended through no fault of the job, for example because its agent was restarted: start the job again."""
     carried: _builtins.bool
@@ -776,18 +814,25 @@ class Progress(_message.Message):
     ACCELERATOR_SECONDS_FIELD_NUMBER: _builtins.int
     ENDED_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
+    """The run."""
     sequence: _builtins.int
     """Counts the run's reports from 1; a number seen before is ignored."""
     epoch: _builtins.int
+    """The epoch that was reported."""
     cpu_seconds: _builtins.float
+    """CPU seconds that the run had used by then."""
     accelerator_seconds: _builtins.float
     """See RunUsage."""
     ended: _builtins.bool
     """See TrainerReport."""
     @_builtins.property
-    def metrics(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]: ...
+    def metrics(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
+        """What was reported, by name; bounds are those of TrainerReport."""
+
     @_builtins.property
-    def at(self) -> _timestamp_pb2.Timestamp: ...
+    def at(self) -> _timestamp_pb2.Timestamp:
+        """When the agent had it."""
+
     def __init__(
         self,
         *,
@@ -823,7 +868,9 @@ class DeliveryStatus(_message.Message):
     SIZE_BYTES_FIELD_NUMBER: _builtins.int
     INT8_FIELD_NUMBER: _builtins.int
     delivery_id: _builtins.str
+    """The delivery, as of WantedDelivery."""
     stage: Global___DeliveryStage.ValueType
+    """How far it is."""
     value: _builtins.float
     """Once it is loading: the metric re-measured on the exported model."""
     sha256: _builtins.str
@@ -834,10 +881,12 @@ class DeliveryStatus(_message.Message):
     """Of the ONNX file, once it is loading."""
     @_builtins.property
     def exported_at(self) -> _timestamp_pb2.Timestamp:
-        """When it was exported, and when it began to answer."""
+        """When it was exported; absent while it is not."""
 
     @_builtins.property
-    def delivered_at(self) -> _timestamp_pb2.Timestamp: ...
+    def delivered_at(self) -> _timestamp_pb2.Timestamp:
+        """When it began to answer, or was kept; absent while it is not delivered."""
+
     @_builtins.property
     def signature(self) -> Global___ModelSignature:
         """Once it is loading: what the model takes and gives."""
@@ -877,9 +926,13 @@ class ModelSignature(_message.Message):
     INPUTS_FIELD_NUMBER: _builtins.int
     OUTPUTS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def inputs(self) -> _containers.RepeatedCompositeFieldContainer[Global___TensorSpec]: ...
+    def inputs(self) -> _containers.RepeatedCompositeFieldContainer[Global___TensorSpec]:
+        """What it takes; at most 64."""
+
     @_builtins.property
-    def outputs(self) -> _containers.RepeatedCompositeFieldContainer[Global___TensorSpec]: ...
+    def outputs(self) -> _containers.RepeatedCompositeFieldContainer[Global___TensorSpec]:
+        """What it gives; at most 64."""
+
     def __init__(
         self,
         *,
@@ -903,6 +956,7 @@ class TensorSpec(_message.Message):
     SHAPE_FIELD_NUMBER: _builtins.int
     ANY_SHAPE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
+    """Its name in the model, at most 256 bytes."""
     datatype: _builtins.str
     """As the Open Inference Protocol calls it, such as "FP32"."""
     any_shape: _builtins.bool
@@ -935,9 +989,11 @@ class LogChunk(_message.Message):
     OFFSET_BYTES_FIELD_NUMBER: _builtins.int
     DATA_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
+    """The run."""
     offset_bytes: _builtins.int
     """Where in the run's output this begins. Behind the first 8 MiB some of it may be left out."""
     data: _builtins.bytes
+    """The output from there on."""
     def __init__(
         self,
         *,
@@ -966,18 +1022,22 @@ class ServingStatus(_message.Message):
     COPIES_FIELD_NUMBER: _builtins.int
     ROUTES_NUMBER_FIELD_NUMBER: _builtins.int
     http: _builtins.str
-    """Where the node's inference server answers those who ask the broker; empty while it does not. https://host:port and
-    grpcs://host:port by TLS, for those who show a certificate (access.proto): always of a node that joined, and of one on
-    the broker's machine where others may ask it. Else host:port.
+    """Where the node's inference server answers REST for those who ask the broker; empty while it does not. https://host:port
+    by TLS, for those who show a certificate (access.proto): always of a node that joined, and of one on the broker's machine
+    where others may ask it. Else host:port.
     """
     grpc: _builtins.str
+    """The same of gRPC: grpcs://host:port, or host:port."""
     local_http: _builtins.str
-    """Of a node on the broker's machine: where the same answers there in the clear, host:port."""
+    """Of a node on the broker's machine: where the same answers REST there in the clear, host:port."""
     local_grpc: _builtins.str
+    """The same of gRPC."""
     routes_number: _builtins.int
     """Number of the table (WantedState.routes) by which the inference server goes."""
     @_builtins.property
-    def versions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ServedVersion]: ...
+    def versions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ServedVersion]:
+        """What answers there."""
+
     @_builtins.property
     def problems(self) -> _containers.RepeatedCompositeFieldContainer[Global___ModelProblem]:
         """Versions that shall answer (WantedState.models) and cannot."""
@@ -1015,7 +1075,9 @@ class VersionCopy(_message.Message):
     SHA256_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     endpoint: _builtins.str
+    """The endpoint's name."""
     version: _builtins.int
+    """The version's number."""
     sha256: _builtins.str
     """Of the ONNX file that is there, hexadecimal."""
     reason: _builtins.str
@@ -1044,7 +1106,9 @@ class ModelProblem(_message.Message):
     VARIANT_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     endpoint: _builtins.str
+    """The endpoint's name."""
     variant: _builtins.str
+    """Which variant; empty for an endpoint without variants."""
     reason: _builtins.str
     """Why, in plain words."""
     def __init__(
@@ -1070,7 +1134,9 @@ class ServedVersion(_message.Message):
     VERSION_FIELD_NUMBER: _builtins.int
     VARIANT_FIELD_NUMBER: _builtins.int
     endpoint: _builtins.str
+    """The endpoint's name."""
     version: _builtins.int
+    """The version's number."""
     variant: _builtins.str
     """Of an endpoint with variants: which of them; each has one version that answers."""
     def __init__(
@@ -1118,9 +1184,11 @@ class Welcome(_message.Message):
     REPORTS_FIELD_NUMBER: _builtins.int
     FENCE_FIELD_NUMBER: _builtins.int
     lease_epoch: _builtins.int
+    """What all further messages of this stream carry."""
     lease_seconds: _builtins.float
     """The broker holds the node for lost when it hears nothing for this long."""
     heartbeat_seconds: _builtins.float
+    """How often the broker wants a heartbeat."""
     @_builtins.property
     def reports(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
         """Of each run in the hello that is the node's: the sequence of its last report that the broker has for good, 0 for
@@ -1262,9 +1330,13 @@ class WantedState(_message.Message):
     endpoints_pending: _builtins.bool
     """Nothing was decided about endpoints since the broker began: each keeps what it may use."""
     @_builtins.property
-    def runs(self) -> _containers.RepeatedCompositeFieldContainer[Global___WantedRun]: ...
+    def runs(self) -> _containers.RepeatedCompositeFieldContainer[Global___WantedRun]:
+        """Runs that shall exist."""
+
     @_builtins.property
-    def deliveries(self) -> _containers.RepeatedCompositeFieldContainer[Global___WantedDelivery]: ...
+    def deliveries(self) -> _containers.RepeatedCompositeFieldContainer[Global___WantedDelivery]:
+        """Deliveries that shall be made."""
+
     @_builtins.property
     def endpoints(self) -> _containers.RepeatedCompositeFieldContainer[Global___WantedEndpoint]:
         """What endpoints may use of the node's CPU; one that is not listed is not limited."""
@@ -1320,7 +1392,9 @@ class AccessTable(_message.Message):
 
     ENDPOINTS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def endpoints(self) -> _containers.RepeatedCompositeFieldContainer[Global___EndpointRule]: ...
+    def endpoints(self) -> _containers.RepeatedCompositeFieldContainer[Global___EndpointRule]:
+        """One for each endpoint that the node may be asked for."""
+
     def __init__(
         self,
         *,
@@ -1345,10 +1419,15 @@ class EndpointRule(_message.Message):
     ACCESS_FIELD_NUMBER: _builtins.int
     KEYS_FIELD_NUMBER: _builtins.int
     endpoint: _builtins.str
+    """The endpoint's name."""
     tenant: _builtins.str
+    """Its owner."""
     access: _common_pb2.EndpointAccess.ValueType
+    """Who may ask it."""
     @_builtins.property
-    def keys(self) -> _containers.RepeatedCompositeFieldContainer[Global___EndpointKey]: ...
+    def keys(self) -> _containers.RepeatedCompositeFieldContainer[Global___EndpointKey]:
+        """Its keys that are good, at most 100."""
+
     def __init__(
         self,
         *,
@@ -1376,6 +1455,7 @@ class EndpointKey(_message.Message):
     PER_SECOND_FIELD_NUMBER: _builtins.int
     EXPIRES_AT_FIELD_NUMBER: _builtins.int
     id: _builtins.str
+    """Names it; no secret."""
     sha256: _builtins.str
     """SHA-256 of the whole key, hexadecimal."""
     per_second: _builtins.float
@@ -1413,6 +1493,7 @@ class WantedModel(_message.Message):
     COPIES_FIELD_NUMBER: _builtins.int
     SENDS_FIELD_NUMBER: _builtins.int
     endpoint: _builtins.str
+    """The endpoint's name."""
     variant: _builtins.str
     """Which variant; empty for an endpoint without variants."""
     version: _builtins.int
@@ -1459,6 +1540,7 @@ class VersionFiles(_message.Message):
     SHA256_FIELD_NUMBER: _builtins.int
     DELIVERY_ID_FIELD_NUMBER: _builtins.int
     version: _builtins.int
+    """The version's number."""
     sha256: _builtins.str
     """Of the ONNX file, hexadecimal."""
     delivery_id: _builtins.str
@@ -1497,8 +1579,11 @@ class WantedRun(_message.Message):
     FINISH_FIELD_NUMBER: _builtins.int
     WARM_START_JOB_ID_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
+    """The run."""
     job_id: _builtins.str
+    """Its job."""
     tenant: _builtins.str
+    """The owner of that."""
     log_offset_bytes: _builtins.int
     """How many bytes of its output the broker has."""
     stop: _builtins.bool
@@ -1522,7 +1607,9 @@ class WantedRun(_message.Message):
         """Without the content of its script."""
 
     @_builtins.property
-    def share(self) -> _common_pb2.Share: ...
+    def share(self) -> _common_pb2.Share:
+        """What it may use of the node."""
+
     @_builtins.property
     def delivered_tiers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Tiers that are delivered already, on whatever node, by number from 1."""
@@ -1561,6 +1648,7 @@ class WantedEndpoint(_message.Message):
     SHARE_FIELD_NUMBER: _builtins.int
     OBJECTIVE_SECONDS_FIELD_NUMBER: _builtins.int
     endpoint: _builtins.str
+    """The endpoint's name."""
     objective_seconds: _builtins.float
     """Seconds that an answer may take, which its answers are counted against; 0 means that nobody has said."""
     @_builtins.property
@@ -1602,17 +1690,23 @@ class WantedDelivery(_message.Message):
     somebody deployed deploy-VERSION-of-ENDPOINT.
     """
     run_id: _builtins.str
+    """The run that has the model; empty of a file that somebody deployed."""
     tier: _builtins.int
     """1 for the first tier; 0 for the best model so far, beyond the tiers."""
     target: _builtins.float
+    """What the model has to reach; beyond the tiers, the value that it has to exceed."""
     endpoint: _builtins.str
+    """The endpoint that it is delivered to."""
     version: _builtins.int
     """Beyond the tiers 0 until there is a verdict."""
     metric: _builtins.str
+    """The name of the metric that the target is of."""
     direction: _common_pb2.Direction.ValueType
+    """Whether a larger or a smaller metric is better."""
     variant: _builtins.str
     """The variant of the endpoint that it is a version of; empty for an endpoint without variants."""
     verdict: Global___DeliveryVerdict.ValueType
+    """Whether it is to answer."""
     deployed_sha256: _builtins.str
     """Of a file that somebody deployed, which no run has but the broker (FetchCheckpoint, by endpoint and version): its SHA-256,
     hexadecimal.
@@ -1693,13 +1787,15 @@ class FetchCheckpointRequest(_message.Message):
     ENDPOINT_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
+    """The node that asks."""
     run_id: _builtins.str
     """The run that is about to start."""
     instance: _builtins.str
     """Of the hello."""
     endpoint: _builtins.str
-    """Instead of a run: the endpoint of whose version the files are asked for, and its number."""
+    """Instead of a run: the endpoint of whose version the files are asked for; empty for a run."""
     version: _builtins.int
+    """The number of that version; 0 for a run."""
     def __init__(
         self,
         *,
@@ -1724,8 +1820,11 @@ class FetchCheckpointResponse(_message.Message):
     HEADER_FIELD_NUMBER: _builtins.int
     DATA_FIELD_NUMBER: _builtins.int
     data: _builtins.bytes
+    """Then the content of the files, one after the other; at most 1 MiB each."""
     @_builtins.property
-    def header(self) -> Global___CheckpointHeader: ...
+    def header(self) -> Global___CheckpointHeader:
+        """First: what comes."""
+
     def __init__(
         self,
         *,
@@ -1753,15 +1852,19 @@ class CheckpointHeader(_message.Message):
     ENDPOINT_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
+    """The node that calls."""
     run_id: _builtins.str
     """The run that wrote it."""
     instance: _builtins.str
     """Of the hello; empty in what the broker sends."""
     endpoint: _builtins.str
-    """Instead of a run: the endpoint of which this is a version, and its number."""
+    """Instead of a run: the endpoint of which this is a version; empty for a run."""
     version: _builtins.int
+    """The number of that version; 0 for a run."""
     @_builtins.property
-    def files(self) -> _containers.RepeatedCompositeFieldContainer[Global___CheckpointFile]: ...
+    def files(self) -> _containers.RepeatedCompositeFieldContainer[Global___CheckpointFile]:
+        """What comes, in this order."""
+
     def __init__(
         self,
         *,
@@ -1788,6 +1891,7 @@ class FetchScriptRequest(_message.Message):
     RUN_ID_FIELD_NUMBER: _builtins.int
     INSTANCE_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
+    """The node that asks."""
     run_id: _builtins.str
     """The run that is about to start."""
     instance: _builtins.str
@@ -1835,6 +1939,7 @@ class FetchSecretsRequest(_message.Message):
     RUN_ID_FIELD_NUMBER: _builtins.int
     INSTANCE_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
+    """The node that asks."""
     run_id: _builtins.str
     """The run that is about to start."""
     instance: _builtins.str
@@ -1905,6 +2010,7 @@ class FetchObjectsRequest(_message.Message):
     INSTANCE_FIELD_NUMBER: _builtins.int
     SHA256_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
+    """The node that asks."""
     run_id: _builtins.str
     """The run that is about to start."""
     instance: _builtins.str
@@ -1961,6 +2067,7 @@ class CheckpointFile(_message.Message):
     name: _builtins.str
     """A plain file name."""
     size_bytes: _builtins.int
+    """Of its content."""
     sha256: _builtins.str
     """Of its content, hexadecimal."""
     def __init__(
@@ -2063,12 +2170,15 @@ class FilesHeader(_message.Message):
     INSTANCE_FIELD_NUMBER: _builtins.int
     FILES_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
+    """The node that calls."""
     run_id: _builtins.str
     """The run that left them behind."""
     instance: _builtins.str
     """Of the hello."""
     @_builtins.property
-    def files(self) -> _containers.RepeatedCompositeFieldContainer[Global___OfferedFile]: ...
+    def files(self) -> _containers.RepeatedCompositeFieldContainer[Global___OfferedFile]:
+        """What there is; the broker says what of it is wanted."""
+
     def __init__(
         self,
         *,
@@ -2095,6 +2205,7 @@ class OfferedFile(_message.Message):
     path: _builtins.str
     """Relative to the working directory, with "/" between its parts."""
     size_bytes: _builtins.int
+    """Of its content."""
     sha256: _builtins.str
     """Of its content, hexadecimal."""
     def __init__(

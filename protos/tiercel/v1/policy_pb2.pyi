@@ -76,7 +76,9 @@ class PolicyChoice(_message.Message):
     SOURCE_FIELD_NUMBER: _builtins.int
     STARTED_WITH_FIELD_NUMBER: _builtins.int
     name: _builtins.str
+    """The policy's name."""
     source: Global___PolicySource.ValueType
+    """Who chose it."""
     started_with: _builtins.str
     """What the broker was started with, which decides again after its next start; empty if it was started with none."""
     @_builtins.property
@@ -121,7 +123,9 @@ class GetPolicyResponse(_message.Message):
     POLICY_FIELD_NUMBER: _builtins.int
     NAMES_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def policy(self) -> Global___PolicyChoice: ...
+    def policy(self) -> Global___PolicyChoice:
+        """The one that decides."""
+
     @_builtins.property
     def names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The names of all policies that there are."""
@@ -167,8 +171,11 @@ class SetPolicyRequest(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     OPTIONS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
+    """The policy's name, one of GetPolicyResponse.names."""
     @_builtins.property
-    def options(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]: ...
+    def options(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """Options of that policy, by name; those left out have its defaults."""
+
     def __init__(
         self,
         *,
@@ -189,7 +196,9 @@ class SetPolicyResponse(_message.Message):
 
     POLICY_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def policy(self) -> Global___PolicyChoice: ...
+    def policy(self) -> Global___PolicyChoice:
+        """The one that decides from now on."""
+
     def __init__(
         self,
         *,

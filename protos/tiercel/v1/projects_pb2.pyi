@@ -51,7 +51,9 @@ class FindMissingObjectsResponse(_message.Message):
     project_limit_bytes: _builtins.int
     """What the files of one project may have together."""
     @_builtins.property
-    def sha256(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def sha256(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Those of the request that are missing, hexadecimal."""
+
     def __init__(
         self,
         *,

@@ -38,23 +38,31 @@ class Quota(_message.Message):
     FILES_BYTES_FIELD_NUMBER: _builtins.int
     MAX_FILES_BYTES_FIELD_NUMBER: _builtins.int
     tenant: _builtins.str
+    """The tenant."""
     max_active_jobs: _builtins.int
+    """Jobs that are not over that it may have."""
     is_set: _builtins.bool
     """That was set by SetQuota, and does not stand in tenants.toml."""
     weight: _builtins.float
     """What its jobs are worth among those of others; of tenants.toml."""
     active_jobs: _builtins.int
-    """Jobs that are not over, and those of them that hold something of a node."""
+    """Its jobs that are not over."""
     running_jobs: _builtins.int
+    """Those of them that hold something of a node."""
     cpu_cores: _builtins.float
-    """What these asked for."""
+    """Cores that its jobs which are not over asked for."""
     memory_bytes: _builtins.int
+    """Memory that these reserved."""
     accelerators: _builtins.int
+    """Accelerators that these hold a part of."""
     projects_bytes: _builtins.int
-    """What its projects, and the files that its jobs left, have at the broker, and may have."""
+    """What its projects have at the broker."""
     max_projects_bytes: _builtins.int
+    """What they may have."""
     files_bytes: _builtins.int
+    """What the files that its jobs left have at the broker."""
     max_files_bytes: _builtins.int
+    """What they may have."""
     def __init__(
         self,
         *,
@@ -129,6 +137,7 @@ class SetQuotaRequest(_message.Message):
     TENANT_FIELD_NUMBER: _builtins.int
     MAX_ACTIVE_JOBS_FIELD_NUMBER: _builtins.int
     tenant: _builtins.str
+    """The tenant."""
     max_active_jobs: _builtins.int
     """Absent: what tenants.toml says counts again."""
     def __init__(
@@ -153,7 +162,9 @@ class SetQuotaResponse(_message.Message):
 
     QUOTA_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def quota(self) -> Global___Quota: ...
+    def quota(self) -> Global___Quota:
+        """What counts from now on."""
+
     def __init__(
         self,
         *,

@@ -32,9 +32,13 @@ class RefusalStatus(_message.Message):
     MESSAGE_FIELD_NUMBER: _builtins.int
     DETAILS_FIELD_NUMBER: _builtins.int
     code: _builtins.int
+    """The call's gRPC status."""
     message: _builtins.str
+    """Why it was refused, in a sentence."""
     @_builtins.property
-    def details(self) -> _containers.RepeatedCompositeFieldContainer[_any_pb2.Any]: ...
+    def details(self) -> _containers.RepeatedCompositeFieldContainer[_any_pb2.Any]:
+        """One RetryInfo."""
+
     def __init__(
         self,
         *,

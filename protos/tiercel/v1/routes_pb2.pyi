@@ -61,6 +61,7 @@ class Route(_message.Message):
     ENDPOINT_FIELD_NUMBER: _builtins.int
     BACKENDS_FIELD_NUMBER: _builtins.int
     endpoint: _builtins.str
+    """The endpoint's name."""
     @_builtins.property
     def backends(self) -> _containers.RepeatedCompositeFieldContainer[Global___Backend]:
         """By the names of their nodes; at least one."""
@@ -93,14 +94,17 @@ class Backend(_message.Message):
     GRPCS_FIELD_NUMBER: _builtins.int
     DRAINING_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
+    """The node."""
     version: _builtins.int
     """The version that answers there; of several variants the highest."""
     http: _builtins.str
-    """Where REST and gRPC answer in the clear, host:port, for servers on the same machine; empty for whoever is elsewhere."""
+    """Where REST answers in the clear, host:port, for servers on the same machine; empty for whoever is elsewhere."""
     grpc: _builtins.str
+    """The same of gRPC."""
     https: _builtins.str
-    """Where they answer by TLS, for those who show a certificate; empty where they do not."""
+    """Where REST answers by TLS, host:port, for those who show a certificate; empty where it does not."""
     grpcs: _builtins.str
+    """The same of gRPC."""
     draining: _builtins.bool
     """It answers still, and is to stop: others are asked first."""
     def __init__(

@@ -30,7 +30,9 @@ class Secret(_message.Message):
     name: _builtins.str
     """The name of the variable that holds it."""
     @_builtins.property
-    def set_at(self) -> _timestamp_pb2.Timestamp: ...
+    def set_at(self) -> _timestamp_pb2.Timestamp:
+        """When its value was set last."""
+
     def __init__(
         self,
         *,
@@ -52,6 +54,7 @@ class SetSecretRequest(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     VALUE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
+    """The name of the variable that will hold it: letters, digits and '_', at most 128 characters."""
     value: _builtins.str
     """At most 32 KiB."""
     def __init__(
@@ -74,7 +77,9 @@ class SetSecretResponse(_message.Message):
 
     SECRET_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def secret(self) -> Global___Secret: ...
+    def secret(self) -> Global___Secret:
+        """What is known of it: not its value."""
+
     def __init__(
         self,
         *,
@@ -131,6 +136,7 @@ class RemoveSecretRequest(_message.Message):
 
     NAME_FIELD_NUMBER: _builtins.int
     name: _builtins.str
+    """The name of the variable."""
     def __init__(
         self,
         *,

@@ -94,7 +94,9 @@ class GetStatusResponse(_message.Message):
     tenant: _builtins.str
     """Whose jobs and endpoints these are; empty for those of all tenants."""
     @_builtins.property
-    def nodes(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeStatus]: ...
+    def nodes(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeStatus]:
+        """All nodes that the broker knows."""
+
     @_builtins.property
     def jobs(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
         """How many jobs that are not over are in which state."""
@@ -104,7 +106,9 @@ class GetStatusResponse(_message.Message):
         """Some of those that wait, the oldest first."""
 
     @_builtins.property
-    def endpoints(self) -> _containers.RepeatedCompositeFieldContainer[Global___EndpointStatus]: ...
+    def endpoints(self) -> _containers.RepeatedCompositeFieldContainer[Global___EndpointStatus]:
+        """The endpoints of the tenant, or of all tenants."""
+
     @_builtins.property
     def rotation(self) -> _authority_pb2.AuthorityState:
         """While another authority takes the place of the broker's; else absent."""
@@ -152,23 +156,31 @@ class NodeStatus(_message.Message):
     DISK_FREE_BYTES_FIELD_NUMBER: _builtins.int
     DISK_TOTAL_BYTES_FIELD_NUMBER: _builtins.int
     id: _builtins.str
+    """Its name."""
     online: _builtins.bool
+    """Whether its agent answers."""
     drain: _jobs_pb2.Drain.ValueType
+    """Whether it is being emptied."""
     version: _builtins.str
     """The version of Tiercel that its agent is of; empty where it does not say."""
     jobs: _builtins.int
     """Jobs that are there, of all tenants."""
     cpu_cores: _builtins.float
+    """Cores that jobs may use."""
     cpu_cores_asked: _builtins.float
     """Cores that these jobs ask for together; may be more than there are."""
     memory_bytes: _builtins.int
+    """Memory that jobs may use."""
     memory_reserved_bytes: _builtins.int
+    """What of it the jobs there have reserved."""
     accelerators: _builtins.int
+    """How many accelerators it has."""
     accelerators_held: _builtins.int
     """Accelerators that a job holds."""
     disk_free_bytes: _builtins.int
-    """Of its disk; both 0 while nobody knows."""
+    """What its disk has left; 0, with disk_total_bytes, while nobody knows."""
     disk_total_bytes: _builtins.int
+    """What its disk has in all."""
     @_builtins.property
     def accelerator_problems(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """What is wrong with which accelerator, in plain words."""
@@ -207,7 +219,9 @@ class WaitingJob(_message.Message):
     TENANT_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     id: _builtins.str
+    """The job."""
     tenant: _builtins.str
+    """Its owner."""
     reason: _builtins.str
     """What for, in plain words."""
     def __init__(
@@ -236,7 +250,9 @@ class EndpointStatus(_message.Message):
     ANSWERING_FIELD_NUMBER: _builtins.int
     PROBLEMS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
+    """The endpoint."""
     tenant: _builtins.str
+    """Its owner."""
     live_version: _builtins.int
     """The version that shall answer; 0 for none yet."""
     @_builtins.property

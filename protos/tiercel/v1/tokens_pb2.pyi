@@ -34,13 +34,19 @@ class IssuedToken(_message.Message):
     id: _builtins.str
     """12 hexadecimal digits; no secret."""
     name: _builtins.str
+    """What it is for."""
     tenant: _builtins.str
     """Empty for an operator's."""
     role: _rights_pb2.Role.ValueType
+    """What who holds it may do."""
     @_builtins.property
-    def created_at(self) -> _timestamp_pb2.Timestamp: ...
+    def created_at(self) -> _timestamp_pb2.Timestamp:
+        """When it was made."""
+
     @_builtins.property
-    def expires_at(self) -> _timestamp_pb2.Timestamp: ...
+    def expires_at(self) -> _timestamp_pb2.Timestamp:
+        """When it runs out."""
+
     @_builtins.property
     def revoked_at(self) -> _timestamp_pb2.Timestamp:
         """Missing while it was not."""
@@ -103,8 +109,11 @@ class CreateTokenResponse(_message.Message):
     ISSUED_FIELD_NUMBER: _builtins.int
     TOKEN_FIELD_NUMBER: _builtins.int
     token: _builtins.str
+    """What is presented as "authorization: Bearer TOKEN"; told this once."""
     @_builtins.property
-    def issued(self) -> Global___IssuedToken: ...
+    def issued(self) -> Global___IssuedToken:
+        """What is known of it."""
+
     def __init__(
         self,
         *,
@@ -162,6 +171,7 @@ class RevokeTokenRequest(_message.Message):
 
     TOKEN_ID_FIELD_NUMBER: _builtins.int
     token_id: _builtins.str
+    """The token's id, as IssuedToken has it."""
     def __init__(
         self,
         *,
@@ -181,7 +191,9 @@ class RevokeTokenResponse(_message.Message):
 
     ISSUED_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def issued(self) -> Global___IssuedToken: ...
+    def issued(self) -> Global___IssuedToken:
+        """The token, revoked."""
+
     def __init__(
         self,
         *,

@@ -35,15 +35,25 @@ class AttachRequest(_message.Message):
     USE_FIELD_NUMBER: _builtins.int
     BEGUN_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def hello(self) -> Global___TrainerHello: ...
+    def hello(self) -> Global___TrainerHello:
+        """Who it is: the first message of a stream, and only that."""
+
     @_builtins.property
-    def report(self) -> Global___TrainerReport: ...
+    def report(self) -> Global___TrainerReport:
+        """What the script reports."""
+
     @_builtins.property
-    def export_done(self) -> Global___ExportDone: ...
+    def export_done(self) -> Global___ExportDone:
+        """A model was handed over, or why not."""
+
     @_builtins.property
-    def use(self) -> Global___AcceleratorUse: ...
+    def use(self) -> Global___AcceleratorUse:
+        """What it has used of accelerators."""
+
     @_builtins.property
-    def begun(self) -> Global___TrainerBegun: ...
+    def begun(self) -> Global___TrainerBegun:
+        """It begins to train."""
+
     def __init__(
         self,
         *,
@@ -75,15 +85,25 @@ class AttachResponse(_message.Message):
     PACE_FIELD_NUMBER: _builtins.int
     STOP_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def welcome(self) -> Global___TrainerWelcome: ...
+    def welcome(self) -> Global___TrainerWelcome:
+        """What is to be trained: the first message."""
+
     @_builtins.property
-    def report_ack(self) -> Global___ReportAck: ...
+    def report_ack(self) -> Global___ReportAck:
+        """A report has arrived."""
+
     @_builtins.property
-    def export(self) -> Global___ExportRequest: ...
+    def export(self) -> Global___ExportRequest:
+        """A model is wanted."""
+
     @_builtins.property
-    def pace(self) -> Global___PaceRequest: ...
+    def pace(self) -> Global___PaceRequest:
+        """How much it may use."""
+
     @_builtins.property
-    def stop(self) -> Global___StopRequest: ...
+    def stop(self) -> Global___StopRequest:
+        """It shall leave."""
+
     def __init__(
         self,
         *,
@@ -110,6 +130,7 @@ class TrainerHello(_message.Message):
     TOKEN_FIELD_NUMBER: _builtins.int
     PROTOCOL_FIELD_NUMBER: _builtins.int
     token: _builtins.str
+    """The run's secret, from the file "token"."""
     protocol: _builtins.int
     """The version of this contract that it speaks; another one is refused (FAILED_PRECONDITION)."""
     def __init__(
@@ -139,9 +160,13 @@ class TrainerWelcome(_message.Message):
     ACCELERATORS_FIELD_NUMBER: _builtins.int
     KEEP_FROM_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
+    """The run that the process is."""
     metric: _builtins.str
+    """The name of the metric that tiers are about."""
     direction: _common_pb2.Direction.ValueType
+    """Whether a larger or a smaller metric is better."""
     max_epochs: _builtins.int
+    """Epochs that it may train, those of earlier runs counted."""
     cpu_cores: _builtins.float
     """Cores the process may use at the same time: set the thread count to it."""
     keep_from: _builtins.float
@@ -213,6 +238,7 @@ class TrainerReport(_message.Message):
     sequence: _builtins.int
     """Counts the run's reports from 1."""
     epoch: _builtins.int
+    """The epoch that the metrics are of."""
     ended: _builtins.bool
     """The training has ended. The metrics are those of the best model, which is better than all that were handed over and
     waits to be asked for.
@@ -264,6 +290,7 @@ class ReportAck(_message.Message):
 
     SEQUENCE_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
+    """The report's."""
     def __init__(
         self,
         *,
@@ -289,9 +316,11 @@ class ExportRequest(_message.Message):
     REQUEST_NUMBER_FIELD_NUMBER: _builtins.int
     INT8_FIELD_NUMBER: _builtins.int
     delivery_id: _builtins.str
+    """Names the delivery, and the folder to write to."""
     tier: _builtins.int
     """0 for the best model beyond the tiers; the target is then the value that it has to exceed."""
     target: _builtins.float
+    """The metric's value that the model has to reach."""
     request_number: _builtins.int
     """Counts the requests for this delivery: a model that fell short is asked for again once a report is better."""
     int8: _builtins.bool
@@ -330,9 +359,11 @@ class ExportDone(_message.Message):
     INT8_FIELD_NUMBER: _builtins.int
     INT8_SHA256_FIELD_NUMBER: _builtins.int
     delivery_id: _builtins.str
+    """Of the request that this answers."""
     value: _builtins.float
     """The spec's metric, re-measured on the exported model with ONNX Runtime."""
     sha256: _builtins.str
+    """Of model.onnx, hexadecimal."""
     error: _builtins.str
     """Plain words when there is no model to hand over, the first 4,000 characters; the other fields are then empty."""
     falls_short: _builtins.bool
@@ -430,6 +461,7 @@ class StopRequest(_message.Message):
     REASON_FIELD_NUMBER: _builtins.int
     FINISH_FIELD_NUMBER: _builtins.int
     reason: _builtins.str
+    """Why, in plain words, for the run's log."""
     finish: _builtins.bool
     """Leave as if the last epoch were over: with all that is to be handed over, the best model too."""
     def __init__(

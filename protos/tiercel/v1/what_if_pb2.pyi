@@ -49,7 +49,9 @@ class AskWhatIfRequest(_message.Message):
 
     CHANGES_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def changes(self) -> Global___Changes: ...
+    def changes(self) -> Global___Changes:
+        """What is to be different; absent or empty: nothing, and only the present is foretold."""
+
     def __init__(
         self,
         *,
@@ -140,9 +142,13 @@ class Changes(_message.Message):
     policy: _builtins.str
     """The policy that decides; empty for the one that does now."""
     @_builtins.property
-    def policy_options(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]: ...
+    def policy_options(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """Options of that policy, by name."""
+
     @_builtins.property
-    def add_nodes(self) -> _containers.RepeatedCompositeFieldContainer[Global___AddedNode]: ...
+    def add_nodes(self) -> _containers.RepeatedCompositeFieldContainer[Global___AddedNode]:
+        """Nodes more."""
+
     @_builtins.property
     def remove_nodes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Nodes that are gone, by id."""
@@ -223,21 +229,29 @@ class AskWhatIfResponse(_message.Message):
     snapshot: _builtins.str
     """Stands for what was looked at: two answers with the same one are about the same jobs, nodes and policy."""
     policy: _builtins.str
+    """The policy that decides now."""
     left_out: _builtins.int
     """Jobs that were left out so that the answer comes in time."""
     draws: _builtins.int
     """How many futures were simulated."""
     seconds: _builtins.float
+    """How long the simulation took."""
     @_builtins.property
     def difference(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Who moves, gains, loses and waits."""
 
     @_builtins.property
-    def jobs(self) -> _containers.RepeatedCompositeFieldContainer[Global___JobPrediction]: ...
+    def jobs(self) -> _containers.RepeatedCompositeFieldContainer[Global___JobPrediction]:
+        """What is predicted of jobs."""
+
     @_builtins.property
-    def endpoints(self) -> _containers.RepeatedCompositeFieldContainer[Global___EndpointPrediction]: ...
+    def endpoints(self) -> _containers.RepeatedCompositeFieldContainer[Global___EndpointPrediction]:
+        """What is predicted of endpoints."""
+
     @_builtins.property
-    def assumptions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def assumptions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What the predictions rest on, a sentence each."""
+
     def __init__(
         self,
         *,
@@ -272,14 +286,21 @@ class JobPrediction(_message.Message):
     id: _builtins.str
     """Empty for another tenant's."""
     name: _builtins.str
+    """What its tenant calls it, or "another tenant's"."""
     note: _builtins.str
     """Why nothing is known of it."""
     @_builtins.property
-    def present(self) -> Global___Whereabouts: ...
+    def present(self) -> Global___Whereabouts:
+        """Where it runs as things are."""
+
     @_builtins.property
-    def changed(self) -> Global___Whereabouts: ...
+    def changed(self) -> Global___Whereabouts:
+        """Where it runs with the changes."""
+
     @_builtins.property
-    def tiers(self) -> _containers.RepeatedCompositeFieldContainer[Global___TierPrediction]: ...
+    def tiers(self) -> _containers.RepeatedCompositeFieldContainer[Global___TierPrediction]:
+        """Its tiers that are not reached yet."""
+
     def __init__(
         self,
         *,
@@ -304,6 +325,7 @@ class Whereabouts(_message.Message):
 
     NODE_ID_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
+    """The node; empty for none."""
     def __init__(
         self,
         *,
@@ -327,13 +349,17 @@ class TierPrediction(_message.Message):
     CHANGED_FIELD_NUMBER: _builtins.int
     DRAWN_FIELD_NUMBER: _builtins.int
     tier: _builtins.int
+    """Its number, from 1."""
     target: _builtins.float
+    """Its target."""
     @_builtins.property
     def present(self) -> Global___Span:
-        """Absent for unknown, or never."""
+        """When it is reached as things are; absent for unknown, or never."""
 
     @_builtins.property
-    def changed(self) -> Global___Span: ...
+    def changed(self) -> Global___Span:
+        """When it is reached with the changes; absent likewise."""
+
     @_builtins.property
     def drawn(self) -> Global___Span:
         """What the simulated futures gave for "present", before it was corrected by how far off earlier predictions were."""
@@ -393,10 +419,15 @@ class EndpointPrediction(_message.Message):
     PRESENT_FIELD_NUMBER: _builtins.int
     CHANGED_FIELD_NUMBER: _builtins.int
     name: _builtins.str
+    """The endpoint, or "another tenant's"."""
     @_builtins.property
-    def present(self) -> Global___InTime: ...
+    def present(self) -> Global___InTime:
+        """As things are."""
+
     @_builtins.property
-    def changed(self) -> Global___InTime: ...
+    def changed(self) -> Global___InTime:
+        """With the changes."""
+
     def __init__(
         self,
         *,
@@ -419,8 +450,9 @@ class InTime(_message.Message):
     IN_OBJECTIVE_FIELD_NUMBER: _builtins.int
     MEAN_SECONDS_FIELD_NUMBER: _builtins.int
     in_objective: _builtins.float
-    """Absent where there is no objective, or nobody asks."""
+    """Fraction of its requests answered within the objective; absent where there is none, or nobody asks."""
     mean_seconds: _builtins.float
+    """Mean time to an answer; absent where nobody asks."""
     def __init__(
         self,
         *,
@@ -509,14 +541,17 @@ class Accuracy(_message.Message):
     BIAS_FIELD_NUMBER: _builtins.int
     IN_BAND_FIELD_NUMBER: _builtins.int
     policy: _builtins.str
+    """The policy that decided."""
     came: _builtins.int
     """How many predictions came."""
     never: _builtins.int
     """How many tiers were predicted and never came."""
     median_error: _builtins.float
-    """Of the absolute errors."""
+    """Median of the absolute errors; absent, as all below, while none came."""
     first_quartile: _builtins.float
+    """A quarter of the absolute errors is smaller."""
     third_quartile: _builtins.float
+    """A quarter of the absolute errors is larger."""
     bias: _builtins.float
     """Median of the errors; below 0 where tiers come later than was told."""
     in_band: _builtins.float
@@ -574,20 +609,29 @@ class Prediction(_message.Message):
     STATE_FIELD_NUMBER: _builtins.int
     CAME_SECONDS_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
+    """The job."""
     tier: _builtins.int
+    """The tier's number, from 1."""
     policy: _builtins.str
-    """That decided."""
+    """The policy that decided."""
     tenant: _builtins.str
+    """The job's owner."""
     state: Global___PredictionState.ValueType
+    """What became of it."""
     came_seconds: _builtins.float
+    """When the tier was reached, in seconds after made_at; absent while it is not."""
     @_builtins.property
     def made_at(self) -> _timestamp_pb2.Timestamp:
         """Seconds count from here."""
 
     @_builtins.property
-    def told(self) -> Global___Span: ...
+    def told(self) -> Global___Span:
+        """When it was said that the tier is reached."""
+
     @_builtins.property
-    def drawn(self) -> Global___Span: ...
+    def drawn(self) -> Global___Span:
+        """What the simulated futures gave, before it was corrected by how far off earlier predictions were."""
+
     def __init__(
         self,
         *,

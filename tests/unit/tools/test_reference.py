@@ -7,6 +7,7 @@ import re
 
 import click
 import pytest
+from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto
 
 from testing.command_line import all_commands
 from tiercel.broker.api.matrix import methods
@@ -16,6 +17,7 @@ from tiercel.core.jobs import Job
 from tiercel.core.shipping import Shipping
 from tiercel.core.views import StateEvent
 from tools import reference
+from tools.reference.contract import Described, section
 from tools.reference.text import Docstring, UndescribedError, described, docstring_of, fields_of, inline
 
 
@@ -102,3 +104,13 @@ def test_what_is_said_of_fields_is_found_where_it_stands() -> None:
 def test_what_has_no_description_is_refused_by_name() -> None:
     with pytest.raises(UndescribedError, match=r"--port has no description; write it in the source"):
         described("tiercel up --port", " \n")
+
+
+def test_a_field_without_a_comment_is_refused_by_name() -> None:
+    field = FieldDescriptorProto(name="target", type=FieldDescriptorProto.TYPE_DOUBLE)
+    message = DescriptorProto(name="Tier", field=[field])
+    file = FileDescriptorProto(name="tiers.proto", message_type=[message])
+    comments = {(12,): "Of tiers.", (4, 0, 2, 0): "What the metric has to reach."}
+    assert f"| `{field.name}` | `double` | What the metric has to reach. |" in section(Described(file, comments))
+    with pytest.raises(UndescribedError, match=r"Tier\.target has no description; write it in the source"):
+        section(Described(file, {(12,): "Of tiers."}))
