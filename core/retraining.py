@@ -48,7 +48,8 @@ class RetrainingState(enum.Enum):
 
     DECIDED = "decided"
     UNDERWAY = "underway"
-    REPLACED = "replaced"
+    REPLACED = "replaced"  # a version of it answers, and it is not known yet how often that is right
+    HELPED = "helped"  # as often as it should be
     FAILED = "failed"
     CANCELLED = "cancelled"
 

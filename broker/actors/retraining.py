@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tiercel.broker.actors.endpoint_messages import CandidateChosen, PromisesJudged, RetrainingNoted
@@ -76,9 +77,11 @@ class Retrainings:
             self._tell(actor.endpoint, "")
             return
         words = await self._go_on(actor)
-        endpoint = actor.endpoint
         if not words:
-            heard, now = self._registry.feedback.of(endpoint.name), self._clock.now()
+            heard, now = self._registry.feedback.of(actor.endpoint.name), self._clock.now()
+            if (last := retraining.helped(actor.endpoint, heard)) is not None:
+                await actor.call(RetrainingNoted(last, replace(last, state=RetrainingState.HELPED)))
+            endpoint = actor.endpoint
             begun, words = retraining.decided(endpoint, heard, self._feeding(endpoint), now, secrets.token_hex(4))
             if begun is not None:
                 await actor.call(RetrainingNoted(None, begun))

@@ -3,7 +3,8 @@
 A version that answers and misses what it should be in use (:mod:`.promises`) is trained again: the job that delivered
 it is submitted anew. One retraining of an endpoint is open at a time. What it may use is set aside when it is decided
 on and, but for what it used, given back once it is over; so those that begin within a window never get more than the
-budget. Each one that replaced nothing makes the pause before the next longer.
+budget. Each one that did not help, as it replaced nothing or what it brought is as seldom right, makes the pause before
+the next longer.
 """
 
 from __future__ import annotations
@@ -186,6 +187,22 @@ def settled(endpoint: Endpoint, retraining: Retraining, job: Job | None, now: fl
     return replace(retraining, state=state, used_seconds=used, over_at=now)
 
 
+def helped(endpoint: Endpoint, heard: Heard) -> Retraining | None:
+    """The last retraining of an endpoint, if it is found by now that what it brought is as often right as it should be.
+
+    Args:
+        endpoint: The endpoint as it is, judged.
+        heard: What applications said of its versions, by number.
+    """
+    last = endpoint.retrainings[-1] if endpoint.retrainings else None
+    if last is None or last.state is not RetrainingState.REPLACED:
+        return None
+    brought = next((each for each in endpoint.live if each.job_id == last.job_id), None)
+    in_use = in_use_of(brought.version, heard) if brought is not None else None
+    below = brought.retrain.below if brought is not None and brought.retrain is not None else None
+    return last if in_use is not None and below is not None and in_use.accuracy >= below else None
+
+
 def again(job: Job, retraining: Retraining) -> tuple[JobSpec, Retrains]:
     """What is submitted: the spec of a job, whose first tier is now to be better than what answers.
 
@@ -246,7 +263,7 @@ def _why_bounded(retrainings: Sequence[Retraining], terms: Retrain, now: float) 
         return f"{terms.at_most} retrainings in {window} is what retrain.at_most allows; the next from {_moment(until)}"
     until = _pause_until(retrainings, terms)
     if now < until:
-        return f"the last retraining ({retrainings[-1].job_id}) replaced nothing; the next from {_moment(until)}"
+        return f"the last retraining ({retrainings[-1].job_id}) did not help; the next from {_moment(until)}"
     least = terms.budget_core_hours * HOUR_SECONDS / terms.at_most
     if (left := _left(retrainings, terms, now)) < least:
         return (
@@ -269,11 +286,11 @@ def _left(retrainings: Sequence[Retraining], terms: Retrain, now: float) -> floa
 
 
 def _pause_until(retrainings: Sequence[Retraining], terms: Retrain) -> float:
-    """When the pause after retrainings that replaced nothing is over, seconds since the Unix epoch."""
+    """When the pause after retrainings that did not help is over, seconds since the Unix epoch."""
     # Spread evenly over the window at first, then twice as long each time, up to a window.
     in_vain = 0
     for each in reversed(retrainings):
-        if each.state is RetrainingState.REPLACED:
+        if each.state is RetrainingState.HELPED:
             break
         in_vain += 1
     if not in_vain:

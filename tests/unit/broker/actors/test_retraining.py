@@ -92,6 +92,7 @@ async def test_what_falls_below_its_promise_is_trained_again_and_replaced_by_wha
     assert known.state is RetrainingState.REPLACED
     await say(actors, 280, version=2)
     assert words_of(actors) == "version 2 is right as often as 0.6244, as far as can be told"
+    assert [each.state for each in endpoint_of(actors).retrainings] == [RetrainingState.HELPED]
     told = [event for event in actors.events if isinstance(event, RetrainingTold)]
     assert [bool(each.job_id) for each in told] == [False, True, False, False]
     assert message_of(told[1]).topic == "tiercel/v1/alice/endpoints/digits/retraining"
@@ -192,7 +193,7 @@ async def test_one_that_replaces_nothing_is_followed_by_a_pause_and_changes_noth
     await actors.exit(job.run_id)
     await say(actors, 200)
     assert [each.state for each in endpoint_of(actors).retrainings] == [RetrainingState.FAILED]
-    assert f"the last retraining ({job.id}) replaced nothing" in words_of(actors)
+    assert f"the last retraining ({job.id}) did not help" in words_of(actors)
     assert endpoint_of(actors).access is EndpointAccess.KEY
     actors.clock.set_forward(8 * 3600)
     await say(actors, 200)

@@ -43,10 +43,10 @@ def test_a_version_that_is_too_seldom_right_is_trained_again_and_what_that_may_u
 def test_whoever_asked_is_told_why_nothing_is_done() -> None:
     late = AT + 10 * HOUR
     failed = over(RetrainingState.FAILED)
-    vain = (failed, replace(failed, job_id="j8"))
+    vain = (failed, replace(failed, job_id="j8", state=RetrainingState.REPLACED))
     cancelled = (over(RetrainingState.CANCELLED),)
-    few = tuple(over(RetrainingState.REPLACED, AT + n * HOUR, 0.0) for n in range(3))
-    some = over(RetrainingState.REPLACED, used=1.5 * HOUR)
+    few = tuple(over(RetrainingState.HELPED, AT + n * HOUR, 0.0) for n in range(3))
+    some = over(RetrainingState.HELPED, used=1.5 * HOUR)
     for endpoint, heard, now, words in (
         (replace(DIGITS, versions=(replace(VERSION, retrain=None),)), BAD, AT, ""),
         (DIGITS, {}, AT, "applications have not said of 30 rows yet what was right"),
@@ -54,7 +54,7 @@ def test_whoever_asked_is_told_why_nothing_is_done() -> None:
         (MISSED, {}, AT, "less often right than 0.9: nothing begins before feedback on 30 rows"),
         (replace(MISSED, pinned=frozenset({""})), BAD, AT, "it was chosen and stays; promote the newest"),
         (replace(MISSED, retrainings=cancelled), BAD, late * 9, "was cancelled; 'tiercel retry"),
-        (replace(MISSED, retrainings=vain[:1]), BAD, AT + 7 * HOUR, "replaced nothing; the next from 1970-01-01 08:16"),
+        (replace(MISSED, retrainings=vain[:1]), BAD, AT + 7 * HOUR, "did not help; the next from 1970-01-01 08:16"),
         (replace(MISSED, retrainings=vain), BAD, late, "the next from 1970-01-01 16:16"),
         (replace(MISSED, retrainings=few), BAD, late, "3 retrainings in 1d is what retrain.at_most allows"),
         (
@@ -70,9 +70,19 @@ def test_whoever_asked_is_told_why_nothing_is_done() -> None:
     assert feeding == (None, "version 1 is less often right than 0.9: job j5 feeds the endpoint already")
 
 
+def test_a_retraining_has_helped_once_what_it_brought_is_known_to_be_right() -> None:
+    known = over(RetrainingState.REPLACED)
+    brought = replace(VERSION, version=2, job_id=known.job_id)
+    endpoint = replace(DIGITS, versions=(VERSION, brought), retrainings=(known,))
+    for right, rows, is_known in ((29, 29, False), (80, 100, False), (90, 100, True)):
+        found = retraining.helped(endpoint, {2: VersionFeedback(2, rows, right)})
+        assert found == (known if is_known else None)
+    assert retraining.helped(DIGITS, {}) is None
+
+
 def test_what_a_retraining_did_not_use_is_free_again() -> None:
     one, _ = retraining.decided(
-        replace(MISSED, retrainings=(over(RetrainingState.REPLACED, used=HOUR / 4),)), BAD, {}, AT + HOUR, "j9"
+        replace(MISSED, retrainings=(over(RetrainingState.HELPED, used=HOUR / 4),)), BAD, {}, AT + HOUR, "j9"
     )
     assert one is not None
     assert one.granted_seconds == 1.75 * HOUR
