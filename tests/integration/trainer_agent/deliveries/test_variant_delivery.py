@@ -107,7 +107,7 @@ async def test_two_jobs_feed_variants_of_one_endpoint(broker: ScriptedBroker, tm
 async def test_a_variant_that_takes_something_else_is_refused_and_the_others_go_on(
     broker: ScriptedBroker, agent: AgentProcess, linear: str
 ) -> None:
-    narrow = linear.replace("nn.Linear(6, 16)", "nn.Linear(5, 16)").replace("randn(400, 6)", "randn(400, 5)")
+    narrow = linear.replace("FEATURES = 6", "FEATURES = 5")
     first, second = wanted_run("one-1", linear, arguments=TRAIN), wanted_run("two-1", narrow, arguments=TRAIN)
     small, other = delivery_of("one-1", "small", version=1), delivery_of("two-1", "another", version=2)
     await broker.want(first, deliveries=[small])
