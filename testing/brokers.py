@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,13 +12,13 @@ from typing import Any, NamedTuple
 import grpc
 
 from testing.jobs import make_spec
+from testing.warm_python import WarmProcess, lasting_python
 from tiercel.broker.server import Broker
 from tiercel.broker.settings import BrokerSettings
 from tiercel.broker.tenancy import open_tenancy
 from tiercel.core.wire import to_proto
 from tiercel.v1 import common_pb2, jobs_pb2, jobs_pb2_grpc
 
-ROOT = Path(__file__).parents[1]
 TENANTS = ("alice", "bob")
 FINAL = {
     jobs_pb2.JOB_STATE_COMPLETED,
@@ -50,7 +49,7 @@ async def running_broker(state_dir: Path, **changes: Any) -> AsyncIterator[Broke
 class BrokerProcess(NamedTuple):
     """A broker in a process of its own, and where it listens."""
 
-    process: asyncio.subprocess.Process
+    process: WarmProcess
     tenants: str
     nodes: str
     mqtt: str
@@ -58,26 +57,25 @@ class BrokerProcess(NamedTuple):
 
 @contextlib.asynccontextmanager
 async def broker_process(state_dir: Path, port: int = 0, /, **settings: float) -> AsyncIterator[BrokerProcess]:
-    """A broker in a process of its own, which is killed at the end."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "testing.broker_process",
-        str(state_dir),
-        str(port),
-        stdout=asyncio.subprocess.PIPE,
-        cwd=ROOT,
-        env={**os.environ, **{f"TIERCEL_{name.upper()}": str(value) for name, value in settings.items()}},
-    )
-    try:
-        assert process.stdout is not None
-        async with asyncio.timeout(60):
-            addresses = (await process.stdout.readline()).decode().split()
-        yield BrokerProcess(process, *addresses)
-    finally:
-        with contextlib.suppress(ProcessLookupError):
+    """A broker in a process of its own, which is killed at the end. What it always imports is there when it begins."""
+    arguments = ("-m", "testing.broker_process", str(state_dir), str(port))
+    environment = os.environ | {f"TIERCEL_{name.upper()}": str(value) for name, value in settings.items()}
+    reading, writing = os.pipe()
+    with os.fdopen(reading) as said:
+        template = lasting_python(("tiercel.broker.server", "testing.brokers"))
+        with (
+            os.fdopen(os.open(os.devnull, os.O_RDONLY), "rb") as nothing,
+            os.fdopen(writing, "wb") as output,
+            os.fdopen(os.dup(2), "wb") as errors,
+        ):
+            process = template.start_with(arguments, environment, (nothing, output, errors), None)
+        try:
+            async with asyncio.timeout(60):
+                addresses = (await asyncio.to_thread(said.readline)).split()
+            yield BrokerProcess(process, *addresses)
+        finally:
             process.kill()
-        await process.wait()
+            process.wait(60)
 
 
 class Tenant:

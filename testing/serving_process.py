@@ -16,6 +16,9 @@ from typing import Any, TypeVar
 
 import psutil
 
+from testing.warm_python import WarmProcess, lasting_python
+from tiercel.serving.memory import environment_with_huge_pages
+
 DEADLINE = 60.0
 T = TypeVar("T")
 
@@ -43,7 +46,7 @@ class Reply:
 class ServingProcess:
     """A running server."""
 
-    process: subprocess.Popen[bytes]
+    process: WarmProcess
     repository: Path
     http: str
     grpc: str
@@ -107,7 +110,7 @@ def command(repository: Path, directory: Path, *more: str) -> list[str]:
     return [sys.executable, "-m", "tiercel.serving", *words, "--http-port", "0", "--grpc-port", "0", *more]
 
 
-def _addresses(process: subprocess.Popen[bytes], state: Path, log: Path) -> dict[str, Any] | None:
+def _addresses(process: WarmProcess, state: Path, log: Path) -> dict[str, Any] | None:
     assert process.poll() is None, log.read_text()
     try:
         addresses: dict[str, Any] = json.loads(state.read_text())
@@ -120,7 +123,7 @@ def _addresses(process: subprocess.Popen[bytes], state: Path, log: Path) -> dict
 def serving(
     repository: Path, directory: Path, settings: Mapping[str, object] | None = None
 ) -> Iterator[ServingProcess]:
-    """Run a server until the context ends; ready when it begins.
+    """Run a server until the context ends; ready when it begins. What it always imports is there when it begins.
 
     Args:
         repository: The models.
@@ -130,8 +133,11 @@ def serving(
     environment = {f"TIERCEL_SERVING_{name.upper()}": str(value) for name, value in (settings or {}).items()}
     log = directory / "serving.log"
     state = directory / "serving.json"
-    with log.open("ab") as output:
-        process = subprocess.Popen(command(repository, directory), stderr=output, env=os.environ | environment)
+    pages = environment_with_huge_pages()  # else it would begin anew, to have them
+    _, *arguments = command(repository, directory)
+    with Path(os.devnull).open("r+b") as nothing, log.open("ab") as output:
+        template = lasting_python(("tiercel.serving.server",), tuple(pages.items()))
+        process = template.start_with(arguments, os.environ | pages | environment, (nothing, nothing, output), None)
     try:
         addresses = wait_for(lambda: _addresses(process, state, log), str(state))
         server = ServingProcess(process, repository, addresses["http"], addresses["grpc"], log)

@@ -165,9 +165,15 @@ def warm_python(environment: Mapping[str, str], modules: Sequence[str] = TRAININ
 
 
 @functools.cache
-def lasting_python(modules: tuple[str, ...]) -> WarmPython:
-    """A template for all tests of this process, which ends it; without the variables that tell Tiercel something."""
-    template = WarmPython(without_tiercels(), modules)
+def lasting_python(modules: tuple[str, ...], variables: tuple[tuple[str, str], ...] = ()) -> WarmPython:
+    """A template for all tests of this process, which ends it; without the variables that tell Tiercel something.
+
+    Args:
+        modules: What it loads.
+        variables: More of its environment, by name.
+    """
+    no_threads = {"OPENBLAS_NUM_THREADS": "1"}  # which a fork would lack
+    template = WarmPython(without_tiercels() | no_threads | dict(variables), modules)
     atexit.register(template.close)
     return template
 
@@ -220,6 +226,7 @@ def _become(request: dict[str, Any]) -> None:
     os.environ.update(request["environment"])
     os.chdir(request["folder"])
     tempfile.tempdir = None
+    sys.orig_argv = [sys.executable, *request["arguments"]]
     first, *rest = request["arguments"]
     if first == "-m":
         sys.argv = rest

@@ -192,7 +192,7 @@ async def test_a_broker_that_is_killed_in_the_middle_has_all_or_nothing(tmp_path
         await call.read()
         await call.write(nodes_pb2.SendFilesRequest(data=content))
         process.kill()
-        await process.wait()
+        process.wait(60)
     async with running_broker(tmp_path) as broker, Client(broker.broker_address, token=token) as client:
         (file,) = await client.files(job.id)
         (place,) = await client.download(job.id, tmp_path / "out")

@@ -16,6 +16,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from testing.brokers import broker_process, make_settings, node_token, running_broker, tenant_of, tenant_token
 from testing.scripted_agent import ScriptedAgent
+from testing.warm_python import WarmProcess
 from tiercel.broker.server import Broker
 from tiercel.core.errors import InvalidSpecError, UnavailableError
 from tiercel.v1 import PROTOCOL, jobs_pb2, nodes_pb2
@@ -41,9 +42,9 @@ def _hello(
     )
 
 
-async def killed(process: asyncio.subprocess.Process) -> None:
-    os.kill(process.pid, signal.SIGKILL)
-    await process.wait()
+def killed(process: WarmProcess) -> None:
+    process.kill()
+    process.wait(60)
 
 
 # --- kill -9 ----------------------------------------------------------------------------------------------------------
@@ -59,7 +60,7 @@ async def test_a_broker_killed_in_mid_run_finishes_the_job_and_delivers_once(tmp
             await agent.wait_run(run_id)
             agent.report(run_id, 0.5, 0.85)
             await alice.wait(job.id, lambda job: job.tiers[0].state == jobs_pb2.TIER_STATE_DELIVERED)
-            await killed(process)
+            killed(process)
             # Training goes on while the broker is away: the last tier is reached and the script ends.
             agent.delivers = False
             agent.report(run_id, 0.95)
@@ -70,7 +71,7 @@ async def test_a_broker_killed_in_mid_run_finishes_the_job_and_delivers_once(tmp
             reached = await alice.wait(job.id, lambda job: job.tiers[1].state == jobs_pb2.TIER_STATE_REACHED)
             assert reached.state in {jobs_pb2.JOB_STATE_STOPPING, jobs_pb2.JOB_STATE_RUNNING}
             await agent.until(lambda: agent.wanted is not None and agent.wanted.deliveries)
-            await killed(process)
+            killed(process)
     agent.delivers = True
     async with broker_process(tmp_path) as (process, address, nodes, _), tenant_of(address, token) as alice:
         async with agent.connected(nodes):
@@ -101,7 +102,7 @@ async def test_a_broker_killed_at_any_moment_loses_no_tier(tmp_path: Path, repor
             await agent.wait_run(run_id)
             agent.report(run_id, *values[:reports])
             await asyncio.sleep(0)
-            await killed(process)
+            killed(process)
             agent.report(run_id, *values[reports:])
     async with broker_process(tmp_path) as (_, address, nodes, _), tenant_of(address, token) as alice:
         async with agent.connected(nodes):

@@ -8,9 +8,9 @@ import json
 import os
 import signal
 import sys
-from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import AsyncIterator
-from dataclasses import replace
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ import pytest
 from testing.mqtt import subscribed
 from testing.stand_in_agent import SERVING
 from testing.until import until
+from testing.warm_python import WarmProcess, lasting_python
 from tiercel import Client, InvalidSpecError, UnavailableError
 from tiercel.broker.cli.up.detached import _to_text, options_from, start_detached
 from tiercel.broker.cli.up.options import Places, UpOptions
@@ -35,42 +36,57 @@ async def places(tmp_path: Path) -> AsyncIterator[Places]:
     await run_down(tmp_path / "state")
 
 
-@contextlib.asynccontextmanager
-async def up(places: Places, *options: str) -> AsyncIterator[Process]:
-    """A running ``up``; killed at the end if it still is."""
-    command = (sys.executable, "-m", "testing.up_with_stand_in", "--state-dir", str(places.state_dir), *options)
-    process = await asyncio.create_subprocess_exec(*command, stdin=DEVNULL, stdout=PIPE, stderr=PIPE)
-    try:
-        yield process
-    finally:
-        if process.returncode is None:
+@dataclass(frozen=True, slots=True)
+class Up:
+    """A running ``up``, and what it prints and complains."""
+
+    process: WarmProcess
+    output: Path
+    errors: Path
+
+    async def line(self) -> str:
+        """Its first line, once everything listens."""
+        await until(lambda: self.output.read_text().endswith("\n") or self.process.poll() is not None, seconds=30)
+        assert self.output.read_text(), self.errors.read_text()
+        return self.output.read_text()
+
+    async def end(self) -> int:
+        """Its exit code, once it has ended."""
+        await until(lambda: self.process.poll() is not None, seconds=30)
+        return self.process.wait()
+
+
+@contextlib.contextmanager
+def up(places: Places, *options: str) -> Iterator[Up]:
+    """A running ``up``, whose modules are there when it begins; killed at the end if it still is."""
+    template = lasting_python(("tiercel.broker.cli.up.run", "tiercel.broker.server"))
+    command = ("-m", "testing.up_with_stand_in", "--state-dir", str(places.state_dir), *options)
+    with tempfile.TemporaryDirectory() as folder:
+        output, errors = Path(folder) / "output", Path(folder) / "errors"
+        with Path(os.devnull).open("rb") as nothing, output.open("wb") as said, errors.open("wb") as complained:
+            process = template.start_with(command, os.environ, (nothing, said, complained), None)
+        try:
+            yield Up(process, output, errors)
+        finally:
             process.kill()
-        await process.communicate()
-
-
-async def wait_up(process: Process) -> str:
-    assert process.stdout is not None
-    async with asyncio.timeout(30):
-        line = (await process.stdout.readline()).decode()
-    assert line, "it ended instead"
-    return line
+            process.wait(30)
 
 
 async def test_it_says_where_everything_is_and_stops_everything(places: Places) -> None:
-    async with up(places) as process:
-        line = await wait_up(process)
+    with up(places) as running:
+        line = await running.line()
         addresses = json.loads(places.addresses.read_text())
         async with Client.from_state_dir(places.state_dir, tenant="alice") as client:
             (node,) = await client.list_nodes()
         token = read_token(places.state_dir, "alice")
         async with subscribed(int(addresses["mqtt"].rpartition(":")[2]), tenant="alice", token=token) as subscriber:
             await subscriber.wait_topics("broker/presence", "nodes/n1/presence")
-        process.send_signal(signal.SIGINT)
-        code = await process.wait()
+        running.process.send_signal(signal.SIGINT)
+        code = await running.end()
 
     assert line.startswith("Tiercel is up: ")
     assert set(addresses) == {"broker", "nodes", "mqtt", "dashboard", "serving_http", "serving_grpc", "broker_pid"}
-    assert int(addresses.pop("broker_pid")) == process.pid
+    assert int(addresses.pop("broker_pid")) == running.process.pid
     assert all(address in line for address in addresses.values())
     assert (addresses["serving_http"], addresses["serving_grpc"]) == SERVING
     assert (node.id, node.online) == ("n1", True)
@@ -79,41 +95,35 @@ async def test_it_says_where_everything_is_and_stops_everything(places: Places) 
 
 
 async def test_killed_it_leaves_the_agent_and_is_taken_up_again_where_it_was(places: Places) -> None:
-    async with up(places) as process:
-        await wait_up(process)
+    with up(places) as running:
+        await running.line()
         before = json.loads(places.addresses.read_text())
         agent = places.agent_lock.read_text()
-        process.kill()
-        await process.wait()
+        running.process.kill()
+        await running.end()
     assert is_held(places.agent_lock)
 
-    async with up(places) as process:
-        await wait_up(process)
-        assert json.loads(places.addresses.read_text()) == before | {"broker_pid": str(process.pid)}
+    with up(places) as running:
+        await running.line()
+        assert json.loads(places.addresses.read_text()) == before | {"broker_pid": str(running.process.pid)}
         assert places.agent_lock.read_text() == agent
-        process.terminate()
-        assert await process.wait() == 0
+        running.process.terminate()
+        assert await running.end() == 0
 
     await until(lambda: not is_held(places.agent_lock))
 
 
-async def test_there_is_one_in_a_state_directory(places: Places) -> None:
-    async with up(places) as first:
-        await wait_up(first)
-        async with up(places) as second:
-            _, stderr = await second.communicate()
-
-        assert second.returncode == 1
-        assert f"Tiercel is up already in {places.state_dir} (process {first.pid})" in stderr.decode()
-
-
-async def test_down_stops_it(places: Places) -> None:
-    async with up(places) as process:
-        await wait_up(process)
+async def test_there_is_one_in_a_state_directory_and_down_stops_it(places: Places) -> None:
+    with up(places) as first:
+        await first.line()
+        with up(places) as second:
+            assert await second.end() == 1
+            said = f"Tiercel is up already in {places.state_dir} (process {first.process.pid})"
+            assert said in second.errors.read_text()
 
         assert await run_down(places.state_dir) == ["the broker with its agent and inference server"]
 
-        assert await process.wait() == 0
+        assert await first.end() == 0
     assert not is_held(places.agent_lock)
 
 
@@ -121,32 +131,31 @@ async def test_down_stops_it(places: Places) -> None:
 async def test_a_port_in_use_is_named_with_its_flag(places: Places, flag: str) -> None:
     async with await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        async with up(places, flag, str(port)) as process:
-            _, stderr = await process.communicate()
+        with up(places, flag, str(port)) as running:
+            assert await running.end() == 1
+            errors = running.errors.read_text()
 
-    assert process.returncode == 1
-    assert f"Port {port} ({flag}) is in use" in stderr.decode()
-    assert "Traceback" not in stderr.decode()
+    assert f"Port {port} ({flag}) is in use" in errors
+    assert "Traceback" not in errors
     assert not is_held(places.agent_lock)
 
 
 async def test_an_unknown_policy_is_named(places: Places) -> None:
-    async with up(places, "--policy", "guess") as process:
-        _, stderr = await process.communicate()
+    with up(places, "--policy", "guess") as running:
+        assert await running.end() == 1
+        errors = running.errors.read_text()
 
-    assert process.returncode == 1
-    assert "guess" in stderr.decode()
-    assert "Traceback" not in stderr.decode()
+    assert "guess" in errors
+    assert "Traceback" not in errors
 
 
 async def test_a_state_directory_that_is_a_plain_file_is_a_sentence(tmp_path: Path) -> None:
     folder = tmp_path / "file"
     folder.write_text("mine")
-    async with up(Places(folder)) as process:
-        _, stderr = await process.communicate()
+    with up(Places(folder)) as running:
+        assert await running.end() == 1
+        (line,) = running.errors.read_text().splitlines()
 
-    assert process.returncode == 1
-    (line,) = stderr.decode().splitlines()
     assert line.startswith(f"Error: state_dir: {folder} cannot be used (")
     for unusable in (folder / "below", Path("/proc/nobody")):
         with (
