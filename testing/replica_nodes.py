@@ -22,6 +22,7 @@ class ReplicaNode:
     actor: NodeActor
     epoch: int
     answering: int = 0
+    variants: dict[str, int] = field(default_factory=dict)  # what answers of each variant
     copies: dict[int, str] = field(default_factory=dict)
     failed: dict[int, str] = field(default_factory=dict)
     refuses: set[int] = field(default_factory=set)
@@ -49,7 +50,8 @@ class ReplicaNodes:
     async def say(self, name: str) -> None:
         """A node says what it has."""
         node = self.nodes[name]
-        served = {(ENDPOINT, ""): ServedStatus(node.answering)} if node.answering else {}
+        answering = {"": node.answering, **node.variants}
+        served = {(ENDPOINT, variant): ServedStatus(version) for variant, version in answering.items() if version}
         copies = {(ENDPOINT, version): sha256 for version, sha256 in node.copies.items()}
         failed = {(ENDPOINT, version): reason for version, reason in node.failed.items()}
         said = ServingReported(f"{name}:1", f"{name}:2", served, copies=copies, failed=failed)
@@ -65,7 +67,9 @@ class ReplicaNodes:
                     await self._obey_once(name, node)
 
     async def _obey_once(self, name: str, node: ReplicaNode) -> None:
-        for model in (await wanted_of(node.actor, node.epoch)).models:
+        models = (await wanted_of(node.actor, node.epoch)).models
+        kept = {version for model in models for version in model.kept}
+        for model in models:
             for files in model.sends:
                 if not files.delivery_id and files.version not in node.copies:
                     continue
@@ -76,8 +80,11 @@ class ReplicaNodes:
                     node.failed[files.version] = "its disk is full"
                 else:
                     node.copies[files.version] = files.sha256
-            node.copies = {version: sha256 for version, sha256 in node.copies.items() if version in model.kept}
-            if node.answering != model.version and (not model.version or model.version in node.copies):
+            node.copies = {version: sha256 for version, sha256 in node.copies.items() if version in kept}
+            if model.variant:
+                if not model.version or model.version in node.copies:
+                    node.variants[model.variant] = model.version
+            elif node.answering != model.version and (not model.version or model.version in node.copies):
                 node.answering = model.version
                 node.history.append(model.version)
         await self.say(name)

@@ -32,7 +32,7 @@ from tiercel.broker.actors.mailbox import Actor
 from tiercel.broker.actors.peers import WantedDelivery
 from tiercel.broker.actors.replica_loads import ReplicaCount
 from tiercel.broker.actors.replicas import Replicas
-from tiercel.broker.lifecycle import deployment, replicas, versions
+from tiercel.broker.lifecycle import deployment, replicas, variant_files, versions
 from tiercel.broker.lifecycle import endpoint as machine
 from tiercel.broker.lifecycle.endpoint import DeliveryReport
 from tiercel.broker.lifecycle.job_events import DeliveryEnded
@@ -48,7 +48,8 @@ if TYPE_CHECKING:
     from tiercel.broker.actors.clock import Clock
     from tiercel.broker.actors.journal import Journal
     from tiercel.broker.actors.peers import Peers
-    from tiercel.broker.lifecycle.replicas import ServingNode, Upcoming
+    from tiercel.broker.lifecycle.replicas import Upcoming
+    from tiercel.broker.lifecycle.serving_node import ServingNode
     from tiercel.core.jobs import Job, TierStatus
 
 
@@ -220,6 +221,8 @@ class EndpointActor(Actor[EndpointMessage]):
         """See whether it answers where it shall, and go on with deliveries that waited for that."""
         nodes = self._replicas.nodes(self._endpoint)
         endpoint = replicas.spread(self._count.applied_to(self._endpoint, nodes), nodes)
+        if self._peers.has_store:
+            endpoint = variant_files.moved(endpoint, nodes)
         if endpoint is not self._endpoint:
             await self._journal.commit(Commit(endpoint=endpoint))
             self._endpoint = endpoint

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tiercel.broker.actors.registry import ActorRegistry
     from tiercel.broker.actors.supervisor import Supervisor
     from tiercel.broker.lifecycle.deployment import Arrived
-    from tiercel.broker.lifecycle.replicas import ServingNode
+    from tiercel.broker.lifecycle.serving_node import ServingNode
     from tiercel.core.endpoint_access import EndpointAccess
     from tiercel.core.endpoints import Delivery, EndpointLoad
     from tiercel.core.feedback import VersionFeedback
@@ -220,7 +220,7 @@ class EndpointService:
         return {variant: heard for (endpoint, variant), heard in served.items() if endpoint == name}
 
     def replicas(self, name: str) -> Mapping[str, ServingNode]:
-        """What nodes are to an endpoint without variants, by name."""
+        """What nodes are to an endpoint, by name."""
         return self._registry.serving_nodes(name)
 
     def replicas_reason(self, name: str) -> str:

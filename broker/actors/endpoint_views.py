@@ -12,7 +12,7 @@ from tiercel.core.jobs import Direction
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tiercel.broker.lifecycle.replicas import ServingNode
+    from tiercel.broker.lifecycle.serving_node import ServingNode
     from tiercel.core.endpoints import Endpoint
 
 

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from tiercel.broker.actors.clock import Clock
     from tiercel.broker.actors.journal import Journal
     from tiercel.broker.actors.peers import Peers
-    from tiercel.broker.lifecycle.replicas import ServingNode
+    from tiercel.broker.lifecycle.serving_node import ServingNode
     from tiercel.broker.lifecycle.versions import WantedModel
 
 
@@ -163,7 +163,7 @@ class NodeActor(Actor[NodeMessage]):
         return [VersionFiles(each.version, each.sha256, each.id) for each in wanted if each.is_deployment]
 
     def serving_node(self, endpoint: str) -> ServingNode:
-        """What it is to an endpoint without variants."""
+        """What it is to an endpoint."""
         silence = self._clock.alive() - self._life.last_heard_at
         lost = not self._life.node.online and silence > self._leases.lease_seconds
         wanted = self._models.get(endpoint, ())

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from tiercel.broker.actors.endpoint_states import Counted
     from tiercel.broker.lifecycle.job_events import JobInput
-    from tiercel.broker.lifecycle.replicas import ServingNode
+    from tiercel.broker.lifecycle.serving_node import ServingNode
     from tiercel.broker.lifecycle.versions import WantedModel
     from tiercel.broker.scheduling.interface import EndpointView, JobView, NodeView
     from tiercel.core.endpoint_access import AccessTable
@@ -126,7 +126,7 @@ class Peers(Protocol):
         ...
 
     def serving_nodes(self, endpoint: str) -> Mapping[str, ServingNode]:
-        """What each node is to an endpoint without variants, by name."""
+        """What each node is to an endpoint, by name."""
         ...
 
     def counted(self, endpoint: str) -> Mapping[str, Counted]:

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from tiercel.broker.actors.supervisor import Supervisor
     from tiercel.broker.lifecycle.job_events import JobInput
     from tiercel.broker.lifecycle.node import Fence, LeaseSettings
-    from tiercel.broker.lifecycle.replicas import ServingNode
+    from tiercel.broker.lifecycle.serving_node import ServingNode
     from tiercel.broker.lifecycle.versions import WantedModel
     from tiercel.broker.scheduling.interface import EndpointView, JobView, NodeView, Policy
     from tiercel.broker.scheduling.loop import LoopSettings
@@ -289,7 +289,7 @@ class ActorRegistry:
         return self._elsewhere.get(node_id, frozenset())
 
     def serving_nodes(self, endpoint: str) -> Mapping[str, ServingNode]:
-        """What each node is to an endpoint without variants, by name."""
+        """What each node is to an endpoint, by name."""
         return {node_id: actor.serving_node(endpoint) for node_id, actor in self.nodes.items()}
 
     def counted(self, endpoint: str) -> Mapping[str, Counted]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tiercel.broker.actors.clock import Clock
     from tiercel.broker.actors.endpoint_states import Counted
     from tiercel.broker.actors.peers import Peers
-    from tiercel.broker.lifecycle.replicas import ServingNode
+    from tiercel.broker.lifecycle.serving_node import ServingNode
     from tiercel.core.endpoints import Endpoint
 
 logger = logging.getLogger(__name__)

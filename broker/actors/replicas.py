@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
     from tiercel.broker.actors.clock import Clock
     from tiercel.broker.actors.peers import Peers
-    from tiercel.broker.lifecycle.replicas import ServingNode, Upcoming
+    from tiercel.broker.lifecycle.replicas import Upcoming
+    from tiercel.broker.lifecycle.serving_node import ServingNode
     from tiercel.broker.lifecycle.versions import WantedModel
     from tiercel.core.endpoints import Delivery, Endpoint, Version
 

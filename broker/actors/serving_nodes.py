@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tiercel.broker.actors.node_messages import ServedStatus
-from tiercel.broker.lifecycle.replicas import NEEDED_BYTES, ServingNode
+from tiercel.broker.lifecycle.replicas import NEEDED_BYTES
+from tiercel.broker.lifecycle.serving_node import ServingNode
 from tiercel.core.nodes import Drain
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def serving_node(
     *,
     lost: bool,
 ) -> ServingNode:
-    """What a node is to an endpoint without variants.
+    """What a node is to an endpoint; of one with variants, what answers there is not told.
 
     Args:
         node: The node as it is.

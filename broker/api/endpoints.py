@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from tiercel.broker.actors.node_messages import EndpointSharesDeclared
     from tiercel.broker.actors.service import BrokerService
-    from tiercel.broker.lifecycle.replicas import ServingNode
+    from tiercel.broker.lifecycle.serving_node import ServingNode
     from tiercel.broker.lifecycle.versions import WantedModel
     from tiercel.core.endpoints import Endpoint, EndpointLoad, Version
     from tiercel.core.feedback import VersionFeedback

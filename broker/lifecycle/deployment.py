@@ -19,7 +19,7 @@ from tiercel.core.errors import EndpointBusyError, NotFoundError, OverloadedErro
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from tiercel.broker.lifecycle.replicas import ServingNode
+    from tiercel.broker.lifecycle.serving_node import ServingNode
     from tiercel.core.deploying import Deploy
     from tiercel.core.endpoints import Endpoint, Signature
     from tiercel.core.jobs import Job

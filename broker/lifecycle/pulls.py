@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tiercel.broker.lifecycle.versions import VersionFiles, WantedModel, kept
 
 if TYPE_CHECKING:
-    from tiercel.broker.lifecycle.replicas import ServingNode
+    from tiercel.broker.lifecycle.serving_node import ServingNode
     from tiercel.core.endpoints import Endpoint, Version
 
 

@@ -8,10 +8,11 @@ with what was live before once somebody does.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tiercel.broker.lifecycle import versions
+from tiercel.broker.lifecycle import variant_files, versions
+from tiercel.broker.lifecycle.serving_node import ServingNode
 from tiercel.broker.lifecycle.versions import VersionFiles, WantedModel
 
 if TYPE_CHECKING:
@@ -21,30 +22,6 @@ if TYPE_CHECKING:
 
 # What a node needs to have left on its disk to be given copies: more than what makes its agent end jobs.
 NEEDED_BYTES = 1024**3
-
-
-@dataclass(frozen=True, slots=True)
-class ServingNode:
-    """What a node is to one endpoint."""
-
-    id: str  # its name
-    online: bool = True  # whether it was heard of lately
-    # Whether it is silent for longer than its lease; not of one that the broker, which just began, waits for.
-    lost: bool = False
-    takes: bool = True  # whether it may be given copies: its inference server answers, and its disk has room
-    leaving: bool = False  # whether it is to be emptied
-    answering: int = 0  # number of the version that answers there; 0 for none
-    # SHA-256 of the versions whose files are in place there, by number.
-    copies: Mapping[int, str] = field(default_factory=dict)
-    failed: Mapping[int, str] = field(default_factory=dict)  # why versions cannot answer there now, by number
-    # Those of them that its inference server refused, which will not be otherwise soon.
-    refused: Mapping[int, str] = field(default_factory=dict)
-    crowd: int = 0  # how many endpoints answer there
-    cpu_cores: float = 1.0  # cores that it has for jobs and endpoints
-
-    def has(self, version: int, sha256: str) -> bool:
-        """Whether it could answer with a version at once."""
-        return version not in self.failed and (self.answering == version or self.copies.get(version) == sha256)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +48,7 @@ def chosen(endpoint: Endpoint, nodes: Mapping[str, ServingNode]) -> tuple[str, .
     A node that is lost, leaves or cannot answer is replaced where there is another one. What counts between those that
     could be added: who has files of it already, then how many endpoints answer there.
     """
-    if any(version.variant for version in endpoint.versions):  # all of them answer on one node
+    if variant_files.has_variants(endpoint):  # all of them answer on one node
         return ()
     home = nodes.get(endpoint.node_id)
     is_leaving = home is not None and home.leaving
@@ -165,6 +142,7 @@ def needed_files(
     live = endpoint.live_of("")
     is_copied = live is not None and (bool(endpoint.replica_nodes) or lacks_live(endpoint, nodes))
     found = [VersionFiles(live.version, live.sha256)] if live is not None and is_copied else []
+    found += [VersionFiles(each.version, each.sha256) for each in variant_files.lacking(endpoint, nodes)]
     found += [each.files for each in coming if each.members]
     if has_store and (files := _next_to_store(endpoint, nodes, held or {})) is not None and files not in found:
         found.append(files)
@@ -173,11 +151,8 @@ def needed_files(
 
 def unstored(endpoint: Endpoint) -> tuple[Version, ...]:
     """The versions that the artefact store shall have and does not: what answers first, then the newest."""
-    if any(version.variant for version in endpoint.versions):
-        return ()
-    live = endpoint.live_version
     left = [version for version in versions.kept(endpoint) if version.stored is None]
-    return tuple(sorted(left, key=lambda each: (each.version != live, -each.version)))
+    return tuple(sorted(left, key=lambda each: (each not in endpoint.live, -each.version)))
 
 
 def _next_to_store(
@@ -227,6 +202,8 @@ def wanted(
     live = endpoint.live_of("")
     held = held or {}
     sends = _sends(endpoint, nodes, coming, held, needed)
+    if variant_files.has_variants(endpoint):
+        return variant_files.wanted(endpoint, nodes, held, sends)
     receivers = {*endpoint.replica_nodes, *({endpoint.node_id} if lacks_live(endpoint, nodes) else ())}
     names = {*known, *endpoint.replica_nodes, *sends, *(name for each in coming for name in each.members)}
     found: dict[str, tuple[WantedModel, ...]] = {}

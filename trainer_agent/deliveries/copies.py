@@ -99,7 +99,6 @@ class VersionCopies:
             *(
                 nodes_pb2.VersionCopy(endpoint=place.endpoint, version=version, sha256=sha256)
                 for place, versions in self._there.items()
-                if not place.variant
                 for version, sha256 in versions.items()
             ),
             *(

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tiercel.broker.lifecycle import replicas, versions
-from tiercel.broker.lifecycle.replicas import ServingNode
+from tiercel.broker.lifecycle.serving_node import ServingNode
 from tiercel.core.endpoints import Endpoint, Version
 from tiercel.core.jobs import Direction
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tiercel.broker.lifecycle import replicas
-from tiercel.broker.lifecycle.replicas import ServingNode
+from tiercel.broker.lifecycle.serving_node import ServingNode
 from tiercel.core.endpoints import Delivery, DeliveryState, Endpoint, Version
 from tiercel.core.jobs import Direction
 

@@ -156,3 +156,14 @@ async def test_what_an_earlier_life_has_put_in_place_is_told_until_it_is_removed
     served.want({PLACE: WantedVersions(0, frozenset())}, ())
     await until(lambda: again.statuses() == [])
     assert not first.repository.version("digits", 3).exists()
+
+
+async def test_a_copy_of_a_variant_is_put_in_its_place_and_told_of(tmp_path: Path, tasks: Supervisor) -> None:
+    node = Node(tmp_path, tasks, reserve_bytes=0)
+    node.broker.answers = [{"model.onnx": MODEL, "accuracy.json": b"{}"}]
+    place = Place("digits", "small")
+    node.copies.want({PlacedFiles(place, 3, SHA256)}, (), node.served)
+    await until(lambda: node.told() == [(3, SHA256, "")])
+    assert (node.repository.version(place.model, 3) / "model.onnx").read_bytes() == MODEL
+    node.served.want({place: WantedVersions(3, frozenset({3}))}, ())
+    await until(lambda: node.served.answering == {place: 3})
