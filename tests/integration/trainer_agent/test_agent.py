@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import aiohttp
 import psutil
-import pytest
 
 from testing.nodes_broker import (
     DEADLINE,
@@ -33,6 +29,7 @@ SLEEPER = "import os, time\nos.write(1, b'pid %d\\n' % os.getpid())\ntime.sleep(
 DEAF = f"import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n{SLEEPER}"
 SHORT = ("--metric", "score", "--epochs")
 TRAIN = ("--metric", "score", "--epochs", "100000", "--step-sleep-seconds", "0.01")
+SELDOM = (*TRAIN, "--step-sleep-seconds", "0.1")  # so that no report gives way to a better and a later one
 
 
 async def exit_of(broker: ScriptedBroker, run_id: str) -> nodes_pb2.RunStatus:
@@ -120,7 +117,7 @@ async def test_a_run_from_its_start_to_its_end(broker: ScriptedBroker, agent: Ag
     status = await exit_of(broker, "job-1")
     assert status.exit_code == 0, status.log_tail
     assert status.cpu_seconds > 0.1
-    assert status.log_tail.splitlines()[-1].startswith("mode")
+    assert status.log_tail.splitlines()[-1].startswith("weights")
     assert not status.lost
     assert broker.heard.output("job-1").decode().strip() == status.log_tail
     running = nodes_pb2.RUN_STATE_RUNNING  # said when it begins, and once more when it trains
@@ -214,7 +211,7 @@ async def test_training_goes_on_while_the_broker_is_away_and_everything_is_told_
     broker: ScriptedBroker, agent: AgentProcess, linear: str
 ) -> None:
     runs = (
-        wanted_run("job-1", linear, arguments=TRAIN),
+        wanted_run("job-1", linear, arguments=SELDOM),
         wanted_run(
             "short-1",
             "import os, time\nprint('one', flush=True)\n"
@@ -234,7 +231,7 @@ async def test_training_goes_on_while_the_broker_is_away_and_everything_is_told_
     await until(lambda: len(broker.heard.hellos) == 2, seconds=DEADLINE)
     told = {run.run_id: run for run in broker.heard.hellos[1].runs}
     assert told["job-1"].state == nodes_pb2.RUN_STATE_RUNNING
-    assert (told["short-1"].state, told["short-1"].exit_code) == (nodes_pb2.RUN_STATE_EXITED, 4)
+    assert (await exit_of(broker, "short-1")).exit_code == 4
     await until(lambda: broker.heard.output("short-1") == b"one\ntwo\n", seconds=DEADLINE)
     await until(lambda: len(broker.heard.progress("job-1")) > before)
     sequences = {report.sequence for report in broker.heard.progress("job-1")}
@@ -363,26 +360,21 @@ async def test_an_agent_that_comes_back_behind_its_fence_ends_what_it_takes_over
         assert not psutil.pid_exists(pid)
 
 
-@pytest.mark.timeout(300)  # eleven starts of an agent
-async def test_runs_survive_ten_deaths_of_their_agent_in_a_row(
-    broker: ScriptedBroker, tmp_path: Path, linear: str
-) -> None:
+async def test_runs_survive_deaths_of_their_agent_in_a_row(broker: ScriptedBroker, tmp_path: Path, linear: str) -> None:
     """A real training goes on in the same process, and so does what it says: nothing lost, nothing twice."""
     counting = (
         "import os, time\nprint('pid', os.getpid(), flush=True)\nnumber = 0\n"
         "while not os.path.exists('agent-is-away'):\n    number += 1; print(number, flush=True); time.sleep(0.01)\n"
         "raise SystemExit(4)"
     )
-    # Seldom enough that no report gives way to a better and a later one.
-    seldom = (*TRAIN, "--step-sleep-seconds", "0.1")
-    runs = (wanted_run("job-1", linear, arguments=seldom), wanted_run("short-1", counting))
+    runs = (wanted_run("job-1", linear, arguments=SELDOM), wanted_run("short-1", counting))
     state = tmp_path / "state"
     with agent_process(state, broker.address) as agent:
         await broker.want(*runs)
         await until(lambda: broker.heard.progress("job-1") and broker.heard.output("short-1"), seconds=DEADLINE)
         serving, address = await serving_of(broker, agent)
         pids = {run_id: script_pid(agent, run_id) for run_id in ("job-1", "short-1")}
-        for life in range(2, 12):
+        for life in range(2, 5):
             await agent.kill()
             agent.start()
             await greeted(broker, life)
@@ -401,7 +393,7 @@ async def test_runs_survive_ten_deaths_of_their_agent_in_a_row(
         assert (status.exit_code, status.lost) == (4, False)
         lines = broker.heard.output("short-1").decode().splitlines()
         assert lines == [f"pid {pids['short-1']}", *map(str, range(1, len(lines)))]
-        await broker.want(wanted_run("job-1", linear, arguments=seldom, stop=True), runs[1])
+        await broker.want(wanted_run("job-1", linear, arguments=SELDOM, stop=True), runs[1])
         status = await exit_of(broker, "job-1")
         assert (status.exit_code, status.reason, status.lost) == (0, "the broker asked it to stop", False)
         sequences = {report.sequence for report in broker.heard.progress("job-1")}
@@ -445,7 +437,7 @@ async def test_leaving_stops_runs_through_no_fault_of_theirs(
 ) -> None:
     await broker.want(wanted_run("job-1", linear, arguments=TRAIN), wanted_run("other-1", SLEEPER))
     pid = await running_pid(broker, "other-1")
-    await until(lambda: broker.heard.progress("job-1"), seconds=DEADLINE)
+    await until(lambda: broker.heard.progress("job-1") and broker.heard.serving(), seconds=DEADLINE)
     serving = psutil.Process(json.loads((agent.state_dir / "agent" / "serving.json").read_text())["pid"])
     await agent.leave()
     for run_id in ("job-1", "other-1"):
@@ -455,16 +447,14 @@ async def test_leaving_stops_runs_through_no_fault_of_theirs(
     assert is_gone(serving)
 
 
-async def test_one_agent_for_each_state_directory(broker: ScriptedBroker, agent: AgentProcess) -> None:
+async def test_one_agent_for_each_state_directory(broker: ScriptedBroker, agent: AgentProcess, tmp_path: Path) -> None:
     await until(lambda: broker.heard.hellos, seconds=DEADLINE)
     state_dir = agent.state_dir / "agent"
-    command = [sys.executable, "-m", "tiercel.trainer_agent", "--broker", broker.address, "--state-dir", str(state_dir)]
-    second = await asyncio.create_subprocess_exec(*command, "--token-file", "x", stderr=subprocess.PIPE)
-    async with asyncio.timeout(DEADLINE):
-        _, said = await second.communicate()
-    assert second.returncode == 2
-    assert f"An agent with pid {agent.process.pid} is running on {state_dir} already" in said.decode()
-    assert "--state-dir" in said.decode()
+    second = AgentProcess(agent.state_dir, agent.command, tmp_path / "second.log")
+    assert await second.wait() == 2
+    said = second.log.read_text()
+    assert f"An agent with pid {agent.process.pid} is running on {state_dir} already" in said
+    assert "--state-dir" in said
 
 
 async def test_a_wrong_token_is_said_once_and_tried_again(broker: ScriptedBroker, agent: AgentProcess) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from testing.docker import DockerEngine
 from testing.nodes_broker import ScriptedBroker, agent_process, wanted_run
+from testing.trainer_service import SCRIPTS
 from testing.until import until
 from tiercel.v1 import nodes_pb2
 
@@ -38,8 +39,9 @@ async def test_the_runs_of_a_tenant_become_warm_and_learn_the_same(
 @pytest.mark.docker
 @pytest.mark.timeout(600)  # the first session makes the image
 async def test_so_do_runs_in_containers_and_none_is_left_when_the_agent_ends(
-    broker: ScriptedBroker, engine: DockerEngine, linear: str, tmp_path: Path
+    broker: ScriptedBroker, engine: DockerEngine, tmp_path: Path
 ) -> None:
+    linear = (SCRIPTS / "linear.py").read_text()  # with PyTorch, whose import is worth a container that waits
     if os.geteuid() != 0:
         pytest.skip("only root starts containers warm")
     waiting = (
