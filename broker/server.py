@@ -176,7 +176,10 @@ class Broker:
         supervisor.start(entrance.audit.run(), name="audit log")
         life = BrokerLife(store, journal, registry, supervisor, clock, kept.checkpoints, kept.versions)
         await life.start()
-        return Running(self._settings, clock, supervisor, journal, registry, service, maintenance, policies, tokens)
+        return Running(
+            *(self._settings, clock, supervisor, journal, registry, service, maintenance, policies, tokens),
+            tracing=self._tracing,
+        )
 
     async def _open_doors(
         self, entrance: Entrance, kept: Kept, running: Running, stack: contextlib.AsyncExitStack

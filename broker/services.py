@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from tiercel.broker.actors.supervisor import Supervisor
     from tiercel.broker.opening import Entrance, Kept
     from tiercel.broker.settings import BrokerSettings
+    from tiercel.core.traces import Tracing
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,7 @@ class Running:
     maintenance: Maintenance  # nodes that are drained
     policies: PolicyKeeper  # which policy decides
     tokens: Tokens  # who may come in
+    tracing: Tracing | None = None  # makes spans of calls that are part of a trace; None for none
 
 
 def keep_artefacts(kept: Kept, running: Running) -> None:
@@ -111,7 +113,7 @@ async def answer_tenants(entrance: Entrance, kept: Kept, running: Running) -> No
     running.supervisor.start(predictions.run(), name="predictions")
     await listeners.add_tenants_services(
         doors.methods,
-        JobsService(service, running.journal, kept.store, kept.logs, tenancy, kept.projects),
+        JobsService(service, running.journal, kept.store, kept.logs, tenancy, kept.projects, running.tracing),
         DiskService(service, inventory, retention, tenancy),
         FilesService(service, kept.files, tenancy),
         LineageService(service, kept.store, tenancy),

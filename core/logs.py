@@ -15,6 +15,8 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from tiercel.core.current_span import span_ids
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -98,6 +100,8 @@ class TextLines(logging.Formatter):
 class JsonLines(logging.Formatter):
     """One object a line: ``time`` (UTC), ``level``, ``logger``, ``message``, ids, and ``exception`` where there is one.
 
+    While a span of OpenTelemetry is current, whoever began it, its ids are among them.
+
     Args:
         always: Ids that are the same on all lines.
     """
@@ -115,6 +119,7 @@ class JsonLines(logging.Formatter):
             "logger": record.name,
             "message": redacted(record.getMessage()),
             **self._always,
+            **span_ids(),
             **_ids.get(),
             **{name: redacted(str(value)) for name, value in vars(record).items() if name in IDS},
         }

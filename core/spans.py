@@ -23,6 +23,7 @@ from opentelemetry.trace import (
     StatusCode,
     TraceFlags,
     set_span_in_context,
+    use_span,
 )
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
@@ -31,6 +32,7 @@ from tiercel.core.errors import SetupError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from contextlib import AbstractContextManager
 
     from opentelemetry.sdk.trace import SpanProcessor
 
@@ -51,6 +53,15 @@ class OneRequest:
         self._span = span
         context = span.get_span_context()
         self.traceparent = f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
+
+    def current(self) -> AbstractContextManager[object]:
+        """See :meth:`.RequestSpan.current`."""
+        return use_span(self._span, record_exception=False, set_status_on_exception=False)
+
+    def leads_to(self, job_id: str) -> None:
+        """See :meth:`.RequestSpan.leads_to`."""
+        self._span.set_attribute("tiercel.job", job_id)
+        self._span.add_link(SpanContext(*_ids_of(job_id), is_remote=True))
 
     def end(self, error: str = "") -> None:
         """See :meth:`.RequestSpan.end`."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from contextlib import AbstractContextManager
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,12 @@ class RequestSpan(Protocol):
     @property
     def traceparent(self) -> str:
         """What whoever is asked on its behalf is told, as W3C Trace Context has it."""
+
+    def current(self) -> AbstractContextManager[object]:
+        """What is logged within the block names it, and so does what it starts while it is not over."""
+
+    def leads_to(self, job_id: str) -> None:
+        """It made a job, or asked for one that was there: whoever looks at it finds the job's trace."""
 
     def end(self, error: str = "") -> None:
         """It was answered; ``error``: why it was not. Said again it changes nothing."""

@@ -10,6 +10,7 @@ from tiercel.broker.api import pages
 from tiercel.broker.api.auth import tenant_of
 from tiercel.broker.api.endpoints import endpoint_told
 from tiercel.broker.api.projects import check_project
+from tiercel.broker.api.traced import joined
 from tiercel.broker.api.translation import job_to_proto, node_to_proto, spec_from_proto
 from tiercel.core.errors import InvalidSpecError, wrong_field
 from tiercel.core.events import StateChanged, subject_of_endpoint
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from tiercel.broker.store.logs import RunLogs
     from tiercel.broker.store.projects import ProjectStore
     from tiercel.broker.tenancy import Tenancy
+    from tiercel.core.jobs import Job
+    from tiercel.core.tenants import Tenant
+    from tiercel.core.traces import Tracing
 
 EVENTS_AT_A_TIME = 500
 DECISIONS_SHOWN = 50
@@ -41,6 +45,7 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
 
     Args:
         tenancy: Who may call.
+        tracing: Makes spans of submits that are part of a trace; None for none.
     """
 
     def __init__(
@@ -51,6 +56,7 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
         logs: RunLogs,
         tenancy: Tenancy,
         projects: ProjectStore,
+        tracing: Tracing | None = None,
     ) -> None:
         self._service = service
         self._journal = journal
@@ -58,10 +64,17 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
         self._logs = logs
         self._tenancy = tenancy
         self._projects = projects
+        self._tracing = tracing
 
     async def SubmitJob(self, request: jobs_pb2.SubmitJobRequest, context: Context) -> jobs_pb2.SubmitJobResponse:
         """Create a job."""
         tenant = tenant_of(context, self._tenancy)
+        with joined(self._tracing, "SubmitJob", context.invocation_metadata()) as leads_to:
+            job = await self._submit(tenant, request)
+            leads_to(job.id)
+        return jobs_pb2.SubmitJobResponse(job=job_to_proto(job))
+
+    async def _submit(self, tenant: Tenant, request: jobs_pb2.SubmitJobRequest) -> Job:
         _check_key(request.idempotency_key)
         spec = spec_from_proto(request.spec)
         validate_spec(spec)
@@ -70,8 +83,7 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
         except InvalidSpecError:
             await self._service.check(tenant, spec)  # what else is wrong is said before a project is sent
             raise
-        job = await self._service.submit(tenant, spec, request.idempotency_key)
-        return jobs_pb2.SubmitJobResponse(job=job_to_proto(job))
+        return await self._service.submit(tenant, spec, request.idempotency_key)
 
     async def GetJob(self, request: jobs_pb2.GetJobRequest, context: Context) -> jobs_pb2.GetJobResponse:
         """Show a job."""

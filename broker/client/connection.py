@@ -14,6 +14,7 @@ import grpc
 from tiercel.broker.client.errors import from_rpc_error
 from tiercel.broker.client.given_token import ShownToken
 from tiercel.broker.client.options import ClientOptions, channel_options
+from tiercel.core.current_span import trace_context
 from tiercel.core.errors import (
     NotAuthenticatedError,
     OverloadedError,
@@ -193,7 +194,8 @@ class Connection:
             await asyncio.sleep(max(least, retry.pause_seconds(failures, random.random())))  # noqa: S311
 
     def _metadata(self) -> tuple[tuple[str, str], ...]:
-        return (("authorization", f"Bearer {self._token.text()}"), (PROTOCOL_KEY, str(PROTOCOL)))
+        own = ("authorization", f"Bearer {self._token.text()}"), (PROTOCOL_KEY, str(PROTOCOL))
+        return (*own, *trace_context().items())
 
     def _check_patience(self, error: TiercelError, seconds: float) -> None:
         if seconds >= self._options.retry.patience_seconds:

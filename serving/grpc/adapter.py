@@ -129,7 +129,8 @@ class InferenceServicer:
         attributes = {"tiercel.model": received.request.model, "tiercel.node": node_id}
         trace_context = {name: text for name in TRACE_CONTEXT if isinstance(text := call.head.metadata.get(name), str)}
         call.span = tracing.begin("infer", trace_context, call.arrived, attributes)
-        self._infer(received, call)
+        with call.span.current():
+            self._infer(received, call)
 
     def _infer(self, received: GrpcRequest, call: Call) -> None:
         request = received.request

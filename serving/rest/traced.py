@@ -50,7 +50,8 @@ def traced(infer: Handler, tracing: Tracing, node_id: Callable[[], str]) -> Hand
         head = request.head
         request.head = replace(head, headers={**head.headers, TRACEPARENT: span.traceparent.encode()})
         try:
-            work = infer(request, parameters, answered)
+            with span.current():
+                work = infer(request, parameters, answered)
         except Exception as error:
             span.end(error.message if isinstance(error, TiercelError) else repr(error))
             raise

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
+import json
 import logging
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -11,6 +14,8 @@ import pytest
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from tiercel.core.current_span import trace_context
+from tiercel.core.logs import JsonLines
 from tiercel.core.spans import OpenTelemetry
 from tiercel.core.traces import JobSpan
 from tiercel.core.tracing import open_tracing
@@ -123,3 +128,52 @@ def test_what_is_missing_is_said_and_nothing_else_fails(
         assert open_tracing("tiercel-test", {"OTEL_TRACES_EXPORTER": "otlp"}) is None
     assert "no exporter 'nonesuch' is installed" in caplog.messages[0]
     assert "install 'tiercel[otel]'" in caplog.messages[1]
+
+
+def test_what_is_logged_while_a_span_is_current_names_it_until_it_is_over(
+    tracing: OpenTelemetry, memory: InMemorySpanExporter
+) -> None:
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(JsonLines({}))
+    logger = logging.Logger("test")  # noqa: LOG001 - known to nobody else
+    logger.addHandler(handler)
+    span = tracing.begin("infer", {"traceparent": f"00-{TRACE}-{PARENT}-01"}, 0.0, {})
+    unrecorded = tracing.begin("infer", {"traceparent": f"00-{TRACE}-{PARENT}-00"}, 0.0, {})
+    logger.warning("before")
+    with span.current():
+        logger.warning("within")
+        with unrecorded.current():
+            logger.warning("not recorded")
+        span.end()
+        logger.warning("over")
+    lines = {line["message"]: line for line in map(json.loads, stream.getvalue().splitlines())}
+    (told,) = memory.get_finished_spans()
+    assert (lines["within"]["trace_id"], lines["within"]["span_id"]) == (TRACE, f"{told.context.span_id:016x}")
+    assert [name for name, line in lines.items() if "trace_id" in line or "span_id" in line] == ["within"]
+
+
+def test_where_opentelemetry_was_not_imported_nothing_is_and_no_trace_is_named() -> None:
+    program = """
+import logging, sys
+from tiercel.core.current_span import span_ids, trace_context
+from tiercel.core.logs import JsonLines
+line = JsonLines({}).format(logging.LogRecord("x", 30, "", 1, "hello", (), None))
+assert (span_ids(), trace_context()) == ({}, {}), line
+assert "trace_id" not in line
+assert not [name for name in sys.modules if name.startswith("opentelemetry")]
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+def test_whoever_is_asked_is_told_of_the_span_that_is_current(tracing: OpenTelemetry) -> None:
+    assert trace_context() == {}
+    for flags, state, told in (
+        ("01", "a=b", {"tracestate": "a=b"}),
+        ("00", "", {}),
+        ("01", ",".join(f"k{number}={'v' * 200}" for number in range(4)), {}),
+    ):
+        span = tracing.begin("any", {"traceparent": f"00-{TRACE}-{PARENT}-{flags}", "tracestate": state}, 0.0, {})
+        with span.current():
+            assert trace_context() == {"traceparent": span.traceparent, **told}
+    assert trace_context() == {}
