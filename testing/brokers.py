@@ -129,7 +129,7 @@ class Tenant:
         """Wait until something holds of a job."""
         async with asyncio.timeout(90):
             while not condition(job := await self.get(job_id)):  # noqa: ASYNC110 - any condition, also without an event
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(0.03)  # a call each time
         return job
 
     async def wait_finished(self, job_id: str) -> jobs_pb2.Job:

@@ -95,7 +95,7 @@ def wait_for(condition: Callable[[], T | None], what: str, timeout: float = DEAD
     while time.monotonic() < give_up:
         if result := condition():
             return result
-        time.sleep(0.01)  # what is waited for is another process's
+        time.sleep(0.02)  # most look at a process or ask a server; what is waited for is another process's
     raise AssertionError(f"waited {timeout:g} s in vain for {what}")
 
 

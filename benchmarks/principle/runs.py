@@ -6,6 +6,7 @@ the simulator or the work makes it anew, a change of ``utility`` only what ``uti
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import json
@@ -85,8 +86,12 @@ class Runs:
         """Do those that are missing, and tell each once it is kept."""
         missing = [trial for trial in trials if trial.key not in self._done]
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        with multiprocessing.Pool(processes) as pool, self._path.open("a", encoding="utf-8") as kept:
-            for trial, figures in zip(missing, pool.imap(_run, missing), strict=True):
+        with contextlib.ExitStack() as stack:
+            kept = stack.enter_context(self._path.open("a", encoding="utf-8"))
+            # One alone is this one: a fork of whoever calls would cost more, and hang where that has threads.
+            pool = stack.enter_context(multiprocessing.Pool(processes)) if processes > 1 else None
+            found = map(_run, missing) if pool is None else pool.imap(_run, missing)
+            for trial, figures in zip(missing, found, strict=True):
                 kept.write(json.dumps({"key": trial.key, "figures": asdict(figures)}) + "\n")
                 kept.flush()
                 self._done[trial.key] = figures

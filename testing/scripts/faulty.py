@@ -2,10 +2,9 @@
 
 ``crash`` raises after the first epoch. ``hang`` trains one epoch and then says nothing for ever. ``nan`` reports
 accuracies of 0.5, then NaN. ``wrong-metric`` reports under a name that nobody asked for. ``unexportable`` uses an
-operation that ONNX has not. ``random`` answers differently each time, so that no export can match it. ``frozen`` lets
-the data decide which way to go, which a trace freezes. ``lying`` reports better than its model is. ``uncopyable`` keeps
-something in the model that cannot be copied. ``out-of-memory`` asks for more of a made-up accelerator than it was
-granted. All but ``hang`` end by themselves.
+operation that ONNX has not. ``random`` answers differently each time, so that no export can match it. ``lying``
+reports better than its model is. ``uncopyable`` keeps something in the model that cannot be copied. ``out-of-memory``
+asks for more of a made-up accelerator than it was granted. All but ``hang`` end by themselves.
 """
 
 from __future__ import annotations
@@ -43,8 +42,6 @@ class Model(nn.Module):
             scores = scores + 0 * torch.linalg.svd(scores)[1].sum()
         if fault == "random":
             scores = scores * (1 + random.random())
-        if fault == "frozen" and float(rows.sum()) > 0:
-            scores = scores * 2
         return scores
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from testing.brokers import Tenant, node_token, running_broker, tenant_of, tenant_token
 from testing.scripted_agent import ScriptedAgent
+from tiercel.broker.actors import mailbox
 from tiercel.v1 import jobs_pb2, nodes_pb2
 
 
@@ -195,8 +196,11 @@ async def test_a_model_that_cannot_be_delivered_fails_the_job_and_keeps_the_olde
             assert (await alice.endpoints())[0].live_version == 1
 
 
-async def test_a_script_that_reports_without_end_slows_nobody_else_down(tmp_path: Path) -> None:
+async def test_a_script_that_reports_without_end_slows_nobody_else_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """More reports than fit into a mailbox: the stream waits, nothing is lost, and other calls are answered."""
+    monkeypatch.setattr(mailbox, "ROOM_FOR_STREAMS", 100)
     async with running_broker(tmp_path) as broker:
         agent = ScriptedAgent(node_token(tmp_path))
         async with (
@@ -206,7 +210,7 @@ async def test_a_script_that_reports_without_end_slows_nobody_else_down(tmp_path
             job, other = await alice.submit("a"), await alice.submit("b")
             await agent.wait_run(f"{job.id}-1")
             await agent.wait_run(f"{other.id}-1")
-            agent.report(f"{job.id}-1", *[0.1] * 1_500)
+            agent.report(f"{job.id}-1", *[0.1] * 200)
             agent.report(f"{other.id}-1", 0.95)
             assert (await alice.cancel(job.id)).state == jobs_pb2.JOB_STATE_STOPPING
             assert (await alice.wait_finished(job.id)).state == jobs_pb2.JOB_STATE_CANCELLED

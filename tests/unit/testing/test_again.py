@@ -24,6 +24,12 @@ def test_defect():
 """
 
 
+@pytest.fixture(autouse=True)
+def _no_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of those that are installed none is needed, and to load them takes longer than all else."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+
+
 def failed_in(folder: Path, text: str) -> Path:
     (folder / "test_few.py").write_text(text)
     subprocess.run([sys.executable, "-m", "pytest", "-q", "--rootdir", folder], cwd=folder, capture_output=True)

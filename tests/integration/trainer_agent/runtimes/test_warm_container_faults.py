@@ -6,8 +6,6 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ from testing.docker import DockerEngine, docker_runtime
 from testing.run_handles import finish, ready
 from testing.until import until
 from testing.warm_node import ContainerNode, container_node
+from testing.warm_python import WarmProcess, lasting_python
 from tiercel.trainer_agent.errors import RunFailedError
 from tiercel.trainer_agent.runtimes.containers import waiting_container, waiting_containers
 from tiercel.trainer_agent.runtimes.contract import Launch, Program
@@ -237,27 +236,30 @@ async def test_the_one_that_was_used_least_recently_makes_room(
 @pytest.fixture
 async def killed(engine: DockerEngine, tmp_path: Path) -> AsyncIterator[Killed]:
     """An agent that is killed at some moment of a warm start; what it said before."""
-    agents = []
+    agents: list[WarmProcess] = []
+    program, output = tmp_path / "agent.py", tmp_path / "output"
+    program.write_text(AGENT)
+
+    def begin(dies: str) -> WarmProcess:
+        command = [str(program), str(tmp_path), engine.host, engine.image, INSTANCE, WAITS, dies]
+        template = lasting_python(("testing.docker", "testing.warm_node"))
+        with Path(os.devnull).open("rb") as nothing, output.open("wb") as said:
+            agents.append(template.start_with(command, os.environ, (nothing, said, said), None))
+        return agents[-1]
 
     async def start(dies: str) -> dict[str, str]:
-        arguments = [str(tmp_path), engine.host, engine.image, INSTANCE, WAITS, dies]
-        agent = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", AGENT, *arguments, stdout=subprocess.PIPE, cwd=Path(__file__).parents[4]
-        )
-        agents.append(agent)
-        assert agent.stdout is not None
-        async with asyncio.timeout(60):
-            told: dict[str, str] = json.loads(await agent.stdout.readline())
-            if dies == "later":
-                await agent.stdout.readline()
-                agent.send_signal(signal.SIGKILL)
-            assert await agent.wait() == -signal.SIGKILL
+        agent = begin(dies)
+        if dies == "later":
+            await until(lambda: output.read_text().endswith("started\n"), seconds=60)
+            agent.kill()
+        await until(lambda: agent.poll() is not None, seconds=60)
+        assert agent.returncode == -signal.SIGKILL, output.read_text()
+        told: dict[str, str] = json.loads(output.read_text().partition("\n")[0])
         return told
 
     yield start
     for agent in agents:
-        if agent.returncode is None:
-            agent.kill()
+        agent.kill()
 
 
 def launch_of(told: dict[str, str]) -> Launch:

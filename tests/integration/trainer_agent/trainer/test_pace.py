@@ -48,7 +48,7 @@ def test_cpu_use_follows_the_pace_while_it_changes(start_server: StartServer, st
 
 def test_a_run_that_rests_for_long_still_obeys(start_server: StartServer, start_script: StartScript) -> None:
     server = start_server(tiers=(0.5,), request_exports=False)
-    script = start_script("linear", "--epochs", "100000", "--step-cpu-seconds", "0.05")
+    script = start_script("linear", "--epochs", "100000", "--step-cpu-seconds", "0.02")
     server.wait_until(lambda recorded: any(report.metrics["accuracy"] >= 0.5 for report in recorded.reports))
     server.request_pace(0.0001)  # a rest of minutes after each step
     server.request_export("while-resting", 0.5)

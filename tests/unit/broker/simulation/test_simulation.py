@@ -262,7 +262,7 @@ def test_a_node_is_shown_without_the_memory_that_a_leaving_job_still_holds() -> 
 
 
 def test_the_same_seed_gives_the_same_result_and_another_one_does_not() -> None:
-    planned = replace(mixed_jobs(24, 2), record_usage=True)
+    planned = replace(mixed_jobs(12, 2), record_usage=True)
     for policy in sorted(BUILT_IN):
         assert simulate(planned, policy, 3) == simulate(planned, policy, 3)
     assert simulate(planned, "fair", 3).jobs != simulate(planned, "fair", 4).jobs

@@ -35,7 +35,7 @@ def test_the_heuristic_is_never_worse_than_the_best_variant_alone(form: Form, lo
     rate = load * pool.capacity
     # Long enough for the queue to grow to where an overload holds it; what was decided before the rate was known does
     # not count.
-    warm_up, duration = 20 * pool.objective, max(3_000 / rate, 50 * pool.objective)
+    warm_up, duration = 20 * pool.objective, max(1_500 / rate, 30 * pool.objective)
     runs = {seed: arrivals("constant", rate, duration, 2.0, random.Random(seed)) for seed in _SEEDS}
 
     def means(scheduler: type[HeuristicScheduler] | str) -> list[float]:
