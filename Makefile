@@ -138,6 +138,10 @@ gpu-check: ## Measure training and serving on this machine's GPU, with its own p
 bench-what-if: $(STAMP) ## Hold what-ifs against what then came (ten minutes; with BENCH_FLAGS='--live 3 --keep' also live)
 	@$(BIN)/python -m benchmarks.what_if $(BENCH_FLAGS)
 
+.PHONY: bench-retraining
+bench-retraining: $(STAMP) ## Compare training again by itself with never and on a schedule, over made-up days that change (a minute)
+	@$(BIN)/python -m benchmarks.retraining $(BENCH_FLAGS)
+
 .PHONY: bench-decisions
 bench-decisions: $(STAMP) ## Measure what one decision of each policy costs
 	@$(BIN)/python -m benchmarks.decision_cost

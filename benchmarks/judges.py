@@ -34,6 +34,7 @@ JUDGES = {
     "starts": "benchmarks.starts.bars:bars_of",
     "starts-live": "benchmarks.starts.live:bars_of",
     "keys": "benchmarks.keys:bars_of",
+    "retraining": "benchmarks.retraining:bars_of",
     "what-if": "benchmarks.what_if:bars_of",
     "tls": "benchmarks.tls.bars:bars_of",
 }

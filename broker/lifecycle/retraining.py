@@ -39,32 +39,29 @@ class Terms:
     """How what a job delivers is trained again."""
 
     retrain: Retrain
-    targets: tuple[float, ...]  # of the tiers that its tenant asked for
-    floor: float | None = None  # of a retraining, what it has to exceed
+    targets: tuple[float, ...]  # of the tiers that its tenant asked for, easiest first
 
     @classmethod
     def of(cls, job: Job) -> Terms | None:
         """The terms of a job; None of one that is never trained again."""
         if job.spec.retrain is None:
             return None
-        targets = tuple(tier.target for tier in _asked_for(job))
-        return cls(job.spec.retrain, targets, job.retrains.floor if job.retrains is not None else None)
+        return cls(job.spec.retrain, tuple(tier.target for tier in _asked_for(job)))
 
     def of_version(self, value: float | None, target: float | None) -> Retrain:
         """The terms of a version, with the accuracy below which it is trained again.
 
         That is the hardest of its tenant's tiers that it reaches. What reaches none, and is there since it is better
-        than what answered before, keeps half of what was won: a promise that does not hold any more binds nobody.
+        than what answered before, is still to reach the easiest.
 
         Args:
             value: What was measured of it.
             target: The target of the tier that it was delivered for; None of the best model beyond them.
         """
-        if self.retrain.below is not None or value is None:
+        if self.retrain.below is not None:
             return self.retrain
-        reached = [each for each in self.targets if value >= each]
-        won = target if self.floor is None else (self.floor + max(self.floor, value)) / 2
-        return replace(self.retrain, below=max(reached, default=won))
+        reached = [each for each in self.targets if each == target or (value is not None and value >= each)]
+        return replace(self.retrain, below=max(reached, default=self.targets[0]))
 
 
 def decided(
@@ -227,7 +224,7 @@ def _why_fine(endpoint: Endpoint, version: Version, heard: Heard) -> str:
     """Why a version need not be trained again; empty where it should be."""
     below = version.retrain.below if version.retrain is not None else None
     if below is None:
-        return f"version {version.version} promised nothing; give its job a number as retrain.below"
+        return f"version {version.version} promised nothing"
     if is_missed(endpoint, version.version, below):
         return ""
     if in_use_of(version.version, heard) is None:
