@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import statistics
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Final
 
@@ -231,14 +231,11 @@ def section_of(figures: Json, bars: Iterable[Bar]) -> str:
     rows = []
     for world, words in WORLDS.items():
         runs = [each for each in figures["runs"] if each["world"] == world]
-
-        def mean(of: Callable[[Json], float], runs: Sequence[Json] = runs) -> float:
-            return statistics.fmean(map(of, runs))
-
-        accuracies = [f"{mean(lambda run, name=name: run['accuracy'][name]):.4f}" for name in ("ours", *RIVALS)]
+        accuracies = [statistics.fmean(run["accuracy"][name] for run in runs) for name in ("ours", *RIVALS)]
         told = [difference(runs, world, rival) for rival in ("never", "evenly spread")]
         differences = [f"{middle:+.4f} ± {half:.4f}" for middle, half in told]
-        rows.append((words, *accuracies, *differences, f"{mean(lambda run: run['trainings']['ours']):.1f}"))
+        trainings = statistics.fmean(run["trainings"]["ours"] for run in runs)
+        rows.append((words, *(f"{each:.4f}" for each in accuracies), *differences, f"{trainings:.1f}"))
     return f"{table(head, rows)}\n\n{bars_table('bar', bars)}"
 
 
