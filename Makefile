@@ -162,6 +162,10 @@ bench-tls: $(STAMP) ## Measure what TLS costs the inference server, beside the e
 bench-hop: $(STAMP) ## Measure what it costs a request to be handed on to another server (half a minute)
 	@$(BIN)/python -m benchmarks.serving_hop $(BENCH_FLAGS)
 
+.PHONY: bench-int8
+bench-int8: $(STAMP) ## Ask more of a model than it can answer, with an int8 model beside it and without (six minutes)
+	@$(BIN)/python -m benchmarks.int8 $(BENCH_FLAGS)
+
 .PHONY: bench-keys
 bench-keys: $(STAMP) ## Measure what a key costs a request to the inference server (half a minute)
 	@$(BIN)/python -m benchmarks.keys $(BENCH_FLAGS)

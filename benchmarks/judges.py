@@ -33,6 +33,7 @@ JUDGES = {
     "simulated-tuning": "benchmarks.simulated_tuning:bars_of",
     "starts": "benchmarks.starts.bars:bars_of",
     "starts-live": "benchmarks.starts.live:bars_of",
+    "int8": "benchmarks.int8:bars_of",
     "keys": "benchmarks.keys:bars_of",
     "retraining": "benchmarks.retraining:bars_of",
     "what-if": "benchmarks.what_if:bars_of",
