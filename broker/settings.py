@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Self
+from typing import Annotated, Self
 
-from pydantic import Field, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import Field, field_validator, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from tiercel.broker.actors.artefacts.own import Patience
 from tiercel.broker.lifecycle.node import LeaseSettings
@@ -40,8 +40,10 @@ class BrokerSettings(BaseSettings):
     tls_certificate: Path | None = None
     tls_key: Path | None = None  # file with its key
     tls_ca: Path | None = None  # file with the certificate of the authority that vouches for it
-    oidc_issuer: str = ""  # URL of the OpenID Connect provider at which people sign in; empty for none
-    oidc_audience: str = ""  # for whom its tokens must be
+    # URLs of the OpenID Connect providers at which people sign in, 8 at most; with commas in the environment.
+    oidc_issuer: Annotated[tuple[str, ...], NoDecode] = ()
+    # For whom their tokens must be: one for all, or one for each in their order; with commas in the environment.
+    oidc_audience: Annotated[tuple[str, ...], NoDecode] = ()
     # Those that they may be signed by; as JSON in the environment.
     oidc_algorithms: tuple[str, ...] = ("ES256", "RS256")
     broker_port: int = Field(default=0, ge=0, le=65535)  # port of the gRPC services for tenants; 0 means any free one
@@ -92,6 +94,11 @@ class BrokerSettings(BaseSettings):
     keep_projects_seconds: float = Field(default=RetentionSettings().projects_seconds, ge=0)
     # Of so many jobs of a tenant, those that ended last, these things are kept.
     keep_finished_jobs: int = Field(default=RetentionSettings().jobs, ge=0)
+
+    @field_validator("oidc_issuer", "oidc_audience", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        return tuple(filter(None, map(str.strip, value.split(",")))) if isinstance(value, str) else value
 
     @model_validator(mode="after")
     def _check_order(self) -> Self:

@@ -73,9 +73,15 @@ def _absolute(_context: click.Context, _option: click.Parameter, path: Path | No
 @click.option("--tls-key", type=_FILE, callback=_absolute, help="Its private key, PEM.")
 @click.option("--tls-ca", type=_FILE, callback=_absolute, help="The certificate of the authority behind it, PEM.")
 @click.option(
-    "--oidc-issuer", default="", help="URL of the OpenID Connect provider at which people sign in; see people.toml."
+    "--oidc-issuer",
+    multiple=True,
+    help="URL of the OpenID Connect provider at which people sign in; repeatable, 8 at most; see people.toml.",
 )
-@click.option("--oidc-audience", default="", help="For whom its tokens must be: the client's id there.")
+@click.option(
+    "--oidc-audience",
+    multiple=True,
+    help="For whom its tokens must be: the client's id there; of several providers one for all, or one for each.",
+)
 @click.option(
     "--oidc-algorithm",
     "oidc_algorithms",

@@ -19,7 +19,7 @@ FILE = "people.toml"
 MOST_ADMISSIONS = 1_000
 MAX_BYTES = 1024 * 1024
 _MOST_NAMES = 4
-_KEYS = frozenset({"claim", "value", "tenant", "role"})
+_KEYS = frozenset({"issuer", "claim", "value", "tenant", "role"})
 _TEXT = """\
 # What people may do who sign in with OpenID Connect ('tiercel up --oidc-issuer'); read at the start.
 # The first entry that fits counts, and who fits none is refused. Remove the marks of these lines, or write your own:
@@ -29,6 +29,7 @@ _TEXT = """\
 # value = "ml-team"           # all of that text, or one of that list of texts
 # tenant = "default"          # whose things; none for the role operator
 # role = "submitter"          # viewer (the default), submitter or operator
+# # issuer = "https://..."    # of which provider the token is; needed where there are several
 """
 
 
@@ -40,6 +41,7 @@ class Admission:
     value: str  # the text that it must be, or contain if it is a list
     tenant: str  # whose things they may touch; empty for an operator
     role: Role  # what they may call
+    issuer: str = ""  # whose tokens count; empty for those of the one provider that there is
 
     def fits(self, claims: Mapping[str, Any]) -> bool:
         """Whether a token with these claims, which is verified, is of such a person."""
@@ -57,15 +59,16 @@ def find_admission(admissions: Sequence[Admission], claims: Mapping[str, Any]) -
     return next((each for each in admissions if each.fits(claims)), None)
 
 
-def open_admissions(state_dir: Path, tenants: Collection[str]) -> list[Admission]:
+def open_admissions(state_dir: Path, tenants: Collection[str], issuers: Collection[str]) -> list[Admission]:
     """Read ``people.toml``, making one that lets nobody in if there is none.
 
     Args:
         state_dir: The broker's state directory; exists.
         tenants: The names of all there are.
+        issuers: The providers.
 
     Raises:
-        InvalidSpecError: The file cannot be understood, or names a tenant that there is not.
+        InvalidSpecError: The file cannot be understood, or names a tenant or a provider that there is not.
     """
     path = state_dir / FILE
     try:
@@ -79,10 +82,10 @@ def open_admissions(state_dir: Path, tenants: Collection[str]) -> list[Admission
         raise _wrong(path, f"cannot be read ({type(error).__name__}: {error})") from error
     if not isinstance(entries, list) or len(entries) > MOST_ADMISSIONS:
         raise _wrong(path, f"has no list of up to {MOST_ADMISSIONS} entries [[people]]; begin each with that line")
-    return [_admission(path, number, entry, tenants) for number, entry in enumerate(entries, start=1)]
+    return [_admission(path, number, entry, tenants, issuers) for number, entry in enumerate(entries, start=1)]
 
 
-def _admission(path: Path, number: int, entry: object, tenants: Collection[str]) -> Admission:
+def _admission(path: Path, number: int, entry: object, tenants: Collection[str], issuers: Collection[str]) -> Admission:
     where = f"entry {number}"
     if not isinstance(entry, dict):
         raise _wrong(path, f"{where} is no table; begin it with [[people]]")
@@ -101,7 +104,16 @@ def _admission(path: Path, number: int, entry: object, tenants: Collection[str])
         raise _wrong(path, f"{where}: the roles viewer and submitter need a tenant, and an operator has none")
     if tenant and tenant not in tenants:
         raise _wrong(path, f"{where} is for tenant {tenant!r}, whom there is not; make it with --tenant")
-    return Admission(tuple(names), value, tenant, Role(role))
+    return Admission(tuple(names), value, tenant, Role(role), _issuer(path, where, entry.get("issuer", ""), issuers))
+
+
+def _issuer(path: Path, where: str, issuer: object, issuers: Collection[str]) -> str:
+    if issuer and issuer not in issuers:
+        raise _wrong(path, f"{where} is for the provider {issuer!r}, whom there is not; give one of --oidc-issuer")
+    # What one provider decides, anybody may write into a profile at another one.
+    if not isinstance(issuer, str) or (not issuer and len(issuers) > 1):
+        raise _wrong(path, f"{where} does not say whose tokens count; give its issuer, one of {', '.join(issuers)}")
+    return issuer
 
 
 def _is_text(name: object) -> bool:

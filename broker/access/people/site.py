@@ -37,7 +37,7 @@ class ProviderSite:
 
     def __init__(self, issuer: str) -> None:
         problem = problem_of(issuer)
-        if not problem and "?" in issuer:
+        if not problem and {"?", "#"} & set(issuer):
             problem = "has more than a host and a path"
         if problem:
             raise wrong_field("oidc_issuer", f"{issuer[:200]!r} {problem}; give it as the provider's tokens name it")

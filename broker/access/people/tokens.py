@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -63,6 +64,23 @@ def key_id_of(text: str) -> str:
     if not isinstance(key_id, str) or not key_id:
         raise NotAuthenticatedError("the provider's token does not name the key that signed it (kid)")
     return key_id
+
+
+def issuer_of(text: str) -> str:
+    """Which provider a token says that it is of; nothing of it is verified. Empty where it says none.
+
+    Args:
+        text: What is presented; of the form of one, and read by :func:`key_id_of`.
+
+    Raises:
+        NotAuthenticatedError: It cannot be read.
+    """
+    try:
+        claims = json.loads(jws.extract_compact(text.encode(), registry=_Limits()).payload)
+    except (JoseError, ValueError, TypeError, AttributeError, RecursionError):
+        raise NotAuthenticatedError("the provider's token cannot be read; it may be cut off") from None
+    issuer = claims.get("iss") if isinstance(claims, dict) else None
+    return issuer if isinstance(issuer, str) else ""
 
 
 def verify(text: str, key: ProviderKey, expected: Expected, now: float) -> Mapping[str, Any]:

@@ -99,7 +99,7 @@ def options_from(text: str) -> UpOptions:
             "runtimes": tuple(values["runtimes"]),
             "labels": tuple(values["labels"]),
             "listen_names": tuple(values["listen_names"]),
-            "oidc_algorithms": tuple(values["oidc_algorithms"]),
+            **{name: tuple(values[name]) for name in ("oidc_issuer", "oidc_audience", "oidc_algorithms")},
             **{name: Path(values[name]) for name in _FILES if values[name] is not None},
         }
     )

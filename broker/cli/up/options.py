@@ -51,8 +51,8 @@ class UpOptions(NodeOptions):
     listen_nodes_port: int = 0  # port there for agents that have joined; 0 for any
     listen_mqtt_port: int = 0  # port there of the embedded MQTT broker; 0 for any
     listen_dashboard_port: int = 0  # port there of the dashboard; 0 for any
-    oidc_issuer: str = ""  # URL of the provider at which people sign in; empty for none
-    oidc_audience: str = ""  # for whom its tokens must be
+    oidc_issuer: tuple[str, ...] = ()  # URLs of the providers at which people sign in
+    oidc_audience: tuple[str, ...] = ()  # for whom their tokens must be: one for all, or one for each
     oidc_algorithms: tuple[str, ...] = ()  # by which they may be signed; empty for the default
     tls_certificate: Path | None = None  # file with a certificate of the operator's, or None
     tls_key: Path | None = None  # its key

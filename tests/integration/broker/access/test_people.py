@@ -120,6 +120,39 @@ async def test_people_may_what_their_claims_say_and_the_record_has_who_they_are(
                 assert part.encode() not in kept
 
 
+async def test_of_two_providers_each_lets_its_own_people_in_and_nobody_of_the_others(tmp_path: Path) -> None:
+    entry = '[[people]]\nissuer = "{}"\nclaim = "groups"\nvalue = "ml"\ntenant = "{}"\nrole = "submitter"\n'
+    async with identity_provider() as first, identity_provider() as second:
+        text = entry.format(first.issuer, "alice") + entry.format(second.issuer, "bob")
+        (tmp_path / "people.toml").write_text(text.replace('"ml"', '"staff"', 1))
+        issuers = (first.issuer, second.issuer)
+        async with (
+            running_broker(tmp_path, oidc_issuer=issuers, oidc_audience=(AUDIENCE, "there")) as broker,
+            grpc.aio.insecure_channel(broker.broker_address) as channel,
+        ):
+            here = Tenant(channel, first.token("ann", groups=["staff"]))
+            there = Tenant(channel, second.token("ann", groups=["ml"], aud="there"))
+            assert (await here.submit()).tenant == "alice"
+            assert (await there.submit(endpoint="theirs")).tenant == "bob"
+            # Who is let in at one provider is nobody at the other; nor is a name of one that the other signs for.
+            assert "nothing in people.toml" in await refusal_of(
+                Tenant(channel, second.token("eve", groups=["staff"], aud="there")).nodes()
+            )
+            for bad in (
+                second.token("ann", groups=["staff"], iss=first.issuer),
+                first.token("ann", groups=["ml"], iss=second.issuer, aud="there"),
+                second.token("ann", groups=["ml"]),
+                first.token("ann", groups=["staff"], aud="there"),
+                first.token("ann", groups=["staff"], iss=f"{first.issuer}/"),
+                first.token("ann", groups=["staff"], iss=[first.issuer]),
+            ):
+                assert await status_of(Tenant(channel, bad).nodes()) == "UNAUTHENTICATED"
+            async with operator_of(broker, tmp_path) as operator:
+                rows = [row async for row in read_audit(operator) if isinstance(row, AuditRow)]
+            callers = [row.caller for row in rows if row.outcome == BEGUN]
+            assert callers == [f"oidc:{issuer.partition('://')[2]}#ann" for issuer in issuers]
+
+
 async def test_what_is_no_good_token_gets_nobody_in(tmp_path: Path) -> None:
     async with identity_provider() as provider, identity_provider() as other, broker_for(provider, tmp_path) as broker:
         now = int(time.time())
@@ -299,6 +332,10 @@ async def test_a_tenants_own_token_may_look_like_a_providers(tmp_path: Path) -> 
         ({"oidc_issuer": "http://login.example.org", "oidc_audience": "a"}, "is not encrypted"),
         ({"oidc_issuer": "https://login.example.org"}, "any other program"),
         ({"oidc_audience": "a"}, "beside --oidc-issuer alone"),
+        ({"oidc_issuer": "https://a.example, https://a.example", "oidc_audience": "a"}, "each once"),
+        ({"oidc_issuer": [f"https://{n}.example" for n in range(9)], "oidc_audience": "a"}, "at most 8 providers"),
+        ({"oidc_issuer": "https://a.example,https://b.example", "oidc_audience": "a,b,c"}, "3 for 2 providers"),
+        ({"oidc_issuer": "https://a.example#b", "oidc_audience": "a"}, "give it as the provider's tokens name it"),
         ({"oidc_algorithms": ["HS256"]}, "HS256 may not sign"),
         ({"oidc_algorithms": ["none"]}, "none may not sign"),
         ({"oidc_algorithms": []}, "none may not sign"),

@@ -219,7 +219,7 @@ async def test_detached_it_goes_on_if_it_takes_long_and_ends_if_nobody_waits(tmp
 
 def test_options_reach_the_process_in_the_background(tmp_path: Path) -> None:
     options = replace(up_options(tmp_path), tenants=("a", "b"), runtimes=("docker",), cpu_cores=1.5, policy="fair")
-    options = replace(options, oidc_issuer="https://a", oidc_audience="b", oidc_algorithms=("ES384",))
+    options = replace(options, oidc_issuer=("https://a", "https://c"), oidc_audience=("b",), oidc_algorithms=("ES384",))
     assert options_from(_to_text(options)) == options
 
 

@@ -73,12 +73,12 @@ def test_others_are_told_of_an_address_where_there_are_doors_for_them(options: U
 def test_what_is_said_of_the_provider_reaches_the_broker_or_else_the_environment(
     options: UpOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("TIERCEL_OIDC_ISSUER", "https://environment")
-    said = replace(options, oidc_issuer="https://option", oidc_audience="a", oidc_algorithms=("ES384",))
+    monkeypatch.setenv("TIERCEL_OIDC_ISSUER", "https://environment, https://another")
+    said = replace(options, oidc_issuer=("https://option",), oidc_audience=("a",), oidc_algorithms=("ES384",))
     found = [_broker_settings(each, {}) for each in (said, options)]
-    assert [each.oidc_issuer for each in found] == ["https://option", "https://environment"]
+    assert [each.oidc_issuer for each in found] == [("https://option",), ("https://environment", "https://another")]
     assert [each.oidc_algorithms for each in found] == [("ES384",), ("ES256", "RS256")]
-    assert [each.oidc_audience for each in found] == ["a", ""]
+    assert [each.oidc_audience for each in found] == [("a",), ()]
 
 
 def test_a_lock_names_its_holder(tmp_path: Path) -> None:

@@ -13,16 +13,17 @@ from tiercel.core.errors import InvalidSpecError
 from tiercel.core.roles import Role
 
 TENANTS = ("alice", "bob")
+ISSUERS = ("https://login.example.org",)
 ENTRY = '[[people]]\nclaim = "groups"\nvalue = "ml"\ntenant = "alice"\n'
 
 
 def read(tmp_path: Path, text: str) -> list[Admission]:
     (tmp_path / "people.toml").write_text(text)
-    return open_admissions(tmp_path, TENANTS)
+    return open_admissions(tmp_path, TENANTS, ISSUERS)
 
 
 def test_without_a_file_one_is_made_that_lets_nobody_in_and_whose_example_is_right(tmp_path: Path) -> None:
-    assert open_admissions(tmp_path, TENANTS) == []
+    assert open_admissions(tmp_path, TENANTS, ISSUERS) == []
     path = tmp_path / "people.toml"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     example = path.read_text().replace("# [[", "[[").replace("\n# ", "\n").partition("[[")[2]
@@ -109,3 +110,19 @@ def test_the_example_of_the_documents_is_right(tmp_path: Path) -> None:
 def test_a_file_that_makes_no_sense_is_refused(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(InvalidSpecError, match=words):
         read(tmp_path, text)
+
+
+def test_of_several_providers_each_entry_says_whose_tokens_count(tmp_path: Path) -> None:
+    mine = f'{ENTRY}issuer = "{ISSUERS[0]}"\n'
+    assert read(tmp_path, mine) == [Admission(("groups",), "ml", "alice", Role.VIEWER, ISSUERS[0])]
+    issuers = (*ISSUERS, "https://other.example.org")
+    assert open_admissions(tmp_path, TENANTS, issuers)[0].issuer == ISSUERS[0]
+    (tmp_path / "people.toml").write_text(mine + ENTRY)
+    with pytest.raises(
+        InvalidSpecError, match=r"entry 2 does not say whose tokens count; give its issuer, one of https"
+    ):
+        open_admissions(tmp_path, TENANTS, issuers)
+    with pytest.raises(InvalidSpecError, match=r"entry 1 is for the provider 'https://x', whom there is not"):
+        read(tmp_path, f'{ENTRY}issuer = "https://x"\n')
+    with pytest.raises(InvalidSpecError, match=r"entry 1 is for the provider 5"):
+        read(tmp_path, f"{ENTRY}issuer = 5\n")
