@@ -64,7 +64,6 @@ async def test_has_what_was_asked_for_and_all_that_the_image_has(node: NodeEnvir
     assert modes == {0o555, 0o444}
     assert not any((node.built()[0] / name).exists() for name in ("layer", "cache"))
     assert not list(venv.rglob("_manylinux*"))
-    assert await node.ready("alpha") != interpreter  # the node's own is another
 
 
 async def test_a_version_that_contradicts_the_images_is_one_clear_error(
@@ -166,7 +165,8 @@ async def test_what_two_images_have_alike_is_built_once_and_what_is_another_anew
         {"distributions": [["b", "1", [], []]]},
     )
     built = {await node.ready("alpha", image=image(said, node.folder, **each)) for each in changes}
-    assert len(built - {*first}) == len(changes)
+    built.add(await node.ready("alpha"))  # the node's own is another as well
+    assert len(built - {*first}) == len(changes) + 1
 
 
 async def test_a_build_that_nobody_waits_for_any_more_leaves_nothing(

@@ -11,10 +11,9 @@ import pytest
 
 from testing.trainer_service import ROOT, StartServer, TrainingProcess, training_environment
 from testing.warm_python import TRAINING, WarmPython, warm_python
-from tiercel.trainer import CheckpointError
 
 MODULES = ("lightning.pytorch", "transformers.trainer", "sklearn.datasets", *TRAINING)
-WAITS_IN_EPOCH = 6
+WAITS_IN_EPOCH = 4
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +41,7 @@ def epochs_of(output: str) -> dict[int, str]:
 
 CHANGES = {
     "lightning": {
-        "max_epochs=20": "max_epochs=12",
+        "max_epochs=20": "max_epochs=7",
         "example_input=images[1300:]": "example_input=images[1300:], checkpoint_seconds=0.0",
         "images, labels = batch\n        self.log(": (
             "images, labels = batch\n"
@@ -62,11 +61,12 @@ CHANGES = {
 
 
 @pytest.mark.parametrize(
-    ("name", "metric", "tiers"),
-    [("lightning", "val_accuracy", (0.80, 0.91)), ("huggingface", "eval_accuracy", (0.60, 0.98))],
+    ("name", "epochs", "metric", "tiers"),
+    [("lightning", 7, "val_accuracy", (0.80, 0.90)), ("huggingface", 12, "eval_accuracy", (0.60, 0.98))],
 )
 def test_a_script_goes_on_where_it_was_killed_as_if_it_had_not_been(
     name: str,
+    epochs: int,
     metric: str,
     tiers: tuple[float, float],
     tmp_path: Path,
@@ -91,7 +91,7 @@ def test_a_script_goes_on_where_it_was_killed_as_if_it_had_not_been(
     finished, alone = start().wait(), start(None).wait()
     assert finished.returncode == alone.returncode == 0, finished.output + alone.output
     wanted, found = epochs_of(alone.output), epochs_of(finished.output)
-    assert sorted(wanted) == list(range(1, 13))
+    assert sorted(wanted) == list(range(1, epochs + 1))
     assert 1 < min(found) <= WAITS_IN_EPOCH
     assert found == {epoch: metrics for epoch, metrics in wanted.items() if epoch >= min(found)}
     (first,), (second,) = server.recorded.export_done, later.recorded.export_done
@@ -131,14 +131,21 @@ def test_lightning_stops_between_two_steps_and_reports_no_epoch_that_was_not_val
     assert [epoch for epoch in validated[:-1] if epoch % 2] == []
 
 
-def test_a_script_of_transformers_that_forgets_to_go_on_from_its_checkpoint_is_told_so() -> None:
-    # Here, since every worker imports every file of tests, and this takes seconds.
-    from transformers import TrainerControl, TrainerState, TrainingArguments
+FORGETS = """
+import numpy as np
+from transformers import TrainerControl, TrainerState, TrainingArguments
+from tiercel.trainer.huggingface import TiercelCallback
+callback = TiercelCallback({"input_ids": np.ones((1, 7), np.int64)})
+callback._training.load_state_dict({"counters": '{"global_step": 4}'})
+callback.on_train_begin(TrainingArguments(output_dir="nowhere", use_cpu=True), TrainerState(), TrainerControl())
+"""
 
-    from tiercel.trainer.huggingface import TiercelCallback
 
-    callback = TiercelCallback({"input_ids": np.ones((1, 7), np.int64)})
-    callback._training.load_state_dict({"counters": '{"global_step": 4}'})
-    arguments = TrainingArguments(output_dir="nowhere", use_cpu=True)
-    with pytest.raises(CheckpointError, match=r"resume_from_checkpoint=callback\.checkpoint"):
-        callback.on_train_begin(arguments, TrainerState(), TrainerControl())
+def test_a_script_of_transformers_that_forgets_to_go_on_from_its_checkpoint_is_told_so(
+    tmp_path: Path, python_with_callbacks: WarmPython
+) -> None:
+    (tmp_path / "train.py").write_text(FORGETS)
+    told = TrainingProcess(str(tmp_path / "train.py"), python=python_with_callbacks).wait()
+    assert told.returncode == 1
+    assert "CheckpointError: " in told.output.splitlines()[-1]
+    assert "resume_from_checkpoint=callback.checkpoint" in told.output.splitlines()[-1]
