@@ -331,16 +331,17 @@ def wanted_delivery(
     tier: int = 1,
     *,
     version: int = 1,
+    endpoint: str = "line",
     target: float = 0.5,
     verdict: nodes_pb2.DeliveryVerdict.ValueType = nodes_pb2.DELIVERY_VERDICT_LIVE,
 ) -> nodes_pb2.WantedDelivery:
-    """A delivery of a run's model to the endpoint ``line``, which is to answer whatever it is."""
+    """A delivery of a run's model to an endpoint, which is to answer whatever it is."""
     return nodes_pb2.WantedDelivery(
         delivery_id=f"{run_id.rpartition('-')[0]}-tier-{tier}",
         run_id=run_id,
         tier=tier,
         target=target,
-        endpoint="line",
+        endpoint=endpoint,
         version=version,
         metric="score",
         direction=common_pb2.DIRECTION_MAX,

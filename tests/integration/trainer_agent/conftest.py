@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from testing.docker import DockerEngine, docker_engine
 from testing.nodes_broker import AgentProcess, ScriptedBroker, agent_process, scripted_broker
@@ -30,6 +31,22 @@ async def broker() -> AsyncIterator[ScriptedBroker]:
 @pytest.fixture
 async def agent(broker: ScriptedBroker, tmp_path: Path) -> AsyncIterator[AgentProcess]:
     with agent_process(tmp_path / "state", broker.address, "--metrics-listen", "127.0.0.1:0") as process:
+        yield process
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared_broker() -> AsyncIterator[ScriptedBroker]:
+    """The same for all tests of a file whose loop is the module's; their runs have names of their own."""
+    async with scripted_broker() as listening:
+        yield listening
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared_agent(
+    shared_broker: ScriptedBroker, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[AgentProcess]:
+    """One agent for these tests, which leave it as it was: its inference server costs more to begin than they do."""
+    with agent_process(tmp_path_factory.mktemp("shared") / "state", shared_broker.address) as process:
         yield process
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import aiohttp
 import psutil
+import pytest
 
 from testing.nodes_broker import (
     DEADLINE,
@@ -30,6 +31,9 @@ DEAF = f"import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n{SLEEPER}
 SHORT = ("--metric", "score", "--epochs")
 TRAIN = ("--metric", "score", "--epochs", "100000", "--step-sleep-seconds", "0.01")
 SELDOM = (*TRAIN, "--step-sleep-seconds", "0.1")  # so that no report gives way to a better and a later one
+
+SHARED = pytest.mark.asyncio(loop_scope="module")
+"""For tests that do each other no harm: they share an agent."""
 
 
 async def exit_of(broker: ScriptedBroker, run_id: str) -> nodes_pb2.RunStatus:
@@ -144,15 +148,19 @@ async def test_a_run_from_its_start_to_its_end(broker: ScriptedBroker, agent: Ag
     assert any(line.startswith("tiercel_agent_disk_free_bytes ") for line in told)
 
 
-async def test_what_is_not_wanted_any_more_is_stopped(broker: ScriptedBroker, agent: AgentProcess) -> None:
-    await broker.want(wanted_run("job-1", SLEEPER), wanted_run("other-1", SLEEPER))
-    pid = await running_pid(broker, "job-1")
-    await broker.want(wanted_run("other-1", SLEEPER))
-    status = await exit_of(broker, "job-1")
+@SHARED
+async def test_what_is_not_wanted_any_more_is_stopped(
+    shared_broker: ScriptedBroker, shared_agent: AgentProcess
+) -> None:
+    broker = shared_broker
+    await broker.want(wanted_run("dropped-1", SLEEPER), wanted_run("kept-1", SLEEPER))
+    pid = await running_pid(broker, "dropped-1")
+    await broker.want(wanted_run("kept-1", SLEEPER))
+    status = await exit_of(broker, "dropped-1")
     assert status.exit_code == -15
     assert status.reason == "the broker no longer wants it"
     assert not psutil.pid_exists(pid)
-    assert broker.heard.exit("other-1") is None
+    assert broker.heard.exit("kept-1") is None
 
 
 async def test_what_waits_for_its_script_is_stopped_at_once(broker: ScriptedBroker, agent: AgentProcess) -> None:
@@ -168,16 +176,20 @@ async def test_what_waits_for_its_script_is_stopped_at_once(broker: ScriptedBrok
     await until(lambda: agent.process.poll() is not None, seconds=30)
 
 
-async def test_a_trainer_is_asked_first(broker: ScriptedBroker, agent: AgentProcess, linear: str) -> None:
-    await broker.want(wanted_run("job-1", linear, arguments=TRAIN))
-    await until(lambda: broker.heard.progress("job-1"), seconds=DEADLINE)
-    await broker.want(wanted_run("job-1", linear, arguments=TRAIN, stop=True))
-    status = await exit_of(broker, "job-1")
+@SHARED
+async def test_a_trainer_is_asked_first(shared_broker: ScriptedBroker, shared_agent: AgentProcess, linear: str) -> None:
+    broker, agent = shared_broker, shared_agent
+    await broker.want(wanted_run("asked-1", linear, arguments=TRAIN))
+    await until(lambda: broker.heard.progress("asked-1"), seconds=DEADLINE)
+    await broker.want(wanted_run("asked-1", linear, arguments=TRAIN, stop=True))
+    status = await exit_of(broker, "asked-1")
     assert (status.exit_code, status.reason) == (0, "the broker asked it to stop")
-    assert list((agent.state_dir / "agent" / "jobs" / "job" / "checkpoints").iterdir())
+    assert list((agent.state_dir / "agent" / "jobs" / "asked" / "checkpoints").iterdir())
 
 
-async def test_what_cannot_be_started_says_why(broker: ScriptedBroker, agent: AgentProcess) -> None:
+@SHARED
+async def test_what_cannot_be_started_says_why(shared_broker: ScriptedBroker, shared_agent: AgentProcess) -> None:
+    broker = shared_broker
     await broker.want(
         wanted_run("none-1"),
         wanted_run("docker-1", "pass", runtime="docker"),
@@ -193,15 +205,19 @@ async def test_what_cannot_be_started_says_why(broker: ScriptedBroker, agent: Ag
         assert not status.HasField("exit_code")
 
 
-async def test_names_cannot_lead_out_of_the_state_directory(broker: ScriptedBroker, agent: AgentProcess) -> None:
-    evil_script = wanted_run("job-1", "pass")
+@SHARED
+async def test_names_cannot_lead_out_of_the_state_directory(
+    shared_broker: ScriptedBroker, shared_agent: AgentProcess
+) -> None:
+    broker, agent = shared_broker, shared_agent
+    evil_script = wanted_run("badscript-1", "pass")
     evil_script.spec.script.name = "../../../evil.py"
-    evil_job = wanted_run("job2-1", "pass")
+    evil_job = wanted_run("badjob-1", "pass")
     evil_job.job_id = "../../evil"
-    evil_run = wanted_run("x-1", "pass")
+    evil_run = wanted_run("badrun-1", "pass")
     evil_run.run_id = "../../evil"
     await broker.want(evil_script, evil_job, evil_run, wanted_run("good-1", "pass"))
-    for run_id in ("job-1", "job2-1"):
+    for run_id in ("badscript-1", "badjob-1"):
         assert "not a plain file name" in (await exit_of(broker, run_id)).reason
     await exit_of(broker, "good-1")
     assert not list(agent.state_dir.parent.rglob("*evil*"))
@@ -447,7 +463,11 @@ async def test_leaving_stops_runs_through_no_fault_of_theirs(
     assert is_gone(serving)
 
 
-async def test_one_agent_for_each_state_directory(broker: ScriptedBroker, agent: AgentProcess, tmp_path: Path) -> None:
+@SHARED
+async def test_one_agent_for_each_state_directory(
+    shared_broker: ScriptedBroker, shared_agent: AgentProcess, tmp_path: Path
+) -> None:
+    broker, agent = shared_broker, shared_agent
     await until(lambda: broker.heard.hellos, seconds=DEADLINE)
     state_dir = agent.state_dir / "agent"
     second = AgentProcess(agent.state_dir, agent.command, tmp_path / "second.log")
@@ -472,9 +492,11 @@ async def test_a_wrong_token_is_said_once_and_tried_again(broker: ScriptedBroker
     assert NODE_TOKEN not in log
 
 
+@SHARED
 async def test_an_inference_server_that_dies_comes_back_on_the_same_ports(
-    broker: ScriptedBroker, agent: AgentProcess
+    shared_broker: ScriptedBroker, shared_agent: AgentProcess
 ) -> None:
+    broker, agent = shared_broker, shared_agent
     await until(broker.heard.serving, seconds=DEADLINE)
     before = broker.heard.serving()
     state_file = agent.state_dir / "agent" / "serving.json"
@@ -491,34 +513,38 @@ async def test_an_inference_server_that_dies_comes_back_on_the_same_ports(
     assert json.loads(state_file.read_text())["pid"] != pid
 
 
+@SHARED
 async def test_of_output_without_end_the_node_keeps_the_beginning_and_the_end(
-    broker: ScriptedBroker, agent: AgentProcess
+    shared_broker: ScriptedBroker, shared_agent: AgentProcess
 ) -> None:
+    broker, agent = shared_broker, shared_agent
     script = "for number in range(24): print(number, 'x' * (1 << 20))\nprint('the end')\nraise SystemExit(3)"
-    await broker.want(wanted_run("job-1", script))
-    status = await exit_of(broker, "job-1")
+    await broker.want(wanted_run("output-1", script))
+    status = await exit_of(broker, "output-1")
     assert status.exit_code == 3
     assert status.log_tail.endswith("the end")
-    await until(lambda: broker.heard.output("job-1").endswith(b"the end\n"), seconds=DEADLINE)
-    log = RunLog(agent.state_dir / "agent" / "logs" / "job-1.log")
+    await until(lambda: broker.heard.output("output-1").endswith(b"the end\n"), seconds=DEADLINE)
+    log = RunLog(agent.state_dir / "agent" / "logs" / "output-1.log")
     assert log.read(0, 2) == (0, b"0 ")
     assert log.size == sum(len(f"{number} ") + (1 << 20) + 1 for number in range(24)) + len("the end\n")
-    files = [path for path in (agent.state_dir / "agent" / "logs").rglob("*") if path.is_file()]
+    files = [path for path in (agent.state_dir / "agent" / "logs").rglob("*output-1*") if path.is_file()]
     assert sum(path.stat().st_size for path in files) <= HEAD_BYTES + TAIL_BYTES * 5 // 4
 
 
+@SHARED
 async def test_a_script_that_reports_without_bounds_costs_the_broker_a_few_and_loses_no_tier(
-    broker: ScriptedBroker, agent: AgentProcess, raw_trainer: str
+    shared_broker: ScriptedBroker, shared_agent: AgentProcess, raw_trainer: str
 ) -> None:
-    await broker.want(wanted_run("job-1", raw_trainer, arguments=("flood",), target=0.9))
-    await until(lambda: 600 in [one.sequence for one in broker.heard.progress("job-1")], seconds=DEADLINE)
-    heard = broker.heard.progress("job-1")
+    broker, agent = shared_broker, shared_agent
+    await broker.want(wanted_run("flood-1", raw_trainer, arguments=("flood",), target=0.9))
+    await until(lambda: 600 in [one.sequence for one in broker.heard.progress("flood-1")], seconds=DEADLINE)
+    heard = broker.heard.progress("flood-1")
     assert 500 in [one.sequence for one in heard]  # it reached the tier
     seconds = (heard[-1].at.ToNanoseconds() - heard[0].at.ToNanoseconds()) / 1e9
     size = max(one.ByteSize() for one in heard)
     assert len(heard) * size < BYTES_AT_ONCE + seconds * BYTES_PER_SECOND + 10 * size
     assert broker.connections == 1
-    log = (agent.state_dir / "agent" / "logs" / "job-1.log").read_text()
+    log = (agent.state_dir / "agent" / "logs" / "flood-1.log").read_text()
     for reason in (BAD_NAME, "reports that come faster than", "connections to the socket"):
         assert log.count(reason) == 1, log
 

@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from testing import onnx_models
 from testing.nodes_broker import (
     DEADLINE,
@@ -26,6 +28,8 @@ from tiercel.v1 import nodes_pb2
 TRAIN = ("--metric", "score", "--epochs", "100000", "--step-sleep-seconds", "0.01")
 # Begins sooner than a script that loads PyTorch, where it does not matter how a model was made.
 DELIVERS = ("delivers", onnx_models.plus(1.0).hex())
+SHARED = pytest.mark.asyncio(loop_scope="module")
+"""For tests that do each other no harm: they share an agent, and have endpoints of their own."""
 DELIVERED, FAILED = nodes_pb2.DELIVERY_STAGE_DELIVERED, nodes_pb2.DELIVERY_STAGE_FAILED
 
 
@@ -57,11 +61,11 @@ def was_told_twice(broker: ScriptedBroker, status: nodes_pb2.DeliveryStatus) -> 
     return broker.heard.deliveries(status.delivery_id).count(status) == 2
 
 
-def metadata(broker: ScriptedBroker) -> dict[str, Any]:
+def metadata(broker: ScriptedBroker, endpoint: str = "line") -> dict[str, Any]:
     """What the inference server says of the endpoint."""
     serving = broker.heard.serving()
     assert serving is not None
-    with urllib.request.urlopen(f"http://{serving.http}/v2/models/line", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://{serving.http}/v2/models/{endpoint}", timeout=10) as answer:
         content: dict[str, Any] = json.load(answer)
         return content
 
@@ -102,13 +106,17 @@ async def test_a_model_is_delivered_once(broker: ScriptedBroker, tmp_path: Path,
         await until(lambda: json.loads(delivery_log.read_text()) == {"deliveries": {}})
 
 
-async def test_a_second_version_replaces_the_first(broker: ScriptedBroker, agent: AgentProcess, linear: str) -> None:
-    run = wanted_run("job-1", linear, arguments=TRAIN)
-    second = wanted_delivery("job-1", 2, version=7)
-    await broker.want(run, deliveries=[wanted_delivery("job-1")])  # before there is anything to hand over
-    assert (await outcome(broker, "job-tier-1")).stage == DELIVERED
-    await broker.want(run, deliveries=[wanted_delivery("job-1"), second])
-    assert (await outcome(broker, "job-tier-2")).stage == DELIVERED
+@SHARED
+async def test_a_second_version_replaces_the_first(
+    shared_broker: ScriptedBroker, shared_agent: AgentProcess, linear: str
+) -> None:
+    broker = shared_broker
+    run = wanted_run("second-1", linear, arguments=TRAIN)
+    second = wanted_delivery("second-1", 2, version=7)
+    await broker.want(run, deliveries=[wanted_delivery("second-1")])  # before there is anything to hand over
+    assert (await outcome(broker, "second-tier-1")).stage == DELIVERED
+    await broker.want(run, deliveries=[wanted_delivery("second-1"), second])
+    assert (await outcome(broker, "second-tier-2")).stage == DELIVERED
     assert metadata(broker)["versions"] == ["7"]
 
 
@@ -183,22 +191,24 @@ async def test_a_model_that_an_operator_has_put_there_is_not_taken_for_the_jobs(
         await until(lambda: nodes_pb2.ServedVersion(endpoint="line", version=1) in served(broker), seconds=DEADLINE)
 
 
+@SHARED
 async def test_a_model_that_misses_its_target_once_exported_is_handed_over_after_a_better_report_or_fails(
-    broker: ScriptedBroker, agent: AgentProcess, linear: str
+    shared_broker: ScriptedBroker, shared_agent: AgentProcess, linear: str
 ) -> None:
+    broker, agent = shared_broker, shared_agent
     never = wanted_run("never-1", linear, arguments=("--metric", "score", "--epochs", "20", "--falls-short", "99"))
-    await broker.want(never, deliveries=[wanted_delivery("never-1")])
+    await broker.want(never, deliveries=[wanted_delivery("never-1", endpoint="never")])
     status = await outcome(broker, "never-tier-1")
     assert status.stage == FAILED
     assert "which misses the target 0.5" in status.reason
-    assert not list((agent.state_dir / "agent" / "models").rglob("model.onnx"))
-    run = wanted_run("job-1", linear, arguments=(*TRAIN, "--falls-short", "2"))
-    await broker.want(run, deliveries=[wanted_delivery("job-1")])
-    status = await outcome(broker, "job-tier-1")
+    assert not list((agent.state_dir / "agent" / "models" / "never").rglob("model.onnx"))
+    run = wanted_run("late-1", linear, arguments=(*TRAIN, "--falls-short", "2"))
+    await broker.want(run, deliveries=[wanted_delivery("late-1", endpoint="late")])
+    status = await outcome(broker, "late-tier-1")
     assert status.stage == DELIVERED, status.reason
     assert status.value >= 0.5
-    assert agent.log.read_text().count("delivery job-tier-1 waits for a better report: the exported model was") == 2
-    assert metadata(broker)["versions"] == ["1"]
+    assert agent.log.read_text().count("delivery late-tier-1 waits for a better report: the exported model was") == 2
+    assert metadata(broker, "late")["versions"] == ["1"]
 
 
 async def test_a_lost_run_is_succeeded_by_one_that_hands_over_the_model(
@@ -218,16 +228,18 @@ async def test_a_lost_run_is_succeeded_by_one_that_hands_over_the_model(
         assert status.stage == DELIVERED, status.reason
 
 
+@SHARED
 async def test_a_run_that_crashes_while_it_hands_over_is_succeeded_by_its_retry(
-    broker: ScriptedBroker, agent: AgentProcess, raw_trainer: str
+    shared_broker: ScriptedBroker, shared_agent: AgentProcess, raw_trainer: str
 ) -> None:
     """As when it takes too much memory to export."""
-    wanted = wanted_delivery("job-1")
-    await broker.want(wanted_run("job-1", raw_trainer, arguments=("crash",), retried=True), deliveries=[wanted])
-    await until(lambda: broker.heard.exit("job-1"), seconds=DEADLINE)
+    broker = shared_broker
+    wanted = wanted_delivery("crashes-1", endpoint="retried")
+    await broker.want(wanted_run("crashes-1", raw_trainer, arguments=("crash",), retried=True), deliveries=[wanted])
+    await until(lambda: broker.heard.exit("crashes-1"), seconds=DEADLINE)
     await broker.want(deliveries=[wanted])
-    await broker.want(wanted_run("job-2", raw_trainer, arguments=DELIVERS), deliveries=[wanted])
-    status = await outcome(broker, "job-tier-1")
+    await broker.want(wanted_run("crashes-2", raw_trainer, arguments=DELIVERS), deliveries=[wanted])
+    status = await outcome(broker, "crashes-tier-1")
     assert status.stage == DELIVERED, status.reason
 
 
@@ -243,14 +255,19 @@ NO_MODELS = {
 """For each way to hand over none, what the agent says of it."""
 
 
-async def test_what_is_not_a_model_is_refused(broker: ScriptedBroker, agent: AgentProcess, raw_trainer: str) -> None:
+@SHARED
+async def test_what_is_not_a_model_is_refused(
+    shared_broker: ScriptedBroker, shared_agent: AgentProcess, raw_trainer: str
+) -> None:
+    broker, agent = shared_broker, shared_agent
     over = wanted_run("over-1", "pass")
     await broker.want(over)
     await until(lambda: broker.heard.exit("over-1"), seconds=DEADLINE)
     runs = [over, *(wanted_run(f"{mode}-1", raw_trainer, arguments=(mode,)) for mode in NO_MODELS)]
-    deliveries = [wanted_delivery(run.run_id, version=version) for version, run in enumerate(runs, 1)]
-    evil = wanted_delivery("evil-1")
-    evil.endpoint = "../../evil"
+    deliveries = [
+        wanted_delivery(run.run_id, version=version, endpoint="refused") for version, run in enumerate(runs, 1)
+    ]
+    evil = wanted_delivery("evil-1", endpoint="../../evil")
     await broker.want(*runs, deliveries=[*deliveries, evil])
     assert (await outcome(broker, "over-tier-1")).reason == OVER
     assert "cannot be a folder" in (await outcome(broker, "evil-tier-1")).reason
@@ -258,7 +275,7 @@ async def test_what_is_not_a_model_is_refused(broker: ScriptedBroker, agent: Age
     for mode, status in ends.items():
         assert status.stage == FAILED
         assert NO_MODELS[mode] in status.reason, mode
-    models = agent.state_dir / "agent" / "models"
+    models = agent.state_dir / "agent" / "models" / "refused"
     assert not list(models.rglob("model.onnx"))
     await broker.want(*runs, deliveries=deliveries)
     for status in ends.values():
@@ -277,14 +294,16 @@ async def test_a_server_that_is_down_is_waited_for(
     assert status.stage == DELIVERED, status.reason
 
 
+@SHARED
 async def test_what_is_no_longer_wanted_is_given_up(
-    broker: ScriptedBroker, agent: AgentProcess, raw_trainer: str
+    shared_broker: ScriptedBroker, shared_agent: AgentProcess, raw_trainer: str
 ) -> None:
-    run = wanted_run("job-1", raw_trainer, arguments=("silent",))
-    await broker.want(run, deliveries=[wanted_delivery("job-1")])
-    await until(lambda: b"export" in broker.heard.output("job-1"), seconds=DEADLINE)
+    broker = shared_broker
+    run = wanted_run("given-1", raw_trainer, arguments=("silent",))
+    await broker.want(run, deliveries=[wanted_delivery("given-1")])
+    await until(lambda: b"export" in broker.heard.output("given-1"), seconds=DEADLINE)
     await broker.want(run, wanted_run("seen-1", "pass"))
     await until(lambda: broker.heard.exit("seen-1"), seconds=DEADLINE)
-    await broker.want(run, deliveries=[wanted_delivery("job-1")])
-    exporting = nodes_pb2.DeliveryStatus(delivery_id="job-tier-1", stage=nodes_pb2.DELIVERY_STAGE_EXPORTING)
-    await until(lambda: broker.heard.deliveries("job-tier-1") == [exporting, exporting])
+    await broker.want(run, deliveries=[wanted_delivery("given-1")])
+    exporting = nodes_pb2.DeliveryStatus(delivery_id="given-tier-1", stage=nodes_pb2.DELIVERY_STAGE_EXPORTING)
+    await until(lambda: broker.heard.deliveries("given-tier-1") == [exporting, exporting])

@@ -15,6 +15,9 @@ from tiercel.v1 import nodes_pb2
 # An epoch takes some 40 ms and is checkpointed; the target is out of reach.
 SLOW = ("--epochs", "1000", "--step-sleep-seconds", "0.01", "--metric", "score")
 
+SHARED = pytest.mark.asyncio(loop_scope="module")
+"""For tests that do each other no harm: they share an agent, and their runs have names of their own."""
+
 
 def trains(run_id: str, script: str, **changes: bool | str) -> nodes_pb2.WantedRun:
     """A run of ``linear.py`` to want, in one state or another."""
@@ -62,25 +65,30 @@ async def test_a_checkpoint_travels_and_another_agent_goes_on_from_it(
     assert not list((tmp_path / "state" / "agent" / "carried").iterdir())
 
 
-@pytest.mark.usefixtures("agent")
-async def test_a_checkpoint_that_is_refused_is_told_with_the_exit(broker: ScriptedBroker, linear: str) -> None:
+@SHARED
+@pytest.mark.usefixtures("shared_agent")
+async def test_a_checkpoint_that_is_refused_is_told_with_the_exit(shared_broker: ScriptedBroker, linear: str) -> None:
+    broker = shared_broker
     broker.refuses_checkpoints = True
-    await train_a_while(broker, trains("a-1", linear))
-    await broker.want(trains("a-1", linear, stop=True, carry=True))
-    status = await exit_of(broker, "a-1")
+    await train_a_while(broker, trains("refused-1", linear))
+    await broker.want(trains("refused-1", linear, stop=True, carry=True))
+    status = await exit_of(broker, "refused-1")
+    broker.refuses_checkpoints = False
     assert (status.carried, status.carry_error) == (False, "the broker refuses: no checkpoint is wanted")
     # It is here still: the next run goes on from it.
-    await broker.want(trains("a-2", linear))
-    await until(lambda: broker.heard.progress("a-2"), seconds=60.0)
-    assert b"going on after epoch" in broker.heard.output("a-2")
+    await broker.want(trains("refused-2", linear))
+    await until(lambda: broker.heard.progress("refused-2"), seconds=60.0)
+    assert b"going on after epoch" in broker.heard.output("refused-2")
 
 
-@pytest.mark.usefixtures("agent")
+@SHARED
+@pytest.mark.usefixtures("shared_agent")
 async def test_a_run_whose_checkpoint_cannot_be_had_is_lost_through_no_fault_of_its_job(
-    broker: ScriptedBroker, linear: str
+    shared_broker: ScriptedBroker, linear: str
 ) -> None:
-    await broker.want(trains("a-2", linear, carried_run_id="a-1"))
-    status = await exit_of(broker, "a-2")
+    broker = shared_broker
+    await broker.want(trains("lost-2", linear, carried_run_id="lost-1"))
+    status = await exit_of(broker, "lost-2")
     assert (status.lost, status.HasField("exit_code")) == (True, False)
     assert status.reason == "the broker refuses: there is no such checkpoint"
 
@@ -100,30 +108,34 @@ async def test_an_agent_that_is_killed_before_the_checkpoint_arrived_says_so_whe
     assert status.carry_error == "its agent was restarted while it sent the checkpoint"
 
 
-@pytest.mark.usefixtures("agent")
+@SHARED
+@pytest.mark.usefixtures("shared_agent")
 async def test_a_model_that_was_asked_for_when_the_run_had_to_leave_is_had_from_its_successor(
-    broker: ScriptedBroker, raw_trainer: str
+    shared_broker: ScriptedBroker, raw_trainer: str
 ) -> None:
-    wanted = wanted_delivery("job-1")
-    run = wanted_run("job-1", raw_trainer, arguments=("silent",))
+    broker = shared_broker
+    wanted = wanted_delivery("leaves-1")
+    run = wanted_run("leaves-1", raw_trainer, arguments=("silent",))
     await broker.want(run, deliveries=[wanted])
-    await until(lambda: b"export" in broker.heard.output("job-1"), seconds=60.0)
+    await until(lambda: b"export" in broker.heard.output("leaves-1"), seconds=60.0)
     run.stop = run.carry = True
     await broker.want(run, deliveries=[wanted])
-    status = await exit_of(broker, "job-1")
+    status = await exit_of(broker, "leaves-1")
     assert (status.carried, status.carry_error) == (False, "it has saved no checkpoint")
     delivers = ("delivers", onnx_models.plus(1.0).hex())
-    await broker.want(wanted_run("job-2", raw_trainer, arguments=delivers), deliveries=[wanted])
-    await until(lambda: broker.heard.outcome("job-tier-1"), seconds=60.0)
-    outcome = broker.heard.outcome("job-tier-1")
+    await broker.want(wanted_run("leaves-2", raw_trainer, arguments=delivers), deliveries=[wanted])
+    await until(lambda: broker.heard.outcome("leaves-tier-1"), seconds=60.0)
+    outcome = broker.heard.outcome("leaves-tier-1")
     assert outcome is not None
     assert outcome.stage == nodes_pb2.DELIVERY_STAGE_DELIVERED, outcome.reason
 
 
-@pytest.mark.usefixtures("agent")
+@SHARED
+@pytest.mark.usefixtures("shared_agent")
 async def test_a_run_begins_with_the_weights_of_another_job_and_nothing_else_of_it(
-    broker: ScriptedBroker, linear: str
+    shared_broker: ScriptedBroker, linear: str
 ) -> None:
+    broker = shared_broker
     await train_a_while(broker, trains("a-1", linear))
     await broker.want(trains("a-1", linear, stop=True))
     await exit_of(broker, "a-1")
@@ -138,10 +150,12 @@ async def test_a_run_begins_with_the_weights_of_another_job_and_nothing_else_of_
     assert b"going on after epoch" in broker.heard.output("b-2")
 
 
-@pytest.mark.usefixtures("agent")
-async def test_a_job_without_a_checkpoint_is_nothing_to_begin_with(broker: ScriptedBroker, linear: str) -> None:
-    await broker.want(trains("b-1", linear, job_id="b", warm_start_job_id="gone"))
-    status = await exit_of(broker, "b-1")
+@SHARED
+@pytest.mark.usefixtures("shared_agent")
+async def test_a_job_without_a_checkpoint_is_nothing_to_begin_with(shared_broker: ScriptedBroker, linear: str) -> None:
+    broker = shared_broker
+    await broker.want(trains("d-1", linear, job_id="d", warm_start_job_id="gone"))
+    status = await exit_of(broker, "d-1")
     assert (status.lost, status.HasField("exit_code")) == (False, False)
     assert status.reason.startswith("warm_start: the checkpoint of job gone cannot be had on this node:")
     assert status.reason.endswith("Submit the job without warm_start, or with that of another job.")
