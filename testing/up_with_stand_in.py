@@ -14,20 +14,17 @@ from tiercel.broker.cli.up.run import run_up
 
 @click.command()
 @click.option("--state-dir", type=click.Path(path_type=Path), required=True)
-@click.option("--broker-port", default=0)
 @click.option("--nodes-port", default=0)
-@click.option("--mqtt-port", default=0)
-@click.option("--policy", default="")
-def up(*, state_dir: Path, broker_port: int, nodes_port: int, mqtt_port: int, policy: str) -> None:
+def up(*, state_dir: Path, nodes_port: int) -> None:
     options = UpOptions(
         state_dir=state_dir.absolute(),
-        broker_port=broker_port,
+        broker_port=0,
         nodes_port=nodes_port,
         http_port=0,
         grpc_port=0,
-        mqtt_port=mqtt_port,
+        mqtt_port=0,
         mqtt_url="",
-        policy=policy,
+        policy="",
         tenants=("default", "alice"),
         runtimes=("process",),
         node_id="n1",

@@ -67,8 +67,10 @@ def node_by(authority: Authority) -> Identity:
     return Identity(key_to_pem(key), to_pem(certificate, authority.certificate))
 
 
-@pytest.fixture
-def encrypted(tmp_path: Path) -> Iterator[Encrypted]:
+@pytest.fixture(scope="module")
+def encrypted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Encrypted]:
+    """One for all tests; the last one has it hand over, and ends it."""
+    tmp_path = tmp_path_factory.mktemp("encrypted")
     now = datetime.now(UTC)
     authority = Authority.create(now)
     (tmp_path / "identity.pem").write_bytes(authority.issue_to_broker([WIDE], now).to_file())

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -14,6 +12,8 @@ import pytest
 from testing import jobs_service as wire
 from testing.free_ports import free_port
 from testing.jobs_service import TOKEN, Script
+from testing.product_use import COMMAND_LINE
+from testing.warm_python import lasting_python
 from tiercel.broker.cli import completion_file
 from tiercel.broker.cli.completion_file import Known, KnownJob
 from tiercel.broker.cli.session import Target
@@ -38,11 +38,10 @@ def offered(*words: str) -> list[str]:
         "COMP_WORDS": " ".join(("tiercel", *words)),
         "COMP_CWORD": str(len(words)),
     }
-    result = subprocess.run(
-        [sys.executable, "-m", "tiercel"], capture_output=True, text=True, check=False, env=environment, timeout=60
-    )
-    assert result.stderr == ""
-    return [line.removeprefix("plain,") for line in result.stdout.splitlines() if line]
+    said, _ = lasting_python(COMMAND_LINE).start(("-m", "tiercel"), environment).communicate(60)
+    lines = [line for line in said.splitlines() if line]
+    assert all(line.startswith("plain,") for line in lines), said
+    return [line.removeprefix("plain,") for line in lines]
 
 
 def test_what_a_broker_knows_is_offered_once_it_was_asked(address: str, script: Script, cache: Path) -> None:

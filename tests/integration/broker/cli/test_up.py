@@ -127,26 +127,17 @@ async def test_there_is_one_in_a_state_directory_and_down_stops_it(places: Place
     assert not is_held(places.agent_lock)
 
 
-@pytest.mark.parametrize("flag", ["--broker-port", "--nodes-port", "--mqtt-port"])
-async def test_a_port_in_use_is_named_with_its_flag(places: Places, flag: str) -> None:
+async def test_a_port_in_use_is_named_with_its_flag(places: Places) -> None:
+    """The ports of the broker's other doors: test_server_faults."""
     async with await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        with up(places, flag, str(port)) as running:
+        with up(places, "--nodes-port", str(port)) as running:
             assert await running.end() == 1
             errors = running.errors.read_text()
 
-    assert f"Port {port} ({flag}) is in use" in errors
+    assert f"Port {port} (--nodes-port) is in use" in errors
     assert "Traceback" not in errors
     assert not is_held(places.agent_lock)
-
-
-async def test_an_unknown_policy_is_named(places: Places) -> None:
-    with up(places, "--policy", "guess") as running:
-        assert await running.end() == 1
-        errors = running.errors.read_text()
-
-    assert "guess" in errors
-    assert "Traceback" not in errors
 
 
 async def test_a_state_directory_that_is_a_plain_file_is_a_sentence(tmp_path: Path) -> None:

@@ -3,26 +3,39 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
+import pytest_asyncio
 
 from testing import onnx_models
 from testing.nodes_broker import DEADLINE, AgentProcess, ScriptedBroker, agent_process, wanted_run
 from testing.until import until
 from tiercel.v1 import common_pb2, nodes_pb2
 
+SHARED = pytest.mark.asyncio(loop_scope="module")
+"""For tests that do each other no harm: they share an agent."""
 
-@pytest.fixture
-def agent(broker: ScriptedBroker, tmp_path: Path) -> Iterator[AgentProcess]:
+
+@contextlib.contextmanager
+def agent_with_model(folder: Path, broker: ScriptedBroker) -> Iterator[AgentProcess]:
     """An agent whose inference server has a model already."""
-    onnx_models.put(tmp_path / "state" / "agent" / "models", "line", 1, onnx_models.plus(1.0))
-    with agent_process(tmp_path / "state", broker.address) as running:
+    onnx_models.put(folder / "state" / "agent" / "models", "line", 1, onnx_models.plus(1.0))
+    with agent_process(folder / "state", broker.address) as running:
+        yield running
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared_agent(
+    shared_broker: ScriptedBroker, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[AgentProcess]:
+    with agent_with_model(tmp_path_factory.mktemp("shared"), shared_broker) as running:
         yield running
 
 
@@ -52,6 +65,12 @@ async def until_told(broker: ScriptedBroker, cap_cores: float | None, weight: fl
             await asyncio.sleep(0.05)
 
 
+@pytest.fixture
+def agent(broker: ScriptedBroker, tmp_path: Path) -> Iterator[AgentProcess]:
+    with agent_with_model(tmp_path, broker) as running:
+        yield running
+
+
 async def test_shares_reach_the_server_and_outlive_it_and_the_agent(
     broker: ScriptedBroker, agent: AgentProcess, tmp_path: Path
 ) -> None:
@@ -72,7 +91,10 @@ async def test_shares_reach_the_server_and_outlive_it_and_the_agent(
         await again.leave()
 
 
-async def test_heartbeats_say_what_requests_took(broker: ScriptedBroker, agent: AgentProcess) -> None:
+@SHARED
+@pytest.mark.usefixtures("shared_agent")
+async def test_heartbeats_say_what_requests_took(shared_broker: ScriptedBroker) -> None:
+    broker = shared_broker
     await until(lambda: (serving := broker.heard.serving()) and serving.versions, seconds=DEADLINE)
     address = broker.heard.serving()
     assert address is not None
@@ -98,7 +120,11 @@ async def test_heartbeats_say_what_requests_took(broker: ScriptedBroker, agent: 
     assert all(usage.seconds > 0 and usage.delay_seconds > 0 and usage.cpu_seconds > 0 for usage in said)
 
 
-async def test_a_broker_that_has_not_decided_yet_lifts_nothing(broker: ScriptedBroker, agent: AgentProcess) -> None:
+@SHARED
+async def test_a_broker_that_has_not_decided_yet_lifts_nothing(
+    shared_broker: ScriptedBroker, shared_agent: AgentProcess
+) -> None:
+    broker, agent = shared_broker, shared_agent
     await until(broker.heard.serving, seconds=DEADLINE)
     await broker.want(endpoints=[wanted("line", 0.25, 0.5)])
     await until_told(broker, 0.5, 0.25)
@@ -111,12 +137,15 @@ async def test_a_broker_that_has_not_decided_yet_lifts_nothing(broker: ScriptedB
     await until_told(broker, None, 1.0)
 
 
-async def test_a_weight_becomes_a_cap_while_a_job_runs(broker: ScriptedBroker, agent: AgentProcess) -> None:
+@SHARED
+@pytest.mark.usefixtures("shared_agent")
+async def test_a_weight_becomes_a_cap_while_a_job_runs(shared_broker: ScriptedBroker) -> None:
+    broker = shared_broker
     await until(broker.heard.serving, seconds=DEADLINE)
     cores = broker.heard.hellos[0].cpu_cores
     await broker.want(endpoints=[wanted("line", 0.25)])
     await until_told(broker, None, 0.25)
-    run = wanted_run("job-1", "import time; time.sleep(600)", cpu_cores=cores)
+    run = wanted_run("weighs-1", "import time; time.sleep(600)", cpu_cores=cores)
     await broker.want(run, endpoints=[wanted("line", 0.25)])
     await until_told(broker, 0.25 * cores, 0.25)
     await broker.want(endpoints=[wanted("line", 0.25)])

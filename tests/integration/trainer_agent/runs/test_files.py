@@ -10,6 +10,8 @@ from testing.nodes_broker import AgentProcess, ScriptedBroker, agent_process, wa
 from testing.until import until
 from tiercel.v1 import nodes_pb2
 
+SHARED = pytest.mark.asyncio(loop_scope="module")
+"""For tests that do each other no harm: they share an agent, and their runs have names of their own."""
 LEAVES = """
 import os, sys
 os.makedirs("reports")
@@ -37,28 +39,33 @@ async def exit_of(broker: ScriptedBroker, run_id: str) -> nodes_pb2.RunStatus:
     return status
 
 
-@pytest.mark.usefixtures("agent")
+@SHARED
 @pytest.mark.parametrize("exit_code", [0, 3])
 async def test_files_are_with_the_broker_before_the_end_is_told_also_of_a_run_that_failed(
-    broker: ScriptedBroker, tmp_path: Path, exit_code: int
+    shared_broker: ScriptedBroker, shared_agent: AgentProcess, exit_code: int
 ) -> None:
-    await broker.want(leaves("a-1", exit_code))
-    assert (await exit_of(broker, "a-1")).exit_code == exit_code
-    assert broker.files["a-1"] == FILES
-    await until(lambda: b"files that are kept: 3" in broker.heard.output("a-1"), seconds=60.0)
-    assert b"[tiercel: reports/passwd.html is not kept: it is a link]" in broker.heard.output("a-1")
-    assert list((tmp_path / "state" / "agent" / "outgoing").iterdir()) == []
+    broker, run_id = shared_broker, f"ends{exit_code}-1"
+    await broker.want(leaves(run_id, exit_code))
+    assert (await exit_of(broker, run_id)).exit_code == exit_code
+    assert broker.files[run_id] == FILES
+    await until(lambda: b"files that are kept: 3" in broker.heard.output(run_id), seconds=60.0)
+    assert b"[tiercel: reports/passwd.html is not kept: it is a link]" in broker.heard.output(run_id)
+    assert list((shared_agent.state_dir / "agent" / "outgoing").iterdir()) == []
 
 
-@pytest.mark.usefixtures("agent")
-async def test_a_run_without_outputs_sends_nothing_and_one_without_matches_says_so(broker: ScriptedBroker) -> None:
-    await broker.want(leaves("a-1", outputs=()), leaves("b-1", outputs=("*.png",)))
-    await exit_of(broker, "a-1")
-    await exit_of(broker, "b-1")
-    assert broker.files == {}
+@SHARED
+@pytest.mark.usefixtures("shared_agent")
+async def test_a_run_without_outputs_sends_nothing_and_one_without_matches_says_so(
+    shared_broker: ScriptedBroker,
+) -> None:
+    broker = shared_broker
+    await broker.want(leaves("none-1", outputs=()), leaves("other-1", outputs=("*.png",)))
+    await exit_of(broker, "none-1")
+    await exit_of(broker, "other-1")
+    assert not broker.files.keys() & {"none-1", "other-1"}
     said = b"no file that it left behind matches the job's outputs"
-    await until(lambda: said in broker.heard.output("b-1"), seconds=60.0)
-    assert said not in broker.heard.output("a-1")
+    await until(lambda: said in broker.heard.output("other-1"), seconds=60.0)
+    assert said not in broker.heard.output("none-1")
 
 
 @pytest.mark.usefixtures("agent")
@@ -76,12 +83,14 @@ async def test_what_the_broker_does_not_keep_is_told_in_the_log_and_ends_nothing
     await until(lambda: refused in broker.heard.output("b-1"), seconds=60.0)
 
 
-@pytest.mark.usefixtures("agent")
-async def test_a_broker_whose_disk_is_full_gets_them_once_there_is_room(broker: ScriptedBroker) -> None:
+@SHARED
+@pytest.mark.usefixtures("shared_agent")
+async def test_a_broker_whose_disk_is_full_gets_them_once_there_is_room(shared_broker: ScriptedBroker) -> None:
+    broker = shared_broker
     broker.full_disks = 2
-    await broker.want(leaves("a-1"))
-    assert (await exit_of(broker, "a-1")).exit_code == 0
-    assert (broker.files["a-1"], broker.full_disks) == (FILES, 0)
+    await broker.want(leaves("full-1"))
+    assert (await exit_of(broker, "full-1")).exit_code == 0
+    assert (broker.files["full-1"], broker.full_disks) == (FILES, 0)
 
 
 async def test_an_agent_that_is_killed_while_it_sends_goes_on_when_it_is_back(
