@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from testing import onnx_models
-from testing.serving_process import Reply, ServingProcess, serving
+from testing.serving_process import Reply, ServingProcess, serving, wait_for
 
 LARGE, SMALL = onnx_models.mlp((64, 512, 512, 10)), onnx_models.mlp((64, 10))
 OTHER = onnx_models.mlp((64, 11))
@@ -87,6 +87,13 @@ def test_versions_flip_with_their_int8_models_and_nobody_fails(server: ServingPr
         back = server.request("POST", "/v2/repository/models/digits/load", {"parameters": {"version": "2"}})
         assert back.status == 200, back.content
         assert told(ask(server))["variant"] == "int8"
+        # On trial are the versions themselves; whichever answers then has no choice.
+        put(server.repository, 6, LARGE, SMALL, 0.9, 0.96)
+        trial = {"version": "6", "canary_fraction": 0.5, "canary_requests": 20, "canary_max_latency_ratio": 1e6}
+        begun = server.request("POST", "/v2/repository/models/digits/load", {"parameters": trial})
+        assert begun.status == 200, begun.content
+        wait_for(lambda: told(ask(server)).get("version") == "6", "version 6 to answer everything")
+        assert told(ask(server)) == {"variant": "int8", "version": "6", "accuracy": 0.96}
         usage = server.request("GET", "/v2/usage").content["models"]
         (line,) = [line for line in usage if line["name"] == "digits"]
         assert line["answered_by"]["fp32"] > 0 < line["answered_by"]["int8"]

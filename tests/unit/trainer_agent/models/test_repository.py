@@ -131,3 +131,44 @@ def test_cleaning_up(repository: ModelRepository, job: Path) -> None:
     repository.publish("d", "digits", 1, SHA256)
     repository.withdraw("d", "digits", 1)
     assert not repository.version("digits", 1).exists()
+
+
+def test_an_int8_model_goes_wherever_its_version_goes(repository: ModelRepository, job: Path) -> None:
+    (job / "exports" / "d" / "model.int8.onnx").write_bytes(b"int8")
+    repository.stage(job, "d", SHA256, accuracy=0.91)
+    assert repository.stage_int8(job, "d", hashlib.sha256(b"int8").hexdigest(), (0.91, 0.905)) == 4
+    repository.publish("d", "digits", 1, SHA256)
+    files = repository.files("digits", 1, SHA256, "")
+    names = ["accuracy.json", "model.int8.onnx", "model.onnx", "reference.npz"]
+    assert sorted(each.path.name for each in files) == names
+    told = json.loads((repository.version("digits", 1) / "accuracy.json").read_text())
+    assert told == {"accuracy": 0.91, "int8": 0.905}
+    copy = repository.staged("copy")
+    copy.mkdir(parents=True)
+    for each in files:
+        (copy / each.path.name).write_bytes(each.path.read_bytes())
+    repository.check_copy("copy", SHA256)
+    repository.keep_only("digits", [])
+    assert not repository.version("digits", 1).exists()
+
+
+@pytest.mark.parametrize("fault", ["another", "larger", "link", "missing", "folder"])
+def test_an_int8_model_that_is_not_what_it_should_be_leaves_the_version_alone(
+    fault: str, repository: ModelRepository, job: Path
+) -> None:
+    path = job / "exports" / "d" / "model.int8.onnx"
+    content = b"x" * (64 * 1024 + len(b"model") + 1) if fault == "larger" else b"int8"
+    match fault:
+        case "link":
+            path.symlink_to("/etc/passwd")
+        case "folder":
+            path.mkdir()
+        case "another" | "larger":
+            path.write_bytes(content)
+    sha256 = hashlib.sha256(b"other" if fault == "another" else content).hexdigest()
+    repository.stage(job, "d", SHA256, accuracy=0.91)
+    with pytest.raises(DeliveryFailedError, match="its file was refused"):
+        repository.stage_int8(job, "d", sha256, (0.91, 0.905))
+    names = ["accuracy.json", "model.onnx", "reference.npz"]
+    assert sorted(each.name for each in repository.staged("d").iterdir()) == names
+    assert json.loads((repository.staged("d") / "accuracy.json").read_text()) == {"accuracy": 0.91}

@@ -33,7 +33,7 @@ export function Versions({ endpoint }) {
             each.variant || undefined,
             each.job_id ? html`<a href=${link("jobs", each.job_id)}>${each.job_id}</a>` : deployed(each),
             html`<${When} iso=${each.delivered_at} />`,
-            each.held ? html`<span class="reason">${each.held}</span>` : undefined,
+            note(each),
             files(endpoint, each, may),
           ])} />`
     }
@@ -45,6 +45,12 @@ const answers = (version) => (version.live ? (version.pinned ? "● yes, pinned"
 
 const inUse = (said) => html`<span title=${`${number(said.low)} to ${number(said.high)}, of ${said.rows} rows`}>
     ${number(said.accuracy)}</span>`;
+
+function note({ held, int8 }) {
+  const why = held || (int8 && !int8.shipped && `int8 is not shipped: ${int8.reason}`);
+  if (why) return html`<span class="reason">${why}</span>`;
+  return int8 ? `int8: ${number(int8.value)}, ${number(int8.fp32_seconds / int8.seconds)} times as fast` : undefined;
+}
 
 export const deployed = (version) => version.deployed_by && `${version.file}, by ${version.deployed_by}`;
 
