@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -65,13 +66,16 @@ class Retrainings:
 
     async def look(self) -> None:
         """Look at all endpoints once."""
+        feeding: dict[str, dict[str, str]] = defaultdict(dict)
+        for job in reversed(self._registry.living_jobs()):
+            feeding[job.spec.endpoint][job.spec.variant] = job.id
         for actor in list(self._registry.endpoints.values()):
             try:
-                await self._look_at(actor)
+                await self._look_at(actor, feeding[actor.endpoint.name])
             except (UnavailableError, OverloadedError) as error:  # the disk, or much to do: the next look does it
                 logger.info("endpoint %s is not looked at now: %s", actor.endpoint.name, error.message)
 
-    async def _look_at(self, actor: EndpointActor) -> None:
+    async def _look_at(self, actor: EndpointActor, feeding: Mapping[str, str]) -> None:
         await self._judge(actor)
         if not actor.endpoint.retrainings and all(each.retrain is None for each in actor.endpoint.live):
             self._tell(actor.endpoint, "")
@@ -82,7 +86,7 @@ class Retrainings:
             if (last := retraining.helped(actor.endpoint, heard)) is not None:
                 await actor.call(RetrainingNoted(last, replace(last, state=RetrainingState.HELPED)))
             endpoint = actor.endpoint
-            begun, words = retraining.decided(endpoint, heard, self._feeding(endpoint), now, secrets.token_hex(4))
+            begun, words = retraining.decided(endpoint, heard, feeding, now, secrets.token_hex(4))
             if begun is not None:
                 await actor.call(RetrainingNoted(None, begun))
                 logger.warning("endpoint %s: %s", endpoint.name, words)
@@ -158,11 +162,6 @@ class Retrainings:
     async def _find(self, job_id: str) -> Job | None:
         actor = self._registry.jobs.get(job_id)
         return actor.job if actor is not None else await self._store.get_job(job_id)
-
-    def _feeding(self, endpoint: Endpoint) -> dict[str, str]:
-        """The jobs that feed an endpoint, or are to, by variant."""
-        jobs = [job for job in self._registry.living_jobs() if job.spec.endpoint == endpoint.name]
-        return {job.spec.variant: job.id for job in reversed(jobs)}
 
     def _tell(self, endpoint: Endpoint, words: str) -> None:
         if words == self._words.get(endpoint.name, ""):
