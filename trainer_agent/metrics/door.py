@@ -12,6 +12,7 @@ import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -25,10 +26,10 @@ from tiercel.trainer_agent.supervision import Supervisor
 _log = logging.getLogger(__name__)
 
 MOST_CONNECTIONS: Final = 16
-"""Open at once, and as many again that are about to encrypt; others wait in the kernel, or are closed."""
+"""Open at once, and as many again that are about to encrypt; for one more, one that says nothing goes."""
 
 _HANDSHAKE_SECONDS: Final = 5.0
-_IDLE_SECONDS: Final = 75.0  # Prometheus keeps its connection from one scrape to the next
+_IDLE_SECONDS: Final = 15.0  # without a request that is whole; Prometheus opens another connection then
 _STOP_SECONDS: Final = 1.0
 _LEAST_TOKEN: Final = 16
 _TOKEN_BYTES: Final = 4096
@@ -61,26 +62,17 @@ async def metrics_door(
     """
     if place.token_file is not None:
         _token(place.token_file)
-    context = None if place.identity_file is None else _Context(place.identity_file)
+    door = _Door(place, families, tasks)
     listening = _bind(place)
-    runner = web.AppRunner(
-        _application(place, families),
-        handle_signals=False,
-        access_log=None,
-        keepalive_timeout=_IDLE_SECONDS,
-        lingering_time=_STOP_SECONDS,
-        shutdown_timeout=_STOP_SECONDS,
-    )
-    await runner.setup()
-    assert runner.server is not None  # noqa: S101 - it was set up
-    accepting = tasks.start("metrics", _accept(listening, runner.server, context, tasks))
+    await door.runner.setup()
+    accepting = tasks.start("metrics", door.accept(listening))
     try:
         address = join_address(place.host, listening.getsockname()[1])
-        _log.info("metrics are at http%s://%s/metrics", "s" * (context is not None), address)
+        _log.info("metrics are at http%s://%s/metrics", "s" * (place.identity_file is not None), address)
         yield address
     finally:
         accepting.cancel()
-        await runner.cleanup()
+        await door.runner.cleanup()
         listening.close()
 
 
@@ -101,38 +93,72 @@ def _bind(place: MetricsPlace) -> socket.socket:
     return listening
 
 
-async def _accept(listening: socket.socket, server: web.Server, context: _Context | None, tasks: Supervisor) -> None:
-    """Let in who knocks, for ever."""
-    loop = asyncio.get_running_loop()
-    room = asyncio.Semaphore(MOST_CONNECTIONS)
+class _Door:
+    """Lets in who knocks. Nobody keeps others out by saying nothing: the one that is silent for longest gives way."""
 
-    async def let_in(connection: socket.socket) -> None:
+    def __init__(self, place: MetricsPlace, families: Callable[[], Sequence[Family]], tasks: Supervisor) -> None:
+        self._tasks = tasks
+        self._context = None if place.identity_file is None else _Context(place.identity_file)
+        self._knocking: dict[asyncio.Task[None], None] = {}
+        self._told: dict[object, None] = {}  # who was told numbers, the latest last
+        self.runner = web.AppRunner(
+            _application(place, families, self._was_told),
+            handle_signals=False,
+            access_log=None,
+            keepalive_timeout=_IDLE_SECONDS,
+            lingering_time=_STOP_SECONDS,
+            shutdown_timeout=_STOP_SECONDS,
+        )
+
+    async def accept(self, listening: socket.socket) -> None:
+        """Let in who knocks, for ever."""
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                connection, _ = await loop.sock_accept(listening)
+            except OSError as error:  # such as too many open files, which passes
+                _log.warning("nobody can ask for metrics now: %s", error)
+                await asyncio.sleep(1.0)
+                continue
+            if len(self._knocking) >= MOST_CONNECTIONS:
+                oldest = next(iter(self._knocking))
+                del self._knocking[oldest]
+                oldest.cancel()
+            task = self._tasks.start("metrics connection", self._let_in(connection))
+            self._knocking[task] = None
+            task.add_done_callback(partial(self._has_knocked, connection))
+            await asyncio.sleep(0)  # a crowd that knocks does not keep the agent from its work
+
+    async def _let_in(self, connection: socket.socket) -> None:
+        server = self.runner.server
+        assert server is not None  # noqa: S101 - it was set up
+        encryption = None if self._context is None else self._context.newest()
+        seconds = None if encryption is None else _HANDSHAKE_SECONDS
         try:
-            if len(server.connections) >= MOST_CONNECTIONS:
-                connection.close()
-            elif context is None:
-                await loop.connect_accepted_socket(server, connection)
-            else:
-                encryption = context.newest()
-                await loop.connect_accepted_socket(
-                    server, connection, ssl=encryption, ssl_handshake_timeout=_HANDSHAKE_SECONDS
-                )
+            await asyncio.get_running_loop().connect_accepted_socket(
+                server, connection, ssl=encryption, ssl_handshake_timeout=seconds
+            )
         except OSError as error:  # who does not go on to encrypt, too
             _log.debug("somebody knocked for metrics in vain: %s", error)
             connection.close()
-        finally:
-            room.release()
+            return
+        there: dict[object, asyncio.Transport] = {
+            each: way for each in server.connections if (way := each.transport) and not way.is_closing()
+        }
+        self._told = {each: None for each in self._told if each in there}
+        if len(there) > MOST_CONNECTIONS:
+            # Whoever reaches the door can be one that was told nothing: such go before the others.
+            silent = [each for each in list(there)[:-1] if each not in self._told] or list(self._told)
+            there[silent[0]].abort()
 
-    while True:
-        await room.acquire()
-        try:
-            connection, _ = await loop.sock_accept(listening)
-        except OSError as error:  # such as too many open files, which passes
-            room.release()
-            _log.warning("nobody can ask for metrics now: %s", error)
-            await asyncio.sleep(1.0)
-            continue
-        tasks.start("metrics connection", let_in(connection))
+    def _has_knocked(self, connection: socket.socket, task: asyncio.Task[None]) -> None:
+        self._knocking.pop(task, None)
+        if task.cancelled():  # perhaps before it began
+            connection.close()
+
+    def _was_told(self, protocol: object) -> None:
+        self._told.pop(protocol, None)
+        self._told[protocol] = None
 
 
 class _Context:
@@ -163,7 +189,9 @@ class _Context:
             self._written_ns = written_ns
 
 
-def _application(place: MetricsPlace, families: Callable[[], Sequence[Family]]) -> web.Application:
+def _application(
+    place: MetricsPlace, families: Callable[[], Sequence[Family]], was_told: Callable[[object], None]
+) -> web.Application:
     async def show(request: web.Request) -> web.Response:
         if place.token_file is None:
             if _LOOPBACK.fullmatch(request.headers.get("Host", "")) is None:  # a page elsewhere, by DNS rebinding
@@ -171,6 +199,7 @@ def _application(place: MetricsPlace, families: Callable[[], Sequence[Family]]) 
         elif not _is_known(request, place.token_file):
             challenge = {"WWW-Authenticate": "Bearer"}
             return web.Response(status=401, text="Send the token of --metrics-token-file.\n", headers=challenge)
+        was_told(request.protocol)
         headers = {"Content-Type": CONTENT_TYPE, "Cache-Control": "no-store"}
         return web.Response(body=to_text(families()).encode(), headers=headers)
 

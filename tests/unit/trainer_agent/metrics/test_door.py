@@ -17,6 +17,7 @@ from tiercel.core.addresses import split_address
 from tiercel.core.errors import SetupError
 from tiercel.core.prometheus import Family
 from tiercel.core.trust.certificates import to_pem
+from tiercel.trainer_agent.metrics import door
 from tiercel.trainer_agent.metrics.door import MOST_CONNECTIONS, MetricsPlace, metrics_door
 from tiercel.trainer_agent.supervision import Supervisor
 
@@ -76,18 +77,53 @@ async def test_for_others_it_is_encrypted_and_shows_a_renewed_certificate(tmp_pa
             await asked(f"http://{address}/metrics", {"Authorization": f"Bearer {TOKEN}"})
 
 
-async def test_connections_are_bounded_and_a_scrape_gets_through_once_they_are_gone() -> None:
-    async with opened(MetricsPlace("127.0.0.1", 0)) as address:
+async def test_who_says_nothing_gives_way_to_who_asks_and_last_who_has_been_told() -> None:
+    async with opened(MetricsPlace("127.0.0.1", 0)) as address, aiohttp.ClientSession() as prometheus:
         host, port = split_address(address)
+        url = f"http://{address}/metrics"
+        async with prometheus.get(url) as answer:
+            assert answer.status == 200
         crowd = [await asyncio.open_connection(host, port) for _ in range(3 * MOST_CONNECTIONS)]
         ends = [asyncio.create_task(reader.read()) for reader, _ in crowd]
-        done, _ = await asyncio.wait(ends[MOST_CONNECTIONS:])
-        assert {each.result() for each in done} == {b""}
-        assert not any(each.done() for each in ends[:MOST_CONNECTIONS])
+        await asyncio.wait(ends[: 2 * MOST_CONNECTIONS + 1])
+        assert not any(each.done() for each in ends[2 * MOST_CONNECTIONS + 1 :])
+        assert (await asked(url))[0] == 200
+        async with prometheus.get(url) as answer:
+            assert answer.status == 200
+        # Another one came for the scrape in between, and none for Prometheus, whose connection has stayed.
+        assert sum(each.done() for each in ends) == 2 * MOST_CONNECTIONS + 2
         for _, writer in crowd:
             writer.close()
         await asyncio.wait(ends)
-        assert (await asked(f"http://{address}/metrics"))[0] == 200
+
+
+async def test_who_does_not_go_on_to_encrypt_gives_way_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(door, "_HANDSHAKE_SECONDS", 600.0)
+    now, token, identity = datetime.now(UTC), tmp_path / "token", tmp_path / "identity"
+    token.write_text(TOKEN)
+    authority = Authority.create(now)
+    identity.write_bytes(authority.issue_to_broker(["127.0.0.1"], now).to_file())
+    context = ssl.create_default_context(cadata=to_pem(authority.certificate).decode())
+    async with opened(MetricsPlace("127.0.0.1", 0, token, identity)) as address:
+        host, port = split_address(address)
+        crowd = [await asyncio.open_connection(host, port) for _ in range(2 * MOST_CONNECTIONS)]
+        said = await asked(f"https://{address}/metrics", {"Authorization": f"Bearer {TOKEN}"}, context)
+        assert said[0] == 200
+        for reader, _ in crowd[: MOST_CONNECTIONS + 1]:
+            assert await reader.read() == b""
+        for _, writer in crowd:
+            writer.close()
+
+
+async def test_who_says_nothing_for_long_is_sent_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(door, "_IDLE_SECONDS", 0.05)
+    async with opened(MetricsPlace("127.0.0.1", 0)) as address:
+        for said in (b"", b"GET /metrics HTTP/1.1\r\nHost: 127.0", b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"):
+            reader, writer = await asyncio.open_connection(*split_address(address))
+            writer.write(said)
+            answer = await reader.read()
+            assert answer.startswith(b"HTTP/1.1 200") == said.endswith(b"\r\n\r\n")
+            writer.close()
 
 
 async def test_a_port_that_is_taken_and_a_token_that_is_none_are_said(tmp_path: Path) -> None:
