@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -22,13 +23,20 @@ def modules_of(room: str, prefix: str) -> dict[str, Path]:
     return found
 
 
+@functools.cache
+def import_lines(path: Path) -> tuple[ast.Import | ast.ImportFrom, ...]:
+    """What a file imports, wherever in it."""
+    tree = ast.parse(path.read_text())
+    return tuple(node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom))
+
+
 def imports_of(name: str, path: Path, modules: dict[str, Path]) -> set[str]:
     """The modules among these that a file imports, be it for types only or inside of a function."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in import_lines(path):
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+        elif node.module is not None:
             for alias in node.names:
                 below = f"{node.module}.{alias.name}"
                 found.add(below if below in modules else node.module)
@@ -55,10 +63,8 @@ def test_no_files_import_each_other_in_a_circle_types_counted(room: str) -> None
 )
 def test_what_is_shared_knows_nobody_who_shares_it(room: str, strangers: set[str]) -> None:
     for path in (REPOSITORY / room).rglob("*.py"):
-        words = [
-            node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Import | ast.ImportFrom)
-        ]
-        names = [node.module or "" if isinstance(node, ast.ImportFrom) else node.names[0].name for node in words]
+        lines = import_lines(path)
+        names = [node.module or "" if isinstance(node, ast.ImportFrom) else node.names[0].name for node in lines]
         assert not {name.partition(".")[0] for name in names} & strangers, path
 
 

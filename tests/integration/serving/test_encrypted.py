@@ -67,10 +67,8 @@ def node_by(authority: Authority) -> Identity:
     return Identity(key_to_pem(key), to_pem(certificate, authority.certificate))
 
 
-@pytest.fixture(scope="module")
-def encrypted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Encrypted]:
-    """One for all tests; the last one has it hand over, and ends it."""
-    tmp_path = tmp_path_factory.mktemp("encrypted")
+@contextlib.contextmanager
+def encrypted_server(tmp_path: Path) -> Iterator[Encrypted]:
     now = datetime.now(UTC)
     authority = Authority.create(now)
     (tmp_path / "identity.pem").write_bytes(authority.issue_to_broker([WIDE], now).to_file())
@@ -90,6 +88,20 @@ def encrypted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Encrypted]:
         yield Encrypted(server, tmp_path, authority)
         with contextlib.suppress(psutil.NoSuchProcess):
             os.kill(int(encrypted_pid(tmp_path)), signal.SIGTERM)
+
+
+@pytest.fixture(scope="module")
+def encrypted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Encrypted]:
+    """One for all tests that leave it in peace."""
+    with encrypted_server(tmp_path_factory.mktemp("encrypted")) as running:
+        yield running
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[Encrypted]:
+    """One of a test's own."""
+    with encrypted_server(tmp_path) as running:
+        yield running
 
 
 def encrypted_pid(folder: Path) -> str:
@@ -136,19 +148,19 @@ def test_nobody_else_gets_in(encrypted: Encrypted, tried: str) -> None:
     assert encrypted.infer(encrypted.context(node_by(encrypted.authority))) == 200
 
 
-def test_the_certificate_changes_without_a_restart_and_half_a_file_changes_nothing(encrypted: Encrypted) -> None:
-    context = encrypted.context(node_by(encrypted.authority))
+def test_the_certificate_changes_without_a_restart_and_half_a_file_changes_nothing(own: Encrypted) -> None:
+    context = own.context(node_by(own.authority))
 
     def shown() -> bytes:
-        host, _, port = encrypted.state["https"].rpartition(":")
+        host, _, port = own.state["https"].rpartition(":")
         with socket.create_connection((host, int(port)), 30) as plain, context.wrap_socket(plain) as connection:
             return connection.getpeercert(binary_form=True) or b""
 
-    file, before = encrypted.folder / "identity.pem", shown()
+    file, before = own.folder / "identity.pem", shown()
     file.write_bytes(b"half")
-    wait_for(lambda: "is of no use" in encrypted.server.log.read_text(), "a word about the file")
+    wait_for(lambda: "is of no use" in own.server.log.read_text(), "a word about the file")
     assert shown() == before
-    file.write_bytes(encrypted.authority.issue_to_broker([], datetime.now(UTC)).to_file())
+    file.write_bytes(own.authority.issue_to_broker([], datetime.now(UTC)).to_file())
     wait_for(lambda: shown() != before, "the other certificate")
 
 
@@ -176,17 +188,17 @@ def test_a_flood_of_hellos_keeps_nobody_of_another_address_out(encrypted: Encryp
         assert encrypted.infer(context) == 200
 
 
-def test_a_process_that_follows_listens_where_the_one_before_did(encrypted: Encrypted) -> None:
-    context, before = encrypted.context(node_by(encrypted.authority)), encrypted.state
+def test_a_process_that_follows_listens_where_the_one_before_did(own: Encrypted) -> None:
+    context, before = own.context(node_by(own.authority)), own.state
     host, _, port = before["https"].rpartition(":")
     with socket.create_connection((host, int(port)), 30) as plain, context.wrap_socket(plain) as connection:
         connection.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert b"200 OK" in connection.recv(1000)
         ticket = connection.session
-    encrypted.server.process.send_signal(signal.SIGHUP)
-    wait_for(lambda: encrypted.state["pid"] != before["pid"], "the process that follows")
-    assert {**encrypted.state, "pid": before["pid"]} == before
-    assert encrypted.infer(context) == 200
+    own.server.process.send_signal(signal.SIGHUP)
+    wait_for(lambda: own.state["pid"] != before["pid"], "the process that follows")
+    assert {**own.state, "pid": before["pid"]} == before
+    assert own.infer(context) == 200
     # The ticket was the other process's: it opens nothing, and is in nobody's way.
     with (
         socket.create_connection((host, int(port)), 30) as plain,
@@ -195,5 +207,5 @@ def test_a_process_that_follows_listens_where_the_one_before_did(encrypted: Encr
         connection.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert b"200 OK" in connection.recv(1000)
         assert not connection.session_reused
-    os.kill(int(encrypted.state["pid"]), signal.SIGTERM)
-    wait_for(lambda: not (encrypted.folder / "serving.json").exists(), "its end")
+    os.kill(int(own.state["pid"]), signal.SIGTERM)
+    wait_for(lambda: not (own.folder / "serving.json").exists(), "its end")

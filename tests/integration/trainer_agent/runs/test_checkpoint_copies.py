@@ -14,6 +14,9 @@ from tiercel.v1 import nodes_pb2
 # An epoch takes some 40 ms and is checkpointed; the target is out of reach.
 SLOW = ("--epochs", "1000", "--step-sleep-seconds", "0.01", "--metric", "score")
 
+SHARED = pytest.mark.asyncio(loop_scope="module")
+"""For tests that do each other no harm: they share an agent, and their runs have names of their own."""
+
 
 def trains(run_id: str, script: str) -> nodes_pb2.WantedRun:
     """A run whose job asks for copies, more often than a broker would allow."""
@@ -47,29 +50,37 @@ async def test_a_run_that_trains_has_its_newest_checkpoint_copied_again_and_agai
     assert b"going on after epoch" in broker.heard.output("a-2")
 
 
-@pytest.mark.usefixtures("agent")
-async def test_what_the_broker_refuses_is_said_once_and_the_run_trains_on(broker: ScriptedBroker, linear: str) -> None:
+@SHARED
+@pytest.mark.usefixtures("shared_agent")
+async def test_what_the_broker_refuses_is_said_once_and_the_run_trains_on(
+    shared_broker: ScriptedBroker, linear: str
+) -> None:
+    broker = shared_broker
     broker.refuses_checkpoints = True
     words = b"the broker has no copy of the newest checkpoint: the broker refuses: no checkpoint is wanted"
-    await broker.want(trains("a-1", linear))
-    await until(lambda: words in broker.heard.output("a-1"), seconds=60.0)
-    epoch = broker.heard.progress("a-1")[-1].epoch
-    await until(lambda: broker.heard.progress("a-1")[-1].epoch > epoch + 20, seconds=60.0)
-    assert broker.heard.output("a-1").count(words) == 1
+    await broker.want(trains("refused-1", linear))
+    await until(lambda: words in broker.heard.output("refused-1"), seconds=60.0)
+    epoch = broker.heard.progress("refused-1")[-1].epoch
+    await until(lambda: broker.heard.progress("refused-1")[-1].epoch > epoch + 20, seconds=60.0)
+    assert broker.heard.output("refused-1").count(words) == 1
     broker.refuses_checkpoints = False
-    await until(lambda: "a-1" in broker.checkpoints, seconds=60.0)
+    await until(lambda: "refused-1" in broker.checkpoints, seconds=60.0)
+    await broker.want()  # nor has another test to do with its copies
+    await until(lambda: broker.heard.exit("refused-1"), seconds=60.0)
 
 
-@pytest.mark.usefixtures("agent")
-async def test_a_move_does_not_wait_for_a_copy_that_is_under_way(broker: ScriptedBroker, linear: str) -> None:
+@SHARED
+@pytest.mark.usefixtures("shared_agent")
+async def test_a_move_does_not_wait_for_a_copy_that_is_under_way(shared_broker: ScriptedBroker, linear: str) -> None:
+    broker = shared_broker
     broker.holds_checkpoints = True
-    run = trains("a-1", linear)
+    run = trains("moves-1", linear)
     await broker.want(run)
     await until(lambda: broker.held_checkpoints, seconds=60.0)
     broker.holds_checkpoints = False
     run.stop = run.carry = True
     await broker.want(run)
-    await until(lambda: broker.heard.exit("a-1"), seconds=60.0)
-    status = broker.heard.exit("a-1")
+    await until(lambda: broker.heard.exit("moves-1"), seconds=60.0)
+    status = broker.heard.exit("moves-1")
     assert status is not None
     assert (status.carried, status.carry_error) == (True, "")
