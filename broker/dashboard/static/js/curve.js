@@ -103,7 +103,7 @@ const drawTiers = (plot, context, job) =>
       const level = y(tier.target);
       aside = above - level < NAME_HEIGHT * ratio ? aside + 1 : 0;
       if (!aside) above = level;
-      tierName(context, { left, ratio }, level, tier, aside);
+      tierName(context, { left, width, ratio }, level, tier, aside);
     }
   });
 
@@ -132,9 +132,11 @@ function tierLine(context, { left, width, ratio }, level) {
   context.setLineDash([]);
 }
 
-function tierName(context, { left, ratio }, level, tier, aside) {
-  const name = `tier ${tier.number} · ${number(tier.target)}${tier.version ? ` · version ${tier.version}` : ""}`;
+function tierName(context, { left, width, ratio }, level, tier, aside) {
   const begin = left + (6 + aside * NAME_WIDTH) * ratio;
+  const short = `tier ${tier.number} · ${number(tier.target)}`;
+  const full = tier.version ? `${short} · version ${tier.version}` : short;
+  const name = begin + context.measureText(full).width > left + width ? short : full;
   // On a ground of its own, so that it can be read over other lines.
   context.fillStyle = colour("surface");
   context.fillRect(
