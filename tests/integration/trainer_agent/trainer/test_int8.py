@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import math
+import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import onnx
+import psutil
 import pytest
 import torch
 from onnx import TensorProto, helper
 from torch import nn
 
 from testing import onnx_models
+from testing.serving_process import wait_for
 from tiercel.core.quantised import QuantisedModel
 from tiercel.core.wire import from_proto
 from tiercel.trainer_agent.errors import DeliveryFailedError
@@ -100,7 +106,7 @@ def test_what_cannot_be_made_or_measured_is_a_reason_and_the_model_is_handed_ove
     assert hand_over(trained, fails, tmp_path / "fails").reason == "RuntimeError: no rows today"
     same = AnyModel(lambda: onnx_models.identity(shape=("n", 4)), lambda x: x, ROWS[:20, :4])
     found = hand_over(same, lambda predict: 1.0, tmp_path / "same")
-    assert found.reason.startswith("it has no operator that there is an int8 one for")
+    assert found.reason == "it has no operator that int8 makes faster, such as MatMul, Gemm or Conv"
 
 
 @pytest.mark.parametrize("content", [b"", b"\x00" * 1000, b"hostile"])
@@ -111,6 +117,24 @@ def test_a_file_that_is_no_model_is_refused(content: bytes, tmp_path: Path) -> N
     with pytest.raises(DeliveryFailedError):
         quantise(model, tmp_path / "int8.onnx", None, scratch)
     assert not (tmp_path / "int8.onnx").exists()
+
+
+def test_whoever_makes_one_ends_with_the_script(tmp_path: Path) -> None:
+    """A run that is killed leaves nothing that works on."""
+    order = tmp_path / "order.json"
+    order.write_text(json.dumps({"model": str(tmp_path / "fifo"), "target": "", "rows": False}))
+    os.mkfifo(tmp_path / "fifo")  # which nobody writes, so that it waits for as long as it lives
+    code = (
+        "import subprocess, sys, time\n"
+        f"child = subprocess.Popen([sys.executable, '-m', '{quantising.__name__}', {str(order)!r}])\n"
+        "print(child.pid, flush=True)\ntime.sleep(1000)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as script:
+        assert script.stdout is not None
+        child = psutil.Process(int(script.stdout.readline()))
+        wait_for(lambda: Path(f"/proc/{child.pid}/oom_score_adj").read_text() == "1000\n", "it to begin")
+        script.kill()
+    wait_for(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE, "it to end")
 
 
 def test_making_one_ends_at_its_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,7 +154,10 @@ def test_making_one_ends_at_its_limits(tmp_path: Path, monkeypatch: pytest.Monke
         ],
     )
     endless = onnx_models.model(
-        [helper.make_node("Loop", ["", "go", "x"], ["y"], body=body)],
+        [
+            helper.make_node("MatMul", ["x", "w"], ["first"]),
+            helper.make_node("Loop", ["", "go", "first"], ["y"], body=body),
+        ],
         {"x": (TensorProto.FLOAT, ["n", 64])},
         {"y": (TensorProto.FLOAT, ["n", 64])},
         {"w": np.eye(64, dtype=np.float32), "go": np.array(True)},
