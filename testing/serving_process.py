@@ -110,6 +110,16 @@ def command(repository: Path, directory: Path, *more: str) -> list[str]:
     return [sys.executable, "-m", "tiercel.serving", *words, "--http-port", "0", "--grpc-port", "0", *more]
 
 
+def begun(words: list[str], log: Path, environment: dict[str, str] | None = None) -> WarmProcess:
+    """A server by its command line, with what it always imports there when it begins; what it says is in its log."""
+    pages = environment_with_huge_pages()  # else it would begin anew, to have them
+    template = lasting_python(("tiercel.serving.server",), tuple(pages.items()))
+    with Path(os.devnull).open("r+b") as nothing, log.open("ab") as output:
+        return template.start_with(
+            words[1:], os.environ | pages | (environment or {}), (nothing, nothing, output), None
+        )
+
+
 def _addresses(process: WarmProcess, state: Path, log: Path) -> dict[str, Any] | None:
     assert process.poll() is None, log.read_text()
     try:
@@ -133,11 +143,7 @@ def serving(
     environment = {f"TIERCEL_SERVING_{name.upper()}": str(value) for name, value in (settings or {}).items()}
     log = directory / "serving.log"
     state = directory / "serving.json"
-    pages = environment_with_huge_pages()  # else it would begin anew, to have them
-    _, *arguments = command(repository, directory)
-    with Path(os.devnull).open("r+b") as nothing, log.open("ab") as output:
-        template = lasting_python(("tiercel.serving.server",), tuple(pages.items()))
-        process = template.start_with(arguments, os.environ | pages | environment, (nothing, nothing, output), None)
+    process = begun(command(repository, directory), log, environment)
     try:
         addresses = wait_for(lambda: _addresses(process, state, log), str(state))
         server = ServingProcess(process, repository, addresses["http"], addresses["grpc"], log)

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from testing import onnx_models
-from testing.serving_process import ServingProcess, command, serving, wait_for
+from testing.serving_process import ServingProcess, begun, command, serving, wait_for
 
 LOOP = "/v2/models/loop/infer"
 
@@ -24,15 +24,22 @@ def repository(tmp_path: Path) -> Path:
 
 
 def run(words: list[str]) -> tuple[int, str]:
+    """As users start it, with nothing imported beforehand."""
     ran = subprocess.run(words, capture_output=True, timeout=60, check=False)
     return ran.returncode, ran.stderr.decode()
+
+
+def run_warm(words: list[str], folder: Path) -> tuple[int, str]:
+    log = folder / "said"
+    code = begun(words, log).wait(60)
+    return code, log.read_text()
 
 
 @pytest.mark.parametrize("which", ["http", "grpc"])
 def test_a_port_in_use_is_a_sentence(tmp_path: Path, repository: Path, which: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        code, said = run(command(repository, tmp_path, f"--{which}-port", str(port)))
+        code, said = run_warm(command(repository, tmp_path, f"--{which}-port", str(port)), tmp_path)
     assert code == 2
     assert f"cannot listen on 127.0.0.1:{port}" in said
     assert f"--{which}-port" in said
@@ -50,7 +57,7 @@ def test_a_second_server_on_the_same_lock_is_a_sentence(tmp_path: Path, reposito
 
 
 def test_another_interface_needs_permission(tmp_path: Path, repository: Path) -> None:
-    code, said = run(command(repository, tmp_path, "--host", "0.0.0.0"))
+    code, said = run_warm(command(repository, tmp_path, "--host", "0.0.0.0"), tmp_path)
     assert code == 2
     assert "TLS" in said
     assert "Traceback" not in said
