@@ -8,6 +8,8 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from testing.nodes_broker import (
     DEADLINE,
     AgentProcess,
@@ -22,6 +24,8 @@ from tiercel.v1 import nodes_pb2
 
 TRAIN = ("--metric", "score", "--epochs", "100000", "--step-sleep-seconds", "0.01")
 LINE = nodes_pb2.WantedEndpoint(endpoint="line", objective_seconds=20.0)
+SHARED = pytest.mark.asyncio(loop_scope="module")
+"""For tests that do each other no harm: they share an agent, and have endpoints of their own."""
 DELIVERED, FAILED = nodes_pb2.DELIVERY_STAGE_DELIVERED, nodes_pb2.DELIVERY_STAGE_FAILED
 
 
@@ -104,9 +108,11 @@ async def test_two_jobs_feed_variants_of_one_endpoint(broker: ScriptedBroker, tm
         assert ask(broker, minimum_accuracy=best.value)["accuracy"] == best.value
 
 
+@SHARED
 async def test_a_variant_that_takes_something_else_is_refused_and_the_others_go_on(
-    broker: ScriptedBroker, agent: AgentProcess, linear: str
+    shared_broker: ScriptedBroker, shared_agent: AgentProcess, linear: str
 ) -> None:
+    broker, agent = shared_broker, shared_agent
     narrow = linear.replace("FEATURES = 6", "FEATURES = 5")
     first, second = wanted_run("one-1", linear, arguments=TRAIN), wanted_run("two-1", narrow, arguments=TRAIN)
     small, other = delivery_of("one-1", "small", version=1), delivery_of("two-1", "another", version=2)
@@ -124,13 +130,16 @@ async def test_a_variant_that_takes_something_else_is_refused_and_the_others_go_
     assert listed == [{"name": "small", "model": "_line.small"}]
 
 
+@SHARED
 async def test_a_variant_without_an_accuracy_is_refused(
-    broker: ScriptedBroker, agent: AgentProcess, linear: str
+    shared_broker: ScriptedBroker, shared_agent: AgentProcess, linear: str
 ) -> None:
-    run = wanted_run("one-1", linear, arguments=(*TRAIN, "--scale", "100"))
-    wanted = delivery_of("one-1", "small", version=1)
+    broker, agent = shared_broker, shared_agent
+    run = wanted_run("scaled-1", linear, arguments=(*TRAIN, "--scale", "100"))
+    wanted = delivery_of("scaled-1", "small", version=1)
+    wanted.endpoint = "scaled"
     await broker.want(run, deliveries=[wanted])
     status = await outcome(broker, wanted)
     assert status.stage == FAILED
     assert "which is no accuracy" in status.reason
-    assert not list((agent.state_dir / "agent" / "models").rglob("model.onnx"))
+    assert not list((agent.state_dir / "agent" / "models").glob("_scaled.*/**/model.onnx"))

@@ -47,9 +47,8 @@ async def test_a_version_that_contradicts_the_nodes_is_one_clear_error(node: Nod
     present = importlib.metadata.version("pyyaml")
     write_wheel(node.wheels, "PyYAML", "0.1")
     write_wheel(node.wheels, "old", requires=["pyyaml<1"])
-    for asked in ("pyyaml==0.1", "old"):
-        with pytest.raises(RunFailedError, match=rf"leads to (?i:pyyaml) 0\.1, and the node has {present}"):
-            await node.ready(asked)
+    with pytest.raises(RunFailedError, match=rf"leads to (?i:pyyaml) 0\.1, and the node has {present}"):
+        await node.ready("old")
     assert node.built() == []
 
 
