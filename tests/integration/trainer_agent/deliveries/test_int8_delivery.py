@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from testing.nodes_broker import DEADLINE, ScriptedBroker, agent_process, wanted_delivery, wanted_run
+from testing.product_use import SCRIPTS
 from testing.until import until
 from tiercel.v1 import nodes_pb2
 
@@ -40,8 +41,9 @@ def ask(broker: ScriptedBroker) -> dict[str, Any]:
 
 
 async def test_an_int8_model_is_shipped_with_its_version_whatever_dies_in_between(
-    broker: ScriptedBroker, tmp_path: Path, linear: str
+    broker: ScriptedBroker, tmp_path: Path
 ) -> None:
+    linear = (SCRIPTS / "linear.py").read_text()
     start, end = linear.index("model = nn.Sequential("), linear.index("\noptimizer")
     wide = f"{linear[:start]}model = nn.Sequential({LAYERS}){linear[end:]}"
     run = wanted(wide, "job-1")
