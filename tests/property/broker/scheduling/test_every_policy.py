@@ -39,8 +39,8 @@ VARIANTS: list[tuple[str, dict[str, Option]]] = [(name, {}) for name in sorted(B
     ("specon", {"placement": "random", "rule": "load"}),
     ("srpt-oracle", {"works": "job:10/20"}),
 ]
-few = settings(max_examples=40, deadline=None)
-more = settings(max_examples=120, deadline=None)
+few = settings(max_examples=20, deadline=None)
+more = settings(max_examples=45, deadline=None)
 
 values = st.one_of(st.floats(0, 1), st.floats(allow_nan=True, allow_infinity=True))
 seconds = st.one_of(st.floats(0, 1e6), st.floats(min_value=0, allow_nan=False, allow_infinity=False))

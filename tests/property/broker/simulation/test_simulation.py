@@ -31,7 +31,7 @@ GIB = 1024**3
 CORES = 2.0
 DEVICES = 2
 
-few = settings(max_examples=15, deadline=None)
+few = settings(max_examples=7, deadline=None)
 
 
 @st.composite
@@ -171,7 +171,7 @@ def test_more_machines_are_never_slower_and_pooling_them_is_a_bound(drawn: list[
 
 
 @pytest.mark.parametrize("policy", sorted(BUILT_IN))
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(load=st.sampled_from([0.1, 0.5, 0.95, 1.5]), seed=st.integers(0, 5))
 def test_training_beside_serving_loses_no_job_and_counts_no_request_twice(policy: str, load: float, seed: int) -> None:
     planned = with_endpoints(mixed_jobs(8, 2), load=load, duration_seconds=40.0)

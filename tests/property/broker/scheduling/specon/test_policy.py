@@ -76,7 +76,7 @@ def _moved(view: JobView, node_id: str, now: float) -> JobView:
 
 crowds = st.lists(st.integers(0, 7), min_size=1, max_size=4)
 seeds = st.integers(0, 10_000)
-few = settings(max_examples=25, deadline=None)
+few = settings(max_examples=10, deadline=None)
 every_variant = pytest.mark.parametrize("variant", VARIANTS)
 
 
