@@ -84,7 +84,14 @@ class Lab:
         """Stop a node's agent."""
         await tiercel("down", state_dir=self.folder / name, host=host)
 
-    async def submit(self, endpoint: str, *tiers: str, pause_seconds: float = 0.02, options: Sequence[str] = ()) -> str:
+    async def submit(
+        self,
+        endpoint: str,
+        *tiers: str,
+        pause_seconds: float = 0.02,
+        options: Sequence[str] = (),
+        script: str = "linear.py",
+    ) -> str:
         """A job that learns a line until it is ended; returns its id.
 
         Args:
@@ -92,12 +99,13 @@ class Lab:
             tiers: Its targets.
             pause_seconds: After each of an epoch's four steps.
             options: More options of the command.
+            script: Which of ``testing/scripts``.
         """
-        script = ("--script", str(SCRIPTS / "linear.py"), "--arg=--epochs=4000")
+        program = ("--script", str(SCRIPTS / script), "--arg=--epochs=4000")
         pause = f"--arg=--step-sleep-seconds={pause_seconds}"
         ladder = [word for tier in tiers for word in ("--tier", tier)]
         about = ("--endpoint", endpoint, "--metric", "accuracy", *ladder, "--max-epochs", "4000")
-        return str((await self.ask("submit", *script, pause, *about, *options, "--json")).content["id"])
+        return str((await self.ask("submit", *program, pause, *about, *options, "--json")).content["id"])
 
 
 def _well(command: Command) -> Command:

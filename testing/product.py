@@ -87,6 +87,11 @@ class Product:
         return self._started().pid
 
     @property
+    def is_running(self) -> bool:
+        """Whether ``tiercel up`` was started and has not ended."""
+        return self._process is not None and self._process.returncode is None
+
+    @property
     def addresses(self) -> dict[str, str]:
         """Where things listen, as ``addresses.json`` says; what is not there yet is left out."""
         try:

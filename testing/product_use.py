@@ -78,8 +78,8 @@ async def tiercel(
     who = ("--tenant", tenant) if tenant else ()
     command = tiercel_command(*arguments, "--state-dir", str(state_dir), *who)
     # What 'up' starts is to be known by its name.
-    if host is None and environment is None and arguments[0] != "up":
-        return await _run_warm(command, text or "")
+    if arguments[0] != "up" and (host is not None or environment is None):
+        return await _run_warm(command, text or "", host, environment or {})
     process = await asyncio.create_subprocess_exec(
         *(command if host is None else host.command(*command)),
         stdin=asyncio.subprocess.PIPE,
@@ -97,14 +97,14 @@ async def tiercel(
     return Command(process.returncode or 0, output.decode(), errors.decode())
 
 
-async def _run_warm(command: list[str], text: str) -> Command:
+async def _run_warm(command: list[str], text: str, host: Host | None, environment: Mapping[str, str]) -> Command:
     """In a process that begins with what the command line always imports: most of a command's time."""
     with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as errors:
         given.write(text.encode())
         given.seek(0)
         output = tempfile.TemporaryFile()  # noqa: SIM115 - the process closes it
-        template = lasting_python(COMMAND_LINE)
-        process = template.start_with(command, without_tiercels(), (given, output, errors), output)
+        template = lasting_python(COMMAND_LINE, host=host)
+        process = template.start_with(command, without_tiercels() | dict(environment), (given, output, errors), output)
         try:
             told, _ = await asyncio.to_thread(process.communicate, COMMAND_SECONDS)
         finally:
@@ -133,9 +133,9 @@ def digits_job(endpoint: str = "digits", targets: tuple[float, ...] = (0.70, 0.9
 
 
 def faulty_job(fault: str, endpoint: str, target: float, **changes: Any) -> JobSpec:
-    """A job whose script goes wrong in a way of ``testing/scripts/faulty.py``."""
-    script = Script("faulty.py", (SCRIPTS / "faulty.py").read_bytes())
-    fields: dict[str, Any] = {"name": fault, "module": "", "script": script, "arguments": (fault,)}
+    """A job whose script goes wrong in a way of ``testing/scripts/line.py``."""
+    script = Script("line.py", (SCRIPTS / "line.py").read_bytes())
+    fields: dict[str, Any] = {"name": fault, "script": script, "arguments": ("--fault", fault)}
     return digits_job(endpoint, (target,), **(fields | changes))
 
 

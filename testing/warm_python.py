@@ -17,7 +17,10 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+if TYPE_CHECKING:
+    from testing.hosts import Host
 
 ROOT = Path(__file__).resolve().parents[1]
 # What a script that trains and hands its model over has loaded at its end.
@@ -102,13 +105,16 @@ class WarmPython:
     Args:
         environment: Of the template; what libraries read when they are loaded has to be there.
         modules: What it loads.
+        host: Where it and its forks run; this machine when left out.
     """
 
-    def __init__(self, environment: Mapping[str, str], modules: Sequence[str]) -> None:
+    def __init__(self, environment: Mapping[str, str], modules: Sequence[str], host: Host | None = None) -> None:
+        self._host = host
         self._socket, others = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with others:
+            command = [sys.executable, "-m", "testing.warm_python", str(others.fileno()), *modules]
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "testing.warm_python", str(others.fileno()), *modules],
+                command if host is None else host.command(*command),
                 stdin=subprocess.DEVNULL,
                 pass_fds=[others.fileno()],
                 cwd=ROOT,
@@ -151,7 +157,8 @@ class WarmPython:
     def close(self) -> None:
         """End the template; what it started is not touched."""
         self._socket.close()
-        assert self._process.wait(_LOAD_SECONDS) == 0  # it may not have loaded everything yet
+        code = self._process.wait(_LOAD_SECONDS)  # it may not have loaded everything yet
+        assert code == 0 or self._host is not None, "a host kills what runs there when it goes, and nobody else does"
 
 
 @contextlib.contextmanager
@@ -165,15 +172,18 @@ def warm_python(environment: Mapping[str, str], modules: Sequence[str] = TRAININ
 
 
 @functools.cache
-def lasting_python(modules: tuple[str, ...], variables: tuple[tuple[str, str], ...] = ()) -> WarmPython:
+def lasting_python(
+    modules: tuple[str, ...], variables: tuple[tuple[str, str], ...] = (), host: Host | None = None
+) -> WarmPython:
     """A template for all tests of this process, which ends it; without the variables that tell Tiercel something.
 
     Args:
         modules: What it loads.
         variables: More of its environment, by name.
+        host: Where it runs; this machine when left out.
     """
     no_threads = {"OPENBLAS_NUM_THREADS": "1"}  # which a fork would lack
-    template = WarmPython(without_tiercels() | no_threads | dict(variables), modules)
+    template = WarmPython(without_tiercels() | no_threads | dict(variables), modules, host)
     atexit.register(template.close)
     return template
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import AsyncIterator, Generator
 from pathlib import Path
 
@@ -28,9 +29,12 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 @pytest.fixture
 async def product(tmp_path: Path) -> AsyncIterator[Product]:
-    """The whole product with the tenants alice and bob, training in processes."""
+    """The whole product with the tenants alice and bob, training in processes; SIGTERM ends all of it in the end."""
     async with running_product(tmp_path) as product:
         yield product
+        if product.is_running:
+            assert await product.stop(signal.SIGTERM) == 0
+            assert product.left_over() == []
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

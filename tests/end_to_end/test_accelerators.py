@@ -97,11 +97,3 @@ async def test_gpus_are_seen_held_by_jobs_and_not_given_while_they_are_ill(
         ids = {line[3] for line in lines}
         assert len(ids) == 1, "each sees both, in the same order, and takes the one of its number"
         assert set(ids.pop().split(",")) == {large["id"], small["id"]}
-
-
-async def test_gpus_that_are_not_to_be_used_are_not_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    gpus = MadeUpGpus(tmp_path / "nvml.json", monkeypatch)
-    gpus.answer(FakeNvml(a100()))
-    monkeypatch.setenv("TIERCEL_AGENT_ACCELERATORS", "none")
-    async with running_product(tmp_path) as product:
-        assert await devices(product) == []

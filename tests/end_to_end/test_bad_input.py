@@ -85,11 +85,9 @@ async def test_a_second_up_in_the_same_folder_says_that_one_runs_already(shared_
 @pytest.mark.parametrize(
     ("flag", "address"),
     [
-        ("--broker-port", "broker"),
-        ("--nodes-port", "nodes"),
+        # The broker's own are in tests/integration/broker/cli/test_up.py, of all but the agent.
         ("--http-port", "serving_http"),
         ("--grpc-port", "serving_grpc"),
-        ("--mqtt-port", "mqtt"),
     ],
 )
 async def test_a_port_in_use_is_an_error_that_names_port_and_option(

@@ -17,6 +17,8 @@ from testing.product_use import JOB_SECONDS, client_of, digits_job
 from tiercel import JobState, Script, TierState
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]
+# Their product is one, in which each has an endpoint of its own.
+in_one_loop = pytest.mark.asyncio(loop_scope="module")
 
 TOP = Path(__file__).parents[2]
 EXAMPLE = TOP / "examples" / "sklearn" / "train.py"
@@ -41,9 +43,12 @@ def script_that_is_killed() -> str:
     return "import os\nimport signal\n" + text + kill
 
 
-async def test_a_script_of_scikit_learn_is_killed_goes_on_and_answers_as_it_does_itself(product: Product) -> None:
+@in_one_loop
+async def test_a_script_of_scikit_learn_is_killed_goes_on_and_answers_as_it_does_itself(
+    shared_product: Product,
+) -> None:
     spec = digits_job(targets=(0.90, 0.96), script=Script("train.py", script_that_is_killed().encode()), retries=1)
-    async with client_of(product) as alice:
+    async with client_of(shared_product) as alice:
         handle = await alice.submit(spec)
         job = await handle.wait(JOB_SECONDS)
         assert (job.state, job.attempts) == (JobState.COMPLETED, 2), f"{job.reason}\n{job.log_tail}"
@@ -83,12 +88,14 @@ job.deliver(file, metrics={"accuracy": 0.95}, inputs={"take": small, "from": lar
 """
 
 
-async def test_a_file_that_a_script_delivers_is_asked_by_the_names_of_its_inputs(product: Product) -> None:
+@in_one_loop
+async def test_a_file_that_a_script_delivers_is_asked_by_the_names_of_its_inputs(shared_product: Product) -> None:
     spec = digits_job("difference", (0.5, 0.9), script=Script("train.py", DELIVERS_A_FILE.encode()))
-    async with client_of(product) as alice:
+    async with client_of(shared_product) as alice:
         job = await (await alice.submit(spec)).wait(JOB_SECONDS)
         assert job.state is JobState.COMPLETED, f"{job.reason}\n{job.log_tail}"
-        assert [tier.version for tier in job.tiers] == [1, 1], "it is the same file"
+        # Of the two deliveries of one file whichever is loaded first gives it its number.
+        assert len({tier.version for tier in job.tiers}) == 1, "it is the same file"
         answer = await alice.infer("difference", {"take": [[1.0, 2.0]], "from": [[5.0, 5.0]]})
         assert answer.outputs["left"].tolist() == [[4.0, 3.0]]
 

@@ -4,29 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from testing.product_use import SCRIPTS, digits_job, get_json
+from testing.product_use import SCRIPTS, digits_job
 from testing.two_nodes import JOB_SECONDS, TwoNodes, two_nodes
 from testing.until import until
 from tiercel import JobState, Script, TierState
 from tiercel.broker.api import checkpoints
-from tiercel.broker.client import JobInfo, StateEvent, TierEvent
+from tiercel.broker.client import StateEvent, TierEvent
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]
-
-# It learns slowly enough that the second tier is still ahead when the first one is delivered.
-SLOW = ("--step-sleep-seconds", "0.02")
-
-
-@pytest.fixture
-async def nodes(tmp_path: Path) -> AsyncIterator[TwoNodes]:
-    async with two_nodes(tmp_path) as running:
-        yield running
 
 
 class Gate:
@@ -64,110 +55,99 @@ def hold_up(monkeypatch: pytest.MonkeyPatch, name: str) -> Gate:
     return gate
 
 
-async def run_to_the_end(nodes: TwoNodes, job_id: str) -> JobInfo:
-    """The job once it has finished, all of its tiers delivered once."""
-    async with nodes.client() as alice:
-        job = await alice.job(job_id).wait(JOB_SECONDS)
-        assert job.state is JobState.COMPLETED, f"{job.reason}\n{job.log_tail}"
-        tiers = [event.tier async for event in alice.job(job_id).events() if isinstance(event, TierEvent)]
-        (endpoint,) = await alice.list_endpoints()
-    assert [tier.version for tier in job.tiers] == [1, 2]
-    assert Counter(tier.number for tier in tiers if tier.state is TierState.DELIVERED) == {1: 1, 2: 1}
-    assert [(version.version, version.tier) for version in endpoint.versions] == [(1, 1), (2, 2)]
-    return job
-
-
-async def reasons_of(nodes: TwoNodes, job_id: str) -> list[str]:
-    """What the job said of its states, in order."""
-    async with nodes.client() as alice:
-        return [event.reason async for event in alice.job(job_id).events() if isinstance(event, StateEvent)]
-
-
-async def submit(nodes: TwoNodes) -> str:
-    """A job that trains on n1, its first tier delivered and its second ahead."""
-    async with nodes.client() as alice:
-        handle = await alice.submit(digits_job(targets=(0.70, 0.93), arguments=SLOW))
-    await until(lambda: nodes.job(handle.id).tiers[0].state is TierState.DELIVERED, seconds=JOB_SECONDS)
-    assert nodes.job(handle.id).node_id == "n1"
-    return handle.id
-
-
 def went_on_after(nodes: TwoNodes, run_id: str) -> int:
     """The epoch from whose checkpoint a run went on; 0 when it began from the beginning."""
     found = [line for line in nodes.output(run_id).splitlines() if line.startswith("going on after epoch ")]
     return int(found[0].split()[-1]) if found else 0
 
 
-async def test_a_moved_job_goes_on_from_its_epoch_and_its_endpoint_answers_from_the_new_node(nodes: TwoNodes) -> None:
-    job_id = await submit(nodes)
-    await nodes.order_move(job_id, "n2")
-    job = await run_to_the_end(nodes, job_id)
-    assert (job.attempts, job.node_id) == (2, "n2")
-    assert went_on_after(nodes, f"{job_id}-2") >= 1
-    assert nodes.carried() == []
-    first, second = job.starts  # what it took is measured, and shown
-    assert (first.node_id, first.stop_seconds, second.node_id) == ("n1", None, "n2")
-    assert second.stop_seconds is not None
-    took = (first.seconds, first.cpu_seconds, second.seconds, second.cpu_seconds, second.stop_seconds)
-    assert all(0 < seconds < JOB_SECONDS for seconds in took)
-    assert [each["node_id"] for each in job.to_json()["starts"]] == ["n1", "n2"]
-    reasons = await reasons_of(nodes, job_id)
-    assert "starting on node n2 from the checkpoint that came from node n1" in reasons
-    assert any(reason.startswith("moving to node n2") for reason in reasons)
-    async with nodes.client() as alice:
-        (endpoint,) = await alice.list_endpoints()
-        answer = await alice.infer("digits", {"input": [[[0.0] * 8] * 8]})
-    assert (endpoint.live_version, answer.version) == (2, 2)
-    status, ready = await get_json(f"http://{endpoint.serving_http}/v2/models/digits/versions/2/ready")
-    assert status == 200, ready
+async def goes_on(nodes: TwoNodes, job_id: str, attempt: int) -> None:
+    """Wait until that run of the job has gone on from a checkpoint, and trains."""
+
+    def trains() -> bool:
+        job = nodes.job(job_id)
+        return bool(job.run_id == f"{job_id}-{attempt}" and job.state is JobState.RUNNING and job.last_sequence)
+
+    await until(trains, seconds=JOB_SECONDS)
+    await until(lambda: went_on_after(nodes, f"{job_id}-{attempt}") >= 1, seconds=JOB_SECONDS)
 
 
-async def test_a_source_that_dies_while_it_sends_the_checkpoint_goes_on_by_itself(
-    nodes: TwoNodes, monkeypatch: pytest.MonkeyPatch
+async def test_whoever_dies_in_between_a_moved_job_goes_on_from_its_epoch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job_id = await submit(nodes)
+    """One job, between its two tiers all the while; that a move goes well is in test_one_address.py."""
+    go = tmp_path / "go"
+    async with two_nodes(tmp_path) as nodes:
+        async with nodes.client() as alice:
+            arguments = ("--step-sleep-seconds", "0.01", "--waits-for", str(go), "--epochs", "10000")
+            spec = digits_job(targets=(0.70, 0.93), arguments=arguments, max_epochs=10_000)
+            job_id = (await alice.submit(spec)).id
+        await until(lambda: nodes.job(job_id).tiers[0].state is TierState.DELIVERED, seconds=JOB_SECONDS)
+        assert nodes.job(job_id).node_id == "n1"
+
+        await the_source_dies_while_it_sends_the_checkpoint(nodes, job_id, monkeypatch)
+        await the_broker_is_restarted_before_it_has_the_checkpoint(nodes, job_id, monkeypatch)
+        await the_target_dies_before_it_has_the_checkpoint(nodes, job_id, monkeypatch)
+
+        go.touch()
+        async with nodes.client() as alice:
+            job = await alice.job(job_id).wait(JOB_SECONDS)
+            assert (job.state, job.attempts, job.node_id) == (JobState.COMPLETED, 5, "n2"), job.reason
+            events = [event async for event in alice.job(job_id).events()]
+            (endpoint,) = await alice.list_endpoints()
+        tiers = [event.tier for event in events if isinstance(event, TierEvent)]
+        assert [tier.version for tier in job.tiers] == [1, 2]
+        assert Counter(tier.number for tier in tiers if tier.state is TierState.DELIVERED) == {1: 1, 2: 1}
+        assert [(version.version, version.tier) for version in endpoint.versions] == [(1, 1), (2, 2)]
+        reasons = [event.reason for event in events if isinstance(event, StateEvent)]
+        assert any("could not be moved to node n2" in reason for reason in reasons)
+        assert "starting on node n2 from the checkpoint that the broker holds" in reasons
+        assert nodes.carried() == []
+
+
+async def the_source_dies_while_it_sends_the_checkpoint(
+    nodes: TwoNodes, job_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job goes on there by itself."""
     gate = hold_up(monkeypatch, "ingest")
     await nodes.order_move(job_id, "n2")
     await gate.wait_reached()
     await nodes.agents["n1"].kill()
     gate.open()
+    monkeypatch.undo()
     await nodes.start_agent("n1")
-    job = await run_to_the_end(nodes, job_id)
-    assert (job.attempts, job.node_id) == (2, "n1")
-    assert went_on_after(nodes, f"{job_id}-2") >= 1
-    assert any("could not be moved to node n2" in reason for reason in await reasons_of(nodes, job_id))
+    await goes_on(nodes, job_id, 2)
+    assert nodes.job(job_id).node_id == "n1"
 
 
-async def test_a_broker_that_is_restarted_in_between_still_gets_the_checkpoint(
-    nodes: TwoNodes, monkeypatch: pytest.MonkeyPatch
+async def the_broker_is_restarted_before_it_has_the_checkpoint(
+    nodes: TwoNodes, job_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job_id = await submit(nodes)
+    """It still gets it, and the job its new node."""
     gate = hold_up(monkeypatch, "ingest")
     await nodes.order_move(job_id, "n2")
     await gate.wait_reached()
     await nodes.stop_broker()
     gate.open()
+    monkeypatch.undo()
+    nodes.settings |= {"lease_seconds": 5.0, "gone_after_seconds": 8.0}  # for whoever dies next
     await nodes.start_broker()
-    job = await run_to_the_end(nodes, job_id)
-    assert (job.attempts, job.node_id) == (2, "n2")
-    assert went_on_after(nodes, f"{job_id}-2") >= 1
+    await goes_on(nodes, job_id, 3)
+    assert nodes.job(job_id).node_id == "n2"
 
 
-async def test_a_target_that_dies_before_it_has_the_checkpoint_leaves_it_for_another_node(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def the_target_dies_before_it_has_the_checkpoint(
+    nodes: TwoNodes, job_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with two_nodes(tmp_path, lease_seconds=5.0, gone_after_seconds=8.0) as nodes:
-        job_id = await submit(nodes)
-        gate = hold_up(monkeypatch, "find_for")
-        await nodes.order_move(job_id, "n2")
-        await gate.wait_reached()
-        await nodes.agents["n2"].kill()
-        gate.open()
-        job = await run_to_the_end(nodes, job_id)
-        assert (job.attempts, job.node_id) == (3, "n1")
-        assert went_on_after(nodes, f"{job_id}-3") >= 1
-        assert "starting on node n1 from the checkpoint that the broker holds" in await reasons_of(nodes, job_id)
-        assert nodes.carried() == []
+    """The broker has it, and sends it to another node, which happens to be the source."""
+    gate = hold_up(monkeypatch, "find_for")
+    await nodes.order_move(job_id, "n1")
+    await gate.wait_reached()
+    await nodes.agents["n1"].kill()
+    gate.open()
+    monkeypatch.undo()
+    await goes_on(nodes, job_id, 5)
+    assert nodes.job(job_id).node_id == "n2"
 
 
 async def test_policy_specon_sends_a_job_that_hardly_improves_away_from_those_that_do(tmp_path: Path) -> None:

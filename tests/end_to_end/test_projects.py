@@ -7,15 +7,23 @@ import json
 import shutil
 from pathlib import Path
 
+import pytest
+
 import tiercel as sdk
 from testing.product import Product
-from testing.product_use import JOB_SECONDS, client_of, tiercel
+from testing.product_use import JOB_SECONDS, SCRIPTS, client_of, tiercel
 from tiercel import JobState
+
+# One product for all, each with an endpoint of its own.
+pytestmark = [
+    pytest.mark.end_to_end,
+    pytest.mark.timeout(300),
+    pytest.mark.asyncio(loop_scope="module"),
+]
 
 TRAIN = """
 import json, pathlib, sys, time
 from package.answer import ANSWER
-from tiercel.trainer_agent.workloads import digits_mlp
 
 config = json.loads(pathlib.Path("config.json").read_text())
 note = pathlib.Path("note.txt")
@@ -29,7 +37,8 @@ while not pathlib.Path(config["go"]).exists():
 if not first.exists():
     first.touch()
     sys.exit(3)
-digits_mlp.main(["--width", "64", "--batch-size", "64", "--learning-rate", "0.1"])
+sys.argv[1:] = []
+import package.line
 """
 SPEC = """
 endpoint: project
@@ -42,7 +51,7 @@ retries: 1
 
 
 async def test_a_folder_is_trained_shipped_and_started_again_as_it_was_submitted(
-    product: Product, tmp_path: Path
+    shared_product: Product, tmp_path: Path
 ) -> None:
     folder, first, go = tmp_path / "project", tmp_path / "first", tmp_path / "go"
     files = {
@@ -50,6 +59,7 @@ async def test_a_folder_is_trained_shipped_and_started_again_as_it_was_submitted
         "train.py": TRAIN,
         "package/__init__.py": "",
         "package/answer.py": "ANSWER = 42",
+        "package/line.py": (SCRIPTS / "line.py").read_text(),
         "config.json": json.dumps({"first": str(first), "go": str(go)}),
         "note.txt": "as submitted",
         "data/rows.bin": "x" * 50_000,
@@ -60,13 +70,13 @@ async def test_a_folder_is_trained_shipped_and_started_again_as_it_was_submitted
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     (folder / "shortcut").symlink_to("package/answer.py")
-    submitted = await tiercel("submit", str(folder), state_dir=product.state_dir, tenant="alice")
+    submitted = await tiercel("submit", str(folder), state_dir=shared_product.state_dir, tenant="alice")
     assert submitted.exit_code == 0, submitted.errors
     assert "not sent: debug.log (ignored by .gitignore)" in submitted.output
     job_id = submitted.output.partition("Submitted ")[2].partition(";")[0]
     shutil.rmtree(folder)
     go.touch()
-    async with client_of(product) as client:
+    async with client_of(shared_product) as client:
         async with asyncio.timeout(JOB_SECONDS):
             job = await client.job(job_id).wait()
         assert (job.state, job.attempts) == (JobState.COMPLETED, 2), job.reason
@@ -75,20 +85,22 @@ async def test_a_folder_is_trained_shipped_and_started_again_as_it_was_submitted
         output = b"".join([chunk async for chunk in client.logs(job_id)]).decode()
         # The second run: nothing that the first one changed is there.
         assert "started with 42 as submitted 50000 ['--lr', '0.1', 'more'] ANSWER = 42" in output
-    shown = await tiercel("show", job_id, "--json", state_dir=product.state_dir, tenant="alice")
+    shown = await tiercel("show", job_id, "--json", state_dir=shared_product.state_dir, tenant="alice")
     assert shown.content["spec"]["project"]["sha256"] == job.spec.project.sha256
     assert str(folder) not in shown.output
 
 
 async def test_a_spec_that_cannot_start_is_refused_with_a_sentence_and_any_field_can_be_set(
-    product: Product, tmp_path: Path
+    shared_product: Product, tmp_path: Path
 ) -> None:
     (tmp_path / "tiercel.yaml").write_text(SPEC)
-    refused = await tiercel("submit", str(tmp_path), state_dir=product.state_dir, tenant="alice")
+    refused = await tiercel("submit", str(tmp_path), state_dir=shared_product.state_dir, tenant="alice")
     assert refused.exit_code != 0
     assert "command: there is no file 'train.py' in the project; give a path relative" in refused.errors
     for change, message in (("resources.memory=lots", "resources.memory"), ("nothing", "write FIELD=VALUE")):
-        refused = await tiercel("submit", str(tmp_path), "--set", change, state_dir=product.state_dir, tenant="alice")
+        refused = await tiercel(
+            "submit", str(tmp_path), "--set", change, state_dir=shared_product.state_dir, tenant="alice"
+        )
         assert refused.exit_code != 0
         assert message in refused.errors
 
@@ -101,8 +113,8 @@ def learn_digits(width: int) -> None:
     digits_mlp.main(["--width", str(width), "--batch-size", "64", "--learning-rate", "0.1"])
 
 
-async def test_a_function_is_trained_and_shipped(product: Product) -> None:
-    async with client_of(product) as client:
+async def test_a_function_is_trained_and_shipped(shared_product: Product) -> None:
+    async with client_of(shared_product) as client:
         job = await client.submit(learn_digits.with_arguments(width=64))
         async with asyncio.timeout(JOB_SECONDS):
             assert (await job.wait()).state is JobState.COMPLETED

@@ -10,6 +10,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+import pytest_asyncio
 
 from testing.product_use import digits_job
 from testing.two_nodes import JOB_SECONDS, TwoNodes, two_nodes
@@ -22,33 +23,33 @@ from tiercel.broker.lifecycle import replica_count
 from tiercel.core.jobs import AUTO_REPLICAS
 from tiercel.v1.nodes_pb2 import FetchCheckpointRequest, FetchCheckpointResponse
 
-pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]
+# Two nodes for all tests, each of which has an endpoint of its own.
+pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300), pytest.mark.asyncio(loop_scope="module")]
 
-SLOW = ("--step-sleep-seconds", "0.02")
 BODY = {"inputs": [{"name": "input", "shape": [1, 8, 8], "datatype": "FP32", "data": [0.5] * 64}]}
 
 
-@pytest.fixture
-async def nodes(tmp_path: Path) -> AsyncIterator[TwoNodes]:
-    async with two_nodes(tmp_path, lease_seconds=3.0) as running:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def nodes(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[TwoNodes]:
+    async with two_nodes(tmp_path_factory.mktemp("nodes"), lease_seconds=3.0) as running:
         yield running
 
 
-async def endpoint(nodes: TwoNodes) -> EndpointInfo:
+async def endpoint(nodes: TwoNodes, name: str) -> EndpointInfo:
     async with nodes.client() as alice:
-        (found,) = await alice.list_endpoints()
+        (found,) = [each for each in await alice.list_endpoints() if each.name == name]
     return found
 
 
-async def answering(nodes: TwoNodes) -> dict[str, int | None]:
+async def answering(nodes: TwoNodes, name: str) -> dict[str, int | None]:
     """The version that answers, by node."""
-    return {place.node_id: place.answering_version for place in (await endpoint(nodes)).places}
+    return {place.node_id: place.answering_version for place in (await endpoint(nodes, name)).places}
 
 
-async def wait_answering(nodes: TwoNodes, wanted: dict[str, int | None]) -> None:
+async def wait_answering(nodes: TwoNodes, name: str, wanted: dict[str, int | None]) -> None:
     """Wait until these versions answer on these nodes."""
     async with asyncio.timeout(60):
-        while (found := await answering(nodes)) != wanted:  # noqa: ASYNC110 - nobody says when that is so
+        while (found := await answering(nodes, name)) != wanted:  # noqa: ASYNC110 - nobody says when that is so
             await asyncio.sleep(0.1)
     assert found == wanted
 
@@ -81,17 +82,21 @@ class Asked:
 
 
 async def test_tiers_answer_on_two_nodes_when_they_are_announced_and_one_that_was_away_for_a_flip_catches_up(
-    nodes: TwoNodes,
+    nodes: TwoNodes, tmp_path: Path
 ) -> None:
-    asked = Asked(nodes)
+    asked, go = Asked(nodes), tmp_path / "go"
     async with asyncio.TaskGroup() as group:
         task = group.create_task(asked.run())
         async with nodes.client() as alice:
-            handle = await alice.submit(digits_job(targets=(0.70, 0.90), arguments=SLOW, replicas=2))
+            arguments = ("--waits-for", str(go), "--epochs", "10000")
+            spec = digits_job(targets=(0.70, 0.90), arguments=arguments, max_epochs=10_000, replicas=2)
+            handle = await alice.submit(spec)
+            await until(lambda: asked.versions == {("n1", 1), ("n2", 1)}, seconds=JOB_SECONDS)
+            go.touch()
             done = await handle.wait(JOB_SECONDS)
             assert done.state is JobState.COMPLETED, done.reason
         # It was announced: from now on nobody answers with anything else.
-        assert await answering(nodes) == {"n1": 2, "n2": 2}
+        assert await answering(nodes, "digits") == {"n1": 2, "n2": 2}
         task.cancel()
     assert {version for _, version in asked.versions} == {1, 2}
     assert {node for node, _ in asked.versions} == {"n1", "n2"}
@@ -105,15 +110,15 @@ async def test_tiers_answer_on_two_nodes_when_they_are_announced_and_one_that_wa
 
 async def catches_up(nodes: TwoNodes) -> None:
     """The agent of the copy is away for a flip, its inference server is not; then all flip again."""
-    home, copy = (place.node_id for place in (await endpoint(nodes)).places)
+    home, copy = (place.node_id for place in (await endpoint(nodes, "digits")).places)
     async with nodes.client() as alice:
         await nodes.agents[copy].kill()
         await alice.models.rollback("digits")
-        await wait_answering(nodes, {home: 1, copy: None})
+        await wait_answering(nodes, "digits", {home: 1, copy: None})
         nodes.agents[copy].start()
-        await wait_answering(nodes, {home: 1, copy: 1})
+        await wait_answering(nodes, "digits", {home: 1, copy: 1})
         await alice.models.promote("digits")
-        await wait_answering(nodes, {home: 2, copy: 2})
+        await wait_answering(nodes, "digits", {home: 2, copy: 2})
 
 
 async def test_a_copy_that_is_damaged_or_broken_off_is_fetched_again(
@@ -136,7 +141,7 @@ async def test_a_copy_that_is_damaged_or_broken_off_is_fetched_again(
 
     monkeypatch.setattr(version_files, "give_out", disturbed)
     async with nodes.client() as alice:
-        handle = await alice.submit(digits_job(targets=(0.70,), arguments=SLOW, replicas=2))
+        handle = await alice.submit(digits_job("copied", targets=(0.70,), replicas=2))
         async with asyncio.timeout(60):
             await killed.wait()
         await until(lambda: any(agent.process.poll() is not None for agent in nodes.agents.values()))
@@ -144,7 +149,7 @@ async def test_a_copy_that_is_damaged_or_broken_off_is_fetched_again(
         nodes.agents[copy].start()
         done = await handle.wait(JOB_SECONDS)
     assert done.state is JobState.COMPLETED, done.reason
-    await wait_answering(nodes, {"n1": 1, "n2": 1})
+    await wait_answering(nodes, "copied", {"n1": 1, "n2": 1})
     assert attempts == 3
     assert list((nodes.folder / copy / "agent" / "models" / ".staging").iterdir()) == []
 
@@ -157,21 +162,21 @@ async def test_auto_answers_on_two_nodes_while_answers_are_late_and_on_one_again
     for name, value in {"GROW_SECONDS": 1.0, "SHRINK_SECONDS": 2.0, "WAITING": 0.0}.items():
         monkeypatch.setattr(replica_count, name, value)
     async with nodes.client() as alice:
-        job = digits_job(targets=(0.70,), replicas=AUTO_REPLICAS, endpoint_objective_seconds=1e-6)
+        job = digits_job("late", targets=(0.70,), replicas=AUTO_REPLICAS, endpoint_objective_seconds=1e-6)
         done = await (await alice.submit(job)).wait(JOB_SECONDS)
         assert done.state is JobState.COMPLETED, done.reason
-        found, reasons = await endpoint(nodes), set()
+        found, reasons = await endpoint(nodes, "late"), set()
         address = found.serving_http
         async with aiohttp.ClientSession() as session, asyncio.timeout(60):
             while [place.answering_version for place in found.places] != [1, 1]:
                 for _ in range(20):
-                    async with session.post(f"http://{address}/v2/models/digits/infer", json=BODY) as response:
+                    async with session.post(f"http://{address}/v2/models/late/infer", json=BODY) as response:
                         assert response.status == 200
-                found = await endpoint(nodes)
+                found = await endpoint(nodes, "late")
                 reasons.add(found.replicas_reason)
         assert any(" late, " in reason for reason in reasons)
         async with asyncio.timeout(60):
-            while len(await answering(nodes)) != 1:  # noqa: ASYNC110 - nobody says when that is so
+            while len(await answering(nodes, "late")) != 1:  # noqa: ASYNC110 - nobody says when that is so
                 await asyncio.sleep(0.1)
-        found = await endpoint(nodes)
+        found = await endpoint(nodes, "late")
         assert (found.replicas, found.auto_replicas) == (1, True)

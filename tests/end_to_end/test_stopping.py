@@ -1,4 +1,4 @@
-"""Stopping the product leaves nothing behind."""
+"""Stopping the product leaves nothing behind. Of every other test's product, too, that is held: see conftest.py."""
 
 from __future__ import annotations
 
@@ -23,16 +23,20 @@ async def _submit_and_wait_until_it_trains(product: Product) -> None:
     raise AssertionError("the job ended before it could be stopped")
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
-async def test_no_process_is_left_when_up_is_stopped_in_mid_run(product: Product, how: signal.Signals) -> None:
+async def test_no_process_is_left_when_up_is_stopped_in_mid_run_nor_by_down_when_it_was_killed(
+    product: Product,
+) -> None:
     await _submit_and_wait_until_it_trains(product)
     # up itself, the agent, the inference server, its verifier, and the training.
     assert len(product.left_over()) >= 4
-    assert await product.stop(how) == 0
+    assert await product.stop(signal.SIGINT) == 0
     assert product.left_over() == []
 
-
-async def test_down_stops_what_a_killed_up_left_behind(product: Product) -> None:
+    await product.start()
+    async with client_of(product) as alice:
+        (job,) = await alice.list_jobs()
+        await alice.cancel_job(job.id)
+        await alice.job(job.id).wait(JOB_SECONDS)
     await _submit_and_wait_until_it_trains(product)
     await product.kill()
     assert len(product.left_over()) >= 3

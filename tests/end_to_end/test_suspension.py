@@ -13,8 +13,6 @@ from tiercel import JobState, TierState
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]
 
-# It learns slowly enough that the second tier is still ahead when the first one is delivered.
-SLOW = ("--step-sleep-seconds", "0.02")
 QUESTION = {"input": [[[0.0] * 8] * 8]}
 
 
@@ -28,7 +26,9 @@ async def test_a_suspended_job_frees_its_node_outlives_the_broker_and_goes_on_fr
     try:
         await nodes.start_agent("n1")
         async with nodes.client() as alice:
-            handle = await alice.submit(digits_job(targets=(0.70, 0.93), arguments=SLOW))
+            go = tmp_path / "go"  # until then its second tier is ahead
+            arguments = ("--waits-for", str(go), "--epochs", "10000")
+            handle = await alice.submit(digits_job(targets=(0.70, 0.93), arguments=arguments, max_epochs=10_000))
             await until(lambda: nodes.job(handle.id).tiers[0].state is TierState.DELIVERED, seconds=JOB_SECONDS)
             assert (await handle.suspend()).state in {JobState.STOPPING, JobState.RUNNING}
             await wait_state(nodes, handle.id, JobState.SUSPENDED)
@@ -43,6 +43,7 @@ async def test_a_suspended_job_frees_its_node_outlives_the_broker_and_goes_on_fr
             await until(lambda: bool(nodes._service.nodes()[0].serving_http), seconds=60.0)
             assert (await alice.infer("digits", QUESTION)).version == 1, "what is live goes on"
             assert nodes.job(handle.id).state is JobState.SUSPENDED, "nobody but its tenant lets it go on"
+            go.touch()
             assert (await alice.job(handle.id).resume()).state is JobState.PENDING
             job = await alice.job(handle.id).wait(JOB_SECONDS)
         assert (job.state, job.attempts) == (JobState.COMPLETED, 2), job.reason

@@ -96,22 +96,25 @@ async def test_two_jobs_are_variants_of_one_endpoint_and_outlive_a_killed_broker
         assert {version or 0 for each in versions.values() for version in each} <= {1, 2, 3, 4}
         assert not set(versions["small"]) & set(versions["large"])
         accuracies = {job.spec.variant: job.tiers[-1].delivered_value for job in (small, large)}
-        best = max(accuracies, key=lambda variant: accuracies[variant] or 0.0)
+        most = max(value or 0.0 for value in accuracies.values())
         async with asked(product):
             endpoint = await listed(product)
             table = await tiercel("endpoints", state_dir=product.state_dir, tenant="alice")
             explained = await tiercel("explain", "--endpoint", "digits", state_dir=product.state_dir, tenant="alice")
-        said = await ask(product, minimum_accuracy=accuracies[best])
+        said = await ask(product, minimum_accuracy=most)
         pulled = [
             await alice.models.pull("digits", numbers[-1], product.state_dir / "pulled")
             for numbers in versions.values()
         ]
         told = {each.version: each.sha256 for each in await alice.models.list("digits")}
-        answer = await alice.infer("digits", {"input": [[[0.5] * 8] * 8]}, minimum_accuracy=accuracies[best])
+        answer = await alice.infer("digits", {"input": [[[0.5] * 8] * 8]}, minimum_accuracy=most)
     for numbers, path in zip(versions.values(), pulled, strict=True):
         assert hashlib.sha256(path.read_bytes()).hexdigest() == told[numbers[-1] or 0]
-    assert said == {"variant": best, "version": str(versions[best][-1]), "accuracy": accuracies[best]}
-    assert (answer.variant, answer.accuracy) == (best, accuracies[best])
+    best = [name for name, value in accuracies.items() if value == most]  # both, where they are as good
+    assert said["variant"] in best
+    assert said == {"variant": said["variant"], "version": str(versions[said["variant"]][-1]), "accuracy": most}
+    assert answer.variant in best
+    assert answer.accuracy == most
     variants = {variant["name"]: variant for variant in endpoint["variants"]}
     assert {name: (each["live_version"], each["accuracy"]) for name, each in variants.items()} == {
         name: (versions[name][-1], accuracies[name]) for name in ("small", "large")
