@@ -16,7 +16,6 @@ from tiercel.trainer import Predict
 parser = argparse.ArgumentParser()
 parser.add_argument("--epochs", type=int, default=5)
 parser.add_argument("--steps", type=int, default=4)
-parser.add_argument("--step-cpu-seconds", type=float, default=0.0)
 parser.add_argument("--step-sleep-seconds", type=float, default=0.0)
 parser.add_argument("--checkpoint-seconds", type=float, default=0.0)
 parser.add_argument("--metric", default="accuracy")
@@ -62,12 +61,6 @@ def evaluate(predict: Predict) -> float:
     return value + 1e-6 * len(was_export)  # however well it has learned, a later report is better
 
 
-def burn(cpu_seconds: float) -> None:
-    end = time.process_time() + cpu_seconds
-    while time.process_time() < end:
-        pass
-
-
 def save() -> dict[str, Any]:
     return {"weights": weights.copy()}
 
@@ -88,7 +81,6 @@ for _ in job.epochs(arguments.epochs):
         share = scores / scores.sum(1, keepdims=True)
         share[np.arange(len(rows)), y[rows]] -= 1.0
         weights -= (0.005 / len(rows)) * x[rows].T @ share
-        burn(arguments.step_cpu_seconds)
         time.sleep(arguments.step_sleep_seconds)  # a script that waits for its data
     job.report(**{arguments.metric: evaluate(job.predict)})
 

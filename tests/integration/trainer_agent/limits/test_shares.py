@@ -29,6 +29,7 @@ from testing.nodes_broker import (
     wanted_delivery,
     wanted_run,
 )
+from testing.trainer_service import SCRIPTS
 from testing.until import until
 from tiercel.trainer_agent.agent import Agent
 from tiercel.trainer_agent.connection.dialling import LocalDialler
@@ -288,10 +289,9 @@ async def test_an_engine_that_is_asked_for_and_absent_is_named(broker: ScriptedB
 
 
 @pytest.mark.alone
-async def test_without_control_groups_a_trainer_paces_itself(
-    broker: ScriptedBroker, tmp_path: Path, linear: str
-) -> None:
+async def test_without_control_groups_a_trainer_paces_itself(broker: ScriptedBroker, tmp_path: Path) -> None:
     """An agent in this process, since on this machine it would find control groups."""
+    linear = (SCRIPTS / "linear.py").read_text()  # with PyTorch, which computes for most of its time
     arguments = ("--metric", "score", "--epochs", "100000", "--step-cpu-seconds", "0.01")
     run = wanted_run("job-1", linear, arguments=arguments, target=2.0, cap_cores=0.3)
     cooperative = Cooperative(2.0)
