@@ -13,7 +13,6 @@ from tiercel.core.path_patterns import validate_outputs
 from tiercel.core.projects import validate_project
 from tiercel.core.ranks import validate_ranks
 from tiercel.core.requirements import validate_requirements
-from tiercel.core.retrain_validation import validate_retrain
 from tiercel.core.secrets import validate_secrets
 from tiercel.core.validation_over_time import validate_over_time
 from tiercel.core.variables import validate_env
@@ -72,7 +71,6 @@ def validate_spec(spec: JobSpec) -> None:
     validate_secrets(spec.secrets, spec.env)
     validate_over_time(spec)
     validate_data(spec.data)
-    validate_retrain(spec)
     validate_outputs(spec.outputs)
 
 

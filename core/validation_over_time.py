@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tiercel.core.durations import in_words
 from tiercel.core.errors import wrong_field
+from tiercel.core.jobs import Direction
 
 if TYPE_CHECKING:
     from tiercel.core.jobs import JobSpec
@@ -24,6 +25,9 @@ MIN_DURATION_SECONDS = 1.0
 MAX_DURATION_SECONDS = 3650 * 86400.0
 MIN_COPY_SECONDS = 10.0
 MAX_COPY_SECONDS = 86400.0
+MAX_AT_MOST = 100
+MIN_WINDOW_SECONDS = 60.0
+MAX_BUDGET_CORE_HOURS = 1e6
 
 
 def validate_priority(priority: int) -> None:
@@ -50,8 +54,41 @@ def validate_over_time(spec: JobSpec) -> None:
         _check_seconds("every", spec.every_seconds, MIN_EVERY_SECONDS, MAX_EVERY_SECONDS)
     if spec.max_duration_seconds is not None:
         _check_seconds("max_duration", spec.max_duration_seconds, MIN_DURATION_SECONDS, MAX_DURATION_SECONDS)
+    _validate_retrain(spec)
     if spec.copy_checkpoint_seconds is not None:
         _check_seconds("copy_checkpoint_every", spec.copy_checkpoint_seconds, MIN_COPY_SECONDS, MAX_COPY_SECONDS)
+
+
+def _validate_retrain(spec: JobSpec) -> None:
+    terms = spec.retrain
+    if terms is None:
+        return
+    if not 0 < terms.budget_core_hours <= MAX_BUDGET_CORE_HOURS:
+        raise wrong_field(
+            "retrain.budget", f"{terms.budget_core_hours:g} is not a number of core-hours above 0, up to a million"
+        )
+    if terms.below is not None and not 0 < terms.below <= 1:
+        raise wrong_field("retrain.below", f"{terms.below:g} is not an accuracy above 0 and up to 1, nor 'promise'")
+    if not 1 <= terms.at_most <= MAX_AT_MOST:
+        raise wrong_field("retrain.at_most", f"{terms.at_most} is not a number of retrainings from 1 to {MAX_AT_MOST}")
+    _check_seconds("retrain.window", terms.window_seconds, MIN_WINDOW_SECONDS, MAX_EVERY_SECONDS)
+    _check_beside(spec)
+
+
+def _check_beside(spec: JobSpec) -> None:
+    if spec.every_seconds is not None:
+        raise wrong_field("retrain", "is given beside 'every', which trains it again in any case; give one of the two")
+    if spec.direction is not Direction.MAX or not all(0 < tier.target <= 1 for tier in spec.tiers):
+        raise wrong_field(
+            "retrain",
+            f"goes by how often answers are right, with which {spec.metric!r} cannot be compared; use an accuracy as "
+            "the metric, with tiers from 0 to 1, or leave it out",
+        )
+    if spec.data and all(each.sha256 for each in spec.data):
+        raise wrong_field(
+            "retrain",
+            "would train on the same data again, as every data set has a sha256; leave that out of those that grow",
+        )
 
 
 def _check_retries(spec: JobSpec) -> None:
