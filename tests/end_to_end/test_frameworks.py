@@ -1,4 +1,4 @@
-"""A script of scikit-learn is a job like any other: killed, resumed, delivered, and answering as scikit-learn does."""
+"""A script of any framework is a job like any other: killed, resumed, delivered, and answering as it does itself."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from sklearn.model_selection import train_test_split
 from testing.product import Product
 from testing.product_use import JOB_SECONDS, client_of, digits_job
 from tiercel import JobState, Script, TierState
+from tiercel.broker.client.spec_file import parse_spec
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]
 # Their product is one, in which each has an endpoint of its own.
@@ -22,6 +23,7 @@ in_one_loop = pytest.mark.asyncio(loop_scope="module")
 
 TOP = Path(__file__).parents[2]
 EXAMPLE = TOP / "examples" / "sklearn" / "train.py"
+LINEAR = TOP / "testing" / "scripts" / "linear.py"
 DOCUMENT = TOP / "docs" / "frameworks.md"
 KILLED_AFTER_EPOCH = 6
 EXPORTED = "print('exported', *model.predict_proba(x_test[:1])[0], flush=True)"
@@ -68,6 +70,24 @@ async def test_a_script_of_scikit_learn_is_killed_goes_on_and_answers_as_it_does
         # Two epochs of training lie further apart.
         differences = np.abs(exported - answer.outputs["probabilities"].tolist()[0]).max(axis=1)
         assert differences.min() < 1e-5, differences
+
+
+@in_one_loop
+async def test_a_training_of_pytorch_that_ends_without_all_of_its_tiers_delivers_its_best_model(
+    shared_product: Product,
+) -> None:
+    spec = {"endpoint": "line", "script": str(LINEAR), "metric": "accuracy", "tiers": [0.5, 2.0]}
+    async with client_of(shared_product) as alice:
+        handle = await alice.submit(parse_spec({**spec, "arguments": ["--epochs", "12"], "max_epochs": 12}))
+        job = await handle.wait(JOB_SECONDS)
+        assert job.state is JobState.MISSED, job.reason
+        (endpoint,) = [each for each in await alice.list_endpoints() if each.name == "line"]
+        assert job.best_value is not None
+        first, best = endpoint.versions
+        assert (first.version, best.version, endpoint.live_version) == (1, 2, 2)
+        assert best.value == pytest.approx(job.best_value)
+        log = b"".join([chunk async for chunk in handle.logs()])
+        assert b"did not take all reports and models" not in log
 
 
 DELIVERS_A_FILE = """
