@@ -37,7 +37,7 @@ class Times:
 
 async def run(setting: Setting, findings: Findings) -> None:
     """Shares alone, a change of share, and two neighbours at once."""
-    times = Times(0.2, 1.5, 0.5, 1.0) if setting.quick else Times()
+    times = Times(0.1, 1.1, 0.5, 0.5) if setting.quick else Times()
     workload = training_on(setting.device, setting.memory_bytes)
     log = setting.folder / "pacing.log"
     async with AsyncExitStack() as stack:
