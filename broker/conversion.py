@@ -8,7 +8,6 @@ from tiercel.core import events
 from tiercel.core.endpoint_views import EndpointExplanation, EndpointInfo
 from tiercel.core.endpoints import EndpointLoad
 from tiercel.core.jobs import JobSpec
-from tiercel.core.validation import validate_spec
 from tiercel.core.views import (
     DecisionInfo,
     JobEvent,
@@ -29,6 +28,8 @@ def spec_to_proto(spec: JobSpec) -> common_pb2.JobSpec:
     Raises:
         InvalidSpecError: The broker would refuse it; names the field.
     """
+    from tiercel.core.validation import validate_spec  # a command that lists does without
+
     validate_spec(spec)
     return to_proto(spec, common_pb2.JobSpec)
 

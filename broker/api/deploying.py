@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from tiercel.broker.lifecycle.deployment import Arrived, place_for
 from tiercel.broker.store.checkpoints import CheckpointFile
 from tiercel.broker.store.version_files import MODEL_FILE, REFERENCE_FILE
-from tiercel.core.deploying import Deploy, validate_deploy
+from tiercel.core.deploy_validation import validate_deploy
+from tiercel.core.deploying import Deploy
 from tiercel.core.endpoints import Endpoint
 from tiercel.core.errors import UnavailableError, wrong_field
 from tiercel.core.tasks import run_in_thread

@@ -6,7 +6,6 @@ import uuid
 from abc import ABC, abstractmethod
 
 from tiercel.broker.client.connection import Connection
-from tiercel.core.validation import validate_max_epochs
 from tiercel.core.validation_over_time import validate_priority
 from tiercel.core.views import JobInfo
 from tiercel.core.wire import from_proto
@@ -52,6 +51,8 @@ class Acting(ABC):
             EndpointBusyError: Another active job feeds its endpoint.
         """
         if max_epochs is not None:
+            from tiercel.core.validation import validate_max_epochs  # a command that lists does without
+
             validate_max_epochs(max_epochs)
         request = jobs_pb2.ResumeJobRequest(job_id=job_id, max_epochs=max_epochs or 0)
         response = await self._connection.call(self._connection.stub.ResumeJob, request)

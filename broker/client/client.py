@@ -35,7 +35,6 @@ from tiercel.core.errors import InvalidSpecError, TiercelError, UnavailableError
 from tiercel.core.jobs import JobSpec
 from tiercel.core.jsonable import Json
 from tiercel.core.trust.trust import Trust
-from tiercel.core.validation import validate_spec
 from tiercel.core.views import Explanation, JobEvent
 from tiercel.core.wire import from_proto
 from tiercel.v1 import jobs_pb2
@@ -188,6 +187,7 @@ class Client(Keeping, Acting, Deploying, Lists):
         from tiercel.broker.client.projects.packing import pack
         from tiercel.broker.client.projects.sending import project_limit
         from tiercel.core.commands import check_command
+        from tiercel.core.validation import validate_spec  # a command that lists does without
 
         validate_spec(spec)
         if spec.project is None or not spec.project.folder:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tiercel.broker.client.models import Models
 from tiercel.core.checkpoints import Artefact
-from tiercel.core.deploying import MAX_MODEL_BYTES, MAX_REFERENCE_BYTES, Deploy, check_size, validate_deploy
+from tiercel.core.deploying import MAX_MODEL_BYTES, MAX_REFERENCE_BYTES, Deploy, check_size
 from tiercel.core.errors import wrong_field
 from tiercel.core.jobs import Direction
 from tiercel.core.onnx_signature import read_signature
@@ -141,6 +141,8 @@ def _described(path: Path, reference: bytes, **said: Any) -> Deploy:
         raise wrong_field("file", f"{path} cannot be read ({error.strerror})") from error
     tried = _artefact(io.BytesIO(reference)) if reference else None
     deploy = Deploy(file=path.name, model=model, reference=tried, **said)
+    from tiercel.core.deploy_validation import validate_deploy  # a command that lists does without
+
     validate_deploy(deploy)
     return deploy
 
