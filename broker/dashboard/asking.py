@@ -94,12 +94,20 @@ class Asking:
         rule, path = "AddressesService/ListRoutes", "endpoints/{endpoint}"
         return (
             Route("GET", f"{path}/metadata", rule, request, read=self._metadata),
+            Route("GET", f"{path}/canary", rule, request, read=self._canary),
             Route("POST", f"{path}/infer", rule, request, read=self._infer, most_bytes=MOST_QUESTION_BYTES),
         )
 
     async def _metadata(self, asked: Asked, context: Context) -> Spoken:
         """Names, types and shapes of what an endpoint takes and gives."""
         return await self._ask("GET", "", asked, context)
+
+    async def _canary(self, asked: Asked, context: Context) -> Spoken:
+        """How the trial of an endpoint's newer version goes, or the last one went; `null` where none is known here."""
+        try:
+            return await self._ask("GET", "/canary", asked, context)
+        except (NotFoundError, UnavailableError):  # other machines have its versions, or nothing answers yet
+            return Spoken(b'{"canary": null}', 0.0)
 
     async def _infer(self, asked: Asked, context: Context) -> Spoken:
         """Asks an endpoint: a request of the Open Inference Protocol as JSON."""

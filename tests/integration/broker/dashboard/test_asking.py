@@ -87,6 +87,19 @@ async def test_what_it_refuses_is_told_as_an_error_of_ours(
     assert (told.status, told.code, len(asked)) == (status, code, 1)
 
 
+@pytest.mark.parametrize(
+    ("said", "body", "content"),
+    [(200, b'{"canary": {"state": "RUNNING"}}', {"canary": {"state": "RUNNING"}}), (404, b"{}", {"canary": None})],
+)
+async def test_the_trial_of_a_newer_version_is_told_and_none_where_none_is_known(
+    tmp_path: Path, said: int, body: bytes, content: object
+) -> None:
+    async with answering(said, body) as (serving, asked), browser_before(tmp_path, serving) as browser:
+        answer = await browser.get("endpoints/digits/canary")
+    assert (answer.status, answer.content) == (200, content)
+    assert [(each.method, each.path) for each in asked] == [("GET", "/v2/models/digits/canary")]
+
+
 async def test_questions_are_of_a_size_that_an_image_has_and_no_larger(tmp_path: Path) -> None:
     async with answering(200, b"{}") as (serving, _), browser_before(tmp_path, serving) as browser:
         fits, too_large = b"1" * (2 * 1024 * 1024), b"1" * (5 * 1024 * 1024)

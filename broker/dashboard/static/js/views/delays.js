@@ -1,22 +1,26 @@
-// How long answers take, since this page was opened; swaps are marked where they happened.
+// How long answers take, since this page was opened; swaps and trials are marked where they happened.
 import { milliseconds, rate } from "../format.js";
 import { html, useEffect, useMemo, useState } from "../html.js";
 import { Card, Empty } from "../parts.js";
 import { colour, Plot } from "../plot.js";
+import { trialText } from "./trial.js";
 
 const POINTS_KEPT = 600;
+const MARKS_KEPT = 20;
 const SERIES = [
   { label: "p50", colour: "series-0" },
   { label: "p95", colour: "series-1", dash: [7, 3] },
   { label: "p99", colour: "series-2", dash: [2, 3] },
 ];
 
-export function Delays({ endpoint }) {
+export function Delays({ endpoint, trial }) {
   const [opened] = useState(() => performance.now());
   const [points, setPoints] = useState([]);
-  const [swaps, setSwaps] = useState([]);
+  const [marks, setMarks] = useState([]);
   const [version, setVersion] = useState(endpoint.live_version);
+  const [tried, setTried] = useState();
   const seconds = () => (performance.now() - opened) / 1000;
+  const mark = (words, said) => setMarks((before) => [...before, { seconds: seconds(), words, said }].slice(-MARKS_KEPT));
   useEffect(() => {
     const window = endpoint.windows[0];
     if (window?.p50_seconds == null) return;
@@ -30,16 +34,24 @@ export function Delays({ endpoint }) {
   useEffect(() => {
     if (endpoint.live_version === version) return;
     setVersion(endpoint.live_version);
-    setSwaps((before) => [...before, { seconds: seconds(), version: endpoint.live_version }].slice(-20));
+    mark(`version ${endpoint.live_version}`, `Version ${endpoint.live_version} took over`);
   }, [endpoint.live_version]);
+  useEffect(() => {
+    if (!trial) return;
+    const words = trialText(trial);
+    // What was over when the page was opened is in the card; that a version is promoted is a swap.
+    if (words !== tried && trial.state !== "PROMOTED" && (tried || trial.state === "RUNNING"))
+      mark(words, `${words[0].toUpperCase()}${words.slice(1)}`);
+    setTried(words);
+  }, [trial?.version, trial?.state]);
   const objective = endpoint.objective_seconds;
   const plot = useMemo(
     () => ({
       data: [0, 1, 2, 3].map((column) => points.map((point) => point[column])),
       y: { format: milliseconds, range: (_, most) => [0, 1.1 * Math.max(most, objective ?? 0, 0.001)] },
-      draw: (made, context) => drawMarks(made, context, objective, swaps),
+      draw: (made, context) => drawMarks(made, context, objective, marks),
     }),
-    [points, swaps, objective],
+    [points, marks, objective],
   );
   const window = endpoint.windows[0] ?? {};
   const aside = html`<span class="muted">${rate(endpoint.requests_per_second)} requests a second</span>`;
@@ -63,14 +75,14 @@ export function Delays({ endpoint }) {
           summary=${`p95 ${milliseconds(window.p95_seconds)}, objective ${milliseconds(objective)}`} series=${SERIES}
             ...${plot} height=${220} />`
     }
-    ${swaps.map(
-      (swap) => html`<p class="note" key=${swap.seconds}>
-      Version ${swap.version} took over ${Math.round(swap.seconds)} s after this page was opened.</p>`,
+    ${marks.map(
+      (each) => html`<p class="note" key=${each.said + each.seconds}>
+      ${each.said} ${Math.round(each.seconds)} s after this page was opened.</p>`,
     )}
   </${Card}>`;
 }
 
-function drawMarks(plot, context, objective, swaps) {
+function drawMarks(plot, context, objective, marks) {
   const { left, top, width, height } = plot.bbox;
   const ratio = devicePixelRatio;
   context.save();
@@ -93,10 +105,10 @@ function drawMarks(plot, context, objective, swaps) {
     line(left, level, left + width, level, "objective", left + 6 * ratio, level - 4 * ratio);
   }
   context.setLineDash([]);
-  for (const swap of swaps) {
-    const x = plot.valToPos(swap.seconds, "x", true);
+  for (const each of marks) {
+    const x = plot.valToPos(each.seconds, "x", true);
     if (x >= left && x <= left + width)
-      line(x, top, x, top + height, `version ${swap.version}`, x + 4 * ratio, top + 12 * ratio);
+      line(x, top, x, top + height, each.words, x + 4 * ratio, top + 12 * ratio);
   }
   context.restore();
 }

@@ -21,6 +21,7 @@ import { Ask } from "./ask.js";
 import { Delays } from "./delays.js";
 import { Decisions } from "./decisions.js";
 import { liveVersion } from "./endpoints.js";
+import { Trial, useTrial } from "./trial.js";
 import { deployed, Versions } from "./versions.js";
 
 const RELOAD_SECONDS = 2;
@@ -41,6 +42,7 @@ export function EndpointPage({ id }) {
 
 function Endpoint({ endpoint }) {
   const live = liveVersion(endpoint);
+  const trial = useTrial(endpoint);
   return html`<div class="title">
       <div><p class="crumb"><a href=${link("endpoints")}>Endpoints</a></p><h1>${endpoint.name}</h1>
         <p class="subtitle">${
@@ -54,12 +56,13 @@ function Endpoint({ endpoint }) {
     </div>
     <div class="columns">
       <div>
-        <${Delays} endpoint=${endpoint} />
+        <${Delays} endpoint=${endpoint} trial=${trial} />
         ${live && html`<${Ask} endpoint=${endpoint} />`}
       </div>
       <div>
         <${Card} title="About it"><${About} endpoint=${endpoint} live=${live} /></${Card}>
         <${Card} title="Where it answers"><${Places} endpoint=${endpoint} /></${Card}>
+        ${trial && html`<${Trial} trial=${trial} />`}
         ${
           endpoint.variants.length > 0 &&
           html`<${Card} title="Variants"><${Variants} endpoint=${endpoint} />
