@@ -15,7 +15,7 @@ from tiercel.core.jobs import JobState
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]
 
 SCRIPT = b"""import subprocess
-import alpha, sklearn, tiercel.trainer
+import alpha, numpy, tiercel.trainer
 print("has", alpha.VERSION, subprocess.run(["say-alpha"], capture_output=True, text=True).stdout, flush=True)
 """
 
