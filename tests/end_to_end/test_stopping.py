@@ -1,4 +1,4 @@
-"""Stopping the product leaves nothing behind. Of every other test's product, too, that is held: see conftest.py."""
+"""Stopping the product leaves nothing behind. SIGTERM is tried on each ``product`` at its end: see conftest.py."""
 
 from __future__ import annotations
 
