@@ -105,10 +105,12 @@ function drawMarks(plot, context, objective, marks) {
     line(left, level, left + width, level, "objective", left + 6 * ratio, level - 4 * ratio);
   }
   context.setLineDash([]);
-  for (const each of marks) {
+  // Names of marks that are close together stand below each other, and all end inside of the plot.
+  for (const [index, each] of marks.entries()) {
     const x = plot.valToPos(each.seconds, "x", true);
-    if (x >= left && x <= left + width)
-      line(x, top, x, top + height, each.words, x + 4 * ratio, top + 12 * ratio);
+    if (x < left || x > left + width) continue;
+    const begin = Math.min(x + 4 * ratio, left + width - context.measureText(each.words).width);
+    line(x, top, x, top + height, each.words, begin, top + (28 + 14 * (index % 3)) * ratio);
   }
   context.restore();
 }
