@@ -85,7 +85,7 @@ class Actors:
 
     async def _ticked(self) -> None:
         """Wait until the broker's clock has told its ticks and sleeps again."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             while not self.clock.wakes_within(TICK_SECONDS):  # noqa: ASYNC110 - whoever sleeps does not say so
                 await asyncio.sleep(0)
 

@@ -89,18 +89,18 @@ class Tenant:
         request = jobs_pb2.SubmitJobRequest(
             spec=to_proto(make_spec(endpoint=endpoint, **spec), common_pb2.JobSpec), idempotency_key=key
         )
-        return (await self.stub.SubmitJob(request, metadata=self.metadata, timeout=20)).job
+        return (await self.stub.SubmitJob(request, metadata=self.metadata, timeout=90)).job
 
     async def get(self, job_id: str) -> jobs_pb2.Job:
-        return (await self.stub.GetJob(jobs_pb2.GetJobRequest(job_id=job_id), metadata=self.metadata, timeout=20)).job
+        return (await self.stub.GetJob(jobs_pb2.GetJobRequest(job_id=job_id), metadata=self.metadata, timeout=90)).job
 
     async def cancel(self, job_id: str) -> jobs_pb2.Job:
         request = jobs_pb2.CancelJobRequest(job_id=job_id)
-        return (await self.stub.CancelJob(request, metadata=self.metadata, timeout=20)).job
+        return (await self.stub.CancelJob(request, metadata=self.metadata, timeout=90)).job
 
     async def resume(self, job_id: str, max_epochs: int = 0) -> jobs_pb2.Job:
         request = jobs_pb2.ResumeJobRequest(job_id=job_id, max_epochs=max_epochs)
-        return (await self.stub.ResumeJob(request, metadata=self.metadata, timeout=20)).job
+        return (await self.stub.ResumeJob(request, metadata=self.metadata, timeout=90)).job
 
     async def events(self, job_id: str = "", after: int = 0) -> AsyncIterator[jobs_pb2.JobEvent]:
         """Events as they come; ends when the job has finished."""
@@ -115,15 +115,15 @@ class Tenant:
         return [(piece.offset_bytes, piece.data) async for piece in call]
 
     async def nodes(self) -> list[jobs_pb2.Node]:
-        return list((await self.stub.ListNodes(jobs_pb2.ListNodesRequest(), metadata=self.metadata, timeout=20)).nodes)
+        return list((await self.stub.ListNodes(jobs_pb2.ListNodesRequest(), metadata=self.metadata, timeout=90)).nodes)
 
     async def endpoints(self) -> list[jobs_pb2.Endpoint]:
         request = jobs_pb2.ListEndpointsRequest()
-        return list((await self.stub.ListEndpoints(request, metadata=self.metadata, timeout=20)).endpoints)
+        return list((await self.stub.ListEndpoints(request, metadata=self.metadata, timeout=90)).endpoints)
 
     async def delete_endpoint(self, name: str) -> None:
         request = jobs_pb2.DeleteEndpointRequest(endpoint=name)
-        await self.stub.DeleteEndpoint(request, metadata=self.metadata, timeout=20)
+        await self.stub.DeleteEndpoint(request, metadata=self.metadata, timeout=90)
 
     async def wait(self, job_id: str, condition: Callable[[jobs_pb2.Job], object]) -> jobs_pb2.Job:
         """Wait until something holds of a job."""

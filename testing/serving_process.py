@@ -152,7 +152,7 @@ def serving(
     finally:
         process.terminate()
         try:
-            process.wait(timeout=30)
+            process.wait(timeout=90)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

@@ -95,7 +95,7 @@ def stream(triton: Any, client: Any) -> Any:
         tensor = triton.InferInput("x", [1, 4], "FP32")
         tensor.set_data_from_numpy(np.full((1, 4), number, np.float32))
         client.async_stream_infer(model, [tensor], request_id=str(number))
-    found = [answers.get(timeout=30) for _ in range(3)]
+    found = [answers.get(timeout=90) for _ in range(3)]
     client.stop_stream()
     return sorted(
         [result.get_response().id, result.as_numpy("y").tolist()] if error is None else ["error", error.message()]

@@ -163,7 +163,7 @@ async def _check_retained_topics(product: Product, job_id: str) -> None:
     seen: dict[str, dict[str, object]] = {}
     try:
         assert process.stdout is not None
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             while not expected.keys() <= seen.keys():
                 retained, topic, payload = (await process.stdout.readline()).decode().split(" ", 2)
                 if retained == "1":

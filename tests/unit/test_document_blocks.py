@@ -45,7 +45,7 @@ OPTIONS_OF_OTHERS = {
     # of docker, pip, and what everything has
     *("--gpus", "--index-url", "--replicas", "--help"),
 }
-TARGETS = set(re.findall(r"^([a-z-]+):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE))
+TARGETS = set(re.findall(r"^([a-z0-9-]+):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE))
 
 
 def of(*languages: str) -> list[Block]:
@@ -97,7 +97,7 @@ def test_a_shell_understands_a_block(block: Block) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_targets_of_make_are_there(page: Path) -> None:
-    named = re.findall(r"(?:^|`)make ([a-z][a-z-]*)", page.read_text(), re.MULTILINE)
+    named = re.findall(r"(?:^|`)make ([a-z][a-z0-9-]*)", page.read_text(), re.MULTILINE)
     assert set(named) <= TARGETS
 
 

@@ -91,5 +91,5 @@ async def test_stopping_it_in_the_middle_leaves_nothing_running(tmp_path: Path) 
     assert process.returncode == 130
     assert b"stopped before its end" in told, "the table of what there is"
     assert b"nothing is left running" in errors
-    gone, alive = psutil.wait_procs(children, timeout=30)
+    gone, alive = psutil.wait_procs(children, timeout=90)
     assert (len(gone), alive) == (2, [])

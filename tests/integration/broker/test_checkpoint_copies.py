@@ -26,7 +26,7 @@ async def send(agent: ScriptedAgent, nodes: str, state_dir: Path, run_id: str, c
     header = nodes_pb2.CheckpointHeader(node_id=agent.node_id, run_id=run_id, files=[file], instance=agent.instance)
     async with grpc.aio.insecure_channel(nodes) as channel:
         metadata = (("authorization", f"Bearer {node_token(state_dir)}"),)
-        call = nodes_pb2_grpc.NodesServiceStub(channel).SendCheckpoint(metadata=metadata, timeout=20)
+        call = nodes_pb2_grpc.NodesServiceStub(channel).SendCheckpoint(metadata=metadata, timeout=90)
         with contextlib.suppress(grpc.aio.AioRpcError):
             await call.write(nodes_pb2.SendCheckpointRequest(header=header))
             if await call.read() is not grpc.aio.EOF:
@@ -41,7 +41,7 @@ async def fetch(agent: ScriptedAgent, nodes: str, state_dir: Path, run_id: str) 
     async with grpc.aio.insecure_channel(nodes) as channel:
         metadata = (("authorization", f"Bearer {node_token(state_dir)}"),)
         request = nodes_pb2.FetchCheckpointRequest(node_id=agent.node_id, run_id=run_id, instance=agent.instance)
-        call = nodes_pb2_grpc.NodesServiceStub(channel).FetchCheckpoint(request, metadata=metadata, timeout=20)
+        call = nodes_pb2_grpc.NodesServiceStub(channel).FetchCheckpoint(request, metadata=metadata, timeout=90)
         return b"".join([response.data async for response in call])
 
 

@@ -55,7 +55,7 @@ class Sender:
 
     async def begin(self, header: nodes_pb2.FilesHeader) -> Any:
         metadata = (("authorization", f"Bearer {node_token(self.state_dir)}"),)
-        call = nodes_pb2_grpc.NodesServiceStub(self.channel).SendFiles(metadata=metadata, timeout=20)
+        call = nodes_pb2_grpc.NodesServiceStub(self.channel).SendFiles(metadata=metadata, timeout=90)
         await call.write(nodes_pb2.SendFilesRequest(header=header))
         return call
 

@@ -74,7 +74,7 @@ class Moving:
         header = nodes_pb2.CheckpointHeader(
             node_id=node_id, run_id=run_id or f"{self.job_id}-1", files=described, instance=self._instance(node_id)
         )
-        call = self._stub.SendCheckpoint(metadata=self._metadata(token), timeout=20)
+        call = self._stub.SendCheckpoint(metadata=self._metadata(token), timeout=90)
         with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
             await call.write(nodes_pb2.SendCheckpointRequest(header=header))
             if await call.read() is not grpc.aio.EOF:
@@ -88,7 +88,7 @@ class Moving:
     async def fetch(self, node_id: str, run_id: str) -> tuple[grpc.StatusCode, list[str], bytes]:
         """Fetch a checkpoint: the status, the names of its files, and their content."""
         request = nodes_pb2.FetchCheckpointRequest(node_id=node_id, run_id=run_id, instance=self._instance(node_id))
-        call = self._stub.FetchCheckpoint(request, metadata=self._metadata(None), timeout=20)
+        call = self._stub.FetchCheckpoint(request, metadata=self._metadata(None), timeout=90)
         names, content = list[str](), b""
         with contextlib.suppress(grpc.aio.AioRpcError):
             async for response in call:

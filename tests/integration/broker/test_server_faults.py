@@ -323,7 +323,7 @@ async def test_a_wrong_request_names_the_field_and_creates_nothing(tmp_path: Pat
         ]
         for request, field in cases:
             with pytest.raises(grpc.aio.AioRpcError) as caught:
-                await alice.stub.SubmitJob(request, metadata=alice.metadata, timeout=20)
+                await alice.stub.SubmitJob(request, metadata=alice.metadata, timeout=90)
             assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
             trailing = dict(caught.value.trailing_metadata() or ())
             assert (trailing["tiercel-error-code"], trailing["tiercel-error-field"]) == ("invalid_spec", field)
@@ -333,7 +333,7 @@ async def test_a_wrong_request_names_the_field_and_creates_nothing(tmp_path: Pat
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await alice.get("nonsense")
         assert caught.value.code() is grpc.StatusCode.NOT_FOUND
-        jobs = await alice.stub.ListJobs(jobs_pb2.ListJobsRequest(), metadata=alice.metadata, timeout=20)
+        jobs = await alice.stub.ListJobs(jobs_pb2.ListJobsRequest(), metadata=alice.metadata, timeout=90)
         assert list(jobs.jobs) == []
         assert await alice.endpoints() == []
 
@@ -345,10 +345,10 @@ async def test_health_and_reflection_answer_anybody(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker, grpc.aio.insecure_channel(broker.broker_address) as channel:
         health = health_pb2_grpc.HealthStub(channel)
         for service in ("", "tiercel.v1.JobsService", "tiercel.v1.NodesService"):
-            answer = await health.Check(health_pb2.HealthCheckRequest(service=service), timeout=20)
+            answer = await health.Check(health_pb2.HealthCheckRequest(service=service), timeout=90)
             assert answer.status == health_pb2.HealthCheckResponse.SERVING
         listing = reflection_pb2.ServerReflectionRequest(list_services="")
-        call = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo(iter([listing]), timeout=20)
+        call = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo(iter([listing]), timeout=90)
         response = await anext(aiter(call))
         names = {service.name for service in response.list_services_response.service}
         assert {"tiercel.v1.JobsService", "grpc.health.v1.Health"} <= names
@@ -409,7 +409,7 @@ async def test_a_broker_that_is_stopped_properly_goes_on_where_it_was(tmp_path: 
         tenant_of(broker.broker_address, tenant_token(tmp_path)) as alice,
     ):
         assert (await alice.wait(job.id, lambda job: job.state == jobs_pb2.JOB_STATE_RUNNING)).attempts == 1
-        found = await asyncio.wait_for(broker.wait_serving(lambda: agent.node_id), 20)
+        found = await asyncio.wait_for(broker.wait_serving(lambda: agent.node_id), 90)
         assert found == {"serving_http": "127.0.0.1:8080", "serving_grpc": "127.0.0.1:8081"}
         agent.report(f"{job.id}-1", 0.95)
         assert (await alice.wait_finished(job.id)).state == jobs_pb2.JOB_STATE_COMPLETED
@@ -422,10 +422,10 @@ async def test_the_inference_server_of_a_second_node_is_not_taken_for_that_of_th
         for name, port in (("mine", 8080), ("another", 9090))
     )
     async with running_broker(tmp_path) as broker, second.connected(broker.nodes_address):
-        found = await asyncio.wait_for(broker.wait_serving(lambda: "another"), 20)
+        found = await asyncio.wait_for(broker.wait_serving(lambda: "another"), 90)
         assert found == {"serving_http": "127.0.0.1:9090", "serving_grpc": "127.0.0.1:9091"}
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(broker.wait_serving(lambda: "mine"), 0.5)
         async with first.connected(broker.nodes_address):
-            found = await asyncio.wait_for(broker.wait_serving(lambda: "mine"), 20)
+            found = await asyncio.wait_for(broker.wait_serving(lambda: "mine"), 90)
     assert tuple(found.values()) == first.serving

@@ -26,7 +26,7 @@ async def recorded(
     client: Client, job_id: str, condition: Callable[[tuple[Prediction, ...]], bool]
 ) -> tuple[Prediction, ...]:
     """What is recorded of a job, once it is so."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         while True:
             found = (await client.predictions(job_id)).predictions
             if condition(found):

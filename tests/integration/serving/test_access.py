@@ -104,7 +104,7 @@ class Site:
             file.write_bytes(shown.to_file())
             context.load_cert_chain(file)
         host, _, port = self.state()["https"].rpartition(":")
-        connection = http.client.HTTPSConnection(host, int(port), context=context, timeout=30)
+        connection = http.client.HTTPSConnection(host, int(port), context=context, timeout=90)
         with contextlib.closing(connection):
             connection.request(method, path, BODY if method == "POST" else None, headers or {})
             return connection.getresponse().status
@@ -206,19 +206,19 @@ def test_grpc_says_the_same(site: Site) -> None:
         for call, request in calls.items():
             for metadata in ((), (("authorization", f"Bearer {OTHERS}"),), (("authorization", GOOD),)):
                 with pytest.raises(grpc.RpcError) as refused:
-                    call(request, metadata=metadata, timeout=30)
+                    call(request, metadata=metadata, timeout=90)
                 assert refused.value.code() is STATUS.UNAUTHENTICATED
-            call(request, metadata=(("authorization", f"Bearer {GOOD}"),), timeout=30)
-        index = stub.RepositoryIndex(pb.RepositoryIndexRequest(), timeout=30)
+            call(request, metadata=(("authorization", f"Bearer {GOOD}"),), timeout=90)
+        index = stub.RepositoryIndex(pb.RepositoryIndexRequest(), timeout=90)
         assert {each.name for each in index.models} == {"open", "own", "by-hand"}
     credentials = grpc.ssl_channel_credentials(to_pem(site.authority.certificate))
     options = [("grpc.ssl_target_name_override", BROKER_NAME)]
     with grpc.secure_channel(site.state()["grpcs"], credentials, options) as channel:
         stub = pb_grpc.GRPCInferenceServiceStub(channel)
         with pytest.raises(grpc.RpcError) as refused:
-            stub.ModelInfer(infer_request("own"), timeout=30)
+            stub.ModelInfer(infer_request("own"), timeout=90)
         assert refused.value.code() is STATUS.NOT_FOUND
-        stub.ModelInfer(infer_request(), metadata=(("authorization", f"Bearer {GOOD}"),), timeout=30)
+        stub.ModelInfer(infer_request(), metadata=(("authorization", f"Bearer {GOOD}"),), timeout=90)
 
 
 def test_too_many_are_told_when_to_come_again_by_both_protocols(site: Site) -> None:
@@ -227,7 +227,7 @@ def test_too_many_are_told_when_to_come_again_by_both_protocols(site: Site) -> N
     assert (refused.status, refused.headers["retry-after"]) == (429, "2")
     channel, stub = site.stub()
     with channel, pytest.raises(grpc.RpcError) as error:
-        stub.ModelInfer(infer_request(), metadata=(("authorization", f"Bearer {SLOW}"),), timeout=30)
+        stub.ModelInfer(infer_request(), metadata=(("authorization", f"Bearer {SLOW}"),), timeout=90)
     assert error.value.code() is STATUS.RESOURCE_EXHAUSTED
     trailers: Any = error.value.trailing_metadata()
     details = dict(trailers)["grpc-status-details-bin"]
@@ -260,7 +260,7 @@ def test_calls_on_one_connection_are_looked_at_one_by_one(site: Site) -> None:
 
     def ask(text: str) -> grpc.StatusCode:
         try:
-            stub.ModelInfer(infer_request(), metadata=(("authorization", f"Bearer {text}"),), timeout=30)
+            stub.ModelInfer(infer_request(), metadata=(("authorization", f"Bearer {text}"),), timeout=90)
         except grpc.RpcError as error:
             code: grpc.StatusCode = error.code()
             return code

@@ -55,7 +55,7 @@ class Encrypted:
 
     def infer(self, context: ssl.SSLContext, name: str = "") -> int:
         host, _, port = self.state["https"].rpartition(":")
-        connection = http.client.HTTPSConnection(host, int(port), context=context, timeout=30)
+        connection = http.client.HTTPSConnection(host, int(port), context=context, timeout=90)
         with contextlib.closing(connection):
             connection.request("POST", "/v2/models/m/infer", BODY, {"Host": name} if name else {})
             return connection.getresponse().status
@@ -117,9 +117,9 @@ def test_who_shows_a_certificate_is_answered_by_both_protocols(encrypted: Encryp
     options = [("grpc.ssl_target_name_override", BROKER_NAME)]
     with grpc.secure_channel(encrypted.state["grpcs"], credentials, options) as channel:
         stub = pb_grpc.GRPCInferenceServiceStub(channel)
-        assert stub.ServerReady(pb.ServerReadyRequest(), timeout=30).ready
+        assert stub.ServerReady(pb.ServerReadyRequest(), timeout=90).ready
         for _ in range(3):
-            answer = stub.ModelMetadata(pb.ModelMetadataRequest(name="m"), timeout=30)
+            answer = stub.ModelMetadata(pb.ModelMetadataRequest(name="m"), timeout=90)
             assert answer.name == "m"
     # On its own machine it answers as before.
     assert encrypted.server.request("POST", "/v2/models/m/infer", BODY.encode()).status == 200
@@ -177,7 +177,7 @@ def test_a_flood_of_hellos_keeps_nobody_of_another_address_out(encrypted: Encryp
     host, _, port = encrypted.state["https"].rpartition(":")
     hello = hello_of(context)
     with contextlib.ExitStack() as stack:
-        connection = http.client.HTTPSConnection(host, int(port), context=context, timeout=30)
+        connection = http.client.HTTPSConnection(host, int(port), context=context, timeout=90)
         stack.enter_context(contextlib.closing(connection))
         for _ in range(300):
             stranger = stack.enter_context(socket.create_connection((host, int(port)), 30, ("127.0.0.7", 0)))

@@ -92,7 +92,7 @@ def test_what_was_asked_by_grpc_is_known_by_its_id(nodes: Nodes) -> None:
             request_serializer=pb.ModelInferRequest.SerializeToString,
             response_deserializer=pb.ModelInferResponse.FromString,
         )
-        assert infer(request, timeout=30).id == request.id
+        assert infer(request, timeout=90).id == request.id
     told = nodes.explain("m", "by%20gRPC%20%2F%20%C3%A4")
     assert told["batch"]["own_rows"] == 2
 
@@ -126,7 +126,7 @@ def test_that_the_caller_went_away(nodes: Nodes) -> None:
     tensor = {"name": "k", "datatype": "INT64", "shape": [], "data": [500_000_000]}
     address = nodes.far.http.rpartition(":")
     left = json.dumps({"id": "left", "inputs": [tensor]}).encode()
-    with socket.create_connection((address[0], int(address[2])), timeout=30) as connection:
+    with socket.create_connection((address[0], int(address[2])), timeout=90) as connection:
         head = b"POST /v2/models/loop/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
         connection.sendall(head % len(left) + left)
         wait_for(lambda: requests_of("loop") > before, "the request")

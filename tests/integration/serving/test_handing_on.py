@@ -216,7 +216,7 @@ def test_a_model_that_was_just_unloaded_is_handed_on(nodes: Nodes) -> None:
     stop = threading.Event()
 
     def ask_on() -> None:
-        connection = http.client.HTTPConnection(nodes.near.http, timeout=30)
+        connection = http.client.HTTPConnection(nodes.near.http, timeout=90)
         with contextlib.closing(connection):
             while not stop.is_set():
                 connection.request("POST", INFER, json.dumps(BODY))
@@ -244,7 +244,7 @@ def test_a_killed_peer_costs_no_more_than_what_was_in_flight_there(nodes: Nodes,
     stop = threading.Event()
 
     def ask_on() -> None:
-        connection = http.client.HTTPConnection(nodes.near.http, timeout=30)
+        connection = http.client.HTTPConnection(nodes.near.http, timeout=90)
         with contextlib.closing(connection):
             while not stop.is_set():
                 connection.request("POST", INFER, json.dumps(BODY))

@@ -58,7 +58,7 @@ class Lab:
         file.write_bytes(shown.to_file())
         context.load_cert_chain(file)
         host, _, port = self.https(node).rpartition(":")
-        connection = http.client.HTTPSConnection(host, int(port), context=context, timeout=30)
+        connection = http.client.HTTPSConnection(host, int(port), context=context, timeout=90)
         with contextlib.closing(connection):
             connection.request("POST", f"/v2/models/{model}/infer", BODY, headers or {})
             return connection.getresponse().status

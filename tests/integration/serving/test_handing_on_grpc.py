@@ -114,12 +114,12 @@ def test_a_request_is_one_trace_on_all_nodes(nodes: Nodes, ask: Callable[[Nodes,
 def test_a_call_is_answered_as_it_would_be_there(nodes: Nodes, is_raw: bool, request_id: str) -> None:
     asked = request(is_raw=is_raw, request_id=request_id)
     for _ in range(3):
-        assert nodes.near.ModelInfer(asked, timeout=30) == nodes.far.ModelInfer(asked, timeout=30)
+        assert nodes.near.ModelInfer(asked, timeout=90) == nodes.far.ModelInfer(asked, timeout=30)
     ready = pb.ModelReadyRequest(name="m")
-    assert nodes.near.ModelReady(ready, timeout=30).ready
-    assert not nodes.near.ModelReady(pb.ModelReadyRequest(name="nobody"), timeout=30).ready
+    assert nodes.near.ModelReady(ready, timeout=90).ready
+    assert not nodes.near.ModelReady(pb.ModelReadyRequest(name="nobody"), timeout=90).ready
     about = pb.ModelMetadataRequest(name="m")
-    assert nodes.near.ModelMetadata(about, timeout=30) == nodes.far.ModelMetadata(about, timeout=30)
+    assert nodes.near.ModelMetadata(about, timeout=90) == nodes.far.ModelMetadata(about, timeout=30)
 
 
 def test_requests_of_a_stream_are_answered_as_they_would_be_there(nodes: Nodes) -> None:
@@ -133,7 +133,7 @@ def test_requests_of_a_stream_are_answered_as_they_would_be_there(nodes: Nodes) 
         request(request_id="large", rows=20_000),
     ]
     ends = [
-        {each.infer_response.id: each for each in stub.ModelStreamInfer(iter(asked), timeout=30)}
+        {each.infer_response.id: each for each in stub.ModelStreamInfer(iter(asked), timeout=90)}
         for stub in (nodes.near, nodes.far)
     ]
     assert "does not have the model any more" in ends[0].pop("gone").error_message
@@ -147,7 +147,7 @@ def test_a_peer_that_breaks_costs_a_stream_its_request_alone_and_a_silent_one_no
     nodes: Nodes,
 ) -> None:
     asked: queue.SimpleQueue[pb.ModelInferRequest | None] = queue.SimpleQueue()
-    answers = nodes.near.ModelStreamInfer(iter(asked.get, None), timeout=30)
+    answers = nodes.near.ModelStreamInfer(iter(asked.get, None), timeout=90)
     for fault, is_answered in ((Fault.NONE, True), (Fault.RESET, False), (Fault.GARBAGE, False), (Fault.NONE, True)):
         nodes.proxy.fault = fault
         asked.put(request(request_id=fault.name))
@@ -162,7 +162,7 @@ def test_a_peer_that_breaks_costs_a_stream_its_request_alone_and_a_silent_one_no
         list(nodes.near.ModelStreamInfer(iter([request()]), timeout=1))
     assert error.value.code() is STATUS.DEADLINE_EXCEEDED
     assert time.monotonic() - began < 30.0
-    wait_for(lambda: handed_on(nodes.server, "late") + given_up(nodes) > before, "the request to be given up", 30.0)
+    wait_for(lambda: handed_on(nodes.server, "late") + given_up(nodes) > before, "the request to be given up", 90)
 
 
 @pytest.mark.parametrize(
@@ -177,14 +177,14 @@ def test_an_error_is_that_of_the_node_to_the_word(nodes: Nodes, wrong: pb.ModelI
     ends = []
     for stub in (nodes.near, nodes.far):
         with pytest.raises(grpc.RpcError) as error:
-            stub.ModelInfer(wrong, timeout=30)
+            stub.ModelInfer(wrong, timeout=90)
         ends.append((error.value.code(), error.value.details()))
     assert ends[0] == ends[1]
 
 
 def test_a_second_hop_ends_with_a_clear_error(nodes: Nodes) -> None:
     with pytest.raises(grpc.RpcError) as error:
-        nodes.near.ModelInfer(request("gone"), timeout=30)
+        nodes.near.ModelInfer(request("gone"), timeout=90)
     assert error.value.code() is STATUS.UNAVAILABLE
     assert "does not have the model any more" in str(error.value.details())
     direct = nodes.server.request(
@@ -205,7 +205,7 @@ def test_a_second_hop_ends_with_a_clear_error(nodes: Nodes) -> None:
     ],
 )
 def test_a_broken_peer_ends_the_call_within_its_time(nodes: Nodes, fault: Fault, status: STATUS) -> None:
-    assert nodes.near.ModelInfer(request(), timeout=30).model_name == "m"
+    assert nodes.near.ModelInfer(request(), timeout=90).model_name == "m"
     nodes.proxy.fault = fault
     began = time.monotonic()
     with pytest.raises(grpc.RpcError) as error:
@@ -213,21 +213,21 @@ def test_a_broken_peer_ends_the_call_within_its_time(nodes: Nodes, fault: Fault,
     assert error.value.code() is status
     assert time.monotonic() - began < 30.0
     nodes.proxy.fault = Fault.NONE
-    assert nodes.near.ModelInfer(request(rows=1000), timeout=30).model_name == "m"
+    assert nodes.near.ModelInfer(request(rows=1000), timeout=90).model_name == "m"
 
 
 def test_a_call_that_is_cancelled_is_given_up_there_too(nodes: Nodes) -> None:
     before = given_up(nodes)
     nodes.proxy.fault = Fault.STALL
-    call = nodes.near.ModelInfer.future(request(), timeout=30)
+    call = nodes.near.ModelInfer.future(request(), timeout=90)
     time.sleep(0.2)
     call.cancel()
     # The server's own limit would come later.
-    wait_for(lambda: given_up(nodes) == before + 1, "the call to be given up", 30.0)
-    stream = nodes.near.ModelStreamInfer(iter([request(), request()]), timeout=30)
+    wait_for(lambda: given_up(nodes) == before + 1, "the call to be given up", 90)
+    stream = nodes.near.ModelStreamInfer(iter([request(), request()]), timeout=90)
     time.sleep(0.2)
     stream.cancel()
-    wait_for(lambda: given_up(nodes) == before + 3, "the stream's requests to be given up", 30.0)
+    wait_for(lambda: given_up(nodes) == before + 3, "the stream's requests to be given up", 90)
 
 
 def given_up(nodes: Nodes) -> int:

@@ -136,7 +136,7 @@ def test_after_kill_9_nothing_is_left_and_the_next_server_starts(tmp_path: Path,
         verifier = server.verifier()
         server.process.kill()
         server.process.wait(30)
-    psutil.wait_procs([verifier], timeout=30)
+    psutil.wait_procs([verifier], timeout=90)
     assert not verifier.is_running()
     assert (tmp_path / "serving.json").exists()  # stale, and replaced by the next server
     with serving(repository, tmp_path) as server:

@@ -77,11 +77,11 @@ def test_grpc_health_and_reflection(server: ServingProcess) -> None:
     with grpc.insecure_channel(server.grpc) as channel:
         health = health_pb2_grpc.HealthStub(channel)
         for service in ("", "inference.GRPCInferenceService"):
-            answer = health.Check(health_pb2.HealthCheckRequest(service=service), timeout=30)
+            answer = health.Check(health_pb2.HealthCheckRequest(service=service), timeout=90)
             assert answer.status == health_pb2.HealthCheckResponse.SERVING
         reflection = reflection_pb2_grpc.ServerReflectionStub(channel)
         question = reflection_pb2.ServerReflectionRequest(list_services="")
-        (answer,) = reflection.ServerReflectionInfo(iter([question]), timeout=30)
+        (answer,) = reflection.ServerReflectionInfo(iter([question]), timeout=90)
         names = {service.name for service in answer.list_services_response.service}
     assert {"inference.GRPCInferenceService", "grpc.health.v1.Health"} <= names
 

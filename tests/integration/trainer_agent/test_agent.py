@@ -169,11 +169,11 @@ async def test_what_waits_for_its_script_is_stopped_at_once(broker: ScriptedBrok
     await broker.want(wanted_run("job-1", SLEEPER), wanted_run("job-2", SLEEPER))
     await until(lambda: broker.held_scripts, seconds=DEADLINE)
     await broker.want(wanted_run("job-1", SLEEPER, stop=True))
-    await until(lambda: broker.heard.exit("job-1"), seconds=30)
+    await until(lambda: broker.heard.exit("job-1"), seconds=90)
     await broker.want(wanted_run("other-1", SLEEPER))
     await until(lambda: broker.held_scripts > 1, seconds=DEADLINE)
     agent.process.terminate()
-    await until(lambda: agent.process.poll() is not None, seconds=30)
+    await until(lambda: agent.process.poll() is not None, seconds=90)
 
 
 @SHARED

@@ -69,7 +69,7 @@ async def raw(port: int, octets: bytes) -> tuple[asyncio.StreamReader, asyncio.S
 async def is_ended(reader: asyncio.StreamReader) -> bool:
     """Whether the server ends the connection, whatever it says before."""
     with contextlib.suppress(ConnectionError):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             await reader.read()
     return True
 
@@ -165,7 +165,7 @@ async def test_a_stranger_with_somebodys_client_id_does_not_disturb_him() -> Non
                 async with aiomqtt.Client("127.0.0.1", port, identifier="mine", username=name, password=password):
                     pass
         broker.publish_nowait(state_event(JobState.RUNNING))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             async for message in client.messages:
                 if str(message.topic).endswith("/state"):
                     break
@@ -320,7 +320,7 @@ async def test_a_subscriber_that_does_not_read_misses_progress_and_gets_the_late
         assert connection._transport.get_write_buffer_size() < 16 * 1024
         assert len(connection._behind) == 1
         heard = b""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             while b"reason 999" not in heard[-4096:]:
                 heard += await reader.read(MIB)
         assert heard.count(b"reason ") < 1_000
@@ -338,7 +338,7 @@ async def test_who_confirms_nothing_is_told_no_more_than_so_much() -> None:
         identifiers = []
         for number in range(50):
             topic = f"tiercel/v1/default/jobs/j{number:02}/state"
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(90):
                 heard = await reader.readuntil(topic.encode())
             (identifier,) = struct.unpack(">H", await reader.readexactly(2))
             assert b"progress" not in heard

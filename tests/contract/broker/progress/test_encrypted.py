@@ -103,7 +103,7 @@ def connect_as(tenant: str, client_id: str) -> bytes:
 
 async def is_ended(reader: asyncio.StreamReader) -> bool:
     with contextlib.suppress(OSError):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             await reader.read()
     return True
 
@@ -170,7 +170,7 @@ async def test_what_is_told_reaches_both_doors() -> None:
         await far.subscribe("tiercel/v1/default/#", qos=1)
         here.broker.publish_nowait(state_event(JobState.RUNNING))
         await near.wait_message("/state")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             message = await anext(far.messages)
         assert str(message.topic) == "tiercel/v1/default/jobs/j1/state"
 
@@ -186,7 +186,7 @@ async def test_a_certificate_is_renewed_for_the_next_connection_and_the_open_one
             here.clock.advance(OLD)
         assert len(set(serials)) == 2
         here.broker.publish_nowait(state_event(JobState.RUNNING))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             assert str((await anext(before.messages)).topic).endswith("/state")
 
 
@@ -268,7 +268,7 @@ async def test_a_crowd_of_strangers_keeps_out_neither_tenants_elsewhere_nor_thos
             _, mute = await here.mute()
             stack.callback(mute.close)
         writer.write(connect_as("default", "slow"))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             assert await reader.readexactly(4) == b"\x20\x02\x00\x00"
         writer.close()
 
@@ -283,7 +283,7 @@ async def test_an_address_that_knocks_too_often_is_cut_off_before_anything_is_co
         async with subscribed(here.loopback_port) as subscriber:
             await subscriber.wait_message("broker/presence")
         # A moment later it may again.
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             while True:
                 with contextlib.suppress(OSError):
                     _, writer = await here.raw()
@@ -334,7 +334,7 @@ async def test_one_that_does_not_read_makes_the_server_hold_no_more_than_so_much
         here.broker.publish_nowait(job_event(StateChanged(JobState.RUNNING, "the latest")))
         client.resume_reading()
         heard = b""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             while b"the latest" not in heard[-4096:]:
                 heard += await reader.read(1024 * 1024)
         writer.close()

@@ -57,7 +57,7 @@ class Files:
         url = f"mqtt://127.0.0.1:{self.mosquitto.port}"
         publisher = MqttPublisher(url, username=user, password=password, backoff=QUICK)
         task = asyncio.create_task(publisher.run())
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             await publisher.wait_connected()
         try:
             yield publisher
@@ -141,7 +141,7 @@ async def test_who_has_no_token_is_refused_and_a_changed_one_counts_after_a_relo
     write_files(files.state, files.files)
     assert files.broker[1] == password
     files.mosquitto.signal(signal.SIGHUP)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(90):
         while True:
             try:
                 async with files.client("alice", "another-long-token"):

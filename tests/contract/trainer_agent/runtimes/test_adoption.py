@@ -118,7 +118,7 @@ time.sleep(600)
     pids = run.pids()
     again = await next_life.adopt(launch_of("stopped", tmp_path / "jobs" / "job"))
     assert again is not None
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         await again.stop(0.3)
         assert (await again.wait()).code == -9
     await again.close()
@@ -147,7 +147,7 @@ while True: time.sleep(600)
     else:
         left = Containers(request.getfixturevalue("engine").host, f"contract-{os.getpid()}")
     await asyncio.to_thread(keep, tmp_path, 1, [left])
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         assert (await run.wait()).code == -9
         await reading
     assert b"asked" in b"".join(words)
@@ -160,7 +160,7 @@ async def test_what_nobody_goes_on_with_is_ended(start: Start, next_life: Runtim
     _, reading = await ready(run)
     pids = run.pids()
     await next_life.remove_leftovers(())
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         await reading
         assert (await run.wait()).code == -9
     assert await next_life.adopt(launch_of("leftover", tmp_path / "jobs" / "job")) is None

@@ -85,7 +85,7 @@ os.write(1, b"rank %d leaves after %d\\n" % (rank, count))
     run = await start(RANK + script, ranks=2)
     lines, reading = await ready(run)
     await until(lambda: b"here!" in b"".join(lines))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         await run.stop(20)
         assert (await run.wait()).code == 0
         await reading
@@ -105,7 +105,7 @@ async def test_no_rank_is_left_when_their_parent_is_killed(start: Start) -> None
     assert len(ranks) == 3
     assert {rank.pid for rank in ranks} <= {process.pid for process in living}, "one group has all of them"
     os.kill(launcher.pid, signal.SIGKILL)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         assert (await run.wait()).code == -9
         await reading
     await run.close()

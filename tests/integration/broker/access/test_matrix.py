@@ -67,7 +67,7 @@ async def status_of(
     channel: grpc.aio.Channel, method: MethodDescriptor, metadata: tuple[tuple[str, str], ...], request: bytes
 ) -> str:
     """The status of a call with one message, made as a stream whatever it is: the gate takes all of them so."""
-    call: Any = channel.stream_stream(name_of(method))(metadata=metadata, timeout=20)
+    call: Any = channel.stream_stream(name_of(method))(metadata=metadata, timeout=90)
     try:
         with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
             await call.write(request)

@@ -207,7 +207,7 @@ async def test_a_token_that_runs_out_ends_its_open_streams(tmp_path: Path, monke
         assert await status_of(eve.nodes()) == "OK"
         shift[0] = 301.0
         assert "the token ran out at" in await refusal_of(eve.nodes())
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             assert "UNAUTHENTICATED: the token ran out at" in await watching
         assert await status_of(longer.nodes()) == "OK"
         assert not going_on.done()
@@ -230,7 +230,7 @@ async def test_a_new_key_counts_when_it_is_seen_and_a_withdrawn_one_no_more_with
         assert await status_of(before.nodes()) == "OK", "nobody knows yet"
         assert await status_of(Tenant(channel, provider.token("eve")).nodes()) == "OK"
         assert await status_of(before.nodes()) == "UNAUTHENTICATED"
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             assert "does not vouch any more" in await watching
         # Another key under an id that is known is another key.
         provider.rotate("second")
@@ -289,7 +289,7 @@ async def test_who_has_the_token_in_a_file_goes_on_with_the_next_one(
                 await client.list_jobs()
             shift[0] = 7300.0
             with pytest.raises(NotAuthenticatedError, match="ran out"):
-                await asyncio.wait_for(watching, 20)
+                await asyncio.wait_for(watching, 90)
 
 
 def test_commands_take_a_token_of_the_provider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

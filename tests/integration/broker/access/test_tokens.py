@@ -103,7 +103,7 @@ async def test_a_revoked_token_ends_with_the_next_call_and_so_do_its_open_stream
             assert await status_of(viewer.get(job.id)) == "OK"
             await take_back(broker, tmp_path, issued.id)
             assert await status_of(viewer.get(job.id)) == "UNAUTHENTICATED"
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(90):
                 assert {*await asyncio.gather(watching, following)} == {"UNAUTHENTICATED"}
             assert not still.done()
             still.cancel()
@@ -134,7 +134,7 @@ async def test_a_token_runs_out_by_the_clock_and_its_open_streams_with_it(
             with pytest.raises(grpc.aio.AioRpcError, match=r"ran out on .* ask the broker's operator") as refused:
                 await viewer.nodes()
             assert refused.value.code() is UNAUTHENTICATED
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(90):
                 assert await watching == "UNAUTHENTICATED"
 
 

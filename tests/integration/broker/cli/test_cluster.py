@@ -333,7 +333,7 @@ def test_infer_says_on_a_terminal_that_it_waits_for_inputs(tmp_path: Path) -> No
         assert process.stderr is not None
         assert "Waiting for JSON" in process.stderr.readline()
         os.write(terminal, b"\n\x04")
-        _, errors = process.communicate(timeout=30)
+        _, errors = process.communicate(timeout=90)
         assert "standard input is not JSON" in errors
     finally:
         process.kill()

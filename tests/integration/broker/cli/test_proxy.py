@@ -79,7 +79,7 @@ class Proxy:
         with (self.front.folder / "log").open("wb") as log:
             process = await asyncio.create_subprocess_exec(*command, stdout=log, stderr=log)
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(90):
                 while not await Haproxy(self.front.folder).is_running():
                     assert process.returncode is None, (self.front.folder / "log").read_text()
                     await asyncio.sleep(0.05)
@@ -355,7 +355,7 @@ def state_of(folder: Path) -> dict[str, str]:
 
 async def until_down(proxy: Proxy, node_id: str) -> None:
     haproxy = Haproxy(proxy.front.folder)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(90):
         while True:
             lines = (await haproxy._ask(haproxy._stats, "show servers state nodes")).splitlines()
             # Column five is the operational state; 0 stands for stopped.

@@ -46,13 +46,13 @@ class Up:
 
     async def line(self) -> str:
         """Its first line, once everything listens."""
-        await until(lambda: self.output.read_text().endswith("\n") or self.process.poll() is not None, seconds=30)
+        await until(lambda: self.output.read_text().endswith("\n") or self.process.poll() is not None, seconds=90)
         assert self.output.read_text(), self.errors.read_text()
         return self.output.read_text()
 
     async def end(self) -> int:
         """Its exit code, once it has ended."""
-        await until(lambda: self.process.poll() is not None, seconds=30)
+        await until(lambda: self.process.poll() is not None, seconds=90)
         return self.process.wait()
 
 
@@ -204,7 +204,7 @@ async def test_detached_it_goes_on_if_it_takes_long_and_ends_if_nobody_waits(tmp
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
     pidfd = os.pidfd_open(int(log.read_text().split()[1]))
-    await asyncio.wait_for(wait_exit(pidfd), 20)
+    await asyncio.wait_for(wait_exit(pidfd), 90)
     os.close(pidfd)
 
 

@@ -113,4 +113,4 @@ async def test_endpoints_that_do_not_answer(client: Client, script: Script, mode
     script.endpoints[0].live_version = 3
     await model.stop()
     with pytest.raises(UnavailableError, match="does not answer"):
-        await asyncio.wait_for(client.infer("digits", {}), 20)
+        await asyncio.wait_for(client.infer("digits", {}), 90)

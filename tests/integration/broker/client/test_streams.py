@@ -63,7 +63,7 @@ async def test_a_job_is_waited_for_across_a_restart_of_the_broker() -> None:
     before.jobs["j1"], before.events = wire.job(), after.events[:2]
     async with Client(f"127.0.0.1:{port}", token=TOKEN, options=QUICK) as client:
         async with serving(before, port):
-            waiting = asyncio.create_task(client.job("j1").wait(timeout=20))
+            waiting = asyncio.create_task(client.job("j1").wait(timeout=90))
             await until(lambda: before.watched_after)
         async with serving(after, port):
             job = await waiting
@@ -95,7 +95,7 @@ async def test_a_tier_is_waited_for(client: Client, script: Script) -> None:
     script.jobs["j1"] = wire.job()
     script.events = [wire.progress_made(1, 0.95), wire.tier_changed(2, wire.tier_status(1, 0.9, delivered=True))]
 
-    tier = await client.job("j1").wait_for_tier(1, timeout=20)
+    tier = await client.job("j1").wait_for_tier(1, timeout=90)
 
     assert (tier.number, tier.state, tier.version) == (1, TierState.DELIVERED, 1)
 

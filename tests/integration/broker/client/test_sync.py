@@ -32,7 +32,7 @@ def test_a_job_from_submission_to_its_end(sync_client: SyncClient, script: Scrip
     handle = sync_client.submit(spec)
 
     assert isinstance(handle, SyncJobHandle)
-    assert handle.wait(timeout=20).state is JobState.COMPLETED
+    assert handle.wait(timeout=90).state is JobState.COMPLETED
     assert handle.wait_for_tier(2).state is TierState.DELIVERED
     assert [event.sequence for event in handle.events()] == [1, 2]
     assert b"".join(handle.logs(follow=True)) == b"epoch 1\n"

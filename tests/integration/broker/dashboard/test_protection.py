@@ -97,8 +97,8 @@ async def test_who_takes_too_long_or_sends_too_much_is_let_go(tmp_path: Path, mo
             async with connected(broker.addresses["dashboard"]) as (reader, writer):
                 writer.write(sent)
                 with contextlib.suppress(ConnectionError):
-                    assert told in await asyncio.wait_for(reader.readline(), 10)
-                    await asyncio.wait_for(reader.read(), 10)  # it is closed
+                    assert told in await asyncio.wait_for(reader.readline(), 90)
+                    await asyncio.wait_for(reader.read(), 90)  # it is closed
 
 
 async def test_of_a_stranger_no_large_body_is_taken_in(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ async def test_a_crowd_has_its_places_and_keeps_no_other_door_shut(
                     return (await browser.get("session")).status == 401
             return False
 
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             while not await gets_in():  # noqa: ASYNC110 - until the server has seen them go
                 await asyncio.sleep(0.05)
 

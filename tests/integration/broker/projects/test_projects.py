@@ -150,7 +150,7 @@ async def test_lies_about_objects_are_refused_and_leave_nothing(
         stub = projects_pb2_grpc.ProjectsServiceStub(channel)
         sent = [projects_pb2.ObjectPiece(sha256=name, size_bytes=size, data=data) for name, size, data in pieces]
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await stub.SendObjects(iter([projects_pb2.SendObjectsRequest(pieces=sent)]), metadata=metadata, timeout=20)
+            await stub.SendObjects(iter([projects_pb2.SendObjectsRequest(pieces=sent)]), metadata=metadata, timeout=90)
     assert message in (caught.value.details() or "")
     assert list((tmp_path / "broker" / "projects" / "alice").iterdir()) == []
 
@@ -158,7 +158,7 @@ async def test_lies_about_objects_are_refused_and_leave_nothing(
 async def test_nobody_without_a_token_sends_anything(broker: Broker) -> None:
     async with grpc.aio.insecure_channel(broker.broker_address) as channel:
         stub = projects_pb2_grpc.ProjectsServiceStub(channel)
-        for call in (stub.SendObjects(iter([]), timeout=20), stub.FindMissingObjects(
+        for call in (stub.SendObjects(iter([]), timeout=90), stub.FindMissingObjects(
             projects_pb2.FindMissingObjectsRequest(), timeout=20
         )):  # fmt: skip
             with pytest.raises(grpc.aio.AioRpcError) as caught:
@@ -187,7 +187,7 @@ async def test_a_break_in_the_middle_costs_what_was_not_whole(broker: Broker, tm
             messages = [request async for request in requests]
             for request in messages[:-1]:
                 yield request
-            await until(lambda: sum(path.suffix != ".part" for path in kept.iterdir()) >= 128, seconds=30)
+            await until(lambda: sum(path.suffix != ".part" for path in kept.iterdir()) >= 128, seconds=90)
             raise UnavailableError("the connection broke")
 
         await send(method, some(), seconds=seconds)  # type: ignore[arg-type]

@@ -63,7 +63,7 @@ async def rotated(broker: Broker, folder: Path) -> AuthorityState:
 
 
 async def until_waiting_for(broker: Broker, folder: Path, nodes: tuple[str, ...]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(90):
         while (await state_at(broker, folder)).waiting != nodes:  # noqa: ASYNC110 - the broker tells nobody
             await asyncio.sleep(0.05)
 

@@ -73,7 +73,7 @@ async def test_another_version_is_another_file(node: Node, server: DataServer) -
 async def test_ten_at_once_fetch_it_once(node: Node, server: DataServer) -> None:
     server.hold.clear()
     asking = [asyncio.ensure_future(node.get(server.url, run_id=f"job-{number}")) for number in range(10)]
-    await until(lambda: server.asked["/x.npz"], seconds=20)
+    await until(lambda: server.asked["/x.npz"], seconds=90)
     assert not [path for path in node.files() if "entries" in path.parts], "nothing is seen before it is complete"
     server.hold.set()
     mounts = await asyncio.gather(*asking)
@@ -169,12 +169,12 @@ async def test_a_server_that_falls_silent_and_one_that_never_ends(tmp_path: Path
 async def test_a_fetch_that_is_killed_in_the_middle_is_tried_again(node: Node, server: DataServer) -> None:
     server.hold.clear()
     asking = asyncio.ensure_future(node.get(server.url))
-    await until(lambda: node.files(), seconds=20)
+    await until(lambda: node.files(), seconds=90)
     for child in psutil.Process().children():
         with contextlib.suppress(psutil.NoSuchProcess):  # one of another test that is over and not buried yet
             if "tiercel.trainer_agent.data.fetch" in child.cmdline():
                 child.kill()
-    await until(lambda: len(node.lines) > 1, seconds=20)
+    await until(lambda: len(node.lines) > 1, seconds=90)
     assert "ended by itself" in node.lines[1]
     server.hold.set()
     assert (await asking).path.read_bytes() == CONTENT
@@ -183,7 +183,7 @@ async def test_a_fetch_that_is_killed_in_the_middle_is_tried_again(node: Node, s
 async def test_a_run_that_is_stopped_ends_its_fetch_and_leaves_nothing(node: Node, server: DataServer) -> None:
     server.hold.clear()
     asking = [asyncio.ensure_future(node.get(server.url, run_id=f"job-{number}")) for number in range(2)]
-    await until(lambda: server.asked["/x.npz"], seconds=20)
+    await until(lambda: server.asked["/x.npz"], seconds=90)
     node.stopped = True
     for error in await asyncio.gather(*asking, return_exceptions=True):
         assert isinstance(error, RunFailedError)

@@ -35,7 +35,7 @@ def ask(broker: ScriptedBroker) -> dict[str, Any]:
     tensor = {"name": "input", "datatype": "FP32", "shape": [1, 6], "data": [0.5] * 6}
     body = json.dumps({"inputs": [tensor], "parameters": {"timeout": 30_000_000}}).encode()
     request = urllib.request.Request(f"http://{serving.http}/v2/models/line/infer", body)
-    with urllib.request.urlopen(request, timeout=30) as answer:
+    with urllib.request.urlopen(request, timeout=90) as answer:
         said: dict[str, Any] = json.load(answer)["parameters"]
         return said
 

@@ -50,7 +50,7 @@ def call(broker: ScriptedBroker, path: str, body: dict[str, Any] | None = None) 
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(f"http://{serving(broker).http}{path}", data)
     try:
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=90) as answer:
             return answer.status, json.load(answer)
     except urllib.error.HTTPError as error:
         return error.code, json.load(error)

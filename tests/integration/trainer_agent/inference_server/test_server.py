@@ -55,5 +55,5 @@ async def test_a_server_that_does_not_listen_yet_is_ended_as_well(tmp_path: Path
         run.cancel()
         await asyncio.gather(run, return_exceptions=True)
         await server.stop()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         assert await starting.wait() == -signal.SIGTERM

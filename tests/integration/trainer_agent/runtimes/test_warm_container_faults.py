@@ -195,7 +195,7 @@ async def test_an_image_with_another_tiercel_or_none(
                 launch = node.launch(RAN, image=image)
                 (launch.job_folder / "imports.json").write_text('{"names": ["numpy"], "cpu_seconds": 9.0}')
                 await node.waiting.take(launch, launch.run_id)
-            await until(lambda: said in caplog.text, seconds=30)  # noqa: B023 - it is awaited here
+            await until(lambda: said in caplog.text, seconds=90)  # noqa: B023 - it is awaited here
             assert await node.finish(RAN, image=image) == (0, "ran\n")
             assert caplog.text.count(said) == 1
         finally:

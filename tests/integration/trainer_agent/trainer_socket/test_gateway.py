@@ -67,7 +67,7 @@ class Trainer:
         await self._call.write(trainer_pb2.AttachRequest(**message))
 
     async def receive(self) -> trainer_pb2.AttachResponse:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(90):
             answer: trainer_pb2.AttachResponse = await self._call.read()
         return answer
 
@@ -75,7 +75,7 @@ class Trainer:
         return await self.receive() == aio.EOF
 
     async def code(self) -> grpc.StatusCode:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(90):
             code: grpc.StatusCode = await self._call.code()
         return code
 

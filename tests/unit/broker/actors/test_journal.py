@@ -151,7 +151,7 @@ async def test_what_may_be_refused_is_refused_at_once_while_the_store_takes_noth
     clock = ManualClock()
     journal = Journal(store, clock, 0)
     store.away = 10**6
-    async with running(journal), asyncio.timeout(20):
+    async with running(journal), asyncio.timeout(90):
         must = asyncio.ensure_future(journal.commit(Commit(job=job("must"), changes=[CHANGE])))
         may = [asyncio.ensure_future(journal.commit_or_refuse(Commit(job=job(str(n))))) for n in range(BATCH + 10)]
         # Of the first batch and behind it: none is left to wait with what must wait.
@@ -173,7 +173,7 @@ async def test_what_was_perhaps_written_is_not_refused_but_written_again(store: 
     clock = ManualClock()
     journal = Journal(store, clock, 0)
     store.away, store.failure = 1, UnavailableError("no answer")
-    async with running(journal), asyncio.timeout(20):
+    async with running(journal), asyncio.timeout(90):
         unsure = asyncio.ensure_future(journal.commit_or_refuse(Commit(job=job("a"))))
         await until(lambda: not journal.is_writable)
         with pytest.raises(CannotWriteError, match="no answer"):
@@ -192,7 +192,7 @@ async def test_a_damaged_store_ends_the_journal_and_every_commit(
     store.away, store.failure = 10**6, StoreDamagedError("restore it")
     commits = [asyncio.ensure_future(journal.commit(Commit(job=job(str(number))))) for number in range(10)]
     await asyncio.sleep(0)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(90):
         with pytest.raises(StoreDamagedError, match="restore it"):
             await journal.run()
         outcomes = await asyncio.gather(*commits, return_exceptions=True)
@@ -203,7 +203,7 @@ async def test_a_damaged_store_ends_the_journal_and_every_commit(
 
 async def test_waiting_for_news_misses_none(store: FailingStore) -> None:
     journal = Journal(store, ManualClock(), 0)
-    async with running(journal), asyncio.timeout(20):
+    async with running(journal), asyncio.timeout(90):
         waiting = asyncio.ensure_future(journal.wait_grown(0))
         await asyncio.sleep(0)
         await journal.commit(Commit(job=job("a"), changes=[CHANGE]))

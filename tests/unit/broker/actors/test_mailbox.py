@@ -169,7 +169,7 @@ async def test_finishing_handles_what_is_left_and_then_swallows() -> None:
 
 async def test_finishing_wakes_an_actor_that_sleeps() -> None:
     actor = Recorder()
-    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(90), asyncio.TaskGroup() as group:
         group.create_task(actor.run())
         await asyncio.sleep(0)
         actor.finish()

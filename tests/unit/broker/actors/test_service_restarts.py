@@ -267,7 +267,7 @@ async def test_old_progress_is_dropped_and_cursors_still_work(actors: Actors, mo
     for sequence in range(1, 11):
         await actors.report(job.run_id, 0.5, sequence=sequence)
     actors.clock.advance(PRUNE_SECONDS)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(90):
         while len(await actors.store.load_progress(job.id, limit=100)) != 3:  # noqa: ASYNC110 - nobody is told
             await asyncio.sleep(0.01)
     await actors.settle()  # the job was silent for as long, which is written down as well

@@ -101,7 +101,7 @@ async def test_a_task_that_an_error_made_forget_its_cancellation_is_ended_all_th
                 if cancellations > 1:
                     raise
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         async with Supervisor(cancel_again_seconds=0.01) as supervisor:
             supervisor.start(forgetful(), name="forgetful")
             await asyncio.sleep(0)

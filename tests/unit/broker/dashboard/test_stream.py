@@ -31,7 +31,7 @@ def events_in(text: bytes) -> list[tuple[str, str]]:
 
 
 async def next_events(pieces: AsyncGenerator[bytes]) -> list[tuple[str, str]]:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(90):
         async for piece in pieces:
             if found := events_in(piece):
                 return found

@@ -39,13 +39,13 @@ class Outcome(Call):
         self.result.set_result(error)
 
     async def wait(self) -> list[Array] | TiercelError:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             return await self.result
 
     async def wait_ended(self) -> None:
         """Until nothing of it is in use any more."""
         self.loaded.retire()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             await self.loaded.wait_drained()
 
 

@@ -401,7 +401,7 @@ async def test_what_waits_for_a_variant_that_goes_is_answered_by_the_other(house
     asked = [house.ask(ENDPOINT) for _ in range(2)]
     gone = house.registry.record("large").flip(None)
     assert gone is not None
-    await asyncio.wait_for(gone.wait_drained(), 30)  # what waits keeps no version
+    await asyncio.wait_for(gone.wait_drained(), 90)  # what waits keeps no version
     leave()
     assert [await each.variant() for each in asked] == ["small"] * 2
     await house.wait_empty()

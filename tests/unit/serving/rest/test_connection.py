@@ -74,7 +74,7 @@ class Caller:
 
     async def answer(self) -> tuple[int, bytes, bytes]:
         """Status, head and body of the next answer."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             head = await self.reader.readuntil(b"\r\n\r\n")
             status = int(head.split(b" ")[1])
             length = 0
@@ -85,7 +85,7 @@ class Caller:
 
     async def rest(self) -> bytes:
         """Everything until the server closes."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             return await self.reader.read()
 
 
@@ -123,7 +123,7 @@ async def open_site() -> AsyncIterator[Open]:
         server.close()
         for connection in tuple(site.connections):
             connection.abort()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             await site.connections.wait_empty()
 
 
@@ -254,7 +254,7 @@ async def test_a_caller_that_leaves_breaks_nothing(open_site: Open) -> None:
     caller.writer.transport.abort()
     await until(lambda: site.budget.used == 3)  # the request that was arriving is forgotten
     site.let_go()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         await site.connections.wait_empty()
     assert site.budget.used == 0
     other = await call()
@@ -266,7 +266,7 @@ async def test_one_connection_too_many_is_told_so_where_all_are_in_use(open_site
     site, call = await open_site(connections=1)
     first = await call()
     first.send(GET % b"/later")
-    await asyncio.wait_for(site.asked.wait(), 30)
+    await asyncio.wait_for(site.asked.wait(), 90)
     second = await call()
     status, head, _ = await second.answer()
     assert (status, b"Retry-After: 1" in head) == (503, True)
@@ -275,7 +275,7 @@ async def test_one_connection_too_many_is_told_so_where_all_are_in_use(open_site
     assert (await first.answer())[0] == 200
     first.writer.close()
     second.writer.close()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         await site.connections.wait_empty()
     third = await call()
     third.send(GET % b"/3")
@@ -286,11 +286,11 @@ async def test_requests_that_wait_when_their_connection_is_lost_give_their_bytes
     site, call = await open_site()
     caller = await call()
     caller.send(GET % b"/later" + b"POST /b HTTP/1.1\r\nContent-Length: 5\r\n\r\nabcde" * 3)
-    await asyncio.wait_for(site.asked.wait(), 30)
+    await asyncio.wait_for(site.asked.wait(), 90)
     await until(lambda: site.budget.used == 15)
     for connection in tuple(site.connections):
         connection.abort()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         await site.connections.wait_empty()
     assert site.budget.used == 0
     site.let_go()
@@ -301,7 +301,7 @@ async def test_idle_connections_keep_nobody_out(open_site: Open) -> None:
     site, call = await open_site(connections=10)
     busy = await call()
     busy.send(GET % b"/later")
-    await asyncio.wait_for(site.asked.wait(), 30)
+    await asyncio.wait_for(site.asked.wait(), 90)
     idle = []
     for number in range(30):
         idle.append(await call())
@@ -377,7 +377,7 @@ async def test_work_for_a_caller_that_hangs_up_is_dropped(open_site: Open, how: 
     await site.asked.wait()
     assert site.budget.used == 3
     getattr(caller.writer.transport, how)()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         await site.work[0].cancelled.wait()
         await site.connections.wait_empty()
     assert site.budget.used == 0

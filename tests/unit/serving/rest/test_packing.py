@@ -52,7 +52,7 @@ class Work:
 async def sent(start: StartTask, body: bytes, coding: bytes = b"gzip") -> HttpResponse:
     answer: asyncio.Future[HttpResponse | bytes] = asyncio.get_running_loop().create_future()
     PackedAnswer(answer.set_result, coding, start).respond(HttpResponse(200, body, headers=b"A: b\r\n"))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         response = await answer
     assert isinstance(response, HttpResponse)
     return response

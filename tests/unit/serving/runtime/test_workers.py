@@ -20,14 +20,14 @@ async def outcome(workers: Workers, work: object) -> object:
     done: asyncio.Future[object] = asyncio.get_running_loop().create_future()
     assert callable(work)
     workers.run(work, done.set_result)
-    return await asyncio.wait_for(done, 30)
+    return await asyncio.wait_for(done, 90)
 
 
 async def test_work_runs_in_another_thread_and_its_result_comes_back_to_the_loop(workers: Workers) -> None:
     here = threading.get_ident()
     done: asyncio.Future[tuple[int, int]] = asyncio.get_running_loop().create_future()
     workers.run(threading.get_ident, lambda there: done.set_result((int(str(there)), threading.get_ident())))
-    there, back = await asyncio.wait_for(done, 30)
+    there, back = await asyncio.wait_for(done, 90)
     assert there != here
     assert back == here
 
@@ -54,7 +54,7 @@ async def test_a_busy_worker_is_not_idle_and_work_beyond_them_is_refused(workers
         workers.run(go.wait, ended.put_nowait)
     go.set()
     for _ in range(3):
-        assert await asyncio.wait_for(ended.get(), 30) is True
+        assert await asyncio.wait_for(ended.get(), 90) is True
     assert workers.idle == 2
 
 

@@ -62,7 +62,7 @@ async def shipping(log: RunLog) -> AsyncIterator[tuple[Outbox, Reporter]]:
 async def take(outbox: Outbox, until: Callable[[nodes_pb2.ConnectRequest], bool]) -> list[nodes_pb2.ConnectRequest]:
     """Messages up to the first that is wanted."""
     taken: list[nodes_pb2.ConnectRequest] = []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(90):
         while not taken or not until(taken[-1]):
             taken.append(await outbox.get())
     return taken
@@ -215,7 +215,7 @@ async def test_without_a_stream_nothing_is_kept_and_nothing_fails() -> None:
 async def test_waiting_until_all_is_said(log: RunLog) -> None:
     async with shipping(log) as (outbox, reporter):
         reporter.run_changed(EXITED)
-        async with asyncio.timeout(10), Supervisor() as tasks:
+        async with asyncio.timeout(90), Supervisor() as tasks:
             waiting = tasks.start("waits", reporter.wait_said())
             sending = tasks.start("sends", _send_all(outbox))
             await waiting
