@@ -104,6 +104,7 @@ class Asking:
 
     async def _canary(self, asked: Asked, context: Context) -> Spoken:
         """How the trial of an endpoint's newer version goes, or the last one went; `null` where none is known here."""
+        self._service.endpoints.find(tenant_of(context, self._tenancy).name, asked.part("endpoint"))
         try:
             return await self._ask("GET", "/canary", asked, context)
         except (NotFoundError, UnavailableError):  # other machines have its versions, or nothing answers yet

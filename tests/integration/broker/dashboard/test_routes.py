@@ -43,6 +43,7 @@ OUTCOMES = {
     "GET endpoints/{endpoint}": (401, 403, 403, 404, 200, 200),
     "GET endpoints/{endpoint}/explain": (401, 403, 403, 404, 200, 200),
     "GET endpoints/{endpoint}/lineage": (401, 403, 403, 404, 200, 200),
+    "GET endpoints/{endpoint}/canary": (401, 403, 403, 404, 403, 200),
     # Where the scripted agent says that its inference server is, nobody is.
     "GET endpoints/{endpoint}/metadata": (401, 403, 403, 404, 403, 503),
     "POST endpoints/{endpoint}/infer": (401, 403, 403, 404, 403, 503),
