@@ -68,7 +68,6 @@ if TYPE_CHECKING:
     from tiercel.core.run_records import RunRecord
     from tiercel.core.shares import Share
 
-
 STREAM_END_SECONDS = 5.0
 
 
@@ -160,8 +159,7 @@ class ActorRegistry:
         if actor is None:
             drain = self.drains.get(node_id, Drain.NO)
             unknown = Node(node_id, cpu_cores=0.0, memory_bytes=0, online=False, drain=drain)
-            actor = NodeActor(unknown, self._leases, self._journal, self._clock, self)
-            self.nodes[node_id] = actor
+            actor = self.nodes[node_id] = NodeActor(unknown, self._leases, self._journal, self._clock, self)
             self._supervisor.start(actor.run(), name=actor.name)
         return actor
 
@@ -362,8 +360,7 @@ class ActorRegistry:
 
     def retire_job(self, job_id: str) -> None:
         """Let the actor of a job that is over end."""
-        actor = self.jobs.pop(job_id, None)
-        if actor is not None:
+        if (actor := self.jobs.pop(job_id, None)) is not None:
             actor.finish()
 
     def observe_node(self, node_id: str, view: NodeView | None) -> None:

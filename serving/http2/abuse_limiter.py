@@ -79,6 +79,19 @@ class Timeouts:
         self.received_at = now
         self.unfinished_since: float | None = now
 
+    def note_unfinished(self, *, in_frame: bool, in_block: bool, progressed: bool) -> None:
+        """Bytes came, and that was the rest of them.
+
+        Args:
+            in_frame: Whether a part of a frame is left.
+            in_block: Whether the end of a header block has not come; as long as that is so, no frame of it helps.
+            progressed: Whether a whole frame came.
+        """
+        if not in_frame and not in_block:
+            self.unfinished_since = None
+        elif self.unfinished_since is None or (progressed and not in_block):
+            self.unfinished_since = self.now
+
     def check(self, now: float, *, streams: int, last: int, blocked: bool, progress: int) -> AbuseVerdict:
         """What is to be done at ``now``.
 

@@ -10,18 +10,17 @@ from typing import Literal
 
 from tiercel.serving.http2 import frames
 from tiercel.serving.http2.abuse_limiter import AbuseLimiter, AbuseVerdict, Timeouts
-from tiercel.serving.http2.frames import ConnectionFailedError
+from tiercel.serving.http2.frames import ConnectionFailedError, expect
+from tiercel.serving.http2.header_blocks import INTERRUPTED, PartialBlock, part_of
 from tiercel.serving.http2.hpack import Decoder, HeaderBlock, HpackError
 from tiercel.serving.http2.requests import MalformedError, Request, check_trailers, request_of
 from tiercel.serving.http2.sender import Sender
-from tiercel.serving.http2.streams import Application, Budget, Http2Limits, Stream
+from tiercel.serving.http2.streams import Application, Budget, Http2Limits, RecentResets, Stream
 
 _unpack = frames.HEAD.unpack_from
-_REMEMBERED_RESETS = 128
 _CONNECTION_WINDOW = 8  # times a stream's
 _LEAVE_SECONDS = 2.0  # for the peer to answer that PING
 _ALIVE = b"alive???"
-_INTERRUPTED = "a header block is interrupted"
 _DRAINED = b"draining"  # bytes of the PING that goes with the announcement that the server leaves
 
 
@@ -53,24 +52,16 @@ class Connection:
         self.broken = False
         self._rest = b""
         self._greeting: Literal["preface", "settings", "done"] = "preface"
-        self._block: tuple[int, int, bytearray] | None = None
+        self._block: PartialBlock | None = None
         self._last = 0
         self._last_wanted = frames.LAST_STREAM
         self._leaving_since: float | None = None
         self._window = limits.window * _CONNECTION_WINDOW
         self._unreturned = 0
-        self._reset_here: dict[int, None] = {}
+        self._reset_here = RecentResets()
         self._timeouts = Timeouts(limits.idle_timeout, limits.read_timeout, now)
-        self.sender.out += (
-            frames.settings(
-                (
-                    (frames.SETTINGS_MAX_CONCURRENT_STREAMS, limits.streams),
-                    (frames.SETTINGS_INITIAL_WINDOW_SIZE, limits.window),
-                    (frames.SETTINGS_MAX_HEADER_LIST_SIZE, limits.header_bytes),
-                )
-            ),
-            frames.window_update(0, self._window - frames.DEFAULT_WINDOW),
-        )
+        self.sender.out.append(frames.settings(limits.settings()))
+        self.sender.out.append(frames.window_update(0, self._window - frames.DEFAULT_WINDOW))
 
     def receive(self, data: bytes) -> None:
         """Bytes from the peer."""
@@ -107,7 +98,7 @@ class Connection:
         """Break a stream off."""
         if not stream.closed:
             self.sender.out.append(frames.rst_stream(stream.id, code))
-            self._remember_reset(stream.id)
+            self._reset_here.add(stream.id)
             self._close(stream)
 
     @property
@@ -169,8 +160,9 @@ class Connection:
             if self.closed:
                 return
         self._rest = data[position:]
-        if self._rest or self._block is not None or self._timeouts.unfinished_since is not None:
-            self._note_what_is_unfinished(progressed=position > 0)
+        timeouts, in_block = self._timeouts, self._block is not None
+        if (self._rest or in_block or timeouts.unfinished_since is not None) and self._greeting == "done":
+            timeouts.note_unfinished(in_frame=bool(self._rest), in_block=in_block, progressed=position > 0)
 
     def _is_greeted(self, data: bytes) -> bool:
         """Whether the connection's preface has arrived as a whole."""
@@ -182,17 +174,8 @@ class Connection:
         self._greeting = "settings"
         return True
 
-    def _note_what_is_unfinished(self, *, progressed: bool) -> None:
-        timeouts = self._timeouts
-        if self._greeting != "done":
-            return
-        if not self._rest and self._block is None:
-            timeouts.unfinished_since = None
-        elif timeouts.unfinished_since is None or (progressed and self._block is None):
-            timeouts.unfinished_since = timeouts.now
-
     def _on_other(self, kind: int, flags: int, number: int, payload: bytes) -> None:
-        _expect(self._block is None or kind == frames.CONTINUATION, frames.PROTOCOL_ERROR, _INTERRUPTED)
+        expect(self._block is None or kind == frames.CONTINUATION, frames.PROTOCOL_ERROR, INTERRUPTED)
         if self._greeting == "settings" and (kind != frames.SETTINGS or flags & frames.ACK):
             raise ConnectionFailedError(frames.PROTOCOL_ERROR, "the first frame must be SETTINGS")
         self.abuse.spend()
@@ -208,51 +191,30 @@ class Connection:
             case frames.CONTINUATION:
                 self._on_continuation(flags, number, payload)
             case frames.PRIORITY | frames.GOAWAY | frames.PUSH_PROMISE:
-                self._on_unused(kind, number, payload)
-
-    def _on_unused(self, kind: int, number: int, payload: bytes) -> None:
-        """Frames that this server has no use for; those of unknown kinds are not even looked at."""
-        match kind:
-            case frames.PRIORITY:
-                _expect(number > 0, frames.PROTOCOL_ERROR, "PRIORITY is on stream 0")
-                if len(payload) != 5:
-                    self._fail_stream(number, frames.FRAME_SIZE_ERROR)
-            case frames.GOAWAY:
-                _expect(number == 0, frames.PROTOCOL_ERROR, "GOAWAY is on a stream")
-                _expect(len(payload) >= 8, frames.FRAME_SIZE_ERROR, "GOAWAY is too short")
-                self.leave()  # a client that leaves opens no streams; it waits for its answers
-            case _:
-                raise ConnectionFailedError(frames.PROTOCOL_ERROR, "a client cannot push")
+                if code := frames.check_unused(kind, number, payload):
+                    self._fail_stream(number, code)
+                elif kind == frames.GOAWAY:
+                    self.leave()  # a client that leaves opens no streams; it waits for its answers
 
     def _on_headers(self, flags: int, number: int, payload: bytes) -> None:
-        _expect(self._block is None, frames.PROTOCOL_ERROR, _INTERRUPTED)
+        expect(self._block is None, frames.PROTOCOL_ERROR, INTERRUPTED)
         if self._greeting != "done" or number == 0:
             raise ConnectionFailedError(frames.PROTOCOL_ERROR, "HEADERS is on stream 0, or came before SETTINGS")
-        if flags & (frames.PADDED | frames.HAS_PRIORITY):
-            payload = frames.without_padding(flags, payload)
-            if flags & frames.HAS_PRIORITY:
-                _expect(len(payload) >= 5, frames.FRAME_SIZE_ERROR, "HEADERS is too short for its priority")
-                payload = payload[5:]
+        part = part_of(flags, payload)
         if flags & frames.END_HEADERS:
-            self._on_block(flags, number, payload)
+            self._on_block(flags, number, part)
         else:
-            self._block = (flags, number, bytearray())
-            self._extend_block(payload)
+            self._block = PartialBlock(flags, number, self._limits.header_bytes)
+            self._block.extend(part)
 
     def _on_continuation(self, flags: int, number: int, payload: bytes) -> None:
-        if self._block is None or self._block[1] != number:
+        block = self._block
+        if block is None or block.stream != number:
             raise ConnectionFailedError(frames.PROTOCOL_ERROR, "CONTINUATION continues nothing")
-        self._extend_block(payload)
+        block.extend(payload)
         if flags & frames.END_HEADERS:
-            first_flags, _, block = self._block
             self._block = None
-            self._on_block(first_flags, number, bytes(block))
-
-    def _extend_block(self, part: bytes) -> None:
-        if self._block is not None:
-            self._block[2].extend(part)
-            if len(self._block[2]) > self._limits.header_bytes:
-                raise ConnectionFailedError(frames.ENHANCE_YOUR_CALM, "a header block is too large")
+            self._on_block(block.flags, number, bytes(block))
 
     def _on_block(self, flags: int, number: int, block: bytes) -> None:
         try:
@@ -300,18 +262,18 @@ class Connection:
     def _refuse_stream(self, number: int) -> None:
         self.abuse.spend()
         self.sender.out.append(frames.rst_stream(number, frames.REFUSED_STREAM))
-        self._remember_reset(number)
+        self._reset_here.add(number)
 
     def _refuse_frame(self, number: int) -> None:
         """The peer may not send on this stream, or not any more."""
-        _expect(number <= self._last, frames.PROTOCOL_ERROR, "a frame is on a stream that was not opened")
+        expect(number <= self._last, frames.PROTOCOL_ERROR, "a frame is on a stream that was not opened")
         self.abuse.spend()
         if number not in self._reset_here:
             self._fail_stream(number, frames.STREAM_CLOSED)
 
     def _on_data(self, flags: int, number: int, payload: bytes) -> None:
         if number == 0 or self._block is not None:
-            raise ConnectionFailedError(frames.PROTOCOL_ERROR, "DATA is on stream 0" if not number else _INTERRUPTED)
+            raise ConnectionFailedError(frames.PROTOCOL_ERROR, "DATA is on stream 0" if not number else INTERRUPTED)
         size = len(payload)
         self._unreturned += size
         if self._unreturned > self._window:
@@ -348,24 +310,24 @@ class Connection:
             stream.handler.on_data(data, ended=ended)
 
     def _on_settings(self, flags: int, number: int, payload: bytes) -> None:
-        _expect(number == 0, frames.PROTOCOL_ERROR, "SETTINGS is on a stream")
+        expect(number == 0, frames.PROTOCOL_ERROR, "SETTINGS is on a stream")
         if flags & frames.ACK:
-            _expect(not payload, frames.FRAME_SIZE_ERROR, "an acknowledgement of SETTINGS carries settings")
+            expect(not payload, frames.FRAME_SIZE_ERROR, "an acknowledgement of SETTINGS carries settings")
             return
-        _expect(len(payload) % 6 == 0, frames.FRAME_SIZE_ERROR, "SETTINGS is cut off")
+        expect(len(payload) % 6 == 0, frames.FRAME_SIZE_ERROR, "SETTINGS is cut off")
         self._greeting = "done"
         for identifier, value in frames.read_settings(payload):
             self.sender.configure(identifier, value, self.streams)
         self.sender.out.append(frames.frame(frames.SETTINGS, frames.ACK, 0, b""))
 
     def _on_window_update(self, number: int, payload: bytes) -> None:
-        _expect(len(payload) == 4, frames.FRAME_SIZE_ERROR, "WINDOW_UPDATE has another length than 4")
+        expect(len(payload) == 4, frames.FRAME_SIZE_ERROR, "WINDOW_UPDATE has another length than 4")
         increment = frames.read_number(payload) & frames.STREAM_MASK
         if number == 0:
-            _expect(increment > 0, frames.PROTOCOL_ERROR, "a flow-control window grows by 0")
+            expect(increment > 0, frames.PROTOCOL_ERROR, "a flow-control window grows by 0")
             self.sender.grant(None, increment)
             return
-        _expect(number <= self._last, frames.PROTOCOL_ERROR, "WINDOW_UPDATE is on a stream that was not opened")
+        expect(number <= self._last, frames.PROTOCOL_ERROR, "WINDOW_UPDATE is on a stream that was not opened")
         stream = self.streams.get(number)
         if stream is None:
             return
@@ -378,16 +340,16 @@ class Connection:
             self._fail_stream(number, error.code)
 
     def _on_ping(self, flags: int, number: int, payload: bytes) -> None:
-        _expect(number == 0, frames.PROTOCOL_ERROR, "PING is on a stream")
-        _expect(len(payload) == 8, frames.FRAME_SIZE_ERROR, "PING has another length than 8")
+        expect(number == 0, frames.PROTOCOL_ERROR, "PING is on a stream")
+        expect(len(payload) == 8, frames.FRAME_SIZE_ERROR, "PING has another length than 8")
         if not flags & frames.ACK:
             self.sender.out.append(frames.frame(frames.PING, frames.ACK, 0, payload))
         elif payload == _DRAINED and self._leaving_since is not None:
             self._leave_now()
 
     def _on_reset(self, number: int, payload: bytes) -> None:
-        _expect(len(payload) == 4, frames.FRAME_SIZE_ERROR, "RST_STREAM has another length than 4")
-        _expect(0 < number <= self._last, frames.PROTOCOL_ERROR, "RST_STREAM is on a stream that was not opened")
+        expect(len(payload) == 4, frames.FRAME_SIZE_ERROR, "RST_STREAM has another length than 4")
+        expect(0 < number <= self._last, frames.PROTOCOL_ERROR, "RST_STREAM is on a stream that was not opened")
         stream = self.streams.get(number)
         if stream is not None:
             self._abandon(stream)
@@ -398,7 +360,7 @@ class Connection:
         self.abuse.earn()
         if not stream.ended:  # the rest of the request is of no interest
             self.sender.out.append(frames.rst_stream(stream.id, frames.NO_ERROR))
-            self._remember_reset(stream.id)
+            self._reset_here.add(stream.id)
         self._close(stream)
 
     def _refused(self, stream: Stream) -> None:
@@ -420,16 +382,10 @@ class Connection:
 
     def _fail_stream(self, number: int, code: int) -> None:
         self.sender.out.append(frames.rst_stream(number, code))
-        self._remember_reset(number)
+        self._reset_here.add(number)
         stream = self.streams.get(number)
         if stream is not None:
             self._abandon(stream)
-
-    def _remember_reset(self, number: int) -> None:
-        """The peer may send on this stream until it reads that it was reset."""
-        if len(self._reset_here) >= _REMEMBERED_RESETS:
-            del self._reset_here[next(iter(self._reset_here))]
-        self._reset_here[number] = None
 
     def _leave_now(self) -> None:
         """All that was on its way when it was announced is here."""
@@ -441,8 +397,3 @@ class Connection:
     def _fail(self, code: int, message: str) -> None:
         self.sender.out.append(frames.goaway(self._last, code, message))
         self.lost()
-
-
-def _expect(condition: bool, code: int, message: str) -> None:
-    if not condition:
-        raise ConnectionFailedError(code, message)

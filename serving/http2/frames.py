@@ -100,3 +100,31 @@ def without_padding(flags: int, payload: bytes) -> bytes:
     if not payload or payload[0] >= len(payload):
         raise ConnectionFailedError(PROTOCOL_ERROR, "a frame's padding is as long as the frame")
     return payload[1 : len(payload) - payload[0]]
+
+
+def expect(condition: bool, code: int, message: str) -> None:
+    """Go on with a connection only if something holds.
+
+    Raises:
+        ConnectionFailedError: It does not.
+    """
+    if not condition:
+        raise ConnectionFailedError(code, message)
+
+
+def check_unused(kind: int, number: int, payload: bytes) -> int:
+    """Check a PRIORITY, GOAWAY or PUSH_PROMISE, whose contents a server has no use for.
+
+    Returns:
+        With which error its stream is to be reset; :data:`NO_ERROR` for none.
+
+    Raises:
+        ConnectionFailedError: It may not be sent, or not so.
+    """
+    expect(kind != PUSH_PROMISE, PROTOCOL_ERROR, "a client cannot push")
+    if kind == GOAWAY:
+        expect(number == 0, PROTOCOL_ERROR, "GOAWAY is on a stream")
+        expect(len(payload) >= 8, FRAME_SIZE_ERROR, "GOAWAY is too short")
+        return NO_ERROR
+    expect(number > 0, PROTOCOL_ERROR, "PRIORITY is on stream 0")
+    return NO_ERROR if len(payload) == 5 else FRAME_SIZE_ERROR

@@ -6,7 +6,10 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Protocol
 
+from tiercel.serving.http2 import frames
 from tiercel.serving.http2.requests import Request
+
+_REMEMBERED_RESETS = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +24,14 @@ class Http2Limits:
     # Time in which a frame, a header block, a request or a sign of life must have arrived, and in which something of an
     # answer must have been taken.
     read_timeout: float
+
+    def settings(self) -> tuple[tuple[int, int], ...]:
+        """Identifiers and values of the SETTINGS that tell a peer of them."""
+        return (
+            (frames.SETTINGS_MAX_CONCURRENT_STREAMS, self.streams),
+            (frames.SETTINGS_INITIAL_WINDOW_SIZE, self.window),
+            (frames.SETTINGS_MAX_HEADER_LIST_SIZE, self.header_bytes),
+        )
 
 
 class Budget(Protocol):
@@ -94,3 +105,21 @@ class Stream:
         self.pending: deque[memoryview] | None = None
         self.trailers: bytes | None = None
         self.reserved = 0
+
+
+class RecentResets:
+    """Numbers of the last 128 streams that were reset here: until the peer reads that, it may send on them."""
+
+    __slots__ = ("_numbers",)
+
+    def __init__(self) -> None:
+        self._numbers: dict[int, None] = {}
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._numbers
+
+    def add(self, number: int) -> None:
+        """One more was reset."""
+        if len(self._numbers) >= _REMEMBERED_RESETS:
+            del self._numbers[next(iter(self._numbers))]
+        self._numbers[number] = None

@@ -12,11 +12,7 @@ from urllib.parse import parse_qs
 
 import orjson
 
-from tiercel.core.errors import (
-    InvalidRequestError,
-    NotAllowedError,
-    TiercelError,
-)
+from tiercel.core.errors import InvalidRequestError, NotAllowedError, TiercelError
 from tiercel.core.traces import Tracing
 from tiercel.serving.access.gate import Gate
 from tiercel.serving.accounting.accounts import read_shares
