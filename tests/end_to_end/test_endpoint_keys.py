@@ -28,7 +28,7 @@ async def answered(ask: Callable[[], Awaitable[InferenceResult]]) -> InferenceRe
             try:
                 return await ask()
             except NotAuthenticatedError:
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(0.05)  # a call each time, of a node that tells nobody
 
 
 async def until_refused(ask: Callable[[], Awaitable[object]], seconds: float) -> None:
@@ -39,7 +39,7 @@ async def until_refused(ask: Callable[[], Awaitable[object]], seconds: float) ->
                 await ask()
             except NotAuthenticatedError:
                 return
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.05)  # a call each time, of a node that tells nobody
 
 
 async def test_who_has_a_key_asks_while_it_is_good_and_nobody_else(tmp_path: Path) -> None:

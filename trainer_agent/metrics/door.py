@@ -118,7 +118,7 @@ class _Door:
                 connection, _ = await loop.sock_accept(listening)
             except OSError as error:  # such as too many open files, which passes
                 _log.warning("nobody can ask for metrics now: %s", error)
-                await asyncio.sleep(1.0)
+                await asyncio.sleep(1.0)  # else it would try without end
                 continue
             if len(self._knocking) >= MOST_CONNECTIONS:
                 oldest = next(iter(self._knocking))

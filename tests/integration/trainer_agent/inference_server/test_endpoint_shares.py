@@ -62,7 +62,7 @@ async def until_told(broker: ScriptedBroker, cap_cores: float | None, weight: fl
         line: dict[str, Any] = {}
         while not line or (line["cpu_cap_cores"], line["cpu_weight"]) != (cap_cores, weight):
             line = await told(broker)
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.05)  # a call each time
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ async def test_heartbeats_say_what_requests_took(shared_broker: ScriptedBroker) 
     await broker.want(endpoints=[nodes_pb2.WantedEndpoint(endpoint="line", objective_seconds=1000.0)])
     async with asyncio.timeout(DEADLINE):
         while (await told(broker)).get("objective_seconds") != 1000.0:  # noqa: ASYNC110 - it tells nobody
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.05)  # a call each time
     await until(lambda: len([m for m in broker.heard.messages if m.HasField("heartbeat")]) > 5, seconds=DEADLINE)
     assert broker.heard.usage("line") == []
     url = f"http://{address.http}/v2/models/line/infer"
