@@ -31,7 +31,8 @@ BODY = {"inputs": [{"name": "input", "shape": [1, 8, 8], "datatype": "FP32", "da
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def nodes(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[TwoNodes]:
-    async with two_nodes(tmp_path_factory.mktemp("nodes"), lease_seconds=3.0) as running:
+    # A node that is only busy must not count as one that is away.
+    async with two_nodes(tmp_path_factory.mktemp("nodes"), lease_seconds=8.0) as running:
         yield running
 
 
