@@ -163,7 +163,7 @@ bench-hop: $(STAMP) ## Measure what it costs a request to be handed on to anothe
 	@$(BIN)/python -m benchmarks.serving_hop $(BENCH_FLAGS)
 
 .PHONY: bench-int8
-bench-int8: $(STAMP) ## Ask more of a model than it can answer, with an int8 model beside it and without (six minutes)
+bench-int8: $(STAMP) ## Ask more of a model than it can answer, with an int8 model beside it and without (a few minutes)
 	@$(BIN)/python -m benchmarks.int8 $(BENCH_FLAGS)
 
 .PHONY: bench-keys

@@ -16,6 +16,7 @@ import random
 import statistics
 import tempfile
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,7 +29,8 @@ from torch import nn
 from benchmarks.averages import bootstrap_interval
 from benchmarks.bars import keep_result
 from benchmarks.qoe.scenarios import JITTER
-from benchmarks.results import KEEP_HELP, Bar
+from benchmarks.results import KEEP_HELP, ROOT, Bar
+from benchmarks.sections import bars_table, table, write_section
 from testing.pool.arrivals import SHAPES, Shape, arrivals
 from testing.pool.simulation import Pool, simulate
 from tiercel.core.quantised import DEFAULT_MAX_LOSS, FP32, INT8
@@ -41,6 +43,8 @@ from tiercel.serving.scheduling.utility import utility
 from tiercel.trainer_agent.trainer.quantising import quantise
 
 Json = dict[str, Any]
+
+DOCUMENT = ROOT / "docs" / "results.md"
 
 LOADS = (0.5, 0.9, 1.1, 1.3, 1.6, 2.0, 2.6)
 """Requests a second, over what fp32 alone can answer."""
@@ -75,8 +79,10 @@ def main(
         "seconds": {profile.name: list(profile.seconds) for profile in profiles},
         "loads": rows,
     }
-    keep_result("int8", command="make bench-int8", figures=figures, keep=keep)
-    if not all(bar.holds for bar in bars_of(figures)):
+    result = keep_result("int8", command="make bench-int8 BENCH_FLAGS=--keep", figures=figures, keep=keep)
+    if keep:
+        write_section(DOCUMENT, "int8", section_of(figures, result.bars))
+    if not all(bar.holds for bar in result.bars):
         raise typer.Exit(1)
 
 
@@ -91,6 +97,28 @@ def bars_of(figures: Json) -> list[Bar]:
         Bar("overload, steady: quality of both less that of int8 alone, least lower end", least(steady, INT8), "> 0"),
         Bar("all loads and arrivals: both behind either alone by more than chance", len(behind), "== 0"),
     ]
+
+
+def section_of(figures: Json, bars: Iterable[Bar]) -> str:
+    """What the documentation says of it."""
+    models = [
+        (name, f"{figures['accuracy'][name]:.4f}", f"{seconds[0] * 1e6:.0f}", f"{seconds[4] * 1e6:.0f}")
+        for name, seconds in figures["seconds"].items()
+    ]
+    rows = []
+    for row in figures["loads"]:
+        quality, gain = row["quality"], row["gains"][INT8]
+        low, high = gain["interval"]
+        told = (f"{quality[name]:.4f}" for name in (FP32, INT8, BOTH))
+        gained = f"{gain['mean']:+.4f} ({low:+.4f} to {high:+.4f})"
+        rows.append((f"{row['load']:g}", row["arrivals"], *told, gained))
+    return "\n\n".join(
+        (
+            table(("model", "accuracy", "a row, us", "16 rows, us"), models),
+            bars_table("bar", bars),
+            table(("asked, over what fp32 can answer", "arrivals", FP32, INT8, BOTH, "both over int8 alone"), rows),
+        )
+    )
 
 
 def least(rows: list[Json], other: str) -> float | None:

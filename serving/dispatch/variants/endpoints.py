@@ -93,8 +93,12 @@ class Endpoints:
 
     def tell_of_unloaded(self) -> None:
         """Models were unloaded: who waits for an endpoint that has no variant left hears of it."""
-        for endpoint in (*self._endpoints.values(), *self._of_one_model.values()):
+        for endpoint in self._endpoints.values():
             endpoint.has_variants()
+        for name, endpoint in tuple(self._of_one_model.items()):
+            if not endpoint.has_variants():
+                endpoint.close()
+                del self._of_one_model[name]
 
     def knows(self, name: str) -> bool:
         """Whether there is an endpoint of this name."""

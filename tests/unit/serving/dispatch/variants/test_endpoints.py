@@ -199,3 +199,16 @@ async def test_an_endpoint_that_is_gone_fails_what_waits(site: Site) -> None:
     assert site.endpoints.unload("e")
     assert isinstance(site.answers.pop(), UnavailableError)
     assert site.account.as_json(0.0)["waiting"] == 0
+
+
+async def test_nothing_is_kept_of_a_model_with_an_int8_one_once_it_is_unloaded(site: Site) -> None:
+    record = site.registry.record("small")
+    site.variant.int8 = LoadedVersion("small", 1, Session(onnx_models.plus(1.0)))
+    site.variant.int8.session.accuracy = 0.5
+    tensor = InputTensor("x", BY_NAME["FP32"], np.zeros((1, 4), np.float32))
+    site.endpoints.submit_to_model(InferRequest("small", "", [tensor]), site.answers.append)
+    assert record.account.endpoint
+    record.flip(None)
+    site.endpoints.tell_of_unloaded()
+    assert record.account.endpoint == ()
+    assert isinstance(site.answers.pop(), TiercelError)
