@@ -133,8 +133,8 @@ def digits_job(endpoint: str = "digits", targets: tuple[float, ...] = (0.70, 0.9
 
 
 def faulty_job(fault: str, endpoint: str, target: float, **changes: Any) -> JobSpec:
-    """A job whose script goes wrong in a way of ``testing/scripts/line.py``."""
-    script = Script("line.py", (SCRIPTS / "line.py").read_bytes())
+    """A job whose script goes wrong in a way of ``testing/scripts/numpy_linear.py``."""
+    script = Script("numpy_linear.py", (SCRIPTS / "numpy_linear.py").read_bytes())
     fields: dict[str, Any] = {"name": fault, "script": script, "arguments": ("--fault", fault)}
     return digits_job(endpoint, (target,), **(fields | changes))
 

@@ -1,9 +1,15 @@
-"""What ``linear.py`` does, with NumPy alone: begins in a tenth of the time, where a test is not about PyTorch."""
+"""What ``linear.py`` does, with NumPy alone: begins in a tenth of the time, where a test is not about PyTorch.
+
+It can go wrong: ``--fault crash`` raises after the first epoch, ``hang`` says nothing after it for ever, ``nan``
+reports 0.5 and then NaN, ``random`` answers differently each time, so that no export can match it, ``unexportable``
+fails to export, ``lying`` reports better than its model is. All but ``hang`` end by themselves.
+"""
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import threading
 import time
 from typing import Any
 
@@ -21,7 +27,9 @@ parser.add_argument("--checkpoint-seconds", type=float, default=0.0)
 parser.add_argument("--metric", default="accuracy")
 parser.add_argument("--scale", type=float, default=1.0, help="100 for per cent")
 parser.add_argument("--falls-short", type=int, default=0, help="so many exports show 1 less than was reported")
+parser.add_argument("--fault", default="")
 arguments = parser.parse_args()
+fault = arguments.fault
 
 FEATURES = 6
 np.random.seed(0)
@@ -33,10 +41,13 @@ weights = np.zeros((FEATURES, 2), np.float32)
 
 
 def answer(rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    return rows @ weights
+    scores = rows @ weights
+    return scores * np.float32(1 + np.random.random()) if fault == "random" else scores
 
 
 def export() -> bytes:
+    if fault == "unexportable":
+        raise NotImplementedError("there is no operator for it")
     from onnx import TensorProto, helper, numpy_helper
 
     graph = helper.make_graph(
@@ -74,7 +85,7 @@ job = tiercel.trainer.connect(
     checkpoint_seconds=arguments.checkpoint_seconds,
 )
 weights = job.restored({"weights": weights})["weights"]
-for _ in job.epochs(arguments.epochs):
+for epoch in job.epochs(arguments.epochs):
     order = np.random.permutation(300) + 100
     for rows in job.steps(np.array_split(order, arguments.steps)):
         scores = np.exp(answer(x[rows]))
@@ -82,6 +93,16 @@ for _ in job.epochs(arguments.epochs):
         share[np.arange(len(rows)), y[rows]] -= 1.0
         weights -= (0.005 / len(rows)) * x[rows].T @ share
         time.sleep(arguments.step_sleep_seconds)  # a script that waits for its data
-    job.report(**{arguments.metric: evaluate(job.predict)})
+    value = evaluate(job.predict)
+    match fault:
+        case "nan":
+            value = 0.5 if epoch == 1 else float("nan")
+        case "lying":
+            value = 0.999
+    job.report(**{arguments.metric: value})
+    if fault == "crash":
+        raise RuntimeError("the training data is not what it should be")
+    if fault == "hang":
+        threading.Event().wait()
 
 print("weights", hashlib.sha256(weights.tobytes()).hexdigest())

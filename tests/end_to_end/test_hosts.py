@@ -33,7 +33,7 @@ async def test_a_node_is_cut_off_comes_back_and_is_drained(tmp_path: Path) -> No
 async def a_job_on_the_far_node_answers_elsewhere(lab: Lab, far: Host) -> None:
     local = next(node["id"] for node in (await lab.ask("nodes", "--json")).content if node["id"] != "far")
     await lab.operate("node", "drain", local)
-    job = await lab.submit("line", "0.6", "1.5", script="line.py")
+    job = await lab.submit("line", "0.6", "1.5", script="numpy_linear.py")
     await lab.until("endpoints", name="line", live_version=1, node_id="far")
     await lab.ask("infer", "line", text=QUESTION)
 

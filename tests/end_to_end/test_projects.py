@@ -38,7 +38,7 @@ if not first.exists():
     first.touch()
     sys.exit(3)
 sys.argv[1:] = []
-import package.line
+import package.numpy_linear
 """
 SPEC = """
 endpoint: project
@@ -59,7 +59,7 @@ async def test_a_folder_is_trained_shipped_and_started_again_as_it_was_submitted
         "train.py": TRAIN,
         "package/__init__.py": "",
         "package/answer.py": "ANSWER = 42",
-        "package/line.py": (SCRIPTS / "line.py").read_text(),
+        "package/numpy_linear.py": (SCRIPTS / "numpy_linear.py").read_text(),
         "config.json": json.dumps({"first": str(first), "go": str(go)}),
         "note.txt": "as submitted",
         "data/rows.bin": "x" * 50_000,

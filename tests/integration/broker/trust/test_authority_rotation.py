@@ -21,7 +21,7 @@ from tiercel import Client
 from tiercel.broker.access.audit import Audit
 from tiercel.broker.api.authority import finish_in_time
 from tiercel.broker.client.authority import authority_state, finish_rotation, rotate_authority
-from tiercel.broker.client.membership import create_join_token, join
+from tiercel.broker.client.membership import JoinLine, create_join_token, join
 from tiercel.broker.client.status import cluster_status
 from tiercel.broker.server import Broker
 from tiercel.broker.store.audit import AuditStore
@@ -73,6 +73,28 @@ async def can_list(broker: Broker, folder: Path, trust: Trust) -> bool:
         return await client.list_jobs() == ()
 
 
+async def is_not_to_be_ended_yet(broker: Broker, folder: Path) -> None:
+    """A rotation that waits for the node n3."""
+    async with operator_of(broker, folder) as operator:
+        with pytest.raises(ConflictError, match="nodes n3 have no certificate by the new authority yet"):
+            await finish_rotation(operator, force=False)
+        with pytest.raises(ConflictError, match="under way already"):
+            await rotate_authority(operator)
+        status = await cluster_status(operator)
+        assert [each.what for each in status.problems() if each.about == "authority"] == ["its rotation waits for n3"]
+
+
+async def both_authorities_are_good(
+    broker: Broker, folder: Path, begun: AuthorityState, old_file: Path, old_line: JoinLine
+) -> None:
+    """What people were given before a rotation, and what they are given now."""
+    pins = [Trust(pin=pin) for pin in (begun.earlier_pin, begun.pin)]
+    for trust in (*pins, Trust(authority=old_file), Trust(authority=folder / "authority.pem")):
+        assert await can_list(broker, folder, trust)
+    identity, _ = await join(old_line.address, JoinToken.parse(old_line.token), "n4")
+    assert is_issued_by(identity.certificate, read_chain((folder / "authority.pem").read_bytes())[0])
+
+
 async def test_nodes_stay_joined_while_another_authority_takes_the_place_of_theirs(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -101,25 +123,8 @@ async def test_nodes_stay_joined_while_another_authority_takes_the_place_of_thei
             }
             await until(lambda: agent.answered > 2)
             await until_waiting_for(broker, state, ("n3",))
-            async with operator_of(broker, state) as operator:
-                with pytest.raises(ConflictError, match="nodes n3 have no certificate by the new authority yet"):
-                    await finish_rotation(operator, force=False)
-                with pytest.raises(ConflictError, match="under way already"):
-                    await rotate_authority(operator)
-                status = await cluster_status(operator)
-                assert [each.what for each in status.problems() if each.about == "authority"] == [
-                    "its rotation waits for n3"
-                ]
-            # What people were given before is good, and so is what they are given now.
-            for trust in (
-                old,
-                Trust(pin=begun.pin),
-                Trust(authority=old_file),
-                Trust(authority=state / "authority.pem"),
-            ):
-                assert await can_list(broker, state, trust)
-            identity, _ = await join(old_line.address, JoinToken.parse(old_line.token), "n4")
-            assert is_issued_by(identity.certificate, read_chain((state / "authority.pem").read_bytes())[0])
+            await is_not_to_be_ended_yet(broker, state)
+            await both_authorities_are_good(broker, state, begun, old_file, old_line)
             # The one that is away comes back in the middle, as does the broker.
             late = ScriptedAgent("", "n3", open_channel=lambda where: open_as(where, away))
             async with late.connected(address):
