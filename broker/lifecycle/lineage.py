@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import reduce
 from typing import Any, TypeVar
 
 from tiercel.broker.lifecycle.environment import environment_of
@@ -56,7 +58,7 @@ def lineage_of(
         node_id=endpoint.node_of(version),
         deployed_by=version.deployed_by,
         file=version.file,
-        metrics=reports[-1][1].metrics if reports else {},
+        metrics=_best(job, [made for _, made in reports]),
         curve=thinned(
             [
                 CurvePoint(made.epoch, made.value, event.at - (job.submitted_at if job else event.at), made.cpu_seconds)
@@ -101,6 +103,17 @@ def _data_words(data: DataSet, sha256: str) -> str:
         return data.name
     source = f"{data.name} from {data.url.partition('?')[0]}"
     return f"{source}, SHA-256 {sha256}" if sha256 else source
+
+
+def _best(job: Job | None, reports: Sequence[ProgressMade]) -> Mapping[str, float]:
+    """What was reported of the weights that a job keeps, which are its best; of a job that is forgotten, the latest."""
+    counted = [report for report in reports if not math.isnan(report.value)]
+    if not counted:
+        return {}
+    if job is None:
+        return counted[-1].metrics
+    best = reduce(job.spec.direction.better, (report.value for report in counted))
+    return next(report.metrics for report in counted if report.value == best)
 
 
 def _runs_begun(events: Iterable[JobEvent]) -> int:

@@ -232,7 +232,7 @@ class Lineage(_message.Message):
 
     @_builtins.property
     def metrics(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
-        """All that the script had reported when the model was asked for."""
+        """All that the script reported with the weights that were handed over: the best until the model was asked for."""
 
     @_builtins.property
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:

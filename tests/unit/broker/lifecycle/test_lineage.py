@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
+from math import nan
 
 from testing.jobs import make_spec
 from tiercel.broker.lifecycle.lineage import lineage_of, thinned
@@ -62,6 +63,14 @@ def test_all_of_the_job_and_what_it_had_reported_when_the_model_was_asked_for() 
         (90, 59.0, 180.0),
     ]
     assert (found.live, found.pinned, found.kept, found.held) == (True, False, True, "")
+
+
+def test_the_metrics_are_those_of_the_weights_that_a_job_keeps_which_are_its_best() -> None:
+    happened = events((110.0, made(90)), (120.0, made(40)), (130.0, ProgressMade(50, nan, {"accuracy": nan}, 1.0)))
+    assert lineage_of(ENDPOINT, VERSION, JOB, [DELIVERY], happened).metrics == made(90).metrics
+    less = replace(JOB, spec=replace(SPEC, direction=Direction.MIN))
+    assert lineage_of(ENDPOINT, VERSION, less, [DELIVERY], happened).metrics == made(40).metrics
+    assert lineage_of(ENDPOINT, VERSION, None, [DELIVERY], happened).metrics == made(40).metrics
 
 
 def test_runs_are_told_apart_by_when_they_began() -> None:
