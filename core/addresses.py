@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import socket
 from typing import Final
 from urllib.parse import unquote
@@ -11,6 +12,8 @@ from tiercel.core.errors import wrong_field
 
 EVERYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104 - compared
 """What stands for all addresses of a machine: those of IPv4, or those of both."""
+HOST_NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9.])?")
+"""A name of a host as people have them, underscores among them, which DNS itself does not take."""
 _MOST_PORT: Final = 65_535
 
 
@@ -50,12 +53,12 @@ def require_host(field: str, text: str) -> str:
         address = ipaddress.ip_address(text)
         is_fit = text not in EVERYWHERE and not address.is_link_local
     except ValueError:
-        is_fit = bool(text) and not set(text) & set("[]:/% ")
+        is_fit = HOST_NAME.fullmatch(text) is not None
     if not is_fit:
         raise wrong_field(
             field,
             f"{text!r} is not an address at which others reach this machine; give a name, or an IPv4 or IPv6 address, "
-            "alone: without brackets and port",
+            "alone: without brackets and port, and no '*'",
         )
     return text
 

@@ -12,7 +12,7 @@ from typing import Annotated, Final, Self
 from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from tiercel.core.addresses import split_address
+from tiercel.core.addresses import HOST_NAME, split_address
 from tiercel.core.errors import InvalidSpecError
 from tiercel.core.logs import LogFormat
 from tiercel.core.trust.trust import is_loopback
@@ -26,7 +26,7 @@ from tiercel.trainer_agent.runs.checkpoint_copies import DEFAULT_BYTES_PER_SECON
 from tiercel.trainer_agent.runs.projects import DEFAULT_CACHE_BYTES
 
 RUNTIMES: Final = ("process", "docker")
-_HOST_NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9.])?|[0-9A-Fa-f:.]+")
+_ADDRESS: Final = re.compile(r"[0-9A-Fa-f:.]+")
 _DEVICE_ID: Final = re.compile(r"(GPU|MIG)-[A-Za-z0-9/-]+")
 _DEFAULT_DOCKER_HOST: Final = "unix:///var/run/docker.sock"
 
@@ -163,7 +163,7 @@ class AgentSettings(BaseSettings):
     @classmethod
     def _names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for name in value:
-            if not _HOST_NAME.fullmatch(name):
+            if not HOST_NAME.fullmatch(name) and not _ADDRESS.fullmatch(name):
                 raise ValueError(f"{name!r} is not the name of a host; give names alone: without ports, and no '*'")
         return value
 

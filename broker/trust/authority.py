@@ -148,13 +148,12 @@ class Authority:
             node_id: The node.
             key: Its public key.
             now: The time.
-            listen_names: Names of DNS by which it may be asked as well.
+            listen_names: Names and addresses by which it may be asked as well.
 
         Raises:
             CertificateError: It is not a node's name.
         """
-        called = [x509.DNSName(name) for name in (node_name(node_id), *listen_names)]
-        names = [x509.UniformResourceIdentifier(node_uri(node_id)), *called]
+        names = names_of_node(node_id, listen_names)
         return self._issue(key, names, [ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH], now)
 
     def issue_to_tenant(self, tenant: str, key: ec.EllipticCurvePublicKey, now: datetime) -> x509.Certificate:
@@ -165,7 +164,7 @@ class Authority:
     def _issue(
         self,
         key: ec.EllipticCurvePublicKey,
-        names: Sequence[x509.GeneralName],
+        names: Iterable[x509.GeneralName],
         purposes: Sequence[x509.ObjectIdentifier],
         now: datetime,
         life: timedelta = CERTIFICATE_LIFE,
@@ -185,6 +184,16 @@ class Authority:
             .add_extension(issuer, critical=False)
             .sign(self.key, hashes.SHA256())
         )
+
+
+def names_of_node(node_id: str, listen_names: Iterable[str] = ()) -> x509.SubjectAlternativeName:
+    """What a node's certificate calls it: who it is, and by which names and addresses it may be asked.
+
+    Raises:
+        CertificateError: It is not a node's name.
+    """
+    called = [_general_name(name) for name in dict.fromkeys((node_name(node_id), *listen_names))]
+    return x509.SubjectAlternativeName([x509.UniformResourceIdentifier(node_uri(node_id)), *called])
 
 
 def _authority_certificate(key: ec.EllipticCurvePublicKey, now: datetime, *, steps: int) -> x509.CertificateBuilder:

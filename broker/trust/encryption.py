@@ -12,8 +12,9 @@ import psutil
 
 from tiercel.broker.trust.doors import OperatorsIdentity, OwnIdentity, server_credentials
 from tiercel.broker.trust.kept_authority import KeptAuthority
-from tiercel.core.addresses import EVERYWHERE, family_of
+from tiercel.core.addresses import EVERYWHERE, family_of, require_host
 from tiercel.core.errors import wrong_field
+from tiercel.core.trust.names import NODE_DOMAIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,6 +101,10 @@ def _check_address(text: str) -> None:
 
 def _names(settings: BrokerSettings) -> list[str]:
     """How this machine may be called, what to tell others first."""
+    for name in settings.listen_names:
+        if name.lower().rstrip(".").endswith(NODE_DOMAIN):
+            raise wrong_field("listen_names", f"{name!r} stands for a node; give a name that is this machine's alone")
+        require_host("listen_names", name)
     here = [settings.listen] if settings.listen not in EVERYWHERE else _own_addresses(settings.listen)
     return list(dict.fromkeys([*settings.listen_names, *here, socket.gethostname(), "localhost", "127.0.0.1", "::1"]))
 

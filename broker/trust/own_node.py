@@ -10,6 +10,7 @@ import logging
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from tiercel.broker.trust.authority import names_of_node
 from tiercel.core.errors import wrong_field
 from tiercel.core.private_files import write_private
 from tiercel.core.trust.certificates import (
@@ -18,13 +19,13 @@ from tiercel.core.trust.certificates import (
     is_issued_by,
     key_to_pem,
     make_key,
-    node_of,
+    names_in,
     renewal_time,
     to_pem,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from tiercel.broker.trust.authority import Authority
@@ -41,16 +42,24 @@ class OwnNode:
     """Keeps the files of the node beside the broker: its key with its certificates, and those of who is believed.
 
     Args:
+        names: Names and addresses by which others ask its models, beside the name that it always has.
         identity: File for the key and the certificates, 0600.
         authority_file: File for the certificates of the authorities that vouch for those who ask.
         now: Seconds since the Unix epoch.
     """
 
     def __init__(
-        self, kept: KeptAuthority, node_id: str, identity: Path, authority_file: Path, now: Callable[[], float]
+        self,
+        kept: KeptAuthority,
+        node_id: str,
+        names: Sequence[str],
+        identity: Path,
+        authority_file: Path,
+        now: Callable[[], float],
     ) -> None:
         self._kept = kept
         self._node_id = node_id
+        self._names = tuple(names)
         self._identity = identity
         self._authority_file = authority_file
         self._now = now
@@ -67,7 +76,7 @@ class OwnNode:
             return
         key = make_key()
         try:
-            certificate = authority.issue_to_node(self._node_id, key.public_key(), now)
+            certificate = authority.issue_to_node(self._node_id, key.public_key(), now, self._names)
         except CertificateError as error:
             raise wrong_field("node_id", f"{error}; or take no requests from elsewhere: --advertise none") from error
         self._identity.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -97,5 +106,5 @@ class OwnNode:
         except (OSError, CertificateError):
             return False
         is_led_to = kept.chain == authority.chain_of(found) and is_issued_by(found, authority.certificate)
-        is_whose = node_of(found) == self._node_id
+        is_whose = names_in(found) == names_of_node(self._node_id, self._names)
         return is_private and same and is_led_to and is_whose and now < renewal_time(found)

@@ -84,23 +84,23 @@ def tenant_uri(tenant: str) -> str:
 
 def node_of(certificate: x509.Certificate) -> str:
     """The node that a certificate speaks for; empty for none."""
-    names = _names(certificate)
+    names = names_in(certificate)
     return node_in(names.get_values_for_type(x509.UniformResourceIdentifier)) if names is not None else ""
 
 
 def listen_names_of(certificate: x509.Certificate) -> tuple[str, ...]:
     """The names by which a node's certificate lets others call it, beside the one that it always has."""
-    names, own = _names(certificate), node_name(node_of(certificate))
+    names, own = names_in(certificate), node_name(node_of(certificate))
     return tuple(name for name in names.get_values_for_type(x509.DNSName) if name != own) if names is not None else ()
 
 
 def speaks_for_broker(certificate: x509.Certificate) -> bool:
     """Whether the certificate has the name that a broker's own authority gives its broker."""
-    names = _names(certificate)
+    names = names_in(certificate)
     return names is not None and BROKER_NAME in names.get_values_for_type(x509.DNSName)
 
 
-def _names(certificate: x509.Certificate) -> x509.SubjectAlternativeName | None:
+def names_in(certificate: x509.Certificate) -> x509.SubjectAlternativeName | None:
     try:
         return certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (x509.ExtensionNotFound, ValueError):

@@ -30,17 +30,20 @@ WIDE = "::1" if has_ipv6() else "127.0.0.2"
 SHOWN = join_address(WIDE, 0).removesuffix("0")
 
 CALLED = "far.lab.example"
+OWN_NAME = "broker.lab.example"
 
 INPUTS = {"input": [[[0.0] * 8] * 8]}
 
 
 async def test_a_machine_joins_trains_answers_and_is_sent_away(tmp_path: Path) -> None:
     node = tmp_path / "node"
-    async with running_product(tmp_path, "--listen", WIDE) as product:
+    names = ("--listen-name", WIDE, "--listen-name", OWN_NAME)  # the first is told to others
+    async with running_product(tmp_path, "--listen", WIDE, *names) as product:
         state = product.state_dir
         assert product.addresses["serving_http"].startswith("127.0.0.1:")
         assert read_addresses(state)["serving_https"].startswith(SHOWN)
         await the_brokers_own_node_answers(state)
+        await every_door_has_the_operators_name(state)
         said = await tiercel("node", "token", "--node-id", "far", "--listen-name", CALLED, state_dir=state)
         assert said.exit_code == 0, said.errors
         line = said.output.split()
@@ -98,12 +101,18 @@ async def it_trains_there(state: Path) -> None:
 
 async def it_is_called_as_its_token_said(url: str, authority: Path) -> None:
     """By a client that knows nothing of Tiercel, but the name and the authority's file."""
+    assert await told_status(url.removeprefix("https://"), CALLED, authority) == 200
+
+
+async def told_status(door: str, name: str, authority: Path) -> int:
+    """What an inference server answers whoever asks it by a name."""
     context = ssl.create_default_context(cafile=authority)
-    host, port = split_address(url.removeprefix("https://"))
-    reader, writer = await asyncio.open_connection(host, port, ssl=context, server_hostname=CALLED)
-    writer.write(f"GET /v2/health/live HTTP/1.1\r\nHost: {CALLED}\r\nConnection: close\r\n\r\n".encode())
-    assert (await reader.readline()).split()[1] == b"200"
+    host, port = split_address(door)
+    reader, writer = await asyncio.open_connection(host, port, ssl=context, server_hostname=name)
+    writer.write(f"GET /v2/health/live HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n".encode())
+    status = int((await reader.readline()).split()[1])
     writer.close()
+    return status
 
 
 async def those_ask_who_may_do_little_else(owner: Client, state: Path) -> None:
@@ -186,6 +195,7 @@ async def another_authority_takes_over(state: Path, node: Path) -> None:
         # Both inference servers look at their files every few seconds.
         while not await answers(state):  # noqa: ASYNC110
             await asyncio.sleep(0.1)
+    await every_door_has_the_operators_name(state)
     assert await tells_versions(state) == (200, ["1"])
     assert pids == {folder: (folder / "serving.lock").read_text() for folder in pids}
 
@@ -204,6 +214,33 @@ async def tells_versions(state: Path) -> tuple[int, list[str]]:
     """What the broker's own node says of the model on the other one, whom it asks by TLS."""
     status, content = await get_json(f"http://{read_addresses(state)['serving_http']}/v2/models/digits")
     return status, content.get("versions", [])
+
+
+async def every_door_has_the_operators_name(state: Path) -> None:
+    """Whoever checks names and knows nothing of Tiercel, by the authority's file alone: the name, and the address."""
+    addresses = read_addresses(state)
+    doors = {key: addresses[key] for key in addresses if key.endswith(("_tls", "_https", "_grpcs"))}
+    assert len(doors) == 6
+    for called in (OWN_NAME, WIDE):
+        found = await asyncio.gather(*(is_called(door, called, state / "authority.pem") for door in doors.values()))
+        assert dict(zip(doors, found, strict=True)) == dict.fromkeys(doors, "is")
+    other = await is_called(addresses["serving_https"], "other.example", state / "authority.pem")
+    assert "other.example" in other
+    status = await told_status(addresses["serving_https"], OWN_NAME, state / "authority.pem")
+    assert status == 200
+
+
+async def is_called(door: str, name: str, authority: Path) -> str:
+    """What a client that checks the name says to whom it finds there: "is", or why not."""
+    host, port = split_address(door)
+    context = ssl.create_default_context(cafile=authority)
+    context.set_alpn_protocols(["h2", "http/1.1"])
+    try:
+        _, writer = await asyncio.open_connection(host, port, ssl=context, server_hostname=name)
+    except ssl.SSLCertVerificationError as error:
+        return str(error)
+    writer.close()
+    return "is"
 
 
 async def the_brokers_own_node_answers(state: Path) -> None:

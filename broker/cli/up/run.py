@@ -168,7 +168,8 @@ def _own_node(broker: Broker, options: UpOptions, places: Places) -> OwnNode | N
     """Who keeps the certificates of the node here, which are in place; None where it needs none."""
     if not options.advertise or broker.authority is None:
         return None
-    own = OwnNode(broker.authority, options.node_id, places.serving_identity, places.authority, time.time)
+    names = (*options.listen_names, options.advertise)
+    own = OwnNode(broker.authority, options.node_id, names, places.serving_identity, places.authority, time.time)
     try:
         own.write()
     except OSError as error:

@@ -7,12 +7,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from cryptography import x509
 
 from tiercel.broker.trust.authority import Authority
 from tiercel.broker.trust.kept_authority import KeptAuthority
 from tiercel.broker.trust.own_node import OwnNode
 from tiercel.core.errors import InvalidSpecError
-from tiercel.core.trust.certificates import Identity, node_of, read_chain
+from tiercel.core.trust.certificates import Identity, listen_names_of, names_in, node_of, read_chain
 
 DAY = 86_400.0
 NOW = 1_700_000_000.0
@@ -24,9 +25,11 @@ class Kept:
     authority: Authority = field(default_factory=lambda: Authority.create(datetime.fromtimestamp(NOW, UTC)))
     time: float = NOW
 
+    names: tuple[str, ...] = ()
+
     def write(self, node_id: str = "local") -> Identity:
         kept = KeptAuthority(self.folder, self.authority)
-        OwnNode(kept, node_id, self.file, self.folder / "authority.pem", lambda: self.time).write()
+        OwnNode(kept, node_id, self.names, self.file, self.folder / "authority.pem", lambda: self.time).write()
         return Identity.from_file(self.file.read_bytes())
 
     @property
@@ -74,6 +77,27 @@ def test_what_is_damaged_open_to_others_or_of_somebody_else_is_replaced(kept: Ke
     fifth.certificate.verify_directly_issued_by(kept.authority.certificate)
     (kept.folder / "authority.pem").unlink()
     assert kept.write("other") != fifth
+
+
+def test_it_has_the_names_and_addresses_by_which_others_call_its_machine_and_is_made_anew_with_others(
+    kept: Kept,
+) -> None:
+    plain = kept.write()
+    assert listen_names_of(plain.certificate) == ()
+    kept.names = ("lab.example", "10.0.0.5", "fd00::5")
+    named = kept.write()
+    names = names_in(named.certificate)
+    assert names is not None
+    assert names.get_values_for_type(x509.DNSName) == ["local.node.tiercel.internal", "lab.example"]
+    assert [str(each) for each in names.get_values_for_type(x509.IPAddress)] == ["10.0.0.5", "fd00::5"]
+    assert kept.write() == named
+    kept.time += 21 * DAY  # its renewal keeps them, and so does another authority
+    kept.authority = Authority.create(datetime.fromtimestamp(kept.time, UTC))
+    renewed = kept.write()
+    assert renewed != named
+    assert names_in(renewed.certificate) == names
+    kept.names = ("lab.example",)
+    assert listen_names_of(kept.write().certificate) == ("lab.example",)
 
 
 def test_a_name_that_cannot_stand_in_a_certificate_is_refused_with_what_to_do(kept: Kept) -> None:
