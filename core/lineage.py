@@ -47,7 +47,7 @@ class Lineage(Jsonable):
         metric: Name of the metric.
         direction: Whether a larger or a smaller one is better, or None.
         value: The metric re-measured on the exported model, or as whoever deployed it said; None where nobody did.
-        metrics: All that the script reported with the weights that were handed over: the best until the model was asked for.
+        metrics: All that the script reported with the weights that were handed over, the best until then.
         job_id: The job.
         job_name: Its name.
         labels: Its labels.
