@@ -101,6 +101,7 @@ def speaks_for_broker(certificate: x509.Certificate) -> bool:
 
 
 def names_in(certificate: x509.Certificate) -> x509.SubjectAlternativeName | None:
+    """The names that a certificate has; None where it has none."""
     try:
         return certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (x509.ExtensionNotFound, ValueError):
