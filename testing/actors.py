@@ -124,8 +124,8 @@ class Actors:
         await self._send_to_job(run_id, message)
         await self.settle()
 
-    async def exit(self, run_id: str, code: int | None = 0, *, lost: bool = False) -> None:
-        await self._send_to_job(run_id, RunExited(run_id, code, lost=lost))
+    async def exit(self, run_id: str, code: int | None = 0, *, lost: bool = False, cpu_seconds: float = 0.0) -> None:
+        await self._send_to_job(run_id, RunExited(run_id, code, lost=lost, cpu_seconds=cpu_seconds))
         await self.settle()
 
     async def delivery(self, delivery_id: str, state: DeliveryState, node_id: str = "n1", **rest: Any) -> None:

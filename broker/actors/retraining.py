@@ -80,6 +80,7 @@ class Retrainings:
         if not actor.endpoint.retrainings and all(each.retrain is None for each in actor.endpoint.live):
             self._tell(actor.endpoint, "")
             return
+        await self._note_resumed(actor)
         words = await self._go_on(actor)
         if not words:
             heard, now = self._registry.feedback.of(actor.endpoint.name), self._clock.now()
@@ -107,6 +108,12 @@ class Retrainings:
                 "endpoint %s: version %d is %s: %.4g of %d rows, and %.4g was promised",
                 *(endpoint.name, each.version, words, each.in_use.accuracy, each.in_use.rows, each.promised),
             )
+
+    async def _note_resumed(self, actor: EndpointActor) -> None:
+        """Have a retraining that was over, and that its tenant resumed, count again."""
+        for known in actor.endpoint.retrainings:
+            if known.state.is_over and known.job_id in self._registry.jobs:
+                await actor.call(RetrainingNoted(known, retraining.resumed(known, self._clock.now())))
 
     async def _go_on(self, actor: EndpointActor) -> str:
         """Go on with the retraining that is open; returns what there is to tell of it, or nothing once none is open."""

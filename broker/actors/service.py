@@ -271,6 +271,13 @@ class BrokerService:
                     f"every tier of job {job_id!r} is delivered, so that there is nothing to resume; submit a "
                     "job with further tiers, or train it again: 'tiercel retry --from-scratch'",
                 )
+            if job.is_spent and job.retrains is not None:
+                hours = job.retrains.budget_seconds / 3600
+                raise wrong_field(
+                    "job_id",
+                    f"the {hours:.3g} core-hours that this retraining may use are spent; train it again: "
+                    "'tiercel retry --from-scratch'",
+                )
             check_series(job, self._registry.living_jobs())
             opened, _ = await self._check_room(tenant, job.spec, warm_node=job.warm_node if job.starts_warm else "")
             actor = self._registry.jobs.get(job_id)

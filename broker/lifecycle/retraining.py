@@ -115,6 +115,14 @@ def begun(known: Retraining) -> Retraining:
     return replace(known, state=RetrainingState.UNDERWAY)
 
 
+def resumed(known: Retraining, now: float) -> Retraining:
+    """A retraining that was over, and whose job its tenant lets go on: it counts as one that begins now.
+
+    All that it may use is set aside again, and all that it used counts once it is over, also what it did before.
+    """
+    return replace(known, state=RetrainingState.UNDERWAY, decided_at=now, used_seconds=0.0, over_at=0.0)
+
+
 def open_one(endpoint: Endpoint) -> Retraining | None:
     """The retraining of an endpoint that is not over, or None."""
     return next((each for each in endpoint.retrainings if not each.state.is_over), None)

@@ -16,6 +16,7 @@ from tiercel.broker.progress.topics import message_of
 from tiercel.broker.store.contract import Store
 from tiercel.core.endpoint_access import EndpointAccess
 from tiercel.core.endpoints import DeliveryState, Endpoint, EndpointUsage
+from tiercel.core.errors import InvalidSpecError
 from tiercel.core.events import EndpointEvent, PromiseJudged, RetrainingTold
 from tiercel.core.feedback import VersionFeedback
 from tiercel.core.jobs import Job, JobState, Tier
@@ -201,6 +202,34 @@ async def test_one_that_replaces_nothing_is_followed_by_a_pause_and_changes_noth
     await say(actors, 200)
     states = [each.state for each in endpoint_of(actors).retrainings]
     assert states == [RetrainingState.FAILED, RetrainingState.UNDERWAY]
+
+
+async def test_one_that_its_tenant_resumes_counts_again_until_what_it_may_use_is_spent(actors: Actors) -> None:
+    await delivering(actors)
+    await say(actors, 200)
+    (known,) = endpoint_of(actors).retrainings
+    job = await actors.job(known.job_id)
+    await actors.alive(job.run_id)
+    await actors.report(job.run_id, 0.5)
+    await actors.exit(job.run_id, cpu_seconds=1200.0)
+    await say(actors, 200)
+    (over,) = endpoint_of(actors).retrainings
+    assert (over.state, over.cost_seconds) == (RetrainingState.FAILED, 1200.0)
+
+    actors.clock.set_forward(600)
+    await actors.service.resume(ALICE, job.id)
+    await say(actors, 200)
+    job = await actors.job(job.id)
+    (again,) = endpoint_of(actors).retrainings
+    assert (again.state, again.cost_seconds) == (RetrainingState.UNDERWAY, 7200.0)
+    assert again.decided_at > known.decided_at
+    await actors.alive(job.run_id)
+    await actors.exit(job.run_id, cpu_seconds=6000.0)
+    await say(actors, 200)
+    (over,) = endpoint_of(actors).retrainings
+    assert (over.state, over.cost_seconds) == (RetrainingState.FAILED, 7200.0), "both of its runs"
+    with pytest.raises(InvalidSpecError, match="the 2 core-hours that this retraining may use are spent"):
+        await actors.service.resume(ALICE, job.id)
 
 
 async def test_whoever_asked_is_told_while_no_application_says_what_was_right(actors: Actors) -> None:
