@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 
 from tiercel.broker.scheduling.allocate import Claim, divide
-from tiercel.broker.scheduling.forecast.known import known_remaining
+from tiercel.broker.scheduling.forecast.known import KnownWork
 from tiercel.broker.scheduling.forecast.reach import ReachSettings
 from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Plan, Snapshot
 from tiercel.broker.scheduling.node_memory import NodeMemory, recall
@@ -87,14 +87,14 @@ class TradlPolicy:
         """Place jobs, judge those in the lead, and share each node with news among its jobs."""
         placement = place(snapshot)
         memories = {job.id: remember(job, state.jobs.get(job.id)) for job in snapshot.jobs}
-        nodes = {node.id: node for node in snapshot.nodes}
+        nodes, earlier = {node.id: node for node in snapshot.nodes}, KnownWork(snapshot)
         kept: dict[str, NodeMemory] = {}
         assignments: list[Assignment] = []
         for node_id, jobs in jobs_by_node(snapshot, placement).items():
             node, now = nodes[node_id], [memories[job.id] for job in jobs]
             memory = recall(state.nodes, node, tuple(now))
             if memory is None:
-                given, settled = self._visit(node, jobs, now, snapshot)
+                given, settled = self._visit(node, jobs, now, earlier)
                 memories.update(zip((job.id for job in jobs), now, strict=True))
                 memory = NodeMemory(node, tuple(now) if settled else (), given)
             kept[node_id] = memory
@@ -105,7 +105,7 @@ class TradlPolicy:
         return plan, TradlState(memories, kept)
 
     def _visit(
-        self, node: NodeView, jobs: Sequence[JobView], memories: list[JobMemory], snapshot: Snapshot
+        self, node: NodeView, jobs: Sequence[JobView], memories: list[JobMemory], earlier: KnownWork
     ) -> tuple[tuple[Assignment, ...], bool]:
         """Judge the jobs of a node, share it, bring ``memories`` up to date; and say whether that is settled."""
         leads = find_lead(jobs, memories)
@@ -115,7 +115,7 @@ class TradlPolicy:
         after = find_lead(jobs, memories)
         for index, job in enumerate(jobs):
             if after[index]:
-                known = known_remaining(job, snapshot) if self.settings.history else None
+                known = earlier.remaining(job) if self.settings.history else None
                 expected = known.expected if known is not None else None
                 memories[index] = measured(job, memories[index], self.settings.window, expected)
         candidates = [Candidate(*each) for each in zip(jobs, memories, after, strict=True)]
