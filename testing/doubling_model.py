@@ -16,6 +16,7 @@ class DoublingModel:
 
     requests: list[Any] = field(default_factory=list)  # what it was asked
     keys: list[str] = field(default_factory=list)  # the ``Authorization`` of each of these
+    traceparents: list[str] = field(default_factory=list)  # and their ``traceparent``
     says: dict[str, Any] = field(default_factory=dict)  # parameters of its answers
     # Makes what it says instead of what it takes; None for what it should.
     answer: Callable[[], web.Response] | None = None
@@ -35,6 +36,7 @@ class DoublingModel:
         body = await request.json()
         self.requests.append(body)
         self.keys.append(request.headers.get("Authorization", ""))
+        self.traceparents.append(request.headers.get("traceparent", ""))
         (tensor,) = body["inputs"]
         if tensor["shape"][1:] != [2]:
             return web.json_response({"error": "input has the shape of another model"}, status=400)

@@ -45,7 +45,7 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
 
     Args:
         tenancy: Who may call.
-        tracing: Makes spans of submits that are part of a trace; None for none.
+        tracing: Makes spans of submits, retries and resumes that are part of a trace; None for none.
     """
 
     def __init__(
@@ -114,9 +114,11 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
     async def ResumeJob(self, request: jobs_pb2.ResumeJobRequest, context: Context) -> jobs_pb2.ResumeJobResponse:
         """Let a job that has ended go on."""
         tenant = tenant_of(context, self._tenancy)
-        ended = await self._service.find_job(tenant.name, request.job_id)
-        await check_project(self._projects, tenant.name, ended.spec)  # it may be gone by now
-        job = await self._service.resume(tenant, request.job_id, request.max_epochs)
+        with joined(self._tracing, "ResumeJob", context.invocation_metadata()) as leads_to:
+            ended = await self._service.find_job(tenant.name, request.job_id)
+            await check_project(self._projects, tenant.name, ended.spec)  # it may be gone by now
+            job = await self._service.resume(tenant, request.job_id, request.max_epochs)
+            leads_to(job.id)
         return jobs_pb2.ResumeJobResponse(job=job_to_proto(job))
 
     async def SuspendJob(self, request: jobs_pb2.SuspendJobRequest, context: Context) -> jobs_pb2.SuspendJobResponse:
@@ -127,12 +129,14 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
     async def RetryJob(self, request: jobs_pb2.RetryJobRequest, context: Context) -> jobs_pb2.RetryJobResponse:
         """Start a job that is over again."""
         tenant = tenant_of(context, self._tenancy)
-        _check_key(request.idempotency_key)
-        ended = await self._service.find_job(tenant.name, request.job_id)
-        await check_project(self._projects, tenant.name, ended.spec)  # it may be gone by now
-        job = await self._service.retry(
-            tenant, request.job_id, from_scratch=request.from_scratch, idempotency_key=request.idempotency_key
-        )
+        with joined(self._tracing, "RetryJob", context.invocation_metadata()) as leads_to:
+            _check_key(request.idempotency_key)
+            ended = await self._service.find_job(tenant.name, request.job_id)
+            await check_project(self._projects, tenant.name, ended.spec)  # it may be gone by now
+            job = await self._service.retry(
+                tenant, request.job_id, from_scratch=request.from_scratch, idempotency_key=request.idempotency_key
+            )
+            leads_to(job.id)
         return jobs_pb2.RetryJobResponse(job=job_to_proto(job))
 
     async def SetPriority(self, request: jobs_pb2.SetPriorityRequest, context: Context) -> jobs_pb2.SetPriorityResponse:

@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 import aiohttp
 
+from tiercel.core.current_span import trace_context
 from tiercel.core.endpoint_access import KEY_VARIABLE
 from tiercel.core.errors import (
     InvalidSpecError,
@@ -202,7 +203,7 @@ class InferenceClient:
 
     async def _request(self, method: str, url: str, place: Place, key: str, body: Json | None = None) -> Any:
         encryption = await self._knows.encryption(place, has_key=bool(key))
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        headers = ({"Authorization": f"Bearer {key}"} if key else {}) | trace_context()
         try:
             async with self._session.request(
                 method, url, json=body, headers=headers, allow_redirects=False, **encryption

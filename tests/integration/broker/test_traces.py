@@ -55,3 +55,27 @@ async def test_a_submit_is_part_of_its_clients_trace(tmp_path: Path) -> None:
     assert (call.context.trace_id, call.parent.span_id) == (parent.trace_id, parent.span_id)
     assert [link.context.span_id for link in call.links] == [first.context.span_id]
     assert first.context.trace_id != call.context.trace_id
+
+
+async def test_a_retry_and_a_resume_are_parts_of_their_clients_trace(tmp_path: Path) -> None:
+    memory = InMemorySpanExporter()
+    tracing = OpenTelemetry("tiercel-broker", SimpleSpanProcessor(memory), {})
+    async with (
+        Broker(make_settings(tmp_path), tracing) as broker,
+        Client(broker.broker_address, token=tenant_token(tmp_path)) as client,
+    ):
+        job = await client.submit(make_spec())
+        await job.cancel()
+        await job.wait(timeout=90)
+        with TracerProvider().get_tracer("test").start_as_current_span("by hand") as own:
+            await client.resume_job(job.id)
+            await job.cancel()
+            await job.wait(timeout=90)
+            again = await client.retry_job(job.id, from_scratch=True)
+    spans = {span.name: span for span in memory.get_finished_spans()}
+    parent = own.get_span_context()
+    for name, led_to in (("ResumeJob", job.id), ("RetryJob", again.id)):
+        call = spans[name]
+        assert call.parent is not None
+        assert (call.context.trace_id, call.parent.span_id) == (parent.trace_id, parent.span_id)
+        assert (call.attributes or {})["tiercel.job"] == led_to

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from opentelemetry.sdk.trace import TracerProvider
 
 from testing.doubling_model import DoublingModel
 from testing.jobs_service import Script
@@ -58,6 +59,15 @@ async def test_numpy_arrays(client: Client, model: DoublingModel) -> None:
     result = await client.infer("digits", {"input": np.array([[0.5, 1.0]], dtype=np.float32)})
 
     assert np.array_equal(np.array(result.outputs["output"].tolist()), [[1.0, 2.0]])
+
+
+async def test_a_request_is_part_of_the_trace_of_whoever_asks(client: Client, model: DoublingModel) -> None:
+    with TracerProvider().get_tracer("test").start_as_current_span("ask") as own:
+        await client.infer("digits", {"input": [[1, 2]]})
+    await client.infer("digits", {"input": [[1, 2]]})
+
+    context = own.get_span_context()
+    assert model.traceparents == [f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}", ""]
 
 
 async def test_where_it_answers_is_remembered_until_it_moves(
