@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -75,7 +76,7 @@ def named_outputs(result: object) -> dict[str, torch.Tensor]:
 
     Args:
         result: What ``forward`` returned: a tensor (``output``), several of them (``output_0``, ``output_1``, ...), or
-            a mapping from name to any of these.
+            a mapping from name to any of these, which a named tuple and a dataclass are as well.
 
     Raises:
         TypeError: If there is anything else in it, or no tensor.
@@ -92,8 +93,8 @@ def named_outputs(result: object) -> dict[str, torch.Tensor]:
 def _flat(value: object, name: str) -> Iterator[tuple[str, torch.Tensor]]:
     if isinstance(value, torch.Tensor):
         yield name or "output", value
-    elif isinstance(value, Mapping):
-        for key, each in value.items():
+    elif (fields := _fields_of(value)) is not None:
+        for key, each in fields.items():
             if each is not None:
                 yield from _flat(each, f"{name}_{key}" if name else str(key))
     elif isinstance(value, Sequence) and not isinstance(value, str):
@@ -103,6 +104,17 @@ def _flat(value: object, name: str) -> Iterator[tuple[str, torch.Tensor]]:
         what = f"the model's {name} is" if name else "the model returned"
         message = f"{what} a {type(value).__name__}; tensors, and tuples and mappings of tensors, can be served"
         raise TypeError(message)
+
+
+def _fields_of(value: object) -> Mapping[Any, object] | None:
+    """What has names in it, by name."""
+    if isinstance(value, Mapping):
+        return value
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return dict(zip(value._fields, value, strict=True))
+    if dataclasses.is_dataclass(value):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    return None
 
 
 def _parameters_of(model: nn.Module) -> tuple[str, ...]:

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 import torch
@@ -10,6 +13,17 @@ from tiercel.trainer_agent.trainer.pytorch.calling import apply, as_tensors, fit
 from tiercel.trainer_agent.trainer.signature import ExampleInput, Signature, unpack
 
 ROWS = np.ones((1, 3), dtype=np.float32)
+
+
+class Named(NamedTuple):
+    scores: torch.Tensor
+    states: list[torch.Tensor]
+
+
+@dataclass
+class Fields:
+    scores: torch.Tensor
+    loss: torch.Tensor | None
 
 
 @pytest.mark.parametrize(
@@ -59,6 +73,8 @@ def test_too_few_arrays_are_refused_by_name() -> None:
         ([torch.ones(1), torch.ones(1)], ["output_0", "output_1"]),
         ({"scores": torch.ones(1)}, ["scores"]),
         ({"loss": None, "states": (torch.ones(1), {"last": torch.ones(1)})}, ["states_0", "states_1_last"]),
+        (Named(torch.ones(1), [torch.ones(1), torch.ones(1)]), ["scores", "states_0", "states_1"]),
+        (Fields(torch.ones(1), None), ["scores"]),
     ],
 )
 def test_outputs_get_names(result: object, names: list[str]) -> None:
