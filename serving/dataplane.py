@@ -36,7 +36,7 @@ _REFUSAL = CapacityExceededError(
 
 # In Triton's words.
 EXTENSIONS = (
-    "binary_tensor_data", "classification", "model_configuration", "model_repository",
+    "binary_tensor_data", "classification", "generate", "model_configuration", "model_repository",
     "model_repository(unload_dependents)", "parameters", "schedule_policy", "statistics",
 )  # fmt: skip
 

@@ -15,6 +15,8 @@ from tiercel.serving.dispatch.dispatcher import Dispatcher
 from tiercel.serving.dispatch.variants.endpoints import Endpoints
 from tiercel.serving.explaining.feedback import Feedback
 from tiercel.serving.explaining.recent_requests import RecentRequests
+from tiercel.serving.generation.generation import Generation
+from tiercel.serving.generation.request import GenerationLimits
 from tiercel.serving.grpc.adapter import GrpcServer, InferenceServicer, grpc_limits
 from tiercel.serving.grpc.handing import GrpcHanding
 from tiercel.serving.loading.lifecycle import Lifecycle
@@ -25,6 +27,7 @@ from tiercel.serving.operators import read_operators
 from tiercel.serving.rest.compression import Inflater
 from tiercel.serving.rest.extensions import add_descriptions, add_explaining, add_metrics
 from tiercel.serving.rest.feedback import add_feedback
+from tiercel.serving.rest.generation import add_generation
 from tiercel.serving.rest.handed_calls import add_handed_calls
 from tiercel.serving.rest.handing import RestHanding
 from tiercel.serving.rest.hosts import Hosts
@@ -57,6 +60,7 @@ class Models:
     lifecycle: Lifecycle  # which version answers
     recent: RecentRequests  # what became of requests with an id
     plane: DataPlane  # answers requests
+    generation: Generation  # and those that are answered token by token
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +84,8 @@ def make_models(settings: Settings, verifier: Verifier, dispatcher: Dispatcher, 
     lifecycle = Lifecycle(settings.repository, registry, loader, start_task, endpoints=endpoints, canary=canary)
     recent = RecentRequests(settings.remembered_requests)
     plane = DataPlane(registry, dispatcher, settings.request_timeout, endpoints, recent)
-    return Models(registry, marks, loader, endpoints, lifecycle, recent, plane)
+    generation = Generation(registry, dispatcher, endpoints, _generation_limits(settings))
+    return Models(registry, marks, loader, endpoints, lifecycle, recent, plane, generation)
 
 
 def make_doors(settings: Settings, models: Models, start_task: StartTask, tracing: Tracing | None = None) -> Doors:
@@ -120,6 +125,7 @@ def make_doors(settings: Settings, models: Models, start_task: StartTask, tracin
     add_descriptions(routes, descriptions)
     add_explaining(routes, models.recent, handing)
     add_feedback(routes, feedback, handing)
+    add_generation(routes, models.generation, handing, start_task)
     routes.tell_in_usage("feedback", feedback.accuracies)
     grpc_handing = GrpcHanding(relay, plane, start_task, settings.request_timeout)
     servicer = InferenceServicer(
@@ -135,7 +141,19 @@ def _metrics(models: Models, http: HttpServer, gate: Gate, relay: Relay) -> Metr
     _add_gauges(metrics, http, models.plane)
     metrics.add_refusals(gate.refusals)
     metrics.add_handed_on(relay.outcomes)
+    metrics.add_generation(models.generation)
     return metrics
+
+
+def _generation_limits(settings: Settings) -> GenerationLimits:
+    return GenerationLimits(
+        settings.max_generated_rows,
+        settings.max_waiting_rows,
+        settings.max_generated_tokens,
+        settings.max_context_tokens,
+        settings.max_cache_bytes,
+        settings.generation_timeout,
+    )
 
 
 def _build_options(settings: Settings) -> BuildOptions:

@@ -133,6 +133,7 @@ class Server:
         finally:
             models.lifecycle.leave()
             await self._drain(doors.http, doors.grpc, renewal)
+            models.generation.close()
             models.endpoints.close()
             doors.relay.close()
             dispatcher.close()

@@ -79,6 +79,15 @@ class Settings(BaseSettings):
     verifier_memory_bytes: int = Field(default=4096 * MEBIBYTE, ge=512 * MEBIBYTE)
     # Rows of several requests that may run together at most; fewer where that is not faster. 1 turns batching off.
     max_batch_rows: int = Field(default=128, ge=1, le=65_536)
+    # Answers of one version that are generated at the same time, one row each.
+    max_generated_rows: int = Field(default=16, ge=1, le=1024)
+    max_waiting_rows: int = Field(default=64, ge=1, le=65_536)  # answers of one version that may wait for that
+    max_generated_tokens: int = Field(default=1024, ge=1, le=1_000_000)  # tokens of one answer
+    # Tokens of a prompt and its answer together, where the model can remember as many.
+    max_context_tokens: int = Field(default=4096, ge=2, le=1_000_000)
+    # Keys and values of all answers that are being generated; while a token is made there are twice as many.
+    max_cache_bytes: int = Field(default=256 * MEBIBYTE, ge=1)
+    generation_timeout: float = Field(default=120.0, gt=0)  # time in which an answer must have been generated
     # Requests with an id of their own, the last ones of each model, that can be explained and given feedback on; up to
     # twice as many are kept. 0 for none.
     remembered_requests: int = Field(default=4096, ge=0, le=1_000_000)

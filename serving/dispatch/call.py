@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import onnxruntime as ort
 
@@ -107,10 +107,17 @@ class Call(abc.ABC):
         self.owner: Owner | None = None
         self.trace: Trace | None = None
 
+    # Whether its answer is one that is counted as a request's.
+    is_request: ClassVar[bool] = True
+
     @property
     def source(self) -> Source:
         """Where it waits, if it does."""
         return self.account.waiting
+
+    def compute(self, session: Session, options: Any) -> list[Array]:
+        """Run by itself, in a worker's thread; raises what :meth:`.Session.run` raises."""
+        return session.run(self.outputs, self.feeds, options)
 
     def cancel(self) -> None:
         """Nobody wants the answer any more; called on the event loop. Neither answer nor failure will come."""

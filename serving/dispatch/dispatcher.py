@@ -355,9 +355,10 @@ def _answer(calls: Sequence[Call], ran: Ran) -> None:
             call.trace.place = place
         try:
             if isinstance(outcome, list):
-                answered += 1
-                rows += call.rows
-                delays += now - call.begin
+                if call.is_request:
+                    answered += 1
+                    rows += call.rows
+                    delays += now - call.begin
                 call.answer(outcome, now)
             else:
                 call.fail(outcome, now)

@@ -155,7 +155,7 @@ def _one_by_one(session: Session, calls: Sequence[Call], options: Any, error: Ex
 
 def _outcome(session: Session, call: Call, options: Any) -> Outcome:
     try:
-        outputs = session.run(call.outputs, call.feeds, options)
+        outputs = call.compute(session, options)
     except TiercelError as error:
         return error
     if session.gives_strings or _bytes(outputs) > session.answer_bytes:

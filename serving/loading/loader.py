@@ -88,6 +88,7 @@ class _Checked:
     copy: SealedFile
     verdict: Verdict
     settings: ModelSettings
+    is_original: bool  # and not one that was made of it, which generates nothing
 
 
 class Loader:
@@ -160,7 +161,8 @@ class Loader:
             self._discard(found.copy)
             raise
         name = f"version {artefact.version} of model '{artefact.model}'"
-        checked = _Checked(name, f"{artefact.model}/{artefact.version}", found.copy, verdict, found.settings)
+        mark = f"{artefact.model}/{artefact.version}"
+        checked = _Checked(name, mark, found.copy, verdict, found.settings, artefact.is_compared)
         if found.providers[0].is_accelerator:
             session = await self._accelerated(checked, found.providers, replaced)
         else:
@@ -246,6 +248,8 @@ class Loader:
                 verdict.batching,
                 options.answer_bytes,
             )
+            if checked.is_original:
+                _try_decoding(session)
         session.mark = mark
         after = devices.free_bytes() if session.provider.is_accelerator else before
         return session, max(0, before - after)
@@ -274,6 +278,14 @@ class Loader:
 
     async def _build(self, function: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
         return await asyncio.get_running_loop().run_in_executor(self._builders, function, *arguments)
+
+
+def _try_decoding(session: engine.Session) -> None:
+    try:
+        session.try_decoding()
+    except BaseException:
+        session.close()
+        raise
 
 
 def _known_batching(replaced: Replaced | None) -> Batching | None:

@@ -20,6 +20,7 @@ from tiercel.serving.rest.messages import (
     HttpRefusedError,
     HttpRequest,
     HttpResponse,
+    HttpStream,
     closing,
     error_response,
 )
@@ -190,13 +191,43 @@ class HttpConnection(asyncio.Protocol):
         if self._current is request:
             self._work = work
 
-    def _answer(self, request: HttpRequest, response: HttpResponse | bytes) -> None:
+    def _answer(self, request: HttpRequest, response: HttpResponse | HttpStream | bytes) -> None:
         if self._current is not request:
             _logger.error("A request was answered twice: %r %r", request.method, request.target)
             return
+        keep_alive = request.head.keep_alive and not (self._draining or self._last_answer)
+        if isinstance(response, HttpStream):
+            self._begin_stream(request, response, keep_alive and not request.head.is_http_10)
+            return
+        self._forget_current(request)
+        self._write(response, request, keep_alive)
+        self._go_on()
+
+    def _begin_stream(self, request: HttpRequest, stream: HttpStream, keep_alive: bool) -> None:
+        """Send what comes, part by part; the request is the current one until the end."""
+        is_http_10 = request.head.is_http_10
+
+        def write(part: bytes) -> None:
+            if self._current is request and self._transport is not None:
+                self._transport.write(part if is_http_10 else HttpStream.framed(part))
+
+        def end() -> None:
+            if self._current is not request or self._transport is None:
+                return
+            self._forget_current(request)
+            self._ended(self._transport, b"" if is_http_10 else HttpStream.framed(b""), keep_alive)
+            self._go_on()
+
+        if self._transport is not None:
+            self._transport.write(stream.head(is_http_10=is_http_10, keep_alive=keep_alive))
+        stream.begin(write, end)
+
+    def _forget_current(self, request: HttpRequest) -> None:
         self._current = self._work = None
         self._budget.release(request.reserved)
-        self._write(response, request, request.head.keep_alive and not (self._draining or self._last_answer))
+
+    def _go_on(self) -> None:
+        """With what came while a request was answered."""
         receiver = self._receiver
         if receiver.arrived or not self._reading:
             self._advance()
@@ -217,9 +248,14 @@ class HttpConnection(asyncio.Protocol):
         if transport is None:
             return
         if isinstance(response, bytes):
-            transport.write(response if keep_alive else closing(response))
+            data = response if keep_alive else closing(response)
         else:
-            transport.write(response.encode(request, keep_alive))
+            data = response.encode(request, keep_alive)
+        self._ended(transport, data, keep_alive)
+
+    def _ended(self, transport: asyncio.Transport, data: bytes, keep_alive: bool) -> None:
+        """Send the end of an answer."""
+        transport.write(data)
         if keep_alive:
             self._deadline = self._loop.time() + self._limits.idle_timeout
         else:

@@ -116,6 +116,56 @@ class HttpResponse:
         )
 
 
+class HttpStream:
+    """An answer that begins before its end is known; whoever makes it sends parts until the end.
+
+    Parts are small and few, and bounded by what was asked for: what a slow caller has not taken waits in memory, until
+    the connection's patience ends.
+
+    Args:
+        content_type: Media type of the body.
+    """
+
+    __slots__ = ("_end", "_write", "content_type")
+
+    status = 200
+
+    def __init__(self, content_type: bytes) -> None:
+        self.content_type = content_type
+        self._write: Callable[[bytes], None] | None = None
+        self._end: Callable[[], None] | None = None
+
+    def begin(self, write: Callable[[bytes], None], end: Callable[[], None]) -> None:
+        """The connection takes parts from now on."""
+        self._write, self._end = write, end
+
+    def send(self, part: bytes) -> None:
+        """Send a part, which is not empty; after the caller left it goes nowhere."""
+        if self._write is not None:
+            self._write(part)
+
+    def end(self) -> None:
+        """That was all."""
+        if self._end is not None:
+            self._end()
+        self._write = self._end = None
+
+    @staticmethod
+    def framed(part: bytes) -> bytes:
+        """A part as HTTP/1.1 has it (RFC 9112, 7.1); an empty one is the end."""
+        return b"%x\r\n%b\r\n" % (len(part), part)
+
+    def head(self, *, is_http_10: bool, keep_alive: bool) -> bytes:
+        """Status line and headers; the end is told by HTTP/1.1's chunks, or by the end of the connection."""
+        lines = b"" if is_http_10 else b"Transfer-Encoding: chunked\r\n"
+        lines += b"" if keep_alive else b"Connection: close\r\n"
+        return b"%bContent-Type: %b\r\nCache-Control: no-store\r\n%b\r\n" % (
+            _STATUS_LINES[200],
+            self.content_type,
+            lines,
+        )
+
+
 class Cancellable(Protocol):
     """Work that nobody may want any more."""
 
@@ -124,7 +174,7 @@ class Cancellable(Protocol):
 
 
 # Bytes are a whole answer of a few kilobytes at most, in the form that HTTP/1.1 connections get that stay open.
-Respond = Callable[[HttpResponse | bytes], None]
+Respond = Callable[[HttpResponse | HttpStream | bytes], None]
 # Gives what to cancel when the caller goes away; then there is no answer. None: the answer comes, or came.
 Handler = Callable[[HttpRequest, Respond], Cancellable | None]
 

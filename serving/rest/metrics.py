@@ -23,8 +23,9 @@ from prometheus_client.registry import Collector
 
 from tiercel import __version__
 from tiercel.serving.access.gate import REASONS
-from tiercel.serving.accounting.delays import HISTOGRAM_BOUNDS
+from tiercel.serving.accounting.delays import HISTOGRAM_BOUNDS, Delays
 from tiercel.serving.accounting.model_statistics import ModelStatistics
+from tiercel.serving.generation.generation import Generation
 from tiercel.serving.models.registry import ModelRecord, Registry
 from tiercel.serving.routing.relay import OUTCOMES
 
@@ -97,6 +98,7 @@ class Metrics(Collector):
         self._refusals: Mapping[str, int] = {}
         self._handed_on: Mapping[str, int] = {}
         self._accuracies: Callable[[], Sequence[Mapping[str, Any]]] = tuple
+        self._generation: Generation | None = None
         self._process = ProcessCollector(registry=None)
 
     def add_gauge(self, name: str, documentation: str, read: Callable[[], float]) -> None:
@@ -121,6 +123,10 @@ class Metrics(Collector):
         """Have collected how often versions were right: ``accuracies`` is called on the event loop."""
         self._accuracies = accuracies
 
+    def add_generation(self, generation: Generation) -> None:
+        """Have what is generated collected."""
+        self._generation = generation
+
     def snapshot(self) -> Collector:
         """All numbers as they are now; called on the event loop."""
         return _Snapshot(list(self.collect()))
@@ -134,6 +140,8 @@ class Metrics(Collector):
         yield InfoMetricFamily("tiercel_serving", "The server", value={"version": __version__})
         for gauge in self._gauges:
             yield GaugeMetricFamily(gauge.name, gauge.documentation, value=gauge.read())
+        if self._generation is not None:
+            yield from _of_generation(self._generation)
         refused = CounterMetricFamily(
             "tiercel_access_refusals", "Requests refused for who sent them, by reason", labels=("reason",)
         )
@@ -214,6 +222,32 @@ def _of_loaded(records: Sequence[ModelRecord]) -> Iterator[Metric]:
     yield from (pending, in_flight, provider, memory)
 
 
+def _of_generation(generation: Generation) -> Iterator[Metric]:
+    """What was generated, of models that were asked for it, and how much is on its way."""
+    tokens = CounterMetricFamily("tiercel_generated_tokens", "Tokens of answers", labels=("model",))
+    prompts = CounterMetricFamily("tiercel_prompt_tokens", "Tokens of prompts that were read", labels=("model",))
+    first = HistogramMetricFamily(
+        "tiercel_first_token_seconds", "Time from a request's arrival to its first token", labels=("model",)
+    )
+    for model, statistics in generation.statistics.items():
+        tokens.add_metric((model,), statistics.tokens)
+        prompts.add_metric((model,), statistics.prompt_tokens)
+        first.add_metric((model,), *_histogram(statistics.first_token))
+    begun, waiting = generation.rows
+    rows = GaugeMetricFamily("tiercel_generation_rows", "Answers on their way now", labels=("state",))
+    rows.add_metric(("begun",), begun)
+    rows.add_metric(("waiting",), waiting)
+    size = GaugeMetricFamily("tiercel_generation_cache_bytes", "Bytes that are held for keys and values now")
+    size.add_metric((), generation.room.used)
+    yield from (tokens, prompts, first, rows, size)
+
+
+def _histogram(delays: Delays) -> tuple[list[tuple[str, float]], float]:
+    counts, answers, seconds = delays.cumulative(HISTOGRAM_BOUNDS)
+    buckets = [(repr(bound), float(count)) for bound, count in zip(HISTOGRAM_BOUNDS, counts, strict=True)]
+    return [*buckets, ("+Inf", float(answers))], seconds
+
+
 def _of_feedback(accuracies: Sequence[Mapping[str, Any]]) -> Iterator[Metric]:
     """How often versions were right by what applications said; of as many versions as have a window."""
     for name, documentation in _FEEDBACK.items():
@@ -244,7 +278,5 @@ def _of_models(records: Sequence[ModelRecord]) -> Iterator[Metric]:
         accelerator.add_metric(labels, record.account.accelerator_seconds)
         swaps.add_metric(labels, record.swaps)
         refusals.add_metric(labels, record.refusals)
-        counts, answers, seconds = record.account.delays.cumulative(HISTOGRAM_BOUNDS)
-        buckets = [(repr(bound), float(count)) for bound, count in zip(HISTOGRAM_BOUNDS, counts, strict=True)]
-        delay.add_metric(labels, [*buckets, ("+Inf", float(answers))], seconds)
+        delay.add_metric(labels, *_histogram(record.account.delays))
     yield from (live, requests, cpu, accelerator, swaps, refusals, delay)

@@ -7,7 +7,7 @@ import zlib
 from functools import lru_cache
 from typing import Final
 
-from tiercel.serving.rest.messages import Cancellable, HttpResponse, Respond
+from tiercel.serving.rest.messages import Cancellable, HttpResponse, HttpStream, Respond
 from tiercel.serving.tasks import StartTask
 
 # Handing an answer to another thread and back takes longer than sending fewer bytes than this.
@@ -29,9 +29,9 @@ class PackedAnswer:
         self._is_unwanted = False
         self._work: Cancellable | None = None
 
-    def respond(self, response: HttpResponse | bytes) -> None:
-        """Send it, packed if it is large, which what comes as bytes never is."""
-        if isinstance(response, bytes) or len(response.body) < _LEAST_BYTES:
+    def respond(self, response: HttpResponse | HttpStream | bytes) -> None:
+        """Send it, packed if it is large, which what comes as bytes never is, and what comes in parts at no time."""
+        if not isinstance(response, HttpResponse) or len(response.body) < _LEAST_BYTES:
             self._respond(response)
         else:
             self._start_task(self._pack(response), "pack")

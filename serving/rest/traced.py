@@ -8,7 +8,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
 from tiercel.core.errors import TiercelError
-from tiercel.serving.rest.messages import HttpResponse
+from tiercel.serving.rest.messages import HttpResponse, HttpStream
 
 if TYPE_CHECKING:
     from tiercel.core.traces import RequestSpan, Tracing
@@ -41,8 +41,8 @@ def traced(infer: Handler, tracing: Tracing, node_id: Callable[[], str]) -> Hand
         attributes = {"tiercel.model": parameters["model"], "tiercel.node": node_id()}
         span = tracing.begin("infer", trace_context_of(request.headers), request.arrived, attributes)
 
-        def answered(answer: HttpResponse | bytes) -> None:
-            status = answer.status if isinstance(answer, HttpResponse) else int(answer[_STATUS])
+        def answered(answer: HttpResponse | HttpStream | bytes) -> None:
+            status = int(answer[_STATUS]) if isinstance(answer, bytes) else answer.status
             span.end(f"HTTP {status}" if status >= HTTPStatus.INTERNAL_SERVER_ERROR else "")
             respond(answer)
 

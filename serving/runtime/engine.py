@@ -13,6 +13,8 @@ from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
 from tiercel.core.errors import ArtefactRefusedError, InferenceFailedError, InvalidRequestError, TooLargeError
 from tiercel.serving.runtime.admission import Holding
+from tiercel.serving.runtime.decoder import Decoder, decoder_of
+from tiercel.serving.runtime.decoding import tried
 from tiercel.serving.runtime.measure import Batching, is_borne_out, measured_batching
 from tiercel.serving.runtime.model_settings import NOTHING_SET, ModelSettings
 from tiercel.serving.runtime.running import no_mark
@@ -101,6 +103,8 @@ class Session:
         settings: What is set for the model.
         answer_bytes: Largest outputs of one call.
         mark: Set while it runs; see :mod:`tiercel.serving.runtime.running`.
+        metadata: What its file says beside the graph.
+        decoder: What it takes and gives, of a decoder with a key-value cache that was tried; None for any other.
         gives_strings: Whether an output is of strings, whose bytes an array does not know.
         observer: Called with outputs' names, inputs and results after each run that went well, in its thread; or None.
 
@@ -109,9 +113,9 @@ class Session:
     """
 
     __slots__ = (
-        "_run", "_runner", "_running", "_take_seconds", "accuracy", "answer_bytes", "batch_rows", "batching", "device",
-        "gives_strings", "holding", "inline_elements", "inputs", "is_uniform", "labels", "mark", "observer",
-        "output_names", "outputs", "provider", "queue_rows", "settings", "sha256", "threads",
+        "_run", "_runner", "_running", "_take_seconds", "accuracy", "answer_bytes", "batch_rows", "batching", "decoder",
+        "device", "gives_strings", "holding", "inline_elements", "inputs", "is_uniform", "labels", "mark", "metadata",
+        "observer", "output_names", "outputs", "provider", "queue_rows", "settings", "sha256", "threads",
     )  # fmt: skip
 
     def __init__(self, model: bytes | str, threads: int = 1, open_session: Open = open_on_cpu) -> None:
@@ -140,6 +144,8 @@ class Session:
         self.mark = no_mark()
         self._running = 0
         self.observer: Observer | None = None
+        self.metadata = opened.metadata
+        self.decoder: Decoder | None = None
 
     @property
     def busy_clock(self) -> Callable[[], float]:
@@ -204,6 +210,15 @@ class Session:
             if time.perf_counter() > give_up:
                 break
         return WarmUp(best, sum(feed.size for feed in feeds.values()))
+
+    def try_decoding(self) -> None:
+        """Find out whether it is a decoder with a key-value cache, and how it may be run.
+
+        Raises:
+            ArtefactRefusedError: It says that it is one, and is not.
+        """
+        found = decoder_of(self.inputs, self.outputs, self.metadata)
+        self.decoder = None if found is None else tried(found, self.run)
 
     def close(self) -> None:
         """Free the model's memory now, in this thread, whoever still knows this object; nobody may run it any more."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -46,6 +46,7 @@ class Opened:
     # Seconds that its accelerator was kept for it since the last call; None on the CPU.
     take_seconds: Callable[[], float] | None = None
     device: int = 0  # number of its device; 0 on the CPU
+    metadata: Mapping[str, str] = field(default_factory=dict)  # what its file says beside the graph
 
 
 Open = Callable[[bytes | str, int], Opened]
@@ -70,7 +71,8 @@ def open_on_cpu(model: bytes | str, threads: int = 1, arena_bytes: int = 0) -> O
     except Exception as error:  # ONNX Runtime's errors have no common base
         raise ArtefactRefusedError(f"ONNX Runtime does not load it: {first_line(error)}") from error
     inputs, outputs = _specs(session)
-    return Opened(Provider.CPU, _runner(session, inputs, outputs, PlainRunner), inputs, outputs)
+    runner = _runner(session, inputs, outputs, PlainRunner)
+    return Opened(Provider.CPU, runner, inputs, outputs, metadata=_metadata(session))
 
 
 class Devices:
@@ -188,7 +190,7 @@ def open_on_cuda(
         raise ArtefactRefusedError(f"ONNX Runtime does not load it on CUDA: {first_line(error)}") from error
     serial = SerialRunner(_runner(session, inputs, outputs, lambda each: BoundRunner(each, PinnedBuffers(cuda))))
     runner = _WithStream(serial, cuda, stream)
-    return Opened(Provider.CUDA, runner, inputs, outputs, serial.take_seconds, options.device)
+    return Opened(Provider.CUDA, runner, inputs, outputs, serial.take_seconds, options.device, _metadata(session))
 
 
 class PinnedBuffers:
@@ -263,6 +265,10 @@ def _register_arena(most_bytes: int) -> None:
 
 def _specs(session: ort.InferenceSession) -> tuple[dict[str, TensorSpec], dict[str, TensorSpec]]:
     return tensor_specs(session.get_inputs(), "input"), tensor_specs(session.get_outputs(), "output")
+
+
+def _metadata(session: ort.InferenceSession) -> dict[str, str]:
+    return dict(session.get_modelmeta().custom_metadata_map)
 
 
 def _runner(

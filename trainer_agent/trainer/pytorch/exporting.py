@@ -129,7 +129,7 @@ def check_same_answers(model: nn.Module, signature: Signature, exported: OnnxMod
 
 def _run(export: _Exporter, model: _Flat, batch: Tensors, output_names: tuple[str, ...], path: Path) -> None:
     path.unlink(missing_ok=True)
-    with _quiet(), _without_graphs():
+    with quietly():
         try:
             export(model, batch, output_names, path)
         except DeliveryFailedError:
@@ -143,6 +143,13 @@ def _root_cause(error: BaseException) -> BaseException:
     while error.__cause__ is not None:
         error = error.__cause__
     return error
+
+
+@contextlib.contextmanager
+def quietly() -> Iterator[None]:
+    """Keep out of the job's log what exporters print, and warn of."""
+    with _quiet(), _without_graphs():
+        yield
 
 
 @contextlib.contextmanager

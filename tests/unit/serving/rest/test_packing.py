@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tiercel.serving.rest.messages import HttpResponse
+from tiercel.serving.rest.messages import HttpResponse, HttpStream
 from tiercel.serving.rest.packing import PackedAnswer, coding_for
 from tiercel.serving.tasks import StartTask
 
@@ -50,7 +50,7 @@ class Work:
 
 
 async def sent(start: StartTask, body: bytes, coding: bytes = b"gzip") -> HttpResponse:
-    answer: asyncio.Future[HttpResponse | bytes] = asyncio.get_running_loop().create_future()
+    answer: asyncio.Future[HttpResponse | HttpStream | bytes] = asyncio.get_running_loop().create_future()
     PackedAnswer(answer.set_result, coding, start).respond(HttpResponse(200, body, headers=b"A: b\r\n"))
     async with asyncio.timeout(90):
         response = await answer
@@ -75,7 +75,7 @@ async def test_what_is_small_or_gets_no_smaller_is_sent_as_it_is(start: StartTas
 
 
 async def test_nobody_is_answered_who_went_away_meanwhile() -> None:
-    answers: list[HttpResponse | bytes] = []
+    answers: list[HttpResponse | HttpStream | bytes] = []
     work = Work()
     async with asyncio.TaskGroup() as group:
         packed = PackedAnswer(answers.append, b"gzip", lambda work, name: group.create_task(work, name=name))
@@ -84,3 +84,10 @@ async def test_nobody_is_answered_who_went_away_meanwhile() -> None:
         what_to_cancel.cancel()
     assert work.cancelled
     assert not answers
+
+
+async def test_what_comes_in_parts_is_sent_as_it_comes(start: StartTask) -> None:
+    answers: list[HttpResponse | HttpStream | bytes] = []
+    stream = HttpStream(b"text/event-stream")
+    PackedAnswer(answers.append, b"gzip", start).respond(stream)
+    assert answers == [stream]

@@ -12,7 +12,7 @@ from tiercel.core.errors import CapacityExceededError, NotFoundError
 from tiercel.serving.operators import Operators
 from tiercel.serving.rest.compression import Inflater
 from tiercel.serving.rest.head import Head
-from tiercel.serving.rest.messages import ByteBudget, HttpRequest, HttpResponse, json_response
+from tiercel.serving.rest.messages import ByteBudget, HttpRequest, HttpResponse, HttpStream, json_response
 from tiercel.serving.rest.routes import Endpoint, Routes, body_object, from_programs_only
 
 
@@ -34,7 +34,7 @@ class Site:
             raise CapacityExceededError("no room")
 
     def ask(self, method: bytes, target: bytes, body: bytes = b"", **headers: bytes) -> HttpResponse | None:
-        answers: list[HttpResponse | bytes] = []
+        answers: list[HttpResponse | HttpStream | bytes] = []
         names = {name.encode().replace(b"_", b"-"): value for name, value in headers.items()}
         self.routes.handle(HttpRequest(Head(method, target, names), body), answers.append)
         while self.tasks:

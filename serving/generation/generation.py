@@ -1,0 +1,130 @@
+"""Generates answers token by token: finds the version, checks what is asked, and gives it to the version's loop."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tiercel.core.errors import DeadlineExceededError, InvalidRequestError
+from tiercel.serving.accounting.delays import Delays
+from tiercel.serving.generation.loop import DecodeLoop
+from tiercel.serving.generation.request import GenerationLimits, GenerationRequest, context_of, prompt_ids
+from tiercel.serving.generation.room import CacheRoom
+from tiercel.serving.generation.row import Listener, Row
+from tiercel.serving.generation.statistics import GenerationStatistics
+
+if TYPE_CHECKING:
+    from tiercel.serving.dispatch.dispatcher import Dispatcher
+    from tiercel.serving.dispatch.variants.endpoints import Endpoints
+    from tiercel.serving.models.loaded_version import LoadedVersion
+    from tiercel.serving.models.registry import Registry
+    from tiercel.serving.runtime.decoder import Decoder
+
+
+class Generation:
+    """See the module; used on the event loop only.
+
+    Args:
+        registry: The models.
+        dispatcher: Runs steps.
+        endpoints: Names that stand for several variants, which are not chosen among here.
+        limits: How much may be generated.
+    """
+
+    def __init__(
+        self, registry: Registry, dispatcher: Dispatcher, endpoints: Endpoints, limits: GenerationLimits
+    ) -> None:
+        self._registry = registry
+        self._dispatcher = dispatcher
+        self._endpoints = endpoints
+        self.limits = limits
+        self.room = CacheRoom(limits.cache_bytes)
+        self._loops: dict[LoadedVersion, DecodeLoop] = {}
+        self._statistics: dict[str, GenerationStatistics] = {}
+
+    @property
+    def statistics(self) -> Mapping[str, GenerationStatistics]:
+        """What was generated, by model."""
+        return self._statistics
+
+    @property
+    def rows(self) -> tuple[int, int]:
+        """Rows that are being generated, and rows that wait for it."""
+        loops = self._loops.values()
+        return sum(loop.begun for loop in loops), sum(loop.waiting for loop in loops)
+
+    def version_for(self, model: str, version: str) -> tuple[LoadedVersion, Decoder]:
+        """The version that answers, and how it is run.
+
+        Raises:
+            TiercelError: There is none, or it does not generate.
+        """
+        record = self._registry.known(model)
+        if (record is None or record.live is None) and self._endpoints.knows(model):
+            raise InvalidRequestError(
+                f"'{model[:200]}' is answered by several variants, and an answer that is generated comes from one: "
+                "have one job feed the endpoint"
+            )
+        loaded = self._registry.live(model, version)
+        decoder = loaded.session.decoder
+        if decoder is None:
+            raise InvalidRequestError(
+                f"version {loaded.version} of '{model[:200]}' is no decoder with a key-value cache (input_ids, "
+                "past_key_values.N.key and .value in; logits, present.N.key and .value out): ask it at /infer, or "
+                "export it with tiercel.trainer.generation.export_decoder"
+            )
+        return loaded, decoder
+
+    def submit(
+        self, request: GenerationRequest, found: tuple[LoadedVersion, Decoder], arrived: float, listener: Listener
+    ) -> Row:
+        """Generate an answer.
+
+        Args:
+            request: What is wanted.
+            found: As :meth:`version_for` said just now.
+            arrived: When it came, seconds of ``time.perf_counter``.
+            listener: Hears of it, from the next turn of the event loop on.
+
+        Returns:
+            What to cancel when the caller goes away.
+
+        Raises:
+            TiercelError: It does not fit the model, or there is no room.
+        """
+        loaded, decoder = found
+        prompt = prompt_ids(request, decoder, self.limits)
+        fit = self.limits.cache_bytes // decoder.token_bytes
+        most = min(request.tokens, min(context_of(decoder, self.limits), fit + 1) - len(prompt))
+        ends = request.stop if decoder.end_token is None else request.stop | {decoder.end_token}
+        seed = secrets.randbits(64) if request.seed is None else request.seed
+        loop = self._loop_of(loaded, decoder)
+        random = np.random.default_rng(seed)
+        row = Row(loop, prompt, most, request.sampling, random, ends, arrived, listener)
+        loop.add(row, request.timeout)
+        return row
+
+    def close(self) -> None:
+        """Fail whatever is not complete; nothing is asked any more."""
+        for loop in tuple(self._loops.values()):
+            loop.break_off(DeadlineExceededError("the server is leaving; ask the one that follows it"))
+
+    def _loop_of(self, loaded: LoadedVersion, decoder: Decoder) -> DecodeLoop:
+        found = self._loops.get(loaded)
+        if found is None:
+            statistics = self._statistics.get(loaded.model)
+            if statistics is None:  # as many as there are models
+                statistics = GenerationStatistics(Delays(time.perf_counter()))
+                self._statistics[loaded.model] = statistics
+            forget = partial(self._forget, loaded)
+            found = DecodeLoop(loaded, decoder, self._dispatcher, self.limits, self.room, statistics, forget)
+            self._loops[loaded] = found
+        return found
+
+    def _forget(self, loaded: LoadedVersion) -> None:
+        self._loops.pop(loaded, None)

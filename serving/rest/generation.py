@@ -1,0 +1,147 @@
+"""Generation over REST, as Triton and KServe extend the protocol: ``/generate``, and ``/generate_stream`` by events."""
+
+from __future__ import annotations
+
+import codecs
+from typing import Any, Final
+
+import orjson
+
+from tiercel.core.errors import TiercelError, TooLargeError
+from tiercel.serving.generation.generation import Generation
+from tiercel.serving.generation.request import GenerationRequest, read_request
+from tiercel.serving.models.loaded_version import LoadedVersion
+from tiercel.serving.rest.handing import RestHanding, time_left
+from tiercel.serving.rest.messages import (
+    Cancellable,
+    HttpRequest,
+    HttpResponse,
+    HttpStream,
+    Respond,
+    error_response,
+    json_response,
+)
+from tiercel.serving.rest.routes import Parameters, Routes, body_object
+from tiercel.serving.routing.calls import Handed
+from tiercel.serving.routing.relay import HOPS
+from tiercel.serving.runtime.decoder import Decoder
+from tiercel.serving.tasks import StartTask
+
+_MOST_BYTES: Final = 1024**2
+_EVENTS: Final = b"text/event-stream"
+_BYTE: Final = 256
+
+
+def add_generation(routes: Routes, generation: Generation, handing: RestHanding, start_task: StartTask) -> None:
+    """Have models that are decoders generate."""
+
+    def generate(request: HttpRequest, of: Parameters, respond: Respond) -> Cancellable | None:
+        """Generates an answer token by token, of a decoder with a key-value cache; sent when it is complete."""
+        return begin(request, of, respond, is_stream=False)
+
+    def generate_stream(request: HttpRequest, of: Parameters, respond: Respond) -> Cancellable | None:
+        """Generates an answer and sends each token as a server-sent event; the last one has `finish_reason`."""
+        return begin(request, of, respond, is_stream=True)
+
+    def begin(request: HttpRequest, of: Parameters, respond: Respond, *, is_stream: bool) -> Cancellable | None:
+        model, version = of["model"], of.get("version", "")
+        if handing.is_due(request, model):
+            handed = Handed()
+            start_task(handing.answer_to(handed, request, model, respond), "hand on")
+            return handed
+        found = generation.version_for(model, version)
+        if len(request.body) > _MOST_BYTES:
+            raise TooLargeError(f"the request has {len(request.body)} bytes, {_MOST_BYTES} are possible")
+        wanted = read_request(body_object(request), model, version, generation.limits, time_left(request))
+        # Another node takes answers as a whole, and gives them to its caller so.
+        in_parts = is_stream and HOPS not in request.headers
+        answer = (_Events if is_stream else _Whole)(wanted, found, respond, in_parts=in_parts)
+        return generation.submit(wanted, found, request.arrived, answer)
+
+    for version in ("", "/versions/{version}"):
+        routes.add_cancellable("POST", f"/v2/models/{{model}}{version}/generate", generate)
+        routes.add_cancellable("POST", f"/v2/models/{{model}}{version}/generate_stream", generate_stream)
+
+
+class _Answer:
+    """What all answers say, and their text where the version has one."""
+
+    def __init__(
+        self,
+        request: GenerationRequest,
+        found: tuple[LoadedVersion, Decoder],
+        respond: Respond,
+        *,
+        in_parts: bool,
+    ) -> None:
+        loaded, decoder = found
+        self._respond = respond
+        self._in_parts = in_parts
+        self._head: dict[str, Any] = {"model_name": loaded.model, "model_version": loaded.version_text}
+        if request.id:
+            self._head = {"id": request.id, **self._head}
+        self._text = codecs.getincrementaldecoder("utf-8")("replace") if decoder.text else None
+
+    def _said(self, tokens: list[int], reason: str = "") -> dict[str, Any]:
+        said = {**self._head, "output_ids": tokens}
+        if self._text is not None:
+            # Ids that are no bytes stand for no text.
+            of_bytes = bytes(token for token in tokens if token < _BYTE)
+            said["text_output"] = self._text.decode(of_bytes, final=bool(reason))
+        return said | {"finish_reason": reason} if reason else said
+
+
+class _Whole(_Answer):
+    """An answer that is sent when it is complete; see :class:`.Listener`."""
+
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self._tokens: list[int] = []
+
+    def token(self, token: int) -> None:
+        self._tokens.append(token)
+
+    def finished(self, reason: str) -> None:
+        self._respond(json_response(self._said(self._tokens, reason)))
+
+    def failed(self, error: TiercelError) -> None:
+        self._respond(error_response(error))
+
+
+class _Events(_Answer):
+    """An answer that is sent token by token, once there is one: what fails later is the last event, with ``error``."""
+
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self._stream: HttpStream | None = None
+        self._kept: list[bytes] = []
+
+    def token(self, token: int) -> None:
+        self._send(self._said([token]))
+
+    def finished(self, reason: str) -> None:
+        self._send(self._said([], reason))
+        self._end()
+
+    def failed(self, error: TiercelError) -> None:
+        if self._stream is None and not self._kept:
+            self._respond(error_response(error))
+            return
+        self._send(self._head | {"error": error.message})
+        self._end()
+
+    def _send(self, said: dict[str, Any]) -> None:
+        event = b"data: %b\n\n" % orjson.dumps(said)
+        if not self._in_parts:
+            self._kept.append(event)
+            return
+        if self._stream is None:
+            self._stream = HttpStream(_EVENTS)
+            self._respond(self._stream)
+        self._stream.send(event)
+
+    def _end(self) -> None:
+        if self._stream is not None:
+            self._stream.end()
+        else:
+            self._respond(HttpResponse(200, b"".join(self._kept), _EVENTS))
