@@ -9,9 +9,11 @@ import signal
 import sys
 import threading
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadFileScheduling
 
 import tiercel  # noqa: F401 - before any test imports ONNX Runtime: it has that report nothing
 from testing import needs
@@ -61,6 +63,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if isinstance(item, pytest.Function) and asyncio.iscoroutinefunction(item.function):
             item.fixturenames.insert(0, "_tell_tasks_that_hang")
+
+
+class _OneProductOnOneWorker(LoadFileScheduling):  # type: ignore[misc] # it has no types
+    """File by file, but the files of ``end_to_end/one_product`` together, which would else start one on each worker."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        folder, found, _ = nodeid.partition("/one_product/")
+        return folder + found if found else str(super()._split_scope(nodeid))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:
+    """Where tests are dealt out by their files."""
+    return _OneProductOnOneWorker(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -22,14 +22,14 @@ pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]
 
 async def ranks_of(product: Product, handle: JobHandle) -> dict[int, psutil.Process]:
     """The job's ranks as its log names them, of the run that is newest."""
-    log = (await tiercel("logs", handle.id, state_dir=product.state_dir, tenant="alice")).output
+    log = (await tiercel("logs", handle.id, state_dir=product.state_dir, tenant="ranks")).output
     named = re.findall(r"rank (\d) of 2 is process (\d+), 1 threads", log)[-2:]
     return {int(number): psutil.Process(int(pid)) for number, pid in named}
 
 
 async def test_two_ranks_deliver_fail_go_on_and_are_stopped(product: Product) -> None:
     spec = digits_job(
-        "line",
+        "ranks",
         (0.7, 2.0),  # the second one is out of reach
         module="",
         script=Script("ranks.py", (SCRIPTS / "ranks.py").read_bytes()),
@@ -38,13 +38,13 @@ async def test_two_ranks_deliver_fail_go_on_and_are_stopped(product: Product) ->
         max_epochs=5000,
         ranks=2,
     )
-    async with client_of(product) as alice, asyncio.timeout(2 * JOB_SECONDS):
-        handle = await alice.submit(spec)
+    async with client_of(product, "ranks") as client, asyncio.timeout(2 * JOB_SECONDS):
+        handle = await client.submit(spec)
         async for event in handle.events():
             if isinstance(event, TierEvent) and event.tier.state is TierState.DELIVERED:
                 break
         inputs = json.dumps({"input": [[1.0] * 6, [-1.0] * 6]})
-        answer = await tiercel("infer", "line", "--json", state_dir=product.state_dir, tenant="alice", text=inputs)
+        answer = await tiercel("infer", "ranks", "--json", state_dir=product.state_dir, tenant="ranks", text=inputs)
         assert answer.exit_code == 0, answer.errors
 
         ranks = await ranks_of(product, handle)
@@ -58,14 +58,14 @@ async def test_two_ranks_deliver_fail_go_on_and_are_stopped(product: Product) ->
         assert not ranks[0].is_running()
         done = job.epoch
 
-        assert (await tiercel("resume", handle.id, state_dir=product.state_dir, tenant="alice")).exit_code == 0
+        assert (await tiercel("resume", handle.id, state_dir=product.state_dir, tenant="ranks")).exit_code == 0
         async for event in handle.events():
             if isinstance(event, ProgressEvent) and event.epoch > done:
                 break
         ranks = await ranks_of(product, handle)
         await handle.cancel()
         assert (await handle.wait(JOB_SECONDS)).state is JobState.CANCELLED
-        log = (await tiercel("logs", handle.id, state_dir=product.state_dir, tenant="alice")).output
+        log = (await tiercel("logs", handle.id, state_dir=product.state_dir, tenant="ranks")).output
     assert "going on after epoch" in log
     assert "rank 0 leaves, stopping: True" in log
     assert "rank 1 leaves, stopping: True" in log

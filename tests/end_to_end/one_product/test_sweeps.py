@@ -17,7 +17,7 @@ from tiercel.core.jobs import JobState
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]
 
-LINE = Path(__file__).parents[2] / "examples" / "line"
+LINE = Path(__file__).parents[3] / "examples" / "line"
 RANGE = "learning-rate=loguniform:0.3:0.9"
 
 
@@ -29,7 +29,7 @@ async def interrupted(product: Product, client: Client, folder: Path, *options: 
     before = {job.id for job in await client.list_jobs()}
     command = tiercel_command("sweep", str(LINE), *OPTIONS, *options, "--state-dir", str(product.state_dir))
     process = await asyncio.create_subprocess_exec(
-        *command, "--tenant", "alice", cwd=folder, env=without_tiercels(), stderr=asyncio.subprocess.PIPE
+        *command, "--tenant", "sweeps", cwd=folder, env=without_tiercels(), stderr=asyncio.subprocess.PIPE
     )
     try:
         async with asyncio.timeout(JOB_SECONDS):
@@ -49,10 +49,10 @@ async def test_the_best_parameters_feed_the_endpoint(
     product: Product, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    async with client_of(product) as client:
+    async with client_of(product, "sweeps") as client:
         given_up = await client.job((await interrupted(product, client, tmp_path)).id).wait(JOB_SECONDS)
         left = await interrupted(product, client, tmp_path, "--leave")
-        told = await tiercel("sweep", str(LINE), *OPTIONS, state_dir=product.state_dir, tenant="alice", environment={})
+        told = await tiercel("sweep", str(LINE), *OPTIONS, state_dir=product.state_dir, tenant="sweeps", environment={})
         assert told.exit_code == 0, told.errors
         ends = told.content["trials"]
         assert [(end["number"], end["state"]) for end in ends] == [(1, "completed"), (2, "completed")]

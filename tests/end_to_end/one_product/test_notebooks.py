@@ -15,7 +15,7 @@ from testing.product_use import tiercel
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 @pytest.fixture(autouse=True)

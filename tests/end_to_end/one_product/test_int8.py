@@ -15,13 +15,17 @@ QUESTION = {"inputs": [{"name": "input", "datatype": "FP32", "shape": [1, 8, 8],
 
 async def test_the_versions_of_a_job_have_an_int8_model(product: Product) -> None:
     spec = digits_job(
-        targets=(0.9,), arguments=("--width", "1024"), variants=("fp32", "int8"), endpoint_objective_seconds=20.0
+        "int8",
+        targets=(0.9,),
+        arguments=("--width", "1024"),
+        variants=("fp32", "int8"),
+        endpoint_objective_seconds=20.0,
     )
-    async with client_of(product) as alice:
-        handle = await alice.submit(spec)
+    async with client_of(product, "int8") as client:
+        handle = await client.submit(spec)
         job = await handle.wait(JOB_SECONDS)
         assert job.state is JobState.COMPLETED, f"{job.reason}\n{job.log_tail}"
-        version = (await alice.models.list("digits"))[-1]
+        version = (await client.models.list("int8"))[-1]
         int8 = version.int8
         assert int8 is not None
         assert int8.shipped, int8.reason
@@ -29,11 +33,11 @@ async def test_the_versions_of_a_job_have_an_int8_model(product: Product) -> Non
         assert version.value is not None
         assert int8.value is not None
         assert int8.value >= version.value - 0.01
-        url = f"http://{product.addresses['serving_http']}/v2/models/digits"
+        url = f"http://{product.addresses['serving_http']}/v2/models/int8"
         status, content = await post_json(f"{url}/infer", QUESTION | {"parameters": {"timeout": 20_000_000}})
         assert status == 200, content
         told = {"fp32": version.value, "int8": int8.value}[content["parameters"]["variant"]]
         assert content["parameters"]["accuracy"] == told
         assert content["model_version"] == str(version.version)
-        shown = await tiercel("models", "show", "digits", state_dir=product.state_dir, tenant="alice")
+        shown = await tiercel("models", "show", "int8", state_dir=product.state_dir, tenant="int8")
         assert "times as fast" in shown.output

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from testing.product_use import JOB_SECONDS, client_of, digits_job, running_product
+from testing.product import Product
+from testing.product_use import JOB_SECONDS, client_of, digits_job
 from testing.wheels import write_wheel
 from tiercel import Script
 from tiercel.core.jobs import JobState
@@ -20,21 +21,19 @@ print("has", alpha.VERSION, subprocess.run(["say-alpha"], capture_output=True, t
 """
 
 
-async def test_a_job_runs_with_the_packages_that_it_asks_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_job_runs_with_the_packages_that_it_asks_for(product: Product, packages: Path) -> None:
     module = "VERSION = '1.0'\ndef main():\n    print('by name')\n"
-    write_wheel(tmp_path / "wheels", "alpha", files={"alpha.py": module}, scripts={"say-alpha": "alpha:main"})
-    monkeypatch.setenv("TIERCEL_AGENT_PACKAGE_FOLDER", str(tmp_path / "wheels"))
-    monkeypatch.setenv("TIERCEL_AGENT_PACKAGE_OFFLINE", "1")
-    async with running_product(tmp_path) as product, client_of(product) as alice:
+    write_wheel(packages, "alpha", files={"alpha.py": module}, scripts={"say-alpha": "alpha:main"})
+    async with client_of(product, "environments") as client:
         program: dict[str, Any] = {"module": "", "script": Script("t.py", SCRIPT), "arguments": ()}
         for endpoint in ("first", "second"):
-            job = await alice.submit(digits_job(endpoint, requirements=("alpha>=1",), **program))
+            job = await client.submit(digits_job(endpoint, requirements=("alpha>=1",), **program))
             await job.wait(JOB_SECONDS)
             output = b"".join([piece async for piece in job.logs()]).decode()
             assert "has 1.0 by name" in output
             assert ("builds it from the requirements" in output) == (endpoint == "first")
 
-        job = await alice.submit(digits_job("third", requirements=("nowhere",), **program))
+        job = await client.submit(digits_job("third", requirements=("nowhere",), **program))
         failed = await job.wait(JOB_SECONDS)
         assert failed.state is JobState.FAILED
         assert "Its environment cannot be built: " in failed.reason

@@ -14,12 +14,7 @@ from testing.product import Product
 from testing.product_use import JOB_SECONDS, SCRIPTS, client_of, tiercel
 from tiercel import JobState
 
-# One product for all, each with an endpoint of its own.
-pytestmark = [
-    pytest.mark.end_to_end,
-    pytest.mark.timeout(300),
-    pytest.mark.asyncio(loop_scope="module"),
-]
+pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]
 
 TRAIN = """
 import json, pathlib, sys, time
@@ -51,7 +46,7 @@ retries: 1
 
 
 async def test_a_folder_is_trained_shipped_and_started_again_as_it_was_submitted(
-    shared_product: Product, tmp_path: Path
+    product: Product, tmp_path: Path
 ) -> None:
     folder, first, go = tmp_path / "project", tmp_path / "first", tmp_path / "go"
     files = {
@@ -70,13 +65,13 @@ async def test_a_folder_is_trained_shipped_and_started_again_as_it_was_submitted
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     (folder / "shortcut").symlink_to("package/answer.py")
-    submitted = await tiercel("submit", str(folder), state_dir=shared_product.state_dir, tenant="alice")
+    submitted = await tiercel("submit", str(folder), state_dir=product.state_dir, tenant="projects")
     assert submitted.exit_code == 0, submitted.errors
     assert "not sent: debug.log (ignored by .gitignore)" in submitted.output
     job_id = submitted.output.partition("Submitted ")[2].partition(";")[0]
     shutil.rmtree(folder)
     go.touch()
-    async with client_of(shared_product) as client:
+    async with client_of(product, "projects") as client:
         async with asyncio.timeout(JOB_SECONDS):
             job = await client.job(job_id).wait()
         assert (job.state, job.attempts) == (JobState.COMPLETED, 2), job.reason
@@ -85,21 +80,21 @@ async def test_a_folder_is_trained_shipped_and_started_again_as_it_was_submitted
         output = b"".join([chunk async for chunk in client.logs(job_id)]).decode()
         # The second run: nothing that the first one changed is there.
         assert "started with 42 as submitted 50000 ['--lr', '0.1', 'more'] ANSWER = 42" in output
-    shown = await tiercel("show", job_id, "--json", state_dir=shared_product.state_dir, tenant="alice")
+    shown = await tiercel("show", job_id, "--json", state_dir=product.state_dir, tenant="projects")
     assert shown.content["spec"]["project"]["sha256"] == job.spec.project.sha256
     assert str(folder) not in shown.output
 
 
 async def test_a_spec_that_cannot_start_is_refused_with_a_sentence_and_any_field_can_be_set(
-    shared_product: Product, tmp_path: Path
+    product: Product, tmp_path: Path
 ) -> None:
     (tmp_path / "tiercel.yaml").write_text(SPEC)
-    refused = await tiercel("submit", str(tmp_path), state_dir=shared_product.state_dir, tenant="alice")
+    refused = await tiercel("submit", str(tmp_path), state_dir=product.state_dir, tenant="projects")
     assert refused.exit_code != 0
     assert "command: there is no file 'train.py' in the project; give a path relative" in refused.errors
     for change, message in (("resources.memory=lots", "resources.memory"), ("nothing", "write FIELD=VALUE")):
         refused = await tiercel(
-            "submit", str(tmp_path), "--set", change, state_dir=shared_product.state_dir, tenant="alice"
+            "submit", str(tmp_path), "--set", change, state_dir=product.state_dir, tenant="projects"
         )
         assert refused.exit_code != 0
         assert message in refused.errors
@@ -113,8 +108,8 @@ def learn_digits(width: int) -> None:
     digits_mlp.main(["--width", str(width), "--batch-size", "64", "--learning-rate", "0.1"])
 
 
-async def test_a_function_is_trained_and_shipped(shared_product: Product) -> None:
-    async with client_of(shared_product) as client:
+async def test_a_function_is_trained_and_shipped(product: Product) -> None:
+    async with client_of(product, "projects") as client:
         job = await client.submit(learn_digits.with_arguments(width=64))
         async with asyncio.timeout(JOB_SECONDS):
             assert (await job.wait()).state is JobState.COMPLETED

@@ -10,12 +10,7 @@ import pytest
 from testing.product import Product
 from testing.product_use import client_of, tiercel
 
-# One product for all cases: none of them may leave anything in it.
-pytestmark = [
-    pytest.mark.end_to_end,
-    pytest.mark.timeout(300),
-    pytest.mark.asyncio(loop_scope="module"),
-]
+pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]
 
 RIGHT = {
     "--module": "tiercel.trainer_agent.workloads.digits_mlp",
@@ -45,41 +40,41 @@ RIGHT = {
     ],
 )
 async def test_a_job_that_cannot_be_is_refused_by_the_fields_name(
-    shared_product: Product, changes: dict[str, str | list[str] | None], field: str
+    product: Product, changes: dict[str, str | list[str] | None], field: str
 ) -> None:
-    state_dir = shared_product.state_dir
+    state_dir = product.state_dir
     arguments = [word for flag, values in (RIGHT | changes).items() for word in _words(flag, values)]
-    refused = await tiercel("submit", *arguments, state_dir=state_dir, tenant="alice")
+    refused = await tiercel("submit", *arguments, state_dir=state_dir, tenant="careless")
     assert refused.exit_code != 0
     assert refused.output == ""
     _check_sentence(refused.errors)
     assert re.search(field, refused.errors), refused.errors
-    async with client_of(shared_product) as alice:
-        assert await alice.list_jobs() == ()
-        assert await alice.list_endpoints() == ()
+    async with client_of(product, "careless") as client:
+        assert await client.list_jobs() == ()
+        assert await client.list_endpoints() == ()
 
 
 @pytest.mark.parametrize("command", ["show", "cancel", "explain", "logs", "watch"])
-async def test_an_unknown_job_is_an_error_that_names_it(shared_product: Product, command: str) -> None:
-    refused = await tiercel(command, "no-such-job", state_dir=shared_product.state_dir, tenant="alice")
+async def test_an_unknown_job_is_an_error_that_names_it(product: Product, command: str) -> None:
+    refused = await tiercel(command, "no-such-job", state_dir=product.state_dir, tenant="careless")
     assert refused.exit_code != 0
     _check_sentence(refused.errors)
     assert "no-such-job" in refused.errors
 
 
-async def test_an_unknown_tenant_is_an_error_that_names_it(shared_product: Product) -> None:
-    refused = await tiercel("ls", state_dir=shared_product.state_dir, tenant="mallory")
+async def test_an_unknown_tenant_is_an_error_that_names_it(product: Product) -> None:
+    refused = await tiercel("ls", state_dir=product.state_dir, tenant="mallory")
     assert refused.exit_code != 0
     _check_sentence(refused.errors)
     assert "mallory" in refused.errors
 
 
-async def test_a_second_up_in_the_same_folder_says_that_one_runs_already(shared_product: Product) -> None:
-    second = await tiercel("up", state_dir=shared_product.state_dir)
+async def test_a_second_up_in_the_same_folder_says_that_one_runs_already(product: Product) -> None:
+    second = await tiercel("up", state_dir=product.state_dir)
     assert second.exit_code == 1
     _check_sentence(second.errors)
-    assert str(shared_product.pid) in second.errors
-    assert (await tiercel("ls", state_dir=shared_product.state_dir, tenant="alice")).exit_code == 0
+    assert str(product.pid) in second.errors
+    assert (await tiercel("ls", state_dir=product.state_dir, tenant="careless")).exit_code == 0
 
 
 @pytest.mark.parametrize(
@@ -91,9 +86,9 @@ async def test_a_second_up_in_the_same_folder_says_that_one_runs_already(shared_
     ],
 )
 async def test_a_port_in_use_is_an_error_that_names_port_and_option(
-    shared_product: Product, tmp_path: Path, flag: str, address: str
+    product: Product, tmp_path: Path, flag: str, address: str
 ) -> None:
-    port = shared_product.addresses[address].rpartition(":")[2]
+    port = product.addresses[address].rpartition(":")[2]
     refused = await tiercel("up", flag, port, state_dir=tmp_path / "other")
     assert refused.exit_code == 1
     _check_sentence(refused.errors)

@@ -18,10 +18,8 @@ from tiercel import JobState, Script, TierState
 from tiercel.broker.client.spec_file import parse_spec
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]
-# Their product is one, in which each has an endpoint of its own.
-in_one_loop = pytest.mark.asyncio(loop_scope="module")
 
-TOP = Path(__file__).parents[2]
+TOP = Path(__file__).parents[3]
 EXAMPLE = TOP / "examples" / "sklearn" / "train.py"
 LINEAR = TOP / "testing" / "scripts" / "linear.py"
 DOCUMENT = TOP / "docs" / "frameworks.md"
@@ -45,13 +43,14 @@ def script_that_is_killed() -> str:
     return "import os\nimport signal\n" + text + kill
 
 
-@in_one_loop
 async def test_a_script_of_scikit_learn_is_killed_goes_on_and_answers_as_it_does_itself(
-    shared_product: Product,
+    product: Product,
 ) -> None:
-    spec = digits_job(targets=(0.90, 0.96), script=Script("train.py", script_that_is_killed().encode()), retries=1)
-    async with client_of(shared_product) as alice:
-        handle = await alice.submit(spec)
+    spec = digits_job(
+        "sklearn", targets=(0.90, 0.96), script=Script("train.py", script_that_is_killed().encode()), retries=1
+    )
+    async with client_of(product, "frameworks") as client:
+        handle = await client.submit(spec)
         job = await handle.wait(JOB_SECONDS)
         assert (job.state, job.attempts) == (JobState.COMPLETED, 2), f"{job.reason}\n{job.log_tail}"
         assert [(tier.state, tier.version) for tier in job.tiers] == [
@@ -65,23 +64,22 @@ async def test_a_script_of_scikit_learn_is_killed_goes_on_and_answers_as_it_does
 
         images, labels = load_digits(return_X_y=True)
         _, x_test, _, _ = train_test_split((images / 16).astype(np.float32), labels, test_size=0.25, random_state=0)
-        answer = await alice.infer("digits", {"X": x_test[:1].tolist()})
+        answer = await client.infer("sklearn", {"X": x_test[:1].tolist()})
         assert answer.version == 2
         # Two epochs of training lie further apart.
         differences = np.abs(exported - answer.outputs["probabilities"].tolist()[0]).max(axis=1)
         assert differences.min() < 1e-5, differences
 
 
-@in_one_loop
 async def test_a_training_of_pytorch_that_ends_without_all_of_its_tiers_delivers_its_best_model(
-    shared_product: Product,
+    product: Product,
 ) -> None:
-    spec = {"endpoint": "line", "script": str(LINEAR), "metric": "accuracy", "tiers": [0.5, 2.0]}
-    async with client_of(shared_product) as alice:
-        handle = await alice.submit(parse_spec({**spec, "arguments": ["--epochs", "12"], "max_epochs": 12}))
+    spec = {"endpoint": "pytorch", "script": str(LINEAR), "metric": "accuracy", "tiers": [0.5, 2.0]}
+    async with client_of(product, "frameworks") as client:
+        handle = await client.submit(parse_spec({**spec, "arguments": ["--epochs", "12"], "max_epochs": 12}))
         job = await handle.wait(JOB_SECONDS)
         assert job.state is JobState.MISSED, job.reason
-        (endpoint,) = [each for each in await alice.list_endpoints() if each.name == "line"]
+        (endpoint,) = [each for each in await client.list_endpoints() if each.name == "pytorch"]
         assert job.best_value is not None
         first, best = endpoint.versions
         assert (first.version, best.version, endpoint.live_version) == (1, 2, 2)
@@ -108,15 +106,14 @@ job.deliver(file, metrics={"accuracy": 0.95}, inputs={"take": small, "from": lar
 """
 
 
-@in_one_loop
-async def test_a_file_that_a_script_delivers_is_asked_by_the_names_of_its_inputs(shared_product: Product) -> None:
+async def test_a_file_that_a_script_delivers_is_asked_by_the_names_of_its_inputs(product: Product) -> None:
     spec = digits_job("difference", (0.5, 0.9), script=Script("train.py", DELIVERS_A_FILE.encode()))
-    async with client_of(shared_product) as alice:
-        job = await (await alice.submit(spec)).wait(JOB_SECONDS)
+    async with client_of(product, "frameworks") as client:
+        job = await (await client.submit(spec)).wait(JOB_SECONDS)
         assert job.state is JobState.COMPLETED, f"{job.reason}\n{job.log_tail}"
         # Of the two deliveries of one file whichever is loaded first gives it its number.
         assert len({tier.version for tier in job.tiers}) == 1, "it is the same file"
-        answer = await alice.infer("difference", {"take": [[1.0, 2.0]], "from": [[5.0, 5.0]]})
+        answer = await client.infer("difference", {"take": [[1.0, 2.0]], "from": [[5.0, 5.0]]})
         assert answer.outputs["left"].tolist() == [[4.0, 3.0]]
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from testing.product import processes_of
-from testing.product_use import JOB_SECONDS, client_of, digits_job, running_product, tiercel
+from testing.product import Product, processes_of
+from testing.product_use import JOB_SECONDS, client_of, digits_job, tiercel
 from tiercel import Script
 from tiercel.core.jobs import JobState
 
@@ -23,17 +23,19 @@ time.sleep(600)
 """
 
 
-async def test_a_secret_reaches_the_script_and_nothing_else(tmp_path: Path) -> None:
-    async with running_product(tmp_path) as product, client_of(product) as alice:
+async def test_a_secret_reaches_the_script_and_nothing_else(product: Product) -> None:
+    async with client_of(product, "secrets") as client:
 
         async def secret(*arguments: str, text: str = "") -> str:
-            said = await tiercel("secret", *arguments, state_dir=product.state_dir, tenant="alice", text=text)
+            said = await tiercel("secret", *arguments, state_dir=product.state_dir, tenant="secrets", text=text)
             assert said.exit_code == 0, said.errors
             return said.output + said.errors
 
         assert await secret("set", "A_KEY", text=f"{VALUE}\n") == "Secret A_KEY is set.\n"
-        spec = digits_job(module="", script=Script("t.py", SCRIPT), arguments=(), env={"SEED": "7"}, secrets=("A_KEY",))
-        job = await alice.submit(spec)
+        spec = digits_job(
+            "secrets", module="", script=Script("t.py", SCRIPT), arguments=(), env={"SEED": "7"}, secrets=("A_KEY",)
+        )
+        job = await client.submit(spec)
         async with asyncio.timeout(JOB_SECONDS):
             while not (output := b"".join([piece async for piece in job.logs()])).endswith(b"\n"):  # noqa: ASYNC110
                 await asyncio.sleep(0.2)
@@ -41,7 +43,7 @@ async def test_a_secret_reaches_the_script_and_nothing_else(tmp_path: Path) -> N
 
         shown = [await secret("list"), await secret("list", "--json")]
         shown += [
-            (await tiercel(*command, state_dir=product.state_dir, tenant="alice")).output
+            (await tiercel(*command, state_dir=product.state_dir, tenant="secrets")).output
             for command in (("show", job.id), ("show", job.id, "--json"), ("ls", "--json"), ("explain", job.id))
         ]
         assert "A_KEY" in shown[0]
@@ -50,9 +52,9 @@ async def test_a_secret_reaches_the_script_and_nothing_else(tmp_path: Path) -> N
         await job.cancel()
         assert (await job.wait(JOB_SECONDS)).state is JobState.CANCELLED
         await secret("remove", "A_KEY")
-        refused = await tiercel("secret", "remove", "A_KEY", state_dir=product.state_dir, tenant="alice")
+        refused = await tiercel("secret", "remove", "A_KEY", state_dir=product.state_dir, tenant="secrets")
         assert "there is no secret 'A_KEY'" in refused.errors
-        assert files_with(tmp_path) == []
+        assert files_with(product.state_dir.parent) == []
 
 
 def holders_of(state_dir: Path) -> list[str]:

@@ -21,13 +21,13 @@ from tiercel.broker.client.state_dir import read_token
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]
 
-TRITON_CLIENT = Path(__file__).parents[2] / "testing" / "triton_client.py"
+TRITON_CLIENT = Path(__file__).parents[3] / "testing" / "triton_client.py"
 IMAGES = 40
 
 
 async def test_a_job_is_delivered_tier_by_tier_and_everybody_sees_it(product: Product, tmp_path: Path) -> None:
-    async with client_of(product, "alice") as alice, client_of(product, "bob") as bob:
-        handle = await alice.submit(digits_job())
+    async with client_of(product, "delivery") as owner, client_of(product, "stranger") as stranger:
+        handle = await owner.submit(digits_job())
         job = await handle.wait(JOB_SECONDS)
         assert job.state is JobState.COMPLETED, f"{job.reason}\n{job.log_tail}"
         assert [(tier.number, tier.state, tier.version) for tier in job.tiers] == [
@@ -40,62 +40,62 @@ async def test_a_job_is_delivered_tier_by_tier_and_everybody_sees_it(product: Pr
             assert tier.reached_seconds is not None
             assert tier.delivered_seconds is not None
             assert tier.reached_seconds <= tier.delivered_seconds
-        second, first = await alice.models.list()
-        pulled = await alice.models.pull("digits", 1, tmp_path / "models")
+        second, first = await owner.models.list()
+        pulled = await owner.models.pull("digits", 1, tmp_path / "models")
         assert hashlib.sha256(pulled.read_bytes()).hexdigest() == first.sha256
         assert [path.name for path in pulled.parent.iterdir()] == ["digits-1.onnx"]
         assert (first.size_bytes, first.nodes, second.live) == (pulled.stat().st_size, ("local",), True)
-        (endpoint,) = await alice.list_endpoints()
+        (endpoint,) = await owner.list_endpoints()
         assert (endpoint.live_version, [version.version for version in endpoint.versions]) == (2, [1, 2])
 
-        assert await bob.list_jobs() == ()
-        assert await bob.list_endpoints() == ()
-        for forbidden in (bob.get_job(handle.id), bob.cancel_job(handle.id), bob.explain_job(handle.id)):
+        assert await stranger.list_jobs() == ()
+        assert await stranger.list_endpoints() == ()
+        for forbidden in (stranger.get_job(handle.id), stranger.cancel_job(handle.id), stranger.explain_job(handle.id)):
             with pytest.raises(NotFoundError):
                 await forbidden
 
-        await _check_deployed_files(alice, bob, product, tmp_path)
+        await _check_deployed_files(owner, stranger, product, tmp_path)
     assert (await serving_index(product))["digits", "2"] == "READY"
     await _check_command_line(product)
     await _check_standard_clients(product, tmp_path)
     await _check_retained_topics(product, handle.id)
 
 
-async def _check_deployed_files(alice: Client, bob: Client, product: Product, tmp_path: Path) -> None:
+async def _check_deployed_files(owner: Client, stranger: Client, product: Product, tmp_path: Path) -> None:
     """Files of people become versions without any job; what is no model, or runs nowhere, does not."""
     paths = {name: tmp_path / f"{name}.onnx" for name in ("one", "two", "part", "strange")}
     paths["one"].write_bytes(onnx_models.plus(1.0))
     paths["two"].write_bytes(onnx_models.plus(2.0))
     paths["part"].write_bytes(onnx_models.plus(1.0)[:-20])
     paths["strange"].write_bytes(onnx_models.with_custom_operator())
-    version = await alice.deploy(paths["one"], "plus", accuracy=0.9, inputs={"x": (3, 4)})
+    version = await owner.deploy(paths["one"], "plus", accuracy=0.9, inputs={"x": (3, 4)})
     assert (version.version, version.live, version.nodes, version.value) == (1, True, ("local",), 0.9)
     for name, reason in (("part", "no ONNX model, or only a part"), ("strange", "is not a standard one")):
         with pytest.raises(InvalidSpecError, match=f"file: .*{reason}"):
-            await alice.deploy(paths[name], "plus", replace=True)
+            await owner.deploy(paths[name], "plus", replace=True)
     with pytest.raises(EndpointBusyError, match="belongs to another tenant"):
-        await bob.deploy(paths["one"], "plus")
+        await stranger.deploy(paths["one"], "plus")
     words = ("deploy", str(paths["two"]), "--endpoint", "plus", "--json")
-    deployed = await tiercel(*words, state_dir=product.state_dir, tenant="alice")
+    deployed = await tiercel(*words, state_dir=product.state_dir, tenant="delivery")
     assert (deployed.exit_code, deployed.content["live"], deployed.content["value"]) == (0, True, None), deployed.errors
-    answer = await alice.infer("plus", {"x": np.zeros((1, 4), np.float32)})
+    answer = await owner.infer("plus", {"x": np.zeros((1, 4), np.float32)})
     assert answer.outputs["y"].tolist() == [[2.0] * 4]
-    card = await alice.models.show("plus")
-    assert (card.lineage.deployed_by, card.lineage.file, card.lineage.job_id) == ("alice", "two.onnx", "")
-    assert (await alice.models.rollback("plus")).live_version == 1
-    await alice.delete_endpoint("plus")
+    card = await owner.models.show("plus")
+    assert (card.lineage.deployed_by, card.lineage.file, card.lineage.job_id) == ("delivery", "two.onnx", "")
+    assert (await owner.models.rollback("plus")).live_version == 1
+    await owner.delete_endpoint("plus")
 
 
 async def _check_command_line(product: Product) -> None:
     samples = load_samples("digits")
     inputs = json.dumps({await _input_name(product): samples.images[:IMAGES].tolist()})
-    answer = await tiercel("infer", "digits", "--json", state_dir=product.state_dir, tenant="alice", text=inputs)
+    answer = await tiercel("infer", "digits", "--json", state_dir=product.state_dir, tenant="delivery", text=inputs)
     assert answer.exit_code == 0, answer.errors
     assert answer.content["version"] == 2
     _check_scores(np.array(answer.content["outputs"][0]["data"]))
-    denied = await tiercel("infer", "digits", state_dir=product.state_dir, tenant="bob", text=inputs)
+    denied = await tiercel("infer", "digits", state_dir=product.state_dir, tenant="stranger", text=inputs)
     assert denied.exit_code == 1
-    listed = await tiercel("ls", "--json", state_dir=product.state_dir, tenant="alice")
+    listed = await tiercel("ls", "--json", state_dir=product.state_dir, tenant="delivery")
     assert [job["state"] for job in listed.content] == ["completed"]
 
 
@@ -148,16 +148,16 @@ async def _check_retained_topics(product: Product, job_id: str) -> None:
     """What mosquitto_sub gets from the start is the state as it is now."""
     host, _, port = product.addresses["mqtt"].rpartition(":")
     expected: dict[str, dict[str, object]] = {
-        f"tiercel/v1/alice/jobs/{job_id}/state": {"state": "completed"},
-        f"tiercel/v1/alice/jobs/{job_id}/tiers/1": {"state": "delivered", "version": 1},
-        f"tiercel/v1/alice/jobs/{job_id}/tiers/2": {"state": "delivered", "version": 2},
-        "tiercel/v1/alice/endpoints/digits/version": {"version": 2, "job": job_id},
+        f"tiercel/v1/delivery/jobs/{job_id}/state": {"state": "completed"},
+        f"tiercel/v1/delivery/jobs/{job_id}/tiers/1": {"state": "delivered", "version": 1},
+        f"tiercel/v1/delivery/jobs/{job_id}/tiers/2": {"state": "delivered", "version": 2},
+        "tiercel/v1/delivery/endpoints/digits/version": {"version": 2, "job": job_id},
         "tiercel/v1/nodes/local/presence": {"presence": "online"},
         "tiercel/v1/broker/presence": {"presence": "online"},
     }
     process = await asyncio.create_subprocess_exec(
         *(mosquitto_command("mosquitto_sub"), "-h", host, "-p", port, "-t", "tiercel/#", "-F", "%r %t %p"),
-        *("-u", "alice", "-P", read_token(product.state_dir, "alice")),
+        *("-u", "delivery", "-P", read_token(product.state_dir, "delivery")),
         stdout=asyncio.subprocess.PIPE,
     )
     seen: dict[str, dict[str, object]] = {}
