@@ -100,8 +100,14 @@ async def answer_tenants(entrance: Entrance, kept: Kept, running: Running) -> No
     keys = KeyService(KeyStore(kept.store), service, registry, clock)
     await keys.start()
     inventory = Inventory(settings.state_dir, kept.store, kept.logs, kept.files, kept.projects)
-    limits = settings.tenant_projects_bytes, settings.tenant_files_bytes
-    quotas = Quotas(QuotaStore(kept.store), tenancy, inventory, *limits)
+    quotas = Quotas(
+        QuotaStore(kept.store),
+        tenancy,
+        inventory,
+        registry.uses,
+        projects_bytes=settings.tenant_projects_bytes,
+        files_bytes=settings.tenant_files_bytes,
+    )
     await quotas.start()
     retention = Retention(service, inventory, clock, settings.retention)
     running.supervisor.start(retention.run(), name="retention")

@@ -8,13 +8,14 @@ import math
 import secrets
 import time
 import tomllib
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tiercel.core.errors import NotAuthenticatedError, wrong_field
 from tiercel.core.issued_tokens import IssuedTokens, check_usable
 from tiercel.core.people import KnownPeople
 from tiercel.core.private_files import write_private
+from tiercel.core.quotas import MAX_HOURS, Allowance
 from tiercel.core.roles import Role
 from tiercel.core.tenants import DEFAULT_MAX_ACTIVE_JOBS, DEFAULT_WEIGHT, Tenant, is_tenant_name
 
@@ -54,8 +55,8 @@ class Tenancy:
     issued: IssuedTokens = field(default_factory=IssuedTokens, repr=False, compare=False)
     # Whose tokens of a provider were verified.
     people: KnownPeople = field(default_factory=KnownPeople, repr=False, compare=False)
-    # How many unfinished jobs a tenant may have, where that was set in place of ``tenants.toml``.
-    active_jobs: dict[str, int] = field(default_factory=dict, repr=False, compare=False)
+    # What a tenant may use, where that was set in place of ``tenants.toml``.
+    allowances: dict[str, Allowance] = field(default_factory=dict, repr=False, compare=False)
 
     _by_digest: Mapping[bytes, Tenant] = field(init=False, repr=False, compare=False)
 
@@ -73,7 +74,8 @@ class Tenancy:
 
     def with_quota(self, tenant: Tenant) -> Tenant:
         """The tenant with what it may use now."""
-        return replace(tenant, max_active_jobs=self.active_jobs.get(tenant.name, tenant.max_active_jobs))
+        said = asdict(self.allowances.get(tenant.name, Allowance()))
+        return replace(tenant, **{name: value for name, value in said.items() if value is not None})
 
     def find_caller(self, token: str) -> Caller | None:
         """Who calls with this token; None if nobody has it.
@@ -168,6 +170,8 @@ def _parse(path: Path, text: str) -> dict[str, Tenant]:
                 name,
                 str(table["token"]),
                 int(table.get("max_active_jobs", DEFAULT_MAX_ACTIVE_JOBS)),
+                float(table.get("max_core_hours", math.inf)),
+                float(table.get("max_device_hours", math.inf)),
                 float(table.get("weight", DEFAULT_WEIGHT)),
             )
             for name, table in tables.items()
@@ -202,6 +206,9 @@ def _check(path: Path, tenant: Tenant) -> None:
         raise wrong_field(
             "tenants", f"{path} allows {tenant.name} {tenant.max_active_jobs} active jobs; give 0 or more"
         )
+    for name, hours in (("max_core_hours", tenant.max_core_hours), ("max_device_hours", tenant.max_device_hours)):
+        if not (0 <= hours <= MAX_HOURS or hours == math.inf):
+            raise wrong_field("tenants", f"{path} gives {tenant.name} {name} of {hours:g}; give 0 to {MAX_HOURS:g}")
     if not (tenant.weight > 0 and math.isfinite(tenant.weight)):
         raise wrong_field(
             "tenants", f"{path} gives {tenant.name} a weight of {tenant.weight:g}; give more than 0, 1 is the default"

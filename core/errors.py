@@ -163,12 +163,21 @@ class TooLargeError(TiercelError):
 
 
 class QuotaExceededError(TiercelError):
-    """The tenant has as many active jobs as it may have."""
+    """The tenant has, or has used, as much as it may.
+
+    Args:
+        message: What there is too much of.
+        field: Name of the request's field that is wrong; empty when none is.
+        seconds: After how long it may be worth asking again; mostly nobody knows when there is room.
+    """
 
     code = "quota_exceeded"
     grpc_status = "RESOURCE_EXHAUSTED"
     http_status = 429
-    seconds: ClassVar[float] = 60.0  # after how long it may be worth asking again; when there is room nobody knows
+
+    def __init__(self, message: str, *, field: str = "", seconds: float = 60.0) -> None:
+        super().__init__(message, field=field)
+        self.seconds = seconds
 
 
 class RateExceededError(TiercelError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, field
 
@@ -23,4 +24,6 @@ class Tenant:
     name: str  # unique; lower-case letters, digits, ``-`` and ``_``
     token: str = field(repr=False)  # secret that its calls carry
     max_active_jobs: int = DEFAULT_MAX_ACTIVE_JOBS  # how many of its jobs may be unfinished at the same time
+    max_core_hours: float = math.inf  # how many hours of cores its jobs may have used, as they fade
+    max_device_hours: float = math.inf  # how many of accelerators, alike
     weight: float = DEFAULT_WEIGHT  # what its jobs and endpoints are worth among those of others, > 0

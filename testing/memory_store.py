@@ -15,6 +15,7 @@ from tiercel.core.events import JobEvent, ProgressMade, ShareDecision
 from tiercel.core.jobs import Job
 from tiercel.core.run_records import RunRecord
 from tiercel.core.secrets import SealedSecret
+from tiercel.core.tenant_use import TenantUse
 
 _T = TypeVar("_T")
 
@@ -30,6 +31,7 @@ class _Contents:
     events: dict[int, JobEvent] = field(default_factory=dict)
     decisions: list[ShareDecision] = field(default_factory=list)
     run_records: dict[str, RunRecord] = field(default_factory=dict)
+    uses: dict[str, TenantUse] = field(default_factory=dict)
     secrets: dict[tuple[str, str], SealedSecret] = field(default_factory=dict)
     last_sequence: int = 0
 
@@ -58,6 +60,7 @@ class MemoryStore(Store):
         decisions: Sequence[ShareDecision] = (),
         events: Sequence[JobEvent] = (),
         run_records: Sequence[RunRecord] = (),
+        uses: Sequence[TenantUse] = (),
     ) -> None:
         """Save everything given, or nothing."""
         contents = self._opened()
@@ -68,6 +71,7 @@ class MemoryStore(Store):
         contents.endpoints |= {endpoint.name: endpoint for endpoint in endpoints}
         contents.decisions += decisions
         contents.run_records |= {record.job_id: record for record in run_records}
+        contents.uses |= {use.tenant: use for use in uses}
         contents.events |= {event.sequence: event for event in events}
         contents.last_sequence = max(contents.last_sequence, *(event.sequence for event in events), 0)
 
@@ -139,6 +143,10 @@ class MemoryStore(Store):
     async def load_run_records(self) -> list[RunRecord]:
         """All run records by the time they were made, then by job."""
         return sorted(self._opened().run_records.values(), key=lambda record: (record.recorded_at, record.job_id))
+
+    async def load_uses(self) -> list[TenantUse]:
+        """What each tenant has used, by its name."""
+        return [use for _, use in sorted(self._opened().uses.items())]
 
     async def save_secret(self, secret: SealedSecret) -> None:
         """Save a secret, in place of an earlier one."""

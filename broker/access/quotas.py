@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import math
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from tiercel.core.errors import NotFoundError, wrong_field
-from tiercel.core.quotas import MAX_ACTIVE_JOBS, Quota
+from tiercel.core.quotas import MAX_ACTIVE_JOBS, MAX_HOURS, Allowance, Quota
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
+    from tiercel.broker.actors.tenant_uses import TenantUses
     from tiercel.broker.store.inventory import Inventory
     from tiercel.broker.store.quotas import QuotaStore
     from tiercel.broker.tenancy import Tenancy
@@ -26,18 +29,26 @@ class Quotas:
     """
 
     def __init__(
-        self, store: QuotaStore, tenancy: Tenancy, inventory: Inventory, projects_bytes: int, files_bytes: int
+        self,
+        store: QuotaStore,
+        tenancy: Tenancy,
+        inventory: Inventory,
+        uses: TenantUses,
+        *,
+        projects_bytes: int,
+        files_bytes: int,
     ) -> None:
         self._store = store
         self._tenancy = tenancy
         self._inventory = inventory
+        self._uses = uses
         self._max_bytes = (projects_bytes, files_bytes)
         # What is kept and what counts are the same also when two ask at a time.
         self._changing = asyncio.Lock()
 
     async def start(self) -> None:
         """Read what was set."""
-        self._tenancy.active_jobs.update(await self._store.load())
+        self._tenancy.allowances.update(await self._store.load())
 
     async def of(self, tenant: str, jobs: Iterable[Job]) -> tuple[Quota, ...]:
         """What a tenant, or (empty) each of them, may use and does; ``jobs`` are those of all that are not over.
@@ -49,23 +60,25 @@ class Quotas:
         all_jobs = list(jobs)
         return tuple([await self._quota(name, all_jobs) for name in names])
 
-    async def set(self, tenant: str, max_active_jobs: int | None, jobs: Iterable[Job]) -> Quota:
-        """Say how many unfinished jobs a tenant may have, or (None) leave it to ``tenants.toml`` again.
+    async def set(self, tenant: str, changes: Allowance, jobs: Iterable[Job]) -> Quota:
+        """Say what a tenant may use from now on; what is None stays. All None: ``tenants.toml`` says it again.
 
         Raises:
             NotFoundError: There is no such tenant.
-            InvalidSpecError: That is too many.
+            InvalidSpecError: That is too many, or no number.
             CannotWriteError: The broker's disk takes nothing now; nothing changes.
         """
         self._known(tenant)
-        if max_active_jobs is not None and max_active_jobs > MAX_ACTIVE_JOBS:
-            raise wrong_field("max_active_jobs", f"{max_active_jobs} is more than {MAX_ACTIVE_JOBS}; give fewer")
+        said = {name: value for name, value in asdict(changes).items() if value is not None}
+        _check(said)
         async with self._changing:
-            await self._store.put(tenant, max_active_jobs)
-            if max_active_jobs is None:
-                self._tenancy.active_jobs.pop(tenant, None)
+            before = self._tenancy.allowances.get(tenant, Allowance())
+            after = replace(before, **said) if said else None
+            await self._store.put(tenant, after)
+            if after is None:
+                self._tenancy.allowances.pop(tenant, None)
             else:
-                self._tenancy.active_jobs[tenant] = max_active_jobs
+                self._tenancy.allowances[tenant] = after
         return await self._quota(tenant, list(jobs))
 
     def _known(self, tenant: str) -> str:
@@ -77,12 +90,13 @@ class Quotas:
         tenant = self._tenancy.with_quota(self._tenancy.tenants[name])
         active = [job for job in jobs if job.tenant == name and not job.state.is_final]
         running = [job for job in active if job.run_active]
+        use = self._uses.of(name)
         taken = {part.name: part.size_bytes for part in await self._inventory.of_tenant(name)}
         max_projects_bytes, max_files_bytes = self._max_bytes
         return Quota(
             name,
             tenant.max_active_jobs,
-            name in self._tenancy.active_jobs,
+            name in self._tenancy.allowances,
             tenant.weight,
             len(active),
             len(running),
@@ -93,4 +107,20 @@ class Quotas:
             max_projects_bytes,
             taken.get("files", 0),
             max_files_bytes,
+            use.core_seconds / 3600,
+            _or_none(tenant.max_core_hours),
+            use.device_seconds / 3600,
+            _or_none(tenant.max_device_hours),
+            self._uses.half_life,
         )
+
+
+def _check(said: Mapping[str, float]) -> None:
+    for name, value in said.items():
+        most = MAX_ACTIVE_JOBS if name == "max_active_jobs" else MAX_HOURS
+        if not 0 <= value <= most:
+            raise wrong_field(name, f"{value:g} is not a number from 0 to {most:g}")
+
+
+def _or_none(hours: float) -> float | None:
+    return hours if math.isfinite(hours) else None

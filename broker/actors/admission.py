@@ -11,8 +11,10 @@ from tiercel.broker.lifecycle.series import series_of
 from tiercel.broker.scheduling.feasible import Need, first_unmet
 from tiercel.broker.scheduling.interface import JobView
 from tiercel.broker.scheduling.views import needed_data, needed_labels, node_view
+from tiercel.core.durations import in_words
 from tiercel.core.errors import EndpointBusyError, InvalidSpecError, QuotaExceededError, wrong_field
 from tiercel.core.nodes import Drain
+from tiercel.core.tenant_use import seconds_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from tiercel.core.endpoints import Endpoint
     from tiercel.core.jobs import Job, JobSpec, Resources
     from tiercel.core.nodes import Accelerator, Node
+    from tiercel.core.tenant_use import TenantUse
     from tiercel.core.tenants import Tenant
 
 
@@ -40,6 +43,31 @@ def check_quota(tenant: Tenant, jobs: Iterable[Job]) -> None:
             f"tenant {tenant.name} has {active} unfinished jobs and may have {tenant.max_active_jobs}; "
             "wait for one to finish or cancel one"
         )
+
+
+def check_hours(tenant: Tenant, spec: JobSpec, use: TenantUse, half_life: float) -> None:
+    """Check that the tenant's jobs have not used all that they may; ``use`` is what they have, as of now.
+
+    What they have used of accelerators counts for jobs that ask for some.
+
+    Raises:
+        QuotaExceededError: They have.
+    """
+    wanted = [("cores", use.core_seconds, tenant.max_core_hours)]
+    if spec.resources.accelerators:
+        wanted.append(("accelerators", use.device_seconds, tenant.max_device_hours))
+    for what, seconds, hours in wanted:
+        used = seconds / 3600
+        if used >= hours:
+            wait = seconds_until(used, hours, half_life)
+            again = "ask the operator for more"
+            if math.isfinite(wait):
+                again = f"in {in_words(max(1, math.ceil(wait)))} it is less"
+            raise QuotaExceededError(
+                f"jobs of tenant {tenant.name} have used {used:.3g} hours of {what} and may have used {hours:.3g}, of "
+                f"which half count after {in_words(half_life)}; {again}",
+                seconds=min(max(wait, 60.0), half_life),
+            )
 
 
 def check_series(job: Job, jobs: Iterable[Job]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import secrets
 from collections import deque
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tiercel.broker.actors.clock import moment_of
@@ -90,6 +91,7 @@ class JobActor(Actor[JobInput]):
         self._curve = RunCurve(job.spec.direction, self._observations)
         self._allowance = ReportAllowance(clock.alive())
         self._tenant_weight = tenant_weight
+        self._counted = (job.cpu_seconds, job.accelerator_seconds)  # of what it has used, for its tenant
         self._workload = workload_of(job.tenant, job.spec)
         self._similar = similar_to(job.tenant, job.spec)
         self._history = InputHistory()
@@ -165,8 +167,9 @@ class JobActor(Actor[JobInput]):
         record = self._record(job, observation)
         successor = series.next_of(self._job, job, secrets.token_hex(4), moment_of(self._clock))
         if job is not self._job or changes:
-            write = self._journal.commit_or_refuse if refusable else self._journal.commit
-            await write(Commit(job, changes, endpoint, successor=successor, run_record=record))
+            await self._write(
+                Commit(job, changes, endpoint, successor=successor, run_record=record), job, refusable=refusable
+            )
         before, self._job = self._job, job
         if observation is not None:
             self._observations.append(observation)
@@ -185,6 +188,22 @@ class JobActor(Actor[JobInput]):
             self._peers.begin_job(successor)
         if is_over(job):
             self._peers.retire_job(job.id)
+
+    async def _write(self, commit: Commit, job: Job, *, refusable: bool) -> None:
+        """Make a step durable, and with it what the job has used since the one before, for its tenant."""
+        write = self._journal.commit_or_refuse if refusable else self._journal.commit
+        counted = (job.cpu_seconds, job.accelerator_seconds)
+        more = [max(0.0, now - before) for now, before in zip(counted, self._counted, strict=True)]
+        if not any(more):
+            await write(commit)
+            return
+        use = self._peers.count_use(job.tenant, *more)
+        try:
+            await write(replace(commit, use=use))
+        except BaseException:
+            self._peers.count_use(job.tenant, *(-each for each in more))
+            raise
+        self._counted = counted
 
     def _is_one_too_many(self, effects: Sequence[JobEffect]) -> bool:
         """Whether a report says nothing but where the metric is, and there were too many of these."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tiercel.core.endpoints import Delivery, Endpoint
     from tiercel.core.jobs import Job
     from tiercel.core.run_records import RunRecord
+    from tiercel.core.tenant_use import TenantUse
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +41,7 @@ class Commit:
     decisions: Sequence[ShareDecision] = ()  # decisions of the scheduler
     successor: Job | None = None  # the job that begins where ``job`` ends, or None
     run_record: RunRecord | None = None  # what is to be remembered of the job, or None
+    use: TenantUse | None = None  # what the job's tenant has used with it, or None
     news: Sequence[Event] = ()  # events that are announced with it but not stored, such as a version that answers
 
 
@@ -238,6 +240,7 @@ class Journal:
         endpoints = {commit.endpoint.name: commit.endpoint for commit in commits if commit.endpoint is not None}
         deliveries = {commit.delivery.id: commit.delivery for commit in commits if commit.delivery is not None}
         records = {entry.run_record.job_id: entry.run_record for entry in commits if entry.run_record is not None}
+        uses = {commit.use.tenant: commit.use for commit in commits if commit.use is not None}
         decisions = tuple(decision for commit in commits for decision in commit.decisions)
         await self._store.save(
             jobs=tuple(jobs.values()),
@@ -246,6 +249,7 @@ class Journal:
             decisions=decisions,
             events=events,
             run_records=tuple(records.values()),
+            uses=tuple(uses.values()),
         )
         self._sequence = sequence
         for event in announced:

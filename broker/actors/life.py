@@ -73,6 +73,7 @@ class BrokerLife:
 
     async def _recover(self) -> None:
         send(self._registry.scheduler, RunsRemembered(tuple(await self._store.load_run_records())))
+        self._registry.uses.load(await self._store.load_uses())
         deliveries = await self._store.load_deliveries()
         for endpoint in await self._store.load_endpoints():
             own = [delivery for delivery in deliveries if delivery.endpoint == endpoint.name]

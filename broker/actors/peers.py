@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tiercel.core.routes import Routes
     from tiercel.core.run_records import RunRecord
     from tiercel.core.shares import Share
+    from tiercel.core.tenant_use import TenantUse
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +197,10 @@ class Peers(Protocol):
 
     def remember_starts(self, workload: str, job: Job) -> None:
         """Show the scheduler what the job's runs took to get to work."""
+        ...
+
+    def count_use(self, tenant: str, core_seconds: float, device_seconds: float) -> TenantUse:
+        """Count what a tenant's job has used; less than nothing takes back what did not become durable."""
         ...
 
     def begin_job(self, job: Job) -> None:

@@ -35,6 +35,7 @@ from tiercel.broker.actors.scheduler_messages import (
     SomethingHappened,
     StartsMeasured,
 )
+from tiercel.broker.actors.tenant_uses import TenantUses
 from tiercel.broker.lifecycle.job_events import Deferred, TurnCame
 from tiercel.broker.lifecycle.node import fence_of
 from tiercel.broker.lifecycle.routes import ToldRoutes, known_elsewhere, renewed, routes_of
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
     from tiercel.core.routes import Routes
     from tiercel.core.run_records import RunRecord
     from tiercel.core.shares import Share
+    from tiercel.core.tenant_use import TenantUse
 
 STREAM_END_SECONDS = 5.0
 
@@ -87,6 +89,7 @@ class ActorRegistry:
         endpoints: By name.
         nodes: Every one that has ever connected, by id.
         drains: Those that are being emptied, whether they have connected or not.
+        uses: What tenants have used.
         access_tables: Who may ask what.
         feedback: How often versions are right in use.
     """
@@ -115,7 +118,10 @@ class ActorRegistry:
         self._versions = versions
         self._joined = joined
         self.has_store = has_store
-        self.scheduler = SchedulerActor(policy, loop, journal, clock, self.send_to_job, self.declare_endpoint_shares)
+        self.uses = TenantUses(clock)
+        self.scheduler = SchedulerActor(
+            policy, loop, journal, clock, self.send_to_job, self.declare_endpoint_shares, self.uses.of
+        )
         self.jobs: dict[str, JobActor] = {}
         self.endpoints: dict[str, EndpointActor] = {}
         self.nodes: dict[str, NodeActor] = {}
@@ -353,6 +359,10 @@ class ActorRegistry:
     def remember_starts(self, workload: str, job: Job) -> None:
         """Show the scheduler what the job's runs took to get to work."""
         send(self.scheduler, StartsMeasured(workload, job.id, job.starts))
+
+    def count_use(self, tenant: str, core_seconds: float, device_seconds: float) -> TenantUse:
+        """Count what a tenant's job has used; less than nothing takes back what did not become durable."""
+        return self.uses.count(tenant, core_seconds, device_seconds)
 
     def begin_job(self, job: Job) -> None:
         """Look after a job that was made with the end of another one, and is durable."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tiercel.broker.api.auth import caller_by_metadata
 from tiercel.core.errors import NotFoundError
+from tiercel.core.quotas import Allowance
 from tiercel.core.wire import to_proto
 from tiercel.v1 import quotas_pb2, quotas_pb2_grpc
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from tiercel.broker.api.auth import Context
     from tiercel.broker.tenancy import Tenancy
     from tiercel.core.jobs import Job
+
+_ALLOWED: Final = ("max_active_jobs", "max_core_hours", "max_device_hours")
 
 
 class QuotasService(quotas_pb2_grpc.QuotasServiceServicer):
@@ -38,9 +41,9 @@ class QuotasService(quotas_pb2_grpc.QuotasServiceServicer):
         return quotas_pb2.GetQuotasResponse(quotas=[to_proto(quota, quotas_pb2.Quota) for quota in found])
 
     async def SetQuota(self, request: quotas_pb2.SetQuotaRequest, context: Context) -> quotas_pb2.SetQuotaResponse:
-        """Say how many unfinished jobs a tenant may have."""
-        number = request.max_active_jobs if request.HasField("max_active_jobs") else None
-        quota = await self._quotas.set(request.tenant, number, self._jobs())
+        """Say what a tenant may use."""
+        changes = Allowance(*(getattr(request, name) if request.HasField(name) else None for name in _ALLOWED))
+        quota = await self._quotas.set(request.tenant, changes, self._jobs())
         return quotas_pb2.SetQuotaResponse(quota=to_proto(quota, quotas_pb2.Quota))
 
     def _jobs(self) -> list[Job]:

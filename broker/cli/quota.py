@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from tiercel.core.quotas import Quota
 
-_COLUMNS = ("TENANT", "JOBS", "RUN", "CORES", "MEMORY", "GPUS", "PROJECTS", "FILES", "WEIGHT")
+_COLUMNS = ("TENANT", "JOBS", "RUN", "CORES", "MEMORY", "GPUS", "CORE-H", "GPU-H", "PROJECTS", "FILES", "WEIGHT")
 
 
 @command("tiercel quota show", "tiercel quota show alice --json")
@@ -35,25 +35,45 @@ def show(tenant: str, *, as_json: bool, state_dir: Path | None, broker: str) -> 
         print_table(_COLUMNS, [_row(quota) for quota in found])
 
 
-@command("tiercel quota set alice --jobs 50", "tiercel quota set alice --reset")
+@command("tiercel quota set alice --jobs 50 --core-hours 200", "tiercel quota set alice --reset")
 @click.argument("tenant", metavar="TENANT", help="As tenants.toml names it.")
 @click.option("--jobs", type=click.IntRange(min=0), metavar="N", help="How many unfinished jobs it may have.")
+@click.option("--core-hours", type=click.FloatRange(min=0), metavar="HOURS", help="Hours of cores it may have used.")
+@click.option("--device-hours", type=click.FloatRange(min=0), metavar="HOURS", help="Hours of accelerators, alike.")
 @click.option("--reset", is_flag=True, help="What tenants.toml says counts again.")
 @json_option
 @state_dir_option
 @broker_option
-def set_(tenant: str, *, jobs: int | None, reset: bool, as_json: bool, state_dir: Path | None, broker: str) -> None:
-    """Say how many unfinished jobs a tenant may have, as the broker's operator; those that are there stay."""
-    from tiercel.broker.client.quotas import set_quota
+def set_(
+    tenant: str,
+    *,
+    jobs: int | None,
+    core_hours: float | None,
+    device_hours: float | None,
+    reset: bool,
+    as_json: bool,
+    state_dir: Path | None,
+    broker: str,
+) -> None:
+    """Say what a tenant may use, as the broker's operator; what is not named stays, and so do jobs that are there.
 
-    if (jobs is None) is not reset:
-        raise click.UsageError("Give either --jobs N or --reset.")
-    quota = as_operator(state_dir, broker, lambda connection: set_quota(connection, tenant, jobs))
+    Hours are those that its jobs have used, of which half count after a week: with more than it may have used, a tenant
+    submits none until it is less.
+    """
+    from tiercel.broker.client.quotas import set_quota
+    from tiercel.core.quotas import Allowance
+
+    changes = Allowance(jobs, core_hours, device_hours)
+    if (changes == Allowance()) is not reset:
+        raise click.UsageError("Give either --reset or what it may use: --jobs, --core-hours, --device-hours.")
+    quota = as_operator(state_dir, broker, lambda connection: set_quota(connection, tenant, changes))
     if as_json:
         print_json(quota.to_json())
     else:
         click.echo(
-            f"{clean(quota.tenant)} may have {quota.max_active_jobs} unfinished jobs and has {quota.active_jobs}."
+            f"{clean(quota.tenant)} may have {quota.max_active_jobs} unfinished jobs and has {quota.active_jobs}; of "
+            f"cores it has used {_hours(quota.core_hours, quota.max_core_hours)} hours, of accelerators "
+            f"{_hours(quota.device_hours, quota.max_device_hours)}."
         )
 
 
@@ -65,7 +85,13 @@ def _row(quota: Quota) -> tuple[str, ...]:
         number(quota.cpu_cores),
         size(quota.memory_bytes),
         str(quota.accelerators),
+        _hours(quota.core_hours, quota.max_core_hours),
+        _hours(quota.device_hours, quota.max_device_hours),
         f"{size(quota.projects_bytes)} of {size(quota.max_projects_bytes)}",
         f"{size(quota.files_bytes)} of {size(quota.max_files_bytes)}",
         number(quota.weight),
     )
+
+
+def _hours(used: float, most: float | None) -> str:
+    return f"{used:.3g}" if most is None else f"{used:.3g} of {most:.3g}"

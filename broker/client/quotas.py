@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from tiercel.core.quotas import Quota
+from tiercel.core.quotas import Allowance, Quota
 from tiercel.core.wire import from_proto
 from tiercel.v1 import quotas_pb2, quotas_pb2_grpc
 
@@ -23,14 +24,19 @@ async def get_quotas(connection: Connection, tenant: str = "") -> tuple[Quota, .
     return tuple(from_proto(Quota, quota) for quota in answer.quotas)
 
 
-async def set_quota(connection: Connection, tenant: str, max_active_jobs: int | None) -> Quota:
-    """Say how many unfinished jobs a tenant may have, or (None) leave it to ``tenants.toml``; as the operator.
+async def set_quota(connection: Connection, tenant: str, changes: Allowance) -> Quota:
+    """Say what a tenant may use; as the operator.
+
+    Args:
+        connection: To the broker.
+        tenant: The tenant.
+        changes: What is None stays; all None: ``tenants.toml`` says it again.
 
     Raises:
         NotFoundError: There is no such tenant.
         InvalidSpecError: That is too many.
     """
     stub = quotas_pb2_grpc.QuotasServiceStub(connection.channel)
-    request = quotas_pb2.SetQuotaRequest(tenant=tenant, max_active_jobs=max_active_jobs)
+    request = quotas_pb2.SetQuotaRequest(tenant=tenant, **asdict(changes))
     answer = await connection.call(stub.SetQuota, request)
     return from_proto(Quota, answer.quota)

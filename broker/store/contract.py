@@ -12,6 +12,7 @@ from tiercel.core.events import JobEvent, ShareDecision
 from tiercel.core.jobs import Job
 from tiercel.core.run_records import RunRecord
 from tiercel.core.secrets import SealedSecret
+from tiercel.core.tenant_use import TenantUse
 
 
 class Store(ABC):
@@ -49,11 +50,12 @@ class Store(ABC):
         decisions: Sequence[ShareDecision] = (),
         events: Sequence[JobEvent] = (),
         run_records: Sequence[RunRecord] = (),
+        uses: Sequence[TenantUse] = (),
     ) -> None:
         """Save everything given, or nothing: it MUST be one atomic transaction.
 
-        Jobs, deliveries, endpoints, events and run records replace those of the same id, name, sequence or job;
-        decisions are added. A job is saved with its script's content, which MUST NOT change over the job's life.
+        Jobs, deliveries, endpoints, events, run records and uses replace those of the same id, name, sequence, job or
+        tenant; decisions are added. A job is saved with its script's content, which MUST NOT change over its life.
 
         Raises:
             InvalidSpecError: Another job of the tenant has the same idempotency key (field ``idempotency_key``).
@@ -125,6 +127,10 @@ class Store(ABC):
     @abstractmethod
     async def load_run_records(self) -> list[RunRecord]:
         """All run records by the time they were made, then by job."""
+
+    @abstractmethod
+    async def load_uses(self) -> list[TenantUse]:
+        """What each tenant has used, by its name."""
 
     @abstractmethod
     async def save_secret(self, secret: SealedSecret) -> None:

@@ -36,6 +36,7 @@ from tiercel.core.jobs import Job, JobState
 from tiercel.core.run_records import RunRecord
 from tiercel.core.secrets import SealedSecret
 from tiercel.core.storage import from_json
+from tiercel.core.tenant_use import TenantUse
 
 # Of another program that holds the lock; longer than any transaction of ours.
 LOCK_SECONDS = 2.0
@@ -126,6 +127,7 @@ class SqlStore(Store):
         decisions: Sequence[ShareDecision] = (),
         events: Sequence[JobEvent] = (),
         run_records: Sequence[RunRecord] = (),
+        uses: Sequence[TenantUse] = (),
     ) -> None:
         """Save everything given in one transaction."""
         new_scripts = [row for row in map(rows.script_row, jobs) if row and row["job_id"] not in self._scripts_kept]
@@ -137,6 +139,7 @@ class SqlStore(Store):
                 await put(connection, tables.endpoints, list(map(rows.endpoint_row, endpoints)))
                 await put(connection, tables.events, list(map(rows.event_row, events)))
                 await put(connection, tables.run_records, list(map(rows.run_record_row, run_records)))
+                await put(connection, tables.tenant_uses, list(map(asdict, uses)))
                 if decisions:
                     await connection.execute(tables.decisions.insert(), list(map(rows.decision_row, decisions)))
         except (IntegrityError, DataError) as error:
@@ -225,6 +228,12 @@ class SqlStore(Store):
         """All run records by the time they were made, then by job."""
         columns = tables.run_records.c
         return await self._load(RunRecord, select(columns.content).order_by(columns.recorded_at, columns.job_id))
+
+    async def load_uses(self) -> list[TenantUse]:
+        """What each tenant has used, by its name."""
+        async with self._transaction() as connection:
+            found = await connection.execute(select(tables.tenant_uses).order_by(tables.tenant_uses.c.tenant))
+            return [TenantUse(**row) for row in found.mappings()]
 
     async def save_secret(self, secret: SealedSecret) -> None:
         """Save a secret, in place of an earlier one."""

@@ -247,12 +247,24 @@ stored_projects = Table(
     Column("size_bytes", BigInteger, nullable=False),
 )
 
-# How many unfinished jobs a tenant may have, where that was set in place of tenants.toml.
+# What a tenant may use, where that was set in place of tenants.toml; what is null was not.
 quotas = Table(
     "quotas",
     metadata,
     Column("tenant", Text, primary_key=True),
-    Column("max_active_jobs", Integer, nullable=False),
+    Column("max_active_jobs", Integer),
+    Column("max_core_hours", Double),
+    Column("max_device_hours", Double),
+)
+
+# What a tenant's jobs have used, as of a moment.
+tenant_uses = Table(
+    "tenant_uses",
+    metadata,
+    Column("tenant", Text, primary_key=True),
+    Column("core_seconds", Double, nullable=False),
+    Column("device_seconds", Double, nullable=False),
+    Column("at", Double, nullable=False),
 )
 
 # When tiers were predicted to come as things were, and when they came; seconds count from made_at.

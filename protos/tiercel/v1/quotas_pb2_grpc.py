@@ -59,7 +59,7 @@ class QuotasServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def SetQuota(self, request, context):
-        """Says how many unfinished jobs a tenant may have, from now on, in place of tenants.toml. Jobs that are there stay.
+        """Says what a tenant may use, from now on, in place of tenants.toml. Jobs that are there stay.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

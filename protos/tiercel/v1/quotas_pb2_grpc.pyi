@@ -38,7 +38,7 @@ class QuotasServiceStub:
     GetQuotas: _grpc.UnaryUnaryMultiCallable[_quotas_pb2.GetQuotasRequest, _quotas_pb2.GetQuotasResponse]
     """A tenant is told of itself; the operator of the tenant named, or of all."""
     SetQuota: _grpc.UnaryUnaryMultiCallable[_quotas_pb2.SetQuotaRequest, _quotas_pb2.SetQuotaResponse]
-    """Says how many unfinished jobs a tenant may have, from now on, in place of tenants.toml. Jobs that are there stay."""
+    """Says what a tenant may use, from now on, in place of tenants.toml. Jobs that are there stay."""
 
 @_typing.type_check_only
 class QuotasServiceAsyncStub(QuotasServiceStub):
@@ -48,7 +48,7 @@ class QuotasServiceAsyncStub(QuotasServiceStub):
     GetQuotas: _aio.UnaryUnaryMultiCallable[_quotas_pb2.GetQuotasRequest, _quotas_pb2.GetQuotasResponse]  # type: ignore[assignment]
     """A tenant is told of itself; the operator of the tenant named, or of all."""
     SetQuota: _aio.UnaryUnaryMultiCallable[_quotas_pb2.SetQuotaRequest, _quotas_pb2.SetQuotaResponse]  # type: ignore[assignment]
-    """Says how many unfinished jobs a tenant may have, from now on, in place of tenants.toml. Jobs that are there stay."""
+    """Says what a tenant may use, from now on, in place of tenants.toml. Jobs that are there stay."""
 
 class QuotasServiceServicer(metaclass=_abc_1.ABCMeta):
     """On the tenants' listener."""
@@ -67,6 +67,6 @@ class QuotasServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _quotas_pb2.SetQuotaRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_quotas_pb2.SetQuotaResponse, _abc.Awaitable[_quotas_pb2.SetQuotaResponse]]:
-        """Says how many unfinished jobs a tenant may have, from now on, in place of tenants.toml. Jobs that are there stay."""
+        """Says what a tenant may use, from now on, in place of tenants.toml. Jobs that are there stay."""
 
 def add_QuotasServiceServicer_to_server(servicer: QuotasServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

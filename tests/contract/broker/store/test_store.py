@@ -17,6 +17,7 @@ from tiercel.core.events import ProgressMade, ShareChanged, StateChanged, TierCh
 from tiercel.core.jobs import Direction, Job, JobState, Tier, TierStatus
 from tiercel.core.secrets import SealedSecret
 from tiercel.core.shares import Share
+from tiercel.core.tenant_use import TenantUse
 
 ENDPOINT = Endpoint(
     "digits",
@@ -37,7 +38,8 @@ async def test_everything_comes_back_after_opening_again(reopened: Callable[[], 
     ]
     record = stored_run_record("a")
     async with reopened() as store:
-        await store.save(run_records=[record])
+        await store.save(run_records=[record], uses=[TenantUse("bob", 1.0, 2.0, 3.0), TenantUse("ada", 4.0, 0.0, 5.0)])
+        await store.save(uses=[TenantUse("bob", 6.0, 7.0, 8.0)])
         await store.save(jobs=[job], deliveries=[delivery], endpoints=[ENDPOINT], decisions=[decision], events=events)
     async with reopened() as store:
         assert await store.load_jobs() == [job]
@@ -46,6 +48,7 @@ async def test_everything_comes_back_after_opening_again(reopened: Callable[[], 
         assert await store.decisions_of("a", limit=9) == [decision]
         assert await store.events_after(0) == events
         assert await store.load_run_records() == [record]
+        assert await store.load_uses() == [TenantUse("ada", 4.0, 0.0, 5.0), TenantUse("bob", 6.0, 7.0, 8.0)]
 
 
 async def test_an_empty_store_has_nothing(store: Store) -> None:
@@ -60,6 +63,7 @@ async def test_an_empty_store_has_nothing(store: Store) -> None:
     assert await store.decisions_of("a", limit=5) == []
     assert await store.load_run_records() == []
     assert await store.load_secrets("ada") == []
+    assert await store.load_uses() == []
     assert await store.delete_secret("ada", "KEY") is False
     assert await store.prune_run_records(5, 5) == 0
     assert await store.prune_events(5) == 0

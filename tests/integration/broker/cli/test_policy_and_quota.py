@@ -83,15 +83,20 @@ async def test_a_quota_is_shown_set_reset_and_refused_in_a_line(tmp_path: Path) 
             ["bob", "0", "of", "20"],
         ]
         done = await run(tmp_path, "quota", "set", "alice", "--jobs", "3")
-        assert done.stdout == "alice may have 3 unfinished jobs and has 0.\n", done.output
+        assert done.stdout == (
+            "alice may have 3 unfinished jobs and has 0; of cores it has used 0 hours, of accelerators 0.\n"
+        ), done.output
         (own,) = json.loads((await run(tmp_path, "quota", "show", "alice", "--json")).stdout)
         assert (own["tenant"], own["max_active_jobs"], own["is_set"]) == ("alice", 3, True)
+        done = await run(tmp_path, "quota", "set", "alice", "--core-hours", "200", "--device-hours", "1.5")
+        assert "3 unfinished" in done.stdout, "what is not named stays"
+        assert "used 0 of 200 hours, of accelerators 0 of 1.5" in done.stdout
         back = json.loads((await run(tmp_path, "quota", "set", "alice", "--reset", "--json")).stdout)
         assert (back["max_active_jobs"], back["is_set"]) == (20, False)
         for words, sentence in (
             (("show", "nobody"), "nobody"),
             (("set", "nobody", "--jobs", "3"), "nobody"),
-            (("set", "alice"), "Give either --jobs N or --reset."),
+            (("set", "alice"), "Give either --reset or what it may use"),
             (("set", "alice", "--jobs", "-1"), "-1"),
         ):
             refused = await run(tmp_path, "quota", *words)
