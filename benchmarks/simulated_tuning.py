@@ -89,7 +89,6 @@ RANGES: Mapping[str, Mapping[str, Draw]] = {
         "floor": _ratio(0.003, 0.2),
         "later_tiers": _ratio(0.01, 0.5),
         "finishing": _ratio(0.001, 0.2),
-        "cooldown_seconds": _ratio(1.0, 60.0),
     },
 }
 """What is tried of each policy; everything else stays as it is by default."""

@@ -29,8 +29,7 @@ ABLATIONS = (
             ("later tiers count a tenth each", {"later_tiers": 0.1}),
             ("floor of a tenth", {"floor": 0.1}),
             ("no migrations", {"migrate": False}),
-            ("no pause between migrations", {"cooldown_seconds": 0.0}),
-            ("no place kept for handing over", {"delivery_cpu_seconds": 1e-6}),
+            ("no place kept for handing over", {"handing_over_seconds": -1.0}),
         )
     ),
     Arm("utility, no guard, nothing known", "utility", {"guard_ratio": 0.0}),

@@ -1,6 +1,7 @@
 """Where a waiting job goes: the placement that policies share.
 
-Jobs that a node runs stay where they are. The others are taken in the order of submission, and each goes to the node
+Jobs that a node runs stay where they are. The others are taken in the order of submission, or
+in that of the policy, and each goes to the node
 that then has the fewest jobs per core (one that uses accelerators: the fewest jobs per accelerator), or that the policy
 prefers. Memory is never promised twice, that of accelerators neither (:mod:`.accelerators`).
 """
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush, heapreplace, nsmallest
 from operator import attrgetter
 from typing import Any
@@ -38,7 +39,7 @@ class Placement:
     waiting: dict[str, str] = field(default_factory=dict)
     # The jobs it was made for, as the snapshot lists them.
     jobs: tuple[JobView, ...] = field(default=(), repr=False, compare=False)
-    # The same by submission, so that they are sorted only once.
+    # The same in the order in which nodes were filled, so that they are sorted only once.
     in_order: Sequence[JobView] = field(default=(), repr=False, compare=False)
 
 
@@ -51,7 +52,11 @@ def fewest_jobs_per_core(job: JobView, node: NodeView, jobs: Sequence[JobView]) 
     return (node.id != job.node_id, uses / max(len(node.accelerators), 1), crowd, node.id)
 
 
-def place(snapshot: Snapshot, preference: Preference = fewest_jobs_per_core) -> Placement:
+# Puts the jobs that wait for a node, which come by submission, in the order in which they are looked at.
+Line = Callable[[Sequence[JobView]], Sequence[JobView]]
+
+
+def place(snapshot: Snapshot, preference: Preference = fewest_jobs_per_core, line: Line | None = None) -> Placement:
     """Give every job that can run a node.
 
     Takes about as long as sorting the jobs does, however many nodes there are; with a preference of one's own, each
@@ -60,6 +65,7 @@ def place(snapshot: Snapshot, preference: Preference = fewest_jobs_per_core) -> 
     Args:
         snapshot: Jobs and nodes.
         preference: Where a waiting job goes among the nodes that have room for it.
+        line: Who is looked at first; without it who was submitted first.
     """
     rooms = {node.id: Room(node) for node in sorted(snapshot.nodes, key=attrgetter("id"))}
     placement = Placement(jobs=snapshot.jobs, in_order=by_submission(snapshot.jobs))
@@ -71,6 +77,10 @@ def place(snapshot: Snapshot, preference: Preference = fewest_jobs_per_core) -> 
             room.jobs.append(job)
             room.memory_bytes += job.resources.memory_bytes
             placement.node_of[job.id] = job.node_id
+    if movable and line is not None:
+        movable = list(line(movable))
+        there = [job for job in placement.in_order if not job.movable]
+        placement = replace(placement, in_order=(*there, *movable))
     if movable:
         _place_movable(in_own_order(movable), rooms, placement, preference)
     return placement
@@ -105,7 +115,7 @@ def _place_movable(
 
 
 def jobs_by_node(snapshot: Snapshot, placement: Placement) -> dict[str, list[JobView]]:
-    """The placed jobs of each node, nodes by id and jobs by submission; nodes without jobs are left out."""
+    """The placed jobs of each node, nodes by id and jobs as they filled it; nodes without jobs are left out."""
     groups: dict[str, list[JobView]] = {}
     node_of = placement.node_of
     known = placement.jobs is snapshot.jobs

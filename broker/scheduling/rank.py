@@ -11,14 +11,10 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from tiercel.broker.scheduling.interface import JobView
-from tiercel.broker.scheduling.tiers import delivering_tier, reached_tiers
+from tiercel.broker.scheduling.tiers import handing_over, reached_tiers
 
 ALL_REACHED = 1_000_000_000
 """The tiers of the stage of a job that has reached every one: behind all others."""
-
-# Whoever is in front and has not handed its model over after so long waits for something else: a trial of the new
-# version, say, or the inference server.
-_HANDED_OVER_BY_THEN_SECONDS = 10.0
 
 
 def submission_order(job: JobView) -> tuple[float, str]:
@@ -48,11 +44,9 @@ def stage_of(job: JobView, now: float) -> Stage:
         now: Seconds since the Unix epoch.
     """
     reached = reached_tiers(job)
-    tier = delivering_tier(job) if reached else None
-    if tier is not None and tier.reached_seconds is not None:
-        since = now - job.submitted_at - tier.reached_seconds
-        if since <= _HANDED_OVER_BY_THEN_SECONDS:
-            return Stage(tier.number - 1, trains=False)
+    tier = handing_over(job, now) if reached else None
+    if tier is not None:
+        return Stage(tier.number - 1, trains=False)
     return Stage(reached if reached < len(job.tiers) else ALL_REACHED, trains=True)
 
 

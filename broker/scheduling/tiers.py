@@ -8,6 +8,10 @@ from tiercel.core.jobs import TierState, TierStatus
 # A tuple and no set: looking for one of two by identity is faster than hashing.
 _NOT_REACHED = (TierState.PENDING, TierState.UNREACHABLE)
 
+# Whoever is in front and has not handed its model over after so long waits for something else: a trial of the new
+# version, say, or the inference server.
+HANDED_OVER_BY_THEN_SECONDS = 10.0
+
 
 def reached_tiers(job: JobView) -> int:
     """How many tiers the job has reached, the easiest first; a tier whose delivery failed was reached all the same."""
@@ -31,3 +35,17 @@ def delivering_tier(job: JobView) -> TierStatus | None:
         if tier.state is TierState.REACHED:
             return tier
     return None
+
+
+def handing_over(job: JobView, now: float, within: float = HANDED_OVER_BY_THEN_SECONDS) -> TierStatus | None:
+    """The tier whose model a job hands over now, which takes little CPU and somebody waits for; None if there is none.
+
+    Args:
+        job: The job.
+        now: Seconds since the Unix epoch.
+        within: Seconds since it reached the tier after which it is held to wait for something else than CPU.
+    """
+    tier = delivering_tier(job)
+    if tier is None or tier.reached_seconds is None:
+        return None
+    return tier if now - job.submitted_at - tier.reached_seconds <= within else None

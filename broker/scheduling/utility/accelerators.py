@@ -18,15 +18,12 @@ import math
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter
 
 from tiercel.broker.scheduling.accelerators import Grant, held_by
-from tiercel.broker.scheduling.allocate import Claim, divide, divide_accelerator, holders, with_fractions
-from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Snapshot
+from tiercel.broker.scheduling.allocate import Claim, divide, divide_accelerator, holders
+from tiercel.broker.scheduling.interface import JobView, NodeView, Snapshot
 from tiercel.broker.scheduling.utility.candidate import Candidate
-from tiercel.broker.scheduling.utility.explain import sentence
 from tiercel.broker.scheduling.utility.record import JobRecord
-from tiercel.core.shares import Share
 
 _NO_ROOM = 1e-9
 # With less than this part of its full speed a job is not in front.
@@ -94,13 +91,12 @@ def divide_node(
     """Divide a node's CPU and accelerators among its jobs.
 
     Args:
-        candidates: Its jobs.
+        candidates: Its jobs, those first that go first.
         held: The accelerators of each that holds any.
         cores: Cores that jobs may use in the mean.
         capacity: Part of the node's weight that they share, in (0, 1].
         floor: What all that are not in front get of each resource together, a fraction of it.
     """
-    candidates = sorted(candidates, key=attrgetter("rank"))
     front = _Front(cores, held)
     front.choose(candidates)
     ahead = [entry for entry in candidates if entry.job.id in front.parts]
@@ -115,31 +111,6 @@ def divide_node(
         accelerator: _accelerator_shares(names, used, hopeless, floor) for accelerator, names in holders(held).items()
     }
     return Division((*ahead, *rest), len(ahead), weights, fractions)
-
-
-def assignments_of(
-    division: Division, held: Mapping[str, Grant], node: NodeView, told_first: Mapping[str, str]
-) -> tuple[Assignment, ...]:
-    """Assignments with their reasons.
-
-    Args:
-        division: What the jobs get.
-        held: The accelerators of each that holds any.
-        node: The node.
-        told_first: What is told of a job before all else, by id.
-    """
-    assignments = []
-    for position, entry in enumerate(division.order):
-        name = entry.job.id
-        weight = division.weights[name]
-        reason = sentence(entry, position, division.ahead, weight)
-        if name in told_first:
-            reason = f"{told_first[name]}; {reason}"
-        share = Share(weight, reason=reason)
-        if name in held:
-            share = with_fractions(share, name, held[name], division.fractions, node)
-        assignments.append(Assignment(name, node.id, share))
-    return tuple(assignments)
 
 
 @dataclass(slots=True)
@@ -178,15 +149,15 @@ class _Front:
     def cores_of(self, entry: Candidate) -> float:
         """Cores that a job in front may use."""
         part = self.parts.get(entry.job.id, 1.0)
-        return part * (entry.needs.most_cores if entry.needs is not None else entry.cores)
+        return part * (entry.record.needs.most_cores if entry.record.needs is not None else entry.cores)
 
     def fraction_of(self, entry: Candidate) -> float:
         """What it may use of each of its accelerators."""
         part = self.parts.get(entry.job.id, 1.0)
-        return part * entry.needs.most_fraction if entry.needs is not None else 0.0
+        return part * entry.record.needs.most_fraction if entry.record.needs is not None else 0.0
 
     def _uses_accelerators(self, entry: Candidate) -> bool:
-        return entry.needs is not None and entry.job.id in self.held
+        return entry.record.needs is not None and entry.job.id in self.held
 
     def _is_first(self, entry: Candidate) -> bool:
         """Whether it is first in the queues of all its accelerators; those are in one order, so somebody always is."""
@@ -195,15 +166,15 @@ class _Front:
     def _part(self, entry: Candidate) -> float:
         """The part of its full speed that there is room for; 0 where that is too little."""
         part = min(self.cores / entry.cores, 1.0)
-        if not self._uses_accelerators(entry) or entry.needs is None:
+        if not self._uses_accelerators(entry) or entry.record.needs is None:
             return part
         room = min(self._left[share.id] for share in self.held[entry.job.id])
-        part = min(part, room / entry.needs.fraction)
+        part = min(part, room / entry.record.needs.fraction)
         return part if part >= _LEAST_PART else 0.0
 
     def _pass_on(self, entry: Candidate, part: float) -> None:
         """Let those behind it in the queues of its accelerators have their turn."""
-        fraction = entry.needs.fraction if entry.needs is not None else 1.0
+        fraction = entry.record.needs.fraction if entry.record.needs is not None else 1.0
         for share in self.held[entry.job.id]:
             self._left[share.id] = max(self._left[share.id] - part * fraction, 0.0)
             self._queues[share.id].popleft()
@@ -215,11 +186,12 @@ class _Front:
                 heapq.heappush(self._candidates, (candidate.rank, candidate))
 
 
-def _accelerator_rank(entry: Candidate) -> tuple[bool, float, float, float, str]:
+def _accelerator_rank(entry: Candidate) -> tuple[object, ...]:
     """The order in the queues of accelerators: as in that for CPU, but by value per second of each accelerator."""
-    hopeless, overdue_for, priority, submitted_at, name = entry.rank
-    per_second = entry.needs.accelerator_per_cpu * entry.job.resources.accelerators if entry.needs is not None else 1.0
-    return (hopeless, overdue_for, priority / per_second, submitted_at, name)
+    *before, worth, submitted_at, name = entry.rank
+    needs = entry.record.needs
+    per_second = needs.accelerator_per_cpu * entry.job.resources.accelerators if needs is not None else 1.0
+    return (*before, worth / per_second, submitted_at, name)
 
 
 def _shared(grants: Mapping[str, float], rest: Sequence[str], capacity: float, floor: float) -> dict[str, float]:

@@ -1,12 +1,12 @@
 """Finish-time fairness: nobody is kept waiting for much longer than equal sharing would have kept it.
 
-Beside the real cluster a virtual one is kept, with the same nodes, in which each new job goes to the node with the
-fewest jobs per core and all jobs of a node share it equally: what would happen if nobody scheduled anything. It says
-when each job would be over there (as the virtual time of fair queueing does; Friedman and Henderson's fair sojourn
-protocol orders jobs by it). A job must be over within ``ratio`` times that, counted from its submission (Themis' finish
-time fairness; Mahajan et al., 2020). While everybody can still make it, the order is left to what is worth most; once
-the jobs that are due by some moment need all the time until then, they go before those that are due later, and again
-by worth.
+Beside the real cluster a virtual one is kept, with the same nodes, in which each new job goes, by submission, to the
+node with the fewest jobs per core that has the memory, and all jobs of a node share it equally: what would happen if
+nobody scheduled anything. It says when each job would be over there (as the virtual time of fair queueing does;
+Friedman and Henderson's fair sojourn protocol orders jobs by it). A job must be over within ``ratio`` times that,
+counted from its submission (Themis' finish time fairness; Mahajan et al., 2020). While everybody can still make it, the
+order is left to what is worth most; once the jobs that are due by some moment need all the time until then, they go
+before those that are due later, and again by worth.
 """
 
 from __future__ import annotations
@@ -14,6 +14,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from heapq import heapify, heappop, heappush
+from operator import attrgetter
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What a node has for jobs."""
+
+    cores: float  # cores
+    memory_bytes: int  # memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,10 +31,11 @@ class Account:
     """A job in the virtual cluster."""
 
     submitted_at: float  # when it came, seconds since the Unix epoch
-    attained: float  # CPU seconds of work that equal sharing would have let it do by now
     cores: float  # cores that it can use, beside an equal share of the accelerators that it needs
     total: float  # CPU seconds that it needs altogether, as far as one can tell; what it took, once it is really over
-    node_id: str = ""  # where it is; empty while that is not settled
+    memory_bytes: int = 0  # memory that it holds while it is somewhere
+    attained: float = 0.0  # CPU seconds of work that equal sharing would have let it do by now
+    node_id: str = ""  # where it is; empty while it waits for memory
     over_at: float | None = None  # when it was over there, seconds since the Unix epoch, or None while it is not
 
 
@@ -48,70 +59,131 @@ class Claimant:
     reserve: float = 0.0  # seconds of time to spare under which it counts as late
 
 
-def advanced(clock: FairClock, now: float, cores: Mapping[str, float], jobs: Mapping[str, Account]) -> FairClock:
+def advanced(clock: FairClock, now: float, places: Mapping[str, Place], jobs: Mapping[str, Account]) -> FairClock:
     """The virtual cluster now.
 
     Args:
         clock: The cluster as it was.
         now: Seconds since the Unix epoch.
-        cores: Cores of each node.
+        places: The nodes.
         jobs: Those that are really there, with what they need altogether by the latest estimate, by submission; what
             they attained and where they are is not read.
     """
     seconds = max(now - clock.at, 0.0) if clock.at is not None else 0.0
-    shares = _equal_shares(clock, cores)
+    shares = _equal_shares(clock, places)
     accounts: dict[str, Account] = {}
-    counts = dict.fromkeys(sorted(cores), 0)
+    crowds = {name: _Crowd(name, place) for name, place in sorted(places.items())}
     for name, account in clock.accounts.items():
         known = jobs.get(name)
         if known is None and account.over_at is not None:
             continue  # over in both clusters
         total, width = (known.total, known.cores) if known is not None else (account.total, account.cores)
-        speed = min(shares.get(account.node_id, 0.0), account.cores) if account.over_at is None else 0.0
+        over_at, node_id = account.over_at, account.node_id if account.node_id in crowds else ""
+        speed = min(shares.get(node_id, 0.0), account.cores) if over_at is None else 0.0
         attained = account.attained + seconds * speed
-        over_at = account.over_at
         if over_at is None and attained >= total:
             over_at = _moment(account.submitted_at, now, total / attained if attained > 0 else 1.0)
-        node_id = account.node_id if account.node_id in counts else ""
-        accounts[name] = Account(account.submitted_at, attained, width, total, node_id, over_at)
+        account = replace(account, cores=width, total=total, attained=attained, node_id=node_id, over_at=over_at)
+        accounts[name] = account
         if node_id and over_at is None:
-            counts[node_id] += 1
-    for name, known in jobs.items():
-        if name not in accounts:
-            accounts[name] = Account(known.submitted_at, 0.0, known.cores, known.total)
+            crowds[node_id].hold(account)
+    accounts |= {name: known for name, known in jobs.items() if name not in accounts}
     for name, account in accounts.items():
-        if not account.node_id and counts:
-            node_id = min(counts, key=lambda node_id: ((counts[node_id] + 1) / cores[node_id], node_id))
-            counts[node_id] += 1
-            accounts[name] = replace(account, node_id=node_id)
+        if not account.node_id and account.over_at is None and (crowd := _least_crowded(crowds, account)):
+            crowd.hold(account)
+            accounts[name] = replace(account, node_id=crowd.node_id)
     return FairClock(now, accounts)
 
 
-def fair_finishes(clock: FairClock, cores: Mapping[str, float]) -> dict[str, float]:
-    """When each job is over under equal sharing if no more jobs come, seconds since the Unix epoch."""
+def fair_finishes(clock: FairClock, places: Mapping[str, Place]) -> dict[str, float]:
+    """When each job is over under equal sharing if no more jobs come, seconds since the Unix epoch.
+
+    One that no node has the memory for is left out.
+    """
     now = clock.at or 0.0
     finishes: dict[str, float] = {}
-    left: dict[str, list[tuple[float, str, float]]] = {}
+    crowds = {name: _Crowd(name, place, now) for name, place in sorted(places.items())}
+    waiting: list[tuple[str, Account]] = []
     for name, account in clock.accounts.items():
         if account.over_at is not None:
             # It may turn out to need more than was thought when it was over there: that much later then.
             part = min(max(account.total / account.attained, 1.0), 1e3) if account.attained > 0 else 1.0
             finishes[name] = _moment(account.submitted_at, account.over_at, part)
+        elif account.node_id in crowds:
+            crowds[account.node_id].join(name, account)
         else:
-            # Seconds that it needs if it runs at its full width; those of different widths are treated alike.
-            need = (account.total - account.attained) / account.cores
-            left.setdefault(account.node_id, []).append((need, name, account.cores))
-    for node_id, jobs in left.items():
-        jobs.sort()
-        widths = sum(width for _, _, width in jobs)
-        at, done = now, 0.0
-        for need, name, width in jobs:
-            part = min(cores.get(node_id, math.inf) / widths, 1.0)
-            at += (need - done) / part
-            done = need
-            finishes[name] = at
-            widths -= width
+            waiting.append((name, account))
+    ends = [(crowd.next_end, crowd.node_id) for crowd in crowds.values() if crowd.needs]
+    heapify(ends)
+    while waiting and ends:  # who waits begins where the first one is over that leaves room enough
+        _, node_id = heappop(ends)
+        crowd = crowds[node_id]
+        crowd.end_first(finishes)
+        left = []
+        for name, account in waiting:
+            if crowd.has_room_for(account):
+                crowd.join(name, account)
+            else:
+                left.append((name, account))
+        waiting = left
+        if crowd.needs:
+            heappush(ends, (crowd.next_end, node_id))
+    for crowd in crowds.values():
+        while crowd.needs:
+            crowd.end_first(finishes)
     return finishes
+
+
+class _Crowd:
+    """The jobs of a node that share it equally; local to one call. Those of different widths are treated alike."""
+
+    def __init__(self, node_id: str, place: Place, now: float = 0.0) -> None:
+        self.node_id = node_id
+        self.needs: list[tuple[float, str, Account]] = []  # the service at which each is over, a heap
+        self._cores, self._at, self._served = place.cores, now, 0.0
+        self._widths, self._count, self._free = 0.0, 0, place.memory_bytes
+
+    @property
+    def crowd(self) -> float:
+        """Jobs per core once another one has come."""
+        return (self._count + 1) / self._cores
+
+    @property
+    def next_end(self) -> float:
+        """When the next job is over, seconds since the Unix epoch."""
+        return self._at + (self.needs[0][0] - self._served) / min(self._cores / self._widths, 1.0)
+
+    def has_room_for(self, account: Account) -> bool:
+        """Whether there is memory for one more; one that needs none always finds room."""
+        return account.memory_bytes <= self._free or not account.memory_bytes
+
+    def hold(self, account: Account) -> None:
+        """A job is here."""
+        self._free -= account.memory_bytes
+        self._widths += account.cores
+        self._count += 1
+
+    def join(self, name: str, account: Account) -> None:
+        """A job begins, or goes on, here."""
+        self.hold(account)
+        # Seconds that it needs if it runs at its full width.
+        need = max(account.total - account.attained, 0.0) / account.cores
+        heappush(self.needs, (self._served + need, name, account))
+
+    def end_first(self, finishes: dict[str, float]) -> None:
+        """Let time pass until the first job is over."""
+        self._at = self.next_end
+        self._served, name, account = heappop(self.needs)
+        finishes[name] = self._at
+        self._free += account.memory_bytes
+        self._widths -= account.cores
+        self._count -= 1
+
+
+def _least_crowded(crowds: Mapping[str, _Crowd], account: Account) -> _Crowd | None:
+    """Where the next job goes: the node with the fewest jobs per core of those with room."""
+    fitting = [crowd for crowd in crowds.values() if crowd.has_room_for(account)]
+    return min(fitting, key=attrgetter("crowd", "node_id"), default=None)
 
 
 def _moment(start: float, end: float, part: float) -> float:
@@ -154,13 +226,13 @@ def late(claimants: Sequence[Claimant], now: float, cores: float) -> tuple[dict[
     return overdue, spare
 
 
-def _equal_shares(clock: FairClock, cores: Mapping[str, float]) -> dict[str, float]:
+def _equal_shares(clock: FairClock, places: Mapping[str, Place]) -> dict[str, float]:
     """Cores for each job of a node that can use more than that, when all are treated alike; by node."""
     widths: dict[str, list[float]] = {}
     for account in clock.accounts.values():
-        if account.over_at is None:
+        if account.over_at is None and account.node_id in places:
             widths.setdefault(account.node_id, []).append(account.cores)
-    return {node_id: _equal_share(found, cores.get(node_id, 0.0)) for node_id, found in widths.items()}
+    return {node_id: _equal_share(found, places[node_id].cores) for node_id, found in widths.items()}
 
 
 def _equal_share(widths: Sequence[float], cores: float) -> float:

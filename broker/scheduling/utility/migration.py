@@ -46,6 +46,19 @@ class _Load:
     def seconds(self) -> float:
         return self.work / self.cores
 
+    def lacks(self, job: JobView) -> bool:
+        """Whether what a job competes for does not suffice for those who are here."""
+        return self._left(job) < 0
+
+    def idles(self, job: JobView) -> bool:
+        """Whether what a job competes for would be unused here without it."""
+        return self._left(job) > 0
+
+    def _left(self, job: JobView) -> float:
+        if job.resources.accelerators:
+            return len(self.node.accelerators) - self.accelerator_uses
+        return self.cores - self.wanted
+
 
 @dataclass(slots=True)
 class _Crowd:
@@ -121,17 +134,13 @@ def choose_migration(
     records: Mapping[str, JobRecord],
     left: Mapping[str, float],
     answering: Answering,
-    migrated_at: float,
-    cooldown_seconds: float,
 ) -> Migration | None:
-    """The one migration that evens out the work best, or None when none gains enough.
+    """The migration to a node that would else idle which gains most, or None when none gains enough.
 
     A migration gains by what the longest of the two nodes' queues becomes shorter. It must gain its cost twice, and
-    after it the order of the two nodes must still be about the same, so that the job never comes back.
+    the job must come from a node that has not enough for all of its jobs.
     """
-    now = snapshot.now
-    is_soon = now - migrated_at < cooldown_seconds
-    if len(snapshot.nodes) < 2 or is_soon or not any(job.migratable for job in snapshot.jobs):
+    if len(snapshot.nodes) < 2 or not any(job.migratable for job in snapshot.jobs):
         return None
     loads = [
         _load(node, left.get(node.id, node.cpu_cores), groups.get(node.id, ()), records) for node in snapshot.nodes
@@ -140,31 +149,22 @@ def choose_migration(
     target = next((load for load in loads if load.node.drain is Drain.NO), None)
     if target is None:
         return None
-    idle = target.wanted < target.cores
-    best: tuple[bool, float, str] | None = None
-    chosen: tuple[JobView, _Load] | None = None
     for source in reversed(loads):
-        if source is target or source.wanted <= source.cores:
-            continue  # everybody there runs already
-        for job in source.room.jobs:
-            gain = _gain(job, source, target, records[job.id], snapshot, cooldown_seconds)
-            if gain is None or answering.too_much(job, target.node) > answering.too_much(job, source.node):
-                continue
-            # A start-up is least felt by a job that nobody waits for; on an idle node one that does is welcome.
-            rank = (idle or records[job.id].stage > 0, gain, job.id)
-            if best is None or rank > best:
-                best, chosen = rank, (job, source)
-        if chosen is not None:
-            break
-    if chosen is None or best is None:
-        return None
-    job, source = chosen
-    cost = snapshot.restart_seconds(job, target.node.id)
-    reason = (
-        f"moved from {source.node.id} to {target.node.id}, where {target.seconds:.0f} s of work are left "
-        f"against {source.seconds:.0f} s; to go on there takes it about {cost:.1f} s"
-    )
-    return Migration(job, source.node.id, target.node.id, reason)
+        gains = [
+            (gain, job.id, job)
+            for job in source.room.jobs
+            if source.lacks(job) and target.idles(job) and (gain := _gain(job, source, target, records, snapshot))
+            if answering.too_much(job, target.node) <= answering.too_much(job, source.node)
+        ]
+        if gains:
+            job = max(gains)[2]
+            cost = snapshot.restart_seconds(job, target.node.id)
+            reason = (
+                f"moved from {source.node.id} to {target.node.id}, where {target.seconds:.0f} s of work are left "
+                f"against {source.seconds:.0f} s; to go on there takes it about {cost:.1f} s"
+            )
+            return Migration(job, source.node.id, target.node.id, reason)
+    return None
 
 
 def _load(node: NodeView, cores: float, jobs: Sequence[JobView], records: Mapping[str, JobRecord]) -> _Load:
@@ -183,31 +183,16 @@ def _work_of(job: JobView, record: JobRecord, node: NodeView) -> float:
 
 
 def _gain(
-    job: JobView, source: _Load, target: _Load, record: JobRecord, snapshot: Snapshot, cooldown_seconds: float
+    job: JobView, source: _Load, target: _Load, records: Mapping[str, JobRecord], snapshot: Snapshot
 ) -> float | None:
     """Seconds that a migration gains, or None when it is not worth it."""
+    record = records[job.id]
     if not job.migratable or record.unreachable:
-        return None
-    if job.migrated_at is not None and snapshot.now - job.migrated_at < cooldown_seconds:
         return None
     cost = snapshot.restart_seconds(job, target.node.id)
     work = _work_of(job, record, target.node)
-    needs = record.needs
-    alone = record.to_end if needs is None else record.to_end / needs.cores
+    alone = record.to_end if record.needs is None else record.to_end / record.needs.cores
     there = max((target.work + work + cost) / target.cores, alone + cost)
     here = (source.work - _work_of(job, record, source.node)) / source.cores
     gain = source.seconds - max(there, here)
-    if gain <= _GAIN * cost / target.cores or not _eases_accelerators(job, source, target):
-        return None
-    return gain if target.room.can_take(job) else None
-
-
-def _eases_accelerators(job: JobView, source: _Load, target: _Load) -> bool:
-    """Whether a job that uses accelerators shares them with fewer where it goes; true for one that uses none."""
-    wanted = job.resources.accelerators
-    if not wanted:
-        return True
-    accelerators_here, accelerators_there = len(source.node.accelerators), len(target.node.accelerators)
-    if not accelerators_here or not accelerators_there:
-        return accelerators_there > 0
-    return (target.accelerator_uses + wanted) / accelerators_there < source.accelerator_uses / accelerators_here
+    return gain if gain > _GAIN * cost / target.cores and target.room.can_take(job) else None

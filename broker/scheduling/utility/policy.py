@@ -6,7 +6,7 @@ own curve or from what other jobs needed (:mod:`.forecast.work`). With forecasts
 remaining work first, with none it is close to least attained service, and a job that may never get there is worth
 little without being given up. Tiers beyond the first are discounted, so that a first usable model comes before a
 better one. What applications that ask an endpoint already have of a better version is added (:mod:`.utility.traffic`),
-and being over counts a little (:mod:`.utility.priority`).
+and being over counts a little (:mod:`.utility.candidate`).
 
 Who is worth most runs, as many at a time as there are cores, and everybody else keeps a small floor: a live trial
 showed that this is where most of the gain lies, whatever the order. Around that:
@@ -35,9 +35,9 @@ from tiercel.broker.scheduling.rank import submission_order
 from tiercel.broker.scheduling.utility.accelerators import fair_accelerator_cores
 from tiercel.broker.scheduling.utility.arbitration import arbitrate
 from tiercel.broker.scheduling.utility.backpressure import NONE, Backpressure, backpressure_after, capped
-from tiercel.broker.scheduling.utility.fairness import Account, FairClock, advanced, fair_finishes
+from tiercel.broker.scheduling.utility.fairness import Account, FairClock, Place, advanced, fair_finishes
 from tiercel.broker.scheduling.utility.migration import Migration, choose_migration, least_work_left
-from tiercel.broker.scheduling.utility.queue import Pass, Queue, share_out
+from tiercel.broker.scheduling.utility.queue import Pass, Queue
 from tiercel.broker.scheduling.utility.record import Held, renew
 from tiercel.broker.scheduling.utility.serving import Answering, EndpointRecord, cores_left, observe
 from tiercel.broker.scheduling.utility.settings import UtilitySettings
@@ -71,7 +71,6 @@ class UtilityState:
     held: Held = field(default_factory=Held)  # what is held of jobs
     endpoints: Mapping[str, EndpointRecord] = field(default_factory=dict)  # by endpoint
     review: Review = field(default_factory=Review)  # what fair sharing would give
-    migrated_at: float = -math.inf  # when the last job was sent elsewhere, seconds since the Unix epoch
     queues: Mapping[str, Queue] = field(default_factory=dict)  # by node, what was decided there while nothing is new
     # By node, what is kept from jobs for answers that come late.
     backpressure: Mapping[str, Backpressure] = field(default_factory=dict)
@@ -112,12 +111,17 @@ class UtilityPolicy:
         """Renew what is held of jobs, place them, and share each node by worth."""
         held, changed = renew(snapshot, state.held)
         serving = self._observe_endpoints(snapshot, state)
-        placement = place(snapshot, least_work_left(held.records, serving.left, serving.answering))
         review = self._review(snapshot, state.review, held, serving.left)
-        groups = jobs_by_node(snapshot, placement)
-        migration = self._migrate(snapshot, groups, held, serving, state, waited=review.at > state.review.at)
         traffic, asked_anew = renewed(state.traffic, traffic_of(snapshot.endpoints, self.settings))
         this = Pass(snapshot.now, held.records, review.due, self.settings, traffic, asked_anew)
+        cores = math.fsum(node.cpu_cores for node in snapshot.nodes)
+        placement = place(
+            snapshot,
+            least_work_left(held.records, serving.left, serving.answering),
+            lambda jobs: this.line(jobs, cores),
+        )
+        groups = jobs_by_node(snapshot, placement)
+        migration = self._migrate(snapshot, groups, held, serving, waited=review.at > state.review.at)
         news = _by_node(changed, placement)
         queues = {
             node.id: self._share(this, node, groups.get(node.id, []), news.get(node.id, ()), serving, state, migration)
@@ -131,8 +135,7 @@ class UtilityPolicy:
             dict(sorted(unreachable.items())),
             serving.shares,
         )
-        migrated_at = state.migrated_at if migration is None else snapshot.now
-        return plan, UtilityState(held, serving.records, review, migrated_at, queues, serving.backpressure, traffic)
+        return plan, UtilityState(held, serving.records, review, queues, serving.backpressure, traffic)
 
     def _observe_endpoints(self, snapshot: Snapshot, state: UtilityState) -> _Serving:
         nodes = {node.id: node for node in snapshot.nodes}
@@ -149,20 +152,28 @@ class UtilityPolicy:
             return Review(at, last.clock)
         if not waited and len(held.views.keys() ^ last.due.keys()) <= _FEW * len(held.views):
             return last
-        cores = {node.id: left.get(node.id, node.cpu_cores) for node in snapshot.nodes if node.cpu_cores > 0}
+        places = {
+            node.id: Place(left.get(node.id, node.cpu_cores), node.memory_bytes)
+            for node in snapshot.nodes
+            if node.cpu_cores > 0
+        }
         fair_cores = fair_accelerator_cores(snapshot, held.records)
         jobs = {
             job.id: Account(
                 job.submitted_at,
-                0.0,
                 fair_cores.get(job.id, job.resources.cpu_cores),
                 held.records[job.id].spent + held.records[job.id].to_end,
+                job.resources.memory_bytes,
             )
             for job in sorted(snapshot.jobs, key=submission_order)
         }
-        clock = advanced(last.clock, snapshot.now, cores, jobs)
-        finishes = fair_finishes(clock, cores)
-        due = {job.id: job.submitted_at + ratio * (finishes[job.id] - job.submitted_at) for job in snapshot.jobs}
+        clock = advanced(last.clock, snapshot.now, places, jobs)
+        finishes = fair_finishes(clock, places)
+        due = {
+            job.id: job.submitted_at + ratio * (finishes[job.id] - job.submitted_at)
+            for job in snapshot.jobs
+            if job.id in finishes
+        }
         return Review(at, clock, due)
 
     def _migrate(
@@ -171,23 +182,13 @@ class UtilityPolicy:
         groups: dict[str, list[JobView]],
         held: Held,
         serving: _Serving,
-        state: UtilityState,
         *,
         waited: bool,
     ) -> Migration | None:
         """Choose a migration if there is one worth it, and let ``groups`` have its job where it goes."""
-        settings = self.settings
-        if not settings.migrate or not (waited or snapshot.trigger in _MAY_IDLE):
+        if not self.settings.migrate or not (waited or snapshot.trigger in _MAY_IDLE):
             return None
-        migration = choose_migration(
-            snapshot,
-            groups,
-            held.records,
-            serving.left,
-            serving.answering,
-            state.migrated_at,
-            settings.cooldown_seconds,
-        )
+        migration = choose_migration(snapshot, groups, held.records, serving.left, serving.answering)
         if migration is not None:
             groups[migration.source] = [job for job in groups[migration.source] if job.id != migration.job.id]
             groups.setdefault(migration.target, []).append(migration.job)
@@ -204,9 +205,9 @@ class UtilityPolicy:
         migration: Migration | None,
     ) -> Queue:
         """Divide a node between its endpoints and its jobs, or leave it as it is where nothing is new."""
-        queue = before = state.queues.get(node.id)
+        queue = state.queues.get(node.id)
         if queue is None or not queue.holds(node, jobs, changed, this.asked_anew, this.now):
-            queue = this.rank(node, jobs, serving.cores_of(node), before)
+            queue = this.rank(node, jobs, serving.cores_of(node))
         capacity = 1.0
         asked = serving.by_node.get(node.id, ())
         backpressure = backpressure_after(state.backpressure.get(node.id, NONE), asked, queue, this.now, self.settings)
@@ -221,7 +222,8 @@ class UtilityPolicy:
         cores = min(serving.cores_of(node), capacity * node.cpu_cores)
         if queue.is_settled(capacity, cores):
             return queue
-        return share_out(queue, before, capacity, cores, migration, this.settings)
+        told_first = {migration.job.id: migration.reason} if migration is not None else {}
+        return queue.shared_out(capacity, cores, told_first, self.settings.floor)
 
 
 def _assignments(queue: Queue, backpressure: Backpressure | None) -> tuple[Assignment, ...]:

@@ -45,7 +45,6 @@ class JobRecord:
     job_id: str  # the job
     stage: int  # tiers that it has reached
     spent: float  # CPU seconds that it has used
-    reached_spent: float  # CPU seconds after which it reached its latest tier, 0 before the first
     past: tuple[PastCurve, ...]  # earlier runs of its program
     known: Forecast | None  # CPU seconds from its start to its next tier as earlier runs tell it, or None
     known_last: Forecast | None  # the same to its last tier
@@ -102,8 +101,8 @@ def renew(snapshot: Snapshot, held: Held) -> tuple[Held, set[str]]:
         past = record.past if record is not None else curves[key]
         records[name] = record_after(job, record, past, prior)
         changed.add(name)
-        if record is not None and record.stage == 0 and records[name].reached_spent > 0:
-            learnt.append(records[name].reached_spent)
+        if record is not None and record.stage == 0 < records[name].stage:
+            learnt.append(_spent_at_first_tier(job))
     samples = (*held.samples, *learnt)[-_SAMPLES_KEPT:]
     return Held(records, views, samples, None if learnt else prior), changed
 
@@ -129,7 +128,6 @@ def record_after(job: JobView, earlier: JobRecord | None, past: tuple[PastCurve,
         prior: The work to a first tier of jobs of which nothing is known.
     """
     stage, spent = reached_tiers(job), spent_by(job)
-    reached_spent = earlier.reached_spent if earlier is not None and earlier.stage == stage else _spent_at(job, stage)
     if earlier is not None and earlier.stage == stage:
         known, last = earlier.known, earlier.known_last
     else:
@@ -145,7 +143,6 @@ def record_after(job: JobView, earlier: JobRecord | None, past: tuple[PastCurve,
         job_id=job.id,
         stage=stage,
         spent=spent,
-        reached_spent=reached_spent,
         past=past,
         known=known,
         known_last=last,
@@ -212,15 +209,11 @@ def _work_of_all_epochs(job: JobView) -> float:
     return last.cpu_seconds + max(job.max_epochs - last.epoch, 0) * pace
 
 
-def _spent_at(job: JobView, stage: int) -> float:
-    """CPU seconds after which it reached its latest tier."""
-    if stage == 0:
-        return 0.0
-    target = job.tiers[stage - 1].tier.target
-    for seen in job.observations:
-        if job.direction.reaches(seen.value, target):
-            return min(max(seen.cpu_seconds, 1e-3), _MOST)
-    return max(spent_by(job), 1e-3)
+def _spent_at_first_tier(job: JobView) -> float:
+    """CPU seconds after which it reached its first tier."""
+    target = job.tiers[0].tier.target
+    reached = (seen.cpu_seconds for seen in job.observations if job.direction.reaches(seen.value, target))
+    return min(max(next(reached, spent_by(job)), 1e-3), _MOST)
 
 
 def _no_news(before: JobView, job: JobView) -> bool:

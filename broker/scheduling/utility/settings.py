@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tiercel.broker.scheduling.tiers import HANDED_OVER_BY_THEN_SECONDS
+
 
 @dataclass(frozen=True, slots=True)
 class UtilitySettings:
@@ -15,11 +17,9 @@ class UtilitySettings:
     floor: float = 0.01  # what all jobs that are not in front get together, a fraction of their node in (0, 1)
     # Nobody shall need longer than this times what equal sharing would take; 0 switches that off.
     guard_ratio: float = 1.5
-    # What handing over the model of a tier may take, CPU seconds, > 0; small models need a sixth of the default. A job
-    # keeps its place for it until it has used ten times as much.
-    delivery_cpu_seconds: float = 1.0
+    # For so long a job keeps its place to hand over the model of a tier, seconds; below 0 it has none.
+    handing_over_seconds: float = HANDED_OVER_BY_THEN_SECONDS
     migrate: bool = True  # whether running jobs may be sent to other nodes
-    cooldown_seconds: float = 10.0  # from one migration to the next, of a job as of the cluster, >= 0
     answers_per_value: float = 100.0  # good answers in time that are worth as much as a tier of value 1, > 0
     window_seconds: float = 60.0  # a better version is worth what it makes answers better within so many seconds, >= 0
 
@@ -28,9 +28,9 @@ class UtilitySettings:
         if not (0 < self.floor < 1 and 0 < self.later_tiers <= 1):
             msg = "floor and later_tiers must be between 0 and 1"
             raise ValueError(msg)
-        if min(self.guard_ratio, self.window_seconds, self.cooldown_seconds) < 0:
+        if min(self.guard_ratio, self.window_seconds) < 0:
             msg = "no option may be negative"
             raise ValueError(msg)
-        if min(self.answers_per_value, self.delivery_cpu_seconds, self.finishing) <= 0:
-            msg = "answers_per_value, delivery_cpu_seconds and finishing must be more than 0"
+        if min(self.answers_per_value, self.finishing) <= 0:
+            msg = "answers_per_value and finishing must be more than 0"
             raise ValueError(msg)

@@ -87,7 +87,7 @@ def test_all_of_a_node_is_given_away(jobs: tuple[JobView, ...], guard: float) ->
 @given(jobs=crowds())
 @few
 def test_a_job_that_was_moved_is_not_sent_back_while_nothing_happens(jobs: tuple[JobView, ...]) -> None:
-    policy = UtilityPolicy(UtilitySettings(cooldown_seconds=0.0))
+    policy = UtilityPolicy()
     state = policy.initial_state()
     visited: dict[str, list[str]] = {entry.id: [entry.node_id] for entry in jobs}
     for step in range(12):
