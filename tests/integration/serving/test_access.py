@@ -155,6 +155,10 @@ def test_on_its_own_machine_a_key_is_asked_for_where_one_is_needed(site: Site) -
     assert OTHERS not in refused.error
     assert site.infer("locked", bearer(GOOD)).status == 200
     assert site.infer("others", bearer(GOOD)).status == 401
+    for path in ("/generate", "/generate_stream", "/versions/1/generate", "/versions/1/generate_stream"):
+        body = {"input_ids": [1]}
+        assert site.server.request("POST", f"/v2/models/locked{path}", body).status == 401, path
+        assert site.server.request("POST", f"/v2/models/locked{path}", body, bearer(GOOD)).status == 400, path
     for path in ("", "/ready", "/stats", "/config", "/canary", "/versions/1", "/versions/1/ready"):
         assert site.server.request("GET", f"/v2/models/locked{path}").status == 401, path
         assert site.server.request("GET", f"/v2/models/locked{path}", headers=bearer(GOOD)).status in {200, 404}, path
@@ -225,6 +229,8 @@ def test_too_many_are_told_when_to_come_again_by_both_protocols(site: Site) -> N
     assert site.infer("locked", bearer(SLOW)).status == 200
     refused = site.infer("locked", bearer(SLOW))
     assert (refused.status, refused.headers["retry-after"]) == (429, "2")
+    refused = site.server.request("POST", "/v2/models/locked/generate", {"input_ids": [1]}, bearer(SLOW))
+    assert refused.status == 429, "to generate counts as to ask"
     channel, stub = site.stub()
     with channel, pytest.raises(grpc.RpcError) as error:
         stub.ModelInfer(infer_request(), metadata=(("authorization", f"Bearer {SLOW}"),), timeout=90)
