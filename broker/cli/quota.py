@@ -57,8 +57,8 @@ def set_(
 ) -> None:
     """Say what a tenant may use, as the broker's operator; what is not named stays, and so do jobs that are there.
 
-    Hours are those that its jobs have used, of which half count after a week: with more than it may have used, a tenant
-    submits none until it is less.
+    Hours are those that its jobs have used, of which half count after a week.
+    Who has used all that it may submits no more until it is less.
     """
     from tiercel.broker.client.quotas import set_quota
     from tiercel.core.quotas import Allowance
