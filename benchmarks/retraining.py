@@ -202,7 +202,7 @@ class Broker:
         known = retraining.open_one(self._endpoint)
         if known is not None and now >= known.decided_at + TRAINING:
             self._end(known, heard, now)
-        if last := retraining.helped(self._endpoint, heard):
+        if last := retraining.helped(self._endpoint, heard, {}):
             self._note(replace(last, state=RetrainingState.HELPED))
         begun, _ = retraining.decided(self._endpoint, heard, {}, now, f"j{len(self.begun) + 1}")
         if begun is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from tiercel.core.drift import InputDrift
 from tiercel.core.endpoint_access import EndpointAccess
 from tiercel.core.endpoints import KEPT_VERSIONS, DelayWindow
 from tiercel.core.feedback import AccuracyInUse
@@ -43,6 +44,7 @@ class VersionInfo(Jsonable):
         file: The name of that file, or empty.
         in_use: How often it was right, by what applications say afterwards; None while they have said nothing.
         int8: What became of its int8 model; None where its job asked for none.
+        inputs: Whether what it is asked is like what it was asked at first, as each node says at which it answers.
     """
 
     version: int
@@ -67,6 +69,7 @@ class VersionInfo(Jsonable):
     file: str = ""
     in_use: AccuracyInUse | None = None
     int8: QuantisedModel | None = None
+    inputs: tuple[InputDrift, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tiercel.core.checkpoints import Artefact
+from tiercel.core.drift import InputDrift
 from tiercel.core.endpoint_access import EndpointAccess
 from tiercel.core.feedback import VersionFeedback
 from tiercel.core.fields import NOT_TOLD
@@ -100,6 +101,7 @@ class Endpoint:
     keep: int = KEPT_VERSIONS  # of how many of its newest versions, or of those of each variant, the files are kept
     coming: tuple[Deployment, ...] = ()  # files that somebody deployed and that are no versions yet, in their order
     missed: tuple[Missed, ...] = ()  # its versions that are less often right in use than they should be
+    drifted: tuple[int, ...] = ()  # its versions that are asked something else than at first, at some node
     retrainings: tuple[Retraining, ...] = ()  # the latest times that it was trained again by itself, oldest first
 
     @property
@@ -153,6 +155,7 @@ class EndpointUsage:
     windows: tuple[DelayWindow, ...] = ()
     answered_by: Mapping[str, int] = field(default_factory=dict)  # of an endpoint with variants: answers of each
     feedback: tuple[VersionFeedback, ...] = ()  # what applications said of the last rows that versions answered
+    inputs: tuple[InputDrift, ...] = ()  # whether what versions that answer are asked is as it was at first
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from tiercel.core.drift import InputDrift
 from tiercel.core.endpoints import EndpointLoad, Version
 from tiercel.core.feedback import AccuracyInUse, VersionFeedback
 from tiercel.core.fields import NOT_TOLD
@@ -119,6 +120,17 @@ class PromiseJudged:
 
 
 @dataclass(frozen=True, slots=True)
+class InputsJudged:
+    """What a version that answers is asked began to be other than at first, or is as it was again."""
+
+    endpoint: str
+    tenant: str
+    at: float
+    drifted: bool
+    inputs: InputDrift  # as the node says where it is farthest off
+
+
+@dataclass(frozen=True, slots=True)
 class RetrainingTold:
     """What is done about a model that is to be trained again by itself, or why nothing is, is other than before."""
 
@@ -184,6 +196,7 @@ Event = (
     | EndpointShareChanged
     | EndpointMeasured
     | PromiseJudged
+    | InputsJudged
     | RetrainingTold
     | NodeEvent
 )

@@ -10,6 +10,8 @@ from tiercel.core.tiers import Tier
 DAY_SECONDS = 86_400.0
 REPEATS_LABEL = "tiercel/repeats"
 """Label of a job that was started again from scratch: the id of the one that it repeats."""
+ACCURACY, INPUTS = "accuracy", "inputs"
+"""What starts a retraining: a version is too seldom right, or what it is asked is something else than at first."""
 RETRAINS_LABEL = "tiercel/retrains"
 """Label of a job that trains a model again: the number of the version that was too seldom right."""
 
@@ -25,20 +27,28 @@ class Retrain:
             (``promise`` in a file) for what the version that answers promised.
         at_most: Retrainings of the endpoint that may begin within a window, 1 to 100.
         window_seconds: How long a window is.
+        on: What starts one: :data:`ACCURACY`, :data:`INPUTS` or both; empty for the first.
     """
 
     budget_core_hours: float
     below: float | None = None
     at_most: int = 3
     window_seconds: float = DAY_SECONDS
+    on: tuple[str, ...] = ()
+
+    @property
+    def causes(self) -> tuple[str, ...]:
+        """What starts one."""
+        return self.on or (ACCURACY,)
 
 
 @dataclass(frozen=True, slots=True)
 class Retrains:
     """What makes a job a retraining."""
 
-    version: int  # the version that was too seldom right
-    floor: float  # accuracy that its first tier asks for: what that version reached in use at best
+    version: int  # the version that is to be replaced
+    # Accuracy that its first tier asks for: what that version reached in use at best; 0 for none of its own.
+    floor: float
     budget_seconds: float  # of cores and of accelerators: once its runs have used as much, its training ends
     tiers: tuple[Tier, ...] = field(default=())  # those of the job that it repeats, by which the next one is made
 
@@ -64,13 +74,14 @@ class Retraining:
     """One time that the broker trained a model again; its endpoint remembers it."""
 
     job_id: str  # of the new job, which there may not be yet
-    version: int  # the version that was too seldom right
-    floor: float  # accuracy that it reached in use at best, 95 %
+    version: int  # the version that is to be replaced
+    floor: float  # accuracy that it reached in use at best, 95 %; 0 where that is not what began it
     decided_at: float  # seconds since the Unix epoch
     granted_seconds: float  # of cores and accelerators that it may use, set aside until it is over
     state: RetrainingState = RetrainingState.DECIDED
     used_seconds: float = 0.0  # of both, once it is over
     over_at: float = 0.0  # when that was, seconds since the Unix epoch
+    cause: str = ACCURACY  # what began it
 
     @property
     def cost_seconds(self) -> float:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tiercel.core.durations import in_words
 from tiercel.core.errors import wrong_field
 from tiercel.core.jobs import Direction
+from tiercel.core.retraining import ACCURACY, INPUTS
 
 if TYPE_CHECKING:
     from tiercel.core.jobs import JobSpec
@@ -71,6 +72,8 @@ def _validate_retrain(spec: JobSpec) -> None:
         raise wrong_field("retrain.below", f"{terms.below:g} is not an accuracy above 0 and up to 1, nor 'promise'")
     if not 1 <= terms.at_most <= MAX_AT_MOST:
         raise wrong_field("retrain.at_most", f"{terms.at_most} is not a number of retrainings from 1 to {MAX_AT_MOST}")
+    if not set(terms.on) <= {ACCURACY, INPUTS} or len(set(terms.on)) < len(terms.on):
+        raise wrong_field("retrain.on", f"has {list(terms.on)!r:.100}; write {ACCURACY}, {INPUTS} or both, each once")
     _check_seconds("retrain.window", terms.window_seconds, MIN_WINDOW_SECONDS, MAX_EVERY_SECONDS)
     _check_beside(spec)
 

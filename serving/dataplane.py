@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -283,14 +284,17 @@ class DataPlane:
         Args:
             since: Uptime in seconds: models that nobody asked anything from then on are left out; 0 for all models.
         """
-        now = time.perf_counter()
-        at = self._began + since
+        now, at = time.perf_counter(), self.clock_at(since)
         accounts = self._registry.accounts()
         return {
             "uptime_seconds": now - self._began,
             "loop_lag": self.loop_lag.as_json(now),
             "models": [account.as_json(now) for account in accounts if not since or account.changed_since(at)],
         }
+
+    def clock_at(self, uptime: float) -> float:
+        """The clock of requests when the server had been running for so many seconds; before all for 0."""
+        return self._began + uptime if uptime else -math.inf
 
     def declare_shares(self, shares: dict[str, ModelShare]) -> None:
         """Models may use this much from now on; those not named are not limited."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tiercel.core.traces import Tracing
@@ -22,6 +23,7 @@ from tiercel.serving.grpc.handing import GrpcHanding
 from tiercel.serving.loading.lifecycle import Lifecycle
 from tiercel.serving.loading.loader import BuildOptions, Loader
 from tiercel.serving.loading.uploads import Uploads, clean_up
+from tiercel.serving.loading.watching import Watching, told
 from tiercel.serving.models.registry import Registry
 from tiercel.serving.operators import read_operators
 from tiercel.serving.rest.compression import Inflater
@@ -81,7 +83,10 @@ def make_models(settings: Settings, verifier: Verifier, dispatcher: Dispatcher, 
     loader = Loader(verifier, _build_options(settings), _placement(settings), marks)
     endpoints = Endpoints(settings.repository, registry, dispatcher, settings.request_timeout)
     canary = CanaryPlan(settings.canary_fraction, settings.canary_seconds)
-    lifecycle = Lifecycle(settings.repository, registry, loader, start_task, endpoints=endpoints, canary=canary)
+    watching = Watching(settings.repository, loader, start_task, settings.input_sample_seconds)
+    lifecycle = Lifecycle(
+        settings.repository, registry, loader, start_task, endpoints=endpoints, canary=canary, watching=watching
+    )
     recent = RecentRequests(settings.remembered_requests)
     plane = DataPlane(registry, dispatcher, settings.request_timeout, endpoints, recent)
     generation = Generation(registry, dispatcher, endpoints, _generation_limits(settings))
@@ -121,12 +126,14 @@ def make_doors(settings: Settings, models: Models, start_task: StartTask, tracin
     feedback = Feedback(models.recent)
     metrics = _metrics(models, http, gate, relay)
     metrics.add_feedback(feedback.accuracies)
+    metrics.add_inputs(partial(told, models.registry, models.endpoints))
     add_metrics(routes, metrics)
     add_descriptions(routes, descriptions)
     add_explaining(routes, models.recent, handing)
     add_feedback(routes, feedback, handing)
     add_generation(routes, models.generation, handing, start_task)
-    routes.tell_in_usage("feedback", feedback.accuracies)
+    routes.tell_in_usage("feedback", lambda _: feedback.accuracies())
+    routes.tell_in_usage("inputs", partial(told, models.registry, models.endpoints))
     grpc_handing = GrpcHanding(relay, plane, start_task, settings.request_timeout)
     servicer = InferenceServicer(
         plane, lifecycle, start_task, descriptions, uploads, operators, gate, grpc_handing, tracing

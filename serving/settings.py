@@ -91,6 +91,8 @@ class Settings(BaseSettings):
     # Requests with an id of their own, the last ones of each model, that can be explained and given feedback on; up to
     # twice as many are kept. 0 for none.
     remembered_requests: int = Field(default=4096, ge=0, le=1_000_000)
+    # Time from one row of a request to the next that is compared with the first ones of its version; 0: none is.
+    input_sample_seconds: float = Field(default=1.0, ge=0, le=86_400.0)
     # Time that a request may wait for others to run with while a thread is free. 0, since a batch of what came
     # meanwhile costs no delay; more only where throughput is worth delay.
     max_queue_delay: float = Field(default=0.0, ge=0, le=10.0)

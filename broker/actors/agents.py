@@ -156,6 +156,8 @@ class AgentService:
             actor = self._registry.endpoints.get(usage.endpoint)
             if actor is not None and usage.feedback:
                 self._registry.feedback.note(actor.endpoint, node_id, usage.feedback)
+            if actor is not None and usage.inputs:
+                self._registry.inputs.note(actor.endpoint, node_id, usage.inputs)
             if actor is not None and actor.endpoint.node_id == node_id:
                 known = actor.endpoint
                 load = load_of(usage, lag_seconds)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from tiercel.broker.lifecycle import promises, retraining, versions
+from tiercel.broker.lifecycle import drift, promises, retraining, versions
 from tiercel.core.jobs import AUTO_REPLICAS
 
 if TYPE_CHECKING:
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from tiercel.broker.lifecycle.deployment import Arrived
+    from tiercel.broker.lifecycle.drift import Asked
     from tiercel.broker.lifecycle.endpoint import DeliveryReport
     from tiercel.broker.lifecycle.promises import Heard
     from tiercel.core.checkpoints import Artefact
@@ -176,10 +177,11 @@ class FileArrived:
 
 @dataclass(frozen=True, slots=True)
 class PromisesJudged:
-    """It is to be looked whether its versions are as often right as they should be."""
+    """It is to be looked whether its versions are as often right as they should be, and are asked what they were."""
 
     heard: Heard
     now: float
+    asked: Asked = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +208,9 @@ def changed(
 ) -> tuple[Endpoint, Sequence[Event]]:
     """An endpoint with what a message says of it, and what there is to tell."""
     if isinstance(message, PromisesJudged):
-        return promises.judged(endpoint, message.heard, message.now)
+        endpoint, news = promises.judged(endpoint, message.heard, message.now)
+        endpoint, more = drift.judged(endpoint, message.asked, message.now)
+        return endpoint, (*news, *more)
     return message.applied_to(endpoint), ()
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tiercel.broker.actors.registry import ActorRegistry
     from tiercel.broker.actors.supervisor import Supervisor
     from tiercel.broker.lifecycle.deployment import Arrived
+    from tiercel.broker.lifecycle.drift import Asked
     from tiercel.broker.lifecycle.serving_node import ServingNode
     from tiercel.core.endpoint_access import EndpointAccess
     from tiercel.core.endpoints import Delivery, EndpointLoad
@@ -235,6 +236,10 @@ class EndpointService:
     def feedback(self, name: str) -> Mapping[int, VersionFeedback]:
         """What applications said of the versions of an endpoint, by number."""
         return self._registry.feedback.of(name)
+
+    def inputs(self, endpoint: Endpoint) -> Asked:
+        """What its nodes know of what the versions of an endpoint are asked, by number."""
+        return self._registry.inputs.of(endpoint)
 
     def load(self, name: str) -> EndpointLoad | None:
         """What was measured of an endpoint last; None while nothing was, or its node is offline."""

@@ -1,7 +1,9 @@
-"""How often versions are right in use, as nodes hear it from applications."""
+"""What nodes say of versions in use: how often they are right, as applications say, and what they are asked."""
 
 from __future__ import annotations
 
+from collections import defaultdict
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tiercel.core.feedback import VersionFeedback
@@ -9,6 +11,8 @@ from tiercel.core.feedback import VersionFeedback
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tiercel.broker.lifecycle.drift import Asked
+    from tiercel.core.drift import InputDrift
     from tiercel.core.endpoints import Endpoint
 
 
@@ -37,3 +41,26 @@ class FeedbackHeard:
         """
         known = {version.version for version in endpoint.versions}
         self._heard.setdefault(endpoint.name, {})[node_id] = tuple(each for each in said if each.version in known)
+
+
+class InputsHeard:
+    """What nodes know of what versions are asked: of each node its last word since the broker began."""
+
+    def __init__(self) -> None:
+        self._heard: dict[str, dict[str, tuple[InputDrift, ...]]] = {}
+
+    def of(self, endpoint: Endpoint) -> Asked:
+        """What the nodes say of each version at which the endpoint answers by now."""
+        homes = {version.version: endpoint.node_of(version) for version in endpoint.versions}
+        found: dict[int, list[InputDrift]] = defaultdict(list)
+        for node_id, said in sorted(self._heard.get(endpoint.name, {}).items()):
+            for each in said:
+                if node_id in (homes.get(each.version), *endpoint.replica_nodes):
+                    found[each.version].append(each)
+        return {version: tuple(said) for version, said in found.items()}
+
+    def note(self, endpoint: Endpoint, node_id: str, said: tuple[InputDrift, ...]) -> None:
+        """Take a node's word, in place of what it said before; see :meth:`FeedbackHeard.note`."""
+        known = {version.version for version in endpoint.versions}
+        told = tuple(replace(each, node_id=node_id) for each in said if each.version in known)
+        self._heard.setdefault(endpoint.name, {})[node_id] = told

@@ -11,7 +11,7 @@ from tiercel.broker.actors.endpoint import EndpointActor
 from tiercel.broker.actors.endpoint_messages import AccessSet, DeliverTier, DeliveryAbandoned, NodesChanged, TermsSet
 from tiercel.broker.actors.endpoint_queues import queue_steps
 from tiercel.broker.actors.endpoint_states import EndpointObserved
-from tiercel.broker.actors.feedback import FeedbackHeard
+from tiercel.broker.actors.feedback import FeedbackHeard, InputsHeard
 from tiercel.broker.actors.job import JobActor
 from tiercel.broker.actors.mailbox import Actor, ActorFailedError, MessageT
 from tiercel.broker.actors.node import NodeActor
@@ -92,6 +92,7 @@ class ActorRegistry:
         uses: What tenants have used.
         access_tables: Who may ask what.
         feedback: How often versions are right in use.
+        inputs: Whether what versions are asked is as it was at first.
     """
 
     def __init__(
@@ -130,6 +131,7 @@ class ActorRegistry:
         self._elsewhere: dict[str, frozenset[str]] = {}
         self.access_tables = AccessTables()
         self.feedback = FeedbackHeard()
+        self.inputs = InputsHeard()
         journal.on_away(self._refuse_calls)
 
     def job_of(self, run_id: str) -> JobActor | None:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tiercel.broker.actors.endpoint_messages import CandidateChosen, PromisesJudged, RetrainingNoted
-from tiercel.broker.lifecycle import promises, retraining
+from tiercel.broker.lifecycle import drift, promises, retraining
 from tiercel.core.errors import OverloadedError, TiercelError, UnavailableError
 from tiercel.core.events import RetrainingTold
 from tiercel.core.retraining import RetrainingState
@@ -84,7 +84,8 @@ class Retrainings:
         words = await self._go_on(actor)
         if not words:
             heard, now = self._registry.feedback.of(actor.endpoint.name), self._clock.now()
-            if (last := retraining.helped(actor.endpoint, heard)) is not None:
+            asked = self._registry.inputs.of(actor.endpoint)
+            if (last := retraining.helped(actor.endpoint, heard, asked)) is not None:
                 await actor.call(RetrainingNoted(last, replace(last, state=RetrainingState.HELPED)))
             endpoint = actor.endpoint
             begun, words = retraining.decided(endpoint, heard, feeding, now, secrets.token_hex(4))
@@ -96,12 +97,14 @@ class Retrainings:
 
     async def _judge(self, actor: EndpointActor) -> None:
         endpoint, now = actor.endpoint, self._clock.now()
-        if not (heard := self._registry.feedback.of(endpoint.name)):
-            return
+        heard, asked = self._registry.feedback.of(endpoint.name), self._registry.inputs.of(endpoint)
         judged, news = promises.judged(endpoint, heard, now)
+        judged, more = drift.judged(judged, asked, now)
         if judged is endpoint:
             return
-        await actor.call(PromisesJudged(heard, now))
+        await actor.call(PromisesJudged(heard, now, asked))
+        for inputs in (each.inputs for each in more):
+            logger.warning("endpoint %s: version %d is asked %s", endpoint.name, inputs.version, inputs.words)
         for each in news:
             words = "as often right as was promised again" if each.kept else "less often right than was promised"
             logger.warning(

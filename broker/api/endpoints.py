@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tiercel.broker.actors.node_messages import ServedStatus, ServingReported
 from tiercel.broker.lifecycle.pulls import holders
 from tiercel.broker.lifecycle.versions import kept
+from tiercel.core.drift import MOST_FEATURES_TOLD
 from tiercel.core.endpoint_views import EndpointInfo, ReplicaInfo, VariantInfo, VersionInfo
 from tiercel.core.endpoints import DelayWindow, EndpointUsage, Signature, Tensor
 from tiercel.core.feedback import AccuracyInUse
@@ -22,8 +23,10 @@ if TYPE_CHECKING:
 
     from tiercel.broker.actors.node_messages import EndpointSharesDeclared
     from tiercel.broker.actors.service import BrokerService
+    from tiercel.broker.lifecycle.drift import Asked
     from tiercel.broker.lifecycle.serving_node import ServingNode
     from tiercel.broker.lifecycle.versions import WantedModel
+    from tiercel.core.drift import InputDrift
     from tiercel.core.endpoints import Endpoint, EndpointLoad, Version
     from tiercel.core.feedback import VersionFeedback
     from tiercel.core.nodes import Node
@@ -33,6 +36,9 @@ if TYPE_CHECKING:
 MAX_SIGNATURE_BYTES = 64 * 1024
 # Of an endpoint's versions that a node tells what applications said of them.
 MAX_FEEDBACK = 128
+# Of an endpoint's versions that answer at a node, those on trial counted, of which it tells what they are asked.
+MAX_ASKED = 32
+_MOST_NAME = 64
 # What nobody can have used since the last heartbeat; what is told is added up for as long as the broker lives.
 _MOST_SECONDS = 1e9
 
@@ -56,6 +62,7 @@ def endpoint_told(service: BrokerService, endpoint: Endpoint, nodes: Mapping[str
         service.endpoints.replicas_reason(endpoint.name),
         service.endpoints.feedback(endpoint.name),
         service.retrainings.words.get(endpoint.name, ""),
+        service.endpoints.inputs(endpoint),
     )
 
 
@@ -70,6 +77,7 @@ def endpoint_to_proto(
     replicas_reason: str = "",
     feedback: Mapping[int, VersionFeedback] = MappingProxyType({}),
     retraining: str = "",
+    inputs: Asked = MappingProxyType({}),
 ) -> jobs_pb2.Endpoint:
     """An endpoint as its tenant sees it.
 
@@ -84,13 +92,14 @@ def endpoint_to_proto(
         replicas_reason: Why these are as many as they are, where the broker says that.
         feedback: What applications said of its versions, by number.
         retraining: What is done about it being less often right, or why nothing is.
+        inputs: What its nodes know of what its versions are asked, by number.
     """
     plain = served.get("", ServedStatus())
     info = EndpointInfo(
         name=endpoint.name,
         tenant=endpoint.tenant,
         live_version=endpoint.live_version,
-        versions=_version_infos(endpoint, load, serving, feedback),
+        versions=_version_infos(endpoint, load, serving, feedback, inputs),
         node_id=endpoint.node_id,
         serving_http=node.serving_http if node is not None else "",
         serving_grpc=node.serving_grpc if node is not None else "",
@@ -123,6 +132,7 @@ def _version_infos(
     load: EndpointLoad | None,
     serving: Mapping[str, ServingNode],
     feedback: Mapping[int, VersionFeedback],
+    inputs: Asked,
 ) -> tuple[VersionInfo, ...]:
     """What is told of each version that an endpoint has or had."""
     live = {version.version for version in endpoint.live}
@@ -152,6 +162,7 @@ def _version_infos(
             file=version.file,
             in_use=AccuracyInUse.of(feedback[version.version]) if version.version in feedback else None,
             int8=version.int8,
+            inputs=inputs.get(version.version, ()),
         )
         for version in endpoint.versions
     )
@@ -260,6 +271,7 @@ def usages_of(heartbeat: nodes_pb2.Heartbeat) -> tuple[EndpointUsage, ...]:
             feedback=tuple(
                 each for each in usage.feedback[:MAX_FEEDBACK] if 0 < each.rows < 2**31 > each.right <= each.rows
             ),
+            inputs=tuple(filter(_is_drift, usage.inputs[:MAX_ASKED])),
         )
         for usage in told
         if math.isfinite(usage.seconds + usage.delay_seconds + usage.cpu_seconds)
@@ -273,6 +285,14 @@ def lag_of(heartbeat: nodes_pb2.Heartbeat) -> float | None:
     """By how much an inference server's event loop came late, seconds, or None where nobody says."""
     lag = heartbeat.serving_lag_seconds
     return lag if heartbeat.HasField("serving_lag_seconds") and math.isfinite(lag) and lag >= 0 else None
+
+
+def _is_drift(said: InputDrift) -> bool:
+    """Whether a node's word on what a version is asked makes sense, and is as short as that may be."""
+    names = [each.name for each in said.farthest]
+    parts = (said.bound, *(each.distance for each in said.farthest))
+    is_short = len(names) <= MOST_FEATURES_TOLD and max(map(len, names), default=0) <= _MOST_NAME
+    return is_short and all(0.0 <= part <= 1.0 for part in parts) and (not said.rows or bool(names))
 
 
 def _makes_sense(window: DelayWindow) -> bool:

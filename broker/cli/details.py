@@ -34,6 +34,7 @@ def endpoint_lines(endpoint: EndpointInfo) -> list[str]:
         *_answering_lines(endpoint),
         f"delay     {delay_cell(endpoint)}",
         f"share     {limit}",
+        *_input_lines(endpoint),
         *([f"retrain   {clean(endpoint.retraining)}"] if endpoint.retraining else []),
     ]
     if endpoint.requests_per_second is not None and endpoint.cpu_cores is not None:
@@ -42,6 +43,12 @@ def endpoint_lines(endpoint: EndpointInfo) -> list[str]:
     if endpoint.lag_seconds is not None:
         lines.append(f"lag       {milliseconds(endpoint.lag_seconds)} of its server's event loop, not in the delays")
     return lines
+
+
+def _input_lines(endpoint: EndpointInfo) -> list[str]:
+    """Whether what the versions that answer are asked is what it was at first, as each node says."""
+    live = [version for version in endpoint.versions if version.live]
+    return [f"inputs    version {each.version}: {clean(each.words)}" for version in live for each in version.inputs]
 
 
 def _answering_lines(endpoint: EndpointInfo) -> list[str]:

@@ -86,6 +86,7 @@ _RetrainForm = _form(
     budget_core_hours=(float, Field(alias="budget")),
     below=(Below, None),
     window_seconds=_written("window", Seconds, DAY_SECONDS),
+    on=(list[str], []),
 )
 _SpecForm = _form(
     JobSpec,
@@ -185,9 +186,13 @@ def parse_spec(values: Mapping[str, Any]) -> JobSpec:
             "secrets": tuple(written["secrets"]),
             "data": tuple(DataSet(**dict(each)) for each in written["data"]),
             "ship": Shipping(**dict(written["ship"])),
-            "retrain": Retrain(**dict(written["retrain"])) if written["retrain"] is not None else None,
+            "retrain": _retrain(dict(written["retrain"])) if written["retrain"] is not None else None,
         }
     )
+
+
+def _retrain(written: dict[str, Any]) -> Retrain:
+    return Retrain(**{**written, "on": tuple(written["on"])})
 
 
 def _with_command(written: dict[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 import yaml
 
 _DEEPEST = 32
+_TRUTH, _TEXT = "tag:yaml.org,2002:bool", "tag:yaml.org,2002:str"
 
 
 class _Loader(yaml.SafeLoader):
@@ -31,6 +32,8 @@ class _Loader(yaml.SafeLoader):
                 if key.value in names:
                     raise yaml.YAMLError(f"line {key.start_mark.line + 1} gives {key.value!r} once more")
                 names.add(key.value)
+                if key.tag == _TRUTH:  # a field that is called "on" is no truth, whatever the language says
+                    key.tag = _TEXT
         return node
 
 

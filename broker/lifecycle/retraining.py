@@ -1,10 +1,10 @@
 """When a model is trained again by itself, and what becomes of that, as pure steps.
 
-A version that answers and misses what it should be in use (:mod:`.promises`) is trained again: the job that delivered
-it is submitted anew. One retraining of an endpoint is open at a time. What it may use is set aside when it is decided
-on and, but for what it used, given back once it is over; so those that begin within a window never get more than the
-budget. Each one that did not help, as it replaced nothing or what it brought is as seldom right, makes the pause before
-the next longer.
+A version that answers and misses what it should be in use (:mod:`.promises`), or is asked something else than at first
+(:mod:`.drift`) where its terms name that, is trained again: the job that delivered it is submitted anew. One retraining
+of an endpoint is open at a time. What it may use is set aside when it is decided on and, but for what it used, given
+back once it is over; so those that begin within a window never get more than the budget. Each one that did not help, as
+it replaced nothing or what it brought is as seldom right, makes the pause before the next longer.
 """
 
 from __future__ import annotations
@@ -18,13 +18,23 @@ from tiercel.broker.lifecycle.promises import LEAST_ROWS, best_in_use, in_use_of
 from tiercel.broker.lifecycle.versions import kept, why_different
 from tiercel.core.durations import in_words
 from tiercel.core.jobs import JobState
-from tiercel.core.retraining import REPEATS_LABEL, RETRAINS_LABEL, Retrain, Retraining, RetrainingState, Retrains
+from tiercel.core.retraining import (
+    ACCURACY,
+    INPUTS,
+    REPEATS_LABEL,
+    RETRAINS_LABEL,
+    Retrain,
+    Retraining,
+    RetrainingState,
+    Retrains,
+)
 from tiercel.core.tiers import Tier
 from tiercel.core.validation import MAX_TIERS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from tiercel.broker.lifecycle.drift import Asked
     from tiercel.broker.lifecycle.promises import Heard
     from tiercel.core.endpoints import Endpoint, Version
     from tiercel.core.jobs import Job, JobSpec
@@ -86,24 +96,23 @@ def decided(
         if version.retrain is None:
             continue
         whose = f"variant {version.variant}: " if version.variant else ""
-        why = _why_fine(endpoint, version, heard)
-        if not why:
-            words = f"{whose}version {version.version} is less often right than {version.retrain.below:g}"
-            why_not = _why_waits(endpoint, version, version.retrain, heard, feeding, now)
-            in_use = in_use_of(version.version, heard)
-            if not why_not and in_use is not None:
+        cause = _cause(endpoint, version)
+        if cause:
+            why_not = _why_waits(endpoint, version, cause, heard, feeding, now)
+            if not why_not:
                 granted = _left(endpoint.retrainings, version.retrain, now)
-                floor = min(1.0, math.ceil(in_use.high * 1e4) / 1e4)
-                begun = Retraining(job_id, version.version, floor, now, granted)
+                begun = Retraining(job_id, version.version, _floor(version, cause, heard), now, granted, cause=cause)
                 return begun, words_of(begun)
-            told.append(f"{words}: {why_not}")
+            told.append(f"{whose}version {version.version} is {_why_due(version.retrain, cause)}: {why_not}")
         else:
-            told.append(whose + why)
+            told.append(whose + _why_fine(version, heard))
     return None, "; ".join(told)
 
 
 def words_of(known: Retraining) -> str:
     """What to tell of a retraining that is not over."""
+    if known.cause == INPUTS:
+        return f"version {known.version} is asked something else than at first: job {known.job_id} trains it again"
     return (
         f"version {known.version} is less often right in use than it should be, {known.floor:g} at most: job "
         f"{known.job_id} trains it again"
@@ -133,7 +142,7 @@ def is_wanted(endpoint: Endpoint, retraining: Retraining) -> bool:
     version = next((each for each in endpoint.live if each.version == retraining.version), None)
     if version is None or version.retrain is None or version.retrain.below is None:
         return False
-    return version.variant not in endpoint.pinned and is_missed(endpoint, version.version, version.retrain.below)
+    return version.variant not in endpoint.pinned and _is_due(endpoint, version, retraining.cause)
 
 
 def with_one(retrainings: Sequence[Retraining], one: Retraining) -> tuple[Retraining, ...]:
@@ -147,7 +156,9 @@ def better_one(endpoint: Endpoint, known: Retraining, heard: Heard, job: Job) ->
 
     What was measured of that one is of another world: it is worth what it is in use, at best. But what applications say
     may be wrong, and a model in the middle of its training must not take the place of a good one for that. So one that
-    does not reach what was promised answers only once its training has come to its own end.
+    does not reach what was promised answers only once its training has come to its own end. Of one that is asked
+    something else than at first, and of which applications say nothing, nobody knows what it is worth: what reaches
+    what was promised, measured on the newest data, answers in its place.
 
     Args:
         endpoint: The endpoint as it is.
@@ -157,9 +168,13 @@ def better_one(endpoint: Endpoint, known: Retraining, heard: Heard, job: Job) ->
     """
     live = next((each for each in endpoint.live if each.version == known.version), None)
     worth = best_in_use(endpoint, known.version, heard)
-    if live is None or live.retrain is None or worth is None or not is_wanted(endpoint, known):
+    if live is None or live.retrain is None or not is_wanted(endpoint, known):
         return None
     promised = live.retrain.below if live.retrain.below is not None else math.inf
+    if worth is None:
+        if known.cause != INPUTS:
+            return None
+        worth = promised  # nobody says how often it is right
     is_trained = job.state in {JobState.COMPLETED, JobState.MISSED} and not job.is_spent
     found = [
         each
@@ -192,35 +207,45 @@ def settled(endpoint: Endpoint, retraining: Retraining, job: Job | None, now: fl
     return replace(retraining, state=state, used_seconds=used, over_at=now)
 
 
-def helped(endpoint: Endpoint, heard: Heard) -> Retraining | None:
-    """The last retraining of an endpoint, if it is found by now that what it brought is as often right as it should be.
+def helped(endpoint: Endpoint, heard: Heard, asked: Asked) -> Retraining | None:
+    """The last retraining of an endpoint, if it is found by now that what it brought is as it should be.
+
+    That is as often right, or, where that is what began it, asked what it was at first for as long as is compared.
 
     Args:
         endpoint: The endpoint as it is, judged.
         heard: What applications said of its versions, by number.
+        asked: What its nodes know of what they are asked.
     """
     last = endpoint.retrainings[-1] if endpoint.retrainings else None
     if last is None or last.state is not RetrainingState.REPLACED:
         return None
     brought = next((each for each in endpoint.live if each.job_id == last.job_id), None)
-    in_use = in_use_of(brought.version, heard) if brought is not None else None
-    below = brought.retrain.below if brought is not None and brought.retrain is not None else None
+    if brought is None:
+        return None
+    if last.cause == INPUTS:
+        is_compared = any(each.rows for each in asked.get(brought.version, ()))
+        return last if is_compared and brought.version not in endpoint.drifted else None
+    in_use = in_use_of(brought.version, heard)
+    below = brought.retrain.below if brought.retrain is not None else None
     return last if in_use is not None and below is not None and in_use.accuracy >= below else None
 
 
 def again(job: Job, retraining: Retraining) -> tuple[JobSpec, Retrains]:
-    """What is submitted: the spec of a job, whose first tier is now to be better than what answers.
+    """What is submitted: the spec of a job, whose first tier is now to be better than what answers, if that is known.
 
     Args:
         job: The job that delivered what answers.
         retraining: The retraining.
     """
     tiers = _asked_for(job)
+    labels = {**job.spec.labels, REPEATS_LABEL: job.id, RETRAINS_LABEL: str(retraining.version)}
+    retrains = Retrains(retraining.version, retraining.floor, retraining.granted_seconds, tiers)
+    if not retraining.floor:
+        return replace(job.spec, tiers=tiers, labels=labels, queue=False), retrains
     harder = [tier for tier in tiers if tier.target > retraining.floor][1 - MAX_TIERS :]
     first = Tier(retraining.floor, value=(*harder, tiers[-1])[0].value)
-    labels = {**job.spec.labels, REPEATS_LABEL: job.id, RETRAINS_LABEL: str(retraining.version)}
-    spec = replace(job.spec, tiers=(first, *harder), labels=labels, queue=False)
-    return spec, Retrains(retraining.version, retraining.floor, retraining.granted_seconds, tiers)
+    return replace(job.spec, tiers=(first, *harder), labels=labels, queue=False), retrains
 
 
 def _asked_for(job: Job) -> tuple[Tier, ...]:
@@ -228,22 +253,50 @@ def _asked_for(job: Job) -> tuple[Tier, ...]:
     return job.retrains.tiers if job.retrains is not None else job.spec.tiers
 
 
-def _why_fine(endpoint: Endpoint, version: Version, heard: Heard) -> str:
-    """Why a version need not be trained again; empty where it should be."""
-    below = version.retrain.below if version.retrain is not None else None
-    if below is None:
+def _cause(endpoint: Endpoint, version: Version) -> str:
+    """Why a version should be trained again; empty where it need not be."""
+    return next((each for each in (ACCURACY, INPUTS) if _is_due(endpoint, version, each)), "")
+
+
+def _is_due(endpoint: Endpoint, version: Version, cause: str) -> bool:
+    terms = version.retrain
+    if terms is None or terms.below is None or cause not in terms.causes:
+        return False
+    if cause == INPUTS:
+        return version.version in endpoint.drifted
+    return is_missed(endpoint, version.version, terms.below)
+
+
+def _why_due(terms: Retrain, cause: str) -> str:
+    return "asked something else than at first" if cause == INPUTS else f"less often right than {terms.below:g}"
+
+
+def _floor(version: Version, cause: str, heard: Heard) -> float:
+    """The accuracy in use that is to be exceeded, at best; 0 where that is not known."""
+    in_use = in_use_of(version.version, heard) if cause == ACCURACY else None
+    return min(1.0, math.ceil(in_use.high * 1e4) / 1e4) if in_use is not None else 0.0
+
+
+def _why_fine(version: Version, heard: Heard) -> str:
+    """Why a version need not be trained again."""
+    terms = version.retrain
+    below = terms.below if terms is not None else None
+    if terms is None or below is None:
         return f"version {version.version} promised nothing"
-    if is_missed(endpoint, version.version, below):
-        return ""
+    if ACCURACY not in terms.causes:
+        return f"version {version.version} is asked what it was at first, as far as can be told"
     if in_use_of(version.version, heard) is None:
         return f"applications have not said of {LEAST_ROWS} rows yet what was right (feedback)"
     return f"version {version.version} is right as often as {below:g}, as far as can be told"
 
 
 def _why_waits(
-    endpoint: Endpoint, version: Version, terms: Retrain, heard: Heard, feeding: Mapping[str, str], now: float
+    endpoint: Endpoint, version: Version, cause: str, heard: Heard, feeding: Mapping[str, str], now: float
 ) -> str:
     """Why a version that should be trained again is not, now; empty where it is."""
+    terms = version.retrain
+    if terms is None:
+        return "nobody asks for it"
     if version.variant in endpoint.pinned:
         return "it was chosen and stays; promote the newest version to let better ones follow"
     if version.variant in feeding:
@@ -254,7 +307,7 @@ def _why_waits(
             f"nothing is done, as job {last.job_id}, which trained it again, was cancelled; 'tiercel retry "
             f"{last.job_id} --from-scratch' trains it all the same"
         )
-    if in_use_of(version.version, heard) is None:
+    if cause == ACCURACY and in_use_of(version.version, heard) is None:
         return f"nothing begins before feedback on {LEAST_ROWS} rows says how often it is right now"
     return _why_bounded(endpoint.retrainings, terms, now)
 

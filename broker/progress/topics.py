@@ -16,6 +16,7 @@ from tiercel.core.events import (
     EndpointMeasured,
     EndpointShareChanged,
     Event,
+    InputsJudged,
     JobEvent,
     NodeEvent,
     PriorityChanged,
@@ -86,6 +87,7 @@ VERSION = Topic(f"{_ENDPOINT}/version", "Another version answers.")
 VARIANT_VERSION = Topic(f"{_ENDPOINT}/variants/{{variant}}/version", "The same, of an endpoint with variants.")
 ENDPOINT_ALLOCATION = Topic(f"{_ENDPOINT}/allocation", "What the endpoint may use changed.")
 PROMISE = Topic(f"{_ENDPOINT}/promise", "Whether a version is as often right as promised, once that changes.")
+INPUTS = Topic(f"{_ENDPOINT}/inputs", "Whether a version is asked something else than at first, once that changes.")
 RETRAINING = Topic(f"{_ENDPOINT}/retraining", "What is done about a model that is too seldom right, or why nothing is.")
 LOAD = Topic(f"{_ENDPOINT}/load", "How it answered lately; with each heartbeat, while it is asked.", is_state=False)
 NODE_PRESENCE = Topic(
@@ -95,7 +97,7 @@ NODE_PRESENCE = Topic(
 BROKER_PRESENCE = Topic("broker/presence", "The broker came or went.")
 TOPICS = (
     *(STATE, PROGRESS, TIER, ALLOCATION, PRIORITY),
-    *(VERSION, VARIANT_VERSION, ENDPOINT_ALLOCATION, PROMISE, RETRAINING, LOAD),
+    *(VERSION, VARIANT_VERSION, ENDPOINT_ALLOCATION, PROMISE, INPUTS, RETRAINING, LOAD),
     *(NODE_PRESENCE, BROKER_PRESENCE),
 )
 """All that there are."""
@@ -114,6 +116,8 @@ def message_of(event: Event) -> Message:
             return _endpoint_share_message(event)
         case PromiseJudged():
             return _promise_message(event)
+        case InputsJudged():
+            return _inputs_message(event)
         case RetrainingTold():
             return _retraining_message(event)
         case EndpointMeasured():
@@ -239,6 +243,13 @@ def _promise_message(event: PromiseJudged) -> Message:
         **asdict(event.in_use),
     }
     return PROMISE.message(event.at, news, tenant=event.tenant, endpoint=event.endpoint)
+
+
+def _inputs_message(event: InputsJudged) -> Message:
+    about = {"endpoint": event.endpoint, "tenant": event.tenant}
+    inputs = asdict(event.inputs)
+    node = {"node": inputs.pop("node_id")}
+    return INPUTS.message(event.at, {**about, **inputs, **node, "drifted": event.drifted}, **about)
 
 
 def _retraining_message(event: RetrainingTold) -> Message:

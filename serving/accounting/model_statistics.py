@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tiercel.core.errors import CapacityExceededError, DeadlineExceededError, InferenceFailedError, TiercelError
+from tiercel.serving.drift.watch import InputWatch
 
 FAILURE_REASONS = ("REJECTED", "CANCELED", "BACKEND", "OTHER")
 """The words of Triton's metrics for why an inference failed."""
@@ -52,6 +53,7 @@ class ModelStatistics:
     inferences: int = 0  # rows that were answered; a request without a batch axis is one
     executions: int = 0  # runs of the model
     batches: dict[int, ExecutionTimes] = field(default_factory=dict)  # runs by number of rows
+    inputs: InputWatch = field(default_factory=InputWatch)  # whether what it is asked is as it was at first
     last_ended: float = 0.0  # clock at the end of the last request; 0 when there was none
 
     def executed(

@@ -364,4 +364,7 @@ def _answer(calls: Sequence[Call], ran: Ran) -> None:
                 call.fail(outcome, now)
         except Exception:  # the border: one caller's defect must not take the answers from the others
             _logger.exception("An answer could not be handed over")
-    ran.count(calls[0].loaded.statistics, answered, rows, delays, now)
+    statistics = calls[0].loaded.statistics
+    ran.count(statistics, answered, rows, delays, now)
+    if now >= statistics.inputs.due and answered:
+        statistics.inputs.take(calls[-1].feeds, now)

@@ -25,6 +25,7 @@ from tiercel.serving.loading.trial_supervision import (
     promotion_of,
     was_rolled_back,
 )
+from tiercel.serving.loading.watching import Watching
 from tiercel.serving.models import repository
 from tiercel.serving.models.canary.judgement import Outcome
 from tiercel.serving.models.chosen import FILE_NAME, chosen_version, in_turn
@@ -50,6 +51,7 @@ class Lifecycle:
         look_seconds: Time between two looks at a version that is on trial.
         endpoints: Names that stand for several variants; loaded and unloaded like models, if there are any.
         canary: How a newer version is tried where nobody says anything about it.
+        watching: Looks at what versions are asked; None where nobody does.
     """
 
     def __init__(
@@ -61,9 +63,11 @@ class Lifecycle:
         look_seconds: float = 0.25,
         endpoints: Endpoints | None = None,
         canary: CanaryPlan = AT_ONCE,
+        watching: Watching | None = None,
     ) -> None:
         self._endpoints = endpoints
         self._canary = canary
+        self._watching = watching
         self._root = root
         self._registry = registry
         self._loader = loader
@@ -342,6 +346,8 @@ class Lifecycle:
             record.set_status(version, VersionState.UNAVAILABLE, "loading it was broken off")
             raise
         new = LoadedVersion(record.name, version, session, record.account, record.statistics_of(version))
+        if self._watching is not None:
+            await self._watching.begin(new)
         return await add_int8(self._loader, artefact, new)
 
     def _replaced(self, record: ModelRecord, *, may_move: bool) -> Replaced | None:

@@ -99,6 +99,7 @@ class Metrics(Collector):
         self._handed_on: Mapping[str, int] = {}
         self._accuracies: Callable[[], Sequence[Mapping[str, Any]]] = tuple
         self._generation: Generation | None = None
+        self._inputs: Callable[[], Sequence[Mapping[str, Any]]] = tuple
         self._process = ProcessCollector(registry=None)
 
     def add_gauge(self, name: str, documentation: str, read: Callable[[], float]) -> None:
@@ -126,6 +127,10 @@ class Metrics(Collector):
     def add_generation(self, generation: Generation) -> None:
         """Have what is generated collected."""
         self._generation = generation
+
+    def add_inputs(self, inputs: Callable[[], Sequence[Mapping[str, Any]]]) -> None:
+        """Have collected how far what versions are asked is from what it was: called on the event loop."""
+        self._inputs = inputs
 
     def snapshot(self) -> Collector:
         """All numbers as they are now; called on the event loop."""
@@ -157,6 +162,7 @@ class Metrics(Collector):
             handed_on.add_metric((outcome,), self._handed_on.get(outcome, 0))
         yield handed_on
         yield from _of_feedback(self._accuracies())
+        yield from _of_inputs(self._inputs())
         yield from self._process.collect()
 
 
@@ -255,6 +261,27 @@ def _of_feedback(accuracies: Sequence[Mapping[str, Any]]) -> Iterator[Metric]:
         for said in accuracies:
             gauge.add_metric((said["model"], said["variant"], said["version"]), said[name])
         yield gauge
+
+
+def _of_inputs(inputs: Sequence[Mapping[str, Any]]) -> Iterator[Metric]:
+    """How far what is asked of versions that answer is from what it was at first."""
+    labels = ("model", "variant", "version")
+    drifted = GaugeMetricFamily(
+        "tiercel_inputs_drifted", "1 where what the version is asked is other than at first", labels=labels
+    )
+    distance = GaugeMetricFamily(
+        "tiercel_inputs_distance",
+        "Of the number that is farthest off: largest difference of frequencies",
+        labels=labels,
+    )
+    bound = GaugeMetricFamily("tiercel_inputs_bound", "The distance above which it has drifted", labels=labels)
+    for said in inputs:
+        of_version = (said["model"], said["variant"], said["version"])
+        drifted.add_metric(of_version, said["drifted"])
+        bound.add_metric(of_version, said["bound"])
+        if said["farthest"]:
+            distance.add_metric(of_version, said["farthest"][0]["distance"])
+    yield from (drifted, distance, bound)
 
 
 def _of_models(records: Sequence[ModelRecord]) -> Iterator[Metric]:

@@ -92,7 +92,7 @@ class Routes:
         self._start_task = start_task
         self._max_json_bytes = max_json_bytes
         self._inflater = inflater
-        self._in_usage: dict[str, Callable[[], Any]] = {}
+        self._in_usage: dict[str, Callable[[float], Any]] = {}
         self._table: RouteTable[_Handler] = RouteTable()
         infer: _Handler = self._infer
         if tracing is not None:
@@ -112,8 +112,13 @@ class Routes:
         self.add("POST", "/v2/repository/models/{model}/load", from_programs_only(self._load))
         self.add("POST", "/v2/repository/models/{model}/unload", from_programs_only(self._unload))
 
-    def tell_in_usage(self, name: str, tell: Callable[[], Any]) -> None:
-        """Have what ``tell`` returns told at ``/v2/usage``, under a name of its own."""
+    def tell_in_usage(self, name: str, tell: Callable[[float], Any]) -> None:
+        """Have what ``tell`` returns told at ``/v2/usage``, under a name of its own.
+
+        Args:
+            name: The name.
+            tell: Is given when what is told is to have changed, by the clock of requests, or later.
+        """
         self._in_usage[name] = tell
 
     def add(self, method: str, path: str, endpoint: Endpoint, *, for_all: bool = False) -> None:
@@ -257,9 +262,10 @@ class Routes:
     def _usage(self, request: HttpRequest, _: Parameters) -> HttpResponse:
         """Requests, delays, CPU and accelerator time of each model; `?since=SECONDS` for the delays since then."""
         self.check_overview(request)
-        usage = self._plane.usage(_since(request.target))
+        since = _since(request.target)
+        usage, at = self._plane.usage(since), self._plane.clock_at(since)
         number = self._handing.table_number if self._handing is not None else 0
-        more = {name: tell() for name, tell in self._in_usage.items()}
+        more = {name: tell(at) for name, tell in self._in_usage.items()}
         return json_response(usage | {"keys": self._gate.uses(), "routes_number": number} | more)
 
     def _server_metadata(self, *_: object) -> HttpResponse:

@@ -10,6 +10,8 @@ from typing import Any
 from tiercel.v1 import common_pb2, nodes_pb2
 
 _Feedback = tuple[nodes_pb2.VersionFeedback, ...]
+_Inputs = Mapping[str, common_pb2.InputDrift]
+"""What is known of what the live version of each variant is asked, by variant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,8 @@ class ServingUsage:
     routes_number: int = 0  # of the table by which it hands requests on; 0 for none
     # What applications said of versions, by endpoint.
     feedback: Mapping[str, _Feedback] = field(default_factory=dict)
+    # Whether what versions that answer are asked is as it was at first, by endpoint.
+    inputs: Mapping[str, _Inputs] = field(default_factory=dict)
 
 
 def usage_from_json(content: Mapping[str, Any]) -> ServingUsage:
@@ -60,6 +64,7 @@ def usage_from_json(content: Mapping[str, Any]) -> ServingUsage:
         {str(line["id"]): int(line["requests"]) for line in content.get("keys", ())},
         max(0, int(content.get("routes_number", 0))),
         _feedback(content.get("feedback", ())),
+        _inputs(content.get("inputs", ())),
     )
 
 
@@ -72,6 +77,23 @@ def _feedback(lines: Iterable[Mapping[str, Any]]) -> dict[str, _Feedback]:
         said.rows += line["rows"]
         said.right += line["right"]
     return {model: tuple(versions.values()) for model, versions in found.items()}
+
+
+def _inputs(lines: Iterable[Mapping[str, Any]]) -> dict[str, _Inputs]:
+    """What is known of what versions are asked, by endpoint."""
+    found: dict[str, dict[str, common_pb2.InputDrift]] = {}
+    for line in lines:
+        said = common_pb2.InputDrift(
+            version=int(line["version"]),
+            rows=line["rows"],
+            reference_rows=line["reference_rows"],
+            features=line["features"],
+            drifted=line["drifted"],
+            bound=line["bound"],
+            farthest=[common_pb2.FeatureDrift(**each) for each in line["farthest"]],
+        )
+        found.setdefault(line["model"], {})[line["variant"]] = said
+    return {**found}
 
 
 def _totals(line: Mapping[str, Any]) -> Totals:
@@ -122,6 +144,8 @@ class UsageMeter:
         self._keys_asked: Counter[str] = Counter()
         self._feedback: Mapping[str, _Feedback] = {}
         self._feedback_told: dict[str, _Feedback] = {}
+        self._inputs: dict[str, _Inputs] = {}
+        self._inputs_told: dict[str, _Inputs] = {}
         self.lag_seconds: float | None = None
 
     @property
@@ -134,6 +158,7 @@ class UsageMeter:
         self._told_at, self._looked_at, self.lag_seconds = None, 0.0, None
         self._totals, self._windows, self._before, self._keys = {}, {}, {}, None
         self._feedback, self._feedback_told = {}, {}
+        self._inputs, self._inputs_told = {}, {}
 
     def note(self, usage: ServingUsage) -> None:
         """Take in what the server counted; endpoints that are left out did not change.
@@ -155,6 +180,7 @@ class UsageMeter:
         self._keys = usage.keys
         self._windows.update(usage.windows)
         self._feedback = usage.feedback
+        self._inputs |= {name: {**self._inputs.get(name, {}), **said} for name, said in usage.inputs.items()}
         self._looked_at, self.lag_seconds = usage.uptime_seconds, usage.lag_seconds
 
     def take_keys(self) -> list[nodes_pb2.KeyUse]:
@@ -173,6 +199,8 @@ class UsageMeter:
         before, self._before = self._before, {}
         told, self._feedback_told = self._feedback_told, dict(self._feedback)
         told_anew = {name for name, said in self._feedback.items() if said != told.get(name)}
+        asked, self._inputs_told = self._inputs_told, dict(self._inputs)
+        told_anew |= {name for name, said in self._inputs.items() if said != asked.get(name)}
         return [
             _message(
                 name,
@@ -180,13 +208,19 @@ class UsageMeter:
                 _change(before[name], self._totals[name]) if name in before else _NOTHING,
                 self._windows.get(name, ()),
                 self._feedback.get(name, ()),
+                self._inputs.get(name, {}).values(),
             )
             for name in sorted({*before, *told_anew})
         ]
 
 
 def _message(
-    name: str, seconds: float, change: Totals, windows: tuple[common_pb2.DelayWindow, ...], feedback: _Feedback
+    name: str,
+    seconds: float,
+    change: Totals,
+    windows: tuple[common_pb2.DelayWindow, ...],
+    feedback: _Feedback,
+    inputs: Iterable[common_pb2.InputDrift],
 ) -> nodes_pb2.EndpointUsage:
     return nodes_pb2.EndpointUsage(
         endpoint=name,
@@ -201,6 +235,7 @@ def _message(
         answered_by=change.answered_by,
         accelerator_seconds=change.accelerator_seconds,
         feedback=feedback,
+        inputs=inputs,
     )
 
 

@@ -52,6 +52,7 @@ def lines(card: ModelCard) -> list[str]:
         "accuracy": f"{version.metric} {number(version.value)} {source}{promised}" if version.metric else "",
         "int8": _int8(version),
         "in use": _in_use(version),
+        "inputs": "; ".join(each.words for each in version.inputs),
         "latency": delays if version.p50_seconds is not None else "",
         "size": size(version.size_bytes) if version.size_bytes else "",
         "sha256": version.sha256,

@@ -608,6 +608,7 @@ class Retrain(_message.Message):
     BELOW_FIELD_NUMBER: _builtins.int
     AT_MOST_FIELD_NUMBER: _builtins.int
     WINDOW_SECONDS_FIELD_NUMBER: _builtins.int
+    ON_FIELD_NUMBER: _builtins.int
     budget_core_hours: _builtins.float
     """What all retrainings of the endpoint that begin within a window may use: hours of cores, and of accelerators that they keep
     busy, added up.
@@ -618,6 +619,12 @@ class Retrain(_message.Message):
     """How many may begin within a window, 1 to 100; absent: 3."""
     window_seconds: _builtins.float
     """Seconds, 60 to 366 days; absent: a day."""
+    @_builtins.property
+    def on(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What starts one: "accuracy" (the version is too seldom right), "inputs" (it is asked something else than at first), or both;
+        empty: the first.
+        """
+
     def __init__(
         self,
         *,
@@ -625,10 +632,11 @@ class Retrain(_message.Message):
         below: _builtins.float | None = ...,
         at_most: _builtins.int | None = ...,
         window_seconds: _builtins.float | None = ...,
+        on: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_at_most", b"_at_most", "_below", b"_below", "_window_seconds", b"_window_seconds", "at_most", b"at_most", "below", b"below", "window_seconds", b"window_seconds"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_at_most", b"_at_most", "_below", b"_below", "_window_seconds", b"_window_seconds", "at_most", b"at_most", "below", b"below", "budget_core_hours", b"budget_core_hours", "window_seconds", b"window_seconds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_at_most", b"_at_most", "_below", b"_below", "_window_seconds", b"_window_seconds", "at_most", b"at_most", "below", b"below", "budget_core_hours", b"budget_core_hours", "on", b"on", "window_seconds", b"window_seconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__at_most: _TypeAlias = _typing.Literal["at_most"]  # noqa: Y015
     _WhichOneofArgType__at_most: _TypeAlias = _typing.Literal["_at_most", b"_at_most"]  # noqa: Y015
@@ -644,6 +652,84 @@ class Retrain(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__window_seconds) -> _WhichOneofReturnType__window_seconds | None: ...
 
 Global___Retrain: _TypeAlias = Retrain  # noqa: Y015
+
+@_typing.final
+class InputDrift(_message.Message):
+    """What a node's inference server knows of what one version is asked: whether that is like what it was asked at first."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VERSION_FIELD_NUMBER: _builtins.int
+    ROWS_FIELD_NUMBER: _builtins.int
+    REFERENCE_ROWS_FIELD_NUMBER: _builtins.int
+    FEATURES_FIELD_NUMBER: _builtins.int
+    DRIFTED_FIELD_NUMBER: _builtins.int
+    BOUND_FIELD_NUMBER: _builtins.int
+    FARTHEST_FIELD_NUMBER: _builtins.int
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    version: _builtins.int
+    """Its number."""
+    rows: _builtins.int
+    """The rows that are compared, the last ones that were looked at; 0 while these are too few."""
+    reference_rows: _builtins.int
+    """Those that they are compared with: the first ones after the version got live there."""
+    features: _builtins.int
+    """How many numbers of each row are compared."""
+    drifted: _builtins.bool
+    """They are other than these."""
+    bound: _builtins.float
+    """The distance above which they are taken for that, 0 to 1."""
+    node_id: _builtins.str
+    """The node; empty where the node itself says it."""
+    @_builtins.property
+    def farthest(self) -> _containers.RepeatedCompositeFieldContainer[Global___FeatureDrift]:
+        """The numbers that are farthest off, the farthest first, 8 at most."""
+
+    def __init__(
+        self,
+        *,
+        version: _builtins.int = ...,
+        rows: _builtins.int = ...,
+        reference_rows: _builtins.int = ...,
+        features: _builtins.int = ...,
+        drifted: _builtins.bool = ...,
+        bound: _builtins.float = ...,
+        farthest: _abc.Iterable[Global___FeatureDrift] | None = ...,
+        node_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bound", b"bound", "drifted", b"drifted", "farthest", b"farthest", "features", b"features", "node_id", b"node_id", "reference_rows", b"reference_rows", "rows", b"rows", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___InputDrift: _TypeAlias = InputDrift  # noqa: Y015
+
+@_typing.final
+class FeatureDrift(_message.Message):
+    """How far one number of a request is from what it was at first."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    DISTANCE_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Its name, such as "x[3]" or "image mean"."""
+    distance: _builtins.float
+    """Largest difference of the two distributions' cumulated frequencies, 0 to 1."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        distance: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["distance", b"distance", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FeatureDrift: _TypeAlias = FeatureDrift  # noqa: Y015
 
 @_typing.final
 class QuantisedModel(_message.Message):

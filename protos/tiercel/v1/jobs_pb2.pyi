@@ -1464,6 +1464,7 @@ class EndpointVersion(_message.Message):
     FILE_FIELD_NUMBER: _builtins.int
     IN_USE_FIELD_NUMBER: _builtins.int
     INT8_FIELD_NUMBER: _builtins.int
+    INPUTS_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     """Its number: counts the endpoint's versions from 1."""
     job_id: _builtins.str
@@ -1518,6 +1519,10 @@ class EndpointVersion(_message.Message):
     def int8(self) -> _common_pb2.QuantisedModel:
         """What became of its int8 model; absent where its job asked for none."""
 
+    @_builtins.property
+    def inputs(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.InputDrift]:
+        """Whether what it is asked is like what it was asked at first, as each node says at which it answers."""
+
     def __init__(
         self,
         *,
@@ -1543,10 +1548,11 @@ class EndpointVersion(_message.Message):
         file: _builtins.str = ...,
         in_use: Global___AccuracyInUse | None = ...,
         int8: _common_pb2.QuantisedModel | None = ...,
+        inputs: _abc.Iterable[_common_pb2.InputDrift] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_p50_seconds", b"_p50_seconds", "_p95_seconds", b"_p95_seconds", "_target", b"_target", "_value", b"_value", "delivered_at", b"delivered_at", "in_use", b"in_use", "int8", b"int8", "p50_seconds", b"p50_seconds", "p95_seconds", b"p95_seconds", "target", b"target", "value", b"value"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_p50_seconds", b"_p50_seconds", "_p95_seconds", b"_p95_seconds", "_target", b"_target", "_value", b"_value", "delivered_at", b"delivered_at", "deployed_by", b"deployed_by", "endpoint", b"endpoint", "file", b"file", "held", b"held", "in_use", b"in_use", "int8", b"int8", "job_id", b"job_id", "kept", b"kept", "live", b"live", "metric", b"metric", "nodes", b"nodes", "p50_seconds", b"p50_seconds", "p95_seconds", b"p95_seconds", "pinned", b"pinned", "sha256", b"sha256", "size_bytes", b"size_bytes", "target", b"target", "tier", b"tier", "value", b"value", "variant", b"variant", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_p50_seconds", b"_p50_seconds", "_p95_seconds", b"_p95_seconds", "_target", b"_target", "_value", b"_value", "delivered_at", b"delivered_at", "deployed_by", b"deployed_by", "endpoint", b"endpoint", "file", b"file", "held", b"held", "in_use", b"in_use", "inputs", b"inputs", "int8", b"int8", "job_id", b"job_id", "kept", b"kept", "live", b"live", "metric", b"metric", "nodes", b"nodes", "p50_seconds", b"p50_seconds", "p95_seconds", b"p95_seconds", "pinned", b"pinned", "sha256", b"sha256", "size_bytes", b"size_bytes", "target", b"target", "tier", b"tier", "value", b"value", "variant", b"variant", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__p50_seconds: _TypeAlias = _typing.Literal["p50_seconds"]  # noqa: Y015
     _WhichOneofArgType__p50_seconds: _TypeAlias = _typing.Literal["_p50_seconds", b"_p50_seconds"]  # noqa: Y015

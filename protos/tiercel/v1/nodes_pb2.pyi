@@ -548,6 +548,7 @@ class EndpointUsage(_message.Message):
     ACCELERATOR_SECONDS_FIELD_NUMBER: _builtins.int
     ANSWERED_BY_FIELD_NUMBER: _builtins.int
     FEEDBACK_FIELD_NUMBER: _builtins.int
+    INPUTS_FIELD_NUMBER: _builtins.int
     endpoint: _builtins.str
     """The endpoint's name."""
     seconds: _builtins.float
@@ -578,6 +579,10 @@ class EndpointUsage(_message.Message):
     def feedback(self) -> _containers.RepeatedCompositeFieldContainer[Global___VersionFeedback]:
         """What applications said of the last rows that versions answered, whenever that was: of classes and labels."""
 
+    @_builtins.property
+    def inputs(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.InputDrift]:
+        """Whether what its versions that answer are asked is like what they were asked at first."""
+
     def __init__(
         self,
         *,
@@ -593,10 +598,11 @@ class EndpointUsage(_message.Message):
         accelerator_seconds: _builtins.float = ...,
         answered_by: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
         feedback: _abc.Iterable[Global___VersionFeedback] | None = ...,
+        inputs: _abc.Iterable[_common_pb2.InputDrift] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accelerator_seconds", b"accelerator_seconds", "answered_by", b"answered_by", "answers", b"answers", "cpu_seconds", b"cpu_seconds", "delay_seconds", b"delay_seconds", "endpoint", b"endpoint", "failures", b"failures", "feedback", b"feedback", "on_time", b"on_time", "requests", b"requests", "seconds", b"seconds", "windows", b"windows"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accelerator_seconds", b"accelerator_seconds", "answered_by", b"answered_by", "answers", b"answers", "cpu_seconds", b"cpu_seconds", "delay_seconds", b"delay_seconds", "endpoint", b"endpoint", "failures", b"failures", "feedback", b"feedback", "inputs", b"inputs", "on_time", b"on_time", "requests", b"requests", "seconds", b"seconds", "windows", b"windows"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -46,6 +46,14 @@ class Endpoints:
         """Of all endpoints."""
         return tuple(self._endpoints)
 
+    def variants(self) -> dict[str, tuple[str, str]]:
+        """Whose variant each model is, by its name: the endpoint, and what that calls it."""
+        return {
+            variant.model: (name, variant.name)
+            for name, endpoint in self._endpoints.items()
+            for variant in endpoint.configuration.variants
+        }
+
     async def load(self, name: str) -> bool:
         """Read an endpoint's configuration anew; requests that wait go on waiting.
 

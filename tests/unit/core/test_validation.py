@@ -224,6 +224,8 @@ def test_accepts_what_makes_sense(changes: dict[str, Any]) -> None:
         ({"retrain": Retrain(1.0, below=0.0)}, "retrain.below"),
         ({"retrain": Retrain(1.0, below=math.nan)}, "retrain.below"),
         ({"retrain": Retrain(1.0, at_most=0)}, "retrain.at_most"),
+        ({"retrain": Retrain(1.0, on=("inputs", "delay"))}, "retrain.on"),
+        ({"retrain": Retrain(1.0, on=("inputs", "inputs"))}, "retrain.on"),
         ({"retrain": Retrain(1.0, window_seconds=math.inf)}, "retrain.window"),
         ({"retrain": Retrain(1.0), "every_seconds": 3600.0}, "retrain"),
         ({"retrain": Retrain(1.0), "tiers": (Tier(0.5), Tier(1.5))}, "retrain"),

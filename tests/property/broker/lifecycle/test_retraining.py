@@ -64,7 +64,7 @@ def test_never_more_than_the_budget_and_never_two_at_a_time(
             ended = replace(known, state=state, used_seconds=used * known.granted_seconds, over_at=now)
             endpoint = replace(endpoint, retrainings=retraining.with_one(endpoint.retrainings, ended))
             begun[known.job_id] = ended
-        if last := retraining.helped(endpoint, heard):
+        if last := retraining.helped(endpoint, heard, {}):
             good = replace(last, state=RetrainingState.HELPED)
             endpoint = replace(endpoint, retrainings=retraining.with_one(endpoint.retrainings, good))
         one, words = retraining.decided(endpoint, heard, {}, now, f"j{next(numbers)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -54,7 +55,7 @@ from tiercel.v1 import common_pb2, jobs_pb2, nodes_pb2
             continue_after_last_tier=True,
             replace=True,
             ship=Shipping(every=0.01, best_every_seconds=60.0),
-            retrain=Retrain(2.5, 0.85, 5, 3600.0),
+            retrain=Retrain(2.5, 0.85, 5, 3600.0, ("inputs",)),
             labels={"sweep": "7", "team/owner": "vision"},
             data=(DataSet("imagenet"), DataSet("digits", "https://host/x.npz", "0" * 64)),
             outputs=("reports/*.html", "tokenizer/"),
@@ -261,3 +262,34 @@ def test_an_endpoint_says_its_variants_and_who_answered() -> None:
     usage = nodes_pb2.EndpointUsage(endpoint="digits", seconds=1.0, answered_by={"small": 3})
     (found,) = usages_of(nodes_pb2.Heartbeat(endpoints=[usage]))
     assert found.answered_by == {"small": 3}
+
+
+def test_what_a_node_says_of_inputs_is_left_out_where_it_makes_no_sense() -> None:
+    def heard(**changes: Any) -> int:
+        fine: dict[str, Any] = {
+            "version": 3,
+            "rows": 500,
+            "reference_rows": 500,
+            "features": 1,
+            "drifted": True,
+            "bound": 0.2,
+        }
+        farthest = changes.pop("farthest", [("x", 0.4)])
+        said = common_pb2.InputDrift(**(fine | changes))
+        for name, distance in farthest:
+            said.farthest.add(name=name, distance=distance)
+        usage = nodes_pb2.EndpointUsage(endpoint="a", seconds=1.0, inputs=[said])
+        (found,) = usages_of(nodes_pb2.Heartbeat(endpoints=[usage]))
+        return len(found.inputs)
+
+    assert heard() == 1
+    assert heard(rows=0, farthest=[]) == 1
+    assert heard(farthest=[]) == 0
+    assert heard(bound=math.nan) == 0
+    assert heard(farthest=[("x", 1.5)]) == 0
+    assert heard(farthest=[("x" * 65, 0.5)]) == 0
+    assert heard(farthest=[("x", 0.5)] * 9) == 0
+    said = common_pb2.InputDrift(version=1, bound=0.2)
+    usage = nodes_pb2.EndpointUsage(endpoint="a", seconds=1.0, inputs=[said] * 1000)
+    (found,) = usages_of(nodes_pb2.Heartbeat(endpoints=[usage]))
+    assert len(found.inputs) == 32

@@ -38,7 +38,7 @@ runtime: process
 max_epochs: 30
 replace: true
 ship: {every: 0.01, best_every: 60}
-retrain: {at_most: 5, window: 2h, budget: 2}
+retrain: {at_most: 5, window: 2h, budget: 2, on: [accuracy, inputs]}
 labels: {sweep: "7"}
 data: [imagenet, {name: digits, url: "https://host/x.npz"}]
 outputs: ["reports/*.html"]
@@ -67,7 +67,7 @@ warm = false
 ranks = 1
 replace = true
 ship = {every = 0.01, best_every = 60}
-retrain = {below = "promise", at_most = 5, window = "2h", budget = 2}
+retrain = {below = "promise", at_most = 5, window = "2h", budget = 2, on = ["accuracy", "inputs"]}
 [resources]
 cpu_cores = 1.5
 memory = "2GiB"
@@ -98,7 +98,7 @@ SPEC = JobSpec(
     warm=False,
     ranks=1,
     ship=Shipping(every=0.01, best_every_seconds=60.0),
-    retrain=Retrain(2.0, at_most=5, window_seconds=7200.0),
+    retrain=Retrain(2.0, at_most=5, window_seconds=7200.0, on=("accuracy", "inputs")),
 )
 VALUES: dict[str, Any] = {"endpoint": "digits", "module": "m", "metric": "loss", "direction": "min", "tiers": [0.5]}
 

@@ -75,9 +75,9 @@ def test_a_retraining_has_helped_once_what_it_brought_is_known_to_be_right() -> 
     brought = replace(VERSION, version=2, job_id=known.job_id)
     endpoint = replace(DIGITS, versions=(VERSION, brought), retrainings=(known,))
     for right, rows, is_known in ((29, 29, False), (80, 100, False), (90, 100, True)):
-        found = retraining.helped(endpoint, {2: VersionFeedback(2, rows, right)})
+        found = retraining.helped(endpoint, {2: VersionFeedback(2, rows, right)}, {})
         assert found == (known if is_known else None)
-    assert retraining.helped(DIGITS, {}) is None
+    assert retraining.helped(DIGITS, {}, {}) is None
 
 
 def test_what_a_retraining_did_not_use_is_free_again() -> None:

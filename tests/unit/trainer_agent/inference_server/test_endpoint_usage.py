@@ -113,3 +113,30 @@ def test_time_on_accelerators_is_told_like_time_on_cpus() -> None:
     (told_of,) = meter.take()
     assert (told_of.accelerator_seconds, told_of.cpu_seconds) == (0.5, 0.0)
     assert usage_from_json({"uptime_seconds": 1.0, "models": [line]}).totals["a"].accelerator_seconds == 0.0
+
+
+def test_what_is_known_of_what_versions_are_asked_is_told_once_it_changes_and_with_all_usage() -> None:
+    meter = UsageMeter()
+
+    def looked(uptime: float, **rows: int) -> ServingUsage:
+        known = {"reference_rows": 500, "features": 1, "drifted": False, "bound": 0.2}
+        farthest = [{"name": "x", "distance": 0.1}]
+        lines = [
+            {"model": "a", "variant": variant, "version": "3", "rows": count, "farthest": farthest, **known}
+            for variant, count in rows.items()
+        ]
+        return usage_from_json({"uptime_seconds": uptime, "models": [], "inputs": lines})
+
+    meter.note(looked(1.0, small=500, large=500))
+    meter.note(looked(2.0))
+    (told_of,) = meter.take()
+    assert [(each.version, each.rows, each.farthest[0].name) for each in told_of.inputs] == [(3, 500, "x")] * 2
+    meter.note(looked(3.0))
+    assert meter.take() == []
+    meter.note(looked(4.0, large=0))
+    (told_of,) = meter.take()
+    assert [each.rows for each in told_of.inputs] == [500, 0], "what is left out did not change"
+    meter.begin_anew()
+    meter.note(looked(1.0))
+    meter.note(looked(2.0))
+    assert meter.take() == []

@@ -126,6 +126,7 @@ function About({ endpoint, live }) {
     ["Tenant", endpoint.tenant],
     ["Replicas", `${endpoint.replicas}${endpoint.auto_replicas ? ", the broker decides" : ""}`],
     ["Why so many", endpoint.replicas_reason],
+    ["Inputs", live && asked(live)],
     ["Retraining", endpoint.retraining],
     [
       "HTTP",
@@ -134,6 +135,18 @@ function About({ endpoint, live }) {
     ["gRPC", endpoint.serving_grpc && html`<code>${endpoint.serving_grpc}</code>`],
   ].filter(([name]) => name)} />`;
 }
+
+const asked = ({ inputs }) =>
+  inputs.map(
+    (said) => html`<span class=${said.drifted ? "reason" : "muted"}>${
+      said.rows
+        ? `${said.drifted ? "something else than" : "what it was"} at first, at ${said.node_id}; farthest off: ${said.farthest
+            .slice(0, 3)
+            .map((each) => `${each.name} ${number(each.distance)}`)
+            .join(", ")} (bound ${number(said.bound)})`
+        : `${said.reference_rows} rows were looked at, too few to compare`
+    }</span> `,
+  );
 
 const Places = ({ endpoint }) =>
   endpoint.places.length === 0 && !endpoint.node_id
