@@ -18,6 +18,7 @@ from benchmarks.gpu_check.figures import Got, got_between
 from benchmarks.gpu_check.frame import CheckError
 from benchmarks.gpu_check.workloads import Workload
 from benchmarks.serving.processes import last_words
+from tiercel.trainer_agent.runtimes.ranks import BY_GROUP, command_of
 
 READY_SECONDS = 90.0
 END_SECONDS = 10.0
@@ -131,15 +132,18 @@ class TrainerProcess:
                     self.told.append(done)
 
 
-async def output_of(module: str, *arguments: str, seconds: float, log: Path) -> dict[str, Any]:
-    """The JSON that a program of this package prints.
+async def output_of(module: str, *arguments: str, seconds: float, log: Path, ranks: int = 1) -> dict[str, Any]:
+    """The JSON that a program of this package prints; one of several ranks is started as a run of a job is.
 
     Raises:
         CheckError: It failed, or took too long.
     """
+    command = [sys.executable, "-m", f"benchmarks.gpu_check.{module}", *arguments]
+    if ranks > 1:
+        command = command_of(ranks, BY_GROUP, sys.executable, command)
     with log.open("ab") as errors:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", f"benchmarks.gpu_check.{module}", *arguments),
+            *command,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=errors,

@@ -1,6 +1,6 @@
-"""Two ranks that train one model: ``python -m benchmarks.gpu_check.rank_pair DEVICE STEPS``.
+"""Two ranks that train one model: ``python -m benchmarks.gpu_check.rank_pair DEVICE STEPS``, once a rank.
 
-Starts itself as a run is started, and what each rank does about accelerators is what the trainer library does. Rank 0
+Its ranks are started as a run's are, and what each does about accelerators is what the trainer library does. Rank 0
 prints what both found.
 """
 
@@ -19,7 +19,6 @@ from torch import distributed, nn
 from benchmarks.gpu_check.ranks import RANKS
 from benchmarks.gpu_check.training import CLASSES, SIZE, build_model
 from tiercel.trainer_agent.accelerators.detect import detect
-from tiercel.trainer_agent.runtimes.ranks import BY_GROUP, command_of
 from tiercel.trainer_agent.trainer.accelerators import Accelerators
 from tiercel.trainer_agent.trainer.rank import Rank
 from tiercel.v1 import common_pb2
@@ -74,10 +73,7 @@ def _opened() -> int | None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Start the ranks; or be one of them."""
-    if "RANK" not in os.environ:
-        command = [sys.executable, "-m", "benchmarks.gpu_check.rank_pair", *arguments]
-        os.execv(sys.executable, command_of(RANKS, BY_GROUP, sys.executable, command))
+    """Be one of the ranks."""
     name, steps = arguments
     found = train(name, int(steps))
     if Rank.of_process().number == 0:

@@ -17,7 +17,8 @@ async def run(setting: Setting, findings: Findings) -> None:
         return
     setting.tell("ranks: two of them train one model")
     log = setting.folder / "ranks.log"
-    told = await output_of("rank_pair", setting.device, "4" if setting.quick else "100", seconds=PAIR_SECONDS, log=log)
+    steps = "4" if setting.quick else "100"
+    told = await output_of("rank_pair", setting.device, steps, seconds=PAIR_SECONDS, log=log, ranks=RANKS)
     findings.figures |= told
     ranks = told["ranks"]
     weights = len({each["weights"] for each in ranks})
