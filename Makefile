@@ -106,10 +106,6 @@ vendor: $(STAMP) ## Fetch what is vendored for the dashboard and its tests from 
 image: $(STAMP) ## Build the image for training containers (BASE=any Python base image, IMAGE=its name)
 	@BASE="$(BASE)" PYTHON=$(BIN)/python tools/build_image.sh $(or $(IMAGE),tiercel-trainer:latest)
 
-.PHONY: serving-smoke
-serving-smoke: $(STAMP) ## Measure the inference server for a few seconds
-	@$(BIN)/python -m benchmarks.serving_smoke
-
 .PHONY: bench-scheduling
 bench-scheduling: $(STAMP) ## Run the schedulers against each other with real training (BENCH_FLAGS=--quick for 3 minutes)
 	@$(BIN)/python -m benchmarks.scheduling run $(or $(BENCH_FLAGS),--minutes 25)

@@ -20,7 +20,6 @@ JUDGES = {
     "serving-part": "benchmarks.serving.figures:bars_of",
     "serving-quick": "benchmarks.serving.figures:sanity_bars",
     "serving-resnet": "benchmarks.serving.raw_limit:bars_of",
-    "serving-smoke": "benchmarks.serving_smoke:bars_of",
     "serving-swaps": "benchmarks.serving.swaps:bars_of",
     "simulated-accelerators": "benchmarks.simulated_accelerators:bars_of",
     "simulated-endpoints": "benchmarks.simulated_endpoints:bars_of",

@@ -1,7 +1,7 @@
 """What a hop from one inference server to another costs a request: ``python -m benchmarks.serving_hop``.
 
 A small MLP (64-128-10) on one server, asked there and at others that hand the requests on, in the clear and by TLS, in
-turns, A B A B, on one connection and on eight. Load and servers share the machine's cores.
+turns, A B A B, on one connection and on eight. wrk and the servers share the machine's cores.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-import uvloop
+import numpy as np
 
-from benchmarks.serving_smoke import ask, mlp_request
+from benchmarks.serving.bodies import Body
+from benchmarks.serving.load_tools import wrk
 from testing import onnx_models
 from testing.routes import write_routes
 from testing.serving_process import ServingProcess, serving
@@ -66,18 +67,20 @@ def servers(root: Path) -> Iterator[Mapping[str, ServingProcess]]:
         yield found
 
 
-async def measure(found: Mapping[str, ServingProcess], seconds: float, rounds: int) -> None:
+def measure(found: Mapping[str, ServingProcess], seconds: float, rounds: int, folder: Path) -> None:
     """Ask in turns, and print the medians."""
-    request = mlp_request()
+    features = np.random.default_rng(0).random(64).round(4).tolist()
+    content = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 64], "data": features}]})
+    body = Body(content.encode(), {})
     for connections in CONNECTIONS:
         medians: dict[str, list[float]] = {name: [] for name in NAMES}
         for turn in range(rounds + 1):
             for name in NAMES:
-                samples = await ask(found[name], connections, seconds if turn else 0.3, request)
-                if samples.failed:
-                    raise RuntimeError(f"{samples.failed} requests failed at {name}")
+                load = wrk(f"http://{found[name].http}/v2/models/mlp/infer", body, connections, seconds, folder)
+                if load.failed:
+                    raise RuntimeError(f"{load.failed} requests failed at {name}")
                 if turn:  # the first is to warm up
-                    medians[name].append(statistics.median(samples.took) * 1e3)
+                    medians[name].append(load.p50_ms)
         there = statistics.median(medians["there"])
         for name in NAMES:
             of_rounds = ", ".join(f"{each:.3f}" for each in medians[name])
@@ -88,11 +91,11 @@ async def measure(found: Mapping[str, ServingProcess], seconds: float, rounds: i
 def main() -> None:
     """Measure."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=1.0, help="of each turn")
+    parser.add_argument("--seconds", type=float, default=1.0, help="of each turn, whole ones")
     parser.add_argument("--rounds", type=int, default=3)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory, servers(Path(directory)) as found:
-        uvloop.run(measure(found, given.seconds, given.rounds))
+        measure(found, given.seconds, given.rounds, Path(directory))
 
 
 if __name__ == "__main__":
