@@ -162,6 +162,10 @@ bench-hop: $(STAMP) ## Measure what it costs a request to be handed on to anothe
 bench-int8: $(STAMP) ## Ask more of a model than it can answer, with an int8 model beside it and without (a few minutes)
 	@$(BIN)/python -m benchmarks.int8 $(BENCH_FLAGS)
 
+.PHONY: bench-generation
+bench-generation: $(STAMP) ## Generate with a small GPT at the inference server, beside plain PyTorch (a minute)
+	@$(BIN)/python -m benchmarks.generation $(BENCH_FLAGS)
+
 .PHONY: bench-keys
 bench-keys: $(STAMP) ## Measure what a key costs a request to the inference server (half a minute)
 	@$(BIN)/python -m benchmarks.keys $(BENCH_FLAGS)

@@ -9,6 +9,7 @@ JUDGES = {
     "demo": "benchmarks.report:build_bars",
     "faults": "benchmarks.faults.bars:bars_of",
     "fuzz": "benchmarks.fuzz.commands:bars_of",
+    "generation": "benchmarks.generation:bars_of",
     "gpu-check": "benchmarks.gpu_check.frame:bars_of",
     "qoe": "benchmarks.qoe.bars:bars_of",
     "scheduling-containers": "benchmarks.scheduling.bars:bars_of",
