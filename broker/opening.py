@@ -133,7 +133,7 @@ async def open_kept(
         store,
         RunLogs(folder / "logs"),
         CheckpointStore(folder / "checkpoints", total_bytes=settings.checkpoints_bytes),
-        VersionStore(folder / "versions"),
+        VersionStore(folder / "versions", settings.model_bytes),
         ProjectStore(folder / "projects", settings.project_bytes, settings.tenant_projects_bytes),
         files,
         SecretService(store, sealer, clock),

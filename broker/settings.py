@@ -13,6 +13,7 @@ from tiercel.broker.lifecycle.node import LeaseSettings
 from tiercel.broker.lifecycle.retention import RetentionSettings
 from tiercel.broker.store.checkpoints import DEFAULT_CHECKPOINTS_BYTES
 from tiercel.broker.store.projects import DEFAULT_TENANT_BYTES
+from tiercel.core.deploying import DEFAULT_MODEL_BYTES
 from tiercel.core.files import FileLimits
 from tiercel.core.projects import DEFAULT_PROJECT_BYTES
 
@@ -71,6 +72,8 @@ class BrokerSettings(BaseSettings):
     project_bytes: int = Field(default=DEFAULT_PROJECT_BYTES, gt=0)
     # What the projects of one tenant may have together at the broker, in bytes.
     tenant_projects_bytes: int = Field(default=DEFAULT_TENANT_BYTES, gt=0)
+    # What one model of an endpoint may have, with its weights beside it, in bytes.
+    model_bytes: int = Field(default=DEFAULT_MODEL_BYTES, gt=0)
     # What the files that are kept of a job may have together.
     job_files_bytes: int = Field(default=FileLimits().job_bytes, ge=0)
     # What the files that are kept of all jobs of a tenant may have together.

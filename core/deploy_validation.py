@@ -5,7 +5,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from tiercel.core.deploying import MAX_FILE_NAME_CHARACTERS, MAX_MODEL_BYTES, MAX_REFERENCE_BYTES, check_size
+from tiercel.core.deploying import (
+    MAX_DATA_BYTES,
+    MAX_FILE_NAME_CHARACTERS,
+    MAX_MODEL_BYTES,
+    MAX_REFERENCE_BYTES,
+    check_size,
+)
 from tiercel.core.errors import wrong_field
 from tiercel.core.validation import validate_endpoint_name, validate_metric, validate_objective, validate_replicas
 
@@ -28,6 +34,8 @@ def validate_deploy(deploy: Deploy) -> None:
     if not 0 < len(name) <= MAX_FILE_NAME_CHARACTERS or not name.isprintable() or "/" in name:
         raise wrong_field("file", f"{name[:80]!r} is no file's name of 1 to {MAX_FILE_NAME_CHARACTERS} characters")
     check_size("file", deploy.model, MAX_MODEL_BYTES)
+    if deploy.data is not None:
+        check_size("data", deploy.data, MAX_DATA_BYTES)
     if deploy.reference is not None:
         check_size("reference", deploy.reference, MAX_REFERENCE_BYTES)
     if deploy.value is None:

@@ -10,9 +10,15 @@ from tiercel.core.endpoint_access import EndpointAccess
 from tiercel.core.errors import wrong_field
 from tiercel.core.jobs import Direction
 
-# What a node takes of a model, and of what it is tried with.
+# What a node takes of a model's own file, and of what it is tried with.
 MAX_MODEL_BYTES = 2 * 1024**3
 MAX_REFERENCE_BYTES = 256 * 1024**2
+# What can be said of the file with a model's weights; brokers and nodes take less.
+MAX_DATA_BYTES = 2**48
+# What a model may have with its weights beside it, unless somebody set another limit.
+DEFAULT_MODEL_BYTES = 16 * 1024**3
+# What an int8 model may have beyond the one that it was made of: the scales of a small one are many beside its weights.
+INT8_MORE_BYTES = 64 * 1024
 MAX_FILE_NAME_CHARACTERS = 200
 # Files of one endpoint that may be on their way at once; they become versions in the order in which they came.
 MAX_COMING = 4
@@ -28,6 +34,7 @@ class Deploy:
     metric: str = ""  # name of the metric by which the model was measured; empty where it was not
     value: float | None = None  # what was measured; None where nothing was
     direction: Direction = Direction.MAX  # whether a larger or a smaller metric is better
+    data: Artefact | None = None  # the file with its weights, where these are not in the model's own
     reference: Artefact | None = None  # inputs, and perhaps outputs, that the model is tried with (``.npz``)
     replace: bool = False  # let it answer even where it is worse, or takes or gives something else, than what answers
     node_id: str = ""  # the node that shall answer with it; empty where the endpoint does, or the broker chooses
@@ -35,6 +42,20 @@ class Deploy:
     replicas: int | None = None
     objective_seconds: float | None = None  # delay that is wanted of the endpoint, or None to leave it as it is
     access: EndpointAccess | None = None  # who may ask the endpoint, or None to leave it as it is
+
+    @property
+    def model_bytes(self) -> int:
+        """What the model has with its weights beside it."""
+        return self.model.size_bytes + (0 if self.data is None else self.data.size_bytes)
+
+
+def most_version_bytes(model_bytes: int) -> int:
+    """What the files of a version may have together: a model, its int8 model, and what they are verified with.
+
+    Args:
+        model_bytes: What a model may have with its weights beside it.
+    """
+    return model_bytes + MAX_MODEL_BYTES + INT8_MORE_BYTES + MAX_REFERENCE_BYTES
 
 
 def check_size(field: str, file: Artefact, most_bytes: int) -> None:

@@ -22,7 +22,8 @@ from tiercel.serving.grpc.adapter import GrpcServer, InferenceServicer, grpc_lim
 from tiercel.serving.grpc.handing import GrpcHanding
 from tiercel.serving.loading.lifecycle import Lifecycle
 from tiercel.serving.loading.loader import BuildOptions, Loader
-from tiercel.serving.loading.uploads import Uploads, clean_up
+from tiercel.serving.loading.stages import clean_up
+from tiercel.serving.loading.uploads import Uploads
 from tiercel.serving.loading.watching import Watching, told
 from tiercel.serving.models.registry import Registry
 from tiercel.serving.operators import read_operators

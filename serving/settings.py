@@ -73,9 +73,10 @@ class Settings(BaseSettings):
     # Time that requests in flight get when the server is asked to leave.
     drain_timeout: float = Field(default=10.0, gt=0)
     verify_timeout: float = Field(default=60.0, gt=0)  # time in which an artefact must have been verified
-    max_model_bytes: int = Field(default=512 * MEBIBYTE, ge=1)  # largest ONNX file
+    # What a model may have, with its weights beside its file; that has 2 GiB at most.
+    max_model_bytes: int = Field(default=512 * MEBIBYTE, ge=1)
     max_reference_bytes: int = Field(default=64 * MEBIBYTE, ge=1)  # largest reference, unpacked
-    # Address space of the process that verifies an artefact.
+    # Address space of the process that verifies an artefact, beside what weights take that are not in the model's file.
     verifier_memory_bytes: int = Field(default=4096 * MEBIBYTE, ge=512 * MEBIBYTE)
     # Rows of several requests that may run together at most; fewer where that is not faster. 1 turns batching off.
     max_batch_rows: int = Field(default=128, ge=1, le=65_536)

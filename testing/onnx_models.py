@@ -181,6 +181,19 @@ def with_external_data(location: str = "../../../secret") -> bytes:
     return bytes(proto.SerializeToString())
 
 
+def save_external(content: bytes, path: Path, *, one_file: bool = True) -> None:
+    """Write a model whose weights are in files beside it, as the onnx package does."""
+    onnx.save_model(
+        onnx.load_model_from_string(content),
+        path,
+        save_as_external_data=True,
+        all_tensors_to_one_file=one_file,
+        location=f"{path.name}_data" if one_file else None,
+        size_threshold=0,
+        convert_attribute=False,
+    )
+
+
 def put(
     repository: Path,
     name: str,

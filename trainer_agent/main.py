@@ -156,6 +156,7 @@ def _parts(
         project_cache_bytes=settings.project_cache_bytes,
         labels=settings.labels,
         log_format=settings.log_format,
+        model_bytes=settings.model_bytes,
         outputs=OutputLimits(
             file_bytes=settings.output_file_bytes,
             total_bytes=settings.output_bytes,

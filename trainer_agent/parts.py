@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tiercel.core.deploying import DEFAULT_MODEL_BYTES
 from tiercel.core.logs import LogFormat
 from tiercel.trainer_agent.accelerators.serving_reserve import ServingReserve
 from tiercel.trainer_agent.accelerators.watch import AcceleratorWatch
@@ -48,6 +49,7 @@ class AgentParts:
     disk: DiskLimits = field(default_factory=DiskLimits)  # what jobs may do to the disk
     data: DataLimits = field(default_factory=DataLimits)  # what data that jobs name by URL may take
     outputs: OutputLimits = field(default_factory=OutputLimits)  # what is taken of the files that runs leave behind
+    model_bytes: int = DEFAULT_MODEL_BYTES  # what a model may have, with its weights beside it
     log_format: LogFormat = "text"  # how lines of the log are written
     labels: Mapping[str, str] = field(default_factory=dict)  # what the operator says of the node, for jobs to ask for
     accelerators: AcceleratorWatch = field(default_factory=AcceleratorWatch)  # sees them, and has looked once

@@ -12,7 +12,7 @@ from tiercel.trainer_agent.connection.calls import BrokerCalls
 from tiercel.trainer_agent.connection.outbox import Reporter
 from tiercel.trainer_agent.connection.parcels import Parcels
 from tiercel.trainer_agent.data.run_data import RunData
-from tiercel.trainer_agent.deliveries.copies import COPY_LIMITS, VersionCopies
+from tiercel.trainer_agent.deliveries.copies import VersionCopies, copy_limits
 from tiercel.trainer_agent.deliveries.deliveries import Deliveries
 from tiercel.trainer_agent.deliveries.delivery_log import DeliveryLog
 from tiercel.trainer_agent.disk.job_retention import EndedJobs
@@ -99,14 +99,14 @@ def make_rooms(
 
     disk = DiskWatch(parts.state_dir, parts.disk, runs.folders, runs.end_job, make_room)
     serving_places = ServingPlaces(parts.state_dir)
-    repository = ModelRepository(serving_places.repository)
+    repository = ModelRepository(serving_places.repository, parts.model_bytes)
     access = AccessKeeper(serving_places.access_file, serving_places.repository)
     routes = RouteKeeper(serving_places.routes_file, parts.node_id, parts.machine_token)
     client = ServingClient(
         session, lambda: serving.address(), token=serving_places.read_token, may_load=access.wait_written
     )
     serving = _inference_server(parts, serving_places, client, serving_changed)
-    parcels = Parcels(calls, "the files of a version", COPY_LIMITS)
+    parcels = Parcels(calls, "the files of a version", copy_limits(parts.model_bytes))
     copies = VersionCopies(parcels, repository, tasks, serving_changed, parts.disk.reserve_bytes, checkpoint_copies)
     served = ServedModels(repository, client, tasks, serving_changed, routes.wait_elsewhere, copies.note_in_place)
     deliveries = Deliveries(
@@ -156,6 +156,7 @@ def _inference_server(
             **parts.serving_reserve.environment(),
             **parts.serving_door,
             "TIERCEL_SERVING_LOG_FORMAT": parts.log_format,
+            "TIERCEL_SERVING_MAX_MODEL_BYTES": str(parts.model_bytes),
         },
         is_joined=parts.is_joined,
     )

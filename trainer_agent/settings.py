@@ -13,6 +13,7 @@ from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from tiercel.core.addresses import HOST_NAME, split_address
+from tiercel.core.deploying import DEFAULT_MODEL_BYTES
 from tiercel.core.errors import InvalidSpecError
 from tiercel.core.logs import LogFormat
 from tiercel.core.trust.trust import is_loopback
@@ -100,6 +101,8 @@ class AgentSettings(BaseSettings):
     """the largest file that is kept of what a run leaves behind (default 256 MiB)"""
     output_bytes: int = Field(default=1024**3, gt=0)
     """bytes that those files of a run may have together (default 1 GiB)"""
+    model_bytes: int = Field(default=DEFAULT_MODEL_BYTES, gt=0)
+    """what one model may have with its weights beside it, at the inference server too (default 16 GiB)"""
     labels: Annotated[dict[str, str], NoDecode] = Field(default_factory=dict)
     """what jobs may ask for by node_labels; in the environment with commas"""
     data_cache_bytes: int = Field(default=50 * 1024**3, gt=0)

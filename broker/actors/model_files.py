@@ -9,16 +9,17 @@ from tiercel.broker.actors.endpoint_messages import FilesAsked
 from tiercel.broker.actors.replicas import MAX_PULLS
 from tiercel.broker.lifecycle.pulls import holders
 from tiercel.broker.lifecycle.versions import kept
+from tiercel.broker.store.version_files import MODEL_FILE
 from tiercel.core.errors import NodeOfflineError, NotFoundError, OverloadedError, UnavailableError
 
 if TYPE_CHECKING:
     from tiercel.broker.actors.registry import ActorRegistry
     from tiercel.broker.actors.service import BrokerService
+    from tiercel.broker.store.checkpoints import CheckpointFile
     from tiercel.broker.store.version_files import VersionStore
-    from tiercel.core.endpoints import Version
 
-# A node that has the files sends 2 GiB in that time by 30 Mbit/s.
 WAIT_SECONDS = 600.0
+SLOWEST_BYTES_PER_SECOND = 4 * 1024**2
 
 
 class ModelFiles:
@@ -29,11 +30,13 @@ class ModelFiles:
         self._registry = registry
         self._store = store
 
-    async def open(self, tenant: str, endpoint: str, number: int) -> tuple[Version, BinaryIO, int]:
-        """The ONNX file of a version: what the version is, the file open where it begins, and its bytes.
+    async def open(
+        self, tenant: str, endpoint: str, number: int, name: str = MODEL_FILE
+    ) -> tuple[BinaryIO, CheckpointFile]:
+        """A file of a version: open where it begins, and what it is.
 
         Raises:
-            NotFoundError: The tenant has no such endpoint, or its files are kept no longer.
+            NotFoundError: The tenant has no such endpoint, its files are kept no longer, or it has no such file.
             OverloadedError: Files of too many others are asked for.
             NodeOfflineError: No node that has them is online.
             UnavailableError: They did not come in time.
@@ -60,10 +63,11 @@ class ModelFiles:
                 f"version {number} of endpoint {endpoint!r} is on node {', '.join(having) or '-'}, which is "
                 "offline; try again when it is back"
             )
+        seconds = WAIT_SECONDS + version.size_bytes / SLOWEST_BYTES_PER_SECOND
         try:
-            async with asyncio.timeout(WAIT_SECONDS):
-                return version, *await self._store.wait_model(endpoint, number, version.sha256)
+            async with asyncio.timeout(seconds):
+                return await self._store.wait_file(endpoint, number, version.sha256, name)
         except TimeoutError:
             raise UnavailableError(
-                f"version {number} of endpoint {endpoint!r} did not come from its node in {WAIT_SECONDS:g} s; try again"
+                f"version {number} of endpoint {endpoint!r} did not come from its node in {seconds:.0f} s; try again"
             ) from None

@@ -17,6 +17,7 @@ from tiercel.core.deploy_validation import validate_deploy
 from tiercel.core.deploying import Deploy
 from tiercel.core.endpoints import Endpoint
 from tiercel.core.errors import UnavailableError, wrong_field
+from tiercel.core.onnx_data import DATA_FILE
 from tiercel.core.tasks import run_in_thread
 from tiercel.core.wire import from_proto
 from tiercel.v1 import models_pb2
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     Messages = Incoming[models_pb2.DeployModelRequest]
 
 UPLOAD_SECONDS = 3600.0
+SLOWEST_BYTES_PER_SECOND = 1024**2
 
 
 async def deploy(tenant: str, by: str, messages: Messages, endpoints: EndpointService, store: VersionStore) -> Delivery:
@@ -55,18 +57,22 @@ async def deploy(tenant: str, by: str, messages: Messages, endpoints: EndpointSe
     known = endpoints.check_deploy(tenant, asked.endpoint) or Endpoint(asked.endpoint, tenant)
     place_for(known, endpoints.replicas(asked.endpoint), asked.node_id)
     files = [CheckpointFile(MODEL_FILE, asked.model.size_bytes, asked.model.sha256)]
+    if asked.data is not None:
+        files.append(CheckpointFile(DATA_FILE, asked.data.size_bytes, asked.data.sha256))
     if asked.reference is not None:
         files.append(CheckpointFile(REFERENCE_FILE, asked.reference.size_bytes, asked.reference.sha256))
     with contextlib.ExitStack() as held:
         upload = held.enter_context(store.upload(files))
+        seconds = UPLOAD_SECONDS + sum(file.size_bytes for file in files) / SLOWEST_BYTES_PER_SECOND
         try:
-            async with asyncio.timeout(UPLOAD_SECONDS):
+            async with asyncio.timeout(seconds):
                 await _receive(messages, upload)
         except TimeoutError:
-            raise UnavailableError(f"it took more than {UPLOAD_SECONDS:g} s to send; try again") from None
+            raise UnavailableError(f"it took more than {seconds:.0f} s to send; try again") from None
         signature = await run_in_thread(upload.signature)
         if signature is None:
             raise wrong_field("file", f"{asked.file!r} is no ONNX model, or only a part of one; export it again")
+        await run_in_thread(upload.check_data)
 
         async def put(endpoint: str, version: int) -> None:
             await run_in_thread(upload.put, endpoint, version)

@@ -12,7 +12,9 @@ from tiercel.broker.api.deploying import deploy, deployer
 from tiercel.broker.api.gate import Places
 from tiercel.broker.api.incoming import Incoming, drop
 from tiercel.broker.store.checkpoints import CHUNK_BYTES
-from tiercel.core.errors import TiercelError
+from tiercel.broker.store.version_files import MODEL_FILE
+from tiercel.core.errors import NotFoundError, TiercelError
+from tiercel.core.onnx_data import DATA_FILE
 from tiercel.v1 import models_pb2, models_pb2_grpc
 
 if TYPE_CHECKING:
@@ -48,11 +50,15 @@ class ModelsService(models_pb2_grpc.ModelsServiceServicer):
     async def FetchModel(
         self, request: models_pb2.FetchModelRequest, context: Context
     ) -> AsyncIterator[models_pb2.FetchModelResponse]:
-        """Stream the ONNX file of a version."""
+        """Stream a file of a version."""
         tenant = tenant_of(context, self._tenancy)
-        version, file, size_bytes = await self._files.open(tenant.name, request.endpoint, request.version)
+        name = request.file or MODEL_FILE
+        if name not in {MODEL_FILE, DATA_FILE}:
+            raise NotFoundError(f"file: {name[:80]!r} is neither {MODEL_FILE} nor {DATA_FILE}", field="file")
+        file, known = await self._files.open(tenant.name, request.endpoint, request.version, name)
+        size_bytes = known.size_bytes
         with file:
-            yield models_pb2.FetchModelResponse(size_bytes=size_bytes, sha256=version.sha256)
+            yield models_pb2.FetchModelResponse(size_bytes=size_bytes, sha256=known.sha256)
             left = max(size_bytes - request.offset_bytes, 0)
             file.seek(min(request.offset_bytes, size_bytes), os.SEEK_CUR)
             while left and (piece := await asyncio.to_thread(file.read, min(CHUNK_BYTES, left))):

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     "tiercel deploy model.onnx --endpoint digits --accuracy 0.97",
     "tiercel deploy model.onnx --endpoint prices --metric mae=0.12 --minimize",
 )
-@click.argument("file", type=click.Path(path_type=Path), metavar="FILE", help="The ONNX model, in one file.")
+@click.argument(
+    "file", type=click.Path(path_type=Path), metavar="FILE", help="The ONNX model; weights may be in files beside it."
+)
 @click.option(
     "--endpoint",
     required=True,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
 import io
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +16,13 @@ from tiercel.core.checkpoints import Artefact
 from tiercel.core.deploying import MAX_MODEL_BYTES, MAX_REFERENCE_BYTES, Deploy, check_size
 from tiercel.core.errors import wrong_field
 from tiercel.core.jobs import Direction
+from tiercel.core.onnx_data import DataError, joined
 from tiercel.core.onnx_signature import read_signature
 from tiercel.core.wire import to_proto
 from tiercel.v1 import models_pb2, models_pb2_grpc
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-    from io import BufferedReader
+    from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 
     from tiercel.broker.client.connection import Connection
     from tiercel.core.endpoint_access import EndpointAccess
@@ -68,7 +69,7 @@ class Deploying(ABC):
         """Make an ONNX file the next version of an endpoint, and wait until it answers, or is kept and does not.
 
         Args:
-            file: The model, in one file.
+            file: The model. Weights may be in files beside it, as ONNX has them (external data).
             endpoint: The endpoint; it is made where there is none of the name.
             accuracy: How good the model is, if that is an accuracy; the same as ``metric="accuracy"`` with its value.
             metric: Name of another metric.
@@ -97,11 +98,11 @@ class Deploying(ABC):
             metric, value = "accuracy", accuracy
         if (reference is not None) and inputs:
             raise wrong_field("inputs", "are given beside a reference, which has some; leave out one of the two")
-        tried = await asyncio.to_thread(_tried_with, path, inputs or {}, reference)
+        parts = await asyncio.to_thread(_parts_of, path, inputs or {}, reference)
         deploy = await asyncio.to_thread(
             _described,
             path,
-            tried,
+            parts,
             endpoint=endpoint,
             metric=metric,
             value=value,
@@ -112,39 +113,94 @@ class Deploying(ABC):
             objective_seconds=objective_seconds,
             access=access,
         )
-        version = await _send(self._connection, deploy, path, tried, progress)
+        version = await _send(self._connection, deploy, parts, progress)
         return next(each for each in await Models(self._connection).list(endpoint) if each.version == version)
 
 
-def _tried_with(path: Path, inputs: Mapping[str, Sequence[int]], reference: str | Path | None) -> bytes:
-    """What a model is to be tried with, or nothing; blocks."""
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A file that is sent."""
+
+    size_bytes: int  # of it
+    pieces: Callable[[], Iterator[bytes]]  # its content, in pieces
+    sha256: str = ""  # of it, hexadecimal, where that is known
+
+    def artefact(self) -> Artefact:
+        """What is said of it; blocks."""
+        if self.sha256:
+            return Artefact(self.sha256, self.size_bytes)
+        digest = hashlib.sha256()
+        for piece in self.pieces():
+            digest.update(piece)
+        return Artefact(digest.hexdigest(), self.size_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What is sent, in this order."""
+
+    model: _Part
+    data: _Part | None  # weights that are not in the model's own file
+    reference: _Part | None  # what the model is tried with
+
+    def all(self) -> list[_Part]:
+        """Those that there are."""
+        return [part for part in (self.model, self.data, self.reference) if part is not None]
+
+
+def _parts_of(path: Path, inputs: Mapping[str, Sequence[int]], reference: str | Path | None) -> _Parts:
+    """What is to be sent; blocks."""
     try:
         # Told before all of it is read, which takes a while.
-        check_size("file", Artefact("0" * 64, path.stat().st_size), MAX_MODEL_BYTES)
+        model = _Part(path.stat().st_size, partial(_pieces_of, path))
+        check_size("file", Artefact("0" * 64, model.size_bytes), MAX_MODEL_BYTES)
         signature = read_signature(path)
         if signature is None:
             raise wrong_field("file", f"{path} is no ONNX model, or only a part of one; export it again")
+        data = None
+        if (found := joined(path)) is not None:
+            data = _Part(found.size_bytes, found.pieces, found.digest())
+            content = found.content(data.sha256)
+            model = _Part(len(content), partial(_pieces_in, content))
+        tried = None
         if reference is not None:
-            check_size("reference", Artefact("0" * 64, Path(reference).stat().st_size), MAX_REFERENCE_BYTES)
-            return Path(reference).read_bytes()
+            place = Path(reference)
+            tried = _Part(place.stat().st_size, partial(_pieces_of, place))
+            check_size("reference", Artefact("0" * 64, tried.size_bytes), MAX_REFERENCE_BYTES)
+        elif inputs:
+            content = reference_of(signature, inputs)
+            tried = _Part(len(content), partial(_pieces_in, content))
+    except DataError as error:
+        raise wrong_field("file", str(error)) from error
     except OSError as error:
         raise wrong_field("file", f"{error.filename} cannot be read ({error.strerror})") from error
-    return reference_of(signature, inputs) if inputs else b""
+    return _Parts(model, data, tried)
 
 
-def _described(path: Path, reference: bytes, **said: Any) -> Deploy:
+def _described(path: Path, parts: _Parts, **said: Any) -> Deploy:
     """What is said of a file, with its size and SHA-256; blocks."""
     try:
-        with path.open("rb") as file:
-            model = _artefact(file)
+        model, data, tried = (
+            None if part is None else part.artefact() for part in (parts.model, parts.data, parts.reference)
+        )
     except OSError as error:
         raise wrong_field("file", f"{path} cannot be read ({error.strerror})") from error
-    tried = _artefact(io.BytesIO(reference)) if reference else None
-    deploy = Deploy(file=path.name, model=model, reference=tried, **said)
+    assert model is not None  # noqa: S101 - it is never missing
+    deploy = Deploy(file=path.name, model=model, data=data, reference=tried, **said)
     from tiercel.core.deploy_validation import validate_deploy  # a command that lists does without
 
     validate_deploy(deploy)
     return deploy
+
+
+def _pieces_of(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while piece := file.read(_PIECE_BYTES):
+            yield piece
+
+
+def _pieces_in(content: bytes) -> Iterator[bytes]:
+    return (content[at : at + _PIECE_BYTES] for at in range(0, len(content), _PIECE_BYTES))
 
 
 def reference_of(signature: Signature, shapes: Mapping[str, Sequence[int]]) -> bytes:
@@ -180,32 +236,23 @@ def reference_of(signature: Signature, shapes: Mapping[str, Sequence[int]]) -> b
 
 
 async def _send(
-    connection: Connection,
-    deploy: Deploy,
-    path: Path,
-    reference: bytes,
-    progress: Callable[[int, int], None] | None,
+    connection: Connection, deploy: Deploy, parts: _Parts, progress: Callable[[int, int], None] | None
 ) -> int:
-    """Send a file and wait until it is a version; returns the version's number."""
-    total = deploy.model.size_bytes + len(reference)
+    """Send a model and wait until it is a version; returns the version's number."""
+    total = sum(part.size_bytes for part in parts.all())
 
     async def requests() -> AsyncGenerator[models_pb2.DeployModelRequest]:
         yield models_pb2.DeployModelRequest(header=to_proto(deploy, models_pb2.DeployHeader))
         sent = 0
-        with contextlib.ExitStack() as files:
-            for file in (files.enter_context(path.open("rb")), io.BytesIO(reference)):
-                while piece := await asyncio.to_thread(file.read, _PIECE_BYTES):
-                    yield models_pb2.DeployModelRequest(data=piece)
-                    sent += len(piece)
-                    if progress is not None:
-                        progress(sent, total)
+        for part in parts.all():
+            pieces = part.pieces()
+            while piece := await asyncio.to_thread(next, pieces, b""):
+                yield models_pb2.DeployModelRequest(data=piece)
+                sent += len(piece)
+                if progress is not None:
+                    progress(sent, total)
 
     stub = models_pb2_grpc.ModelsServiceStub(connection.channel)
     seconds = _SECONDS + total / _SLOWEST_BYTES_PER_SECOND
     response = await connection.send(stub.DeployModel, requests(), seconds=seconds)
     return int(response.version)
-
-
-def _artefact(file: BufferedReader | io.BytesIO) -> Artefact:
-    digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return Artefact(digest, file.seek(0, io.SEEK_END))

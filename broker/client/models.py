@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import os
 import secrets
+import shutil
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from pathlib import Path
@@ -16,6 +17,7 @@ from tiercel.core.endpoint_views import EndpointInfo, VersionInfo
 from tiercel.core.errors import InvalidSpecError, NotFoundError, TiercelError, UnavailableError, wrong_field
 from tiercel.core.lineage import Lineage
 from tiercel.core.models import Difference, ModelCard, differences
+from tiercel.core.onnx_data import DATA_FILE, data_of
 from tiercel.core.wire import from_proto
 from tiercel.v1 import jobs_pb2, lineage_pb2, lineage_pb2_grpc, models_pb2, models_pb2_grpc
 
@@ -85,16 +87,17 @@ class Models:
         *,
         progress: Callable[[int, int], None] | None = None,
     ) -> Path:
-        """Fetch the ONNX file of a version, whole and with its SHA-256 checked, or nothing.
+        """Fetch the model of a version, whole and with its SHA-256 checked, or nothing.
 
         Args:
             endpoint: The endpoint.
             version: Its number; None for the one that shall answer.
-            to: The folder, which gets ``ENDPOINT-VERSION.onnx``; made when missing.
+            to: The folder, which gets ``ENDPOINT-VERSION.onnx``; made when missing. A model with weights beside its
+                own file is a folder ``ENDPOINT-VERSION`` there, with ``model.onnx`` and ``model.onnx.data``.
             progress: Called with the bytes that are there and all there are.
 
         Returns:
-            Where it is.
+            Where its ONNX file is.
 
         Raises:
             NotFoundError: The tenant has no such endpoint, or it keeps no files of such a version.
@@ -106,24 +109,37 @@ class Models:
         target = folder / f"{endpoint}-{found.version}.onnx"
         part = folder / f".{secrets.token_hex(8)}.part"
         try:
-            await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
-            await self._fetch(found, part, progress)
-            await asyncio.to_thread(os.replace, part, target)
+            await asyncio.to_thread(part.mkdir, parents=True)
+            model = part / MODEL_FILE
+            await self._fetch(found, MODEL_FILE, found.sha256, model, progress)
+            data = await asyncio.to_thread(data_of, model)
+            if data is None:
+                await asyncio.to_thread(os.replace, model, target)
+                return target
+            await self._fetch(found, DATA_FILE, data.sha256, part / DATA_FILE, progress)
+            return await asyncio.to_thread(_put_folder, part, folder / f"{endpoint}-{found.version}")
         except OSError as error:
             message = f"to: {target} cannot be written ({error.strerror}); choose another folder"
             raise InvalidSpecError(message, field="to") from error
         finally:
-            await asyncio.to_thread(part.unlink, missing_ok=True)
-        return target
+            await asyncio.to_thread(shutil.rmtree, part, ignore_errors=True)
 
-    async def _fetch(self, version: VersionInfo, part: Path, progress: Callable[[int, int], None] | None) -> None:
+    async def _fetch(
+        self,
+        version: VersionInfo,
+        name: str,
+        sha256: str,
+        part: Path,
+        progress: Callable[[int, int], None] | None,
+    ) -> None:
+        """Fetch a file of a version, which has to have this SHA-256."""
         stub = models_pb2_grpc.ModelsServiceStub(self._connection.channel)
         digest, have, size_bytes = hashlib.sha256(), 0, 0
 
         async def attempt() -> AsyncGenerator[bytes]:
             nonlocal size_bytes
             request = models_pb2.FetchModelRequest(
-                endpoint=version.endpoint, version=version.version, offset_bytes=have
+                endpoint=version.endpoint, version=version.version, offset_bytes=have, file=name
             )
             async with aclosing(self._connection.stream(stub.FetchModel, request)) as responses:
                 async for response in responses:
@@ -143,7 +159,7 @@ class Models:
                     await asyncio.to_thread(writer.write, piece)
                     if progress is not None:
                         progress(have, size_bytes)
-        if have != size_bytes or digest.hexdigest() != version.sha256:
+        if have != size_bytes or digest.hexdigest() != sha256:
             raise TiercelError(f"{version.endpoint}:{version.version} arrived damaged: its SHA-256 differs. Try again.")
 
     async def promote(self, endpoint: str, version: int | None = None) -> EndpointInfo:
@@ -219,3 +235,11 @@ class Models:
             raise wrong_field("count", f"{count} is not a number of versions to keep; give 1 to 100")
         stub = models_pb2_grpc.ModelsServiceStub(self._connection.channel)
         await self._connection.call(stub.KeepVersions, models_pb2.KeepVersionsRequest(endpoint=endpoint, count=count))
+
+
+def _put_folder(part: Path, target: Path) -> Path:
+    """Put a model with its weights in its place, instead of one that was fetched before; returns its ONNX file."""
+    target.mkdir(exist_ok=True)
+    for name in (DATA_FILE, MODEL_FILE):
+        (part / name).replace(target / name)
+    return target / MODEL_FILE

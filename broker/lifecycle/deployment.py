@@ -77,7 +77,7 @@ def accepted(
         value=deploy.value,
         sha256=deploy.model.sha256,
         signature=arrived.signature,
-        size_bytes=deploy.model.size_bytes,
+        size_bytes=deploy.model_bytes,
         deployed_by=arrived.by,
         file=deploy.file,
     )

@@ -25,7 +25,9 @@ from tiercel.broker.store.checkpoints import (
     read_manifest,
     room_on,
 )
-from tiercel.core.errors import StoreDamagedError, UnavailableError, wrong_field
+from tiercel.core.deploying import DEFAULT_MODEL_BYTES, most_version_bytes
+from tiercel.core.errors import NotFoundError, StoreDamagedError, UnavailableError, wrong_field
+from tiercel.core.onnx_data import DATA_FILE, DataDigest, data_of
 from tiercel.core.onnx_signature import read_signature
 
 if TYPE_CHECKING:
@@ -34,11 +36,9 @@ if TYPE_CHECKING:
 
     from tiercel.core.endpoints import Signature
 
-# Of one version: what an agent takes of a model, of its int8 model, and of what they are verified with.
-MAX_VERSION_BYTES = 2 * (2 * 1024**3 + 64 * 1024) + 256 * 1024**2
 MODEL_FILE = "model.onnx"
 REFERENCE_FILE = "reference.npz"
-_FILE_NAMES = frozenset({MODEL_FILE, "model.int8.onnx", REFERENCE_FILE, "accuracy.json"})
+_FILE_NAMES = frozenset({MODEL_FILE, DATA_FILE, "model.int8.onnx", REFERENCE_FILE, "accuracy.json"})
 # Of the longest name of an endpoint with the largest number of a version.
 _KEY_CHARACTERS = 63 + 1 + 18
 _KEY = re.compile(r"([a-z0-9][a-z0-9._-]{0,62})@([1-9][0-9]{0,17})")
@@ -49,14 +49,16 @@ class VersionStore:
 
     Args:
         folder: Where they are; made when missing. What was never finished is removed.
-        limit_bytes: The largest version that is taken.
+        model_bytes: What a model may have, with its weights beside it.
         reserve_bytes: What the disk has to have left.
     """
 
-    def __init__(self, folder: Path, limit_bytes: int = MAX_VERSION_BYTES, reserve_bytes: int = RESERVE_BYTES) -> None:
+    def __init__(
+        self, folder: Path, model_bytes: int = DEFAULT_MODEL_BYTES, reserve_bytes: int = RESERVE_BYTES
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._folder = folder
-        self._limit_bytes = limit_bytes
+        self._model_bytes = model_bytes
         self._reserve_bytes = reserve_bytes
         self._held: dict[str, dict[int, str]] = {}
         self._arrived = asyncio.Event()
@@ -81,7 +83,7 @@ class VersionStore:
         key = f"{endpoint}@{version}"
         if not _KEY.fullmatch(key):
             raise wrong_field("header.endpoint", f"{key!r} is no version of an endpoint")
-        check_reserve(self._folder, check_files(files, self._limit_bytes), self._reserve_bytes)
+        self._check(files)
         names = {file.name for file in files}
         if MODEL_FILE not in names or not names <= _FILE_NAMES:
             raise wrong_field("header.files", f"a version has {MODEL_FILE}, and of others {', '.join(_FILE_NAMES)}")
@@ -94,8 +96,19 @@ class VersionStore:
             InvalidSpecError: What is announced is not taken; says why.
             CannotWriteError: The disk is full, or nearly.
         """
-        check_reserve(self._folder, check_files(files, self._limit_bytes), self._reserve_bytes)
+        self._check(files)
         return VersionUpload(self._folder, tuple(files))
+
+    def _check(self, files: Sequence[CheckpointFile]) -> None:
+        model_bytes = sum(file.size_bytes for file in files if file.name in {MODEL_FILE, DATA_FILE})
+        if model_bytes > self._model_bytes:
+            raise wrong_field(
+                "file",
+                f"the model has {model_bytes} bytes with its weights, and this broker takes {self._model_bytes}; "
+                "who operates it can set more (TIERCEL_MODEL_BYTES)",
+            )
+        total = check_files(files, most_version_bytes(self._model_bytes))
+        check_reserve(self._folder, total, self._reserve_bytes)
 
     def finished(self, endpoint: str, version: int) -> None:
         """A version was taken in."""
@@ -104,28 +117,36 @@ class VersionStore:
         self._arrived.set()
         self._arrived = asyncio.Event()
 
-    async def wait_model(self, endpoint: str, version: int, sha256: str) -> tuple[BinaryIO, int]:
-        """The ONNX file of a version and how many bytes it has, once it is here: open, and where it begins.
+    async def wait_file(
+        self, endpoint: str, version: int, sha256: str, name: str = MODEL_FILE
+    ) -> tuple[BinaryIO, CheckpointFile]:
+        """A file of a version and what it is, once it is here: open, and where it begins.
 
         Args:
             endpoint: The endpoint.
             version: The version's number.
             sha256: Of the ONNX file, hexadecimal.
+            name: Of the file.
+
+        Raises:
+            NotFoundError: The version has no such file.
         """
         while self.held(endpoint).get(version) != sha256:
             await self._arrived.wait()
-        return await asyncio.to_thread(self._open_model, endpoint, version)
+        return await asyncio.to_thread(self._open_file, endpoint, version, name)
 
-    def _open_model(self, endpoint: str, version: int) -> tuple[BinaryIO, int]:
+    def _open_file(self, endpoint: str, version: int, name: str) -> tuple[BinaryIO, CheckpointFile]:
         file = self._path(endpoint, version).open("rb")
         try:
-            files = read_manifest(file).files
-            place = [each.name for each in files].index(MODEL_FILE)
-            file.seek(sum(each.size_bytes for each in files[:place]), os.SEEK_CUR)
+            for each in read_manifest(file).files:
+                if each.name == name:
+                    return file, each
+                file.seek(each.size_bytes, os.SEEK_CUR)
         except BaseException:
             file.close()
             raise
-        return file, files[place].size_bytes
+        file.close()
+        raise NotFoundError(f"file: version {version} of endpoint {endpoint!r} has no {name[:80]!r}", field="file")
 
     def find(self, endpoint: str, version: int) -> Checkpoint:
         """What is here of a version.
@@ -171,7 +192,7 @@ class VersionStore:
         try:
             with room_on(self._folder):
                 yield scratch
-            if sha256_of(check_whole(scratch, key, MAX_VERSION_BYTES).files) != sha256:
+            if sha256_of(check_whole(scratch, key, most_version_bytes(self._model_bytes)).files) != sha256:
                 raise StoreDamagedError(f"what came back as version {version} of endpoint {endpoint!r} is another one")
             scratch.replace(self._path(endpoint, version))
         finally:
@@ -215,6 +236,17 @@ class VersionUpload(CheckpointWriter):
         """
         self.flush()
         return read_signature(self._scratch, self._begin, self._files[0].size_bytes)
+
+    def check_data(self) -> None:
+        """Check that what came beside the model is what the model says of its weights, once all of it is here.
+
+        Raises:
+            InvalidSpecError: It is not.
+        """
+        said = data_of(self._scratch, self._begin, self._files[0].size_bytes)
+        came = next((file for file in self._files if file.name == DATA_FILE), None)
+        if said != (None if came is None else DataDigest(came.size_bytes, came.sha256)):
+            raise wrong_field("data", f"is not what the model says of {DATA_FILE}; send both with 'tiercel deploy'")
 
     def put(self, endpoint: str, version: int) -> None:
         """Put it in place as this version for good; the store is told then (:meth:`VersionStore.finished`). Blocks."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -12,6 +13,9 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar, TypeVarTuple
 
+from tiercel.core.deploying import MAX_MODEL_BYTES
+from tiercel.core.errors import UnavailableError
+from tiercel.serving.loading.stages import new_stage
 from tiercel.serving.models.accuracy import accuracy_of
 from tiercel.serving.models.labels import read_labels
 from tiercel.serving.models.repository import Artefact
@@ -51,7 +55,7 @@ class BuildOptions:
 
     threads: int  # threads that one run may use
     inline_budget: float  # seconds a run may take on the event loop
-    max_model_bytes: int  # largest ONNX file
+    max_model_bytes: int  # what a model may have with its weights beside it
     max_batch_rows: int = 1  # rows of several requests that may run together at most
     side_by_side: int = 4  # models that may be on their way at the same time, so that a slow one holds up no other
     # Bytes of memory that all runs of one model may take together, beside what it takes when loaded.
@@ -180,8 +184,25 @@ class Loader:
         settings = read_model_settings(model)
         labels, accuracy = read_labels(model), accuracy_of(model.parent)
         providers = self._placement.devices.usable(order_for(order, settings.provider))
-        copy = artefact_file.sealed_copy(model, self._options.max_model_bytes)
+        copy = self._copy_of(model)
         return _Found(copy, settings, labels, accuracy, copy.sha256(), providers)
+
+    def _copy_of(self, model: Path) -> SealedFile:
+        """A copy of a model that nobody else can change, and of its weights if they are beside its file."""
+        most = self._options.max_model_bytes
+        copy = artefact_file.sealed_copy(model, min(most, MAX_MODEL_BYTES))
+        data = model.with_name(f"{model.name}.data")
+        if not os.path.lexists(data):
+            return copy
+        try:
+            artefact_file.add_data(copy, data, new_stage(model.parents[2]), most)
+        except OSError as error:
+            copy.close()
+            raise UnavailableError(f"the model repository cannot be written to: {error.strerror}") from error
+        except BaseException:
+            copy.close()
+            raise
+        return copy
 
     def _rows_to_try(self, found: _Found) -> int:
         """The largest batch that is of interest to the checks, which run a model on one thread of the CPU."""

@@ -11,7 +11,6 @@ import asyncio
 import base64
 import binascii
 import contextlib
-import itertools
 import os
 import re
 import shutil
@@ -26,13 +25,13 @@ from tiercel.core.errors import ConflictError, InvalidRequestError, TooLargeErro
 from tiercel.serving.loading.lifecycle import Lifecycle
 from tiercel.serving.loading.load_parameters import read_load_parameters
 from tiercel.serving.loading.loader import Loader
+from tiercel.serving.loading.stages import new_stage
 from tiercel.serving.models import labels, repository
 from tiercel.serving.models.configuration import BACKEND, PLATFORM
 from tiercel.serving.operators import Operators
 
 _PREFIX = "file:"
 _FILE = re.compile(r"file:/?([^/]+)/([^/]+)")
-_FOLDER = ".uploads"
 # Decoding holds Python's lock: in pieces of this many characters, a multiple of 4, requests come in between.
 _PIECE = 1024**2
 
@@ -63,7 +62,6 @@ class Uploads:
             labels.FILE_NAME: labels.MAX_BYTES,
         }
         self._lock = asyncio.Lock()
-        self._numbers = itertools.count()
 
     async def load(self, model: str, parameters: Mapping[str, Any]) -> int:
         """Load a version from disk or from files that came along.
@@ -123,7 +121,7 @@ class Uploads:
             raise ConflictError(
                 f"version {newest} of model '{model}' is newer; send the files as version {newest + 1} or higher"
             )
-        stage = self._stage()
+        stage = new_stage(self._root)
         try:
             for name, content in contents.items():
                 _write(stage / name, content)
@@ -140,7 +138,7 @@ class Uploads:
         """Take a version out again: out of sight at once, so that no later load finds it, then for good."""
         target = self._root / model / str(version)
         try:
-            stage = self._stage()
+            stage = new_stage(self._root)
             target.rename(stage)
         except FileNotFoundError:
             return
@@ -148,15 +146,6 @@ class Uploads:
             target.parent.rmdir()
         with contextlib.suppress(RuntimeError):  # the server leaves, and the next one cleans up
             await self._loader.look_up(shutil.rmtree, stage, True)  # errors ignored
-
-    def _stage(self) -> Path:
-        """A new private folder on the repository's file system."""
-        folder = self._root / _FOLDER
-        folder.mkdir(mode=0o700, exist_ok=True)
-        stage = folder / f"{os.getpid()}-{next(self._numbers)}"
-        shutil.rmtree(stage, ignore_errors=True)  # of a process that had this number before
-        stage.mkdir(mode=0o700)
-        return stage
 
     def _content(self, parameter: str, value: Any) -> bytes:
         name = _name_of(parameter)
@@ -169,15 +158,6 @@ class Uploads:
         if len(content) > most:
             raise TooLargeError(f"parameters: {parameter} has {len(content)} bytes; {most} are possible")
         return content
-
-
-def clean_up(root: Path) -> None:
-    """Remove what servers that were killed left half written. Blocks."""
-    with contextlib.suppress(FileNotFoundError):
-        for stage in (root / _FOLDER).iterdir():
-            pid = stage.name.partition("-")[0]
-            if not (pid.isdigit() and pid != str(os.getpid()) and Path(f"/proc/{pid}").exists()):
-                shutil.rmtree(stage, ignore_errors=True)
 
 
 def _version_of(files: Mapping[str, Any]) -> int:

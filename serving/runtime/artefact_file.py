@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import os
+import shutil
 import stat
 from pathlib import Path
 
@@ -14,6 +16,8 @@ from tiercel.core.errors import ArtefactRefusedError, UnavailableError
 # would wait until no part of the kernel looks at any of its pages, and fail with EBUSY on a busy machine.
 _F_SEAL_FUTURE_WRITE = 0x0010
 _PIECE = 1024**2
+_COPIED_BYTES = 64 * _PIECE
+MODEL_FILE = "model.onnx"
 _SEALS = _F_SEAL_FUTURE_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
 
 
@@ -34,7 +38,7 @@ def open_artefact(path: Path, max_bytes: int) -> tuple[int, int]:
     if not stat.S_ISREG(status.st_mode) or not 0 < status.st_size <= max_bytes:
         os.close(descriptor)
         raise ArtefactRefusedError(
-            f"{path.name} has {status.st_size} bytes; it must be a plain file of 1 to {max_bytes} bytes"
+            f"{path.name} has {status.st_size} bytes; it must be a plain file of 1 to {max(0, max_bytes)} bytes"
         )
     return descriptor, status.st_size
 
@@ -45,19 +49,24 @@ class SealedFile:
     The kernel copies it there, so neither Python's lock nor this process's heap has a part in it, and it needs no
     checksum between those who read it.
 
+    A model with weights beside its file has them in a folder of this server's own, with its file once more: what maps
+    them goes on when the folder is gone.
+
     Args:
         descriptor: A memfd with all seals; closed by :meth:`close`.
     """
 
-    __slots__ = ("descriptor",)
+    __slots__ = ("data_bytes", "descriptor", "folder")
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
+        self.folder: Path | None = None  # where it lies with its weights, if those are beside it; removed with it
+        self.data_bytes = 0  # what these have
 
     @property
     def path(self) -> str:
-        """Where this process can read it, as long as it is open."""
-        return f"/proc/self/fd/{self.descriptor}"
+        """Where it can be read as long as it is open; by other processes too, if it has a folder."""
+        return f"/proc/self/fd/{self.descriptor}" if self.folder is None else str(self.folder / MODEL_FILE)
 
     def sha256(self) -> str:
         """Of its content, hexadecimal; in pieces, between which others may run Python."""
@@ -73,6 +82,9 @@ class SealedFile:
         descriptor, self.descriptor = self.descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
+        folder, self.folder = self.folder, None
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
 
     def __del__(self) -> None:
         """Whoever is broken off between the copy and its use cannot close it."""
@@ -98,6 +110,62 @@ def sealed_copy(path: Path, max_bytes: int) -> SealedFile:
     finally:
         os.close(source)
     return copy
+
+
+def add_data(copy: SealedFile, data: Path, folder: Path, max_bytes: int) -> None:
+    """Copy the weights beside a model to a folder of this server's own, together with the model. Blocks.
+
+    The disk has them twice while they are loaded and where they are mapped, unless its file system shares what is
+    alike. So whatever somebody does to the file, nobody has its pages taken away under a model that answers.
+
+    Args:
+        copy: The model.
+        data: The file with its weights.
+        folder: The folder, empty; it goes with the copy, or at once when this fails.
+        max_bytes: What the model may have with its weights.
+
+    Raises:
+        ArtefactRefusedError: It is no plain file, empty, or too large.
+        UnavailableError: There is no room for it.
+    """
+    try:
+        model_bytes = os.fstat(copy.descriptor).st_size + os.lstat(data).st_size
+        if model_bytes > max_bytes:
+            raise ArtefactRefusedError(
+                f"the model has {model_bytes} bytes with its weights, and this server takes {max_bytes}: "
+                "max_model_bytes says how many"
+            )
+        source, size = open_artefact(data, max_bytes)
+        try:
+            copy.folder, copy.data_bytes = folder, size
+            _copy(source, folder / data.name, size)
+            _copy(copy.descriptor, folder / MODEL_FILE, os.fstat(copy.descriptor).st_size)
+        finally:
+            os.close(source)
+    except OSError as error:
+        raise UnavailableError(f"{data.name} cannot be copied to {folder}: {error.strerror}; make room") from error
+    finally:
+        if copy.folder is None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _copy(source: int, target: Path, size: int) -> None:
+    """Copy a file, or let the file system share it where it can."""
+    copy = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o400)
+    try:
+        at = 0
+        while at < size:
+            try:
+                copied = os.copy_file_range(source, copy, min(size - at, _COPIED_BYTES), at, at)
+            except OSError as error:
+                if error.errno not in {errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}:
+                    raise
+                copied = os.pwrite(copy, os.pread(source, min(size - at, _PIECE), at), at)
+            if not copied:
+                raise ArtefactRefusedError(f"{target.name} has become shorter while it was read")
+            at += copied
+    finally:
+        os.close(copy)
 
 
 def content_of(descriptor: int, size: int) -> bytes:

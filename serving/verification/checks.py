@@ -21,6 +21,7 @@ from tiercel.serving.runtime import artefact_file, engine
 from tiercel.serving.runtime.measure import MEASURE_WALL_SECONDS, Batching, tried_batching
 from tiercel.serving.runtime.specs import first_line
 from tiercel.serving.tensors import Array
+from tiercel.serving.verification.external_data import check_digest, check_external, data_beside
 from tiercel.serving.verification.strip_weights import without_weights
 from tiercel.serving.verification.verdict import Verdict
 
@@ -43,7 +44,7 @@ def verify(
     *,
     is_compared: bool = True,
 ) -> Verdict:
-    """Check an artefact: form, no external data, standard operators, loads, and answers as its reference says.
+    """Check an artefact: form, where its weights are, standard operators, loads, and answers as its reference says.
 
     Args:
         path: The ONNX file, which nobody changes meanwhile.
@@ -57,13 +58,12 @@ def verify(
         ArtefactRefusedError: It failed a check; the message says which.
     """
     model = _parse(_stripped(path))
-    weight_bytes = 0
+    weight_bytes, beside = 0, data_beside(Path(path))
     for tensor in _tensors(model):
         weight_bytes += _size(tensor)
         if tensor.data_location == onnx.TensorProto.EXTERNAL or tensor.external_data:
-            raise ArtefactRefusedError(
-                f"tensor '{tensor.name[:100]}' lies outside of the file; export with external_data=False"
-            )
+            check_external(tensor, beside)
+    check_digest(Path(path), beside)
     has_loop = _check_operators(model)
     _declare_left_out(model)
     try:
@@ -126,6 +126,10 @@ def _stripped(path: str) -> bytes:
 def _declare_left_out(model: onnx.ModelProto) -> None:
     """Have weights that were left out pass the checker; whether there were enough of them ONNX Runtime sees."""
     for tensor in model.graph.initializer:
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            tensor.ClearField("data_location")
+            tensor.ClearField("external_data")
+            tensor.raw_data = b""
         if tensor.HasField("raw_data") and not tensor.raw_data:
             tensor.dims[:] = [0]
 

@@ -20,6 +20,8 @@ from tiercel.serving.verification.verdict import read_batching
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 # Loading a model takes its file's bytes as they are read, as tensors, and as the kernels want them.
 _PER_BYTE = 4
+# Weights beside it are mapped, which a limit counts whether they are in memory or not, and made what kernels want.
+_PER_DATA_BYTE = 3
 
 
 def read_and_end(request: dict[str, Any], model: int, answer_to: int, *, parent: int) -> NoReturn:
@@ -66,7 +68,7 @@ def _check(request: dict[str, Any], model: int) -> dict[str, Any]:
     try:
         _limit(request, model)
         verdict = checks.verify(
-            f"/proc/self/fd/{model}",
+            str(request["path"]) or f"/proc/self/fd/{model}",
             Path(request["reference"]),
             int(request["max_reference_bytes"]),
             int(request["batch_rows"]),
@@ -84,9 +86,10 @@ def _check(request: dict[str, Any], model: int) -> dict[str, Any]:
 
 def _limit(request: dict[str, Any], model: int) -> None:
     seconds = int(request["timeout"]) + 5
-    room = memory.private_bytes() + int(request["run_bytes"]) + _PER_BYTE * os.fstat(model).st_size
+    data_room = _PER_DATA_BYTE * int(request["data_bytes"])
+    room = memory.private_bytes() + int(request["run_bytes"]) + _PER_BYTE * os.fstat(model).st_size + data_room
     for which, amount in (
-        (resource.RLIMIT_AS, int(request["memory_bytes"])),
+        (resource.RLIMIT_AS, int(request["memory_bytes"]) + data_room),
         (resource.RLIMIT_DATA, room + 4 * int(request["max_reference_bytes"])),
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_FSIZE, 0),

@@ -39,7 +39,7 @@ class VerifierLimits:
     """What checking an artefact may take."""
 
     timeout: float  # seconds for one artefact
-    memory_bytes: int  # address space of the process that reads it
+    memory_bytes: int  # address space of the process that reads it, beside what weights beside the model take
     max_reference_bytes: int  # largest reference, unpacked
     # Bytes of memory that a model may take beside what its file accounts for, once it has been loaded and run on its
     # reference.
@@ -193,6 +193,8 @@ class Verifier:
             "batch_rows": batch_rows,
             "known": dataclasses.asdict(known) if known is not None else None,
             "is_compared": artefact.is_compared,
+            "path": "" if model.folder is None else model.path,
+            "data_bytes": model.data_bytes,
         }
         future: asyncio.Future[Answer | None] = asyncio.get_running_loop().create_future()
         worker.waiting[key] = future

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tiercel.core.backoff import Attempts, Backoff
+from tiercel.core.deploying import most_version_bytes
 from tiercel.trainer_agent.connection.parcels import Pace, Parcels, TransferLimits
 from tiercel.trainer_agent.errors import DeliveryFailedError, TransferError
 from tiercel.trainer_agent.models.repository import ModelRepository
@@ -25,8 +26,8 @@ from tiercel.v1 import nodes_pb2
 
 _log = logging.getLogger(__name__)
 
-# Of one version: what is taken of a model, of its int8 model, and of what they are verified with.
-COPY_LIMITS: Final = TransferLimits(2 * (2 * 1024**3 + 64 * 1024) + 256 * 1024**2, patience_seconds=600.0)
+_PATIENCE_SECONDS: Final = 600.0
+_SLOWEST_BYTES_PER_SECOND: Final = 4 * 1024**2
 _PAUSES: Final = Backoff(1.0, 30.0)
 
 
@@ -50,6 +51,12 @@ class PlacedFiles:
     def staged_id(self) -> str:
         """Where a copy waits to be put in place; no delivery has such an id."""
         return f"copy-of-{self.place.model}-{self.version}"
+
+
+def copy_limits(model_bytes: int) -> TransferLimits:
+    """What the transfer of a version may take, where a model has so many bytes at most with its weights beside it."""
+    patience_seconds = _PATIENCE_SECONDS + model_bytes / _SLOWEST_BYTES_PER_SECOND
+    return TransferLimits(most_version_bytes(model_bytes), patience_seconds)
 
 
 class VersionCopies:

@@ -12,7 +12,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from tiercel.core.deploying import DEFAULT_MODEL_BYTES, INT8_MORE_BYTES, MAX_MODEL_BYTES, MAX_REFERENCE_BYTES
 from tiercel.core.endpoints import Signature, Tensor
+from tiercel.core.onnx_data import DATA_FILE, DataError, data_of
 from tiercel.core.onnx_signature import read_signature
 from tiercel.trainer_agent.disk.files import UntrustedFileError, copy_untrusted, open_folder, sync_folder
 from tiercel.trainer_agent.disk.job_folder import EXPORTS, CopiedFile
@@ -27,9 +29,7 @@ _MODEL: Final = "model.onnx"
 _ACCURACY: Final = "accuracy.json"
 _ACCURACY_BYTES: Final = 64 * 1024
 _INT8: Final = "model.int8.onnx"
-# What an int8 model may have beyond the one that it was made of: the scales of a small one are many beside its weights.
-_INT8_MORE_BYTES: Final = 64 * 1024
-_LIMITS_BYTES: Final = {_MODEL: 2 * 1024**3, "reference.npz": 256 * 1024**2}
+_REFERENCE: Final = "reference.npz"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +40,11 @@ class ModelRepository:
 
     Attributes:
         path: Where it is.
-        limits_bytes: Files of a version and the largest size of each.
+        model_bytes: What a model may have, with its weights beside it.
     """
 
     path: Path
-    limits_bytes: tuple[tuple[str, int], ...] = tuple(_LIMITS_BYTES.items())
+    model_bytes: int = DEFAULT_MODEL_BYTES
 
     def staged(self, delivery_id: str) -> Path:
         """Where the files of a delivery wait to be put in place."""
@@ -103,7 +103,7 @@ class ModelRepository:
         """
         folder = self.staged(delivery_id)
         target = folder / _INT8
-        limit = self.size_of_staged(delivery_id) + _INT8_MORE_BYTES
+        limit = self.size_of_staged(delivery_id) + INT8_MORE_BYTES
         try:
             self._copy_file(job_folder, delivery_id, _INT8, target, sha256, limit)
             self.note_accuracy(delivery_id, *accuracies)
@@ -119,8 +119,10 @@ class ModelRepository:
         return None if signature is None else signature_to_proto(signature)
 
     def size_of_staged(self, delivery_id: str) -> int:
-        """Bytes of the staged model of a delivery."""
-        return (self.staged(delivery_id) / _MODEL).stat().st_size
+        """Bytes of the staged model of a delivery, with its weights beside it."""
+        path = self.staged(delivery_id) / _MODEL
+        data = data_of(path)
+        return path.stat().st_size + (0 if data is None else data.size_bytes)
 
     def there(self) -> dict[str, dict[int, str]]:
         """SHA-256 of the versions that were put there, by model and number."""
@@ -142,7 +144,7 @@ class ModelRepository:
                 return []
             folder = self.staged(delivery_id)
         found = []
-        for name in (*dict(self.limits_bytes), _INT8, _ACCURACY):
+        for name in (_MODEL, DATA_FILE, _REFERENCE, _INT8, _ACCURACY):
             with contextlib.suppress(FileNotFoundError), (folder / name).open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
                 found.append(CopiedFile(folder / name, file.tell(), digest))
@@ -155,8 +157,13 @@ class ModelRepository:
             DeliveryFailedError: It is not what it should be.
         """
         folder = self.staged(staged_id)
-        limits = {**dict(self.limits_bytes), _ACCURACY: _ACCURACY_BYTES}
-        limits[_INT8] = limits[_MODEL] + _INT8_MORE_BYTES
+        limits = {
+            _MODEL: self._file_bytes,
+            DATA_FILE: self.model_bytes,
+            _REFERENCE: MAX_REFERENCE_BYTES,
+            _INT8: self._file_bytes + INT8_MORE_BYTES,
+            _ACCURACY: _ACCURACY_BYTES,
+        }
         for path in sorted(folder.iterdir()):
             if path.name not in limits or path.stat().st_size > limits[path.name]:
                 raise DeliveryFailedError(f"The copy has a file {path.name[:128]!r} that is unknown or too large.")
@@ -166,7 +173,22 @@ class ModelRepository:
                     raise DeliveryFailedError("The copy is not the model that it should be: its SHA-256 differs.")
         if not (folder / _MODEL).is_file():
             raise DeliveryFailedError("The copy has no model in it.")
+        self._check_data(folder)
         sync_folder(folder)
+
+    def _check_data(self, folder: Path) -> None:
+        """Check that the weights beside a model are those that it means, and that there are no others."""
+        said, path = data_of(folder / _MODEL), folder / DATA_FILE
+        if said is None:
+            if path.exists():
+                raise DeliveryFailedError(f"The copy has a file {DATA_FILE} of which its model says nothing.")
+            return
+        try:
+            with path.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+                said.check(file.tell(), digest)
+        except (DataError, OSError) as error:
+            raise DeliveryFailedError(f"The copy lacks the weights of its model: {error}.") from error
 
     def record(self, model: str) -> ModelRecord | None:
         """What was put there for a model; None for a model that the agent has not put there."""
@@ -246,9 +268,23 @@ class ModelRepository:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def _copy(self, job_folder: Path, delivery_id: str, target: Path, sha256: str) -> None:
-        for name, limit in self.limits_bytes:
-            expected = sha256 if name == _MODEL else ""
-            self._copy_file(job_folder, delivery_id, name, target / name, expected, limit)
+        parts = (job_folder, delivery_id)
+        self._copy_file(*parts, _MODEL, target / _MODEL, sha256, self._file_bytes)
+        data = data_of(target / _MODEL)
+        if data is not None:
+            size_bytes = data.size_bytes + (target / _MODEL).stat().st_size
+            if size_bytes > self.model_bytes:
+                raise UntrustedFileError(
+                    f"it has {size_bytes} bytes with its weights, and this node takes {self.model_bytes}; "
+                    "who operates it can set more (--model-bytes)"
+                )
+            self._copy_file(*parts, DATA_FILE, target / DATA_FILE, data.sha256, data.size_bytes)
+        self._copy_file(*parts, _REFERENCE, target / _REFERENCE, "", MAX_REFERENCE_BYTES)
+
+    @property
+    def _file_bytes(self) -> int:
+        """What a model's own file may have."""
+        return min(self.model_bytes, MAX_MODEL_BYTES)
 
     def _copy_file(
         self, job_folder: Path, delivery_id: str, name: str, target: Path, sha256: str, limit_bytes: int

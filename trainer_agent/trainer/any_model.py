@@ -6,7 +6,7 @@ import contextlib
 import os
 import random
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import numpy as np
 from tiercel.trainer_agent.errors import DeliveryFailedError
 from tiercel.trainer_agent.trainer.answers import Binding
 from tiercel.trainer_agent.trainer.checkpoints import State
-from tiercel.trainer_agent.trainer.onnx_files import OnnxSource, content_of, write_checked
+from tiercel.trainer_agent.trainer.onnx_files import OnnxContent, OnnxSource, content_of, write_checked
 from tiercel.trainer_agent.trainer.pickles import PickleFormat
 from tiercel.trainer_agent.trainer.samples import KEPT_ROWS, REFERENCE_ROWS, Samples
 from tiercel.trainer_agent.trainer.signature import Array, Batch, ExampleInput, Predict, Prediction, Signature, unpack
@@ -45,7 +45,7 @@ class _Question:
 class OnnxCopy:
     """A model as it was at a report."""
 
-    content: bytes = b""  # the ONNX file
+    content: OnnxContent = field(default_factory=OnnxContent)  # the ONNX file
     input_names: tuple[str, ...] | None = None  # as the script calls its inputs; None for the file's own order
     questions: tuple[_Question, ...] = ()  # rows, with what the framework answers; the first are the reference
     error: str = ""  # why there is none, in words; else empty
@@ -84,6 +84,7 @@ class AnyModel(Trained):
         self._offer: _Offer | None = None
         self._restored: tuple[Any, ...] = ()
         self._threads = 1
+        self._folder: Path | None = None
 
     @property
     def has_model(self) -> bool:
@@ -158,6 +159,10 @@ class AnyModel(Trained):
         """See :class:`Trained`."""
         self._restored = state["saved"] or ()
 
+    def use_folder(self, folder: Path) -> None:
+        """See :class:`Trained`."""
+        self._folder = folder
+
     def use_threads(self, count: int) -> None:
         """Those of OpenMP and BLAS, where there is a library that can say it to them."""
         self._threads = count
@@ -171,7 +176,7 @@ class AnyModel(Trained):
             offer = _Offer(self._export(), None, None)
         if offer is None:
             raise DeliveryFailedError("the script gives no model")
-        content = content_of(offer.onnx)
+        content = content_of(offer.onnx, self._folder)
         rows = self._rows if offer.inputs is None else _Rows(offer.inputs)
         if rows is None:
             raise DeliveryFailedError(

@@ -14,10 +14,12 @@ from pathlib import Path
 
 import numpy as np
 
+from tiercel.core.onnx_data import DATA_FILE
 from tiercel.core.quantised import QuantisedModel
 from tiercel.core.wire import to_proto
 from tiercel.trainer_agent.errors import DeliveryFailedError, FallsShortError
 from tiercel.trainer_agent.trainer.int8 import INT8_FILE, make_int8
+from tiercel.trainer_agent.trainer.onnx_files import link_or_copy
 from tiercel.trainer_agent.trainer.signature import Evaluate, Predict
 from tiercel.trainer_agent.trainer.tiers import TierTracker
 from tiercel.trainer_agent.trainer.trained import Copy, Exported, Trained
@@ -58,6 +60,7 @@ class Handover:
 
     def __init__(self, trained: Trained, evaluate: Evaluate | None, *, metric: str, exports: Path) -> None:
         self._trained, self._evaluate, self._metric, self._exports = trained, evaluate, metric, exports
+        trained.use_folder(exports)
         self._made: _Made | None = None  # whose files lie in the folder for the tiers that come next
 
     def hand_over(self, request: trainer_pb2.ExportRequest, copy: Copy, tiers: TierTracker) -> trainer_pb2.ExportDone:
@@ -111,6 +114,8 @@ class Handover:
 
     def _int8(self, folder: Path, exported: Exported) -> QuantisedModel:
         """Make the int8 model beside the one that was exported."""
+        if (folder / DATA_FILE).exists():
+            return QuantisedModel(reason=f"its weights lie in {DATA_FILE}, and int8 models are made of one file")
         evaluate, scratch = self._evaluate, folder / _INT8_FOLDER
         own = None if evaluate is None else (lambda predict: measure(evaluate, predict, self._metric))
         scratch.mkdir()
@@ -191,6 +196,8 @@ def _copy_files(source: Path, target: Path) -> None:
     for name in (MODEL_FILE, REFERENCE_FILE, INT8_FILE):
         if name != INT8_FILE or (source / name).exists():
             shutil.copyfile(source / name, target / name)
+    if (source / DATA_FILE).exists():
+        link_or_copy(source / DATA_FILE, target / DATA_FILE)
 
 
 def _sha256(path: Path) -> str:

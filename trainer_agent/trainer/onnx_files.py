@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import os
+import secrets
+import shutil
+import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from tiercel.trainer_agent.errors import DeliveryFailedError
+from tiercel.core.onnx_data import DATA_FILE, DataError, JoinedModel, joined
+from tiercel.trainer_agent.errors import DeliveryFailedError, FallsShortError
 from tiercel.trainer_agent.trainer.signature import BATCH_AXIS
 from tiercel.trainer_agent.trainer.verification import first_line
 
 LARGEST_BYTES: Final = 2 * 1024**3 - 1
 """Protocol buffers hold no more."""
+_WEIGHTS_FOLDER: Final = ".weights"
 
 
 class Serializable(Protocol):
@@ -25,8 +31,20 @@ OnnxSource = bytes | str | os.PathLike[str] | Serializable
 """The content of an ONNX file, the path of one, or an ``onnx.ModelProto``."""
 
 
-def content_of(model: OnnxSource) -> bytes:
-    """The content of an ONNX file.
+@dataclass(frozen=True, slots=True)
+class OnnxContent:
+    """A model as it was when it was handed over."""
+
+    model: bytes = b""  # the content of its ONNX file
+    data: Path | None = None  # a copy of its weights, where these lie beside the model
+
+
+def content_of(model: OnnxSource, folder: Path | None = None) -> OnnxContent:
+    """A model that the script hands over.
+
+    Args:
+        model: The model. Of a path, weights may be in files beside it.
+        folder: Where copies of such weights are kept, the newest alone; None for the system's folder for such.
 
     Raises:
         DeliveryFailedError: It is too large, or cannot be read.
@@ -38,8 +56,11 @@ def content_of(model: OnnxSource) -> bytes:
         try:
             path = Path(model)
             _check_size(path.stat().st_size)
+            found = joined(path)
+            if found is not None:
+                return _kept(found, folder)
             content = path.read_bytes()
-        except OSError as error:
+        except (DataError, OSError) as error:
             raise DeliveryFailedError(f"the ONNX file cannot be read: {error}") from error
     elif hasattr(model, "SerializeToString"):
         try:
@@ -52,27 +73,55 @@ def content_of(model: OnnxSource) -> bytes:
         )
         raise TypeError(message)
     _check_size(len(content))
-    return content
+    return OnnxContent(content)
 
 
-def write_checked(content: bytes, path: Path) -> None:
-    """Write a model as one file whose inputs and outputs have a free first axis.
+def _kept(model: JoinedModel, folder: Path | None) -> OnnxContent:
+    """Copy its weights, which the script may write anew in its next epoch, and forget those that were kept before."""
+    place = (Path(tempfile.gettempdir(), f"tiercel-{os.getpid()}") if folder is None else folder) / _WEIGHTS_FOLDER
+    place.mkdir(parents=True, exist_ok=True)
+    target = place / secrets.token_hex(8)
+    try:
+        content = model.write(target)
+    except BaseException:
+        target.unlink(missing_ok=True)
+        raise
+    for other in place.iterdir():
+        if other != target:
+            other.unlink()
+    return OnnxContent(content, target)
+
+
+def link_or_copy(source: Path, target: Path) -> None:
+    """Put a file that nobody changes to another place as well, at no cost where the two are on one disk."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+
+
+def write_checked(content: OnnxContent, path: Path) -> None:
+    """Write a model as a file whose inputs and outputs have a free first axis, and its weights beside it.
 
     Converters declare outputs with the size that one row has (onnxmltools' labels of LightGBM); where all inputs have a
     free first axis, so have all outputs.
 
     Raises:
-        DeliveryFailedError: It is not ONNX, has weights in other files, or takes batches of one size only.
+        DeliveryFailedError: It is not ONNX, has weights that did not come with it, or takes batches of one size only.
+        FallsShortError: Its weights were lost with an earlier run.
     """
     import onnx
 
     try:
-        model = onnx.load_model_from_string(content)
+        model = onnx.load_model_from_string(content.model)
     except Exception as error:  # protobuf's error type differs between its implementations
         raise DeliveryFailedError(f"it is not ONNX: {first_line(error)}") from error
     weights = {tensor.name for tensor in model.graph.initializer}
-    if any(tensor.data_location == onnx.TensorProto.EXTERNAL for tensor in model.graph.initializer):
-        raise DeliveryFailedError("its weights lie in other files; save it as one (save_as_external_data=False)")
+    is_whole = all(tensor.data_location != onnx.TensorProto.EXTERNAL for tensor in model.graph.initializer)
+    if content.data is None and not is_whole:
+        raise DeliveryFailedError(
+            "its weights lie in other files: hand over the path of its file, which is beside them"
+        )
     for value in model.graph.input:
         if value.name not in weights and (size := _fixed_size(value)) is not None:
             message = (
@@ -82,7 +131,13 @@ def write_checked(content: bytes, path: Path) -> None:
     changed = [value for value in model.graph.output if _fixed_size(value) is not None]
     for value in changed:
         value.type.tensor_type.shape.dim[0].dim_param = BATCH_AXIS
-    path.write_bytes(model.SerializeToString() if changed else content)
+    path.write_bytes(model.SerializeToString() if changed else content.model)
+    if content.data is not None:
+        try:
+            # No link: the onnx package takes a file with two names for an attack.
+            shutil.copyfile(content.data, path.with_name(DATA_FILE))
+        except FileNotFoundError as error:
+            raise FallsShortError("the model's weights were lost with an earlier run") from error
 
 
 def _fixed_size(value: Any) -> int | None:
@@ -93,5 +148,8 @@ def _fixed_size(value: Any) -> int | None:
 
 def _check_size(size: int) -> None:
     if size > LARGEST_BYTES:
-        message = f"the ONNX model has {size / 1024**3:.1f} GiB, and a model must fit into one file of 2 GiB"
+        message = (
+            f"the ONNX model has {size / 1024**3:.1f} GiB, and protocol buffers hold 2: save weights beside it "
+            "(onnx.save(..., save_as_external_data=True)), and hand over its path"
+        )
         raise DeliveryFailedError(message)

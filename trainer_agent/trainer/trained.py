@@ -124,6 +124,9 @@ class Trained(abc.ABC):
     def checkpoint_format(self) -> CheckpointFormat:
         """How its state is written."""
 
+    def use_folder(self, folder: Path) -> None:  # noqa: B027 - most have no use for one
+        """Keep files that are too large for memory in this folder."""
+
     @abc.abstractmethod
     def use_threads(self, count: int) -> None:
         """Compute with so many threads."""

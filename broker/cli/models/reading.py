@@ -70,7 +70,7 @@ def compare(first: str, second: str, *, as_json: bool, target: Target) -> None:
 @json_option
 @target_options
 def pull(model: str, *, to: Path, as_json: bool, target: Target) -> None:
-    """Fetch a version's ONNX file, its SHA-256 checked, as DIR/ENDPOINT-VERSION.onnx."""
+    """Fetch a version's ONNX file, its SHA-256 checked, as DIR/ENDPOINT-VERSION.onnx, or a folder with weights."""
     name, version = model_name(model)
     watched = sys.stderr.isatty()
 

@@ -26,7 +26,7 @@ class DeployModelRequest(_message.Message):
     HEADER_FIELD_NUMBER: _builtins.int
     DATA_FIELD_NUMBER: _builtins.int
     data: _builtins.bytes
-    """Then the content of the model and of its reference, one after the other; at most 256 KiB each."""
+    """Then the content of the model, of its data and of its reference, one after the other; at most 256 KiB each."""
     @_builtins.property
     def header(self) -> Global___DeployHeader:
         """First."""
@@ -87,6 +87,7 @@ class DeployHeader(_message.Message):
     REPLICAS_FIELD_NUMBER: _builtins.int
     OBJECTIVE_SECONDS_FIELD_NUMBER: _builtins.int
     ACCESS_FIELD_NUMBER: _builtins.int
+    DATA_FIELD_NUMBER: _builtins.int
     endpoint: _builtins.str
     """The endpoint's name."""
     file: _builtins.str
@@ -115,6 +116,10 @@ class DeployHeader(_message.Message):
     def reference(self) -> Global___FileDigest:
         """Of what it is tried with, if that is sent as well: "input_NAME" and, to be compared, "output_NAME", as numpy.savez writes them."""
 
+    @_builtins.property
+    def data(self) -> Global___FileDigest:
+        """Of the file with its weights, where these are not in the model's own: "model.onnx.data", of which the model says the size and SHA-256."""
+
     def __init__(
         self,
         *,
@@ -130,10 +135,11 @@ class DeployHeader(_message.Message):
         replicas: _builtins.int | None = ...,
         objective_seconds: _builtins.float | None = ...,
         access: _common_pb2.EndpointAccess.ValueType = ...,
+        data: Global___FileDigest | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_objective_seconds", b"_objective_seconds", "_replicas", b"_replicas", "_value", b"_value", "model", b"model", "objective_seconds", b"objective_seconds", "reference", b"reference", "replicas", b"replicas", "value", b"value"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_objective_seconds", b"_objective_seconds", "_replicas", b"_replicas", "_value", b"_value", "data", b"data", "model", b"model", "objective_seconds", b"objective_seconds", "reference", b"reference", "replicas", b"replicas", "value", b"value"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_objective_seconds", b"_objective_seconds", "_replicas", b"_replicas", "_value", b"_value", "access", b"access", "direction", b"direction", "endpoint", b"endpoint", "file", b"file", "metric", b"metric", "model", b"model", "node_id", b"node_id", "objective_seconds", b"objective_seconds", "reference", b"reference", "replace", b"replace", "replicas", b"replicas", "value", b"value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_objective_seconds", b"_objective_seconds", "_replicas", b"_replicas", "_value", b"_value", "access", b"access", "data", b"data", "direction", b"direction", "endpoint", b"endpoint", "file", b"file", "metric", b"metric", "model", b"model", "node_id", b"node_id", "objective_seconds", b"objective_seconds", "reference", b"reference", "replace", b"replace", "replicas", b"replicas", "value", b"value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__objective_seconds: _TypeAlias = _typing.Literal["objective_seconds"]  # noqa: Y015
     _WhichOneofArgType__objective_seconds: _TypeAlias = _typing.Literal["_objective_seconds", b"_objective_seconds"]  # noqa: Y015
@@ -259,22 +265,26 @@ class FetchModelRequest(_message.Message):
     ENDPOINT_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     OFFSET_BYTES_FIELD_NUMBER: _builtins.int
+    FILE_FIELD_NUMBER: _builtins.int
     endpoint: _builtins.str
     """The endpoint's name."""
     version: _builtins.int
     """The version's number."""
     offset_bytes: _builtins.int
     """Where to begin."""
+    file: _builtins.str
+    """Which of its files: "model.onnx" if empty, or "model.onnx.data", which has the weights of a model that says so; NOT_FOUND of others."""
     def __init__(
         self,
         *,
         endpoint: _builtins.str = ...,
         version: _builtins.int = ...,
         offset_bytes: _builtins.int = ...,
+        file: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["endpoint", b"endpoint", "offset_bytes", b"offset_bytes", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["endpoint", b"endpoint", "file", b"file", "offset_bytes", b"offset_bytes", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

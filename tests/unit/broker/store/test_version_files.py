@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from testing import onnx_models
 from tiercel.broker.store.checkpoints import CheckpointFile
 from tiercel.broker.store.version_files import VersionStore
-from tiercel.core.errors import CannotWriteError, InvalidSpecError, UnavailableError
+from tiercel.core.errors import CannotWriteError, InvalidSpecError, NotFoundError, UnavailableError
+from tiercel.core.onnx_data import DATA_FILE, joined
 
 MODEL = b"a model"
 
@@ -68,7 +70,7 @@ def test_what_a_node_must_not_announce_is_refused(
 
 
 def test_one_that_is_too_large_or_damaged_is_not_taken(tmp_path: Path) -> None:
-    store = VersionStore(tmp_path, limit_bytes=3)
+    store = VersionStore(tmp_path, model_bytes=3)
     with pytest.raises(InvalidSpecError):
         store.begin("digits", 1, [described("model.onnx", MODEL)])
     larger = VersionStore(tmp_path)
@@ -80,16 +82,50 @@ def test_one_that_is_too_large_or_damaged_is_not_taken(tmp_path: Path) -> None:
 async def test_the_model_of_a_version_is_found_behind_its_other_files_once_it_is_there(tmp_path: Path) -> None:
     store = VersionStore(tmp_path)
     before, model = described("accuracy.json", b"{}"), described("model.onnx", MODEL)
-    waiting = asyncio.create_task(store.wait_model("digits", 1, model.sha256))
+    waiting = asyncio.create_task(store.wait_file("digits", 1, model.sha256))
     put(store, 1, b"another model")  # not the one that is meant
     with store.begin("digits", 1, [before, model]) as writer:
         writer.write(b"{}" + MODEL)
         writer.finish()
     store.finished("digits", 1)
-    file, size_bytes = await waiting
+    file, known = await waiting
     with file:
         store.keep_only("digits", ())  # whoever reads it is not disturbed
-        assert (file.read(), size_bytes) == (MODEL, len(MODEL))
+        assert (file.read(), known) == (MODEL, model)
+
+
+def test_weights_beside_a_model_come_with_it_and_are_those_that_it_means(tmp_path: Path) -> None:
+    onnx_models.save_external(onnx_models.mlp((4, 3)), tmp_path / "saved.onnx")
+    saved = joined(tmp_path / "saved.onnx")
+    assert saved is not None
+    data = b"".join(saved.pieces())
+    model = saved.content(saved.digest())
+    store = VersionStore(tmp_path / "versions")
+
+    def upload(*files: tuple[str, bytes]) -> None:
+        with store.upload([described(*each) for each in files]) as upload:
+            upload.write(b"".join(content for _, content in files))
+            assert upload.signature() is not None
+            upload.check_data()
+            upload.put("digits", 1)
+
+    for files in ([("model.onnx", model)], [("model.onnx", model), (DATA_FILE, data[::-1])]):
+        with pytest.raises(InvalidSpecError, match="data: is not what the model says of"):
+            upload(*files)
+    with pytest.raises(InvalidSpecError, match="data: is not what"):
+        upload(("model.onnx", onnx_models.plus(1.0)), (DATA_FILE, data))
+    small = VersionStore(tmp_path / "small", model_bytes=len(model) + len(data) - 1)
+    with pytest.raises(InvalidSpecError, match="TIERCEL_MODEL_BYTES"):
+        small.upload([described("model.onnx", model), described(DATA_FILE, data)])
+    assert list((tmp_path / "versions").iterdir()) == []
+    upload(("model.onnx", model), (DATA_FILE, data))
+
+
+async def test_a_file_that_a_version_has_not_is_none(tmp_path: Path) -> None:
+    store = VersionStore(tmp_path)
+    sha256 = put(store, 1)
+    with pytest.raises(NotFoundError, match="has no 'model"):
+        await store.wait_file("digits", 1, sha256, DATA_FILE)
 
 
 def test_what_would_leave_the_disk_without_a_reserve_is_refused(tmp_path: Path) -> None:

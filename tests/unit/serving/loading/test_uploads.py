@@ -22,7 +22,8 @@ from tiercel.core.errors import (
     UnavailableError,
 )
 from tiercel.serving.loading.load_parameters import LoadParameters
-from tiercel.serving.loading.uploads import Uploads, clean_up
+from tiercel.serving.loading.stages import clean_up
+from tiercel.serving.loading.uploads import Uploads
 from tiercel.serving.operators import Operators
 
 OPERATORS = Operators("0123456789abcdef")
@@ -157,7 +158,8 @@ async def test_a_server_that_leaves_takes_them_out_of_sight_for_the_next_one_to_
     loading.failure, files.closed = UnavailableError("the server leaves"), True
     with pytest.raises(UnavailableError, match="leaves"):
         await uploads.load("m", {"file:1/model.onnx": b"onnx"})
-    assert list(on_disk(loading.root)) == [f".uploads/{os.getpid()}-1/model.onnx"]
+    (left,) = on_disk(loading.root)
+    assert left.startswith(f".uploads/{os.getpid()}-")
 
 
 @pytest.mark.parametrize(

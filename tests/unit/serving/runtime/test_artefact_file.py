@@ -6,12 +6,14 @@ import os
 import resource
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from testing import onnx_models
 from tiercel.core.errors import ArtefactRefusedError, UnavailableError
+from tiercel.core.onnx_data import DATA_FILE, joined
 from tiercel.serving.runtime import engine
-from tiercel.serving.runtime.artefact_file import SealedFile, content_of, open_artefact, sealed_copy
+from tiercel.serving.runtime.artefact_file import SealedFile, add_data, content_of, open_artefact, sealed_copy
 
 
 @pytest.fixture
@@ -49,6 +51,44 @@ def test_nobody_can_change_a_copy_not_even_who_opens_it_for_writing(folder: Path
         mmap.mmap(again, 5)
     os.close(again)
     copy.close()
+
+
+def test_weights_beside_a_model_are_copied_and_answer_whatever_becomes_of_theirs(tmp_path: Path) -> None:
+    content, rows = onnx_models.mlp((4, 3)), np.ones((2, 4), np.float32)
+    onnx_models.save_external(content, tmp_path / "model.onnx")
+    saved = joined(tmp_path / "model.onnx")
+    assert saved is not None
+    (tmp_path / "model.onnx").write_bytes(saved.write(tmp_path / DATA_FILE))
+    copy = sealed_copy(tmp_path / "model.onnx", 4096)
+    own = tmp_path / "own"
+    own.mkdir()
+    add_data(copy, tmp_path / DATA_FILE, own, 2 * 4096 + 4096)
+    (tmp_path / DATA_FILE).write_bytes(b"")
+    session = engine.Session(copy.path)
+    copy.close()
+    assert not own.exists()
+    expected = engine.Session(content).run(["y"], {"x": rows})
+    np.testing.assert_array_equal(session.run(["y"], {"x": rows})[0], expected[0])
+
+
+@pytest.mark.parametrize(
+    ("name", "most", "reason"),
+    [
+        ("link", 100, "link cannot be read"),
+        ("pipe", 100, "plain file"),
+        ("file", 7, "max_model_bytes"),
+        ("empty", 9, "0 bytes"),
+    ],
+)
+def test_weights_that_are_no_plain_file_or_too_large_leave_nothing(
+    folder: Path, name: str, most: int, reason: str
+) -> None:
+    copy, own = sealed_copy(folder / "file", 5), folder / "own"
+    own.mkdir()
+    with pytest.raises(ArtefactRefusedError, match=reason):
+        add_data(copy, folder / name, own, most)
+    copy.close()
+    assert not own.exists()
 
 
 def test_a_session_is_built_from_a_copy(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from onnx import TensorProto, helper
 
 from testing import onnx_models
 from tiercel.core.errors import ArtefactRefusedError
+from tiercel.core.onnx_data import DATA_FILE, joined
 from tiercel.serving.verification import checks
 from tiercel.serving.verification.checks import verify
 from tiercel.serving.verification.verdict import Verdict
@@ -138,6 +140,58 @@ def external_in_sparse(part: str) -> bytes:
 def test_bad_artefacts_are_refused_with_the_reason(tmp_path: Path, content: bytes, reason: str) -> None:
     with pytest.raises(ArtefactRefusedError, match=reason):
         check(put(tmp_path, content))
+
+
+def beside(tmp_path: Path) -> Path:
+    """A version with its weights beside it, as deliveries bring it."""
+    onnx_models.save_external(onnx_models.mlp((4, 3)), tmp_path / "saved.onnx")
+    model = joined(tmp_path / "saved.onnx")
+    assert model is not None
+    folder = tmp_path / "version"
+    folder.mkdir()
+    (folder / "model.onnx").write_bytes(model.write(folder / DATA_FILE))
+    return folder
+
+
+def test_weights_beside_the_file_count_and_are_verified_with_it(tmp_path: Path) -> None:
+    verdict = check(beside(tmp_path))
+    assert verdict.weight_bytes == 4 * (4 * 3 + 3)
+
+
+def changed(folder: Path, key: str, value: str, *, added: bool = False) -> None:
+    model = onnx.load_model(folder / "model.onnx", load_external_data=False)
+    tensor = model.graph.initializer[0]
+    for entry in [each for each in tensor.external_data if each.key == key]:
+        if not added:
+            tensor.external_data.remove(entry)
+    tensor.external_data.add(key=key, value=value)
+    (folder / "model.onnx").write_bytes(model.SerializeToString())
+
+
+@pytest.mark.parametrize(
+    ("attack", "reason"),
+    [
+        (lambda folder: changed(folder, "location", "/etc/passwd"), "lies outside of the file, in '/etc/passwd'"),
+        (lambda folder: changed(folder, "location", f"./{DATA_FILE}"), "lies outside of the file"),
+        (lambda folder: changed(folder, "location", "*/_ORT_MEM_ADDR_/*"), "lies outside of the file"),
+        (lambda folder: changed(folder, "location", "/etc/passwd", added=True), "lies outside of the file"),
+        (lambda folder: changed(folder, "basepath", "/etc"), "lies outside of the file"),
+        (lambda folder: changed(folder, "offset", "-4"), "no number"),
+        (lambda folder: changed(folder, "offset", "1" * 19), "no number"),
+        (lambda folder: changed(folder, "offset", "4096000"), "beyond the end of model.onnx.data"),
+        (lambda folder: changed(folder, "length", "4096000"), "beyond the end of model.onnx.data"),
+        (lambda folder: changed(folder, "length", "4"), "does not load it"),
+        (lambda folder: (folder / DATA_FILE).unlink(), "no model.onnx.data beside it"),
+        (lambda folder: (folder / DATA_FILE).write_bytes(bytes(4096)), "its SHA-256 or its size differs"),
+    ],
+)  # fmt: skip
+def test_weights_that_are_anywhere_else_or_others_are_refused(
+    tmp_path: Path, attack: Callable[[Path], None], reason: str
+) -> None:
+    folder = beside(tmp_path)
+    attack(folder)
+    with pytest.raises(ArtefactRefusedError, match=reason):
+        check(folder)
 
 
 @pytest.mark.parametrize(

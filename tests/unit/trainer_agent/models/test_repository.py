@@ -2,10 +2,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import shutil
 from pathlib import Path
 
 import pytest
 
+from testing import onnx_models
+from tiercel.core.onnx_data import DATA_FILE, joined
 from tiercel.trainer_agent.errors import DeliveryFailedError
 from tiercel.trainer_agent.models import record as model_record
 from tiercel.trainer_agent.models.record import ModelRecord
@@ -109,9 +113,72 @@ def test_a_folder_that_is_a_link_is_refused(repository: ModelRepository, job: Pa
 
 
 def test_large_files_are_refused(job: Path, tmp_path: Path) -> None:
-    small = ModelRepository(tmp_path / "models", limits_bytes=(("model.onnx", 4),))
+    small = ModelRepository(tmp_path / "models", model_bytes=4)
     with pytest.raises(DeliveryFailedError, match="larger than 4 bytes"):
         small.stage(job, "d", SHA256)
+
+
+@pytest.fixture
+def with_weights(job: Path, tmp_path: Path) -> str:
+    """SHA-256 of a model that a run handed over with its weights beside it."""
+    onnx_models.save_external(onnx_models.mlp((4, 3)), tmp_path / "saved.onnx")
+    model = joined(tmp_path / "saved.onnx")
+    assert model is not None
+    content = model.write(job / "exports" / "d" / DATA_FILE)
+    (job / "exports" / "d" / "model.onnx").write_bytes(content)
+    return hashlib.sha256(content).hexdigest()
+
+
+def test_weights_beside_a_model_are_staged_sent_and_counted_with_it(
+    repository: ModelRepository, job: Path, with_weights: str
+) -> None:
+    repository.stage(job, "d", with_weights)
+    exports = job / "exports" / "d"
+    both = [(exports / name).stat().st_size for name in ("model.onnx", DATA_FILE)]
+    assert repository.size_of_staged("d") == sum(both)
+    repository.publish("d", "digits", 1, with_weights)
+    sent = repository.files("digits", 1, with_weights, "")
+    assert [each.path.name for each in sent] == ["model.onnx", DATA_FILE, "reference.npz"]
+    copy = repository.staged("copy")
+    copy.mkdir(parents=True)
+    for each in sent:
+        shutil.copy(each.path, copy)
+    repository.check_copy("copy", with_weights)
+    os.truncate(copy / DATA_FILE, 8)
+    with pytest.raises(DeliveryFailedError, match="its SHA-256 or its size differs"):
+        repository.check_copy("copy", with_weights)
+    (copy / DATA_FILE).unlink()
+    with pytest.raises(DeliveryFailedError, match="lacks the weights of its model"):
+        repository.check_copy("copy", with_weights)
+    repository.keep_only("digits", ())
+    assert not repository.version("digits", 1).exists()
+
+
+def test_weights_that_nobody_meant_or_that_are_others_are_refused(
+    repository: ModelRepository, job: Path, with_weights: str
+) -> None:
+    data = job / "exports" / "d" / DATA_FILE
+    small = ModelRepository(repository.path, model_bytes=1_000)
+    with pytest.raises(DeliveryFailedError, match="this node takes 1000; who operates it can set more"):
+        small.stage(job, "d", with_weights)
+    data.write_bytes(data.read_bytes()[::-1])
+    with pytest.raises(DeliveryFailedError, match="not the file whose checksum"):
+        repository.stage(job, "d", with_weights)
+    data.write_bytes(data.read_bytes() + b"more")
+    with pytest.raises(DeliveryFailedError, match="is larger than"):
+        repository.stage(job, "d", with_weights)
+    data.unlink()
+    with pytest.raises(DeliveryFailedError, match="cannot be opened"):
+        repository.stage(job, "d", with_weights)
+    data.symlink_to("/etc/passwd")
+    with pytest.raises(DeliveryFailedError, match="cannot be opened"):
+        repository.stage(job, "d", with_weights)
+    copy = repository.staged("copy")
+    copy.mkdir(parents=True)
+    (copy / "model.onnx").write_bytes(b"model")
+    (copy / DATA_FILE).write_bytes(b"weights")
+    with pytest.raises(DeliveryFailedError, match="of which its model says nothing"):
+        repository.check_copy("copy", SHA256)
 
 
 def test_a_file_that_is_not_the_one_that_was_announced_is_refused(repository: ModelRepository, job: Path) -> None:

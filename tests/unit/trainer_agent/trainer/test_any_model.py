@@ -15,7 +15,9 @@ import pytest
 from onnx import TensorProto, helper
 from torch import nn
 
-from tiercel.trainer_agent.errors import CheckpointError, DeliveryFailedError
+from testing import onnx_models
+from tiercel.core.onnx_data import data_of
+from tiercel.trainer_agent.errors import CheckpointError, DeliveryFailedError, FallsShortError
 from tiercel.trainer_agent.trainer.any_model import AnyModel
 from tiercel.trainer_agent.trainer.checkpoints import LATEST_FILE, CheckpointStore
 from tiercel.trainer_agent.trainer.onnx_files import content_of
@@ -78,6 +80,50 @@ def external(model: onnx.ModelProto) -> onnx.ModelProto:
     weight.data_location = TensorProto.EXTERNAL
     model.graph.initializer.append(weight)
     return model
+
+
+class Saved:
+    """A script that saves its model with its weights beside it, and saves another one to the same files later."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "saved.onnx"
+
+    def export(self) -> Path:
+        model = onnx_model()
+        factor = np.array([[1.0, 1.0, 1.0]], np.float32)
+        model.graph.initializer.append(onnx.numpy_helper.from_array(factor, "factor"))
+        model.graph.node.insert(0, helper.make_node("Mul", ["x", "factor"], ["scaled"]))
+        model.graph.node[1].input[0] = "scaled"
+        onnx_models.save_external(model.SerializeToString(), self.path)
+        return self.path
+
+    def export_another(self) -> None:
+        (self.path.parent / "saved.onnx_data").write_bytes(bytes(12))
+
+
+def test_weights_beside_the_file_are_kept_as_they_were_and_handed_over_with_it(tmp_path: Path) -> None:
+    script = Saved(tmp_path)
+    model = AnyModel(script.export, softmax, ROWS)
+    model.use_folder(tmp_path / "exports")
+    first, copy = model.keep(), model.keep()
+    script.export_another()
+    (tmp_path / "d").mkdir()
+    exported = model.export(copy, tmp_path / "d" / "model.onnx")
+    np.testing.assert_allclose(exported.predict(ROWS), softmax(ROWS), atol=1e-6)
+    assert exported.compared().missed == ()
+    assert data_of(tmp_path / "d" / "model.onnx") is not None
+    assert len(list((tmp_path / "exports").rglob("*"))) == 2  # a folder, and the newest weights alone
+    with pytest.raises(FallsShortError, match="weights were lost with an earlier run"):
+        model.export(pickle.loads(pickle.dumps(first)), tmp_path / "model.onnx")
+
+
+def test_a_model_whose_weights_are_missing_says_so(tmp_path: Path) -> None:
+    script = Saved(tmp_path)
+    script.export()
+    (tmp_path / "saved.onnx_data").unlink()
+    model = AnyModel(lambda: script.path, softmax, ROWS)
+    with pytest.raises(DeliveryFailedError, match="where weights of it lie, No such file"):
+        model.export(model.keep(), tmp_path / "model.onnx")
 
 
 def refuse() -> onnx.ModelProto:
@@ -224,7 +270,7 @@ def test_what_cannot_be_pickled_is_said(tmp_path: Path) -> None:
 
 
 def test_bytes_are_taken_as_they_are() -> None:
-    assert content_of(b"abc") == b"abc"
+    assert content_of(b"abc").model == b"abc"
 
 
 def test_a_script_without_pytorch_loads_none_of_it() -> None:

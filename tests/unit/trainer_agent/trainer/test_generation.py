@@ -14,7 +14,7 @@ from testing.small_gpt import small_gpt
 from tiercel.trainer.generation import export_decoder
 from tiercel.trainer_agent.errors import DeliveryFailedError
 from tiercel.trainer_agent.trainer.any_model import AnyModel
-from tiercel.trainer_agent.trainer.onnx_files import write_checked
+from tiercel.trainer_agent.trainer.onnx_files import OnnxContent, write_checked
 
 
 def test_a_file_says_how_it_is_run_and_answers_as_the_module(tmp_path: Any) -> None:
@@ -29,7 +29,7 @@ def test_a_file_says_how_it_is_run_and_answers_as_the_module(tmp_path: Any) -> N
     session = onnxruntime.InferenceSession(found.onnx)
     for name, array in zip(found.outputs, session.run(list(found.outputs), dict(found.inputs)), strict=True):
         assert array == pytest.approx(found.outputs[name], abs=1e-4), name
-    write_checked(found.onnx, tmp_path / "model.onnx")
+    write_checked(OnnxContent(found.onnx), tmp_path / "model.onnx")
     again = onnx.load(tmp_path / "model.onnx")
     assert len(again.metadata_props) == 2, "what is said of it stays with it"
 

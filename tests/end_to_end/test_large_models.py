@@ -1,0 +1,87 @@
+"""Models with weights beside their file, as those of more than 2 GiB have: delivered, deployed, asked and fetched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from testing import onnx_models
+from testing.product import Product
+from testing.product_use import JOB_SECONDS, client_of, digits_job, tiercel
+from tiercel import Client, InvalidSpecError, JobState, Script
+
+pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]
+in_one_loop = pytest.mark.asyncio(loop_scope="module")
+
+ROWS = np.linspace(-1, 1, 128, dtype=np.float32).reshape(2, 64)
+DELIVERS_A_PATH = """
+from pathlib import Path
+
+import numpy as np
+
+import tiercel.trainer
+from testing import onnx_models
+
+job = tiercel.trainer.connect()
+for value in (1.0, 2.0):
+    onnx_models.save_external(onnx_models.plus(value), Path(f"{value}.onnx"))
+    rows = np.zeros((3, 4), np.float32)
+    job.deliver(f"{value}.onnx", metrics={"accuracy": value / 2.1}, inputs=rows, outputs=rows + value)
+"""
+
+
+async def on_disk(product: Product, endpoint: str) -> set[str]:
+    """The files of all versions of an endpoint at its node."""
+    folder = product.state_dir / "agent" / "models" / endpoint
+    return {str(path.relative_to(folder)) for path in folder.glob("*/*")}
+
+
+@in_one_loop
+async def test_a_script_delivers_a_path_and_both_files_are_the_version(shared_product: Product, tmp_path: Path) -> None:
+    spec = digits_job("large", (0.4, 0.9), script=Script("train.py", DELIVERS_A_PATH.encode()))
+    async with client_of(shared_product) as alice:
+        job = await (await alice.submit(spec)).wait(JOB_SECONDS)
+        assert job.state is JobState.COMPLETED, f"{job.reason}\n{job.log_tail}"
+        answer = await alice.infer("large", {"x": np.zeros((1, 4), np.float32)})
+        assert answer.outputs["y"].tolist() == [[2.0] * 4]
+        place = await alice.models.pull("large", 1, tmp_path)
+        assert place == tmp_path / "large-1" / "model.onnx"
+        again = await alice.deploy(place, "again")
+        assert again.live
+        assert (await alice.models.pull("again", 1, tmp_path)).read_bytes() == place.read_bytes()
+        answer = await alice.infer("again", {"x": np.zeros((1, 4), np.float32)})
+        assert answer.outputs["y"].tolist() == [[1.0] * 4]
+        assert {"1/model.onnx", "1/model.onnx.data", "2/model.onnx.data"} <= await on_disk(shared_product, "large")
+        await alice.models.remove("large", 1)
+        await check_refused(alice, tmp_path)
+
+
+async def check_refused(alice: Client, tmp_path: Path) -> None:
+    """What lies elsewhere, or is another file than the model means, becomes no version."""
+    path = tmp_path / "bad.onnx"
+    path.write_bytes(onnx_models.with_external_data("/etc/passwd"))
+    with pytest.raises(InvalidSpecError, match="have to be files beside the model"):
+        await alice.deploy(path, "bad")
+    onnx_models.save_external(onnx_models.mlp(), path)
+    (tmp_path / "bad.onnx_data").write_bytes(b"short")
+    with pytest.raises(InvalidSpecError, match="lies beyond the end of"):
+        await alice.deploy(path, "bad")
+
+
+@in_one_loop
+async def test_a_model_in_many_files_is_deployed_from_the_command_line(shared_product: Product, tmp_path: Path) -> None:
+    content, path = onnx_models.mlp(), tmp_path / "many.onnx"
+    onnx_models.save_external(content, path, one_file=False)
+    words = ("deploy", str(path), "--endpoint", "many", "--input", "x=2,64", "--json")
+    deployed = await tiercel(*words, state_dir=shared_product.state_dir, tenant="alice")
+    assert (deployed.exit_code, deployed.content["live"]) == (0, True), deployed.errors
+    assert deployed.content["size_bytes"] > len(content)
+    async with client_of(shared_product) as alice:
+        answer = await alice.infer("many", {"x": ROWS})
+    assert answer.outputs["y"].shape == (2, 10)
+    pulled = await tiercel(
+        "models", "pull", "many", "--to", str(tmp_path), state_dir=shared_product.state_dir, tenant="alice"
+    )
+    assert pulled.output.strip() == str(tmp_path / "many-1" / "model.onnx")
