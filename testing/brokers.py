@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import grpc
 
 from testing.jobs import make_spec
+from testing.scripted_agent import ScriptedAgent
 from testing.warm_python import WarmProcess, lasting_python
 from tiercel.broker.server import Broker
 from tiercel.broker.settings import BrokerSettings
@@ -140,3 +141,15 @@ class Tenant:
 async def tenant_of(address: str, token: str) -> AsyncIterator[Tenant]:
     async with grpc.aio.insecure_channel(address, [("grpc.use_local_subchannel_pool", 1)]) as channel:
         yield Tenant(channel, token)
+
+
+@contextlib.asynccontextmanager
+async def at_work(state_dir: Path, **changes: Any) -> AsyncIterator[tuple[Broker, ScriptedAgent, Tenant]]:
+    """A broker, a node that is connected to it, and alice."""
+    agent = ScriptedAgent(node_token(state_dir))
+    async with (
+        running_broker(state_dir, **changes) as broker,
+        agent.connected(broker.nodes_address),
+        tenant_of(broker.broker_address, tenant_token(state_dir)) as alice,
+    ):
+        yield broker, agent, alice

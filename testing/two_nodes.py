@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from testing.agent_process import AgentProcess, agent_process
 from testing.brokers import make_settings, node_token, tenant_token
-from testing.nodes_broker import AgentProcess, agent_process
 from testing.until import until
 from tiercel import Client
 from tiercel.broker.lifecycle.job_events import MoveOrdered

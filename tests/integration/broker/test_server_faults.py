@@ -14,7 +14,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from testing.brokers import broker_process, make_settings, node_token, running_broker, tenant_of, tenant_token
+from testing.brokers import at_work, broker_process, make_settings, node_token, running_broker, tenant_of, tenant_token
 from testing.scripted_agent import ScriptedAgent
 from testing.warm_python import WarmProcess
 from tiercel.broker.server import Broker
@@ -220,20 +220,15 @@ async def test_an_agent_that_lost_its_state_starts_the_job_again(tmp_path: Path)
 
 
 async def test_what_is_said_under_another_epoch_does_not_count(tmp_path: Path) -> None:
-    async with running_broker(tmp_path) as broker:
-        agent = ScriptedAgent(node_token(tmp_path))
-        async with (
-            agent.connected(broker.nodes_address),
-            tenant_of(broker.broker_address, tenant_token(tmp_path)) as alice,
-        ):
-            job = await alice.submit()
-            run_id = f"{job.id}-1"
-            await agent.wait_run(run_id)
-            old = nodes_pb2.Progress(run_id=run_id, sequence=99, epoch=99, metrics={"accuracy": 0.99})
-            agent.tell_raw(nodes_pb2.ConnectRequest(lease_epoch=77, progress=old))
-            agent.report(run_id, 0.5)
-            known = await alice.wait(job.id, lambda job: job.HasField("latest_value"))
-            assert known.latest_value == 0.5
+    async with at_work(tmp_path) as (_, agent, alice):
+        job = await alice.submit()
+        run_id = f"{job.id}-1"
+        await agent.wait_run(run_id)
+        old = nodes_pb2.Progress(run_id=run_id, sequence=99, epoch=99, metrics={"accuracy": 0.99})
+        agent.tell_raw(nodes_pb2.ConnectRequest(lease_epoch=77, progress=old))
+        agent.report(run_id, 0.5)
+        known = await alice.wait(job.id, lambda job: job.HasField("latest_value"))
+        assert known.latest_value == 0.5
 
 
 async def test_agents_that_vanish_leave_a_broker_that_works(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from testing.agent_process import AgentProcess, agent_process
 from testing.docker import DockerEngine, docker_engine
-from testing.nodes_broker import AgentProcess, ScriptedBroker, agent_process, scripted_broker
+from testing.nodes_broker import ScriptedBroker, scripted_broker
 from testing.trainer_service import training_environment
 from testing.warm_python import WarmPython, warm_python
 

@@ -11,14 +11,8 @@ import aiohttp
 import psutil
 import pytest
 
-from testing.nodes_broker import (
-    DEADLINE,
-    NODE_TOKEN,
-    AgentProcess,
-    ScriptedBroker,
-    agent_process,
-    wanted_run,
-)
+from testing.agent_process import AgentProcess, agent_process
+from testing.nodes_broker import DEADLINE, NODE_TOKEN, ScriptedBroker, wanted_run
 from testing.until import until
 from tiercel.core.kept_output import HEAD_BYTES, TAIL_BYTES
 from tiercel.trainer_agent.reports.metric_names import BAD_NAME

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from testing.nodes_broker import DEADLINE, AgentProcess, ScriptedBroker, agent_process, wanted_run
+from testing.agent_process import AgentProcess, agent_process
+from testing.nodes_broker import DEADLINE, ScriptedBroker, wanted_run
 from testing.until import until
 from tiercel.v1 import nodes_pb2
 

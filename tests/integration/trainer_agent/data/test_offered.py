@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from testing.nodes_broker import DEADLINE, AgentProcess, ScriptedBroker, wanted_run
+from testing.agent_process import AgentProcess
+from testing.nodes_broker import DEADLINE, ScriptedBroker, wanted_run
 from testing.until import until
 from tiercel.core.declared_data import DataDeclarations
 from tiercel.v1 import common_pb2, nodes_pb2

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from testing.nodes_broker import DEADLINE, AgentProcess, ScriptedBroker, wanted_run
+from testing.agent_process import AgentProcess
+from testing.nodes_broker import DEADLINE, ScriptedBroker, wanted_run
 from testing.until import until
 from tiercel.v1 import nodes_pb2
 

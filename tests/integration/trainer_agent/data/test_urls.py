@@ -7,8 +7,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from testing.agent_process import agent_process
 from testing.data_servers import CONTENT, SHA256, data_server
-from testing.nodes_broker import DEADLINE, ScriptedBroker, agent_process, wanted_run
+from testing.nodes_broker import DEADLINE, ScriptedBroker, wanted_run
 from testing.s3_server import BUCKET, SECRET, s3_server
 from testing.until import until
 from tiercel.v1 import common_pb2, nodes_pb2

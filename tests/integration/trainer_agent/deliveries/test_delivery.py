@@ -13,14 +13,8 @@ from typing import Any
 import pytest
 
 from testing import onnx_models
-from testing.nodes_broker import (
-    DEADLINE,
-    AgentProcess,
-    ScriptedBroker,
-    agent_process,
-    wanted_delivery,
-    wanted_run,
-)
+from testing.agent_process import AgentProcess, agent_process
+from testing.nodes_broker import DEADLINE, ScriptedBroker, wanted_delivery, wanted_run
 from testing.until import until
 from tiercel.serving.loading import suspects
 from tiercel.v1 import nodes_pb2

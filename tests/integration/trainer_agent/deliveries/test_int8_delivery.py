@@ -7,7 +7,8 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from testing.nodes_broker import DEADLINE, ScriptedBroker, agent_process, wanted_delivery, wanted_run
+from testing.agent_process import agent_process
+from testing.nodes_broker import DEADLINE, ScriptedBroker, wanted_delivery, wanted_run
 from testing.product_use import SCRIPTS
 from testing.until import until
 from tiercel.v1 import nodes_pb2

@@ -10,15 +10,8 @@ from typing import Any
 
 import pytest
 
-from testing.nodes_broker import (
-    DEADLINE,
-    AgentProcess,
-    Heard,
-    ScriptedBroker,
-    agent_process,
-    wanted_delivery,
-    wanted_run,
-)
+from testing.agent_process import AgentProcess, agent_process
+from testing.nodes_broker import DEADLINE, Heard, ScriptedBroker, wanted_delivery, wanted_run
 from testing.until import until
 from tiercel.v1 import nodes_pb2
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from testing.agent_process import agent_process
 from testing.docker import DockerEngine
 from testing.node_environments import NodeEnvironments
-from testing.nodes_broker import DEADLINE, ScriptedBroker, agent_process, wanted_run
+from testing.nodes_broker import DEADLINE, ScriptedBroker, wanted_run
 from testing.run_handles import finish
 from testing.until import until
 from testing.warm_node import container_node

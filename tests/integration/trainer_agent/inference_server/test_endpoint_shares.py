@@ -15,7 +15,8 @@ import pytest
 import pytest_asyncio
 
 from testing import onnx_models
-from testing.nodes_broker import DEADLINE, AgentProcess, ScriptedBroker, agent_process, wanted_run
+from testing.agent_process import AgentProcess, agent_process
+from testing.nodes_broker import DEADLINE, ScriptedBroker, wanted_run
 from testing.until import until
 from tiercel.v1 import common_pb2, nodes_pb2
 

@@ -18,17 +18,11 @@ import psutil
 import pytest
 from aiodocker import Docker
 
+from testing.agent_process import agent_process
 from testing.cpu import assert_cores, assert_ratio, cores_used
 from testing.docker import DockerEngine, docker_runtime
 from testing.needs import need
-from testing.nodes_broker import (
-    DEADLINE,
-    NODE_TOKEN,
-    ScriptedBroker,
-    agent_process,
-    wanted_delivery,
-    wanted_run,
-)
+from testing.nodes_broker import DEADLINE, NODE_TOKEN, ScriptedBroker, wanted_delivery, wanted_run
 from testing.trainer_service import SCRIPTS
 from testing.until import until
 from tiercel.trainer_agent.agent import Agent

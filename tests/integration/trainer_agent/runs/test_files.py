@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from testing.nodes_broker import AgentProcess, ScriptedBroker, agent_process, wanted_run
+from testing.agent_process import AgentProcess, agent_process
+from testing.nodes_broker import ScriptedBroker, wanted_run
 from testing.until import until
 from tiercel.v1 import nodes_pb2
 

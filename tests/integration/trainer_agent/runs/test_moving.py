@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from testing import onnx_models
-from testing.nodes_broker import AgentProcess, ScriptedBroker, agent_process, wanted_delivery, wanted_run
+from testing.agent_process import AgentProcess, agent_process
+from testing.nodes_broker import ScriptedBroker, wanted_delivery, wanted_run
 from testing.until import until
 from tiercel.v1 import nodes_pb2
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from testing.agent_process import agent_process
 from testing.docker import DockerEngine
-from testing.nodes_broker import DEADLINE, ScriptedBroker, agent_process, wanted_delivery, wanted_run
+from testing.nodes_broker import DEADLINE, ScriptedBroker, wanted_delivery, wanted_run
 from testing.trainer_service import SCRIPTS
 from testing.until import until
 from tiercel.v1 import nodes_pb2
