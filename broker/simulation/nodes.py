@@ -24,6 +24,7 @@ class SimulatedNode:
     colocation: Colocation  # what sharing its cores costs
     overhead_cores: float = 0.0  # what is used of it besides runs and endpoints
     record_usage: bool = False  # whether runs note what they got
+    speed: float = 1.0  # work that a CPU second of it does, > 0; see :attr:`.Workload.speed_exponent`
     runs: list[SimulatedJob] = field(default_factory=list)  # the jobs that have a run here, in the order they came
     endpoints: list[SimulatedEndpoint] = field(default_factory=list)  # the endpoints whose requests are answered here
     version: int = 0  # grows with each change; what was foretold before a change is void
@@ -97,6 +98,7 @@ class SimulatedNode:
 
     def _set_speed(self, run: SimulatedJob, cores: float, core_share: float, threads: int, now: float) -> None:
         efficiency = self.colocation.efficiency(core_share, threads, self.view.cpu_cores)
+        efficiency *= self.speed**run.planned.workload.speed_exponent
         changes = cores != run.cores or not run.usage
         run.cores, run.efficiency = cores, efficiency
         if self.record_usage and changes:

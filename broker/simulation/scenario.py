@@ -68,6 +68,9 @@ class Scenario:
     # Earlier runs that are known from the beginning, by workload.
     history: Mapping[str, tuple[PastRun, ...]] = field(default_factory=dict)
     similar: Mapping[str, tuple[PastRun, ...]] = field(default_factory=dict)  # likewise, by :attr:`.Workload.similar`
+    speeds: Mapping[str, float] = field(
+        default_factory=dict
+    )  # work that a CPU second of a node does, if not 1; by node
     record_usage: bool = False  # keep what each job used over time
     check_plans: bool = True  # refuse unsound plans as the live broker does, with an exception
     underway: tuple[Underway, ...] = ()  # jobs that there are when it begins

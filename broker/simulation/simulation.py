@@ -89,7 +89,13 @@ class Simulation:
         self._letters: deque[tuple[SimulatedJob, JobInput]] = deque()
         machines = scenario.machines
         nodes = {
-            view.id: SimulatedNode(view, machines.colocation, machines.overhead_cores, scenario.record_usage)
+            view.id: SimulatedNode(
+                view,
+                machines.colocation,
+                machines.overhead_cores,
+                scenario.record_usage,
+                speed=scenario.speeds.get(view.id, 1.0),
+            )
             for view in scenario.nodes
         }
         self._node_views = tuple(sorted(scenario.nodes, key=lambda view: view.id))

@@ -53,6 +53,8 @@ class Workload:
     # How much a job's need of CPU differs from run to run: standard deviation of its logarithm, which for small values
     # is the coefficient of variation (measured live: 0.01 to 0.21).
     speed_spread: float = 0.0
+    # It does ``speed ** speed_exponent`` of its work in a CPU second of a node: above 1 it gains more than most.
+    speed_exponent: float = 1.0
     # What it may use at most; it has as many threads as cores, rounded up.
     resources: Resources = field(default_factory=Resources)
     report_timeout_seconds: float = _NO_TIMEOUT_SECONDS  # silence after which a run counts as hung

@@ -30,7 +30,6 @@ class Candidate:
     delivering: TierStatus | None  # its tier whose model it is handing over, if there is one
     cores: float  # cores that it can use
     priority: float  # value per CPU second of working on it
-    priority_to_tenant: float  # the same if nobody asked its endpoint
     is_worth_finishing: bool  # whether it is worth more for being over soon than for its next tier
     # What its next tier is worth to applications that ask its endpoint already, beside its own value.
     traffic_value: float = 0.0
@@ -76,7 +75,6 @@ def candidate(
         handing_over(job, now, settings.handing_over_seconds),
         cores,
         max(of_tier, finishing),
-        max(value * per_second, finishing),
         finishing > of_tier,
         traffic_value,
     )
@@ -132,7 +130,7 @@ def _forecast(entry: Candidate) -> str:
     if entry.is_worth_finishing:
         return f"nearly over, after about {_seconds(record.to_end)} more of CPU time"
     if record.known is None:
-        used = _seconds(record.spent)
+        used = _seconds(entry.job.cpu_seconds)
         return f"tier {entry.status.number}, of which no earlier run tells; {used} of CPU time used so far"
     remaining, traffic = record.remaining, entry.traffic_value
     span = f"{_seconds(remaining.low)} to {_seconds(remaining.high)}"

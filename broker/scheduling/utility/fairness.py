@@ -12,10 +12,9 @@ before those that are due later, and again by worth.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from heapq import heapify, heappop, heappush
-from operator import attrgetter
+from heapq import heapify, heappop, heappush, heapreplace
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,15 +82,16 @@ def advanced(clock: FairClock, now: float, places: Mapping[str, Place], jobs: Ma
         attained = account.attained + seconds * speed
         if over_at is None and attained >= total:
             over_at = _moment(account.submitted_at, now, total / attained if attained > 0 else 1.0)
-        account = replace(account, cores=width, total=total, attained=attained, node_id=node_id, over_at=over_at)
+        account = Account(account.submitted_at, width, total, account.memory_bytes, attained, node_id, over_at)
         accounts[name] = account
         if node_id and over_at is None:
             crowds[node_id].hold(account)
     accounts |= {name: known for name, known in jobs.items() if name not in accounts}
-    for name, account in accounts.items():
-        if not account.node_id and account.over_at is None and (crowd := _least_crowded(crowds, account)):
-            crowd.hold(account)
-            accounts[name] = replace(account, node_id=crowd.node_id)
+    waiting = [name for name, account in accounts.items() if not account.node_id and account.over_at is None]
+    least = _LeastCrowded(crowds.values()) if waiting else None
+    for name in waiting:
+        if least is not None and (crowd := least.take(accounts[name])) is not None:
+            accounts[name] = replace(accounts[name], node_id=crowd.node_id)
     return FairClock(now, accounts)
 
 
@@ -180,10 +180,32 @@ class _Crowd:
         self._count -= 1
 
 
-def _least_crowded(crowds: Mapping[str, _Crowd], account: Account) -> _Crowd | None:
-    """Where the next job goes: the node with the fewest jobs per core of those with room."""
-    fitting = [crowd for crowd in crowds.values() if crowd.has_room_for(account)]
-    return min(fitting, key=attrgetter("crowd", "node_id"), default=None)
+class _LeastCrowded:
+    """The nodes, those first that have the fewest jobs per core; local to one call, in which they only fill up."""
+
+    def __init__(self, crowds: Iterable[_Crowd]) -> None:
+        self._heap = [(crowd.crowd, crowd.node_id, crowd) for crowd in crowds]
+        heapify(self._heap)
+        self._too_much = math.inf
+
+    def take(self, account: Account) -> _Crowd | None:
+        """Put a job on the first node that has room for it; None, as for all that need as much, where none has."""
+        full: list[tuple[float, str, _Crowd]] = []
+        found = None
+        while self._heap and found is None and account.memory_bytes < self._too_much:
+            seen, name, crowd = self._heap[0]
+            if seen != crowd.crowd:
+                heapreplace(self._heap, (crowd.crowd, name, crowd))
+            elif crowd.has_room_for(account):
+                found = crowd
+                crowd.hold(account)
+            else:
+                full.append(heappop(self._heap))
+        for entry in full:
+            heappush(self._heap, entry)
+        if found is None:
+            self._too_much = min(self._too_much, account.memory_bytes)
+        return found
 
 
 def _moment(start: float, end: float, part: float) -> float:

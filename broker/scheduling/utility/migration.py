@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tiercel.broker.scheduling.feasible import Room
+from tiercel.broker.scheduling.forecast.pace import Speeds
 from tiercel.broker.scheduling.interface import JobView, NodeView, Snapshot
 from tiercel.broker.scheduling.placement import Preference
 from tiercel.broker.scheduling.utility.accelerators import dominance
@@ -34,9 +35,10 @@ class _Load:
 
     room: Room
     cores: float
-    work: float
     wanted: float
     accelerator_uses: int
+    speeds: Speeds
+    work: float = 0.0
 
     @property
     def node(self) -> NodeView:
@@ -45,6 +47,21 @@ class _Load:
     @property
     def seconds(self) -> float:
         return self.work / self.cores
+
+    def speed(self, job: JobView) -> float:
+        """Work that a CPU second does here for a job."""
+        return self.speeds.of(job.workload, self.node.id)
+
+    def work_of(self, job: JobView, record: JobRecord) -> float:
+        """What a job still needs of what it is short of here, in CPU seconds of the node; see :func:`.dominance`."""
+        if job.resources.accelerators:
+            return record.to_end * dominance(job, record, self.node)
+        return record.to_end / self.speed(job)
+
+    def cores_for(self, job: JobView, record: JobRecord) -> float:
+        """Cores that a job could use here."""
+        wanted = job.resources.cpu_cores if record.needs is None else record.needs.cores
+        return max(min(wanted, self.cores), 1e-3)
 
     def lacks(self, job: JobView) -> bool:
         """Whether what a job competes for does not suffice for those who are here."""
@@ -64,14 +81,17 @@ class _Load:
 class _Crowd:
     """What the jobs of a node still need; local to one call of :func:`.place`."""
 
+    node_id: str
+    speeds: Speeds
     ahead: list[tuple[float, float]] = field(default_factory=list)  # stage and CPU seconds to the next tier of each
     work: float = 0.0  # CPU seconds until all are over
     accelerator_work: float = 0.0  # seconds of all its accelerators together until then
     accelerator_uses: int = 0  # jobs on its accelerators; one on two of them counts twice
 
     def add(self, job: JobView, held: JobRecord) -> None:
-        self.ahead.append((math.inf if held.unreachable else held.stage, held.remaining.expected))
-        self.work += held.to_end
+        speed = self.speeds.of(job.workload, self.node_id)
+        self.ahead.append((math.inf if held.unreachable else held.stage, held.remaining.expected / speed))
+        self.work += held.to_end / speed
         if (needs := held.needs) is not None:
             self.accelerator_work += held.to_end * needs.accelerator_per_cpu * job.resources.accelerators
             self.accelerator_uses += job.resources.accelerators
@@ -86,8 +106,10 @@ class _Crowd:
         ), self.accelerator_work / accelerators
 
 
-def least_work_left(records: Mapping[str, JobRecord], left: Mapping[str, float], answering: Answering) -> Preference:
-    """Waiting jobs go to the node that they are meant for, else to where least is done before or delayed by them.
+def least_work_left(
+    records: Mapping[str, JobRecord], left: Mapping[str, float], answering: Answering, speeds: Speeds
+) -> Preference:
+    """Waiting jobs go to the node that they are meant for, else to where they and those they delay are done soonest.
 
     Jobs that use accelerators go where they share them with the fewest, and then to where these have the least left to
     do. With the shortest first, two jobs that work for as early a tier cost each other what the shorter one needs.
@@ -96,6 +118,7 @@ def least_work_left(records: Mapping[str, JobRecord], left: Mapping[str, float],
         records: What is held of jobs.
         left: Cores that endpoints leave to jobs, by node; the whole node where there are none.
         answering: Which endpoints nodes answer for: the node must bear what the job's endpoint brings along.
+        speeds: How fast nodes are.
     """
     crowds: dict[str, _Crowd] = {}
 
@@ -103,11 +126,12 @@ def least_work_left(records: Mapping[str, JobRecord], left: Mapping[str, float],
         own = records[job.id]
         crowd = crowds.get(node.id)
         if crowd is None:
-            crowd = crowds[node.id] = _Crowd()
+            crowd = crowds[node.id] = _Crowd(node.id, speeds)
         for other in jobs[len(crowd.ahead) :]:  # a node only fills up while jobs are placed
             crowd.add(other, records[other.id])
             answering.expect(other, node.id)
-        stage, expected = own.stage, own.remaining.expected
+        speed = speeds.of(job.workload, node.id)
+        stage, expected = own.stage, own.remaining.expected / speed
         delay = 0.0
         for held_stage, held_expected in crowd.ahead:
             if held_stage <= stage:
@@ -120,8 +144,8 @@ def least_work_left(records: Mapping[str, JobRecord], left: Mapping[str, float],
             answering.too_much(job, node),
             layers,
             round(accelerators, 6),
-            round(delay / cores, 6),
-            round((crowd.work + own.to_end) / cores, 6),
+            round(delay / cores + expected / job.resources.cpu_cores, 6),
+            round((crowd.work + own.to_end / speed) / cores, 6),
             node.id,
         )
 
@@ -134,6 +158,7 @@ def choose_migration(
     records: Mapping[str, JobRecord],
     left: Mapping[str, float],
     answering: Answering,
+    speeds: Speeds,
 ) -> Migration | None:
     """The migration to a node that would else idle which gains most, or None when none gains enough.
 
@@ -143,7 +168,8 @@ def choose_migration(
     if len(snapshot.nodes) < 2 or not any(job.migratable for job in snapshot.jobs):
         return None
     loads = [
-        _load(node, left.get(node.id, node.cpu_cores), groups.get(node.id, ()), records) for node in snapshot.nodes
+        _load(node, left.get(node.id, node.cpu_cores), groups.get(node.id, ()), records, speeds)
+        for node in snapshot.nodes
     ]
     loads.sort(key=lambda load: (load.seconds, load.node.id))
     target = next((load for load in loads if load.node.drain is Drain.NO), None)
@@ -153,7 +179,8 @@ def choose_migration(
         gains = [
             (gain, job.id, job)
             for job in source.room.jobs
-            if source.lacks(job) and target.idles(job) and (gain := _gain(job, source, target, records, snapshot))
+            if target.idles(job) and (source.lacks(job) or target.speed(job) > source.speed(job))
+            if (gain := _gain(job, source, target, records, snapshot))
             if answering.too_much(job, target.node) <= answering.too_much(job, source.node)
         ]
         if gains:
@@ -167,19 +194,13 @@ def choose_migration(
     return None
 
 
-def _load(node: NodeView, cores: float, jobs: Sequence[JobView], records: Mapping[str, JobRecord]) -> _Load:
-    return _Load(
-        Room.beside(node, jobs),
-        cores,
-        sum(_work_of(job, records[job.id], node) for job in jobs if not records[job.id].unreachable),
-        sum(job.resources.cpu_cores for job in jobs),
-        sum(job.resources.accelerators for job in jobs),
-    )
-
-
-def _work_of(job: JobView, record: JobRecord, node: NodeView) -> float:
-    """What a job still needs of what it is short of on a node, in CPU seconds; see :func:`.dominance`."""
-    return record.to_end * dominance(job, record, node) if job.resources.accelerators else record.to_end
+def _load(
+    node: NodeView, cores: float, jobs: Sequence[JobView], records: Mapping[str, JobRecord], speeds: Speeds
+) -> _Load:
+    wanted = sum(job.resources.cpu_cores for job in jobs), sum(job.resources.accelerators for job in jobs)
+    load = _Load(Room.beside(node, jobs), cores, *wanted, speeds)
+    load.work = sum(load.work_of(job, records[job.id]) for job in jobs if not records[job.id].unreachable)
+    return load
 
 
 def _gain(
@@ -190,9 +211,8 @@ def _gain(
     if not job.migratable or record.unreachable:
         return None
     cost = snapshot.restart_seconds(job, target.node.id)
-    work = _work_of(job, record, target.node)
-    alone = record.to_end if record.needs is None else record.to_end / record.needs.cores
-    there = max((target.work + work + cost) / target.cores, alone + cost)
-    here = (source.work - _work_of(job, record, source.node)) / source.cores
-    gain = source.seconds - max(there, here)
+    work, left = target.work_of(job, record), source.work_of(job, record)
+    there = max((target.work + work + cost) / target.cores, work / target.cores_for(job, record) + cost)
+    rest = (source.work - left) / source.cores
+    gain = max(source.seconds, left / source.cores_for(job, record)) - max(there, rest)
     return gain if gain > _GAIN * cost / target.cores and target.room.can_take(job) else None

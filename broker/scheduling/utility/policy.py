@@ -29,6 +29,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from operator import attrgetter
 
+from tiercel.broker.scheduling.forecast.pace import Speeds
 from tiercel.broker.scheduling.interface import Assignment, EndpointView, JobView, NodeView, Plan, Snapshot, Trigger
 from tiercel.broker.scheduling.placement import Placement, jobs_by_node, place
 from tiercel.broker.scheduling.rank import submission_order
@@ -76,6 +77,7 @@ class UtilityState:
     backpressure: Mapping[str, Backpressure] = field(default_factory=dict)
     # How endpoints are asked that jobs feed, as far as decisions went by it.
     traffic: Mapping[str, Traffic] = field(default_factory=dict)
+    speeds: Speeds = field(default_factory=Speeds)  # how fast nodes are
 
 
 @dataclass(slots=True)
@@ -109,7 +111,9 @@ class UtilityPolicy:
 
     def plan(self, snapshot: Snapshot, state: UtilityState) -> tuple[Plan, UtilityState]:
         """Renew what is held of jobs, place them, and share each node by worth."""
-        held, changed = renew(snapshot, state.held)
+        held, changed = renew(snapshot, state.held, state.speeds)
+        news = [(state.held.views.get(name), held.views[name]) for name in sorted(changed)]
+        speeds = state.speeds.after(news, (node.id for node in snapshot.nodes))
         serving = self._observe_endpoints(snapshot, state)
         review = self._review(snapshot, state.review, held, serving.left)
         traffic, asked_anew = renewed(state.traffic, traffic_of(snapshot.endpoints, self.settings))
@@ -117,14 +121,16 @@ class UtilityPolicy:
         cores = math.fsum(node.cpu_cores for node in snapshot.nodes)
         placement = place(
             snapshot,
-            least_work_left(held.records, serving.left, serving.answering),
+            least_work_left(held.records, serving.left, serving.answering, speeds),
             lambda jobs: this.line(jobs, cores),
         )
         groups = jobs_by_node(snapshot, placement)
-        migration = self._migrate(snapshot, groups, held, serving, waited=review.at > state.review.at)
-        news = _by_node(changed, placement)
+        migration = self._migrate(snapshot, groups, held, serving, speeds, waited=review.at > state.review.at)
+        changed_on = _by_node(changed, placement)
         queues = {
-            node.id: self._share(this, node, groups.get(node.id, []), news.get(node.id, ()), serving, state, migration)
+            node.id: self._share(
+                this, node, groups.get(node.id, []), changed_on.get(node.id, ()), serving, state, migration
+            )
             for node in sorted(snapshot.nodes, key=_ID)
         }
         unreachable = {name: record.unreachable for name, record in held.records.items() if record.unreachable}
@@ -135,7 +141,7 @@ class UtilityPolicy:
             dict(sorted(unreachable.items())),
             serving.shares,
         )
-        return plan, UtilityState(held, serving.records, review, queues, serving.backpressure, traffic)
+        return plan, UtilityState(held, serving.records, review, queues, serving.backpressure, traffic, speeds)
 
     def _observe_endpoints(self, snapshot: Snapshot, state: UtilityState) -> _Serving:
         nodes = {node.id: node for node in snapshot.nodes}
@@ -182,13 +188,14 @@ class UtilityPolicy:
         groups: dict[str, list[JobView]],
         held: Held,
         serving: _Serving,
+        speeds: Speeds,
         *,
         waited: bool,
     ) -> Migration | None:
         """Choose a migration if there is one worth it, and let ``groups`` have its job where it goes."""
         if not self.settings.migrate or not (waited or snapshot.trigger in _MAY_IDLE):
             return None
-        migration = choose_migration(snapshot, groups, held.records, serving.left, serving.answering)
+        migration = choose_migration(snapshot, groups, held.records, serving.left, serving.answering, speeds)
         if migration is not None:
             groups[migration.source] = [job for job in groups[migration.source] if job.id != migration.job.id]
             groups.setdefault(migration.target, []).append(migration.job)

@@ -74,11 +74,8 @@ class Queue:
 
     @property
     def priority(self) -> float:
-        """Value per CPU second of the best of the jobs that work for a tier; a little for those that only go on.
-
-        What applications will have of a better version does not count: it is weighed against answers now.
-        """
-        priority = max((entry.priority_to_tenant for entry in self.candidates if entry.status is not None), default=0.0)
+        """Value per CPU second of the best of the jobs that work for a tier; a little for those that only go on."""
+        priority = max((entry.priority for entry in self.candidates if entry.status is not None), default=0.0)
         return max(priority, 1e-9) if self.candidates else 0.0
 
     def shared_out(self, capacity: float, cores: float, told_first: Mapping[str, str], floor: float) -> Queue:

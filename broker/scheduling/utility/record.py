@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tiercel.broker.scheduling.forecast.pace import Speeds
 from tiercel.broker.scheduling.forecast.reach import ReachRecord, ReachSettings, judge, record_of
 from tiercel.broker.scheduling.forecast.speed import Needs, needs_of
 from tiercel.broker.scheduling.forecast.work import (
@@ -44,7 +45,7 @@ class JobRecord:
 
     job_id: str  # the job
     stage: int  # tiers that it has reached
-    spent: float  # CPU seconds that it has used
+    spent: float  # CPU seconds that it has used, of nodes in the mean
     past: tuple[PastCurve, ...]  # earlier runs of its program
     known: Forecast | None  # CPU seconds from its start to its next tier as earlier runs tell it, or None
     known_last: Forecast | None  # the same to its last tier
@@ -77,7 +78,7 @@ class Held:
     prior: Forecast | None = None
 
 
-def renew(snapshot: Snapshot, held: Held) -> tuple[Held, set[str]]:
+def renew(snapshot: Snapshot, held: Held, speeds: Speeds) -> tuple[Held, set[str]]:
     """Renew what is held of the jobs that have news.
 
     Returns:
@@ -99,7 +100,7 @@ def renew(snapshot: Snapshot, held: Held) -> tuple[Held, set[str]]:
         if record is None and key not in curves:
             curves[key] = past_curves(snapshot.earlier_runs(job), job.direction)
         past = record.past if record is not None else curves[key]
-        records[name] = record_after(job, record, past, prior)
+        records[name] = record_after(job, record, past, prior, speeds.of(job.workload, job.node_id))
         changed.add(name)
         if record is not None and record.stage == 0 < records[name].stage:
             learnt.append(_spent_at_first_tier(job))
@@ -118,7 +119,9 @@ def _prior(snapshot: Snapshot, held: Held) -> Forecast:
     return forecast_from_samples(needed, 1.0 / math.sqrt(len(needed)))
 
 
-def record_after(job: JobView, earlier: JobRecord | None, past: tuple[PastCurve, ...], prior: Forecast) -> JobRecord:
+def record_after(
+    job: JobView, earlier: JobRecord | None, past: tuple[PastCurve, ...], prior: Forecast, speed: float = 1.0
+) -> JobRecord:
     """What is held of a job after its news.
 
     Args:
@@ -126,8 +129,9 @@ def record_after(job: JobView, earlier: JobRecord | None, past: tuple[PastCurve,
         earlier: What was held of it, or None.
         past: Earlier runs of its program.
         prior: The work to a first tier of jobs of which nothing is known.
+        speed: Work that a CPU second of its node does for it: earlier runs told theirs of nodes in the mean.
     """
-    stage, spent = reached_tiers(job), spent_by(job)
+    stage, spent = reached_tiers(job), spent_by(job) * speed
     if earlier is not None and earlier.stage == stage:
         known, last = earlier.known, earlier.known_last
     else:
@@ -137,7 +141,7 @@ def record_after(job: JobView, earlier: JobRecord | None, past: tuple[PastCurve,
     reach = record_of(job, earlier.reach if earlier is not None else None)
     if reach.unreachable or (known is None and _has_levelled_off(job)):
         reach = judge(job, reach, _REACH)
-    most = _work_of_all_epochs(job)
+    most = _work_of_all_epochs(job) * speed
     end = _end_of(job, spent, remaining, last, past, most)
     return JobRecord(
         job_id=job.id,

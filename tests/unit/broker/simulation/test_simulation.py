@@ -56,6 +56,15 @@ def test_the_co_location_penalty_burns_cpu() -> None:
         assert job.alone_seconds == pytest.approx(3.0)
 
 
+@pytest.mark.parametrize(("exponent", "part"), [(1.0, 0.5), (2.0, 0.25), (0.0, 1.0)])
+def test_a_cpu_second_of_a_slow_node_does_less(exponent: float, part: float) -> None:
+    planned = scenario((0, replace(SMALL, speed_exponent=exponent)))
+    planned = replace(planned, speeds=dict.fromkeys((view.id for view in planned.nodes), 0.5))
+    (job,) = simulate(planned, "fair").jobs
+    assert times(job) == pytest.approx([2.0 / part, 3.0 / part])
+    assert job.cpu_seconds == pytest.approx(3.0 / part)
+
+
 def test_what_a_process_does_after_its_last_report_takes_cpu_from_others() -> None:
     leaving = replace(steps(0.5, 0.9), closing_cpu_seconds=1.0, continue_after_last_tier=True)
     first, second = simulate(scenario((0, leaving), (0, steps(0.5, 0.9, 0.9, 0.9))), "fair").jobs
