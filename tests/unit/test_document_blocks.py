@@ -1,4 +1,7 @@
-"""Code blocks of documents, and commands that sentences name: what they use is there. Nothing is run."""
+"""Code blocks of documents, and commands that sentences name: what they use is there.
+
+Nothing is run here; ``tests/end_to_end/test_documents_run.py`` runs all that can be.
+"""
 
 from __future__ import annotations
 
