@@ -2,6 +2,7 @@
 
 import argparse
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -24,12 +25,12 @@ y = (x @ np.array([[3.0], [-2.0], [1.0]], np.float32)).astype(np.float32)
 plane = np.zeros((3, 1), np.float32)
 
 
-def predict(rows):
+def predict(rows: np.ndarray) -> np.ndarray:
     """What the ONNX file has to answer."""
     return (rows @ plane).astype(np.float32)
 
 
-def export():
+def export() -> bytes:
     """The model as ONNX."""
     weights = helper.make_tensor("plane", TensorProto.FLOAT, [3, 1], plane.ravel())
     graph = helper.make_graph(
@@ -39,10 +40,12 @@ def export():
         [helper.make_tensor_value_info("output", TensorProto.FLOAT, ["rows", 1])],
         [weights],
     )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    return bytes(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9).SerializeToString()
+    )
 
 
-def evaluate(predict):
+def evaluate(predict: Callable[[np.ndarray], np.ndarray]) -> float:
     """The part of points that are told to 0.3."""
     return float((np.abs(predict(x) - y) < 0.3).mean())
 
