@@ -130,7 +130,7 @@ class DataPlane:
         record = self._registry.known(model)
         if record is not None and record.live is not None:
             return True
-        return self._endpoints is not None and self._endpoints.knows(model)
+        return self._endpoints is not None and self._endpoints.answers(model)
 
     def wait(self, model: str) -> float:
         """Seconds that one more request is expected to wait for its turn here; 0 where none waits."""

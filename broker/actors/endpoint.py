@@ -89,7 +89,7 @@ class EndpointActor(Actor[EndpointMessage]):
         """Whether it matters to it how nodes are."""
         known = self._endpoint
         is_spread = known.auto_replicas or known.replicas > 1 or bool(known.replica_nodes) or bool(self.pulled)
-        return is_spread or bool(known.coming) or self._needs_store or any(not variant for _, variant in known.left)
+        return is_spread or bool(known.coming) or self._needs_store or bool(known.left)
 
     @property
     def _needs_store(self) -> bool:
@@ -221,8 +221,7 @@ class EndpointActor(Actor[EndpointMessage]):
         """See whether it answers where it shall, and go on with deliveries that waited for that."""
         nodes = self._replicas.nodes(self._endpoint)
         endpoint = replicas.spread(self._count.applied_to(self._endpoint, nodes), nodes)
-        if self._peers.has_store:
-            endpoint = variant_files.moved(endpoint, nodes)
+        endpoint = variant_files.moved(endpoint, nodes, has_store=self._peers.has_store)
         if endpoint is not self._endpoint:
             await self._journal.commit(Commit(endpoint=endpoint))
             self._endpoint = endpoint

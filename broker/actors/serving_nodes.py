@@ -28,7 +28,7 @@ def serving_node(
     *,
     lost: bool,
 ) -> ServingNode:
-    """What a node is to an endpoint; of one with variants, what answers there is not told.
+    """What a node is to an endpoint.
 
     Args:
         node: The node as it is.
@@ -48,6 +48,11 @@ def serving_node(
         takes=bool(node.serving_http) and (disk is None or disk.free_bytes >= NEEDED_BYTES),
         leaving=node.drain is not Drain.NO,
         answering=here.version,
+        variants={
+            variant: status.version
+            for (name, variant), status in said.served.items()
+            if name == endpoint and variant and status.version
+        },
         copies={version: sha256 for (name, version), sha256 in said.copies.items() if name == endpoint},
         failed=failed | refused,
         refused=refused,

@@ -2,7 +2,7 @@
 
 One inference server answers for an endpoint, so that all of its variants have to be on one node: the one where a
 version of it answers, else the one where a job that feeds it runs. Until that is known only the first of its jobs is
-shown to the policy, and the others follow it.
+shown to the policy, and the others follow it. A job goes to another node only where the variants have gone before it.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ def with_homes(jobs: Iterable[JobView], node_of: Callable[[str], str]) -> tuple[
                 f"{view.endpoint} are on node {home}; cancel it"
             )
         elif home:
-            shown.append(replace(view, home=home))
+            shown.append(replace(view, home=home, migratable=view.migratable and home != view.node_id))
         elif view.id == first:
-            shown.append(view)
+            shown.append(replace(view, migratable=view.migratable and not view.variant))
         else:
             held_back[view.id] = f"waits until job {first}, another variant of endpoint {view.endpoint}, has a node"
     return shown, held_back

@@ -66,7 +66,8 @@ def drained_words(job: Job, drain: Drain, why: str) -> str:
     if drain is not Drain.MOVE:
         return f"{begin} runs there to its end"
     if job.spec.variant:
-        return f"{begin} runs there to its end, since the variants of an endpoint stay on their node"
+        follows = "follows the variants of its endpoint, which move once another node has the files of all that answer"
+        return f"{begin} {follows}" + (f" ({why})" if why else "")
     if not may_move(job):
         return f"{begin} moves to another one once it has reported and hands over no model"
     return f"{begin} moves to another one as soon as that has room for it" + (f" ({why})" if why else "")

@@ -142,7 +142,8 @@ def needed_files(
     live = endpoint.live_of("")
     is_copied = live is not None and (bool(endpoint.replica_nodes) or lacks_live(endpoint, nodes))
     found = [VersionFiles(live.version, live.sha256)] if live is not None and is_copied else []
-    found += [VersionFiles(each.version, each.sha256) for each in variant_files.lacking(endpoint, nodes)]
+    lacked = (*variant_files.lacking(endpoint, nodes), *variant_files.passed_on(endpoint, nodes))
+    found += [VersionFiles(each.version, each.sha256) for each in dict.fromkeys(lacked)]
     found += [each.files for each in coming if each.members]
     if has_store and (files := _next_to_store(endpoint, nodes, held or {})) is not None and files not in found:
         found.append(files)
@@ -197,13 +198,13 @@ def wanted(
     known = versions.wanted_models(endpoint)
     coming = [each for each in coming if each.members]
     needed = needed_files(endpoint, nodes, coming, held, has_store=has_store)
-    if not spreads(endpoint, nodes) and not needed:
-        return known
-    live = endpoint.live_of("")
     held = held or {}
     sends = _sends(endpoint, nodes, coming, held, needed)
     if variant_files.has_variants(endpoint):
         return variant_files.wanted(endpoint, nodes, held, sends)
+    if not spreads(endpoint, nodes) and not needed:
+        return known
+    live = endpoint.live_of("")
     receivers = {*endpoint.replica_nodes, *({endpoint.node_id} if lacks_live(endpoint, nodes) else ())}
     names = {*known, *endpoint.replica_nodes, *sends, *(name for each in coming for name in each.members)}
     found: dict[str, tuple[WantedModel, ...]] = {}

@@ -20,6 +20,7 @@ class ServingNode:
     takes: bool = True  # whether it may be given copies: its inference server answers, and its disk has room
     leaving: bool = False  # whether it is to be emptied
     answering: int = 0  # number of the version that answers there; 0 for none
+    variants: Mapping[str, int] = field(default_factory=dict)  # of an endpoint with variants: what answers of each
     # SHA-256 of the versions whose files are in place there, by number.
     copies: Mapping[int, str] = field(default_factory=dict)
     failed: Mapping[int, str] = field(default_factory=dict)  # why versions cannot answer there now, by number

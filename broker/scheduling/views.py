@@ -59,8 +59,7 @@ def job_view(job: Job, facts: JobFacts) -> JobView:
         variant=spec.variant,
         home=job.warm_node if job.starts_warm else "",
         continues=spec.continue_after_last_tier,
-        # All variants of an endpoint answer on one node.
-        migratable=facts.may_migrate and may_move(job) and not spec.variant,
+        migratable=facts.may_migrate and may_move(job),
         migrations=job.earlier.migrations,
         migrated_at=job.earlier.migrated_at,
         data=needed_data(spec),

@@ -150,7 +150,7 @@ class Lifecycle:
         if record is None:
             raise NotFoundError(f"model '{name}' is not loaded")
         self._refuse_if_paused()
-        if self._endpoints is not None and self._endpoints.unload(name):
+        if self._endpoints is not None and await self._endpoints.unload(name):
             return
         async with self.lock_of(name):
             self._refuse_if_paused()

@@ -199,9 +199,16 @@ class ServedModels:
     async def _let_none_answer(self, place: Place, record: ModelRecord) -> None:
         """It answers on another node by now."""
         self._answering.pop(place, None)
+        leaves = place.variant and not any(
+            wanted.version for each, wanted in self._wanted.items() if each.endpoint == place.endpoint
+        )
+        if leaves:  # while its variants are there: they answer those who wait, and who comes is handed on
+            await self._loader.unload(place.endpoint)
         if record.live:
             await asyncio.to_thread(self._repository.let_answer, place.model, 0)
-        if place.variant:
+        if leaves:
+            await asyncio.to_thread(self._repository.list_variants, place.endpoint)
+        elif place.variant:
             await asyncio.to_thread(self._repository.list_variants, place.endpoint)
             try:
                 await self._loader.load(place.endpoint)

@@ -96,6 +96,11 @@ class Endpoint(Source):
         self.account.endpoint = ()
         self._fail_all(f"endpoint '{self.name}' was unloaded or changed; ask again")
 
+    @property
+    def is_live(self) -> bool:
+        """Whether a variant is live."""
+        return bool(self._variants.current())
+
     def has_variants(self) -> bool:
         """Whether a variant is live; if not, those who wait are told."""
         if self._variants.current():

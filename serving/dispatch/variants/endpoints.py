@@ -23,6 +23,9 @@ from tiercel.serving.requests import Answered, InferRequest
 from tiercel.serving.runtime.engine import Session
 from tiercel.serving.tensors import described
 
+# Between two looks whether those who wait for an endpoint that was unloaded have their answers.
+_LOOK_SECONDS = 0.01
+
 
 class Endpoints:
     """See the module.
@@ -39,6 +42,7 @@ class Endpoints:
         self._solver = ThreadPoolExecutor(1, "solver")
         self._timeout = timeout
         self._endpoints: dict[str, Endpoint] = {}
+        self._leaving: dict[str, Endpoint] = {}  # unloaded; those who came before have their answers still to come
         self._of_one_model: dict[str, Endpoint] = {}
 
     @property
@@ -84,24 +88,36 @@ class Endpoints:
 
     def _take(self, name: str, chosen: Configuration) -> None:
         endpoint = self._endpoints.get(name)
+        if endpoint is None and (endpoint := self._leaving.pop(name, None)) is not None:
+            self._endpoints[name] = endpoint
+            self._registry.record(name).set_status(ENDPOINT_VERSION, VersionState.READY)
         if endpoint is not None:
             endpoint.configure(chosen)
             return
         self._endpoints[name] = Endpoint(name, chosen, self._registry, self._dispatcher, self._solver, self._timeout)
         self._registry.record(name).set_status(ENDPOINT_VERSION, VersionState.READY)
 
-    def unload(self, name: str) -> bool:
-        """Forget an endpoint; returns whether there was one."""
+    async def unload(self, name: str) -> bool:
+        """Take no more requests of an endpoint, and return once those that wait have their answers, or can have none.
+
+        Returns:
+            Whether there was one.
+        """
         endpoint = self._endpoints.pop(name, None)
         if endpoint is None:
             return False
         self._registry.record(name).set_status(ENDPOINT_VERSION, VersionState.UNAVAILABLE, "unloaded")
-        endpoint.close()
+        self._leaving[name] = endpoint
+        while self._leaving.get(name) is endpoint and len(endpoint) and endpoint.has_variants():  # noqa: ASYNC110 - short
+            await asyncio.sleep(_LOOK_SECONDS)
+        if self._leaving.get(name) is endpoint:  # not loaded anew meanwhile
+            del self._leaving[name]
+            endpoint.close()
         return True
 
     def tell_of_unloaded(self) -> None:
         """Models were unloaded: who waits for an endpoint that has no variant left hears of it."""
-        for endpoint in self._endpoints.values():
+        for endpoint in (*self._endpoints.values(), *self._leaving.values()):
             endpoint.has_variants()
         for name, endpoint in tuple(self._of_one_model.items()):
             if not endpoint.has_variants():
@@ -111,6 +127,11 @@ class Endpoints:
     def knows(self, name: str) -> bool:
         """Whether there is an endpoint of this name."""
         return name in self._endpoints
+
+    def answers(self, name: str) -> bool:
+        """Whether an endpoint of this name has a variant that is live; one that was just loaded has none at first."""
+        endpoint = self._endpoints.get(name)
+        return endpoint is not None and endpoint.is_live
 
     def check_room(self, name: str) -> None:
         """See :meth:`DataPlane.check_room`; it says nothing of what is no endpoint's name.
@@ -211,10 +232,10 @@ class Endpoints:
 
     def close(self) -> None:
         """The server leaves."""
-        for name in tuple(self._endpoints):
-            self.unload(name)
-        for endpoint in self._of_one_model.values():
+        for endpoint in (*self._endpoints.values(), *self._leaving.values(), *self._of_one_model.values()):
             endpoint.close()
+        self._endpoints.clear()
+        self._leaving.clear()
         self._solver.shutdown(wait=False, cancel_futures=True)
 
 

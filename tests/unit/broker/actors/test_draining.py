@@ -97,13 +97,13 @@ async def test_a_job_on_a_drained_node_says_so_and_why_it_is_there_still(
     assert (await told()).startswith("moving to node n2")
 
 
-async def test_a_job_of_a_variant_says_that_it_stays(actors: Actors, maintenance: Maintenance) -> None:
+async def test_a_job_of_a_variant_says_whom_it_follows(actors: Actors, maintenance: Maintenance) -> None:
     await actors.connect()
     job = await running(actors, variant="small")
     await actors.report(job.run_id, 0.1)
     await maintenance.drain("n1", migrate=True)
     told = actors.service.explained(await actors.job(job.id)).reason
-    assert told.endswith("runs there to its end, since the variants of an endpoint stay on their node")
+    assert "this job follows the variants of its endpoint, which move once another node has the files" in told
 
 
 async def test_an_agent_that_comes_back_finds_its_node_drained_also_after_a_restart(

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -193,12 +194,49 @@ async def test_one_for_whom_there_is_no_room_does(site: Site) -> None:
     assert (site.account.requests, site.account.delays.failures) == (2, 1)
 
 
-async def test_an_endpoint_that_is_gone_fails_what_waits(site: Site) -> None:
-    site.ask()
+async def test_an_endpoint_without_a_live_variant_is_for_other_nodes_to_answer(site: Site) -> None:
+    plane = DataPlane(site.registry, cast("Any", None), 30.0, site.endpoints)
+    assert plane.has("e")
+    site.registry.record("small").flip(None)
+    assert not plane.has("e")
+    assert site.endpoints.knows("e")
+
+
+async def test_an_endpoint_that_is_gone_answers_those_who_wait_while_it_has_a_variant(site: Site) -> None:
+    call = site.ask()
+    unloading = asyncio.create_task(site.endpoints.unload("e"))
+    await asyncio.sleep(0)
+    assert not site.endpoints.knows("e"), "who comes now is handed on"
     assert site.account.as_json(0.0)["waiting"] == 1
-    assert site.endpoints.unload("e")
+    (taken,) = cast("Any", site.account.endpoint).take(call.begin)  # a worker is free
+    assert taken is call
+    assert await unloading
+    assert site.answers == []
+    assert site.account.endpoint == ()
+
+
+async def test_an_endpoint_that_is_gone_with_its_variants_fails_what_waits(site: Site) -> None:
+    site.ask()
+    unloading = asyncio.create_task(site.endpoints.unload("e"))
+    await asyncio.sleep(0)
+    site.registry.record("small").flip(None)
+    site.endpoints.tell_of_unloaded()
+    assert await unloading
     assert isinstance(site.answers.pop(), UnavailableError)
     assert site.account.as_json(0.0)["waiting"] == 0
+
+
+async def test_one_that_is_loaded_anew_meanwhile_goes_on_with_those_who_wait(site: Site) -> None:
+    site.ask()
+    endpoint = site.account.endpoint
+    unloading = asyncio.create_task(site.endpoints.unload("e"))
+    await asyncio.sleep(0)
+    assert await site.endpoints.load("e")
+    assert await unloading
+    assert site.endpoints.knows("e")
+    assert site.account.endpoint is endpoint
+    assert site.account.as_json(0.0)["waiting"] == 1
+    assert site.answers == []
 
 
 async def test_nothing_is_kept_of_a_model_with_an_int8_one_once_it_is_unloaded(site: Site) -> None:
