@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from testing.brokers import node_token, running_broker, tenant_of, tenant_token
 from testing.membership import operator_of
+from testing.recorded_agents import read_session
 from testing.scripted_agent import ScriptedAgent
 from testing.until import until
 from tiercel.broker.client.status import cluster_status
-from tiercel.v1 import nodes_pb2
+from tiercel.core.jobs import Tier
+from tiercel.v1 import jobs_pb2, nodes_pb2
 
+RELEASES = Path(__file__).parents[2] / "data" / "releases"
+# The job of which the recorded agent speaks.
+RECORDED_JOB = "6969a91d"
 # What the agent of 0.1.0 said first, which did not tell its version yet.
 BEFORE = bytes.fromhex(
     "127e0a026e31110000000000001040188080808020220770726f636573732a0b636f6f70657261746976654a200a0e313237"
@@ -56,3 +65,56 @@ async def test_a_version_that_is_none_is_not_told(tmp_path: Path, version: str) 
         agent.first_message.hello.version = version
         async with agent.connected(broker.nodes_address):
             assert [node.version for node in (await cluster_status(operator)).nodes] == [""]
+
+
+async def test_all_that_an_agent_of_the_release_before_said_of_a_job_counts(tmp_path: Path) -> None:
+    """Its own words, recorded: it starts a run, reports, delivers two tiers, swaps them, and ends the run."""
+    path = RELEASES / "agent_0.1.0.gz"
+    hello = read_session(path, {})[0]
+    async with running_broker(tmp_path / "b") as broker:
+        agent = ScriptedAgent(node_token(tmp_path / "b"), hello.hello.node_id, starts_runs=False, delivers=False)
+        agent.first_message = hello
+        address, token = broker.broker_address, tenant_token(tmp_path / "b")
+        async with agent.connected(broker.nodes_address), agent.beating(), tenant_of(address, token) as alice:
+            job = await alice.submit("line", tiers=(Tier(0.5), Tier(0.9)), node_labels={"place": "far"})
+            await until(lambda: agent.wanted is not None and bool(agent.wanted.runs))
+            for message in read_session(path, {RECORDED_JOB: job.id})[1:]:
+                await until(partial(is_asked_for, message, agent))
+                assert agent.welcome is not None
+                message.lease_epoch = agent.welcome.lease_epoch
+                agent.tell_raw(message)
+            async for _ in alice.events(job.id):
+                pass
+            done = await alice.get(job.id)
+            (endpoint,) = await alice.endpoints()
+            output = await alice.output(job.id)
+    assert done.state == jobs_pb2.JOB_STATE_COMPLETED, done.reason
+    assert [(tier.version, round(tier.delivered_value, 2)) for tier in done.tiers] == [(1, 0.69), (2, 0.91)]
+    assert [version.version for version in endpoint.versions] == [1, 2]
+    assert b"epoch 1  accuracy=0.69" in b"".join(data for _, data in output)
+
+
+def is_asked_for(message: nodes_pb2.ConnectRequest, agent: ScriptedAgent) -> bool:
+    """Whether the broker wants that of which an agent speaks; a delivery that it has not asked for does not count."""
+    wanted = agent.wanted.deliveries if agent.wanted is not None else ()
+    stages = {nodes_pb2.DELIVERY_STAGE_EXPORTING}
+    is_first = message.HasField("delivery") and message.delivery.stage in stages
+    return not is_first or any(each.delivery_id == message.delivery.delivery_id for each in wanted)
+
+
+def test_whoever_has_the_contract_of_the_release_before_reads_what_is_said_in_this_one() -> None:
+    """No field has got another number, type or place; what only describes methods is on no wire."""
+    buf = Path(sys.executable).with_name("buf")
+    contract = str(RELEASES / "contract_0.1.0.binpb.gz")
+    breaking = {"use": ["WIRE"], "ignore": ["protos/tiercel/v1/rights.proto"]}
+    rules = {"version": "v2", "modules": [{"path": "protos"}], "breaking": breaking}
+    command = [str(buf), "breaking", "--against", contract, "--config", json.dumps(rules)]
+    done = subprocess.run(
+        command,
+        cwd=Path(__file__).parents[3],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=90,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
