@@ -147,7 +147,7 @@ bench-serving: $(STAMP) ## Measure the inference server beside its peers (about 
 	@$(BIN)/python -m benchmarks.serving run $(BENCH_FLAGS)
 
 .PHONY: bench-cluster
-bench-cluster: $(STAMP) ## Three machines: an endpoint asked at each while its job moves and machines are cut off (3 minutes; as root)
+bench-cluster: $(STAMP) ## Three machines: an endpoint asked at each while its job moves and machines are cut off (6 minutes; as root)
 	@$(BIN)/python -m benchmarks.cluster $(BENCH_FLAGS)
 
 .PHONY: bench-tls

@@ -16,6 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from benchmarks.bars import keep_result
+from benchmarks.cluster import spread
 from benchmarks.cluster.bars import ANSWERING, BYSTANDER, bars_of, counts_of, cut_of, failed_between, whys_of
 from benchmarks.results import KEEP_HELP, ROOT, Bar
 from benchmarks.sections import bars_table, write_section
@@ -42,6 +43,8 @@ def main(
     """Run it, tell, and write cluster.json; exits with 1 where a bar does not hold."""
     with tempfile.TemporaryDirectory() as folder:
         figures = asyncio.run(measure(Path(folder), cut_seconds, replicas))
+        _tell("requests are divided between two nodes")
+        figures["spread"] = spread.measure(Path(folder) / "spread")
     keep_result("cluster", command="make bench-cluster", figures=figures, keep=keep)
     bars = bars_of(figures)
     if keep:

@@ -14,6 +14,10 @@ BACK_SECONDS = 10.0
 OVER_SECONDS = 1.0
 """Within which replicas take over for a node that is lost."""
 BYSTANDER, ANSWERING = "bystander", "answering"
+TWICE = 1.8
+"""What two nodes with as much CPU answer, of what one does."""
+OWN, ROUND_ROBIN, TWO_CHOICES = "own", "round_robin", "two_choices"
+"""Ways to choose between nodes that have a model."""
 
 
 def bars_of(figures: Json) -> list[Bar]:
@@ -38,6 +42,21 @@ def bars_of(figures: Json) -> list[Bar]:
         ),
         *_over_bars(answering, figures["replicas"]),
         Bar("failed once all were back", figures["failed_after"], "== 0"),
+        *(_spread_bars(figures["spread"]) if "spread" in figures else ()),
+    ]
+
+
+def _spread_bars(figures: Json) -> list[Bar]:
+    """Of two nodes that have a model."""
+    one, two = figures["rates"]["one"], figures["rates"]["two"]
+    p99 = {choice: each["p99_ms"] for choice, each in figures["delays"].items()}
+    alike = "p99 where one of two nodes has half the other's CPU; round robin's is the bar"
+    chosen = "p99 there; that of the power of two choices is the bar"
+    return [
+        Bar("two replicas answer, of what one does", round(two / one, 2), f">= {TWICE:g}", "x"),
+        Bar(alike, p99[OWN], f"< {p99[ROUND_ROBIN]:g}", "ms"),
+        Bar(chosen, p99[OWN], f"< {p99[TWO_CHOICES]:g}", "ms"),
+        Bar("failed where requests were divided", figures["failed"], "== 0"),
     ]
 
 

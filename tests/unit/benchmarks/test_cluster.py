@@ -8,7 +8,19 @@ import pytest
 
 from benchmarks.cluster.__main__ import section_of
 from benchmarks.cluster.asker import Answers
-from benchmarks.cluster.bars import ANSWERING, BYSTANDER, bars_of, counts_of, cut_of, failed_between
+from benchmarks.cluster.bars import (
+    ANSWERING,
+    BYSTANDER,
+    OWN,
+    ROUND_ROBIN,
+    TWO_CHOICES,
+    bars_of,
+    counts_of,
+    cut_of,
+    failed_between,
+)
+from benchmarks.cluster.front import round_robin, two_choices
+from tiercel.serving.routing.choosing import Candidate, Load
 
 CUT_OFF = {"node": "n2", "here": 3, "elsewhere": 0, "elsewhere_seconds": 0.5, "back_seconds": 4.0}
 CUT, BACK, END = 10.0, 20.0, 40.0
@@ -91,3 +103,32 @@ def test_an_answer_is_wrong_that_differs_from_what_its_version_said_before() -> 
     assert told("1", 0.5, 0.25) == told("2", 3.0, 4.0) == told("1", 0.5, 0.250001) == ""
     assert "version 1 answered [0.5, 0.25] before" in told("1", 0.5, 0.3)
     assert "cannot be understood" in answers.why_wrong({"error": "no"})
+
+
+def spread_figures(**changes: Any) -> dict[str, Any]:
+    delays = {OWN: {"p99_ms": 90.0}, ROUND_ROBIN: {"p99_ms": 150.0}, TWO_CHOICES: {"p99_ms": 100.0}}
+    return {"rates": {"one": 30.0, "two": 57.0}, "delays": delays, "failed": 0} | changes
+
+
+@pytest.mark.parametrize(
+    ("changes", "broken"),
+    [
+        ({}, 0),
+        ({"rates": {"one": 30.0, "two": 51.0}}, 1),
+        ({"delays": {OWN: {"p99_ms": 120.0}, ROUND_ROBIN: {"p99_ms": 150.0}, TWO_CHOICES: {"p99_ms": 100.0}}}, 1),
+        ({"failed": 1}, 1),
+    ],
+)
+def test_what_has_to_hold_of_two_nodes_that_have_a_model(changes: dict[str, Any], broken: int) -> None:
+    bars = bars_of(figures(spread=spread_figures(**changes)))
+    assert sum(not bar.holds for bar in bars) == broken
+
+
+def test_what_is_chosen_by_others_than_the_product() -> None:
+    busy, idle = Candidate(Load(3, 0.001, 0.0)), Candidate(Load(0, 1.0, 0.0))
+    choose = round_robin()
+    assert [choose([busy, idle], 0.0, lambda _: 0) for _ in range(4)] == [0, 1, 0, 1]
+    for first in (0, 1):
+        draws = iter([first, 0])
+        assert two_choices([busy, idle], 0.0, lambda _, draws=draws: next(draws)) == 1  # type: ignore[misc]
+    assert two_choices([busy], 0.0, lambda _: 0) == 0
