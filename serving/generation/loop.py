@@ -191,7 +191,7 @@ class DecodeLoop:
         """A step failed as a whole, or is given up: its thread may still be busy with the batch, and keeps it."""
         self._step = None
         self._batch = Batch(self.decoder)
-        for row in self._begun:
+        for row in tuple(self._begun):
             self._fail(row, error)
         self.look()
 
@@ -223,7 +223,9 @@ class _OneStep(Source):
 
     def __init__(self) -> None:
         self._steps: list[Any] = []
-        self.room = Room(2, _ELEMENTS)  # what is generated has limits of its own
+        # What is generated has limits of its own. Steps that were broken off, which are no more than there are
+        # workers, must not keep the next one out.
+        self.room = Room(_ELEMENTS, _ELEMENTS)
 
     def __len__(self) -> int:
         return len(self._steps)
@@ -272,7 +274,7 @@ class _Step(Call):
 
     def compute(self, session: Session, options: Any) -> list[Array]:
         """See :meth:`Call.compute`; what comes of it goes to the loop, not to a caller."""
-        self._stepped = self._batch.step(partial(session.run, options=options), self._new)
+        self._stepped = self._batch.step(partial(session.run_unobserved, options=options), self._new)
         return []
 
     def answer(self, outputs: list[Array], now: float) -> None:

@@ -366,3 +366,37 @@ def test_counts_are_told(served: Served) -> None:
     after = served.rows()
     name = 'tiercel_generated_tokens_total{model="gpt"}'
     assert after[name] == before.get(name, 0) + 7
+
+
+def test_a_newer_version_is_tried_with_a_share_of_the_answers(tmp_path: Path) -> None:
+    onnx_models.put(tmp_path / "models", "gpt", 1, exported(0)[1])
+    with serving(tmp_path / "models", tmp_path) as server:
+        served = Served(server, small_gpt(0))
+        onnx_models.put(tmp_path / "models", "gpt", 2, exported(5)[1])
+        plan = {"canary_fraction": 0.5, "canary_requests": 20, "canary_max_latency_ratio": 1e6}
+        assert server.request("POST", "/v2/repository/models/gpt/load", {"parameters": plan}).status == 200
+
+        def promoted() -> bool:
+            served.generate({"input_ids": [1], "max_tokens": 2})
+            trial = server.request("GET", "/v2/models/gpt/canary").content["canary"]
+            assert trial["state"] in {"RUNNING", "PROMOTED"}, trial
+            return bool(trial["state"] == "PROMOTED")
+
+        wait_for(promoted, "the trial to end")
+        assert served.generate({"input_ids": [1], "max_tokens": 2})["model_version"] == "2"
+
+
+def test_callers_who_come_and_go_take_nothing_from_others(served: Served) -> None:
+    def come_and_go(number: int) -> None:
+        stream = Stream(served.server.http, {**LONG, "input_ids": [number]})
+        if stream.status == 200:
+            next(iter(stream))
+        stream.leave()
+
+    with ThreadPoolExecutor(12) as callers:
+        wanted = [callers.submit(come_and_go, number % VOCABULARY) for number in range(120)]
+        for each in wanted:
+            each.result()
+    wait_for(lambda: served.begun() == 0, "all rows to be free")
+    found = served.generate({"input_ids": [5, 9], "max_tokens": 40})
+    assert found["output_ids"] == greedy(served.model, [5, 9], 40)
