@@ -143,3 +143,14 @@ class Joined:
     def has(self, kind: type[Any], number: int) -> bool:
         """Whether the client saw such an event on a stream."""
         return any(isinstance(event, kind) and event.stream_id == number for event in self.events)
+
+
+def open_stream(number: int = 1, flags: int = frames.END_HEADERS, block: bytes = BLOCK) -> bytes:
+    return frames.frame(frames.HEADERS, flags, number, block)
+
+
+def greeted(server: Server | None = None) -> Server:
+    server = server or Server()
+    server.connection.receive(GREETING)
+    server.said()
+    return server
