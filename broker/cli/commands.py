@@ -54,6 +54,7 @@ SECTIONS: Final[dict[str, dict[str, Entry]]] = {
         "models show": Entry("models.reading:show", "Show a version's card, and where it comes from."),
         "models pull": Entry("models.reading:pull", "Fetch a version's ONNX file."),
         "models compare": Entry("models.reading:compare", "Put two versions side by side."),
+        "models register": Entry("models.registering:register", "Have MLflow's registry say what there is."),
         "models promote": Entry("models.choosing:promote", "Let a version answer, whatever is better or newer."),
         "models pin": Entry("models.choosing:pin", "Let a version answer and stay whatever is delivered."),
         "models rm": Entry("models.choosing:remove", "Remove a version's files for good."),
