@@ -14,6 +14,7 @@ from tiercel.broker.actors.artefacts.own import OwnArtefacts
 from tiercel.broker.actors.artefacts.projects import ProjectKeeper
 from tiercel.broker.actors.artefacts.versions import VersionKeeper
 from tiercel.broker.actors.endpoint_keys import KeyService
+from tiercel.broker.actors.hard_deadlines import HardDeadlines
 from tiercel.broker.actors.model_files import ModelFiles
 from tiercel.broker.actors.predictions import Predictions
 from tiercel.broker.actors.retention import Retention
@@ -119,7 +120,16 @@ async def answer_tenants(entrance: Entrance, kept: Kept, running: Running) -> No
     running.supervisor.start(predictions.run(), name="predictions")
     await listeners.add_tenants_services(
         doors.methods,
-        JobsService(service, running.journal, kept.store, kept.logs, tenancy, kept.projects, running.tracing),
+        JobsService(
+            service,
+            running.journal,
+            kept.store,
+            kept.logs,
+            tenancy,
+            kept.projects,
+            HardDeadlines(predictions, clock),
+            running.tracing,
+        ),
         DiskService(service, inventory, retention, tenancy),
         FilesService(service, kept.files, tenancy),
         LineageService(service, kept.store, tenancy),

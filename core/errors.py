@@ -11,6 +11,7 @@
     ├── ConflictError          conflict            ALREADY_EXISTS       409  what is there must not be changed
     ├── NodeTakenError         node_taken          ALREADY_EXISTS       409  another agent speaks for the node now
     ├── EndpointBusyError      endpoint_busy       FAILED_PRECONDITION  409  another job or tenant feeds the endpoint
+    ├── DeadlineOutOfReachError deadline_out_of_reach FAILED_PRECONDITION 409 a hard deadline would not be kept
     ├── ProtocolError          protocol            FAILED_PRECONDITION  409  the peer speaks another version
     ├── ArtefactRefusedError   artefact_refused    FAILED_PRECONDITION  422  a model on disk is not fit to be served
     ├── TooLargeError          too_large           RESOURCE_EXHAUSTED   413  over a limit in bytes
@@ -134,6 +135,14 @@ class EndpointBusyError(TiercelError):
     """The endpoint belongs to somebody else, or another active job feeds it."""
 
     code = "endpoint_busy"
+    grpc_status = "FAILED_PRECONDITION"
+    http_status = 409
+
+
+class DeadlineOutOfReachError(TiercelError):
+    """A hard deadline would not be kept, by what is foretold, or nobody can tell."""
+
+    code = "deadline_out_of_reach"
     grpc_status = "FAILED_PRECONDITION"
     http_status = 409
 

@@ -16,11 +16,13 @@ class Tier:
         target: Metric value that reaches this tier.
         value: What reaching it is worth, relative to other tiers.
         deadline_seconds: Seconds after submission by which the tenant wants it, or None.
+        hard: Whether the job is admitted only if it is foretold to be in time.
     """
 
     target: float
     value: float = 1.0
     deadline_seconds: float | None = None
+    hard: bool = False
 
 
 class TierState(enum.Enum):

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from tiercel.core.jobs import JobSpec, Resources, Script
     from tiercel.core.shipping import Shipping
+    from tiercel.core.tiers import Tier
 
 MAX_TIERS = 32
 MAX_SCRIPT_BYTES = 1024 * 1024
@@ -199,6 +200,16 @@ def _validate_arguments(field: str, arguments: tuple[str, ...]) -> None:
             raise wrong_field(f"{field}[{index}]", "contains a NUL character, which no command line can carry")
 
 
+def _validate_hard(spec: JobSpec, tier: Tier, where: str) -> None:
+    if not tier.hard:
+        return
+    if tier.deadline_seconds is None:
+        raise wrong_field(where, "is given without deadline_seconds; say by when the tier is wanted")
+    beside = "queue" if spec.queue else "every" if spec.every_seconds is not None else ""
+    if beside:
+        raise wrong_field(where, f"is given beside {beside!r}, by which the job begins at a time that nobody knows yet")
+
+
 def _validate_tiers(spec: JobSpec) -> None:
     if not spec.tiers:
         raise wrong_field("tiers", "is empty; give at least one target of the metric")
@@ -216,6 +227,7 @@ def _validate_tiers(spec: JobSpec) -> None:
             raise wrong_field(
                 f"{where}.deadline_seconds", f"{tier.deadline_seconds} is not a positive number of seconds"
             )
+        _validate_hard(spec, tier, f"{where}.hard")
     rising = spec.direction is Direction.MAX
     for index in range(1, len(spec.tiers)):
         before, after = spec.tiers[index - 1].target, spec.tiers[index].target

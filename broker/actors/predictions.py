@@ -97,6 +97,20 @@ class Predictions:
         await self._record(found, present.snapshot)
         return found
 
+    async def foresee(self, present: Present, wanted: frozenset[str], *, asker: str) -> WhatIf:
+        """When tiers come if nothing changes, of a present that may have jobs which are not there yet; not recorded.
+
+        Args:
+            present: The present.
+            wanted: Jobs that are not left out where there are many, by id.
+            asker: Who has one question at a time.
+
+        Raises:
+            TiercelError: See :meth:`.Asking.ask`.
+        """
+        calibrations = await self._calibrations({present.policy})
+        return await self._asking.ask(Question(bounded(present, wanted), Changes(), "", calibrations), asker)
+
     async def record(self, tenant: str, job_id: str, limit: int) -> PredictionRecord:
         """What is recorded of a tenant's predictions, or of one of its jobs; of all where no tenant is named."""
         latest = await self._kept.latest(tenant=tenant, job_id=job_id, limit=max(JUDGED, limit))

@@ -92,8 +92,10 @@ class BrokerService:
         self.endpoints = EndpointService(journal, registry, supervisor, self._admission)
         self.retrainings = Retrainings(store, journal, registry, clock, self._submit_again)
 
-    async def submit(self, tenant: Tenant, spec: JobSpec, idempotency_key: str) -> Job:
+    async def submit(self, tenant: Tenant, spec: JobSpec, idempotency_key: str, words: str = "") -> Job:
         """Create a job, or return the one that the same key of the same tenant created before.
+
+        ``words`` say what is known of a new one.
 
         Raises:
             InvalidSpecError: A field of the spec is wrong, or no known node could ever run it.
@@ -103,7 +105,7 @@ class BrokerService:
         """
         validate_spec(spec)
         # A client that vanishes in the middle must not leave a job that is stored and that nobody looks after.
-        return await self._supervisor.shield(self._admit(tenant, spec, idempotency_key), name="admission")
+        return await self._supervisor.shield(self._admit(tenant, spec, idempotency_key, words), name="admission")
 
     async def check(self, tenant: Tenant, spec: JobSpec) -> None:
         """Check a spec as :meth:`submit` does, and create nothing.
@@ -114,7 +116,7 @@ class BrokerService:
         warm_node = warm_node_of(await self._warm_source(tenant, spec))
         await self._check_place(tenant, spec, may_queue=spec.queue, warm_node=warm_node)
 
-    async def _admit(self, tenant: Tenant, spec: JobSpec, idempotency_key: str) -> Job:
+    async def _admit(self, tenant: Tenant, spec: JobSpec, idempotency_key: str, words: str = "") -> Job:
         async with self._admission:
             if idempotency_key:
                 known = await self._store.find_job(tenant.name, idempotency_key)
@@ -129,7 +131,7 @@ class BrokerService:
                 self._clock.now(),
                 idempotency_key,
                 queued=place.number if place is not None else 0,
-                reason=place.words if place is not None else "",
+                reason=place.words if place is not None else words,
                 warm_node=warm_node,
             )
             return await self._begin(self._registry.make_job(job), job, effects, opened)

@@ -21,6 +21,7 @@ from tiercel.v1 import jobs_pb2, jobs_pb2_grpc
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from tiercel.broker.actors.hard_deadlines import HardDeadlines
     from tiercel.broker.actors.journal import Journal
     from tiercel.broker.actors.service import BrokerService
     from tiercel.broker.api.auth import Context
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from tiercel.broker.store.logs import RunLogs
     from tiercel.broker.store.projects import ProjectStore
     from tiercel.broker.tenancy import Tenancy
-    from tiercel.core.jobs import Job
+    from tiercel.core.jobs import Job, JobSpec
     from tiercel.core.tenants import Tenant
     from tiercel.core.traces import Tracing
 
@@ -45,6 +46,7 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
 
     Args:
         tenancy: Who may call.
+        deadlines: Says which hard ones can be promised.
         tracing: Makes spans of submits, retries and resumes that are part of a trace; None for none.
     """
 
@@ -56,6 +58,7 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
         logs: RunLogs,
         tenancy: Tenancy,
         projects: ProjectStore,
+        deadlines: HardDeadlines,
         tracing: Tracing | None = None,
     ) -> None:
         self._service = service
@@ -64,6 +67,7 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
         self._logs = logs
         self._tenancy = tenancy
         self._projects = projects
+        self._deadlines = deadlines
         self._tracing = tracing
 
     async def SubmitJob(self, request: jobs_pb2.SubmitJobRequest, context: Context) -> jobs_pb2.SubmitJobResponse:
@@ -83,7 +87,13 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
         except InvalidSpecError:
             await self._service.check(tenant, spec)  # what else is wrong is said before a project is sent
             raise
-        return await self._service.submit(tenant, spec, request.idempotency_key)
+        return await self._admit(tenant, spec, request.idempotency_key)
+
+    async def _admit(self, tenant: Tenant, spec: JobSpec, key: str) -> Job:
+        if key and await self._store.find_job(tenant.name, key) is not None:  # what was admitted is not judged again
+            return await self._service.submit(tenant, spec, key)
+        async with self._deadlines.checked(tenant, spec) as words:
+            return await self._service.submit(tenant, spec, key, words)
 
     async def GetJob(self, request: jobs_pb2.GetJobRequest, context: Context) -> jobs_pb2.GetJobResponse:
         """Show a job."""

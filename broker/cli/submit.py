@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tiercel.broker.cli.output import print_json
+from tiercel.broker.cli.output import clean, print_json
 from tiercel.broker.cli.parameters import command, json_option, target_options
 from tiercel.broker.cli.sending import SendingProgress, show_project
 from tiercel.broker.cli.session import Target, exit_by, run
@@ -133,6 +133,9 @@ def _submit(target: Target, spec: JobSpec, *, wait: bool, as_json: bool) -> None
             handle = await client.submit(spec, packed=await _packed(client, spec, quiet=as_json), progress=progress)
         if not as_json:
             click.echo(f"Submitted {handle.id}; follow it with 'tiercel watch {handle.id}'.")
+            if any(tier.hard for tier in spec.tiers):
+                first = await anext(handle.events())
+                click.echo(f"It is admitted: {clean(getattr(first, 'reason', ''))}.")
         if wait:
             return await follow_job(client, handle.id, quiet=as_json)
         return await handle.refresh()

@@ -72,22 +72,26 @@ class Tier(_message.Message):
     TARGET_FIELD_NUMBER: _builtins.int
     VALUE_FIELD_NUMBER: _builtins.int
     DEADLINE_SECONDS_FIELD_NUMBER: _builtins.int
+    HARD_FIELD_NUMBER: _builtins.int
     target: _builtins.float
     """The metric value that reaches this tier."""
     value: _builtins.float
     """What reaching it is worth to the tenant, relative to other tiers; absent: 1."""
     deadline_seconds: _builtins.float
     """Seconds after submission by which the tenant wants it; absent: no deadline."""
+    hard: _builtins.bool
+    """Whether the job is admitted only if it is foretold to be in time; with a deadline only."""
     def __init__(
         self,
         *,
         target: _builtins.float = ...,
         value: _builtins.float | None = ...,
         deadline_seconds: _builtins.float | None = ...,
+        hard: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_deadline_seconds", b"_deadline_seconds", "_value", b"_value", "deadline_seconds", b"deadline_seconds", "value", b"value"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_deadline_seconds", b"_deadline_seconds", "_value", b"_value", "deadline_seconds", b"deadline_seconds", "target", b"target", "value", b"value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_deadline_seconds", b"_deadline_seconds", "_value", b"_value", "deadline_seconds", b"deadline_seconds", "hard", b"hard", "target", b"target", "value", b"value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__deadline_seconds: _TypeAlias = _typing.Literal["deadline_seconds"]  # noqa: Y015
     _WhichOneofArgType__deadline_seconds: _TypeAlias = _typing.Literal["_deadline_seconds", b"_deadline_seconds"]  # noqa: Y015

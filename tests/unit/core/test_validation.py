@@ -83,6 +83,7 @@ def refusal_of(spec: JobSpec) -> InvalidSpecError | None:
         {"variant": "small"},
         {"variants": ("fp32", "int8"), "variants_max_loss": 0.0, "replicas": 2},
         {"variant": "0" * 32, "tiers": (Tier(0.5), Tier(1.0))},
+        {"tiers": (Tier(0.5, deadline_seconds=9.0, hard=True), Tier(1.0))},
         {"ship": Shipping(every=0.01, best_every_seconds=60.0), "replace": True},
         {"ship": Shipping(only_tiers=True)},
         {"retrain": Retrain(0.5), "data": (DataSet("a"), DataSet("b", "https://host/x.npz", "0" * 64))},
@@ -101,6 +102,9 @@ def test_accepts_what_makes_sense(changes: dict[str, Any]) -> None:
     ("changes", "field"),
     [
         ({"data": (DataSet("a"), DataSet("a"))}, "data[1].name"),
+        ({"tiers": (Tier(0.9, hard=True),)}, "tiers[0].hard"),
+        ({"tiers": (Tier(0.9, deadline_seconds=9.0, hard=True),), "queue": True}, "tiers[0].hard"),
+        ({"tiers": (Tier(0.9, deadline_seconds=9.0, hard=True),), "every_seconds": 86400.0}, "tiers[0].hard"),
         ({"data": (DataSet("a_b"),)}, "data[0].name"),
         ({"data": (DataSet("a", sha256="0" * 64),)}, "data[0].sha256"),
         ({"data": (DataSet("a", "https://host/x", "0" * 63),)}, "data[0].sha256"),
