@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from tiercel.broker.actors.endpoint_messages import VersionChosen
@@ -143,9 +144,11 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
             _check_key(request.idempotency_key)
             ended = await self._service.find_job(tenant.name, request.job_id)
             await check_project(self._projects, tenant.name, ended.spec)  # it may be gone by now
-            job = await self._service.retry(
-                tenant, request.job_id, from_scratch=request.from_scratch, idempotency_key=request.idempotency_key
-            )
+            again = self._deadlines.checked(tenant, ended.spec) if request.from_scratch else nullcontext()
+            async with again:
+                job = await self._service.retry(
+                    tenant, request.job_id, from_scratch=request.from_scratch, idempotency_key=request.idempotency_key
+                )
             leads_to(job.id)
         return jobs_pb2.RetryJobResponse(job=job_to_proto(job))
 
