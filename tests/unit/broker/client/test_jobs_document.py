@@ -18,7 +18,7 @@ BASE = {"endpoint": "digits", "module": "package.train", "metric": "accuracy", "
 
 
 def test_the_example_is_a_spec(tmp_path: Path) -> None:
-    (example,) = re.findall(r"```yaml\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
+    example, deadlines = re.findall(r"```yaml\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
     (tmp_path / "train.py").write_text("pass\n")
     (tmp_path / "job.yaml").write_text(example)
     spec = load_spec(tmp_path / "job.yaml")
@@ -30,6 +30,9 @@ def test_the_example_is_a_spec(tmp_path: Path) -> None:
     assert spec.priority == 10
     assert spec.max_duration_seconds == 7200
     assert spec.queue
+    hard = parse_spec({**BASE, **yaml.safe_load(deadlines)})
+    validate_spec(hard)
+    assert [tier.hard for tier in hard.tiers] == [False, True]
     assert (spec.retries, spec.retry_back_off_seconds, spec.retry_exit_codes) == (3, 30, (75, 137))
 
 
