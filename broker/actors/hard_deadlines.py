@@ -87,11 +87,7 @@ def _hard(spec: JobSpec) -> Iterator[tuple[int, Tier]]:
 
 
 def _check_known(spec: JobSpec, runs: Sequence[PastRun]) -> None:
-    """Check that some earlier run got as far as each hard deadline asks.
-
-    Raises:
-        DeadlineOutOfReachError: None did.
-    """
+    """Refuse where no earlier run got as far as a hard deadline asks."""
     for number, tier in _hard(spec):
         if not any(spec.direction.reaches(point.value, tier.target) for run in runs for point in run.curve):
             field = f"tiers[{number - 1}].hard"
@@ -120,11 +116,7 @@ def _late(jobs: Sequence[JobView], expected: Mapping[_TierOfJob, Span], now: flo
 
 
 def _kept(number: int, deadline: float | None, span: Span | None) -> str:
-    """What to say of a deadline that is kept.
-
-    Raises:
-        DeadlineOutOfReachError: It is not, or nobody knows.
-    """
+    """What to say of a deadline that is kept; refuses one that is not."""
     field, wanted = f"tiers[{number - 1}].hard", in_words(round(deadline or 0.0, 1))
     if span is None:
         raise DeadlineOutOfReachError(
