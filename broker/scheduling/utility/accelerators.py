@@ -119,9 +119,8 @@ class _Front:
 
     cores: float  # what is left of the CPU
     held: Mapping[str, Grant]
-    parts: dict[str, float] = field(
-        default_factory=dict
-    )  # of those in front, the part of its full speed it has room for
+    # Of those in front, the part of its full speed that there is room for.
+    parts: dict[str, float] = field(default_factory=dict)
     _left: dict[str, float] = field(default_factory=dict)
     _queues: dict[str, deque[Candidate]] = field(default_factory=dict)
     _candidates: list[tuple[tuple[object, ...], Candidate]] = field(default_factory=list)

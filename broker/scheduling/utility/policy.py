@@ -32,7 +32,7 @@ from operator import attrgetter
 from tiercel.broker.scheduling.forecast.pace import Speeds
 from tiercel.broker.scheduling.interface import Assignment, EndpointView, JobView, NodeView, Plan, Snapshot, Trigger
 from tiercel.broker.scheduling.placement import Placement, jobs_by_node, place
-from tiercel.broker.scheduling.rank import submission_order
+from tiercel.broker.scheduling.rank import by_submission
 from tiercel.broker.scheduling.utility.accelerators import fair_accelerator_cores
 from tiercel.broker.scheduling.utility.arbitration import arbitrate
 from tiercel.broker.scheduling.utility.backpressure import NONE, Backpressure, backpressure_after, capped
@@ -118,7 +118,7 @@ class UtilityPolicy:
         review = self._review(snapshot, state.review, held, serving.left)
         traffic, asked_anew = renewed(state.traffic, traffic_of(snapshot.endpoints, self.settings))
         this = Pass(snapshot.now, held.records, review.due, self.settings, traffic, asked_anew)
-        cores = math.fsum(node.cpu_cores for node in snapshot.nodes)
+        cores = math.fsum(node.cpu_cores for node in snapshot.nodes) or 1.0
         placement = place(
             snapshot,
             least_work_left(held.records, serving.left, serving.answering, speeds),
@@ -171,7 +171,7 @@ class UtilityPolicy:
                 held.records[job.id].spent + held.records[job.id].to_end,
                 job.resources.memory_bytes,
             )
-            for job in sorted(snapshot.jobs, key=submission_order)
+            for job in by_submission(snapshot.jobs)
         }
         clock = advanced(last.clock, snapshot.now, places, jobs)
         finishes = fair_finishes(clock, places)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tiercel.broker.scheduling.interface import EndpointView, JobView, NodeView
 
@@ -166,19 +166,7 @@ def _updated(
     mean = min(record.mean + part * (used - record.mean), node.cpu_cores)
     forgotten = math.exp(min(record.at - now, 0.0) / _PEAK_SECONDS)
     if rate <= 0 or used <= 0 or delay is None or delay == record.delay:
-        return EndpointRecord(
-            now,
-            record.request_seconds,
-            mean,
-            max(used, record.peak * forgotten),
-            record.delay,
-            record.open_streak,
-            record.is_open,
-            record.saturated,
-            record.target,
-            record.cores,
-            record.served,
-        )
+        return replace(record, at=now, mean=mean, peak=max(used, record.peak * forgotten))
     on_time = in_time(view)
     seconds = used / rate
     if record.request_seconds > 0:
@@ -190,18 +178,17 @@ def _updated(
     streak = record.open_streak + 1 if (leaves and on_time) or rate * seconds > _GROWS * used else 0
     saturated = delay > 1.5 * seconds and used >= SATURATED * min(given or used, node.cpu_cores)
     target = _target(view, record, given, node, saturated=saturated)
-    return EndpointRecord(
-        now,
-        seconds,
-        mean,
-        max(used, rate * seconds if record.is_open else 0.0, record.peak * forgotten),
-        delay,
-        min(streak, _OPEN_AFTER),
-        record.is_open or streak >= _OPEN_AFTER,
-        saturated,
-        target,
-        record.cores,
-        record.served,
+    return replace(
+        record,
+        at=now,
+        request_seconds=seconds,
+        mean=mean,
+        peak=max(used, rate * seconds if record.is_open else 0.0, record.peak * forgotten),
+        delay=delay,
+        open_streak=min(streak, _OPEN_AFTER),
+        is_open=record.is_open or streak >= _OPEN_AFTER,
+        saturated=saturated,
+        target=target,
     )
 
 

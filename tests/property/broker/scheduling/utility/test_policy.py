@@ -8,8 +8,16 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testing.scheduling import job, node, tiers
-from tiercel.broker.scheduling.interface import EndpointView, JobView, NodeView, Snapshot, Trigger
+from testing.scheduling import GIB, job, node, tiers, waiting_job
+from tiercel.broker.scheduling.interface import (
+    CurvePoint,
+    EndpointView,
+    JobView,
+    NodeView,
+    PastRun,
+    Snapshot,
+    Trigger,
+)
 from tiercel.broker.scheduling.utility.policy import UtilityPolicy
 from tiercel.broker.scheduling.utility.serving import TRAINING_FLOOR
 from tiercel.broker.scheduling.utility.settings import UtilitySettings
@@ -137,3 +145,25 @@ def test_endpoints_and_jobs_fit_on_their_node(
         on_a = [entry.share.cpu_weight for entry in plan.assignments if entry.node_id == "a"]
         if on_a:
             assert sum(on_a) >= 0.9 * TRAINING_FLOOR
+
+
+PAST = {
+    f"program{work}": (PastRun((CurvePoint(work / 10, 0.1), CurvePoint(float(work), 0.9))),) * 3 for work in range(1, 9)
+}
+
+
+@given(works=st.lists(st.integers(1, 8), min_size=2, max_size=8), room=st.integers(1, 4))
+@few
+def test_whoever_waits_for_memory_is_worth_no_more_than_who_found_some(works: list[int], room: int) -> None:
+    jobs = tuple(
+        replace(waiting_job(f"job{index}", submitted_at=float(index)), workload=f"program{work}")
+        for index, work in enumerate(works)
+    )
+    nodes = (node("a", cpu_cores=2.0, memory_bytes=room * GIB), node("b", cpu_cores=1.0, memory_bytes=GIB))
+    policy = UtilityPolicy(UtilitySettings(guard_ratio=0.0))
+    plan, _ = policy.plan(replace(at(100.0, jobs, nodes), history=PAST), policy.initial_state())
+    found = {entry.job_id for entry in plan.assignments}
+    assert len(found) == min(len(works), room + 1), "nobody waits while there is room"
+    assert found | plan.waiting.keys() == {entry.id for entry in jobs}
+    needs = {entry.id: work for entry, work in zip(jobs, works, strict=True)}
+    assert max(needs[name] for name in found) <= min((needs[name] for name in plan.waiting), default=9)

@@ -339,6 +339,16 @@ def test_a_job_that_waits_for_memory_and_would_be_over_too_late_finds_a_node_fir
     assert found == {0.0: ["runs"], 31.0: ["runs"], 50.0: ["worthy"], 85.0: ["waits"]}
 
 
+def test_jobs_with_a_deadline_wait_while_there_is_no_node() -> None:
+    status = known("x", "long").tiers[0]
+    urgent = replace(waiting_job("a"), tiers=(replace(status, tier=replace(status.tier, deadline_seconds=1050.0)),))
+    policy = UtilityPolicy(UtilitySettings())
+    for nodes in ([], [node(cpu_cores=0.0)]):
+        seen = replace(snapshot([urgent], nodes), history=HISTORY)
+        plan, _ = policy.plan(seen, policy.initial_state())
+        assert (plan.assignments, list(plan.waiting)) == ((), ["a"])
+
+
 def test_nothing_moves_where_that_is_switched_off_or_memory_is_short() -> None:
     jobs = [known(f"job{number}", "long", node_id="a", migratable=True) for number in range(3)]
     for nodes, settings in (
