@@ -88,7 +88,7 @@ class Generation:
         Args:
             request: What is wanted.
             found: As :meth:`version_for` said just now.
-            arrived: When it came, seconds of ``time.perf_counter``.
+            arrived: When it came, seconds of ``time.perf_counter``; 0 for now.
             listener: Hears of it, from the next turn of the event loop on.
 
         Returns:
@@ -105,7 +105,7 @@ class Generation:
         seed = secrets.randbits(64) if request.seed is None else request.seed
         loop = self._loop_of(loaded, decoder)
         random = np.random.default_rng(seed)
-        row = Row(loop, prompt, most, request.sampling, random, ends, arrived, listener)
+        row = Row(loop, prompt, most, request.sampling, random, ends, arrived or time.perf_counter(), listener)
         loop.add(row, request.timeout)
         return row
 

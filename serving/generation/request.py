@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeGuard
@@ -69,7 +68,8 @@ def read_request(
     request_id = content.get("id", "")
     if not isinstance(request_id, str) or len(request_id) > _MOST_ID_CHARACTERS:
         raise InvalidRequestError(f"id must be a text of at most {_MOST_ID_CHARACTERS} characters")
-    timeout = min(limits.timeout, request_parameters.timeout(said.get("timeout")) or math.inf, limit or math.inf)
+    wanted = request_parameters.timeout(said.get("timeout"))
+    timeout = min(each for each in (limits.timeout, wanted, limit) if each is not None)
     seed = said.get("seed")
     if seed is not None and not (_is_whole(seed) and 0 <= seed <= _MOST_SEED):
         raise InvalidRequestError("seed must be a whole number from 0, below 2 to the power of 64")

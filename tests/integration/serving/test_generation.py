@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import json
 import math
+import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -140,6 +141,36 @@ def test_a_connection_goes_on_after_a_stream(served: Served) -> None:
         assert connection.getresponse().status == 200
 
 
+def raw(served: Served, version: str, body: bytes, *, is_read: bool = True) -> bytes:
+    host, _, port = served.server.http.rpartition(":")
+    with socket.create_connection((host, int(port)), DEADLINE) as connection:
+        head = (
+            f"POST /v2/models/gpt/generate_stream HTTP/{version}\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
+        )
+        connection.sendall(head.encode() + b"\r\n" + body)
+        received = b""
+        while is_read and (data := connection.recv(65536)):
+            received += data
+    return received
+
+
+def test_old_http_gets_a_stream_that_ends_with_its_connection(served: Served) -> None:
+    head, _, events = raw(served, "1.0", json.dumps({"input_ids": [5], "max_tokens": 3}).encode()).partition(
+        b"\r\n\r\n"
+    )
+    assert head.startswith(b"HTTP/1.1 200 ")
+    assert b"chunked" not in head
+    assert b"Connection: close" in head
+    tokens = [token for line in events.splitlines() if line for token in json.loads(line[6:])["output_ids"]]
+    assert tokens == greedy(served.model, [5], 3)
+
+
+def test_who_does_not_wait_for_the_first_token_leaves_nothing(served: Served) -> None:
+    for _ in range(30):
+        raw(served, "1.1", json.dumps(LONG).encode(), is_read=False)
+    wait_for(lambda: served.begun() == 0, "all rows to be free")
+
+
 def test_the_seed_decides(served: Served) -> None:
     def ask(seed: int, **more: Any) -> list[int]:
         how = {"temperature": 1.5, "top_p": 0.95, "top_k": 40, "seed": seed, "max_tokens": 30}
@@ -201,7 +232,7 @@ def test_texts_are_bytes_where_the_version_says_so(served: Served) -> None:
         ({"input_ids": [1], "parameters": []}, "parameters"),
         ({"input_ids": [1], "id": 7}, "id"),
     ],
-    ids=str,
+    ids=lambda value: str(value)[:50],
 )
 def test_what_makes_no_sense_is_refused_with_a_sentence(served: Served, body: object, said: str) -> None:
     for how in ("generate", "generate_stream"):
