@@ -6,13 +6,16 @@ import re
 import shlex
 import shutil
 import subprocess
+import urllib.request
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from testing.command_line import understood
+from testing.free_ports import free_port
 from testing.needs import need
+from testing.serving_process import wait_for
 from tiercel.broker.settings import BrokerSettings
 from tiercel.trainer_agent.settings import AgentSettings
 
@@ -72,6 +75,38 @@ def test_prometheus_takes_its_file(tmp_path: Path) -> None:
     copy.write_text(text.replace("/etc/prometheus/tiercel.token", str(token)))
     done = subprocess.run([promtool, "check", "config", str(copy)], check=False, capture_output=True, timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_prometheus_starts_with_its_command(tmp_path: Path) -> None:
+    program = shutil.which("prometheus")
+    need(program, "Prometheus", "prometheus")
+    assert program is not None
+    (tmp_path / "prometheus.yml").write_text("scrape_configs: []\n")
+    (tmp_path / "data").mkdir()
+    port = free_port()
+    given = {
+        "--config.file": tmp_path / "prometheus.yml",
+        "--storage.tsdb.path": tmp_path / "data",
+        "--web.listen-address": f"127.0.0.1:{port}",
+    }
+    options = [word.split("=") for word in services()["prometheus"]["command"]]
+    assert given.keys() <= {name for name, _ in options}
+    command = [program, *(f"{name}={given.get(name, value)}" for name, value in options)]
+    with (tmp_path / "log").open("wb") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
+        try:
+            wait_for(lambda: is_ready(port) or process.poll() is not None, "Prometheus")
+            assert process.poll() is None, (tmp_path / "log").read_text()
+        finally:
+            process.terminate()
+
+
+def is_ready(port: int) -> bool:
+    """Whether Prometheus answers."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/-/ready", timeout=10) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
 
 
 def test_what_operators_type_for_it_is_understood() -> None:
