@@ -15,6 +15,7 @@ from tiercel.broker.api.endpoints import lag_of, serving_of, signature_of, usage
 from tiercel.broker.api.wanted import fence_to_proto, wanted_to_proto
 from tiercel.broker.lifecycle.endpoint import DeliveryReport
 from tiercel.broker.lifecycle.job_events import Reported, RunExited, RunIsAlive, UsageMeasured
+from tiercel.broker.lifecycle.report_bounds import believed_quantised, believed_seconds, believed_time
 from tiercel.core.endpoint_access import KeyUse
 from tiercel.core.endpoints import DeliveryState
 from tiercel.core.quantised import QuantisedModel
@@ -172,7 +173,9 @@ class NodeStream:
         self._agents.measure_endpoints(self._node_id, usages_of(beat), lag_of(beat))
         self._agents.measure_keys(self._node_id, [KeyUse(use.id, use.requests) for use in beat.keys[:MOST_KEYS]])
         for usage in beat.runs:
-            measured = UsageMeasured(usage.run_id, usage.cpu_seconds, usage.accelerator_seconds)
+            measured = UsageMeasured(
+                usage.run_id, believed_seconds(usage.cpu_seconds), believed_seconds(usage.accelerator_seconds)
+            )
             if not self._agents.measure_run(self._node_id, measured):
                 self._refuse(usage.run_id)
 
@@ -185,7 +188,9 @@ class NodeStream:
                 environment=run.environment,
                 image_id=run.image_id,
                 warm=run.warm,
-                begun_cpu_seconds=run.begun_cpu_seconds if run.HasField("begun_cpu_seconds") else None,
+                begun_cpu_seconds=believed_seconds(run.begun_cpu_seconds)
+                if run.HasField("begun_cpu_seconds")
+                else None,
             )
             await self._send_to_job(run.run_id, alive)
         elif run.state == nodes_pb2.RUN_STATE_EXITED:
@@ -194,25 +199,26 @@ class NodeStream:
                 exit_code=run.exit_code if run.HasField("exit_code") else None,
                 reason=run.reason,
                 log_tail=run.log_tail,
-                cpu_seconds=run.cpu_seconds,
+                cpu_seconds=believed_seconds(run.cpu_seconds),
                 lost=run.lost,
                 # The node's word is not enough: a job goes on elsewhere only from what is here.
                 carried=run.carried and self._carried.find(run.run_id) is not None,
                 carry_error=run.carry_error,
-                accelerator_seconds=run.accelerator_seconds,
+                accelerator_seconds=believed_seconds(run.accelerator_seconds),
             )
             await self._send_to_job(run.run_id, message)
 
     async def _on_progress(self, progress: nodes_pb2.Progress) -> None:
         run_id, sequence = progress.run_id, progress.sequence
+        said_at = believed_time(seconds_of(progress.at)) if progress.HasField("at") else None
         message = Reported(
             run_id=run_id,
             sequence=sequence,
             epoch=progress.epoch,
             metrics=dict(progress.metrics),
-            at=seconds_of(progress.at) if progress.HasField("at") else math.inf,
-            cpu_seconds=progress.cpu_seconds,
-            accelerator_seconds=progress.accelerator_seconds,
+            at=said_at if said_at is not None else math.inf,
+            cpu_seconds=believed_seconds(progress.cpu_seconds),
+            accelerator_seconds=believed_seconds(progress.accelerator_seconds),
             ended=progress.ended,
         )
         await self._send_to_job(run_id, message, lambda: self._take(run_id, sequence))
@@ -226,11 +232,13 @@ class NodeStream:
             state=state,
             value=delivery.value if is_there else None,
             sha256=delivery.sha256,
-            delivered_at=seconds_of(delivery.delivered_at) if delivery.HasField("delivered_at") else None,
+            delivered_at=believed_time(seconds_of(delivery.delivered_at))
+            if delivery.HasField("delivered_at")
+            else None,
             reason=delivery.reason,
             signature=signature_of(delivery),
             size_bytes=delivery.size_bytes,
-            int8=from_proto(QuantisedModel, delivery.int8) if delivery.HasField("int8") else None,
+            int8=believed_quantised(from_proto(QuantisedModel, delivery.int8)) if delivery.HasField("int8") else None,
         )
         await self._agents.deliver_to_endpoint(DeliveryReported(self._node_id, delivery.delivery_id, report))
 

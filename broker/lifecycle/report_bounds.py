@@ -5,14 +5,27 @@ The agent bounds them as well, and a little tighter; this is for an agent that d
 
 from __future__ import annotations
 
+import math
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tiercel.core.quantised import QuantisedModel
+
 MAX_METRICS: Final = 64
 """Metrics of one report that are passed on."""
+
+MOST_SECONDS: Final = 1e11
+"""That a run may have used: of a thousand cores three years."""
+
+LATEST_TIME: Final = 253_402_300_799.0
+"""The end of the year 9999, in seconds since the Unix epoch; what comes after it has no date."""
+
+MOST_CHARACTERS: Final = 1_000
+"""Of why a cheap variant does not answer, and of how it was made."""
 
 REPORTS_PER_SECOND: Final = 25.0
 REPORTS_AT_ONCE: Final = 1500.0
@@ -23,6 +36,30 @@ BYTES_AT_ONCE: Final = 3.0 * 1024**2
 _BYTES_OF_A_REPORT: Final = 200
 _BYTES_OF_A_NUMBER: Final = 24
 _NAME: Final = re.compile(r"[A-Za-z0-9_./-]{1,64}", re.ASCII)
+
+
+def believed_seconds(said: float) -> float:
+    """What is taken of the time that a run is said to have used; nothing where that is no time, or none that can be."""
+    return said if 0.0 <= said <= MOST_SECONDS else 0.0
+
+
+def believed_time(said: float) -> float | None:
+    """What is taken of a moment that an agent tells, seconds since the Unix epoch; None where no calendar has it."""
+    return said if 0.0 <= said <= LATEST_TIME else None
+
+
+def believed_quantised(said: QuantisedModel) -> QuantisedModel:
+    """What is taken of what an agent tells of a cheap variant: without numbers that are none, and with short words."""
+    value = said.value if said.value is not None and math.isfinite(said.value) else None
+    return replace(
+        said,
+        shipped=said.shipped and value is not None,
+        reason=said.reason[:MOST_CHARACTERS],
+        made=said.made[:MOST_CHARACTERS],
+        value=value,
+        seconds=believed_seconds(said.seconds or 0.0) or None,
+        fp32_seconds=believed_seconds(said.fp32_seconds or 0.0) or None,
+    )
 
 
 def carried_metrics(metrics: Mapping[str, float], metric: str) -> dict[str, float]:
