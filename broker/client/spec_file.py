@@ -242,7 +242,7 @@ def _read(path: Path) -> dict[str, Any]:
         text = content.decode()
         values = tomllib.loads(text) if path.suffix == ".toml" else read_yaml(text)
     except OSError as error:
-        message = f"{path} cannot be read ({error.strerror}); give the path of a YAML or TOML file."
+        message = f"{path} cannot be read ({error.strerror}); give a project's folder, or a YAML or TOML file."
         raise InvalidSpecError(message, field="file") from None
     except (tomllib.TOMLDecodeError, yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         kind = "TOML" if path.suffix == ".toml" else "YAML"

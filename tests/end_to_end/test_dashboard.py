@@ -371,6 +371,10 @@ async def test_no_view_has_anything_that_axe_finds(
             await expect(tab.page.locator(".spinner")).to_have_count(0)
             told = await tab.page.evaluate("rules => axe.run(rules)", rules)
             found |= {f"{view}: {each['id']}": [node["html"] for node in each["nodes"]] for each in told["violations"]}
+            if look.get("size") == PHONE:
+                await expect(
+                    tab.page.locator(".stacks td:visible", has_text=re.compile("^\N{EN DASH}$"))
+                ).to_have_count(0)
             wide = await tab.page.evaluate("document.documentElement.scrollWidth - innerWidth")
             assert wide <= 0, f"{view} is wider than the screen"
     async with open_tab(browser, product.addresses["dashboard"], "", **look) as tab:

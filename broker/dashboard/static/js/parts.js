@@ -90,13 +90,19 @@ export function Table({ caption, head, rows, keys }) {
       <tbody role=${role("rowgroup")}>${rows.map(
         (row, index) => html`<tr role=${role("row")} key=${keys?.[index] ?? index}>
         ${row.map(
-          (cell, column) => html`<td class=${head[column].startsWith("#") ? "number" : ""} role=${role("cell")}
+          (cell, column) => html`<td class=${cellClass(head[column], cell)} role=${role("cell")}
             data-head=${stacks ? head[column].replace(/^#/, "") : undefined}>${cell ?? UNKNOWN}</td>`,
         )}
       </tr>`,
       )}</tbody>
     </table>
   </div>`;
+}
+
+// What a narrow screen has no line for is told apart by its class.
+function cellClass(name, cell) {
+  const kind = name.startsWith("#") ? "number" : "";
+  return [undefined, null, "", UNKNOWN].includes(cell) ? `${kind} nothing` : kind;
 }
 
 /** Names and values. */
