@@ -60,7 +60,7 @@ def test_every_rule_can_be_left_out(arm: Arm) -> None:
 
 def test_tables_and_bars_follow_from_what_was_simulated() -> None:
     fair = Figures(10.0, 11.0, 20.0, 30.0, 40.0, (20.0, 40.0), (5.0, 15.0), 0, 0)
-    half = replace(fair, first=5.0, completions=(30.0, 20.0))
+    half = replace(fair, first=5.0, answer=5.5, completions=(30.0, 20.0))
     arms = {"fair": fair, "fifo": half, "las": fair, "srpt": half, "utility": half, "utility, nothing known": fair}
     found = {name: [[each, each], [each, each]] for name, each in arms.items()}
     rule = Arm("utility, no guard", "utility", {"guard_ratio": 0.0}, history=True)
