@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @command(
     "tiercel models register digits --to mlflow:http://localhost:5000",
-    "tiercel models register digits prices --to mlflow:sqlite:///mlflow.db --follow",
+    "tiercel models register digits --to mlflow:sqlite:///mlflow.db --follow",
 )
 @click.argument(
     "endpoints",
