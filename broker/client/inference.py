@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 from urllib.parse import quote
 
 import aiohttp
+from yarl import URL
 
 from tiercel.core.current_span import trace_context
 from tiercel.core.endpoint_access import KEY_VARIABLE
@@ -153,8 +154,9 @@ class InferenceClient:
 
         async def ask() -> Json:
             place = self._places[endpoint]
-            path = f"/v2/models/{endpoint}/requests/{quote(request_id, safe='')}"
-            answer = await self._request("GET", place.url + path, place, key)
+            # As it is, since an id of ".." would be taken for the folder above.
+            path = f"/v2/models/{quote(endpoint, safe='')}/requests/{quote(request_id, safe='')}"
+            answer = await self._request("GET", URL(place.url + path, encoded=True), place, key)
             with _understood(place.url):
                 return dict(answer)
 
@@ -201,7 +203,7 @@ class InferenceClient:
         with _understood(url):
             return _result(endpoint, answer)
 
-    async def _request(self, method: str, url: str, place: Place, key: str, body: Json | None = None) -> Any:
+    async def _request(self, method: str, url: str | URL, place: Place, key: str, body: Json | None = None) -> Any:
         encryption = await self._knows.encryption(place, has_key=bool(key))
         headers = ({"Authorization": f"Bearer {key}"} if key else {}) | trace_context()
         try:

@@ -164,6 +164,8 @@ def test_a_flood_of_ids_pushes_out_the_oldest_and_no_more(nodes: Nodes) -> None:
 async def test_the_sdk_and_the_command_line_tell_it_too(nodes: Nodes) -> None:
     async with EndpointClient(nodes.near.http, key="") as client:
         await client.infer("m", {"x": [[0.0, 1.0, 2.0, 3.0]] * 3}, request_id="by the SDK/1")
+        await client.infer("m", {"x": [[0.0] * 4]}, request_id="..")
+        assert (await client.explain_request("m", ".."))["id"] == "..", "it is no folder above"
         told = await client.explain_request("m", "by the SDK/1")
         assert told["batch"]["own_rows"] == 3
         with pytest.raises(NotFoundError, match="no node that was asked knows"):
