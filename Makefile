@@ -166,6 +166,10 @@ bench-int8: $(STAMP) ## Ask more of a model than it can answer, with an int8 mod
 bench-generation: $(STAMP) ## Generate with a small GPT at the inference server, beside plain PyTorch (a minute)
 	@$(BIN)/python -m benchmarks.generation $(BENCH_FLAGS)
 
+.PHONY: bench-models
+bench-models: $(STAMP) ## Run scripts of every framework as jobs that are killed once (minutes; BENCH_FLAGS=--large for a model of 2.5 GB)
+	@$(BIN)/python -m benchmarks.models $(BENCH_FLAGS)
+
 .PHONY: bench-keys
 bench-keys: $(STAMP) ## Measure what a key costs a request to the inference server (half a minute)
 	@$(BIN)/python -m benchmarks.keys $(BENCH_FLAGS)

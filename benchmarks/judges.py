@@ -35,6 +35,8 @@ JUDGES = {
     "starts-live": "benchmarks.starts.live:bars_of",
     "int8": "benchmarks.int8:bars_of",
     "keys": "benchmarks.keys:bars_of",
+    "models": "benchmarks.models.bars:bars_of",
+    "models-large": "benchmarks.models.bars:bars_of_large",
     "retraining": "benchmarks.retraining:bars_of",
     "what-if": "benchmarks.what_if:bars_of",
     "tls": "benchmarks.tls.bars:bars_of",

@@ -1,0 +1,34 @@
+"""Train the model on the digits."""
+
+import argparse
+import json
+from pathlib import Path
+
+import torch
+from data import load
+from model import build
+from torch.nn.functional import cross_entropy
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--learning-rate", type=float, default=0.001)
+options = parser.parse_args()
+settings = json.loads(Path("settings.json").read_text())
+
+torch.manual_seed(0)
+x, y, x_test, y_test = load(settings["held_out"])
+model = build(settings["width"])
+optimizer = torch.optim.Adam(model.parameters(), lr=options.learning_rate)
+
+
+def accuracy(predict) -> float:
+    """How often it is right."""
+    return float((predict(x_test).argmax(1) == y_test).mean())
+
+
+for _ in range(30):
+    for rows in torch.randperm(len(x)).split(settings["batch"]):
+        optimizer.zero_grad()
+        cross_entropy(model(torch.from_numpy(x[rows])), torch.from_numpy(y[rows])).backward()
+        optimizer.step()
+    with torch.inference_mode():
+        print(accuracy(lambda rows: model(torch.from_numpy(rows)).numpy()))
