@@ -145,8 +145,7 @@ class Metrics(Collector):
         yield InfoMetricFamily("tiercel_serving", "The server", value={"version": __version__})
         for gauge in self._gauges:
             yield GaugeMetricFamily(gauge.name, gauge.documentation, value=gauge.read())
-        if self._generation is not None:
-            yield from _of_generation(self._generation)
+        yield from _of_generation(self._generation)
         refused = CounterMetricFamily(
             "tiercel_access_refusals", "Requests refused for who sent them, by reason", labels=("reason",)
         )
@@ -228,23 +227,23 @@ def _of_loaded(records: Sequence[ModelRecord]) -> Iterator[Metric]:
     yield from (pending, in_flight, provider, memory)
 
 
-def _of_generation(generation: Generation) -> Iterator[Metric]:
+def _of_generation(generation: Generation | None) -> Iterator[Metric]:
     """What was generated, of models that were asked for it, and how much is on its way."""
     tokens = CounterMetricFamily("tiercel_generated_tokens", "Tokens of answers", labels=("model",))
     prompts = CounterMetricFamily("tiercel_prompt_tokens", "Tokens of prompts that were read", labels=("model",))
     first = HistogramMetricFamily(
         "tiercel_first_token_seconds", "Time from a request's arrival to its first token", labels=("model",)
     )
-    for model, statistics in generation.statistics.items():
+    for model, statistics in generation.statistics.items() if generation is not None else ():
         tokens.add_metric((model,), statistics.tokens)
         prompts.add_metric((model,), statistics.prompt_tokens)
         first.add_metric((model,), *_histogram(statistics.first_token))
-    begun, waiting = generation.rows
     rows = GaugeMetricFamily("tiercel_generation_rows", "Answers on their way now", labels=("state",))
-    rows.add_metric(("begun",), begun)
-    rows.add_metric(("waiting",), waiting)
-    size = GaugeMetricFamily("tiercel_generation_cache_bytes", "Bytes that are held for keys and values now")
-    size.add_metric((), generation.room.used)
+    size = GaugeMetricFamily("tiercel_generation_cache_bytes", "Bytes that are held for keys and values now", labels=())
+    if generation is not None:
+        for state, count in zip(("begun", "waiting"), generation.rows, strict=True):
+            rows.add_metric((state,), count)
+        size.add_metric((), generation.room.used)
     yield from (tokens, prompts, first, rows, size)
 
 
