@@ -174,7 +174,7 @@ class _Parts:
     def begin_of(self, location: str) -> int:
         """Where a file begins in the one that they become."""
         parts = PurePosixPath(location).parts
-        if len(parts) != 1 or parts[0] == "..":
+        if len(parts) != 1 or parts[0] == ".." or "\0" in location:
             raise DataError(
                 f"its weights lie in {location[:200]!r}: they have to be files beside the model, named without a folder"
             )

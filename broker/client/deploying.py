@@ -16,8 +16,6 @@ from tiercel.core.checkpoints import Artefact
 from tiercel.core.deploying import MAX_MODEL_BYTES, MAX_REFERENCE_BYTES, Deploy, check_size
 from tiercel.core.errors import wrong_field
 from tiercel.core.jobs import Direction
-from tiercel.core.onnx_data import DataError, joined
-from tiercel.core.onnx_signature import read_signature
 from tiercel.core.wire import to_proto
 from tiercel.v1 import models_pb2, models_pb2_grpc
 
@@ -150,6 +148,9 @@ class _Parts:
 
 def _parts_of(path: Path, inputs: Mapping[str, Sequence[int]], reference: str | Path | None) -> _Parts:
     """What is to be sent; blocks."""
+    from tiercel.core.onnx_data import DataError, joined
+    from tiercel.core.onnx_signature import read_signature
+
     try:
         # Told before all of it is read, which takes a while.
         model = _Part(path.stat().st_size, partial(_pieces_of, path))

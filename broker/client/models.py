@@ -17,7 +17,6 @@ from tiercel.core.endpoint_views import EndpointInfo, VersionInfo
 from tiercel.core.errors import InvalidSpecError, NotFoundError, TiercelError, UnavailableError, wrong_field
 from tiercel.core.lineage import Lineage
 from tiercel.core.models import Difference, ModelCard, differences
-from tiercel.core.onnx_data import DATA_FILE, data_of
 from tiercel.core.wire import from_proto
 from tiercel.v1 import jobs_pb2, lineage_pb2, lineage_pb2_grpc, models_pb2, models_pb2_grpc
 
@@ -112,6 +111,8 @@ class Models:
             await asyncio.to_thread(part.mkdir, parents=True)
             model = part / MODEL_FILE
             await self._fetch(found, MODEL_FILE, found.sha256, model, progress)
+            from tiercel.core.onnx_data import DATA_FILE, data_of
+
             data = await asyncio.to_thread(data_of, model)
             if data is None:
                 await asyncio.to_thread(os.replace, model, target)
@@ -239,6 +240,8 @@ class Models:
 
 def _put_folder(part: Path, target: Path) -> Path:
     """Put a model with its weights in its place, instead of one that was fetched before; returns its ONNX file."""
+    from tiercel.core.onnx_data import DATA_FILE
+
     target.mkdir(exist_ok=True)
     for name in (DATA_FILE, MODEL_FILE):
         (part / name).replace(target / name)
