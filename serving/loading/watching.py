@@ -40,11 +40,15 @@ class Watching:
         self._draw = Random()  # noqa: S311 - which rows are looked at is no secret
 
     async def begin(self, new: LoadedVersion) -> None:
-        """Watch what a version is asked that nobody asks yet."""
+        """Watch what a version is asked that nobody asks yet; its session is freed where this is broken off."""
         if not self._interval:
             return
         path = repository.artefact(self._root, new.model, new.version).path.with_name(FILE)
-        known = await self._loader.look_up(_read, path)
+        try:
+            known = await self._loader.look_up(_read, path)
+        except BaseException:
+            await self._loader.free(new.close())
+            raise
         keep = partial(self._keep, path)
         new.statistics.inputs.begin(new.session.inputs, self._interval, self._draw, known, keep)
 

@@ -37,7 +37,7 @@ def register(*, endpoints: tuple[str, ...], to: str, name: str, follow: bool, as
 
     def told(endpoint: str, new: int) -> None:
         if follow and not as_json:
-            click.echo(f"{clean(endpoint)}: {new} versions are new.")
+            click.echo(f"{clean(endpoint)}: new versions: {new}")
 
     async def keep(client: Client) -> dict[str, int]:
         import asyncio
@@ -53,4 +53,4 @@ def register(*, endpoints: tuple[str, ...], to: str, name: str, follow: bool, as
         print_json(found)
         return
     for endpoint, new in found.items():
-        click.echo(f"{clean(endpoint)}: {new} versions are new.")
+        click.echo(f"{clean(endpoint)}: new versions: {new}")
