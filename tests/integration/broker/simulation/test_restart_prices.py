@@ -32,4 +32,3 @@ def test_who_restarts_quickly_is_moved_more_often_and_who_does_not_is_left_alone
     monkeypatch.setattr(Restarts, "by_workload", lambda _: types.MappingProxyType({}))
     unknown = result(10.0, 3.0)
     assert unknown.migrations > dear.migrations, "who knows nothing of the price pays it too often"
-    assert dear.mean_completion < unknown.mean_completion
