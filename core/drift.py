@@ -45,7 +45,7 @@ class InputDrift:
     def words(self) -> str:
         """The same for people."""
         if not self.rows:
-            return f"{self.reference_rows} rows were looked at, too few to compare"
+            return f"too few rows to compare: {self.reference_rows}"
         farthest = ", ".join(f"{each.name} {each.distance:.2g}" for each in self.farthest[:3])
         found = "something else than at first" if self.drifted else "what it was at first"
         at = f" at {self.node_id}" if self.node_id else ""

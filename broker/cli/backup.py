@@ -38,7 +38,8 @@ def backup(*, file: Path, as_json: bool, state_dir: Path | None) -> None:
     except TiercelError as error:
         fail(error.message)
     except (OSError, sqlite3.Error) as error:
-        fail(f"{file} cannot be written: {error}")
+        why = getattr(error, "strerror", None) or error
+        fail(f"{file} cannot be written ({why}); name a file in a folder of yours that has room.")
     if as_json:
         print_json({"file": str(file), "saved": list(names)})
         return

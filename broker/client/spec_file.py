@@ -234,6 +234,9 @@ def _usual_direction(metric: str) -> Direction:
 
 
 def _read(path: Path) -> dict[str, Any]:
+    if path.suffix == ".py":
+        message = f"{path} is a Python script; 'tiercel init {path}' writes a spec for it, or give --script {path}."
+        raise InvalidSpecError(message, field="file")
     try:
         with path.open("rb") as file:
             content = file.read(_MAX_SPEC_BYTES + 1)

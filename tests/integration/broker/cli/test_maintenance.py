@@ -51,3 +51,13 @@ def test_a_time_that_is_none_or_that_nobody_waits_for() -> None:
 
     assert "--timeout: 'soon' is not a time" in refused("--wait", "--timeout", "soon")
     assert "--timeout says how long --wait waits" in refused("--timeout", "1m")
+
+
+async def test_a_backup_that_cannot_be_written_says_why_in_a_sentence(tmp_path: Path) -> None:
+    async with running_broker(tmp_path):
+        file = tmp_path / "missing" / "keys.tar"
+        command = ["backup", str(file), "--state-dir", str(tmp_path)]
+        told = await asyncio.to_thread(CliRunner().invoke, app, command)
+    assert told.exit_code == 1
+    why = "cannot be written (No such file or directory); name a file in a folder of yours that has room."
+    assert told.stderr == f"Error: {file} {why}\n"

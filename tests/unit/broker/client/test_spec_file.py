@@ -209,6 +209,7 @@ def test_a_script_beyond_the_limit_is_refused(tmp_path: Path) -> None:
         ("job.yaml", "tiers: [", "is not YAML"),
         ("job.toml", "tiers = [", "is not TOML"),
         ("job.yaml", "", "holds no fields"),
+        ("train.py", "import torch\n", "is a Python script; 'tiercel init .*train.py' writes a spec for it"),
         ("job.yaml", "- a list", "holds no fields"),
         ("job.yaml", "endpoint: a\nship: {on_tier: true, on_tier: false}", "line 2 gives 'on_tier' once more"),
         ("job.yaml", "endpoint: a\nendpoint: b", "line 2 gives 'endpoint' once more"),

@@ -144,7 +144,7 @@ const asked = ({ inputs }) =>
             .slice(0, 3)
             .map((each) => `${each.name} ${number(each.distance)}`)
             .join(", ")} (bound ${number(said.bound)})`
-        : `${said.reference_rows} rows were looked at, too few to compare`
+        : `too few rows to compare: ${said.reference_rows}`
     }</span> `,
   );
 
