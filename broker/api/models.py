@@ -75,12 +75,12 @@ class ModelsService(models_pb2_grpc.ModelsServiceServicer):
             lambda: anext(aiter(request_iterator), None), models_pb2.DeployModelRequest, "deploy the file"
         )
         by = deployer(caller, self._tenancy)
-        with self._uploads.taken(tenant):
-            try:
+        try:
+            with self._uploads.taken(tenant):
                 delivery = await deploy(tenant, by, messages, self._service.endpoints, self._versions)
-            except TiercelError:
-                await drop(request_iterator)
-                raise
+        except TiercelError:
+            await drop(request_iterator)
+            raise
         return models_pb2.DeployModelResponse(endpoint=delivery.endpoint, version=delivery.version)
 
     async def RemoveVersion(

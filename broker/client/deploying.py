@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tiercel.core.endpoint_access import EndpointAccess
     from tiercel.core.endpoint_views import VersionInfo
     from tiercel.core.endpoints import Signature
+    from tiercel.core.onnx_data import JoinedModel
 
 _PIECE_BYTES = 256 * 1024
 _SLOWEST_BYTES_PER_SECOND = 64 * 1024
@@ -160,7 +161,7 @@ def _parts_of(path: Path, inputs: Mapping[str, Sequence[int]], reference: str | 
             raise wrong_field("file", f"{path} is no ONNX model, or only a part of one; export it again")
         data = None
         if (found := joined(path)) is not None:
-            data = _Part(found.size_bytes, found.pieces, found.digest())
+            data = _Part(found.size_bytes, partial(_weights_of, found), found.digest())
             content = found.content(data.sha256)
             model = _Part(len(content), partial(_pieces_in, content))
         tried = None
@@ -198,6 +199,16 @@ def _pieces_of(path: Path) -> Iterator[bytes]:
     with path.open("rb") as file:
         while piece := file.read(_PIECE_BYTES):
             yield piece
+
+
+def _weights_of(model: JoinedModel) -> Iterator[bytes]:
+    """Weights beside a model, which may become others while they are sent."""
+    from tiercel.core.onnx_data import DataError
+
+    try:
+        yield from model.pieces()
+    except DataError as error:
+        raise wrong_field("file", str(error)) from error
 
 
 def _pieces_in(content: bytes) -> Iterator[bytes]:

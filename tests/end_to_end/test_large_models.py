@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from testing import onnx_models
 from testing.product import Product
 from testing.product_use import JOB_SECONDS, client_of, digits_job, tiercel
 from tiercel import Client, InvalidSpecError, JobState, Script
+from tiercel.core.errors import OverloadedError
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]
 in_one_loop = pytest.mark.asyncio(loop_scope="module")
@@ -68,6 +70,29 @@ async def check_refused(alice: Client, tmp_path: Path) -> None:
     (tmp_path / "bad.onnx_data").write_bytes(b"short")
     with pytest.raises(InvalidSpecError, match="lies beyond the end of"):
         await alice.deploy(path, "bad")
+
+
+@in_one_loop
+async def test_weights_that_change_while_they_are_sent_and_more_files_than_may_come_are_refused_in_words(
+    shared_product: Product, tmp_path: Path
+) -> None:
+    path = tmp_path / "grows.onnx"
+    onnx_models.save_external(onnx_models.mlp((1000, 1000, 10)), path)
+
+    def grow(sent: int, total: int) -> None:
+        if sent < total // 2:
+            with (tmp_path / "grows.onnx_data").open("ab") as file:
+                file.write(b"more")
+
+    async with client_of(shared_product) as alice:
+        with pytest.raises(InvalidSpecError, match="has changed while it was read"):
+            await alice.deploy(path, "grows", progress=grow)
+        calls = [alice.deploy(path, f"many-{number}") for number in range(10)]
+        found = await asyncio.gather(*calls, return_exceptions=True)
+    refused = [each for each in found if isinstance(each, BaseException)]
+    assert len(found) > len(refused)
+    # Refused while it sends, and not cut off.
+    assert all(isinstance(each, OverloadedError) for each in refused), refused
 
 
 @in_one_loop
