@@ -6,9 +6,9 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from tiercel.broker.actors.endpoint_states import EndpointsMeasured, load_of
+from tiercel.broker.actors.mailbox import send, send_latest
 from tiercel.broker.actors.node import NodeActor
 from tiercel.broker.actors.node_messages import NodeConnected, StreamEnded
-from tiercel.broker.actors.registry import send, send_latest
 from tiercel.broker.lifecycle.job_events import JobInput, UsageMeasured
 from tiercel.core.endpoints import deployed_endpoint, job_of_delivery
 from tiercel.core.errors import NotAuthenticatedError, NotFoundError, UnavailableError

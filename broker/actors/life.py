@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from tiercel.broker.actors.endpoint_messages import NodesChanged
 from tiercel.broker.actors.job import MAX_OBSERVATIONS, observations_of
 from tiercel.broker.actors.job_pages import load_unfinished_jobs
+from tiercel.broker.actors.mailbox import send, send_latest
 from tiercel.broker.actors.node_messages import NodeTicked
-from tiercel.broker.actors.registry import send, send_latest
 from tiercel.broker.actors.scheduler_messages import RunsRemembered, SchedulerTicked
 from tiercel.broker.lifecycle.checkpoints import with_what_is_held
 from tiercel.broker.lifecycle.job_events import Ticked

@@ -228,3 +228,19 @@ class Actor(ABC, Generic[MessageT]):
         envelope.let_go()
         envelope.answer()
         return False
+
+
+def send(actor: Actor[MessageT], message: MessageT) -> None:
+    """Leave an actor a message; raises ActorFailedError where it does not take any more."""
+    try:
+        actor.send_nowait(message)
+    except OverloadedError as error:
+        raise ActorFailedError(f"{actor.name} is stuck: {error.message}") from error
+
+
+def send_latest(actor: Actor[MessageT], key: Hashable, message: MessageT) -> None:
+    """The same for a message that takes the place of an earlier one of its key, which was not read yet."""
+    try:
+        actor.send_latest_nowait(key, message)
+    except OverloadedError as error:
+        raise ActorFailedError(f"{actor.name} is stuck: {error.message}") from error

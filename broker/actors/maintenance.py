@@ -6,8 +6,8 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tiercel.broker.actors.mailbox import send
 from tiercel.broker.actors.node_messages import DrainSet
-from tiercel.broker.actors.registry import send
 from tiercel.core.errors import NotFoundError
 from tiercel.core.nodes import Drain
 

@@ -13,7 +13,7 @@ from tiercel.broker.actors.endpoint_queues import queue_steps
 from tiercel.broker.actors.endpoint_states import EndpointObserved
 from tiercel.broker.actors.feedback import FeedbackHeard, InputsHeard
 from tiercel.broker.actors.job import JobActor
-from tiercel.broker.actors.mailbox import Actor, ActorFailedError, MessageT
+from tiercel.broker.actors.mailbox import send, send_latest
 from tiercel.broker.actors.node import NodeActor
 from tiercel.broker.actors.node_messages import (
     AccessChanged,
@@ -41,12 +41,11 @@ from tiercel.broker.lifecycle.node import fence_of
 from tiercel.broker.lifecycle.routes import ToldRoutes, known_elsewhere, renewed, routes_of
 from tiercel.broker.scheduling.interface import Trigger
 from tiercel.core.endpoints import delivery_id
-from tiercel.core.errors import OverloadedError
 from tiercel.core.nodes import Drain, Node
 from tiercel.core.tenants import DEFAULT_WEIGHT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from tiercel.broker.actors.clock import Clock
     from tiercel.broker.actors.endpoint_states import Counted
@@ -394,19 +393,3 @@ class ActorRegistry:
         """Have the scheduler look at once."""
         happened = SomethingHappened(Trigger(trigger))
         send_latest(self.scheduler, happened, happened)
-
-
-def send(actor: Actor[MessageT], message: MessageT) -> None:
-    """Leave an actor a message; raises ActorFailedError where it does not take any more."""
-    try:
-        actor.send_nowait(message)
-    except OverloadedError as error:
-        raise ActorFailedError(f"{actor.name} is stuck: {error.message}") from error
-
-
-def send_latest(actor: Actor[MessageT], key: Hashable, message: MessageT) -> None:
-    """The same for a message that takes the place of an earlier one of its key, which was not read yet."""
-    try:
-        actor.send_latest_nowait(key, message)
-    except OverloadedError as error:
-        raise ActorFailedError(f"{actor.name} is stuck: {error.message}") from error

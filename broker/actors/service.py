@@ -93,9 +93,7 @@ class BrokerService:
         self.retrainings = Retrainings(store, journal, registry, clock, self._submit_again)
 
     async def submit(self, tenant: Tenant, spec: JobSpec, idempotency_key: str, words: str = "") -> Job:
-        """Create a job, or return the one that the same key of the same tenant created before.
-
-        ``words`` say what is known of a new one.
+        """Create a job, of which ``words`` say what is known, or return the one that its tenant's key created before.
 
         Raises:
             InvalidSpecError: A field of the spec is wrong, or no known node could ever run it.

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import http
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
+from urllib.parse import parse_qs
 
 import orjson
 
 from tiercel.core.errors import (
     CapacityExceededError,
+    InvalidRequestError,
     NotAuthenticatedError,
     RateExceededError,
     TiercelError,
@@ -232,3 +235,17 @@ class ByteBudget:
     def release(self, amount: int) -> None:
         """Give back ``amount`` bytes."""
         self.used -= amount
+
+
+def since_of(target: bytes) -> float:
+    """The ``since`` of a target such as ``/v2/usage?since=SECONDS``; 0 where nothing is said.
+
+    Raises:
+        InvalidRequestError: The query is another one.
+    """
+    values = parse_qs(target.partition(b"?")[2].decode("ascii", "replace"), keep_blank_values=True)
+    with contextlib.suppress(ValueError):
+        since = float(values.pop("since", ["0"])[-1])
+        if since >= 0 and not values:
+            return since
+    raise InvalidRequestError("the query must be since=SECONDS, an uptime_seconds that was answered before")

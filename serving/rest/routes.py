@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from functools import partial, wraps
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import parse_qs
 
 import orjson
 
@@ -38,6 +36,7 @@ from tiercel.serving.rest.messages import (
     answer_to_defect,
     error_response,
     json_response,
+    since_of,
 )
 from tiercel.serving.rest.packing import PackedAnswer, coding_for
 from tiercel.serving.rest.recognition import recognise
@@ -262,7 +261,7 @@ class Routes:
     def _usage(self, request: HttpRequest, _: Parameters) -> HttpResponse:
         """Requests, delays, CPU and accelerator time of each model; `?since=SECONDS` for the delays since then."""
         self.check_overview(request)
-        since = _since(request.target)
+        since = since_of(request.target)
         usage, at = self._plane.usage(since), self._plane.clock_at(since)
         number = self._handing.table_number if self._handing is not None else 0
         more = {name: tell(at) for name, tell in self._in_usage.items()}
@@ -342,16 +341,6 @@ def from_programs_only(endpoint: Endpoint) -> Endpoint:
         return endpoint(request, parameters)
 
     return guarded
-
-
-def _since(target: bytes) -> float:
-    """The ``since`` of ``/v2/usage?since=SECONDS``; 0 where nothing is said."""
-    values = parse_qs(target.partition(b"?")[2].decode("ascii", "replace"), keep_blank_values=True)
-    with contextlib.suppress(ValueError):
-        since = float(values.pop("since", ["0"])[-1])
-        if since >= 0 and not values:
-            return since
-    raise InvalidRequestError("the query must be since=SECONDS, an uptime_seconds that was answered before")
 
 
 def body_object(request: HttpRequest) -> dict[str, Any]:

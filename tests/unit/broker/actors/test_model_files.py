@@ -13,8 +13,8 @@ from testing.actors import Actors, running, running_actors
 from testing.replica_nodes import ENDPOINT, ReplicaNodes, version_store
 from testing.until import until
 from tiercel.broker.actors.endpoint_states import EndpointsMeasured
+from tiercel.broker.actors.mailbox import send
 from tiercel.broker.actors.model_files import ModelFiles
-from tiercel.broker.actors.registry import send
 from tiercel.broker.actors.replicas import MAX_PULLS, PULL_SECONDS
 from tiercel.broker.store.contract import Store
 from tiercel.core.endpoints import DelayWindow, DeliveryState, EndpointUsage, Version
