@@ -83,7 +83,11 @@ def renew_in_background(target: Target) -> None:
     words = (str(target.state_dir or ""), target.broker, target.tenant)
     silent: Any = subprocess.DEVNULL
     subprocess.Popen(
-        [sys.executable, "-m", __name__, *words], stdin=silent, stdout=silent, stderr=silent, start_new_session=True
+        [sys.executable, "-P", "-m", __name__, *words],
+        stdin=silent,
+        stdout=silent,
+        stderr=silent,
+        start_new_session=True,
     )
 
 

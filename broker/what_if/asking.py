@@ -68,7 +68,7 @@ class Asking:
 async def _answered(question: Question) -> WhatIf:
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", _MODULE, stdin=pipe, stdout=pipe, stderr=asyncio.subprocess.DEVNULL
+        sys.executable, "-P", "-m", _MODULE, stdin=pipe, stdout=pipe, stderr=asyncio.subprocess.DEVNULL
     )
     try:
         output, _ = await process.communicate(pickle.dumps(question))

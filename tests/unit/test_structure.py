@@ -74,3 +74,15 @@ def test_a_circle_is_found_also_if_it_is_of_types_only(tmp_path: Path) -> None:
     two.write_text("def work():\n    import one\n")
     modules = {"one": one, "two": two}
     assert {name: imports_of(name, path, modules) for name, path in modules.items()} == {"one": {"two"}, "two": {"one"}}
+
+
+@pytest.mark.parametrize("room", PRODUCT)
+def test_a_process_of_ours_takes_nothing_from_the_folder_that_it_is_started_in(room: str) -> None:
+    """``python -m`` looks there first, and anybody may have made a folder ``tiercel`` in it; ``-P`` has it not."""
+    for path in sorted((REPOSITORY / room).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            parts = (
+                node.elts if isinstance(node, ast.List | ast.Tuple) else node.args if isinstance(node, ast.Call) else []
+            )
+            words = [ast.unparse(each) for each in parts[:2]]
+            assert words != ["sys.executable", "'-m'"], f"{path}: give -P before -m"

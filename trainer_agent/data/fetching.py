@@ -144,7 +144,7 @@ async def fetching(
     environment = {name: value for name, value in os.environ.items() if is_trusted or name in _INHERITED}
     process = await asyncio.create_subprocess_exec(
         sys.executable,
-        *("-m", "tiercel.trainer_agent.data.fetch"),
+        *("-P", "-m", "tiercel.trainer_agent.data.fetch"),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         start_new_session=True,

@@ -133,7 +133,7 @@ class Pip:
 
     def _command(self, target: Target, *options: str) -> list[str]:
         quiet = ["--no-input", "--disable-pip-version-check", "--no-cache-dir", "--progress-bar", "off", "--no-color"]
-        return [sys.executable, "-m", "pip", "--python", target.python, "install", *quiet, *options]
+        return [sys.executable, "-P", "-m", "pip", "--python", target.python, "install", *quiet, *options]
 
 
 def _uv_platform(platform: Platform) -> str:

@@ -127,7 +127,7 @@ async def start(
     """
     places.repository.mkdir(parents=True, exist_ok=True)
     _rotate(places.log_file)
-    command = [sys.executable, "-m", "tiercel.serving", "--repository", str(places.repository)]
+    command = [sys.executable, "-P", "-m", "tiercel.serving", "--repository", str(places.repository)]
     flags = ("--http-port", "--grpc-port", "--tls-http-port", "--tls-grpc-port")
     command += ["--host", "127.0.0.1", *(word for pair in zip(flags, map(str, ports), strict=True) for word in pair)]
     ensure_token(places.token_file)

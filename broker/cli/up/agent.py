@@ -17,7 +17,7 @@ from tiercel.core.backoff import Backoff
 from tiercel.core.errors import UnavailableError
 from tiercel.core.locks import is_held, read_name
 
-AGENT_COMMAND = (sys.executable, "-m", "tiercel.trainer_agent")
+AGENT_COMMAND = (sys.executable, "-P", "-m", "tiercel.trainer_agent")
 # The agent runs other people's code: what is not for it is not in its environment.
 _SECRETS = frozenset(
     f"TIERCEL_{name}"

@@ -39,7 +39,7 @@ async def start_detached(options: NodeOptions, command: tuple[str, ...] = (), se
     places = Places(options.state_dir)
     prepare_state_dir(places.state_dir)
     log = places.up_log
-    process, before = _start(command or (sys.executable, "-m", __name__, _to_text(options)), log)
+    process, before = _start(command or (sys.executable, "-P", "-m", __name__, _to_text(options)), log)
     try:
         async with asyncio.timeout(seconds):
             said = await _wait_up(process, log, before)

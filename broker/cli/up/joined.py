@@ -123,7 +123,7 @@ def address_towards(broker: str) -> str:
 
 def background_command(options: NodeOptions) -> tuple[str, ...]:
     """Starts :func:`run_node` in a process of its own."""
-    return sys.executable, "-m", __name__, json.dumps(asdict(options), default=str)
+    return sys.executable, "-P", "-m", __name__, json.dumps(asdict(options), default=str)
 
 
 def _tell(sentence: str) -> None:
