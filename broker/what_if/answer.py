@@ -6,10 +6,12 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from tiercel.broker.scheduling.interface import JobView
 from tiercel.broker.simulation.result import EndpointOutcome, JobOutcome, Result
 from tiercel.broker.simulation.simulation import simulate
+from tiercel.broker.what_if.beside import both
 from tiercel.broker.what_if.calibration import Calibration, calibration
 from tiercel.broker.what_if.present import Question
 from tiercel.broker.what_if.scenario import World, scenario, world
@@ -64,9 +66,7 @@ def answer(question: Question) -> WhatIf:
     begin = time.perf_counter()
     present, changes = question.present, question.changes
     draws = min(max(_WORK // max(len(present.snapshot.jobs), 1), _LEAST_DRAWS), _MOST_DRAWS)
-    worlds = [world(present, each) for each in ((Changes(), changes) if changes != Changes() else (changes,))]
-    sides = [_simulated(each, draws, question.calibrations) for each in worlds]
-    now, then = sides[0], sides[-1]
+    now, then = _sides(question, draws)
     jobs = tuple(_job(job_id, now, then, question.tenant) for job_id in sorted({*_ids(now.world), *_ids(then.world)}))
     return WhatIf(
         snapshot=present.fingerprint,
@@ -81,6 +81,16 @@ def answer(question: Question) -> WhatIf:
         draws=draws,
         seconds=time.perf_counter() - begin,
     )
+
+
+def _sides(question: Question, draws: int) -> tuple[_Side, _Side]:
+    """The present as it is, and with changes; at once where somebody waits."""
+    before = partial(_simulated, world(question.present, Changes()), draws, question.calibrations)
+    if question.changes == Changes():
+        side = before()
+        return side, side
+    after = partial(_simulated, world(question.present, question.changes), draws, question.calibrations)
+    return (before(), after()) if question.is_patient else both(before, after)
 
 
 def _simulated(of: World, draws: int, calibrations: Mapping[str, Calibration]) -> _Side:
