@@ -13,6 +13,7 @@ from tiercel.broker.actors.endpoint_states import (
     ShareMoved,
     endpoint_of,
 )
+from tiercel.broker.actors.fair_share import FairShare
 from tiercel.broker.actors.journal import Commit
 from tiercel.broker.actors.mailbox import Actor
 from tiercel.broker.actors.scheduler_messages import (
@@ -53,7 +54,7 @@ from tiercel.broker.scheduling.views import Leaving, nodes_without
 from tiercel.core.errors import CannotWriteError, wrong_field
 from tiercel.core.events import EndpointShareChanged, ShareDecision
 from tiercel.core.shares import Share
-from tiercel.core.tenant_use import TenantUse, fair_factors
+from tiercel.core.tenant_use import TenantUse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -63,9 +64,6 @@ if TYPE_CHECKING:
     from tiercel.broker.lifecycle.job_events import JobInput
 
 logger = logging.getLogger(__name__)
-
-# For how long all nodes have to be used until what was used says as much as half of what it would after years.
-_FAIR_AFTER_SECONDS = 3600.0
 
 _NO_LIMIT = Share(1.0, reason="not limited: it may use whatever its node has")
 
@@ -127,7 +125,7 @@ class SchedulerActor(Actor[SchedulerMessage]):
         self._journal = journal
         self._clock = clock
         self._send_to_job = send_to_job
-        self._use_of = use_of
+        self._fair_share = FairShare(use_of)
         self._jobs: dict[str, JobObserved] = {}
         self._nodes: dict[str, NodeView] = {}
         self._endpoints = EndpointStates(declare_endpoint_shares)
@@ -316,7 +314,9 @@ class SchedulerActor(Actor[SchedulerMessage]):
             if leaving:
                 held.append(Leaving(leaving, view.resources.memory_bytes, devices))
             jobs.append(view)
-        shown, self._held_back = with_homes(self._by_fair_share(jobs), self._endpoints.node_of)
+        shown, self._held_back = with_homes(
+            self._fair_share.weighted(jobs, self._nodes.values()), self._endpoints.node_of
+        )
         return Snapshot(
             self._clock.now(),
             trigger,
@@ -327,17 +327,6 @@ class SchedulerActor(Actor[SchedulerMessage]):
             self._restarts.by_workload(),
             self._history.by_similar(),
         )
-
-    def _by_fair_share(self, jobs: Sequence[JobView]) -> Sequence[JobView]:
-        """The jobs with tenants' weights by what these have used."""
-        weights = {job.tenant: job.tenant_weight for job in jobs}
-        if len(weights) < 2:
-            return jobs
-        nodes = self._nodes.values()
-        cores, devices = sum(node.cpu_cores for node in nodes), sum(len(node.accelerators) for node in nodes)
-        uses = {tenant: self._use_of(tenant) for tenant in weights}
-        factors = fair_factors(weights, uses, cores, devices, prior_seconds=_FAIR_AFTER_SECONDS)
-        return [replace(job, tenant_weight=job.tenant_weight * factors[job.tenant]) for job in jobs]
 
     async def _carry_out(self, assignments: Sequence[Assignment], trigger: Trigger) -> None:
         if not assignments:
