@@ -20,9 +20,9 @@ _MOST_ELEMENTS: Final = 4096
 _STRETCHES: Final = 4
 _MOST_NAME: Final = 40
 _STATISTICS: Final = ("mean", "deviation", "least", "largest", *(f"part {n + 1}" for n in range(_STRETCHES)))
-# Categories have no order, so they are compared in two that say nothing: by hashes.
 # In place of what is no number, or none that is finite.
 _MOST: Final = 1e300
+# Categories have no order, so they are compared in two that say nothing: by hashes.
 _SALTS: Final = (0x2545F491, 0x9E3779B1)
 _HASHED: Final = tuple(f"value, order {n + 1}" for n in range(len(_SALTS)))
 
