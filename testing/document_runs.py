@@ -18,7 +18,7 @@ from testing.documents import Block
 ENDLESS: Final = (
     r"tiercel (?:watch|top|up|join)(?! --?\w*detach)(?=\s|$)(?!.*--detach)",
     r"tiercel (?:events|logs) -f",
-    r"tiercel follow ",
+    r"tiercel follow |tiercel models register .*--follow",
     r"tiercel node drain ",  # an endpoint of the only node has nowhere to go
     r"tiercel proxy config .*--watch",
     r"mosquitto_sub |haproxy ",
@@ -68,7 +68,6 @@ _WORDS: Final = (
     (r"(?<=--node )n2\b", "local"),
     (r"\bfar\b(?=\s|$)", "local"),
     (r"\bJOB\b|\b36d9bb46\b", "$JOB"),
-    (r"\b3f2a\b|\b9c01\b", "${JOB:0:4}"),
     (r"(?<=revoke )ID\b", "$(tiercel $group ls --json | ids | head -1)"),
     (r"/etc/tiercel|/mnt\b", "$PWD/elsewhere"),
     (r"127\.0\.0\.1:PORT", "$DASHBOARD"),

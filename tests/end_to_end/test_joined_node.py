@@ -195,6 +195,9 @@ async def another_authority_takes_over(state: Path, node: Path) -> None:
         # Both inference servers look at their files every few seconds.
         while not await answers(state):  # noqa: ASYNC110
             await asyncio.sleep(0.1)
+        # So does the broker's own, of which whoever knows the new pin may have been answered by the other one.
+        while not await the_brokers_own_has_the_new_authority(state):  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
     await every_door_has_the_operators_name(state)
     assert await tells_versions(state) == (200, ["1"])
     assert pids == {folder: (folder / "serving.lock").read_text() for folder in pids}
@@ -208,6 +211,11 @@ async def answers(state: Path) -> bool:
             return bool((await client.infer("digits", INPUTS)).outputs)
         except UnavailableError:
             return False
+
+
+async def the_brokers_own_has_the_new_authority(state: Path) -> bool:
+    doors = [read_addresses(state)[key] for key in ("serving_https", "serving_grpcs")]
+    return {await is_called(door, OWN_NAME, state / "authority.pem") for door in doors} == {"is"}
 
 
 async def tells_versions(state: Path) -> tuple[int, list[str]]:

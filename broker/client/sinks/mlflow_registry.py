@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -63,15 +63,13 @@ class MlflowRegistry:
 
     def _known(self, name: str) -> dict[tuple[str, str], tuple[str, Mapping[str, str]]]:
         """Model versions of ours, the first of equal ones: number and tags by version and SHA-256."""
-        found: dict[tuple[str, str], tuple[str, Mapping[str, str]]] = {}
-        for each in self._ours(name):
-            found.setdefault(_key(each), (str(each.version), dict(each.tags)))
-        return found
+        return _first_of_equals(self._ours(name))
 
     def _without_twins(self, name: str) -> dict[tuple[str, str], tuple[str, Mapping[str, str]]]:
         """The same, after what somebody else registered at the same time as well went."""
-        found = self._known(name)
-        for each in self._ours(name):
+        ours = self._ours(name)  # asked once: what comes meanwhile is for whoever registers it
+        found = _first_of_equals(ours)
+        for each in ours:
             if found[_key(each)][0] != str(each.version):
                 with _unless("RESOURCE_DOES_NOT_EXIST"):  # the other one may have found the twin as well
                     self._client.delete_model_version(name, str(each.version))
@@ -90,6 +88,13 @@ class MlflowRegistry:
         for alias in there:
             if (alias == _LIVE or alias.startswith(f"{_LIVE}-")) and alias not in wanted:
                 self._client.delete_registered_model_alias(name, alias)
+
+
+def _first_of_equals(ours: Iterable[Any]) -> dict[tuple[str, str], tuple[str, Mapping[str, str]]]:
+    found: dict[tuple[str, str], tuple[str, Mapping[str, str]]] = {}
+    for each in ours:
+        found.setdefault(_key(each), (str(each.version), dict(each.tags)))
+    return found
 
 
 @contextmanager

@@ -49,7 +49,7 @@ def test_ls_as_json_has_stable_keys(tiercel: Tiercel, script: Script) -> None:
         *("checkpoint_stored_seconds", "checkpoint_store_problem"),
     }
     assert set(job["tiers"][0]) == {
-        *("number", "target", "value", "deadline_seconds", "state", "reached_value", "delivered_value"),
+        *("number", "target", "value", "deadline_seconds", "hard", "state", "reached_value", "delivered_value"),
         *("reached_seconds", "delivered_seconds", "version", "reason"),
     }
     assert job["state"] == "running"
