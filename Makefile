@@ -140,7 +140,7 @@ bench-retraining: $(STAMP) ## Compare training again by itself with never and on
 
 .PHONY: bench-decisions
 bench-decisions: $(STAMP) ## Measure what one decision of each policy costs
-	@$(BIN)/python -m benchmarks.decision_cost
+	@$(BIN)/python -m benchmarks.decision_cost $(BENCH_FLAGS)
 
 .PHONY: bench-serving
 bench-serving: $(STAMP) ## Measure the inference server beside its peers (about 12 minutes; BENCH_FLAGS=--quick for one)
