@@ -18,7 +18,6 @@ from testing.documents import Block
 ENDLESS: Final = (
     r"tiercel (?:watch|top|up|join)(?! --?\w*detach)(?=\s|$)(?!.*--detach)",
     r"tiercel (?:events|logs) -f",
-    r"tiercel follow |tiercel models register .*--follow",
     r"tiercel node drain ",  # an endpoint of the only node has nowhere to go
     r"tiercel proxy config .*--watch",
     r"mosquitto_sub |haproxy ",
@@ -33,6 +32,7 @@ NOT_RUN: Final = {
     r"tiercel join ": "needs another machine: tests/end_to_end/test_hosts.py has made-up ones",
     r"tiercel node remove ": "the only node would be gone",
     r"tiercel authority finish": "has to wait for a day after the first step: tests/integration/broker/trust does not",
+    r"tiercel follow |tiercel models register ": "tests/integration/broker/client does so with the real packages",
     r"tiercel infer ENDPOINT --at ": "needs a node that listens for others: tests/end_to_end/test_one_address.py",
     r"tiercel what-if .*--apply": "asks whether to; tests/integration/broker/cli answers",
 }
@@ -62,7 +62,6 @@ _WORDS: Final = (
     (r"\$TIERCEL_TOKEN\b", "$(tiercel token create reader --tenant default | tail -1)"),
     (r"init digits/", "init fresh/"),
     (r"^curl ", "curl --fail-with-body --silent --show-error "),
-    (r"mlflow:http://localhost:5000", "mlflow:sqlite:///mlflow.db"),
     (r"--trials 30\b", "--trials 3"),
     (r"--input x=1,1,28,28", "--input input=1,3"),
     (r"(?<=--node )n2\b", "local"),
@@ -79,8 +78,11 @@ set -eEuo pipefail
 trap 'echo "FAILED: $BASH_COMMAND" >&2' ERR
 ids() { python -c 'import json, sys; told = json.load(sys.stdin); [print(one["id"]) for one in told]'; }
 free() {
-  for id in $(tiercel ls --active --json | ids); do tiercel cancel "$id"; done
-  while [ "$(tiercel ls --active --json | ids)" ]; do sleep 0.1; done
+  local active
+  while active=$(tiercel ls --active --json | ids) && [ "$active" ]; do
+    for id in $active; do tiercel cancel "$id" || true; done
+    sleep 0.1
+  done
 }
 """
 """Defines ``free``, which ends all jobs."""
