@@ -117,19 +117,11 @@ async def answer_tenants(entrance: Entrance, kept: Kept, running: Running) -> No
         PredictionStore(kept.store), kept.store, registry, running.policies, clock, settings.interval_seconds
     )
     await predictions.start()
+    promises = HardDeadlines(predictions, clock)
     running.supervisor.start(predictions.run(), name="predictions")
     await listeners.add_tenants_services(
         doors.methods,
-        JobsService(
-            service,
-            running.journal,
-            kept.store,
-            kept.logs,
-            tenancy,
-            kept.projects,
-            HardDeadlines(predictions, clock),
-            running.tracing,
-        ),
+        JobsService(service, running.journal, kept.store, kept.logs, tenancy, kept.projects, promises, running.tracing),
         DiskService(service, inventory, retention, tenancy),
         FilesService(service, kept.files, tenancy),
         LineageService(service, kept.store, tenancy),
