@@ -85,7 +85,8 @@ def main(
     figures: Json = {
         "sizes": SIZES, "callers": CALLERS, "prompt_tokens": PROMPT, "tokens": TOKENS, "rows": measured,
     }  # fmt: skip
-    result = keep_result("generation", command="make bench-generation BENCH_FLAGS=--keep", figures=figures, keep=keep)
+    told = f"python -m benchmarks.generation --rounds {rounds}{' --genai FOLDER' if genai is not None else ''} --keep"
+    result = keep_result("generation", command=told, figures=figures, keep=keep)
     if keep:
         write_section(DOCUMENT, "generation", section_of(figures, result.bars))
     if not all(bar.holds for bar in result.bars):

@@ -11,6 +11,7 @@ from tiercel.broker.actors.node import NodeActor
 from tiercel.broker.actors.node_messages import NodeReported, ServedStatus, ServingReported
 from tiercel.broker.store.checkpoints import CheckpointFile
 from tiercel.broker.store.version_files import VersionStore
+from tiercel.core.endpoints import Endpoint
 
 ENDPOINT = "digits"
 
@@ -109,3 +110,9 @@ EMPTY = hashlib.sha256(b"").hexdigest()
 def version_store(folder: Path) -> VersionStore:
     """What a broker holds, in a folder of a test's."""
     return VersionStore(folder / "versions")
+
+
+def endpoint(actors: Actors) -> Endpoint:
+    """The one that alice has."""
+    (found,) = actors.service.endpoints.of("alice")
+    return found

@@ -171,7 +171,7 @@ def _wait_ready(host: Host, path: Path, process: subprocess.Popen[bytes], log: P
             found: Json = json.loads(path.read_text())
             if b" 200 " in _head_of_ready(host, found["http"]):
                 return found
-        time.sleep(0.05)  # another process
+        time.sleep(0.05)  # another process, which tells where it listens by a file
     raise RuntimeError(f"the server does not start:\n{log.read_text()[-2000:]}")
 
 

@@ -39,7 +39,7 @@ import os, pathlib, signal, threading, time
 def _die():
     place = pathlib.Path(os.environ["TIERCEL_RUN_DIR"])
     while not (place / "checkpoints" / "LATEST").exists():
-        time.sleep(0.001)
+        time.sleep(0.001)  # what is waited for is a file that another part of the script writes
     with (place / "killed").open("x"):
         os.kill(os.getpid(), signal.SIGKILL)
 if not (pathlib.Path(os.environ["TIERCEL_RUN_DIR"]) / "killed").exists():

@@ -9,6 +9,7 @@ import pytest
 
 from testing.actors import Actors, running_actors
 from testing.memory_store import MemoryStore
+from testing.replica_nodes import ReplicaNodes, version_store
 from tiercel.broker.store.contract import Store
 from tiercel.broker.store.sql import SqlStore, sqlite_url
 
@@ -25,3 +26,11 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 async def actors(store: Store) -> AsyncIterator[Actors]:
     async with running_actors(store) as running:
         yield running
+
+
+@pytest.fixture
+async def nodes(store: Store, tmp_path: Path) -> AsyncIterator[ReplicaNodes]:
+    """Actors with the files of versions, and nodes to be made."""
+    held = version_store(tmp_path)
+    async with running_actors(store, versions=held) as started:
+        yield ReplicaNodes(started, held)

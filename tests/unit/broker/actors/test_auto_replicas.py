@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,13 +21,6 @@ from tiercel.core.jobs import AUTO_REPLICAS, Direction, Job, Tier
 
 BEAT_SECONDS = 2.0
 SOON = GROW_SECONDS + 2 * LOOK_SECONDS + BEAT_SECONDS
-
-
-@pytest.fixture
-async def nodes(store: Store, tmp_path: Path) -> AsyncIterator[ReplicaNodes]:
-    held = version_store(tmp_path)
-    async with running_actors(store, versions=held) as started:
-        yield ReplicaNodes(started, held)
 
 
 async def answered(nodes: ReplicaNodes) -> Job:

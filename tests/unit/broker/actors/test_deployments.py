@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from testing.actors import Actors, running, running_actors, submit, wanted_of
+from testing.actors import running, running_actors, submit, wanted_of
 from testing.memory_store import MemoryStore
-from testing.replica_nodes import ENDPOINT, ReplicaNodes, version_store
+from testing.replica_nodes import ENDPOINT, ReplicaNodes, endpoint, version_store
 from testing.until import until
 from tiercel.broker.actors import endpoint_service
 from tiercel.broker.actors.endpoint_messages import VersionChosen
@@ -23,7 +23,7 @@ from tiercel.broker.store.checkpoints import CheckpointFile
 from tiercel.broker.store.contract import Store
 from tiercel.core.checkpoints import Artefact
 from tiercel.core.deploying import MAX_COMING, Deploy
-from tiercel.core.endpoints import Delivery, DeliveryState, Endpoint, Signature, Tensor, Verdict, deployment_id
+from tiercel.core.endpoints import Delivery, DeliveryState, Signature, Tensor, Verdict, deployment_id
 from tiercel.core.errors import (
     EndpointBusyError,
     InvalidSpecError,
@@ -39,23 +39,11 @@ TAKES_FOUR = Signature((Tensor("x", "FP32", (-1, 4)),), (Tensor("y", "FP32", (-1
 
 
 @pytest.fixture
-async def nodes(store: Store, tmp_path: Path) -> AsyncIterator[ReplicaNodes]:
-    held = version_store(tmp_path)
-    async with running_actors(store, versions=held) as started:
-        yield ReplicaNodes(started, held)
-
-
-@pytest.fixture
 async def light(tmp_path: Path) -> AsyncIterator[ReplicaNodes]:
     """Over the store in memory alone, for what has nothing to do with storing."""
     held = version_store(tmp_path)
     async with MemoryStore() as store, running_actors(store, versions=held) as started:
         yield ReplicaNodes(started, held)
-
-
-def endpoint(actors: Actors) -> Endpoint:
-    (found,) = actors.service.endpoints.of("alice")
-    return found
 
 
 def sha256(content: bytes) -> str:

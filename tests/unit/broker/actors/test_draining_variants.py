@@ -2,32 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 
-from testing.actors import Actors, running, running_actors
-from testing.replica_nodes import ReplicaNodes, version_store
+from testing.actors import running
+from testing.replica_nodes import ReplicaNodes, endpoint
 from tiercel.broker.actors.node_messages import DrainSet
-from tiercel.broker.store.contract import Store
-from tiercel.core.endpoints import DeliveryState, Endpoint
+from tiercel.core.endpoints import DeliveryState
 from tiercel.core.jobs import Job
 from tiercel.core.nodes import Drain
 
 LIVE = {"small": 1, "large": 2}
-
-
-@pytest.fixture
-async def nodes(store: Store, tmp_path: Path) -> AsyncIterator[ReplicaNodes]:
-    held = version_store(tmp_path)
-    async with running_actors(store, versions=held) as started:
-        yield ReplicaNodes(started, held)
-
-
-def endpoint(actors: Actors) -> Endpoint:
-    (found,) = actors.service.endpoints.of("alice")
-    return found
 
 
 async def delivers(nodes: ReplicaNodes, job: Job, version: int, tier: int, value: float) -> None:

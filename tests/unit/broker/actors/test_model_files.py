@@ -3,30 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from testing.actors import Actors, running, running_actors
-from testing.replica_nodes import ENDPOINT, ReplicaNodes, version_store
+from testing.actors import Actors, running
+from testing.replica_nodes import ENDPOINT, ReplicaNodes
 from testing.until import until
 from tiercel.broker.actors.endpoint_states import EndpointsMeasured
 from tiercel.broker.actors.mailbox import send
 from tiercel.broker.actors.model_files import ModelFiles
 from tiercel.broker.actors.replicas import MAX_PULLS, PULL_SECONDS
-from tiercel.broker.store.contract import Store
 from tiercel.core.endpoints import DelayWindow, DeliveryState, EndpointUsage, Version
 from tiercel.core.errors import NodeOfflineError, NotFoundError, OverloadedError
 from tiercel.core.jobs import Tier
-
-
-@pytest.fixture
-async def nodes(store: Store, tmp_path: Path) -> AsyncIterator[ReplicaNodes]:
-    held = version_store(tmp_path)
-    async with running_actors(store, versions=held) as started:
-        yield ReplicaNodes(started, held)
 
 
 async def delivered(nodes: ReplicaNodes, count: int) -> tuple[Version, ...]:

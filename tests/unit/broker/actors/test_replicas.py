@@ -2,35 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from testing.actors import ALICE, Actors, running, running_actors, submit, wanted_of
-from testing.replica_nodes import ReplicaNodes, version_store
+from testing.replica_nodes import ReplicaNodes, endpoint, version_store
 from tiercel.broker.actors.endpoint_messages import VersionChosen
 from tiercel.broker.actors.node_messages import DrainSet
 from tiercel.broker.actors.replicas import COPY_SECONDS, FLIP_SECONDS
 from tiercel.broker.lifecycle.job_events import MoveOrdered, RunExited
 from tiercel.broker.store.contract import Store
-from tiercel.core.endpoints import DeliveryState, Endpoint, Verdict
+from tiercel.core.endpoints import DeliveryState, Verdict
 from tiercel.core.events import EndpointEvent
 from tiercel.core.jobs import Job, Tier, TierState
 from tiercel.core.nodes import Drain
 from tiercel.core.shares import Share
-
-
-@pytest.fixture
-async def nodes(store: Store, tmp_path: Path) -> AsyncIterator[ReplicaNodes]:
-    held = version_store(tmp_path)
-    async with running_actors(store, versions=held) as started:
-        yield ReplicaNodes(started, held)
-
-
-def endpoint(actors: Actors) -> Endpoint:
-    (found,) = actors.service.endpoints.of("alice")
-    return found
 
 
 def announced(actors: Actors) -> list[int]:
