@@ -53,6 +53,13 @@ def drain(
         print_json({"node": node_id, "jobs": left.jobs, "endpoints": list(left.endpoints), "empty": left.is_empty})
     if not wait:
         return
+    if left.is_stuck:
+        fail(
+            f"node {node_id} has {_named(left)} left, and no other node takes anything: let another machine join "
+            "('tiercel node token') or undrain one. It stays drained; 'tiercel node undrain "
+            f"{node_id}' ends that.",
+            NOT_EMPTY,
+        )
     if not left.is_empty:
         fail(
             f"after {in_words(seconds)}, node {node_id} has {_named(left)} left; it stays drained. 'tiercel explain "

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from tiercel.core.status import ClusterStatus
 
 LOOK_SECONDS = 1.0
+ALONE_SECONDS = 10.0
+"""A broker that began anew has heard of the other nodes by then."""
 
 
 def left_on(status: ClusterStatus, node_id: str) -> LeftThere:
@@ -34,7 +36,10 @@ def left_on(status: ClusterStatus, node_id: str) -> LeftThere:
         raise NotFoundError(f"node_id: there is no node {node_id!r} any more", field="node_id")
     if node.drain is Drain.NO:
         raise wrong_field("node_id", f"somebody had node {node_id!r} undrained meanwhile; drain it again")
-    return LeftThere(node.jobs, tuple(each.name for each in status.endpoints if node_id in each.nodes))
+    endpoints = tuple(each.name for each in status.endpoints if node_id in each.nodes)
+    is_alone = all(each.id == node_id or each.drain is not Drain.NO for each in status.nodes)
+    stays = node.jobs > 0 or bool(endpoints) if node.drain is Drain.MOVE else not node.jobs and bool(endpoints)
+    return LeftThere(node.jobs, endpoints, is_stuck=is_alone and stays)
 
 
 async def wait_until_empty(
@@ -44,9 +49,10 @@ async def wait_until_empty(
     tell: Callable[[float, LeftThere | None], None],
     clock: Callable[[], float] = time.monotonic,
 ) -> LeftThere:
-    """Look once a second until nothing is left on a node, or the time is over; returns what is there then.
+    """Look once a second until nothing is left on a node, or nothing of it can go, or the time is over.
 
-    Nothing has to be left at two looks in a row: a job whose start was decided just before is there at the second.
+    Returns what is there then. Nothing has to be left at two looks in a row: a job whose start was decided just before
+    is there at the second. That nothing can go has to be so for ten seconds.
 
     Args:
         node_id: A node that is drained.
@@ -63,13 +69,18 @@ async def wait_until_empty(
     """
     began = clock()
     seen: list[LeftThere | None] = []
+    could_go_at = 0.0
     while True:
         found = await _found(node_id, look)
         left = found if isinstance(found, LeftThere) else None
         passed = clock() - began
+        if left is None or not left.is_stuck:
+            could_go_at = passed
         if seen[-1:] != [left]:
             tell(passed, left)
         elif left is not None and left.is_empty:
+            return left
+        if left is not None and passed - could_go_at >= ALONE_SECONDS:
             return left
         seen = [left]
         if passed >= seconds:

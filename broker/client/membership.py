@@ -81,10 +81,12 @@ class LeftThere:
     Attributes:
         jobs: Jobs of all tenants that are there.
         endpoints: Endpoints of all tenants that answer there, by name.
+        is_stuck: Whether none of it will go by itself: there is no other node that takes anything.
     """
 
     jobs: int
     endpoints: tuple[str, ...]
+    is_stuck: bool = False
 
     @property
     def is_empty(self) -> bool:

@@ -34,6 +34,10 @@ async def test_a_drained_node_is_waited_for_until_its_job_has_ended(tmp_path: Pa
             left = {"node": "n1", "jobs": 1, "endpoints": [], "empty": False}
             assert (told.exit_code, json.loads(told.stdout)) == (5, left)
 
+            stuck = await drain("--migrate", "--wait", "--timeout", "0")
+            assert stuck.exit_code == 5, stuck.output
+            assert "node n1 has 1 job left, and no other node takes anything: let another machine join" in stuck.stderr
+
             waiting = asyncio.create_task(drain("--wait", "--timeout", "60s"))
             agent.exit(next(iter(agent.runs)), 1)
             await alice.wait(job.id, lambda seen: seen.state in FINAL)

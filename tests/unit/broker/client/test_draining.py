@@ -27,6 +27,13 @@ def status(jobs: int, *endpoints: str, drain: Drain = Drain.MOVE) -> ClusterStat
     return ClusterStatus("1", nodes=nodes, endpoints=(elsewhere, *(_on_both(name) for name in endpoints)))
 
 
+def alone(jobs: int, *endpoints: str, drain: Drain = Drain.MOVE, other: Drain | None = None) -> ClusterStatus:
+    """The node is the only one, or there is another one, which is drained or offline."""
+    nodes = [NodeStatus("far", online=True, drain=drain, jobs=jobs)]
+    nodes += [NodeStatus("near", online=False, drain=other)] if other is not None else []
+    return ClusterStatus("1", nodes=tuple(nodes), endpoints=tuple(_on_both(name) for name in endpoints))
+
+
 def _on_both(name: str) -> EndpointStatus:
     return EndpointStatus(name, "bob", nodes=("far", "near"))
 
@@ -90,6 +97,26 @@ async def test_a_node_that_somebody_undrains_is_waited_for_no_more() -> None:
 
 async def test_a_node_that_was_removed_has_nothing_left() -> None:
     found, _ = await waited([status(1), ClusterStatus("1")])
+    assert found.is_empty
+
+
+@pytest.mark.parametrize("other", [None, Drain.WAIT])
+async def test_what_has_no_place_to_go_to_is_waited_for_no_longer_than_a_broker_takes_to_hear_its_nodes(
+    other: Drain | None,
+) -> None:
+    found, told = await waited([alone(1, "digits", other=other)])
+    assert (found, told[-1][0]) == (LeftThere(1, ("digits",), is_stuck=True), 1)
+    found, _ = await waited([alone(0, "digits", drain=Drain.WAIT, other=other)])
+    assert found == LeftThere(0, ("digits",), is_stuck=True)
+
+
+async def test_a_place_that_may_come_and_jobs_that_end_by_themselves_are_waited_for() -> None:
+    began_anew = [alone(1)] * 8
+    found, _ = await waited([*began_anew, *[status(1)] * 5, *began_anew, status(0)])
+    assert found.is_empty
+    found, _ = await waited([*[alone(1, other=Drain.NO)] * 20, status(0)])  # it is offline, and may come back
+    assert found.is_empty
+    found, _ = await waited([*[alone(2, drain=Drain.WAIT)] * 20, alone(0)])
     assert found.is_empty
 
 
