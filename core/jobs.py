@@ -370,6 +370,12 @@ class Job:
         """Whether its present run is being stopped, with its checkpoint, so that the job goes on as another run."""
         return self.run is not None and self.run.active and self.run.is_leaving and self.stop_outcome is None
 
+    @property
+    def is_stopping(self) -> bool:
+        """Whether its present run was told to stop, for good or so that the job waits."""
+        run = self.run
+        return run is not None and run.active and (run.suspending or self.stop_outcome is not None)
+
     def is_going_to(self, node_id: str) -> bool:
         """Whether it is being moved to this node, where its share is then reserved."""
         return self.moving_to is not None and self.moving_to.node_id == node_id

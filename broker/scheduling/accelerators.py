@@ -12,6 +12,7 @@ such a job does, and ends as soon as one of the small jobs does.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -76,7 +77,17 @@ class NodeAccelerators:
 
     def has_room_for(self, wanted: Resources) -> bool:
         """Whether as many accelerators as it asks for have room for it."""
-        return sum(accelerator.has_room_for(wanted) for accelerator in self._accelerators) >= wanted.accelerators
+        return not self.lacking(wanted)
+
+    def lacking(self, wanted: Resources) -> int:
+        """How many more would need room for it."""
+        having = sum(accelerator.has_room_for(wanted) for accelerator in self._accelerators)
+        return max(wanted.accelerators - having, 0)
+
+    def have_room_for(self, several: Iterable[Resources]) -> bool:
+        """Whether there is room for jobs that come one after the other."""
+        trial = copy.deepcopy(self)
+        return all(trial.grant(wanted) is not None for wanted in several)
 
     def grant(self, wanted: Resources) -> Grant | None:
         """Choose and promise accelerators to a job that comes; None, and nothing is promised, without room."""

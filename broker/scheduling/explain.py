@@ -80,11 +80,21 @@ def why_waiting(job: JobView, nodes: Sequence[NodeView], rooms: Sequence[Room]) 
     fitting = [room for room in rooms if room.node.id in empty_enough]
     if any(room.has_memory_for(job) for room in fitting):
         return _waits_for_accelerators(job)
+    kept = [
+        room for room in fitting if room.kept_for not in {None, job} and room.free_bytes >= job.resources.memory_bytes
+    ]
+    if kept:
+        return _kept(kept[0])
     free = max(room.free_bytes for room in fitting)
     return (
         f"waits for memory: it asks for {_gib(job.resources.memory_bytes)}, "
         f"and at most {_gib(free)} is free on a node that can run it; it starts when other jobs end"
     )
+
+
+def _kept(room: Room) -> str:
+    before = room.kept_for.id if room.kept_for is not None else ""
+    return f"waits for room: what is left of {room.node.id} is kept for job {before}, which goes before it"
 
 
 def _unmet(job: JobView, need: Need, nodes: Sequence[NodeView]) -> str:

@@ -65,12 +65,46 @@ class Room:
     node: NodeView  # the node
     jobs: list[JobView] = field(default_factory=list)  # those that are there or shall be
     memory_bytes: int = 0  # memory that they hold
+    kept_for: JobView | None = None  # a job that waits for room here, which others leave beside them
+    # The node as it is once that job can begin: those are gone for which it waits.
+    _then: Room | None = None
     _accelerators: NodeAccelerators | None = None
 
     @classmethod
-    def beside(cls, node: NodeView, jobs: Sequence[JobView]) -> Room:
-        """The room beside these jobs."""
-        return cls(node, list(jobs), sum(job.resources.memory_bytes for job in jobs))
+    def beside(cls, node: NodeView, jobs: Sequence[JobView], kept_for: JobView | None = None) -> Room:
+        """The room beside these jobs, and beside one that waits for it."""
+        room = cls(node, list(jobs), sum(job.resources.memory_bytes for job in jobs))
+        if kept_for is not None:
+            room.keep_for(kept_for)
+        return room
+
+    def keep_for(self, job: JobView) -> None:
+        """From now on whoever comes leaves room for a job that waits.
+
+        It waits for jobs that stop now, if that is enough, else for all that were here before it came. Whoever began
+        later is in its way no longer than that.
+        """
+        self.kept_for, self._then = job, self._without_stopping()
+        if not self._then.has_room_for(job):
+            self._then = self._without_earlier(job)
+
+    def shortfall(self, job: JobView) -> tuple[int, int, int, int]:
+        """How far a job is from room here, smaller is sooner: accelerators and bytes that those hold who began later.
+
+        Then the same that anybody holds who does not stop now.
+        """
+        return (*self._without_earlier(job)._lacks(job), *self._without_stopping()._lacks(job))  # noqa: SLF001
+
+    def _without_stopping(self) -> Room:
+        return Room.beside(self.node, [each for each in self.jobs if not each.stopping])
+
+    def _without_earlier(self, job: JobView) -> Room:
+        later = (each for each in self.jobs if each.started_at is None or each.started_at > job.submitted_at)
+        return Room.beside(self.node, [each for each in later if not each.stopping])
+
+    def _lacks(self, job: JobView) -> tuple[int, int]:
+        accelerators = self.accelerators.lacking(job.resources) if job.resources.accelerators else 0
+        return accelerators, max(job.resources.memory_bytes - self.free_bytes, 0)
 
     @property
     def accelerators(self) -> NodeAccelerators:
@@ -84,19 +118,32 @@ class Room:
         """Memory that nobody holds."""
         return max(self.node.memory_bytes - self.memory_bytes, 0)
 
+    def has_room_for(self, job: JobView) -> bool:
+        """Whether there are memory and accelerators for one more job."""
+        return self.has_memory_for(job) and self.has_accelerators_for(job)
+
     def has_memory_for(self, job: JobView) -> bool:
-        """Whether there is memory for one more job."""
-        return job.resources.memory_bytes <= self.free_bytes
+        """Whether there is memory for one more job, beside the one that it is kept for."""
+        needed = job.resources.memory_bytes
+        if needed > self.free_bytes or not needed or self._then is None or self.kept_for is None:
+            return needed <= self.free_bytes
+        return needed + self.kept_for.resources.memory_bytes <= self._then.free_bytes
 
     def has_accelerators_for(self, job: JobView) -> bool:
-        """Whether there are accelerators with room for one more job."""
-        return not job.resources.accelerators or self.accelerators.has_room_for(job.resources)
+        """Whether there are accelerators with room for one more job, beside the one that they are kept for."""
+        if not job.resources.accelerators:
+            return True
+        if self._then is None or self.kept_for is None or not self.kept_for.resources.accelerators:
+            return self.accelerators.has_room_for(job.resources)
+        both = job.resources, self.kept_for.resources
+        return self.accelerators.has_room_for(job.resources) and self._then.accelerators.have_room_for(both)
 
     def can_take(self, job: JobView) -> bool:
         """Whether a job that runs elsewhere may come here: behind all that are here or shall be."""
         return (
             self.memory_bytes + job.resources.memory_bytes <= self.node.memory_bytes
             and can_hold(self.node, job)
+            and (self.kept_for is None or self.has_room_for(job))
             and can_take(self.node, self.jobs, job)
         )
 
@@ -106,6 +153,8 @@ class Room:
         self.memory_bytes += job.resources.memory_bytes
         if job.resources.accelerators:
             self.accelerators.grant(job.resources)
+        if self._then is not None:
+            self._then.add(job)
 
     @property
     def crowd(self) -> float:

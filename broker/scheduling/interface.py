@@ -64,6 +64,7 @@ class JobView:
         node_labels: Labels that its node must have.
         priority: Among its tenant's jobs the ones with more go first; no policy need look at it (:mod:`.own_priority`).
         similar: Equal for jobs that train something like it, the likest first; keys of ``Snapshot.similar``.
+        stopping: Whether its run was told to stop: what it holds is free soon.
     """
 
     id: str
@@ -96,6 +97,7 @@ class JobView:
     node_labels: frozenset[tuple[str, str]] = frozenset()
     priority: int = 0
     similar: tuple[str, ...] = ()
+    stopping: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,10 @@ Jobs that a node runs stay where they are. The others are taken in the order of 
 in that of the policy, and each goes to the node
 that then has the fewest jobs per core (one that uses accelerators: the fewest jobs per accelerator), or that the policy
 prefers. Memory is never promised twice, that of accelerators neither (:mod:`.accelerators`).
+
+Small jobs that keep coming do not keep a large one waiting for ever: for the first in line of each kind that finds no
+room, room is kept on the node that can have it soonest (EASY backfill; Lifka, 1995). Nobody foretells when jobs end, so
+whoever comes later begins there only where it leaves that room beside it.
 """
 
 from __future__ import annotations
@@ -37,6 +41,8 @@ class Placement:
     # Why a job that could be placed is not, by job id, in words for its tenant. Jobs of an offline node are in neither:
     # they wait for their node, not for a decision.
     waiting: dict[str, str] = field(default_factory=dict)
+    # By node, the job that waits for room there: nothing may come there that leaves it none.
+    kept: dict[str, JobView] = field(default_factory=dict)
     # The jobs it was made for, as the snapshot lists them.
     jobs: tuple[JobView, ...] = field(default=(), repr=False, compare=False)
     # The same in the order in which nodes were filled, so that they are sorted only once.
@@ -108,6 +114,8 @@ def _place_movable(
             nodes = possible[kind] = _PossibleNodes(job, rooms, least)
         room = nodes.find(job) if preference is fewest_jobs_per_core else nodes.find_preferred(job, preference)
         if room is None:
+            if (kept := nodes.keep_for(job)) is not None:
+                placement.kept[kept.node.id] = job
             placement.waiting[job.id] = nodes.why_waiting(job, placed=len(placement.node_of))
         else:
             room.add(job)
@@ -145,6 +153,7 @@ class _PossibleNodes:
         self._heap = [(self._crowd_of(room), node_id) for node_id, room in self._rooms.items()]
         heapify(self._heap)
         self._sentences: dict[tuple[int, int], str] = {}
+        self._keeps = False
 
     def find(self, job: JobView) -> Room | None:
         """The node it is meant for already if that has room, else the least crowded one that has."""
@@ -178,7 +187,9 @@ class _PossibleNodes:
         """Of the nodes that have room (of many, the least crowded and the one it is meant for) the preferred one."""
         needed = job.resources.memory_bytes
         fitting = [
-            room for room in self._rooms.values() if not needed or needed <= room.node.memory_bytes - room.memory_bytes
+            room
+            for room in self._rooms.values()
+            if not needed or (needed <= room.node.memory_bytes - room.memory_bytes and room.has_memory_for(job))
         ]
         if job.resources.accelerators:
             fitting = [room for room in fitting if room.has_accelerators_for(job)]
@@ -189,6 +200,21 @@ class _PossibleNodes:
             if meant is not None and has_room and meant not in fitting:
                 fitting.append(meant)
         return min(fitting, key=lambda room: preference(job, room.node, room.jobs), default=None)
+
+    def keep_for(self, job: JobView) -> Room | None:
+        """Keep room for the first job that found none, on the node that can have it soonest; None for later ones."""
+        if self._keeps:
+            return None
+        possible = [
+            room
+            for room in self._rooms.values()
+            if room.kept_for is None and job.resources.memory_bytes <= room.node.memory_bytes
+        ]
+        found = min(possible, key=lambda room: (room.shortfall(job), room.node.id), default=None)
+        if found is not None:
+            found.keep_for(job)
+            self._keeps = True
+        return found
 
     def why_waiting(self, job: JobView, placed: int) -> str:
         """Why it has no node, in words; the same for jobs that ask for as much, until another one is placed."""

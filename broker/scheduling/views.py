@@ -65,6 +65,7 @@ def job_view(job: Job, facts: JobFacts) -> JobView:
         data=needed_data(spec),
         node_labels=needed_labels(spec),
         priority=spec.priority,
+        stopping=job.is_stopping,
     )
 
 

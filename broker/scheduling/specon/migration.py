@@ -83,6 +83,7 @@ def choose_migration(
     jobs_of: Mapping[str, Sequence[JobView]],
     readings: Mapping[str, Reading],
     settings: MigrationSettings,
+    kept: Mapping[str, JobView],
 ) -> Migration | None:
     """The migration that helps most, or None while none helps enough.
 
@@ -91,9 +92,10 @@ def choose_migration(
         jobs_of: Jobs of each node that has any.
         readings: What is known of each job, by id.
         settings: When a migration is worth it.
+        kept: By node, a job that waits for room there.
     """
     crowds = sorted(
-        (_crowd(node, jobs_of.get(node.id, ()), readings) for node in snapshot.nodes),
+        (_crowd(node, jobs_of.get(node.id, ()), readings, kept.get(node.id)) for node in snapshot.nodes),
         key=lambda crowd: (crowd.rank(settings.rule), crowd.node.id),
     )
     best = None
@@ -107,9 +109,11 @@ def choose_migration(
     return best
 
 
-def _crowd(node: NodeView, jobs: Sequence[JobView], readings: Mapping[str, Reading]) -> _Crowd:
+def _crowd(
+    node: NodeView, jobs: Sequence[JobView], readings: Mapping[str, Reading], kept_for: JobView | None
+) -> _Crowd:
     fast = sum(readings[job.id].category is not Category.CONVERGED for job in jobs)
-    return _Crowd(Room.beside(node, jobs), fast)
+    return _Crowd(Room.beside(node, jobs, kept_for), fast)
 
 
 def _may_migrate(

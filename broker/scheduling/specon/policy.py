@@ -111,7 +111,7 @@ class SpeconPolicy:
         state = SpeconState(readings, migrated, snapshot.now if state.round_at is None else state.round_at)
         jobs_of = jobs_by_node(snapshot, placement)
         if settings.migrate and self._round_is_due(snapshot, state):
-            migration = choose_migration(snapshot, jobs_of, readings, settings.migration)
+            migration = choose_migration(snapshot, jobs_of, readings, settings.migration, placement.kept)
             state = replace(state, round_at=snapshot.now)
             if migration is not None:
                 state = replace(state, migrated={**migrated, migration.job.id: migration})

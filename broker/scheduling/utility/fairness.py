@@ -90,8 +90,11 @@ def advanced(clock: FairClock, now: float, places: Mapping[str, Place], jobs: Ma
     waiting = [name for name, account in accounts.items() if not account.node_id and account.over_at is None]
     least = _LeastCrowded(crowds.values()) if waiting else None
     for name in waiting:
-        if least is not None and (crowd := least.take(accounts[name])) is not None:
-            accounts[name] = replace(accounts[name], node_id=crowd.node_id)
+        if least is None or (crowd := least.take(accounts[name])) is None:
+            if _is_large_enough(places.values(), accounts[name]):
+                break  # nobody overtakes it
+            continue
+        accounts[name] = replace(accounts[name], node_id=crowd.node_id)
     return FairClock(now, accounts)
 
 
@@ -120,10 +123,12 @@ def fair_finishes(clock: FairClock, places: Mapping[str, Place]) -> dict[str, fl
         crowd = crowds[node_id]
         crowd.end_first(finishes)
         left = []
+        overtaken = False
         for name, account in waiting:
-            if crowd.has_room_for(account):
+            if not overtaken and crowd.has_room_for(account):
                 crowd.join(name, account)
             else:
+                overtaken = overtaken or _is_large_enough([places[node_id]], account)
                 left.append((name, account))
         waiting = left
         if crowd.needs:
@@ -132,6 +137,10 @@ def fair_finishes(clock: FairClock, places: Mapping[str, Place]) -> dict[str, fl
         while crowd.needs:
             crowd.end_first(finishes)
     return finishes
+
+
+def _is_large_enough(places: Iterable[Place], account: Account) -> bool:
+    return any(account.memory_bytes <= place.memory_bytes for place in places)
 
 
 class _Crowd:

@@ -159,16 +159,17 @@ def choose_migration(
     left: Mapping[str, float],
     answering: Answering,
     speeds: Speeds,
+    kept: Mapping[str, JobView],
 ) -> Migration | None:
     """The migration to a node that would else idle which gains most, or None when none gains enough.
 
     A migration gains by what the longest of the two nodes' queues becomes shorter. It must gain its cost twice, and
-    the job must come from a node that has not enough for all of its jobs.
+    the job must come from a node that has not enough for all of its jobs, and leave room for one that waits.
     """
     if len(snapshot.nodes) < 2 or not any(job.migratable for job in snapshot.jobs):
         return None
     loads = [
-        _load(node, left.get(node.id, node.cpu_cores), groups.get(node.id, ()), records, speeds)
+        _load(node, left.get(node.id, node.cpu_cores), groups.get(node.id, ()), records, speeds, kept.get(node.id))
         for node in snapshot.nodes
     ]
     loads.sort(key=lambda load: (load.seconds, load.node.id))
@@ -195,10 +196,15 @@ def choose_migration(
 
 
 def _load(
-    node: NodeView, cores: float, jobs: Sequence[JobView], records: Mapping[str, JobRecord], speeds: Speeds
+    node: NodeView,
+    cores: float,
+    jobs: Sequence[JobView],
+    records: Mapping[str, JobRecord],
+    speeds: Speeds,
+    kept_for: JobView | None,
 ) -> _Load:
     wanted = sum(job.resources.cpu_cores for job in jobs), sum(job.resources.accelerators for job in jobs)
-    load = _Load(Room.beside(node, jobs), cores, *wanted, speeds)
+    load = _Load(Room.beside(node, jobs, kept_for), cores, *wanted, speeds)
     load.work = sum(load.work_of(job, records[job.id]) for job in jobs if not records[job.id].unreachable)
     return load
 

@@ -125,7 +125,9 @@ class UtilityPolicy:
             lambda jobs: this.line(jobs, cores),
         )
         groups = jobs_by_node(snapshot, placement)
-        migration = self._migrate(snapshot, groups, held, serving, speeds, waited=review.at > state.review.at)
+        migration = self._migrate(
+            snapshot, groups, held, serving, speeds, placement.kept, waited=review.at > state.review.at
+        )
         changed_on = _by_node(changed, placement)
         queues = {
             node.id: self._share(
@@ -189,13 +191,14 @@ class UtilityPolicy:
         held: Held,
         serving: _Serving,
         speeds: Speeds,
+        kept: Mapping[str, JobView],
         *,
         waited: bool,
     ) -> Migration | None:
         """Choose a migration if there is one worth it, and let ``groups`` have its job where it goes."""
         if not self.settings.migrate or not (waited or snapshot.trigger in _MAY_IDLE):
             return None
-        migration = choose_migration(snapshot, groups, held.records, serving.left, serving.answering, speeds)
+        migration = choose_migration(snapshot, groups, held.records, serving.left, serving.answering, speeds, kept)
         if migration is not None:
             groups[migration.source] = [job for job in groups[migration.source] if job.id != migration.job.id]
             groups.setdefault(migration.target, []).append(migration.job)

@@ -147,7 +147,7 @@ class Pass:
             cores: Cores of all nodes together.
         """
         entries = [self.candidate(job, cores) for job in jobs]
-        overdue, _ = late(self._claimants(entries, cores), self.now, cores)
+        overdue, _ = late(self._claimants(entries, cores, waiting=True), self.now, cores)
         ranked = [replace(entry, overdue_for=overdue.get(entry.job.id, math.inf)) for entry in entries]
         return [entry.job for entry in sorted(ranked, key=_RANK)]
 
@@ -157,12 +157,13 @@ class Pass:
         traffic = asked.value_of(job, status.tier.target) if asked is not None and status is not None else 0.0
         return candidate(job, self.records[job.id], most_cores, traffic, self.now, self.settings)
 
-    def _claimants(self, entries: Iterable[Candidate], most_cores: float) -> list[Claimant]:
+    def _claimants(self, entries: Iterable[Candidate], most_cores: float, *, waiting: bool = False) -> list[Claimant]:
         """Those whom fairness looks after, and what each still needs of the CPU."""
+        # Of the end of a job that has never run nothing is known; it would never begin if it had to be.
         return [
             Claimant(entry.job.id, self.due[entry.job.id], entry.record.to_end, cores, self._reserve(entry.job))
             for entry in entries
-            if entry.job.id in self.due and not entry.record.unreachable and entry.record.tells_end
+            if entry.job.id in self.due and not entry.record.unreachable and (waiting or entry.record.tells_end)
             for cores in (min(entry.cores, most_cores),)
         ]
 

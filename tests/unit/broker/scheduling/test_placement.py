@@ -35,6 +35,27 @@ def test_running_jobs_keep_their_node_and_their_memory_even_where_they_came_late
     assert "1.00 GiB is free" in placement.waiting["early"]
 
 
+def test_room_is_kept_for_the_first_that_finds_none_on_the_node_that_can_have_it_soonest() -> None:
+    nodes = [node("a", memory_bytes=8 * GIB), node("b", memory_bytes=8 * GIB)]
+    there = [job("a1", node_id="a", memory_bytes=6 * GIB), job("b1", node_id="b", memory_bytes=4 * GIB)]
+    there = [replace(each, started_at=0.0) for each in there]
+    large = waiting_job("large", submitted_at=1, memory_bytes=5 * GIB)
+    # b lacks 1 GiB, a 3. A job of 3 GiB leaves 5 of b once b1 is over; one of 4 GiB does not, whatever is free now.
+    small, other = (waiting_job(name, submitted_at=2, memory_bytes=3 * GIB) for name in ("small", "small2"))
+    placement = place(snapshot([*there, large, small, other], nodes))
+    assert placement.node_of["small"] == "b"
+    assert placement.kept == {"b": large}
+    medium = replace(small, resources=replace(small.resources, memory_bytes=4 * GIB))
+    placement = place(snapshot([*there, large, medium], nodes))
+    assert placement.waiting["small"] == (
+        "waits for room: what is left of b is kept for job large, which goes before it"
+    )
+    # What b1 holds is free soon, and then large has its room: nobody takes it meanwhile.
+    stopping = [there[0], replace(there[1], stopping=True)]
+    assert "small2" not in place(snapshot([*stopping, large, small, other], nodes)).node_of
+    assert not Room.beside(nodes[1], stopping[1:], large).can_take(medium)
+
+
 def test_a_job_meant_for_a_node_stays_meant_for_it() -> None:
     meant = job("j", node_id="b", movable=True)
     assert place(snapshot([meant], [node("a"), node("b")])).node_of == {"j": "b"}

@@ -45,7 +45,7 @@ class Cluster:
     def migration(self, settings: MigrationSettings = SETTINGS, now: float = 1000.0) -> Migration | None:
         """What is decided."""
         seen = Snapshot(now, Trigger.INTERVAL, (), tuple(self.nodes), restarts=self.restarts)
-        return choose_migration(seen, self.jobs_of, self.readings, settings)
+        return choose_migration(seen, self.jobs_of, self.readings, settings, {})
 
 
 def where(migration: Migration | None) -> tuple[str, str] | None:
