@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import secrets
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
@@ -178,6 +179,23 @@ class ScriptedAgent:
     def tell_raw(self, message: nodes_pb2.ConnectRequest) -> None:
         """Say anything, under whatever epoch it carries."""
         self._outbox.put_nowait(message)
+
+    async def send_checkpoint(self, nodes: str, run_id: str, content: bytes) -> grpc.StatusCode:
+        """Give the broker a run's checkpoint, of one file, at its door for agents."""
+        digest = hashlib.sha256(content).hexdigest()
+        file = nodes_pb2.CheckpointFile(name="latest.pt", size_bytes=len(content), sha256=digest)
+        header = nodes_pb2.CheckpointHeader(node_id=self.node_id, run_id=run_id, files=[file], instance=self.instance)
+        async with self._open_channel(nodes) as channel:
+            metadata = (("authorization", f"Bearer {self.token}"),)
+            call = nodes_pb2_grpc.NodesServiceStub(channel).SendCheckpoint(metadata=metadata, timeout=90)
+            with contextlib.suppress(grpc.aio.AioRpcError):
+                await call.write(nodes_pb2.SendCheckpointRequest(header=header))
+                if await call.read() is not grpc.aio.EOF:
+                    await call.write(nodes_pb2.SendCheckpointRequest(data=content))
+                    await call.done_writing()
+                    await call.read()
+            code: grpc.StatusCode = await call.code()
+            return code
 
     async def wait_run(self, run_id: str) -> ScriptedRun:
         """Wait until a run was started here."""

@@ -8,6 +8,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
+import grpc
 import pytest
 
 from testing.brokers import node_token, running_broker, tenant_of, tenant_token
@@ -15,13 +16,15 @@ from testing.membership import operator_of
 from testing.recorded_agents import read_session
 from testing.scripted_agent import ScriptedAgent
 from testing.until import until
+from tiercel.broker.client.membership import drain_node
 from tiercel.broker.client.status import cluster_status
 from tiercel.core.jobs import Tier
 from tiercel.v1 import jobs_pb2, nodes_pb2
 
 RELEASES = Path(__file__).parents[2] / "data" / "releases"
-# The job of which the recorded agent speaks.
+# The jobs of which the recorded agents speak.
 RECORDED_JOB = "6969a91d"
+DRAINED_JOB = "fd3bbc4e"
 # What the agent of 0.1.0 said first, which did not tell its version yet.
 BEFORE = bytes.fromhex(
     "127e0a026e31110000000000001040188080808020220770726f636573732a0b636f6f70657261746976654a200a0e313237"
@@ -92,6 +95,37 @@ async def test_all_that_an_agent_of_the_release_before_said_of_a_job_counts(tmp_
     assert [(tier.version, round(tier.delivered_value, 2)) for tier in done.tiers] == [(1, 0.69), (2, 0.91)]
     assert [version.version for version in endpoint.versions] == [1, 2]
     assert b"epoch 1  accuracy=0.69" in b"".join(data for _, data in output)
+
+
+async def test_the_job_of_an_agent_of_the_release_before_moves_when_its_node_is_drained(tmp_path: Path) -> None:
+    """Its own words, recorded: it delivers a tier, trains on, and lets go when the job shall go on elsewhere."""
+    path = RELEASES / "agent_0.1.0_drained.gz"
+    hello = read_session(path, {})[0]
+    async with running_broker(tmp_path) as broker, operator_of(broker, tmp_path) as operator:
+        agent = ScriptedAgent(node_token(tmp_path), hello.hello.node_id, starts_runs=False, delivers=False)
+        agent.first_message, agent.instance = hello, hello.hello.instance
+        today = ScriptedAgent(node_token(tmp_path), "n2")
+        address, token = broker.broker_address, tenant_token(tmp_path)
+        async with agent.connected(broker.nodes_address), agent.beating(), tenant_of(address, token) as alice:
+            job = await alice.submit("line", tiers=(Tier(0.6), Tier(1.5)))
+            run_id = f"{job.id}-1"
+            await until(lambda: agent.wanted is not None and bool(agent.wanted.runs))
+            async with today.connected(broker.nodes_address), today.beating():
+                for message in read_session(path, {DRAINED_JOB: job.id})[1:]:
+                    if b"stopping" in message.log.data:
+                        await alice.wait(job.id, lambda seen: seen.epoch == 23)
+                        await drain_node(operator, agent.node_id, migrate=True)
+                        await until(lambda: agent.wanted is not None and any(run.carry for run in agent.wanted.runs))
+                    if message.run.state == nodes_pb2.RUN_STATE_EXITED:
+                        code = await agent.send_checkpoint(broker.nodes_address, run_id, b"what it has learnt")
+                        assert code is grpc.StatusCode.OK
+                    await until(partial(is_asked_for, message, agent))
+                    assert agent.welcome is not None
+                    message.lease_epoch = agent.welcome.lease_epoch
+                    agent.tell_raw(message)
+                moved = await today.wait_run(f"{job.id}-2")
+                assert (moved.wanted.carried_run_id, list(moved.wanted.delivered_tiers)) == (run_id, [1])
+                assert (await alice.get(job.id)).node_id == "n2"
 
 
 def is_asked_for(message: nodes_pb2.ConnectRequest, agent: ScriptedAgent) -> bool:

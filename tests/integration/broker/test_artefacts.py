@@ -19,7 +19,7 @@ from testing.s3_server import BUCKET, S3Server, s3_server
 from testing.scripted_agent import ScriptedAgent
 from testing.until import until
 from tests.integration.broker.projects.test_projects import make_project, spec_of
-from tests.integration.broker.test_checkpoint_copies import CONTENT, fetch, send, trains
+from tests.integration.broker.test_checkpoint_copies import CONTENT, fetch, trains
 from tests.integration.broker.test_status import as_tenant
 from tiercel import Client
 from tiercel.broker.store.artefacts.databases import KEPT_DATABASES
@@ -82,7 +82,7 @@ async def test_a_copy_outlives_the_machine_of_the_broker(s3: S3Server, tmp_path:
     ):
         job_id = await trains(tenant, first, copy_checkpoint_seconds=60.0)
         run_id = f"{job_id}-1"
-        assert await send(first, broker.nodes_address, lost, run_id, CONTENT) is grpc.StatusCode.OK
+        assert await first.send_checkpoint(broker.nodes_address, run_id, CONTENT) is grpc.StatusCode.OK
         job = await tenant.wait(job_id, lambda job: job.HasField("checkpoint_stored_seconds"))
         assert job.checkpoint_store_problem == ""
     (name,) = names_in(s3)
@@ -118,7 +118,7 @@ async def test_while_the_store_is_away_the_job_goes_on_and_its_owner_reads_why(s
         agent.beating(),
     ):
         job_id = await trains(tenant, agent, copy_checkpoint_seconds=60.0)
-        assert await send(agent, broker.nodes_address, tmp_path, f"{job_id}-1", CONTENT) is grpc.StatusCode.OK
+        assert await agent.send_checkpoint(broker.nodes_address, f"{job_id}-1", CONTENT) is grpc.StatusCode.OK
         job = await tenant.wait(job_id, lambda job: job.checkpoint_store_problem)
         assert job.checkpoint_store_problem == (
             "the artefact store s3://not-yet/lab refuses: there is no such bucket; it is tried again"
@@ -156,7 +156,7 @@ async def test_a_broker_is_made_anew_of_what_was_saved_and_its_job_goes_on(s3: S
         assert "broker.sqlite" in saved.content["saved"], saved.errors
         token = tenant_token(lost)
         job_id = await trains(tenant, first, copy_checkpoint_seconds=60.0)
-        assert await send(first, broker.nodes_address, lost, f"{job_id}-1", CONTENT) is grpc.StatusCode.OK
+        assert await first.send_checkpoint(broker.nodes_address, f"{job_id}-1", CONTENT) is grpc.StatusCode.OK
         await tenant.wait(job_id, lambda job: job.HasField("checkpoint_stored_seconds"))
         async with Client(broker.broker_address, token=token) as client:
             other = await client.submit(spec_of(make_project(tmp_path / "project"), endpoint="second"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 from pathlib import Path
 from typing import Any
@@ -16,25 +15,6 @@ from tiercel.v1 import jobs_pb2, nodes_pb2, nodes_pb2_grpc
 
 CONTENT = b"what the run has learnt" * 20_000
 NEWER = b"and some more"
-
-
-async def send(agent: ScriptedAgent, nodes: str, state_dir: Path, run_id: str, content: bytes) -> grpc.StatusCode:
-    """Send a checkpoint in the name of an agent."""
-    file = nodes_pb2.CheckpointFile(
-        name="latest.pt", size_bytes=len(content), sha256=hashlib.sha256(content).hexdigest()
-    )
-    header = nodes_pb2.CheckpointHeader(node_id=agent.node_id, run_id=run_id, files=[file], instance=agent.instance)
-    async with grpc.aio.insecure_channel(nodes) as channel:
-        metadata = (("authorization", f"Bearer {node_token(state_dir)}"),)
-        call = nodes_pb2_grpc.NodesServiceStub(channel).SendCheckpoint(metadata=metadata, timeout=90)
-        with contextlib.suppress(grpc.aio.AioRpcError):
-            await call.write(nodes_pb2.SendCheckpointRequest(header=header))
-            if await call.read() is not grpc.aio.EOF:
-                await call.write(nodes_pb2.SendCheckpointRequest(data=content))
-                await call.done_writing()
-                await call.read()
-        code: grpc.StatusCode = await call.code()
-        return code
 
 
 async def fetch(agent: ScriptedAgent, nodes: str, state_dir: Path, run_id: str) -> bytes:
@@ -65,7 +45,7 @@ async def test_a_copy_outlives_its_node_and_a_restart_of_the_broker(tmp_path: Pa
         job_id = await trains(tenant, first, copy_checkpoint_seconds=60.0)
         run_id = f"{job_id}-1"
         for content in (b"older", CONTENT):
-            assert await send(first, broker.nodes_address, tmp_path, run_id, content) is grpc.StatusCode.OK
+            assert await first.send_checkpoint(broker.nodes_address, run_id, content) is grpc.StatusCode.OK
         job = await tenant.wait(job_id, lambda job: job.HasField("checkpoint_copied_seconds"))
         assert job.state == jobs_pb2.JOB_STATE_RUNNING
     held = CheckpointStore(tmp_path / "checkpoints")
@@ -93,7 +73,7 @@ async def test_a_copy_outlives_its_node_and_a_restart_of_the_broker(tmp_path: Pa
         assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == [job_id], (
             "it serves until there is a newer"
         )
-        assert await send(second, broker.nodes_address, tmp_path, f"{job_id}-2", b"newer") is grpc.StatusCode.OK
+        assert await second.send_checkpoint(broker.nodes_address, f"{job_id}-2", b"newer") is grpc.StatusCode.OK
         assert held.find(f"{job_id}-2") is not None
         second.exit(f"{job_id}-2", 0)
         await second.until(lambda: not list((tmp_path / "checkpoints").iterdir()))
@@ -108,11 +88,11 @@ async def test_only_jobs_that_ask_for_copies_have_them(tmp_path: Path) -> None:
     ):
         nodes = broker.nodes_address
         plain = await trains(tenant, agent)
-        assert await send(agent, nodes, tmp_path, f"{plain}-1", CONTENT) is grpc.StatusCode.NOT_FOUND
+        assert await agent.send_checkpoint(nodes, f"{plain}-1", CONTENT) is grpc.StatusCode.NOT_FOUND
         asks = await trains(tenant, agent, endpoint="other", copy_checkpoint_seconds=60.0)
-        assert await send(agent, nodes, tmp_path, f"{asks}-1", CONTENT) is grpc.StatusCode.RESOURCE_EXHAUSTED
-        assert await send(agent, nodes, tmp_path, f"{asks}-1", b"small") is grpc.StatusCode.OK
+        assert await agent.send_checkpoint(nodes, f"{asks}-1", CONTENT) is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert await agent.send_checkpoint(nodes, f"{asks}-1", b"small") is grpc.StatusCode.OK
         await tenant.cancel(asks)
         agent.exit(f"{asks}-1", 0)
         await agent.until(lambda: not list((tmp_path / "checkpoints").iterdir()))
-        assert await send(agent, nodes, tmp_path, f"{asks}-1", b"small") is grpc.StatusCode.NOT_FOUND
+        assert await agent.send_checkpoint(nodes, f"{asks}-1", b"small") is grpc.StatusCode.NOT_FOUND
