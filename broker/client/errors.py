@@ -18,6 +18,7 @@ from tiercel.core.errors import (
     TiercelError,
     UnavailableError,
 )
+from tiercel.core.trust.disbelief import clock_words
 from tiercel.v1 import RETRY_KEY, RETRY_TYPE, refusals_pb2
 
 # What something between us and the broker may answer without our code.
@@ -54,6 +55,8 @@ def from_rpc_error(error: grpc.aio.AioRpcError, address: str) -> TiercelError:
         return InvalidSpecError(
             f"The request is larger than the broker takes ({details}); put what is large into an image or a module."
         )
+    if wrong := clock_words(details):
+        return UnavailableError(f"The certificate of the broker at {address} {wrong}, or whether it was renewed.")
     # A server that goes cancels its streams.
     if status in {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED}:
         return UnavailableError(

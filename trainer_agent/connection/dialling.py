@@ -144,7 +144,8 @@ class JoinedDialler:
         authorities = self._believed(identity)
         if self.now() > own.not_valid_after_utc:
             raise DialError(
-                f"The node's certificate ran out at {own.not_valid_after_utc}; remove the node and join again."
+                f"The node's certificate ran out at {own.not_valid_after_utc}, by this machine's clock "
+                f"({self.now():%Y-%m-%d %H:%M} UTC): set that if it is wrong; else remove the node and join again."
             )
         credentials = grpc.ssl_channel_credentials(to_pem(*authorities), identity.key, identity.chain)
         # The name that the broker's certificate has wherever it listens.

@@ -12,6 +12,7 @@ from grpc import aio
 
 from tiercel.core.backoff import Attempts, Backoff
 from tiercel.core.tasks import run_until_one_ends
+from tiercel.core.trust.disbelief import clock_words, is_unvouched
 from tiercel.trainer_agent.connection.address import DialError
 from tiercel.trainer_agent.connection.dialling import Dialler
 from tiercel.trainer_agent.connection.outbox import Outbox, Reporter, RunFacts
@@ -32,9 +33,6 @@ _OPTIONS: Final = (
     ("grpc.max_receive_message_length", _MESSAGE_BYTES),
     ("grpc.use_local_subchannel_pool", 1),  # gRPC would share its own, slower, back-off among all attempts
 )
-
-# What gRPC says of a certificate that nobody vouches for whom this end believes.
-_UNVOUCHED: Final = "CERTIFICATE_VERIFY_FAILED"
 
 _Call = aio.StreamStreamCall[nodes_pb2.ConnectRequest, nodes_pb2.ConnectResponse]
 
@@ -187,7 +185,9 @@ def _message_of(error: Exception) -> str:
     if isinstance(error, aio.AioRpcError):
         if error.code() == grpc.StatusCode.UNAUTHENTICATED:
             return f"The broker does not take this for the node ({error.details()})."
-        if _UNVOUCHED in (error.details() or ""):
+        if wrong := clock_words(error.details() or ""):
+            return f"The broker's certificate {wrong}."
+        if is_unvouched(error.details() or ""):
             return (
                 "Whoever answers at the broker's address is not vouched for by the authority that this node joined. If "
                 "that was rotated while the node was away, join again with a new line of 'tiercel node token'."

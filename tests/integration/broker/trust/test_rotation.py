@@ -15,16 +15,24 @@ import pytest
 
 from testing.brokers import running_broker
 from testing.clock import ManualClock
+from testing.joined_agents import JoinedAgent
 from testing.membership import WIDE, joined, open_as
 from testing.scripted_agent import ScriptedAgent
 from testing.until import until
+from tiercel.broker.client.connection import Connection
+from tiercel.broker.client.membership import join
+from tiercel.broker.client.options import ClientOptions
 from tiercel.broker.trust.authority import CERTIFICATE_LIFE, Authority
 from tiercel.broker.trust.doors import OperatorsIdentity, OwnIdentity, server_credentials
 from tiercel.broker.trust.kept_authority import KeptAuthority
-from tiercel.core.trust.certificates import Identity, read_chain, to_pem
+from tiercel.core.errors import UnavailableError
+from tiercel.core.trust.certificates import Identity, key_to_pem, make_key, read_chain, to_pem
+from tiercel.core.trust.join_token import JoinToken
 from tiercel.core.trust.pinning import shown_by
+from tiercel.core.trust.trust import Trust
 from tiercel.trainer_agent.connection.address import DialError
 from tiercel.trainer_agent.connection.dialling import JoinedDialler
+from tiercel.v1 import jobs_pb2
 
 LIFE = CERTIFICATE_LIFE.total_seconds()
 
@@ -83,6 +91,29 @@ async def test_the_operators_files_are_read_again_when_they_change(
         assert await serial_at(address) == third
 
 
+@pytest.mark.parametrize(("shift", "why"), [(1 / 720, "is not good yet"), (-1.1, "has run out")])
+async def test_where_two_clocks_differ_all_who_dial_are_told_so(
+    shift: float, why: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As if this machine's clock were an hour behind, or more than a month ahead, in parts of a certificate's life."""
+    now = datetime.now(UTC)
+    authority = Authority.create(now - 2 * CERTIFICATE_LIFE)
+    there = ManualClock((now + shift * CERTIFICATE_LIFE).timestamp())
+    async with door(OwnIdentity(KeptAuthority(tmp_path, authority), [], there.now)) as address:
+        connection = await Connection.open(address, "t" * 30, ClientOptions(), Trust(pin=authority.pin))
+        with pytest.raises(UnavailableError, match=f"{why} by this machine's clock"):
+            await connection.call(connection.stub.ListJobs, jobs_pb2.ListJobsRequest())
+        await connection.close()
+        with pytest.raises(UnavailableError, match=f"{why} by this machine's clock"):
+            await join(address, JoinToken.draw(authority.pin), "n2")
+        key = make_key()
+        chain = authority.chain_of(authority.issue_to_node("n2", key.public_key(), now))
+        agent = JoinedAgent("n2", tmp_path / "n2", lambda: address, Identity(key_to_pem(key), chain))
+        async with agent.running():
+            await until(lambda: f"{why} by this machine's clock" in caplog.text)
+    assert "join again" not in caplog.text
+
+
 async def test_a_node_renews_its_certificate_while_it_works(tmp_path: Path) -> None:
     file = tmp_path / "identity.pem"
     async with running_broker(tmp_path / "b", listen=WIDE) as broker:
@@ -115,7 +146,7 @@ async def test_a_node_whose_certificate_is_of_no_use_says_so_before_it_dials(tmp
     async with running_broker(tmp_path / "b", listen=WIDE) as broker:
         identity = await joined(broker, tmp_path / "b", "n2")
         file.write_bytes(identity.to_file())
-        with pytest.raises(DialError, match="ran out at"):
+        with pytest.raises(DialError, match=r"ran out at .*, by this machine's clock"):
             dialler.open(())
         file.write_bytes(Identity(identity.key, to_pem(read_chain(identity.chain)[0])).to_file())
         with pytest.raises(DialError, match="who vouches for the broker"):
