@@ -24,7 +24,7 @@ from tiercel.broker.state_lock import up_lock
 from tiercel.core.addresses import join_address, split_address
 from tiercel.core.errors import InvalidSpecError
 from tiercel.core.private_files import write_private
-from tiercel.core.trust.certificates import authorities_in, pin_of, read_chain, to_pem
+from tiercel.core.trust.certificates import MOST_PEM_BYTES, authorities_in, pin_of, read_chain, to_pem
 
 if TYPE_CHECKING:
     from tiercel.core.trust.join_token import JoinToken
@@ -57,10 +57,10 @@ async def run_join(address: str, token: JoinToken, options: NodeOptions) -> bool
     # The same line once more, such as after a restart of the machine, is nothing new.
     if read_earlier(places.addresses).get(_JOINED_WITH) == token.id and places.identity.exists():
         return False
+    _check_room(places)
     identity, nodes_port = await join(address, token, options.node_id)
     authorities = authorities_in(read_chain(identity.chain))
     try:
-        places.agent_dir.mkdir(mode=0o700, exist_ok=True)
         write_private(places.authority, to_pem(*authorities))
         write_private(places.identity, identity.to_file())
         addresses = {
@@ -76,6 +76,20 @@ async def run_join(address: str, token: JoinToken, options: NodeOptions) -> bool
     except OSError as error:
         raise refuse_state_dir(places.state_dir, error.strerror or str(error)) from error
     return True
+
+
+def _check_room(places: Places) -> None:
+    """A token works once: it is not used up where what it brings cannot be kept."""
+    probe = places.agent_dir / "room"
+    try:
+        places.agent_dir.mkdir(mode=0o700, exist_ok=True)
+        try:
+            write_private(probe, bytes(2 * MOST_PEM_BYTES))
+        finally:
+            for path in (probe, probe.with_name(f"{probe.name}.new")):
+                path.unlink(missing_ok=True)
+    except OSError as error:
+        raise refuse_state_dir(places.state_dir, error.strerror or str(error)) from error
 
 
 async def run_node(options: NodeOptions) -> None:

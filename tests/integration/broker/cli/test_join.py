@@ -10,6 +10,7 @@ import pytest
 
 from testing.brokers import running_broker
 from testing.membership import WIDE, operator_of
+from testing.small_disk import fill, small_disk
 from tiercel.broker.cli.up.joined import joined_as, run_join, run_node
 from tiercel.broker.cli.up.options import NodeOptions, UpOptions
 from tiercel.broker.cli.up.run import run_up
@@ -44,6 +45,21 @@ async def test_the_same_line_once_more_is_nothing_new_and_on_another_machine_ref
         with pytest.raises(InvalidSpecError, match="joined a broker elsewhere"):
             await run_up(options_of_a_broker(node.state_dir))
         assert token.secret not in "".join(path.read_text() for path in tmp_path.glob("n2/*.json"))
+
+
+async def test_a_line_that_came_while_the_disk_was_full_is_good_once_there_is_room(tmp_path: Path) -> None:
+    async with running_broker(tmp_path / "b", listen=WIDE) as broker:
+        async with operator_of(broker, tmp_path / "b") as operator:
+            line = await create_join_token(operator, "", 60.0)
+        with small_disk(tmp_path / "n2", 512 * 1024) as folder:
+            node = NodeOptions(state_dir=folder, node_id="n2")
+            filler = fill(folder)
+            with pytest.raises(InvalidSpecError, match="No space left"):
+                await run_join(line.address, JoinToken.parse(line.token), node)
+            filler.unlink()
+            assert await run_join(line.address, JoinToken.parse(line.token), node)
+            assert joined_as(folder) == "n2"
+            assert sorted(path.name for path in (folder / "agent").iterdir()) == ["authority.pem", "identity.pem"]
 
 
 def options_of_a_broker(folder: Path) -> UpOptions:
