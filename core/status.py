@@ -6,11 +6,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tiercel.core.authority import AuthorityState
+from tiercel.core.durations import in_words
 from tiercel.core.jsonable import Json, Jsonable, json_of
 from tiercel.core.nodes import Drain
 
 LEAST_FREE_PART = 0.05
 """A node's disk with less than this part free is something to see to."""
+
+CLOCK_SECONDS = 60.0
+"""A clock that differs from the broker's by this much is something to see to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +35,7 @@ class NodeStatus(Jsonable):
     accelerator_problems: tuple[str, ...] = ()  # what is wrong with which accelerator, in plain words
     disk_free_bytes: int = 0  # what its disk has left; 0 with ``disk_total_bytes`` while nobody knows
     disk_total_bytes: int = 0  # what its disk has in all
+    clock_ahead_seconds: float = 0.0  # by how much its clock is ahead of the broker's; 0 for next to nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +119,16 @@ def _node_problems(node: NodeStatus, version: str) -> Iterator[Problem]:
         yield Problem(about, what, "install the same version on both, the broker's first")
     for problem in node.accelerator_problems:
         yield Problem(about, f"nothing new is put on an accelerator: {problem}", "see to the device on that machine")
+    if abs(node.clock_ahead_seconds) >= CLOCK_SECONDS:
+        yield _clock_problem(about, node.clock_ahead_seconds)
     if node.disk_total_bytes and node.disk_free_bytes < LEAST_FREE_PART * node.disk_total_bytes:
         free = f"{100 * node.disk_free_bytes / node.disk_total_bytes:.1f} % of its disk is free"
         yield Problem(about, free, "make room there; 'tiercel du' says what takes it, 'tiercel gc' removes what may go")
+
+
+def _clock_problem(about: str, ahead: float) -> Problem:
+    what = f"its clock is {in_words(round(abs(ahead)))} {'ahead of' if ahead > 0 else 'behind'} the broker's"
+    return Problem(about, what, "set both by NTP: a certificate may count as run out there, or as not good yet")
 
 
 def _rotation_problem(waiting: tuple[str, ...]) -> Problem:

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import hashlib
 import secrets
+import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
@@ -17,6 +18,7 @@ import grpc
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from testing.until import until
+from tiercel.core.wire import timestamp
 from tiercel.v1 import PROTOCOL, nodes_pb2, nodes_pb2_grpc
 
 GIB = 1024**3
@@ -94,6 +96,7 @@ class ScriptedAgent:
         self.welcome: nodes_pb2.Welcome | None = None
         self.first_message: nodes_pb2.ConnectRequest | None = None
         self.beats = 0
+        self.clock_ahead_seconds = 0.0
         self.taken: dict[str, int] = {}
         self.answered: nodes_pb2.Taken | None = None
         self.ending: tuple[grpc.StatusCode, str, dict[str, str]] | None = None
@@ -152,7 +155,7 @@ class ScriptedAgent:
         run = self.runs[run_id]
         for value in values:
             run.values.append(value)
-            self._tell(progress=_progress(run, len(run.values)))
+            self._tell(progress=_progress(run, len(run.values), self._now()))
 
     def exit(self, run_id: str, code: int | None = 0, *, lost: bool = False) -> None:
         """The run ends."""
@@ -168,7 +171,7 @@ class ScriptedAgent:
 
     def heartbeat(self) -> None:
         self.beats += 1
-        self._tell(heartbeat=nodes_pb2.Heartbeat(number=self.beats, fenced=True))
+        self._tell(heartbeat=nodes_pb2.Heartbeat(number=self.beats, fenced=True, at=self._now()))
 
     def fail_delivery(self, delivery_id: str, reason: str) -> None:
         """The model cannot be delivered."""
@@ -224,7 +227,7 @@ class ScriptedAgent:
                 for run_id, known in response.welcome.reports.items():
                     run = self.runs[run_id]
                     for sequence in range(known + 1, len(run.values) + 1):
-                        self._tell(progress=_progress(run, sequence))
+                        self._tell(progress=_progress(run, sequence, self._now()))
                     if run.ended:
                         self._tell(run=run.status())
                 self.heartbeat()
@@ -281,17 +284,19 @@ class ScriptedAgent:
             self._tell(delivery=known)
         elif self.delivers:
             self.delivered.append((wanted.delivery_id, wanted.version))
-            now = Timestamp()
-            now.GetCurrentTime()
             self._end(
                 nodes_pb2.DeliveryStatus(
                     delivery_id=wanted.delivery_id,
                     stage=nodes_pb2.DELIVERY_STAGE_DELIVERED,
                     value=wanted.target + 0.01,
                     sha256="ab" * 32,
-                    delivered_at=now,
+                    delivered_at=self._now(),
                 )
             )
+
+    def _now(self) -> Timestamp:
+        """By the node's clock."""
+        return timestamp(time.time() + self.clock_ahead_seconds)
 
     def _end(self, outcome: nodes_pb2.DeliveryStatus) -> None:
         self.outcomes[outcome.delivery_id] = outcome
@@ -315,9 +320,7 @@ def _open_plain(address: str) -> grpc.aio.Channel:
     return grpc.aio.insecure_channel(address, [("grpc.use_local_subchannel_pool", 1)])
 
 
-def _progress(run: ScriptedRun, sequence: int) -> nodes_pb2.Progress:
-    now = Timestamp()
-    now.GetCurrentTime()
+def _progress(run: ScriptedRun, sequence: int, now: Timestamp) -> nodes_pb2.Progress:
     return nodes_pb2.Progress(
         run_id=run.run_id,
         sequence=sequence,

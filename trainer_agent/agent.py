@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import secrets
+import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -13,7 +14,7 @@ import aiohttp
 
 import tiercel
 from tiercel.core.endpoint_access import AccessTable
-from tiercel.core.wire import from_proto
+from tiercel.core.wire import from_proto, timestamp
 from tiercel.trainer_agent.accelerators.reports import accelerators_to_wire, readings_to_wire
 from tiercel.trainer_agent.connection.calls import BrokerCalls
 from tiercel.trainer_agent.connection.outbox import Reporter
@@ -168,6 +169,7 @@ class Agent:
             accelerators=readings_to_wire(self._parts.accelerators.readings),
             data=self._rooms.data.offered.told(),
             disk=self._rooms.room.measured,
+            at=timestamp(time.time()),
         )
 
     def ended(self) -> Sequence[nodes_pb2.RunStatus]:

@@ -77,6 +77,7 @@ class NodeActor(Actor[NodeMessage]):
         self._is_expelled = False
         self._accelerators: Mapping[str, AcceleratorStatus] = {}
         self.disk: NodeDisk | None = None
+        self.clock_ahead_seconds = 0.0  # of the broker's, as its agent said last
         self._wanted = Wanted(0, (), ())
         self._changed = asyncio.Condition()
 
@@ -297,7 +298,7 @@ class NodeActor(Actor[NodeMessage]):
         )
         if message.serving is not None:
             node = answering_at(node, message.serving)
-        self.disk = message.disk or self.disk
+        self._hear_machine(message)
         if message.accelerators is not None:
             self._accelerators = {heard.id: heard for heard in message.accelerators}
             node = replace(node, accelerators=_as_heard(node.accelerators, self._accelerators))
@@ -310,6 +311,11 @@ class NodeActor(Actor[NodeMessage]):
             self._peers.reschedule("node")
         if message.serving is not None:
             self._hear_serving(message.serving, is_hello=message.is_hello)
+
+    def _hear_machine(self, message: NodeReported) -> None:
+        self.disk = message.disk or self.disk
+        if message.clock_ahead_seconds is not None:
+            self.clock_ahead_seconds = message.clock_ahead_seconds
 
     def _hear_serving(self, heard: ServingReported, *, is_hello: bool) -> None:
         self._served = heard.served

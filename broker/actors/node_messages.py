@@ -95,6 +95,7 @@ class NodeReported:
     fenced: bool | None = None
     data: tuple[NodeData, ...] | None = None
     disk: NodeDisk | None = None
+    clock_ahead_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,6 +69,7 @@ def _node(actor: NodeActor, jobs: Sequence[Job]) -> NodeStatus:
         tuple(f"{each.name}: {each.problem}" for each in node.accelerators if each.problem),
         disk.free_bytes if disk is not None else 0,
         disk.total_bytes if disk is not None else 0,
+        actor.clock_ahead_seconds,
     )
 
 

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from typing import Any
 
+    from google.protobuf.timestamp_pb2 import Timestamp
+
     from tiercel.broker.actors.agents import AgentService
     from tiercel.broker.actors.node import NodeActor
     from tiercel.broker.lifecycle.job_events import JobInput
@@ -39,6 +41,8 @@ logger = logging.getLogger(__name__)
 
 # Runs of other nodes that a stream may speak of before the log stops to name them.
 NAMED_STRANGERS = 16
+# A clock that differs from the broker's by less is taken for the same.
+SAME_CLOCK_SECONDS = 5.0
 # Keys of which a node may tell at once.
 MOST_KEYS = 100_000
 # Time between two messages about what was taken in.
@@ -81,6 +85,7 @@ class NodeStream:
         self._authorities = authorities
         self._taken: dict[str, int] = {}
         self._heartbeat = 0
+        self._clock_ahead = 0.0
         self._took = asyncio.Event()
         self._strangers: set[str] = set()
         # A stream takes one message at a time, and two tasks write to it.
@@ -142,6 +147,7 @@ class NodeStream:
         match request.WhichOneof("message"):
             case "heartbeat":
                 beat = request.heartbeat
+                self._clock_ahead = self._ahead(beat)
                 devices = accelerators.accelerator_statuses(beat)
                 heard = NodeReported(
                     self._epoch,
@@ -150,6 +156,7 @@ class NodeStream:
                     fenced=beat.fenced,
                     data=node_data.data_now(beat),
                     disk=disk_of(self._node_id, beat),
+                    clock_ahead_seconds=self._clock_ahead,
                 )
             case "serving":
                 heard = NodeReported(self._epoch, serving=serving_of(request.serving))
@@ -166,6 +173,17 @@ class NodeStream:
                 await self._on_delivery(request.delivery)
             case "log":
                 await self._on_output(request.log)
+
+    def _ahead(self, beat: nodes_pb2.Heartbeat) -> float:
+        """By how much a node's clock is ahead; what a slow network may be the reason of is nothing."""
+        said = believed_time(seconds_of(beat.at)) if beat.HasField("at") else None
+        ahead = said - self._agents.now() if said is not None else 0.0
+        return ahead if abs(ahead) >= SAME_CLOCK_SECONDS else 0.0
+
+    def _moment(self, said: Timestamp) -> float | None:
+        """A moment that a node tells, by the broker's clock; None where no calendar has it."""
+        found = believed_time(seconds_of(said))
+        return found - self._clock_ahead if found is not None else None
 
     def _on_heartbeat(self, beat: nodes_pb2.Heartbeat) -> None:
         self._heartbeat = beat.number
@@ -210,7 +228,7 @@ class NodeStream:
 
     async def _on_progress(self, progress: nodes_pb2.Progress) -> None:
         run_id, sequence = progress.run_id, progress.sequence
-        said_at = believed_time(seconds_of(progress.at)) if progress.HasField("at") else None
+        said_at = self._moment(progress.at) if progress.HasField("at") else None
         message = Reported(
             run_id=run_id,
             sequence=sequence,
@@ -232,9 +250,7 @@ class NodeStream:
             state=state,
             value=delivery.value if is_there else None,
             sha256=delivery.sha256,
-            delivered_at=believed_time(seconds_of(delivery.delivered_at))
-            if delivery.HasField("delivered_at")
-            else None,
+            delivered_at=self._moment(delivery.delivered_at) if delivery.HasField("delivered_at") else None,
             reason=delivery.reason,
             signature=signature_of(delivery),
             size_bytes=delivery.size_bytes,

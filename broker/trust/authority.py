@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 AUTHORITY_LIFE = timedelta(days=3650)
 CERTIFICATE_LIFE = timedelta(days=30)
 TENANT_LIFE = timedelta(days=1)
-CLOCK_TOLERANCE = timedelta(minutes=5)
-"""How much the clock of another machine may be behind."""
+CLOCK_TOLERANCE = timedelta(days=1)
+"""How much the clock of another machine may be behind: one that takes local time for UTC may be so by 14 hours."""
 
 
 @dataclass(frozen=True, slots=True)

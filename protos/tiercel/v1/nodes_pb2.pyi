@@ -423,6 +423,7 @@ class Heartbeat(_message.Message):
     FENCED_FIELD_NUMBER: _builtins.int
     DATA_FIELD_NUMBER: _builtins.int
     DISK_FIELD_NUMBER: _builtins.int
+    AT_FIELD_NUMBER: _builtins.int
     KEYS_FIELD_NUMBER: _builtins.int
     serving_lag_seconds: _builtins.float
     """By how much the inference server's event loop came late (95th percentile of the last 10 s): delays do not have it in
@@ -457,6 +458,10 @@ class Heartbeat(_message.Message):
         """What takes room, as it was measured last; absent while it was not. Without the node's name."""
 
     @_builtins.property
+    def at(self) -> _timestamp_pb2.Timestamp:
+        """What the node's clock says: moments that it tells are by that one, and are taken for what they are by the broker's."""
+
+    @_builtins.property
     def keys(self) -> _containers.RepeatedCompositeFieldContainer[Global___KeyUse]:
         """Keys of endpoints with which requests came since the last heartbeat."""
 
@@ -472,11 +477,12 @@ class Heartbeat(_message.Message):
         fenced: _builtins.bool = ...,
         data: _abc.Iterable[_common_pb2.NodeData] | None = ...,
         disk: _disk_pb2.NodeDisk | None = ...,
+        at: _timestamp_pb2.Timestamp | None = ...,
         keys: _abc.Iterable[Global___KeyUse] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_serving_lag_seconds", b"_serving_lag_seconds", "disk", b"disk", "serving_lag_seconds", b"serving_lag_seconds"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_serving_lag_seconds", b"_serving_lag_seconds", "at", b"at", "disk", b"disk", "serving_lag_seconds", b"serving_lag_seconds"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_serving_lag_seconds", b"_serving_lag_seconds", "accelerators", b"accelerators", "data", b"data", "disk", b"disk", "endpoints", b"endpoints", "fenced", b"fenced", "images", b"images", "keys", b"keys", "number", b"number", "runs", b"runs", "serving_lag_seconds", b"serving_lag_seconds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_serving_lag_seconds", b"_serving_lag_seconds", "accelerators", b"accelerators", "at", b"at", "data", b"data", "disk", b"disk", "endpoints", b"endpoints", "fenced", b"fenced", "images", b"images", "keys", b"keys", "number", b"number", "runs", b"runs", "serving_lag_seconds", b"serving_lag_seconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__serving_lag_seconds: _TypeAlias = _typing.Literal["serving_lag_seconds"]  # noqa: Y015
     _WhichOneofArgType__serving_lag_seconds: _TypeAlias = _typing.Literal["_serving_lag_seconds", b"_serving_lag_seconds"]  # noqa: Y015

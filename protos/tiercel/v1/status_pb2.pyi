@@ -155,6 +155,7 @@ class NodeStatus(_message.Message):
     ACCELERATOR_PROBLEMS_FIELD_NUMBER: _builtins.int
     DISK_FREE_BYTES_FIELD_NUMBER: _builtins.int
     DISK_TOTAL_BYTES_FIELD_NUMBER: _builtins.int
+    CLOCK_AHEAD_SECONDS_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """Its name."""
     online: _builtins.bool
@@ -181,6 +182,8 @@ class NodeStatus(_message.Message):
     """What its disk has left; 0, with disk_total_bytes, while nobody knows."""
     disk_total_bytes: _builtins.int
     """What its disk has in all."""
+    clock_ahead_seconds: _builtins.float
+    """By how much its clock is ahead of the broker's, behind where it is negative; 0 where that is next to nothing."""
     @_builtins.property
     def accelerator_problems(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """What is wrong with which accelerator, in plain words."""
@@ -202,10 +205,11 @@ class NodeStatus(_message.Message):
         accelerator_problems: _abc.Iterable[_builtins.str] | None = ...,
         disk_free_bytes: _builtins.int = ...,
         disk_total_bytes: _builtins.int = ...,
+        clock_ahead_seconds: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accelerator_problems", b"accelerator_problems", "accelerators", b"accelerators", "accelerators_held", b"accelerators_held", "cpu_cores", b"cpu_cores", "cpu_cores_asked", b"cpu_cores_asked", "disk_free_bytes", b"disk_free_bytes", "disk_total_bytes", b"disk_total_bytes", "drain", b"drain", "id", b"id", "jobs", b"jobs", "memory_bytes", b"memory_bytes", "memory_reserved_bytes", b"memory_reserved_bytes", "online", b"online", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accelerator_problems", b"accelerator_problems", "accelerators", b"accelerators", "accelerators_held", b"accelerators_held", "clock_ahead_seconds", b"clock_ahead_seconds", "cpu_cores", b"cpu_cores", "cpu_cores_asked", b"cpu_cores_asked", "disk_free_bytes", b"disk_free_bytes", "disk_total_bytes", b"disk_total_bytes", "drain", b"drain", "id", b"id", "jobs", b"jobs", "memory_bytes", b"memory_bytes", "memory_reserved_bytes", b"memory_reserved_bytes", "online", b"online", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

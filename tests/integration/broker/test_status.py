@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from tiercel.broker.client.membership import drain_node
 from tiercel.broker.client.options import ClientOptions
 from tiercel.broker.client.status import cluster_status
 from tiercel.broker.server import Broker
+from tiercel.core.jobs import Tier
 from tiercel.core.nodes import Drain
 from tiercel.core.status import ClusterStatus
 from tiercel.core.trust.trust import Trust
@@ -58,6 +60,26 @@ async def test_operators_see_all_and_tenants_theirs(tmp_path: Path) -> None:
             )
             bobs = await as_tenant(broker, tmp_path, "bob")
             assert (bobs.tenant, bobs.jobs, bobs.waiting, bobs.nodes) == ("bob", {}, (), seen.nodes)
+
+
+@pytest.mark.parametrize(("ahead", "words"), [(-3600.0, "1h behind"), (400 * 86_400.0, "400d ahead of")])
+async def test_a_node_with_a_wrong_clock_is_told_of_and_what_it_tells_is_taken_at_the_brokers_time(
+    ahead: float, words: str, tmp_path: Path
+) -> None:
+    async with running_broker(tmp_path) as broker, operator_of(broker, tmp_path) as operator:
+        agent = ScriptedAgent(node_token(tmp_path), "n1")
+        agent.clock_ahead_seconds = ahead
+        connected = agent.connected(broker.nodes_address)
+        async with connected, tenant_of(broker.broker_address, tenant_token(tmp_path)) as alice:
+            began = time.monotonic()
+            job = await alice.submit("digits", tiers=(Tier(0.5), Tier(0.9)))
+            await until(lambda: agent.runs)
+            agent.report(next(iter(agent.runs)), 0.6)
+            seen = await alice.wait(job.id, lambda job: job.tiers[0].HasField("delivered_seconds"))
+            (tier, _), passed = seen.tiers, time.monotonic() - began
+            assert 0 < tier.reached_seconds <= tier.delivered_seconds <= passed
+            problems = (await cluster_status(operator)).problems()
+            assert [each.what for each in problems if each.about == "node n1"] == [f"its clock is {words} the broker's"]
 
 
 async def test_the_command_ends_with_1_where_there_is_something_to_do(
