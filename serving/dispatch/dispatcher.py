@@ -121,6 +121,11 @@ class Dispatcher:
         if not self._flushing:
             self._flush_soon()
 
+    def give_turns(self) -> None:
+        """Have workers begin what waits, rather than in the event loop's next turn; for who has more to do in this."""
+        if not self._queue.is_idle:
+            self._dispatch()
+
     def cancelled(self, call: Call) -> None:
         """A call that waits or runs was cancelled."""
         self._leave(call)
@@ -173,8 +178,7 @@ class Dispatcher:
                 arrived.sort(key=_by_version)  # stable: calls of a version stay in order
                 for _, calls in groupby(arrived, _by_version):
                     self._run_arrived(list(calls))
-        if not self._queue.is_idle:
-            self._dispatch()
+        self.give_turns()
 
     def _run_arrived(self, calls: list[Call]) -> None:
         """Run calls of one version here if all of them together are small, else let them wait for a worker."""
@@ -287,8 +291,7 @@ class Dispatcher:
             if call.room is not None:
                 call.room.give_back(call.size)
         loaded.release(len(calls))
-        if not self._queue.is_idle:
-            self._dispatch()  # first, so that the worker has something to do while answers are written
+        self.give_turns()  # first, so that the worker has something to do while answers are written
         _answer(calls, result)
 
     def _leave(self, call: Call) -> None:

@@ -7,13 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tiercel.core.errors import TiercelError
-from tiercel.serving.generation.row import Row
+from tiercel.serving.generation.prompts import Prompts
+from tiercel.serving.generation.row import Row, Stepped
 from tiercel.serving.runtime.decoder import Company, Decoder
-from tiercel.serving.runtime.decoding import Cache, Run, next_step, read_prompt
+from tiercel.serving.runtime.decoding import Cache, Run, next_step
 from tiercel.serving.tensors import Array
-
-Stepped = list[tuple[Row, int | TiercelError]]
-"""Rows, each with its next token or why there is none."""
 
 
 @dataclass(slots=True)
@@ -34,9 +32,10 @@ class Batch:
     def __init__(self, decoder: Decoder) -> None:
         self._decoder = decoder
         self._groups: list[_Group] = []
+        self._prompts = Prompts(decoder)
 
     def step(self, run: Run, new: Sequence[Row]) -> Stepped:
-        """One token for each row that has not ended meanwhile; new ones read their prompts, each by itself.
+        """One token for each row that has not ended meanwhile, and some tokens of prompts; their rows begin after them.
 
         Args:
             run: Runs the model.
@@ -46,23 +45,14 @@ class Batch:
         stepped: Stepped = []
         self._groups = [kept for group in self._groups if (kept := _without_ended(group)) is not None]
         self._groups = [moved for group in self._groups for moved in self._advanced(run, group, stepped)]
-        for row in new:
-            if not row.ended:
-                self._begin(run, row, stepped)
+        self._prompts.add(new)
+        for rows, cache, logits in self._prompts.read(run, stepped):
+            for group in _chosen(_Group(rows, cache), logits, stepped):
+                self._let_in(group)
         seconds = time.perf_counter() - begin
         for row, _ in stepped:
             row.run_seconds += seconds
         return stepped
-
-    def _begin(self, run: Run, row: Row, stepped: Stepped) -> None:
-        try:
-            cache, logits = read_prompt(self._decoder, run, row.prompt)
-            token = row.choose(logits[0])
-        except TiercelError as error:
-            stepped.append((row, error))
-            return
-        stepped.append((row, token))
-        self._let_in(_Group([row], cache))
 
     def _let_in(self, new: _Group) -> None:
         company, length = self._decoder.company, new.cache.lengths[0]

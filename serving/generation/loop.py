@@ -19,10 +19,10 @@ from tiercel.core.errors import CapacityExceededError, DeadlineExceededError, Ti
 from tiercel.serving.accounting.room import Room
 from tiercel.serving.accounting.waiting import Source
 from tiercel.serving.dispatch.call import Call
-from tiercel.serving.generation.batch import Batch, Stepped
+from tiercel.serving.generation.batch import Batch
 from tiercel.serving.generation.request import GenerationLimits
 from tiercel.serving.generation.room import CacheRoom
-from tiercel.serving.generation.row import STOPPED, Row
+from tiercel.serving.generation.row import STOPPED, Row, Stepped
 from tiercel.serving.generation.statistics import GenerationStatistics
 from tiercel.serving.runtime.decoder import Decoder
 from tiercel.serving.tensors import Array
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
-# Prompts of so many tokens together are read between two steps, and one in any case: those that have begun wait for it.
-_PROMPT_TOKENS: Final = 512
 # More than any model may run on the event loop: a step never does.
 _ELEMENTS: Final = 2**62
 _FIRST: Final = 1
@@ -142,14 +140,11 @@ class DecodeLoop:
     def _let_in(self) -> list[Row]:
         self._room.hold(self, self._bytes(self._begun))
         new: list[Row] = []
-        tokens = 0
         while self._waiting and len(self._begun) < self.limits.rows:
-            row = self._waiting[0]
-            tokens += len(row.prompt)
-            if (new and tokens > _PROMPT_TOKENS) or not self._room.hold(self, self._bytes([*self._begun, row])):
+            if not self._room.hold(self, self._bytes([*self._begun, self._waiting[0]])):
                 break
             self._begun.append(self._waiting.popleft())
-            new.append(row)
+            new.append(self._begun[-1])
         return new
 
     def _bytes(self, rows: list[Row]) -> int:
@@ -180,7 +175,8 @@ class DecodeLoop:
                 tell.append(partial(row.listener.token, outcome))
             if reason:
                 tell.append(partial(row.listener.finished, reason))
-        self.look()  # first, so that the next step runs while this one's answers are written
+        self.look()
+        self._dispatcher.give_turns()  # so that the next step runs while this one's answers are written
         for each in tell:
             try:
                 each()

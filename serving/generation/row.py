@@ -110,3 +110,7 @@ class Row:
     def cancel(self) -> None:
         """Nobody wants it any more."""
         self._loop.cancel(self)
+
+
+Stepped = list[tuple[Row, int | TiercelError]]
+"""Rows, each with its next token or why there is none."""

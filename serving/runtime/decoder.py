@@ -56,6 +56,7 @@ class Decoder:
     text: str = ""  # :data:`TEXT_OF_BYTES` where ids below 256 are the bytes of UTF-8
     vocabulary: int = 0  # how many ids there are; 0 until it was tried
     company: Company = Company.NONE  # who may run together; found out by trying
+    in_pieces: bool = False  # whether a prompt may be read piece by piece; likewise
 
     @property
     def pasts(self) -> tuple[str, ...]:
@@ -76,9 +77,9 @@ class Decoder:
         """A cache of no tokens."""
         return [np.zeros((rows, heads, 0, size), self.cache) for heads, size in self.heads]
 
-    def tried(self, vocabulary: int, company: Company) -> Decoder:
+    def tried(self, vocabulary: int, company: Company, in_pieces: bool) -> Decoder:
         """The same, with what trying it showed."""
-        return replace(self, vocabulary=vocabulary, company=company)
+        return replace(self, vocabulary=vocabulary, company=company, in_pieces=in_pieces)
 
 
 def decoder_of(

@@ -25,7 +25,8 @@ from tiercel.trainer.generation import export_decoder
 
 VOCABULARY = 61
 CONTEXT = 1024
-PROMPTS = [[(3 * row + 7 * place) % VOCABULARY for place in range(1 + 5 * row)] for row in range(6)]
+LENGTHS = (1, 6, 11, 16, 21, 26, 400)  # the last one is read in pieces
+PROMPTS = [[(3 * row + 7 * place) % VOCABULARY for place in range(length)] for row, length in enumerate(LENGTHS)]
 LONG = {"input_ids": [1, 2, 3], "max_tokens": 1000}
 
 

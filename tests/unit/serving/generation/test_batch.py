@@ -10,6 +10,7 @@ import pytest
 
 from tiercel.core.errors import InferenceFailedError, TiercelError
 from tiercel.serving.generation.batch import Batch
+from tiercel.serving.generation.prompts import PIECE
 from tiercel.serving.generation.row import Row
 from tiercel.serving.generation.sampling import GREEDY
 from tiercel.serving.runtime.decoder import Company, Decoder
@@ -37,24 +38,24 @@ class Adding:
 
     def __init__(self) -> None:
         self.sizes: list[int] = []
+        self.tokens: list[int] = []
 
     def __call__(self, outputs: Sequence[str], feeds: Mapping[str, Array]) -> list[Array]:
         assert outputs
         ids, past = feeds["input_ids"], feeds["past_key_values.0.key"]
         self.sizes.append(len(ids))
         present = np.concatenate([past, ids[:, None, :, None].astype(np.float32)], axis=2)
-        total = present[:, 0, :, 0].sum(axis=1).astype(int)
-        if (total > 40).any():
+        totals = np.cumsum(present[:, 0, :, 0], axis=1)[:, -ids.shape[1] :].astype(int)
+        if (totals > 40).any():
             raise InferenceFailedError("one of them was too much")
-        logits = np.zeros((*ids.shape, VOCABULARY), np.float32)
-        logits[np.arange(len(ids)), -1, total] = 1.0
-        return [logits, present, present]
+        self.tokens.append(ids.size)
+        return [np.eye(VOCABULARY, dtype=np.float32)[totals], present, present]
 
 
-def batch(company: Company) -> Batch:
+def batch(company: Company, *, in_pieces: bool = True) -> Batch:
     kind: Any = np.dtype(np.int64)
-    heads = ((1, 1), (1, 1))
-    return Batch(Decoder(1, kind, True, True, heads, np.dtype(np.float32), vocabulary=VOCABULARY, company=company))
+    heads, size = ((1, 1), (1, 1)), np.dtype(np.float32)
+    return Batch(Decoder(1, kind, True, True, heads, size, vocabulary=VOCABULARY, company=company, in_pieces=in_pieces))
 
 
 @pytest.mark.parametrize(("company", "sizes"), [(Company.ANY, [3]), (Company.ALIKE, [2, 1]), (Company.NONE, [1, 1, 1])])
@@ -62,7 +63,7 @@ def test_rows_share_steps_as_far_as_they_may(company: Company, sizes: list[int])
     rows, run, together = [row(1), row(2), row(1, 1, 1)], Adding(), batch(company)
     first = dict(together.step(run, rows))
     assert [first[each] for each in rows] == [1, 2, 3]
-    assert run.sizes == [1, 1, 1], "prompts are read by themselves"
+    assert sorted(run.sizes, reverse=True) == sizes, "so do their prompts"
     run.sizes.clear()
     second = dict(together.step(run, []))
     assert ([second[each] for each in rows], sorted(run.sizes, reverse=True)) == ([2, 4, 6], sizes)
@@ -81,6 +82,42 @@ def test_a_prompt_that_fails_is_the_others_gain() -> None:
     good, bad, run, together = row(1), row(41), Adding(), batch(Company.ANY)
     found = dict(together.step(run, [bad, good]))
     assert (found[good], isinstance(found[bad], InferenceFailedError)) == (1, True)
+
+
+def test_a_long_prompt_is_read_in_pieces_while_others_go_on() -> None:
+    short, long, run, together = row(0), row(*[0] * (4 * PIECE), 7), Adding(), batch(Company.ANY)
+    together.step(run, [short])
+    together.step(run, [long])
+    for _ in range(3):
+        assert [each for each, _ in together.step(run, [])] == [short], "it goes on at every step"
+    assert max(run.tokens) == PIECE
+    found = dict(together.step(run, []))
+    assert found[long] == 7
+    run.sizes.clear()
+    assert (dict(together.step(run, []))[long], run.sizes) == (14, [2])
+
+
+def test_prompts_take_turns_and_none_takes_more_than_its_share_of_a_step() -> None:
+    rows, run, together = [row(*[0] * 3 * PIECE, 5) for _ in range(3)] + [row(3)], Adding(), batch(Company.ANY)
+    assert together.step(run, rows) == []
+    assert run.tokens == [PIECE, PIECE]
+    assert together.step(run, []) == [(rows[3], 3)], "a short one waits for two steps, not for all that came before"
+    said = [each for _ in range(4) for each in together.step(run, [])]
+    assert {each for each, _ in said} == {*rows}
+    assert next(token for each, token in said if each is rows[0]) == 5
+
+
+def test_a_prompt_of_a_model_that_reads_no_pieces_is_read_as_a_whole() -> None:
+    long, run, together = row(*[0] * (4 * PIECE), 7), Adding(), batch(Company.ANY, in_pieces=False)
+    assert together.step(run, [long]) == [(long, 7)]
+
+
+def test_a_prompt_that_nobody_wants_is_not_read_on() -> None:
+    long, run, together = row(*[0] * (4 * PIECE)), Adding(), batch(Company.ANY)
+    together.step(run, [long])
+    long.ended = True
+    run.tokens.clear()
+    assert (together.step(run, []), run.tokens) == ([], [])
 
 
 def test_rows_that_ended_run_no_more() -> None:

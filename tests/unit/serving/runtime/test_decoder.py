@@ -8,7 +8,7 @@ import pytest
 
 from tiercel.core.errors import ArtefactRefusedError, InferenceFailedError
 from tiercel.serving.runtime.decoder import Company, Decoder, decoder_of
-from tiercel.serving.runtime.decoding import next_step, read_prompt, tried
+from tiercel.serving.runtime.decoding import next_step, read_piece, read_prompts, tried
 from tiercel.serving.tensors import BY_NAME, Array, TensorSpec
 
 VOCABULARY, HEADS, SIZE = 11, 2, 3
@@ -95,11 +95,12 @@ class Arithmetic:
         present = np.concatenate([past, added], axis=2)
         mask = np.ones_like(present[:, 0, :, 0]) if self.fault == "no mask" else feeds["attention_mask"]
         padded = present[:, 0, :, 0] + (1 if self.fault == "no mask" else 0)
-        seen = ids.sum(axis=1) if self.fault == "forgets" else (padded * mask).sum(axis=1)
+        seen = np.cumsum(ids if self.fault == "forgets" else padded * mask, axis=1)[:, -new:]
         if self.fault == "batch":
             seen = seen + rows
-        logits = np.zeros((rows, new, VOCABULARY), np.float32)
-        logits[np.arange(rows), -1, seen.astype(int) % VOCABULARY] = 1.0
+        if self.fault == "one at a time" and past.shape[2] and new > 1:
+            seen = seen + 1
+        logits = np.eye(VOCABULARY, dtype=np.float32)[seen.astype(int) % VOCABULARY]
         if self.fault == "shape":
             present = present[:, :, 1:]
         if self.fault == "logits":
@@ -115,6 +116,11 @@ def test_who_may_run_together_is_tried(fault: str, company: Company) -> None:
     assert (decoder.company, decoder.vocabulary) == (company, VOCABULARY)
 
 
+@pytest.mark.parametrize(("fault", "in_pieces"), [("", True), ("one at a time", False)])
+def test_whether_a_prompt_may_be_read_in_pieces_is_tried(fault: str, in_pieces: bool) -> None:
+    assert tried(found(), Arithmetic(fault)).in_pieces is in_pieces
+
+
 @pytest.mark.parametrize("fault", ["forgets", "shape", "logits", "nan"])
 def test_one_that_does_not_decode_is_refused(fault: str) -> None:
     with pytest.raises(ArtefactRefusedError, match="claims to be a decoder"):
@@ -123,10 +129,14 @@ def test_one_that_does_not_decode_is_refused(fault: str) -> None:
 
 def test_rows_of_different_lengths_are_padded_on_the_left() -> None:
     decoder, run = tried(found(), Arithmetic()), Arithmetic()
-    first, _ = read_prompt(decoder, run, [1, 2, 3])
-    second, logits = read_prompt(decoder, run, [5])
+    first, _ = read_prompts(decoder, run, [[1, 2, 3]])
+    second, logits = read_prompts(decoder, run, [[5]])
     assert logits[0].argmax() == 5
     both = first.joined(second)
+    together, logits = read_prompts(decoder, run, [[1, 2, 3], [5]])
+    assert logits.argmax(axis=1).tolist() == [6, 5]
+    for joined, read in zip(both.tensors, together.tensors, strict=True):
+        np.testing.assert_array_equal(joined, read)
     assert [tensor.shape for tensor in both.tensors] == [(2, HEADS, 3, SIZE)] * 2
     both, logits = next_step(decoder, run, both, [4, 2])
     assert (both.lengths, logits.argmax(axis=1).tolist()) == ([4, 2], [10, 7])
@@ -140,7 +150,7 @@ def test_rows_of_different_lengths_are_padded_on_the_left() -> None:
 
 def test_a_model_that_changes_its_mind_fails(monkeypatch: Any) -> None:
     decoder, run = tried(found(), Arithmetic()), Arithmetic()
-    cache, _ = read_prompt(decoder, run, [1])
+    cache, _ = read_piece(decoder, run, None, [1])
     monkeypatch.setattr(run, "fault", "shape")
     with pytest.raises(InferenceFailedError, match="cache of shape"):
         next_step(decoder, run, cache, [1])
