@@ -63,7 +63,8 @@ class SimulatedJob:
     usage: list[Usage] = field(default_factory=list)
     observations: list[Observation] = field(default_factory=list)
     view: JobView | None = None
-    # CPU seconds from the start at which each tier will be reached, as of the latest view.
+    is_foreseen: bool = True  # whether an oracle is shown what its trajectory is
+    # CPU seconds from the start at which each tier will be reached, as of the latest view, if it is foreseen.
     true_work: tuple[float, ...] = ()
     viewed_at: float = 0.0
     first_epoch: int = 0  # epochs that were reported before the trajectory begins
@@ -215,7 +216,8 @@ class SimulatedJob:
 
     def _view(self, now: float) -> JobView:
         self.advance(now)
-        self.true_work = self._true_work()
+        if self.is_foreseen:
+            self.true_work = self._true_work()
         facts = JobFacts(
             self.planned.workload.name,
             self.planned.workload.similar,

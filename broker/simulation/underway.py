@@ -44,6 +44,7 @@ class Underway:
             begun=running and self.spent >= startup,
             first_epoch=self.first_epoch,
             home=self.home,
+            is_foreseen=False,  # live, nobody knows it either
         )
         sim.plan_report()
         if running:

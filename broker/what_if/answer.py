@@ -84,25 +84,39 @@ def answer(question: Question) -> WhatIf:
 
 
 def _sides(question: Question, draws: int) -> tuple[_Side, _Side]:
-    """The present as it is, and with changes; at once where somebody waits."""
-    before = partial(_simulated, world(question.present, Changes()), draws, question.calibrations)
-    if question.changes == Changes():
-        side = before()
-        return side, side
-    after = partial(_simulated, world(question.present, question.changes), draws, question.calibrations)
-    return (before(), after()) if question.is_patient else both(before, after)
+    """The present as it is, and with changes; two futures at once where somebody waits."""
+    changed = question.changes != Changes()
+    worlds = [world(question.present, each) for each in (Changes(), question.changes)[: 1 + changed]]
+    futures = [(number, seed) for number, of in enumerate(worlds) if of.snapshot.nodes for seed in range(draws)]
+
+    def some(begin: int, step: int) -> list[Result]:
+        return [_simulated(worlds[number], seed, draws) for number, seed in futures[begin::step]]
+
+    if question.is_patient:
+        results = some(0, 1)
+    else:
+        even, odd = both(partial(some, 0, 2), partial(some, 1, 2))
+        results = [(odd if at % 2 else even)[at // 2] for at in range(len(futures))]
+    drawn = list(zip(futures, results, strict=True))
+    sides = [
+        _side(of, [result for (each, _), result in drawn if each == number], question.calibrations)
+        for number, of in enumerate(worlds)
+    ]
+    return sides[0], sides[-1]
 
 
-def _simulated(of: World, draws: int, calibrations: Mapping[str, Calibration]) -> _Side:
+def _simulated(of: World, seed: int, draws: int) -> Result:
+    return simulate(scenario(of, seed, draws), of.policy, seed, of.options)
+
+
+def _side(of: World, results: Sequence[Result], calibrations: Mapping[str, Calibration]) -> _Side:
     jobs: dict[str, list[JobOutcome]] = {}
     endpoints: dict[str, list[EndpointOutcome]] = {}
-    if of.snapshot.nodes:
-        for seed in range(draws):
-            result: Result = simulate(scenario(of, seed, draws), of.policy, seed, of.options)
-            for job in result.jobs:
-                jobs.setdefault(job.id, []).append(job)
-            for endpoint in result.endpoints:
-                endpoints.setdefault(endpoint.name, []).append(endpoint)
+    for result in results:
+        for job in result.jobs:
+            jobs.setdefault(job.id, []).append(job)
+        for endpoint in result.endpoints:
+            endpoints.setdefault(endpoint.name, []).append(endpoint)
     return _Side(of, calibrations.get(of.policy, calibration(())), jobs, endpoints)
 
 

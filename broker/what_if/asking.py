@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import pickle
 import sys
 from collections.abc import Mapping
 
-from tiercel.broker.what_if.present import Question
+from tiercel.broker.what_if.present import Question, Told
 from tiercel.core.errors import (
     DeadlineExceededError,
     InvalidSpecError,
@@ -17,7 +16,6 @@ from tiercel.core.errors import (
     OverloadedError,
     UnavailableError,
 )
-from tiercel.core.storage import from_json
 from tiercel.core.what_if import WhatIf
 
 AT_A_TIME = 2
@@ -79,9 +77,9 @@ async def _answered(question: Question) -> WhatIf:
             await process.wait()
     if process.returncode != 0:
         raise UnavailableError(f"the process that simulates ended with code {process.returncode}; ask again")
-    told = json.loads(output)
-    if "answer" in told:
-        return from_json(WhatIf, told["answer"])
-    if told["code"] in _ERRORS:
-        raise _ERRORS[told["code"]](told["error"], field=told["field"])
-    raise UnavailableError(f"no answer: {told['error']}; ask with other changes")
+    told: Told = pickle.loads(output)  # noqa: S301 - from the process that was started above, nobody else
+    if told.answer is not None:
+        return told.answer
+    if told.code in _ERRORS:
+        raise _ERRORS[told.code](told.error, field=told.field)
+    raise UnavailableError(f"no answer: {told.error}; ask with other changes")

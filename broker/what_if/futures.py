@@ -12,6 +12,7 @@ from tiercel.broker.scheduling.forecast.curve import sign_of
 from tiercel.broker.scheduling.forecast.work import Forecast, forecast_from_history, forecast_from_samples, past_curves
 from tiercel.broker.scheduling.interface import JobView, PastRun
 from tiercel.broker.simulation.curves import Trajectory
+from tiercel.broker.what_if.progress import in_view_of
 from tiercel.core.jobs import TierState
 
 # Reports of a future at most; with more, each stands for several epochs.
@@ -54,14 +55,17 @@ def rest_of(view: JobView, past: Sequence[PastRun], others: Sequence[float]) -> 
     sign = sign_of(view.direction)
     guess = [spent + each for each in (others or [_GUESS_CPU_SECONDS])]
     left = [tier for tier in view.tiers if tier.state in {TierState.PENDING, TierState.UNREACHABLE}]
+    best = max((sign * each.value for each in seen), default=None)
+    progress = next(((best, each.cpu_seconds) for each in seen if sign * each.value == best), None)
     forecasts = {
-        tier.number: forecast_from_history(curves, sign * tier.target) or forecast_from_samples(guess, _GUESS_SPREAD)
+        tier.number: forecast_from_history(in_view_of(curves, target, progress), target)
+        or forecast_from_samples(guess, _GUESS_SPREAD)
         for tier in left
+        for target in (sign * tier.target,)
     }
     longest = max((each.totals[-1] for each in forecasts.values() if each.totals), default=_GUESS_CPU_SECONDS)
     steps = [b.cpu_seconds - a.cpu_seconds for a, b in itertools.pairwise(seen) if b.epoch > a.epoch]
     epoch = sorted(steps)[len(steps) // 2] if steps else longest / 20
-    best = max((sign * each.value for each in seen), default=None)
     return Rest(forecasts, bool(curves), max(epoch, 1e-3), max(spent, 0.0), None if best is None else sign * best)
 
 

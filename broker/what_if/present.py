@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from tiercel.broker.scheduling.interface import Snapshot
 from tiercel.broker.scheduling.options import Options
 from tiercel.broker.what_if.calibration import Calibration
-from tiercel.core.what_if import Changes
+from tiercel.core.what_if import Changes, WhatIf
 
 MAX_JOBS = 100
 """So many jobs are simulated; of more the ones that run and then the oldest."""
@@ -59,6 +59,23 @@ class Question:
     tenant: str = ""
     calibrations: Mapping[str, Calibration] = field(default_factory=dict)
     is_patient: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a child process tells: an answer, or why there is none.
+
+    Attributes:
+        answer: The answer, or None.
+        code: The class of the error, where it is one of the catalogue; else empty.
+        error: Its message.
+        field: The field that is wrong, or empty.
+    """
+
+    answer: WhatIf | None = None
+    code: str = ""
+    error: str = ""
+    field: str = ""
 
 
 def bounded(present: Present, wanted: frozenset[str] = frozenset()) -> Present:
