@@ -41,3 +41,4 @@ class Quota(Jsonable):
     device_hours: float  # the same of accelerators
     max_device_hours: float | None  # how many they may have used; None for as many as they like
     half_life_seconds: float  # after how long half of what was used counts
+    fair_factor: float = 1.0  # how many times as much as its weight says its jobs count, by what all have used

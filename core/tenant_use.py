@@ -44,6 +44,14 @@ def seconds_until(used: float, allowed: float, half_life: float) -> float:
     return half_life * math.log2(used / allowed) if used > allowed else 0.0
 
 
+def fair_words(factor: float) -> str:
+    """What a factor of :func:`fair_factors` means for its tenant; empty where it means nothing."""
+    if factor == 1.0:
+        return ""
+    used = "more" if factor < 1 else "less"
+    return f"has used {used} than its weight says, so that its jobs count {factor:.2f} times as much"
+
+
 def fair_factors(
     weights: Mapping[str, float], uses: Mapping[str, TenantUse], cores: float, devices: int, *, prior_seconds: float
 ) -> dict[str, float]:

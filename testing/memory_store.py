@@ -103,6 +103,11 @@ class MemoryStore(Store):
         """The job, or None."""
         return self._opened().jobs.get(job_id)
 
+    async def job_ids(self, tenant: str, beginning: str, *, limit: int) -> list[str]:
+        """Ids of the tenant's jobs that begin like this."""
+        jobs = self._opened().jobs.values()
+        return sorted(job.id for job in jobs if job.tenant == tenant and job.id.startswith(beginning))[:limit]
+
     async def find_job(self, tenant: str, idempotency_key: str) -> Job | None:
         """The tenant's job with this key, or None."""
         contents = self._opened()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tiercel.broker.lifecycle.move import drained_words
 from tiercel.core.jobs import JobState
 from tiercel.core.nodes import Drain
+from tiercel.core.tenant_use import fair_words
 
 if TYPE_CHECKING:
     from tiercel.broker.actors.registry import ActorRegistry
@@ -23,6 +24,8 @@ def explained(job: Job, registry: ActorRegistry) -> Job:
         return job
     reason = registry.scheduler.reason_for(job.id, job.node_id)
     if reason:
+        fair = fair_words(registry.scheduler.fair_factor(job.tenant))
+        reason += f"; {job.tenant} {fair}" if fair else ""
         job = replace(job, run=replace(job.run, share=replace(job.run.share, reason=reason)))
     drain = registry.drains.get(job.node_id, Drain.NO)
     if drain is not Drain.NO and job.state is JobState.RUNNING and not job.reason:

@@ -29,11 +29,12 @@ class FairShare:
     def __init__(self, use_of: Callable[[str], TenantUse]) -> None:
         self._use_of = use_of
         self._shown: dict[str, tuple[JobView, JobView]] = {}  # by job: as it is, and as it was shown
+        self._latest: dict[str, float] = {}
 
     def weighted(self, jobs: Sequence[JobView], nodes: Collection[NodeView]) -> Sequence[JobView]:
         """The jobs with their tenants' weights; as they are where one tenant has them all, or none has used much."""
         weights = {job.tenant: job.tenant_weight for job in jobs}
-        factors = self._factors(weights, nodes) if len(weights) > 1 else {}
+        self._latest = factors = self._factors(weights, nodes) if len(weights) > 1 else {}
         if all(factor == 1.0 for factor in factors.values()):
             self._shown.clear()
             return jobs
@@ -45,6 +46,10 @@ class FairShare:
                 shown = replace(job, tenant_weight=weight)
             self._shown[job.id] = (job, shown)
         return [shown for _, shown in self._shown.values()]
+
+    def factor_of(self, tenant: str) -> float:
+        """How many times as much as its weight says a tenant counted for when jobs were shown last."""
+        return self._latest.get(tenant, 1.0)
 
     def _factors(self, weights: dict[str, float], nodes: Collection[NodeView]) -> dict[str, float]:
         cores, devices = sum(node.cpu_cores for node in nodes), sum(len(node.accelerators) for node in nodes)

@@ -167,6 +167,10 @@ class SchedulerActor(Actor[SchedulerMessage]):
         planned_for, reason = self._reasons.get(job_id, ("", ""))
         return reason if planned_for == node_id else ""
 
+    def fair_factor(self, tenant: str) -> float:
+        """How many times as much as its weight says a tenant counts for, since others have used more or less."""
+        return self._fair_share.factor_of(tenant)
+
     def reason_to_stay(self, job_id: str) -> str:
         """Why a job that is to leave its node found no other one, by the latest plan; empty where it was not sought."""
         return self._staying.get(job_id, "")

@@ -23,6 +23,7 @@ from tiercel.broker.actors.endpoint_messages import AccessSet, TermsSet
 from tiercel.broker.actors.endpoint_service import EndpointService
 from tiercel.broker.actors.explaining import explained
 from tiercel.broker.actors.job import MAX_OBSERVATIONS, observations_of
+from tiercel.broker.actors.job_ids import job_of
 from tiercel.broker.actors.job_pages import JOBS_AT_A_TIME
 from tiercel.broker.actors.retraining import Retrainings
 from tiercel.broker.actors.secrets import check_secrets
@@ -120,7 +121,9 @@ class BrokerService:
                 known = await self._store.find_job(tenant.name, idempotency_key)
                 if known is not None:
                     return await self.find_job(tenant.name, known.id)
-            warm_node = warm_node_of(await self._warm_source(tenant, spec))
+            source = await self._warm_source(tenant, spec)
+            warm_node = warm_node_of(source)
+            spec = replace(spec, warm_start=source.id if source is not None else "")
             opened, place = await self._check_room(tenant, spec, may_queue=spec.queue, warm_node=warm_node)
             job, effects = job_machine.create(
                 secrets.token_hex(4),
@@ -166,16 +169,13 @@ class BrokerService:
             raise NotFoundError(error.message.replace("job_id", "warm_start", 1), field="warm_start") from None
 
     async def find_job(self, tenant: str, job_id: str) -> Job:
-        """The tenant's job.
+        """The tenant's job; see :func:`.job_of`.
 
         Raises:
             NotFoundError: The tenant has no such job.
+            InvalidSpecError: It is the beginning of several ids.
         """
-        actor = self._registry.jobs.get(job_id)
-        job = actor.job if actor is not None else await self._store.get_job(job_id)
-        if job is None or job.tenant != tenant:
-            raise NotFoundError(f"job_id: there is no job {job_id!r}; 'tiercel ls' lists yours", field="job_id")
-        return job
+        return await job_of(tenant, job_id, self._registry, self._store)
 
     async def jobs_of(
         self,
@@ -281,7 +281,7 @@ class BrokerService:
                 )
             check_series(job, self._registry.living_jobs())
             opened, _ = await self._check_room(tenant, job.spec, warm_node=job.warm_node if job.starts_warm else "")
-            actor = self._registry.jobs.get(job_id)
+            actor = self._registry.jobs.get(job.id)
             if actor is not None:  # its last delivery is still under way
                 await actor.call(message)
                 return actor.job

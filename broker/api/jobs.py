@@ -165,7 +165,7 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
         tenant = tenant_of(context, self._tenancy)
         job_id = request.job_id or None
         if job_id is not None:
-            await self._service.find_job(tenant.name, job_id)
+            job_id = (await self._service.find_job(tenant.name, job_id)).id
         cursor = min(request.after_sequence, MAX_SEQUENCE)
         while True:
             newest = self._journal.sequence

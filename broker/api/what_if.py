@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tiercel.broker.actors.job_ids import the_one
 from tiercel.broker.api.auth import caller_by_metadata
 from tiercel.core.errors import NotFoundError, wrong_field
 from tiercel.core.what_if import MAX_CHANGES, Changes
@@ -12,6 +14,8 @@ from tiercel.core.wire import from_proto, to_proto
 from tiercel.v1 import what_if_pb2, what_if_pb2_grpc
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from tiercel.broker.actors.predictions import Predictions
     from tiercel.broker.api.auth import Context
     from tiercel.broker.tenancy import Tenancy
@@ -35,6 +39,8 @@ class WhatIfService(what_if_pb2_grpc.WhatIfServiceServicer):
         changes = from_proto(Changes, request.changes)
         _check(changes)
         present = self._predictions.present()
+        jobs = [job.id for job in present.snapshot.jobs if tenant in {"", job.tenant}]
+        changes = _with_whole_ids(changes, jobs)
         if tenant:
             _check_own(changes, present, tenant)
         found = await self._predictions.ask(present, changes, tenant, asker=f"tenant {tenant}")
@@ -54,6 +60,23 @@ class WhatIfService(what_if_pb2_grpc.WhatIfServiceServicer):
         """Who calls; empty for an operator."""
         tenant = caller_by_metadata(context.invocation_metadata(), self._tenancy).tenant
         return tenant.name if tenant is not None else ""
+
+
+def _with_whole_ids(changes: Changes, jobs: Iterable[str]) -> Changes:
+    """Jobs by their ids, where a beginning is one job's alone."""
+    known = sorted(jobs)
+
+    def whole(job_id: str) -> str:
+        if not job_id or job_id in known:
+            return job_id
+        return the_one(job_id, [each for each in known if each.startswith(job_id)]) or job_id
+
+    return replace(
+        changes,
+        cancel=tuple(map(whole, changes.cancel)),
+        priorities={whole(job_id): priority for job_id, priority in changes.priorities.items()},
+        add_like=tuple(map(whole, changes.add_like)),
+    )
 
 
 def _check(changes: Changes) -> None:

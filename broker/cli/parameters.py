@@ -13,7 +13,7 @@ from tiercel.broker.cli.completion import complete_active_job, complete_endpoint
 from tiercel.broker.cli.group import examples_text
 from tiercel.broker.cli.session import Target
 
-_ID = "The job's id, as 'tiercel ls' shows it."
+_ID = "The job's id, as 'tiercel ls' shows it, or the beginning of it."
 
 state_dir_option = click.option(
     "--state-dir",

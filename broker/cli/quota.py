@@ -10,13 +10,15 @@ from tiercel.broker.cli.files import size
 from tiercel.broker.cli.operator import as_operator, as_operator_or_tenant
 from tiercel.broker.cli.output import clean, number, print_json, print_table
 from tiercel.broker.cli.parameters import broker_option, command, json_option, state_dir_option
+from tiercel.core.tenant_use import fair_words
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tiercel.core.quotas import Quota
 
-_COLUMNS = ("TENANT", "JOBS", "RUN", "CORES", "MEMORY", "GPUS", "CORE-H", "GPU-H", "PROJECTS", "FILES", "WEIGHT")
+_COLUMNS = ("TENANT", "JOBS", "RUN", "CORES", "MEMORY", "GPUS", "CORE-H", "GPU-H", "COUNTS")
+_HOUR, _DAY = 3600.0, 86400.0
 
 
 @command("tiercel quota show", "tiercel quota show alice --json")
@@ -25,12 +27,18 @@ _COLUMNS = ("TENANT", "JOBS", "RUN", "CORES", "MEMORY", "GPUS", "CORE-H", "GPU-H
 @state_dir_option
 @broker_option
 def show(tenant: str, *, as_json: bool, state_dir: Path | None, broker: str) -> None:
-    """Say what a tenant may use and does: unfinished jobs, what they hold of nodes, room at the broker."""
+    """Say what a tenant may use and does: unfinished jobs, what they hold of nodes, room at the broker.
+
+    Of all tenants: a row for each. COUNTS is its weight, and how many times as
+    much it counts by fair share. Room at the broker is told of one tenant only.
+    """
     from tiercel.broker.client.quotas import get_quotas
 
     found = as_operator_or_tenant(state_dir, broker, tenant, lambda connection: get_quotas(connection, tenant))
     if as_json:
         print_json([quota.to_json() for quota in found])
+    elif len(found) == 1:
+        click.echo("\n".join(_lines(found[0])))
     else:
         print_table(_COLUMNS, [_row(quota) for quota in found])
 
@@ -87,10 +95,34 @@ def _row(quota: Quota) -> tuple[str, ...]:
         str(quota.accelerators),
         _hours(quota.core_hours, quota.max_core_hours),
         _hours(quota.device_hours, quota.max_device_hours),
-        f"{size(quota.projects_bytes)} of {size(quota.max_projects_bytes)}",
-        f"{size(quota.files_bytes)} of {size(quota.max_files_bytes)}",
-        number(quota.weight),
+        _counts(quota),
     )
+
+
+def _lines(quota: Quota) -> list[str]:
+    """All of one tenant."""
+    hours = f"{_hours(quota.core_hours, quota.max_core_hours)} of cores"
+    device_hours = f"{_hours(quota.device_hours, quota.max_device_hours)} of accelerators"
+    set_by = "set by the operator" if quota.is_set else "of tenants.toml"
+    lines = [
+        f"tenant    {clean(quota.tenant)}",
+        f"jobs      {quota.active_jobs} of {quota.max_active_jobs} unfinished ({set_by}), {quota.running_jobs} run",
+        f"holds     {number(quota.cpu_cores)} cores, {size(quota.memory_bytes)}, {quota.accelerators} accelerators",
+        f"hours     {hours}, {device_hours}; half of them count after {_span(quota.half_life_seconds)}",
+        f"projects  {size(quota.projects_bytes)} of {size(quota.max_projects_bytes)}",
+        f"files     {size(quota.files_bytes)} of {size(quota.max_files_bytes)}",
+        f"weight    {number(quota.weight)}",
+    ]
+    fair = fair_words(quota.fair_factor)
+    return [*lines, f"fair      it {fair}"] if fair else lines
+
+
+def _counts(quota: Quota) -> str:
+    return number(quota.weight) + (f" x {quota.fair_factor:.2f}" if quota.fair_factor != 1.0 else "")
+
+
+def _span(seconds: float) -> str:
+    return f"{seconds / _DAY:.3g} days" if seconds >= 2 * _DAY else f"{seconds / _HOUR:.3g} hours"
 
 
 def _hours(used: float, most: float | None) -> str:

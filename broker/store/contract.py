@@ -95,6 +95,10 @@ class Store(ABC):
         """The job, or None."""
 
     @abstractmethod
+    async def job_ids(self, tenant: str, beginning: str, *, limit: int) -> list[str]:
+        """Ids of the tenant's jobs that begin like this, sorted, at most so many."""
+
+    @abstractmethod
     async def find_job(self, tenant: str, idempotency_key: str) -> Job | None:
         """The tenant's job with this key, or None. An empty key MUST find nothing."""
 

@@ -178,6 +178,15 @@ class SqlStore(Store):
         """The job, or None."""
         return next(iter(await self._load_jobs(_JOBS.where(tables.jobs.c.id == job_id))), None)
 
+    async def job_ids(self, tenant: str, beginning: str, *, limit: int) -> list[str]:
+        """Ids of the tenant's jobs that begin like this."""
+        columns = tables.jobs.c
+        # By its part and not by LIKE, for which SQLite takes large letters for small ones.
+        begins = func.substr(columns.id, 1, len(beginning)) == beginning
+        query = select(columns.id).where(columns.tenant == tenant, begins).order_by(columns.id).limit(limit)
+        async with self._transaction() as connection:
+            return list((await connection.scalars(query)).all())
+
     async def find_job(self, tenant: str, idempotency_key: str) -> Job | None:
         """The tenant's job with this key, or None."""
         # Jobs without a key have NULL there, which equals nothing.

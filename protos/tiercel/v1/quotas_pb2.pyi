@@ -42,6 +42,7 @@ class Quota(_message.Message):
     DEVICE_HOURS_FIELD_NUMBER: _builtins.int
     MAX_DEVICE_HOURS_FIELD_NUMBER: _builtins.int
     HALF_LIFE_SECONDS_FIELD_NUMBER: _builtins.int
+    FAIR_FACTOR_FIELD_NUMBER: _builtins.int
     tenant: _builtins.str
     """The tenant."""
     max_active_jobs: _builtins.int
@@ -78,6 +79,8 @@ class Quota(_message.Message):
     """How many they may have used until a new one is refused; absent for as many as they like."""
     half_life_seconds: _builtins.float
     """After how many seconds half of what was used counts."""
+    fair_factor: _builtins.float
+    """How many times as much as its weight says its jobs count, since it has used less or more than others."""
     def __init__(
         self,
         *,
@@ -99,10 +102,11 @@ class Quota(_message.Message):
         device_hours: _builtins.float = ...,
         max_device_hours: _builtins.float | None = ...,
         half_life_seconds: _builtins.float = ...,
+        fair_factor: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_max_core_hours", b"_max_core_hours", "_max_device_hours", b"_max_device_hours", "max_core_hours", b"max_core_hours", "max_device_hours", b"max_device_hours"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_core_hours", b"_max_core_hours", "_max_device_hours", b"_max_device_hours", "accelerators", b"accelerators", "active_jobs", b"active_jobs", "core_hours", b"core_hours", "cpu_cores", b"cpu_cores", "device_hours", b"device_hours", "files_bytes", b"files_bytes", "half_life_seconds", b"half_life_seconds", "is_set", b"is_set", "max_active_jobs", b"max_active_jobs", "max_core_hours", b"max_core_hours", "max_device_hours", b"max_device_hours", "max_files_bytes", b"max_files_bytes", "max_projects_bytes", b"max_projects_bytes", "memory_bytes", b"memory_bytes", "projects_bytes", b"projects_bytes", "running_jobs", b"running_jobs", "tenant", b"tenant", "weight", b"weight"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_core_hours", b"_max_core_hours", "_max_device_hours", b"_max_device_hours", "accelerators", b"accelerators", "active_jobs", b"active_jobs", "core_hours", b"core_hours", "cpu_cores", b"cpu_cores", "device_hours", b"device_hours", "fair_factor", b"fair_factor", "files_bytes", b"files_bytes", "half_life_seconds", b"half_life_seconds", "is_set", b"is_set", "max_active_jobs", b"max_active_jobs", "max_core_hours", b"max_core_hours", "max_device_hours", b"max_device_hours", "max_files_bytes", b"max_files_bytes", "max_projects_bytes", b"max_projects_bytes", "memory_bytes", b"memory_bytes", "projects_bytes", b"projects_bytes", "running_jobs", b"running_jobs", "tenant", b"tenant", "weight", b"weight"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__max_core_hours: _TypeAlias = _typing.Literal["max_core_hours"]  # noqa: Y015
     _WhichOneofArgType__max_core_hours: _TypeAlias = _typing.Literal["_max_core_hours", b"_max_core_hours"]  # noqa: Y015

@@ -146,6 +146,15 @@ async def test_jobs_are_listed_a_page_at_a_time_without_their_scripts(store: Sto
         assert all(job.spec.script is not None and job.spec.script.content == b"" for job in found)
 
 
+async def test_ids_are_found_by_their_beginning_as_it_is_written(store: Store) -> None:
+    jobs = [stored_job(name) for name in ("ab1", "ab2", "ac", "Ab3", "a%")]
+    await store.save(jobs=[*jobs, stored_job("ab9", tenant="bob")])
+    assert await store.job_ids("ada", "ab", limit=9) == ["ab1", "ab2"]
+    assert await store.job_ids("ada", "ab", limit=1) == ["ab1"]
+    assert await store.job_ids("ada", "a%", limit=9) == ["a%"]
+    assert await store.job_ids("bob", "", limit=9) == ["ab9"]
+
+
 async def test_a_job_is_found_by_the_key_its_tenant_gave(store: Store) -> None:
     mine, other = stored_job("a", idempotency_key="k"), stored_job("b", tenant="bob", idempotency_key="k")
     await store.save(jobs=[mine, other, stored_job("c"), stored_job("d")])

@@ -86,6 +86,9 @@ async def test_a_quota_is_shown_set_reset_and_refused_in_a_line(tmp_path: Path) 
         assert done.stdout == (
             "alice may have 3 unfinished jobs and has 0; of cores it has used 0 hours, of accelerators 0.\n"
         ), done.output
+        one = await run(tmp_path, "quota", "show", "alice")
+        assert "0 of 3 unfinished (set by the operator), 0 run" in one.stdout
+        assert max(map(len, (shown.stdout + one.stdout).splitlines())) <= 80
         (own,) = json.loads((await run(tmp_path, "quota", "show", "alice", "--json")).stdout)
         assert (own["tenant"], own["max_active_jobs"], own["is_set"]) == ("alice", 3, True)
         done = await run(tmp_path, "quota", "set", "alice", "--core-hours", "200", "--device-hours", "1.5")

@@ -36,6 +36,7 @@ def test_who_has_used_more_counts_for_less_in_steps() -> None:
     first = share.weighted(jobs, NODES)
     assert [each.id for each in first] == ["a", "b", "c"]
     assert [each.tenant_weight for each in first] == pytest.approx([0.5, 2.0, 2.0])
+    assert [share.factor_of(name) for name in ("alice", "bob", "nobody")] == pytest.approx([0.5, 2.0, 1.0])
     used["alice"] += 1.0
     again = share.weighted(jobs, NODES)
     assert all(now is before for now, before in zip(again, first, strict=True)), "policies look at what is new"

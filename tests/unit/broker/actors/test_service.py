@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from testing.actors import ALICE, BOB, GIB, Actors, make_node, running, running_actors, submit, wanted_of
 from testing.jobs import make_spec
+from tiercel.broker.actors import service
 from tiercel.broker.lifecycle import report_bounds
 from tiercel.broker.lifecycle.job_events import Reported
 from tiercel.broker.scheduling.utility.policy import UtilityPolicy
@@ -301,6 +303,26 @@ async def test_a_finished_job_of_another_tenant_is_not_found_either(actors: Acto
         await actors.service.find_job("bob", job.id)
     with pytest.raises(NotFoundError):
         await actors.service.find_job("alice", "nonsense")
+
+
+async def test_the_beginning_of_an_id_is_enough_where_it_is_one_jobs_alone(
+    actors: Actors, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = iter(["ab12cd34", "ab99cd34", "abffffff"])
+    monkeypatch.setattr(service, "secrets", SimpleNamespace(token_hex=lambda _: next(ids)))
+    first, second = await submit(actors, "first"), await submit(actors, "second")
+    await submit(actors, "bobs", BOB)
+    find = actors.service.find_job
+    assert [(await find("alice", part)).id for part in ("ab1", "ab9", "ab12cd34")] == [first.id, second.id, first.id]
+    assert (await find("bob", "a")).id == "abffffff", "those of others do not count"
+    with pytest.raises(InvalidSpecError, match="'ab' is the beginning of ab12cd34, ab99cd34; give more"):
+        await find("alice", "ab")
+    for wrong in ("abf", "AB1", "", "%", "ab12cd345"):
+        with pytest.raises(NotFoundError):
+            await find("alice", wrong)
+    assert (await actors.service.cancel("alice", "ab9")).id == second.id
+    await actors.settle()
+    assert (await actors.service.resume(ALICE, "ab9")).id == second.id
 
 
 async def test_a_run_that_reports_without_pause_has_a_bounded_number_of_reports_stored(
