@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
 _FRAMEWORKS = (
     "torch",
@@ -30,6 +30,7 @@ class Argument:
     flag: str  # its longest name
     default: str = ""  # as it is written; empty where there is none
     help: str = ""  # what the script says of it
+    parser: str = ""  # the variable that has its parser
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,20 @@ class ScriptFacts:
     printed: tuple[str, ...]  # names of metrics that it prints
     arguments: tuple[Argument, ...]  # of its ``argparse`` parsers
     imports: tuple[str, ...]  # top-level modules that are not Python's own
+    subcommands: tuple[tuple[str, str], ...] = ()  # of its ``argparse`` parsers: name, and the variable of its parser
+    notebook_lines: tuple[int, ...] = ()  # lines that only a notebook can run
+
+    def with_modules(self, others: Iterable[ScriptFacts]) -> ScriptFacts:
+        """With what modules of its project say, whose command lines are not its own."""
+        every = [self, *others]
+        return replace(
+            self,
+            framework=next((each.framework for each in every if each.framework), ""),
+            connects=any(each.connects for each in every),
+            reported=_first(name for each in every for name in each.reported),
+            printed=_first(name for each in every for name in each.printed),
+            imports=_first(name for each in every for name in each.imports),
+        )
 
 
 def read_script(text: str) -> ScriptFacts:
@@ -63,6 +78,8 @@ def read_script(text: str) -> ScriptFacts:
         printed=_first(name for call in calls if _called(call) in {"print", "info", "log"} for name in _told(call)),
         arguments=tuple(each for call in calls if (each := _argument(call)))[:_MOST],
         imports=tuple(name for name in imports if name not in sys.stdlib_module_names),
+        subcommands=tuple(found for node in nodes if (found := _subcommand(node)))[:_MOST],
+        notebook_lines=tuple(sorted({call.lineno for call in calls if _called(call) == "get_ipython"}))[:_MOST],
     )
 
 
@@ -88,7 +105,28 @@ def _told(call: ast.Call) -> Iterator[str]:
             if isinstance(part, ast.Constant) and isinstance(part.value, str):
                 pieces = re.split(r"%[-+0-9.]*[a-z]|\{[^}]*\}|[,;|]", part.value)
                 yield from (found[1].lower() for piece in pieces if (found := _METRIC.search(piece)))
+        name = _value_of(argument)
+        if _METRIC.fullmatch(name):
+            yield name.lower()
     yield from (word.arg for word in call.keywords if word.arg and _METRIC.fullmatch(word.arg))
+
+
+def _value_of(argument: ast.expr) -> str:
+    """The variable of ``loss`` and ``loss.item()``; empty for anything else."""
+    match argument:
+        case ast.Name(id=name) | ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="item")):
+            return name
+    return ""
+
+
+def _subcommand(node: ast.AST) -> tuple[str, str] | None:
+    """Name and variable of ``variable = subparsers.add_parser("name")``."""
+    match node:
+        case ast.Assign(
+            targets=[ast.Name(id=variable)], value=ast.Call(args=[ast.Constant(value=str(name)), *_]) as call
+        ):
+            return (name, variable) if _called(call) == "add_parser" else None
+    return None
 
 
 def _argument(call: ast.Call) -> Argument | None:
@@ -101,6 +139,7 @@ def _argument(call: ast.Call) -> Argument | None:
         max(names, key=len),
         ast.unparse(default) if default is not None else "",
         str(told.value) if isinstance(told, ast.Constant) else "",
+        call.func.value.id if isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Name) else "",
     )
 
 

@@ -47,6 +47,47 @@ def test_the_example_is_understood_and_its_spec_is_taken(tmp_path: Path) -> None
     assert spec.command == ("python", "train.py")
 
 
+def test_of_subcommands_the_one_that_trains_is_run_with_its_own_arguments(tmp_path: Path) -> None:
+    (tmp_path / "main.py").write_text("""
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--seed", default=0)
+subs = parser.add_subparsers(required=True)
+test = subs.add_parser("test")
+test.add_argument("weights")
+fit = subs.add_parser("training", help="trains")
+fit.add_argument("--rate", default=0.1)
+print("loss", 1.0)
+""")
+    assert CliRunner().invoke(app, ["init", str(tmp_path)]).exit_code == 0
+    assert load_spec(tmp_path).command == ("python", "main.py", "training")
+    text = (tmp_path / "tiercel.yaml").read_text()
+    assert "# or one of its other subcommands: test\n" in text
+    assert all(flag in text for flag in ("--seed", "--rate"))
+    assert "weights" not in text
+
+
+@pytest.mark.parametrize("named", ["", "learner/__main__.py", "learner"])
+def test_a_package_is_run_as_one_from_the_folder_that_it_is_in(tmp_path: Path, named: str) -> None:
+    package = tmp_path / "learner"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "__main__.py").write_text("from .loop import run\nrun()\n")
+    (package / "loop.py").write_text("import tiercel.trainer as t\ndef run(): t.connect(1).report(rmse=t.f())\n")
+    result = CliRunner().invoke(app, ["init", str(tmp_path / named)])
+    assert result.exit_code == 0, result.output
+    assert "connect()" not in result.output, "a module of it does"
+    spec = load_spec(tmp_path)
+    assert (spec.command, spec.metric) == (("python", "-m", "learner"), "rmse")
+
+
+def test_what_only_a_notebook_can_run_is_told_by_its_line(tmp_path: Path) -> None:
+    (tmp_path / "analysis.py").write_text("loss = f()\nget_ipython().system('ls')\nprint(1, loss.item())\n")
+    result = CliRunner().invoke(app, ["init", str(tmp_path)])
+    assert "get_ipython() in analysis.py: delete line 2." in result.output
+    assert load_spec(tmp_path).metric == "loss"
+
+
 def test_a_script_is_never_run_and_a_spec_never_written_over(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(PLAIN)
