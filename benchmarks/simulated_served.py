@@ -32,7 +32,14 @@ OURS = ("utility", "utility, nothing known")
 KNOWING = ("utility", "srpt")
 """Who knows earlier runs of every program."""
 
-ARMS = {**{rival: rival for rival in RIVALS}, FAIR_SLICES: "fair", **dict.fromkeys(OURS, "utility")}
+ABLATIONS: Mapping[str, Mapping[str, float]] = {
+    "utility, who asks counts nothing": {"window_seconds": 0.0},
+    "utility, no room kept for answers": {"answers_well": 100.0},
+    "utility, nothing taken from jobs": {"backpressure": 0.0},
+}
+"""``utility`` with one of its rules for answers off."""
+
+ARMS = {**{rival: rival for rival in RIVALS}, FAIR_SLICES: "fair", **dict.fromkeys((*OURS, *ABLATIONS), "utility")}
 
 Json = dict[str, Any]
 Served = tuple[float, float]
@@ -43,7 +50,7 @@ def scenario(load: float, arm: str) -> Scenario:
     """What is simulated at a load for one of :data:`ARMS`."""
     jobs = presets.mixed_jobs(JOBS, NODES)
     workloads = jobs.jobs.workloads if isinstance(jobs.jobs, DrawnJobs) else ()
-    known = {workload.name: past_runs(workload) for workload in workloads} if arm in KNOWING else {}
+    known = {workload.name: past_runs(workload) for workload in workloads} if arm in {*KNOWING, *ABLATIONS} else {}
     found = presets.with_endpoints(replace(jobs, history=known), load=load)
     return found if arm == "fair" else with_time_slices(found)
 
@@ -51,7 +58,7 @@ def scenario(load: float, arm: str) -> Scenario:
 def measure(task: tuple[float, int]) -> dict[str, Served]:
     """Every policy with one seed at one load."""
     load, seed = task
-    results = {arm: simulate(scenario(load, arm), policy, seed) for arm, policy in ARMS.items()}
+    results = {arm: simulate(scenario(load, arm), policy, seed, ABLATIONS.get(arm, {})) for arm, policy in ARMS.items()}
     base = results["fair"].served_quality
     return {arm: (result.served_quality / base, in_objective(result)) for arm, result in results.items()}
 

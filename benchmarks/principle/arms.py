@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from benchmarks.simulated_policies import Arm
 
 ARMS = (
@@ -28,7 +30,9 @@ ABLATIONS = (
             ("being over counts next to nothing", {"finishing": 1e-9}),
             ("later tiers count a tenth each", {"later_tiers": 0.1}),
             ("floor of a tenth", {"floor": 0.1}),
-            ("no migrations", {"migrate": False}),
+            ("nobody is late before the last moment", {"guard_reserve": 0.0}),
+            ("moves that only just pay", {"migration_gain": 1.0}),
+            ("no migrations", {"migration_gain": math.inf}),
             ("no place kept for handing over", {"handing_over_seconds": -1.0}),
         )
     ),

@@ -1,4 +1,4 @@
-"""Finish-time fairness: nobody is kept waiting for much longer than equal sharing would have kept it.
+"""The one fairness constraint: nobody is over much later than under equal shares.
 
 Beside the real cluster a virtual one is kept, with the same nodes, in which each new job goes, by submission, to the
 node with the fewest jobs per core that has the memory, and all jobs of a node share it equally: what would happen if
@@ -69,7 +69,10 @@ def advanced(clock: FairClock, now: float, places: Mapping[str, Place], jobs: Ma
             they attained and where they are is not read.
     """
     seconds = max(now - clock.at, 0.0) if clock.at is not None else 0.0
-    shares = _equal_shares(clock, places)
+    widths: dict[str, float] = {}
+    for account in clock.accounts.values():
+        if account.over_at is None:
+            widths[account.node_id] = widths.get(account.node_id, 0.0) + account.cores
     accounts: dict[str, Account] = {}
     crowds = {name: _Crowd(name, place) for name, place in sorted(places.items())}
     for name, account in clock.accounts.items():
@@ -78,8 +81,8 @@ def advanced(clock: FairClock, now: float, places: Mapping[str, Place], jobs: Ma
             continue  # over in both clusters
         total, width = (known.total, known.cores) if known is not None else (account.total, account.cores)
         over_at, node_id = account.over_at, account.node_id if account.node_id in crowds else ""
-        speed = min(shares.get(node_id, 0.0), account.cores) if over_at is None else 0.0
-        attained = account.attained + seconds * speed
+        rate = min(places[node_id].cores / widths[node_id], 1.0) if node_id and over_at is None else 0.0
+        attained = account.attained + seconds * rate * account.cores
         if over_at is None and attained >= total:
             over_at = _moment(account.submitted_at, now, total / attained if attained > 0 else 1.0)
         account = Account(account.submitted_at, width, total, account.memory_bytes, attained, node_id, over_at)
@@ -255,25 +258,3 @@ def late(claimants: Sequence[Claimant], now: float, cores: float) -> tuple[dict[
             overdue[claimant.job_id] = claimant.due
             waiting.pop()
     return overdue, spare
-
-
-def _equal_shares(clock: FairClock, places: Mapping[str, Place]) -> dict[str, float]:
-    """Cores for each job of a node that can use more than that, when all are treated alike; by node."""
-    widths: dict[str, list[float]] = {}
-    for account in clock.accounts.values():
-        if account.over_at is None and account.node_id in places:
-            widths.setdefault(account.node_id, []).append(account.cores)
-    return {node_id: _equal_share(found, places[node_id].cores) for node_id, found in widths.items()}
-
-
-def _equal_share(widths: Sequence[float], cores: float) -> float:
-    """Cores for each of those that can use more than that, when all are treated alike."""
-    if sum(widths) <= cores:
-        return cores
-    left, count = cores, len(widths)
-    for width in sorted(widths):
-        if width * count >= left:
-            return left / count
-        left -= width
-        count -= 1
-    return cores

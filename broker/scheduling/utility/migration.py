@@ -1,4 +1,7 @@
-"""Which node a job is best off on under the utility policy: where it starts, and whether it is worth moving later."""
+"""The one placement rule: a job goes where it and those that it delays are done soonest, and moves only to idle nodes.
+
+With the shortest first, two jobs that work for as early a tier cost each other what the shorter one needs.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,8 @@ from tiercel.broker.scheduling.feasible import Room
 from tiercel.broker.scheduling.forecast.pace import Speeds
 from tiercel.broker.scheduling.interface import JobView, NodeView, Snapshot
 from tiercel.broker.scheduling.placement import Preference
-from tiercel.broker.scheduling.utility.accelerators import dominance
 from tiercel.broker.scheduling.utility.record import JobRecord
-from tiercel.broker.scheduling.utility.serving import Answering
 from tiercel.core.nodes import Drain
-
-# A move must gain so many times its price: a job's endpoint goes with it, and what is foretold may be wrong.
-_GAIN = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,122 +28,93 @@ class Migration:
 
 
 @dataclass(slots=True)
-class _Load:
-    """A node with what is left to do there; local to one call of :func:`choose_migration`."""
+class Load:
+    """What is left to do on a node; local to one call."""
 
-    room: Room
-    cores: float
-    wanted: float
-    accelerator_uses: int
+    node: NodeView
+    cores: float  # what answers leave of it
     speeds: Speeds
-    work: float = 0.0
+    answers_well: float  # see :class:`.UtilitySettings`
+    ahead: list[tuple[float, float]] = field(default_factory=list)  # stage and CPU seconds to the next tier of each
+    cpu: float = 0.0  # CPU seconds until all its jobs are over
+    accelerators: float = 0.0  # seconds of all its accelerators together until then
+    wanted: float = 0.0  # cores that its jobs can use together
+    uses: int = 0  # jobs on its accelerators; one on two of them counts twice
+    # Cores that the requests of each endpoint want at most that it answers for, or will once its jobs deliver.
+    answers: dict[str, float] = field(default_factory=dict)
 
-    @property
-    def node(self) -> NodeView:
-        return self.room.node
-
-    @property
-    def seconds(self) -> float:
-        return self.work / self.cores
+    def work_of(self, record: JobRecord) -> tuple[float, float]:
+        """What a job still needs here: CPU seconds, and seconds of accelerators."""
+        uses = record.job.resources.accelerators
+        busy = record.to_end * record.needs.accelerator_per_cpu * uses if record.needs is not None else 0.0
+        return record.to_end / self.speed(record.job), busy
 
     def speed(self, job: JobView) -> float:
         """Work that a CPU second does here for a job."""
         return self.speeds.of(job.workload, self.node.id)
 
-    def work_of(self, job: JobView, record: JobRecord) -> float:
-        """What a job still needs of what it is short of here, in CPU seconds of the node; see :func:`.dominance`."""
-        if job.resources.accelerators:
-            return record.to_end * dominance(job, record, self.node)
-        return record.to_end / self.speed(job)
+    def add(self, record: JobRecord) -> None:
+        """A job is here, or shall be."""
+        stage = math.inf if record.unreachable else record.stage
+        self.ahead.append((stage, record.remaining.expected / self.speed(record.job)))
+        self.wanted += record.cores
+        self.uses += record.job.resources.accelerators
+        if not record.unreachable:
+            cpu, busy = self.work_of(record)
+            self.cpu, self.accelerators = self.cpu + cpu, self.accelerators + busy
 
-    def cores_for(self, job: JobView, record: JobRecord) -> float:
-        """Cores that a job could use here."""
-        wanted = job.resources.cpu_cores if record.needs is None else record.needs.cores
-        return max(min(wanted, self.cores), 1e-3)
+    def too_much(self, job: JobView, peaks: Mapping[str, float]) -> float:
+        """Cores by which requests would want more than it can answer well if it trained a job, and so its endpoint."""
+        own = peaks.get(job.endpoint, 0.0)
+        wanted = math.fsum({**self.answers, job.endpoint: own}.values())
+        # What an endpoint wants on its own is too much for any node alike. Rounded: what is measured differs by chance.
+        return round(max(wanted - max(self.answers_well * self.node.cpu_cores, own), 0.0), 1) if own else 0.0
 
-    def lacks(self, job: JobView) -> bool:
-        """Whether what a job competes for does not suffice for those who are here."""
-        return self._left(job) < 0
+    def seconds(self, record: JobRecord | None = None, sign: float = 1.0) -> float:
+        """Until all jobs are over here, with one more, or with one less."""
+        cpu, busy = self.work_of(record) if record is not None else (0.0, 0.0)
+        devices = max(len(self.node.accelerators), 1)
+        return max((self.cpu + sign * cpu) / self.cores, (self.accelerators + sign * busy) / devices)
 
-    def idles(self, job: JobView) -> bool:
-        """Whether what a job competes for would be unused here without it."""
-        return self._left(job) > 0
+    def seconds_after(self, target: Load, record: JobRecord, cost: float) -> float:
+        """Until all jobs are over, here and on another node, if one of these moves there at that price in seconds."""
+        return max(target.seconds(record) + cost, self.seconds(record, -1.0))
 
-    def _left(self, job: JobView) -> float:
-        if job.resources.accelerators:
-            return len(self.node.accelerators) - self.accelerator_uses
-        return self.cores - self.wanted
+    def delay(self, record: JobRecord) -> float:
+        """Seconds by which a job that comes here, and those that are here, reach their next tiers later for it."""
+        own = record.remaining.expected / self.speed(record.job)
+        others = sum(min(own, expected) for stage, expected in self.ahead if stage <= record.stage)
+        return others / self.cores + own / record.job.resources.cpu_cores
 
-
-@dataclass(slots=True)
-class _Crowd:
-    """What the jobs of a node still need; local to one call of :func:`.place`."""
-
-    node_id: str
-    speeds: Speeds
-    ahead: list[tuple[float, float]] = field(default_factory=list)  # stage and CPU seconds to the next tier of each
-    work: float = 0.0  # CPU seconds until all are over
-    accelerator_work: float = 0.0  # seconds of all its accelerators together until then
-    accelerator_uses: int = 0  # jobs on its accelerators; one on two of them counts twice
-
-    def add(self, job: JobView, held: JobRecord) -> None:
-        speed = self.speeds.of(job.workload, self.node_id)
-        self.ahead.append((math.inf if held.unreachable else held.stage, held.remaining.expected / speed))
-        self.work += held.to_end / speed
-        if (needs := held.needs) is not None:
-            self.accelerator_work += held.to_end * needs.accelerator_per_cpu * job.resources.accelerators
-            self.accelerator_uses += job.resources.accelerators
-
-    def on_accelerators(self, job: JobView, node: NodeView) -> tuple[int, float]:
-        """Jobs on its most crowded accelerator at best once the job has come, and what is left to do on each."""
-        if not (job.resources.accelerators and node.accelerators):
-            return 0, 0.0
-        accelerators = len(node.accelerators)
-        return math.ceil(
-            (self.accelerator_uses + job.resources.accelerators) / accelerators
-        ), self.accelerator_work / accelerators
+    def left(self, job: JobView) -> float:
+        """What is left of what a job competes for beside those who are here; less than nothing where that lacks."""
+        return len(self.node.accelerators) - self.uses if job.resources.accelerators else self.cores - self.wanted
 
 
-def least_work_left(
-    records: Mapping[str, JobRecord], left: Mapping[str, float], answering: Answering, speeds: Speeds
-) -> Preference:
+def soonest_done(loads: Mapping[str, Load], records: Mapping[str, JobRecord], peaks: Mapping[str, float]) -> Preference:
     """Waiting jobs go to the node that they are meant for, else to where they and those they delay are done soonest.
 
-    Jobs that use accelerators go where they share them with the fewest, and then to where these have the least left to
-    do. With the shortest first, two jobs that work for as early a tier cost each other what the shorter one needs.
+    Jobs that use accelerators go where they share them with the fewest.
 
     Args:
+        loads: Nodes by id, with nothing to do so far.
         records: What is held of jobs.
-        left: Cores that endpoints leave to jobs, by node; the whole node where there are none.
-        answering: Which endpoints nodes answer for: the node must bear what the job's endpoint brings along.
-        speeds: How fast nodes are.
+        peaks: Cores that the requests of each endpoint want at most.
     """
-    crowds: dict[str, _Crowd] = {}
 
     def preference(job: JobView, node: NodeView, jobs: Sequence[JobView]) -> tuple[float | str, ...]:
-        own = records[job.id]
-        crowd = crowds.get(node.id)
-        if crowd is None:
-            crowd = crowds[node.id] = _Crowd(node.id, speeds)
-        for other in jobs[len(crowd.ahead) :]:  # a node only fills up while jobs are placed
-            crowd.add(other, records[other.id])
-            answering.expect(other, node.id)
-        speed = speeds.of(job.workload, node.id)
-        stage, expected = own.stage, own.remaining.expected / speed
-        delay = 0.0
-        for held_stage, held_expected in crowd.ahead:
-            if held_stage <= stage:
-                delay += min(expected, held_expected)
-        cores = left.get(node.id, node.cpu_cores)
-        layers, accelerators = crowd.on_accelerators(job, node)
+        load, own = loads[node.id], records[job.id]
+        for other in jobs[len(load.ahead) :]:  # a node only fills up while jobs are placed
+            load.add(records[other.id])
+            load.answers[other.endpoint] = peaks.get(other.endpoint, 0.0)
+        crowd = (load.uses + job.resources.accelerators) / max(len(node.accelerators), 1)
         # Rounded: sums must not depend on the order of the jobs in the snapshot.
         return (
             node.id != job.node_id,
-            answering.too_much(job, node),
-            layers,
-            round(accelerators, 6),
-            round(delay / cores + expected / job.resources.cpu_cores, 6),
-            round((crowd.work + own.to_end / speed) / cores, 6),
+            load.too_much(job, peaks),
+            math.ceil(crowd) if job.resources.accelerators else 0,
+            round(load.delay(own), 6),
+            round(load.seconds(own), 6),
             node.id,
         )
 
@@ -156,69 +125,51 @@ def choose_migration(
     snapshot: Snapshot,
     groups: Mapping[str, Sequence[JobView]],
     records: Mapping[str, JobRecord],
-    left: Mapping[str, float],
-    answering: Answering,
-    speeds: Speeds,
+    loads: Mapping[str, Load],
+    peaks: Mapping[str, float],
     kept: Mapping[str, JobView],
+    least: float,
 ) -> Migration | None:
-    """The migration to a node that would else idle which gains most, or None when none gains enough.
+    """The migration to the node with the least left to do which gains most, or None when none gains enough.
 
-    A migration gains by what the longest of the two nodes' queues becomes shorter. It must gain its cost twice, and
-    the job must come from a node that has not enough for all of its jobs, and leave room for one that waits.
+    A migration gains by what the longer of the two nodes' queues becomes shorter. What the job competes for must be
+    unused there, and not suffice where it is, or be slower.
+
+    Args:
+        snapshot: Jobs, nodes, and what restarts cost.
+        groups: The jobs of each node.
+        records: What is held of jobs.
+        loads: Nodes by id, with nothing to do so far.
+        peaks: Cores that the requests of each endpoint want at most.
+        kept: Jobs that wait for room, by the node that keeps it for them.
+        least: A move must gain so many times its price.
     """
-    if len(snapshot.nodes) < 2 or not any(job.migratable for job in snapshot.jobs):
+    if len(loads) < 2 or not any(job.migratable for job in snapshot.jobs):
         return None
-    loads = [
-        _load(node, left.get(node.id, node.cpu_cores), groups.get(node.id, ()), records, speeds, kept.get(node.id))
-        for node in snapshot.nodes
-    ]
-    loads.sort(key=lambda load: (load.seconds, load.node.id))
-    target = next((load for load in loads if load.node.drain is Drain.NO), None)
+    for name, load in loads.items():
+        for job in groups.get(name, ()):
+            load.add(records[job.id])
+    ordered = sorted(loads.values(), key=lambda load: (load.seconds(), load.node.id))
+    target = next((load for load in ordered if load.node.drain is Drain.NO), None)
     if target is None:
         return None
-    for source in reversed(loads):
+    room = Room.beside(target.node, groups.get(target.node.id, ()), kept.get(target.node.id))
+    for source in reversed(ordered):
         gains = [
             (gain, job.id, job)
-            for job in source.room.jobs
-            if target.idles(job) and (source.lacks(job) or target.speed(job) > source.speed(job))
-            if (gain := _gain(job, source, target, records, snapshot))
-            if answering.too_much(job, target.node) <= answering.too_much(job, source.node)
+            for job in groups.get(source.node.id, ())
+            if job.migratable and not records[job.id].unreachable and source is not target
+            if target.left(job) > 0 and (source.left(job) < 0 or target.speed(job) > source.speed(job))
+            for cost in (snapshot.restart_seconds(job, target.node.id),)
+            if (gain := source.seconds() - source.seconds_after(target, records[job.id], cost)) > least * cost
+            if room.can_take(job) and target.too_much(job, peaks) <= source.too_much(job, peaks)
         ]
         if gains:
             job = max(gains)[2]
-            cost = snapshot.restart_seconds(job, target.node.id)
             reason = (
-                f"moved from {source.node.id} to {target.node.id}, where {target.seconds:.0f} s of work are left "
-                f"against {source.seconds:.0f} s; to go on there takes it about {cost:.1f} s"
+                f"moved from {source.node.id} to {target.node.id}, where {target.seconds():.0f} s of work are left "
+                f"against {source.seconds():.0f} s; to go on there takes it about "
+                f"{snapshot.restart_seconds(job, target.node.id):.1f} s"
             )
             return Migration(job, source.node.id, target.node.id, reason)
     return None
-
-
-def _load(
-    node: NodeView,
-    cores: float,
-    jobs: Sequence[JobView],
-    records: Mapping[str, JobRecord],
-    speeds: Speeds,
-    kept_for: JobView | None,
-) -> _Load:
-    wanted = sum(job.resources.cpu_cores for job in jobs), sum(job.resources.accelerators for job in jobs)
-    load = _Load(Room.beside(node, jobs, kept_for), cores, *wanted, speeds)
-    load.work = sum(load.work_of(job, records[job.id]) for job in jobs if not records[job.id].unreachable)
-    return load
-
-
-def _gain(
-    job: JobView, source: _Load, target: _Load, records: Mapping[str, JobRecord], snapshot: Snapshot
-) -> float | None:
-    """Seconds that a migration gains, or None when it is not worth it."""
-    record = records[job.id]
-    if not job.migratable or record.unreachable:
-        return None
-    cost = snapshot.restart_seconds(job, target.node.id)
-    work, left = target.work_of(job, record), source.work_of(job, record)
-    there = max((target.work + work + cost) / target.cores, work / target.cores_for(job, record) + cost)
-    rest = (source.work - left) / source.cores
-    gain = max(source.seconds, left / source.cores_for(job, record)) - max(there, rest)
-    return gain if gain > _GAIN * cost / target.cores and target.room.can_take(job) else None

@@ -1,56 +1,35 @@
-"""Our own policy: CPU goes where it buys the most utility per second.
-
-One currency prices everything. A job is worth ``value of its next tier x tenant's weight`` times the chance per CPU
-second that it gets there: the Gittins index of a forecast that comes from earlier runs of the same program, from its
-own curve or from what other jobs needed (:mod:`.forecast.work`). With forecasts that are sure this is shortest
-remaining work first, with none it is close to least attained service, and a job that may never get there is worth
-little without being given up. Tiers beyond the first are discounted, so that a first usable model comes before a
-better one. What applications that ask an endpoint already have of a better version is added (:mod:`.utility.traffic`),
-and being over counts a little (:mod:`.utility.candidate`).
+"""Our own policy: every core goes where it buys the most utility per second. docs/policies.md has the objective.
 
 Who is worth most runs, as many at a time as there are cores, and everybody else keeps a small floor: a live trial
-showed that this is where most of the gain lies, whatever the order. Around that:
-
-* a tier out of reach loses its position, its tenant is told, progress brings it back (:mod:`.forecast.reach`);
-* nobody is kept waiting for much longer than under equal sharing (:mod:`.utility.fairness`);
-* jobs that use accelerators get what they can use of both, and compete for what they are short of
-  (:mod:`.utility.accelerators`);
-* waiting jobs go where the least work is left, running ones move where a node would idle (:mod:`.utility.migration`);
-* endpoints with a delay objective get what their requests need, and are only limited where they compete with each
-  other (:mod:`.utility.arbitration`); jobs share what answers leave, and less than that while answers come late
-  (:mod:`.utility.backpressure`).
+showed that this is where most of the gain lies, whatever the order. One index says who (:mod:`.utility.candidate`),
+from what is held of each job (:mod:`.utility.record`); one constraint who goes first all the same
+(:mod:`.utility.fairness`); one rule where (:mod:`.utility.migration`). Endpoints with a delay objective compete for the
+same cores by the same value (:mod:`.utility.contention`), by what they need and are worth (:mod:`.utility.serving`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from operator import attrgetter
 
 from tiercel.broker.scheduling.forecast.pace import Speeds
 from tiercel.broker.scheduling.interface import Assignment, EndpointView, JobView, NodeView, Plan, Snapshot, Trigger
-from tiercel.broker.scheduling.placement import Placement, jobs_by_node, place
+from tiercel.broker.scheduling.placement import jobs_by_node, place
 from tiercel.broker.scheduling.rank import by_submission
-from tiercel.broker.scheduling.utility.accelerators import fair_accelerator_cores
-from tiercel.broker.scheduling.utility.arbitration import arbitrate
-from tiercel.broker.scheduling.utility.backpressure import NONE, Backpressure, backpressure_after, capped
+from tiercel.broker.scheduling.utility.contention import NONE, Backpressure, backpressure_after, capped, limits
 from tiercel.broker.scheduling.utility.fairness import Account, FairClock, Place, advanced, fair_finishes
-from tiercel.broker.scheduling.utility.migration import Migration, choose_migration, least_work_left
+from tiercel.broker.scheduling.utility.migration import Load, Migration, choose_migration, soonest_done
 from tiercel.broker.scheduling.utility.queue import Pass, Queue
-from tiercel.broker.scheduling.utility.record import Held, renew
-from tiercel.broker.scheduling.utility.serving import Answering, EndpointRecord, cores_left, observe
+from tiercel.broker.scheduling.utility.record import Held, JobRecord, renew
+from tiercel.broker.scheduling.utility.serving import EndpointRecord, cores_left, observe, traffic_of
 from tiercel.broker.scheduling.utility.settings import UtilitySettings
-from tiercel.broker.scheduling.utility.traffic import Traffic, renewed, traffic_of
 from tiercel.core.shares import Share
 
-# Fair shares and migrations are looked at when jobs come or go, else this often.
-_REVIEW_SECONDS = 5.0
-# Fewer jobs than this part that came or went since do not change what fair sharing would give to the others.
-_FEW = 0.01
-_NAME = attrgetter("name")
-_ID = attrgetter("id")
+# Fair shares and migrations are looked at this often, the former also once this part of the jobs came or went.
+_REVIEW_SECONDS, _FEW = 5.0, 0.01
 # After these a node may have nothing to do.
 _MAY_IDLE = frozenset({Trigger.EXIT, Trigger.NODE})
 
@@ -59,10 +38,19 @@ _MAY_IDLE = frozenset({Trigger.EXIT, Trigger.NODE})
 class Review:
     """What fair sharing would give."""
 
-    # When that and migrations were last looked at for no other reason than time, seconds since the Unix epoch.
-    at: float = -math.inf
+    at: float = -math.inf  # when it was last time for that, and for migrations, seconds since the Unix epoch
+    jobs: frozenset[str] = frozenset()  # those that there were
     clock: FairClock = field(default_factory=FairClock)  # the virtual cluster with equal shares
     due: Mapping[str, float] = field(default_factory=dict)  # when each job must be over
+
+
+@dataclass(frozen=True, slots=True)
+class NodeState:
+    """What was decided of a node."""
+
+    queue: Queue  # its jobs
+    limits: Mapping[str, Share] = field(default_factory=dict)  # its endpoints that are limited, by name
+    backpressure: Backpressure = NONE  # what is kept from its jobs for answers that come late
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,28 +60,8 @@ class UtilityState:
     held: Held = field(default_factory=Held)  # what is held of jobs
     endpoints: Mapping[str, EndpointRecord] = field(default_factory=dict)  # by endpoint
     review: Review = field(default_factory=Review)  # what fair sharing would give
-    queues: Mapping[str, Queue] = field(default_factory=dict)  # by node, what was decided there while nothing is new
-    # By node, what is kept from jobs for answers that come late.
-    backpressure: Mapping[str, Backpressure] = field(default_factory=dict)
-    # How endpoints are asked that jobs feed, as far as decisions went by it.
-    traffic: Mapping[str, Traffic] = field(default_factory=dict)
+    nodes: Mapping[str, NodeState] = field(default_factory=dict)  # by node
     speeds: Speeds = field(default_factory=Speeds)  # how fast nodes are
-
-
-@dataclass(slots=True)
-class _Serving:
-    """Endpoints in one pass; local to it."""
-
-    records: dict[str, EndpointRecord]
-    left: Mapping[str, float]  # cores that answers leave, by node
-    answering: Answering
-    by_node: Mapping[str, Sequence[EndpointView]]  # those with an objective
-    shares: dict[str, Share] = field(default_factory=dict)
-    backpressure: dict[str, Backpressure] = field(default_factory=dict)  # by node
-
-    def cores_of(self, node: NodeView) -> float:
-        """What answers leave of a node's cores."""
-        return self.left.get(node.id, node.cpu_cores)
 
 
 class UtilityPolicy:
@@ -110,143 +78,136 @@ class UtilityPolicy:
         return UtilityState()
 
     def plan(self, snapshot: Snapshot, state: UtilityState) -> tuple[Plan, UtilityState]:
-        """Renew what is held of jobs, place them, and share each node by worth."""
-        held, changed = renew(snapshot, state.held, state.speeds)
-        news = [(state.held.views.get(name), held.views[name]) for name in sorted(changed)]
-        speeds = state.speeds.after(news, (node.id for node in snapshot.nodes))
-        serving = self._observe_endpoints(snapshot, state)
-        review = self._review(snapshot, state.review, held, serving.left)
-        traffic, asked_anew = renewed(state.traffic, traffic_of(snapshot.endpoints, self.settings))
-        this = Pass(snapshot.now, held.records, review.due, self.settings, traffic, asked_anew)
-        cores = math.fsum(node.cpu_cores for node in snapshot.nodes) or 1.0
-        placement = place(
-            snapshot,
-            least_work_left(held.records, serving.left, serving.answering, speeds),
-            lambda jobs: this.line(jobs, cores),
-        )
+        """Renew what is held of jobs and endpoints, place jobs, and share each node by worth."""
+        nodes = sorted(snapshot.nodes, key=attrgetter("id"))
+        views = sorted(snapshot.endpoints, key=attrgetter("name"))
+        held = renew(snapshot, state.held, state.speeds)
+        news = _news(state.held.records, held.records)
+        speeds = state.speeds.after(news, (node.id for node in nodes))
+        endpoints = observe(views, {node.id: node for node in nodes}, state.endpoints, snapshot.now)
+        left = cores_left(nodes, views, endpoints)
+        review = self._review(snapshot, state.review, held.records, left)
+        this = Pass(snapshot.now, held.records, review.due, self.settings, traffic_of(views, self.settings))
+
+        peaks = {name: record.peak for name, record in endpoints.items()}
+        loads = self._loads(nodes, views, left, speeds, peaks)
+        cores = math.fsum(node.cpu_cores for node in nodes) or 1.0
+        placement = place(snapshot, soonest_done(loads, held.records, peaks), lambda jobs: this.line(jobs, cores))
         groups = jobs_by_node(snapshot, placement)
-        migration = self._migrate(
-            snapshot, groups, held, serving, speeds, placement.kept, waited=review.at > state.review.at
-        )
-        changed_on = _by_node(changed, placement)
-        queues = {
-            node.id: self._share(
-                this, node, groups.get(node.id, []), changed_on.get(node.id, ()), serving, state, migration
+        migration = None
+        if review.at > state.review.at or snapshot.trigger in _MAY_IDLE:
+            loads = self._loads(nodes, views, left, speeds, peaks)
+            migration = choose_migration(
+                snapshot, groups, held.records, loads, peaks, placement.kept, self.settings.migration_gain
             )
-            for node in sorted(snapshot.nodes, key=_ID)
+        if migration is not None:
+            groups[migration.source] = [job for job in groups[migration.source] if job.id != migration.job.id]
+            groups.setdefault(migration.target, []).append(migration.job)
+
+        asked = _with_objectives(views, endpoints)
+        decided = {
+            node.id: self._share(
+                this,
+                node,
+                groups.get(node.id, ()),
+                left[node.id],
+                asked.get(node.id, ()),
+                endpoints,
+                state.nodes.get(node.id),
+            )
+            for node in nodes
         }
-        unreachable = {name: record.unreachable for name, record in held.records.items() if record.unreachable}
-        assignments = [_assignments(queue, serving.backpressure.get(name)) for name, queue in queues.items()]
+        shares = {name: share for each in decided.values() for name, share in each.limits.items()}
         plan = Plan(
-            tuple(chain.from_iterable(assignments)),
+            tuple(chain.from_iterable(_assignments(each, migration) for each in decided.values())),
             placement.waiting,
-            dict(sorted(unreachable.items())),
-            serving.shares,
+            {name: record.unreachable for name, record in sorted(held.records.items()) if record.unreachable},
+            shares,
         )
-        return plan, UtilityState(held, serving.records, review, queues, serving.backpressure, traffic, speeds)
+        return plan, UtilityState(held, endpoints, review, decided, speeds)
 
-    def _observe_endpoints(self, snapshot: Snapshot, state: UtilityState) -> _Serving:
-        nodes = {node.id: node for node in snapshot.nodes}
-        views = sorted(snapshot.endpoints, key=_NAME)
-        records = observe(views, nodes, state.endpoints, snapshot.now)
-        left = cores_left(snapshot.nodes, views, records)
-        return _Serving(records, left, Answering.now(views, records), _with_objectives(views, records))
+    def _loads(
+        self,
+        nodes: Sequence[NodeView],
+        views: Sequence[EndpointView],
+        left: Mapping[str, float],
+        speeds: Speeds,
+        peaks: Mapping[str, float],
+    ) -> dict[str, Load]:
+        """Nodes with the endpoints that they answer for, and nothing to do."""
+        loads = {node.id: Load(node, max(left[node.id], 1e-9), speeds, self.settings.answers_well) for node in nodes}
+        for view in views:
+            if view.node_id in loads:
+                loads[view.node_id].answers[view.name] = peaks.get(view.name, 0.0)
+        return loads
 
-    def _review(self, snapshot: Snapshot, last: Review, held: Held, left: Mapping[str, float]) -> Review:
+    def _review(
+        self, snapshot: Snapshot, last: Review, records: Mapping[str, JobRecord], left: Mapping[str, float]
+    ) -> Review:
         """What fair sharing would give, looked at again when it is time or when jobs came or went."""
-        waited = snapshot.now - last.at >= _REVIEW_SECONDS
-        at, ratio = snapshot.now if waited else last.at, self.settings.guard_ratio
-        if not ratio or not snapshot.nodes:
-            return Review(at, last.clock)
-        if not waited and len(held.views.keys() ^ last.due.keys()) <= _FEW * len(held.views):
+        ratio, is_time = self.settings.guard_ratio, snapshot.now >= last.at + _REVIEW_SECONDS
+        if not is_time and (not ratio or len(records.keys() ^ last.jobs) <= _FEW * len(records)):
             return last
-        places = {
-            node.id: Place(left.get(node.id, node.cpu_cores), node.memory_bytes)
-            for node in snapshot.nodes
-            if node.cpu_cores > 0
-        }
-        fair_cores = fair_accelerator_cores(snapshot, held.records)
+        at = snapshot.now if is_time else last.at
+        if not ratio or not snapshot.nodes:
+            return Review(at)
+        places = {node.id: Place(left[node.id], node.memory_bytes) for node in snapshot.nodes if node.cpu_cores > 0}
+        accelerators = sum(len(node.accelerators) for node in snapshot.nodes)
+        part = min(accelerators / max(sum(job.resources.accelerators for job in snapshot.jobs), 1), 1.0)
         jobs = {
             job.id: Account(
                 job.submitted_at,
-                fair_cores.get(job.id, job.resources.cpu_cores),
-                held.records[job.id].spent + held.records[job.id].to_end,
+                records[job.id].fair_cores(part or 1.0),
+                records[job.id].spent + records[job.id].to_end,
                 job.resources.memory_bytes,
             )
             for job in by_submission(snapshot.jobs)
         }
         clock = advanced(last.clock, snapshot.now, places, jobs)
-        finishes = fair_finishes(clock, places)
         due = {
-            job.id: job.submitted_at + ratio * (finishes[job.id] - job.submitted_at)
-            for job in snapshot.jobs
-            if job.id in finishes
+            name: jobs[name].submitted_at + ratio * (finish - jobs[name].submitted_at)
+            for name, finish in fair_finishes(clock, places).items()
+            if name in jobs
         }
-        return Review(at, clock, due)
-
-    def _migrate(
-        self,
-        snapshot: Snapshot,
-        groups: dict[str, list[JobView]],
-        held: Held,
-        serving: _Serving,
-        speeds: Speeds,
-        kept: Mapping[str, JobView],
-        *,
-        waited: bool,
-    ) -> Migration | None:
-        """Choose a migration if there is one worth it, and let ``groups`` have its job where it goes."""
-        if not self.settings.migrate or not (waited or snapshot.trigger in _MAY_IDLE):
-            return None
-        migration = choose_migration(snapshot, groups, held.records, serving.left, serving.answering, speeds, kept)
-        if migration is not None:
-            groups[migration.source] = [job for job in groups[migration.source] if job.id != migration.job.id]
-            groups.setdefault(migration.target, []).append(migration.job)
-        return migration
+        return Review(at, frozenset(records), clock, due)
 
     def _share(
         self,
         this: Pass,
         node: NodeView,
         jobs: Sequence[JobView],
-        changed: Sequence[str],
-        serving: _Serving,
-        state: UtilityState,
-        migration: Migration | None,
-    ) -> Queue:
-        """Divide a node between its endpoints and its jobs, or leave it as it is where nothing is new."""
-        queue = state.queues.get(node.id)
-        if queue is None or not queue.holds(node, jobs, changed, this.asked_anew, this.now):
-            queue = this.rank(node, jobs, serving.cores_of(node))
-        capacity = 1.0
-        asked = serving.by_node.get(node.id, ())
-        backpressure = backpressure_after(state.backpressure.get(node.id, NONE), asked, queue, this.now, self.settings)
-        if backpressure is not NONE:
-            serving.backpressure[node.id] = backpressure
-        if asked:
-            priority = queue.priority if len(asked) > 1 else 0.0  # one alone competes with nobody
-            arbitration = arbitrate(asked, node, priority, serving.records, self.settings)
-            serving.shares.update(arbitration.shares)
-            serving.records.update(arbitration.changed)
-            capacity = arbitration.capacity
-        cores = min(serving.cores_of(node), capacity * node.cpu_cores)
-        if queue.is_settled(capacity, cores):
-            return queue
-        told_first = {migration.job.id: migration.reason} if migration is not None else {}
-        return queue.shared_out(capacity, cores, told_first, self.settings.floor)
+        cores: float,
+        asked: Sequence[EndpointView],
+        endpoints: Mapping[str, EndpointRecord],
+        before: NodeState | None,
+    ) -> NodeState:
+        """Divide a node between its endpoints and its jobs."""
+        queue = this.rank(node, jobs, cores, before.queue if before is not None else None)
+        if not asked:
+            return NodeState(queue.shared_out(1.0, self.settings.floor))
+        price = queue.priority * self.settings.answers_per_value
+        shares = limits(asked, node, price, endpoints)
+        # In steps: nobody needs new weights for a little more.
+        capacity = math.floor((1.0 - math.fsum(share.cpu_weight for share in shares.values())) * 50 + 1e-6) / 50
+        backpressure = backpressure_after(
+            before.backpressure if before is not None else NONE,
+            asked,
+            price,
+            queue.usable,
+            this.now,
+            self.settings.backpressure,
+        )
+        return NodeState(queue.shared_out(max(capacity, 0.02), self.settings.floor), shares, backpressure)
 
 
-def _assignments(queue: Queue, backpressure: Backpressure | None) -> tuple[Assignment, ...]:
-    """What the jobs of a node get."""
-    return capped(queue, backpressure) if backpressure is not None and backpressure.part else queue.assignments
-
-
-def _by_node(changed: set[str], placement: Placement) -> dict[str, list[str]]:
-    """Jobs with news by the node they are on."""
-    news: dict[str, list[str]] = {}
-    for name in changed:
-        news.setdefault(placement.node_of.get(name, ""), []).append(name)
-    return news
+def _news(before: Mapping[str, JobRecord], now: Mapping[str, JobRecord]) -> list[tuple[JobView | None, JobView]]:
+    """Jobs with news, as they were and as they are."""
+    found = []
+    for name, record in sorted(now.items()):
+        earlier = before.get(name)
+        if record is not earlier:
+            found.append((earlier.job if earlier is not None else None, record.job))
+    return found
 
 
 def _with_objectives(
@@ -258,3 +219,16 @@ def _with_objectives(
         if view.objective_seconds is not None and view.name in records:
             groups.setdefault(view.node_id, []).append(view)
     return groups
+
+
+def _assignments(decided: NodeState, migration: Migration | None) -> tuple[Assignment, ...]:
+    """What the jobs of a node get."""
+    queue, found = decided.queue, decided.queue.assignments
+    if migration is not None and migration.target == queue.node.id:
+        found = tuple(_told(each, migration.reason) if each.job_id == migration.job.id else each for each in found)
+    return capped(found, queue.usable, decided.backpressure) if decided.backpressure.part else found
+
+
+def _told(assignment: Assignment, first: str) -> Assignment:
+    share = assignment.share
+    return replace(assignment, share=replace(share, reason=f"{first}; {share.reason}"))

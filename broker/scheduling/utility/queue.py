@@ -1,4 +1,10 @@
-"""The queue of one node's jobs under the utility policy: who goes first, and what each gets by its position."""
+"""The jobs of one node under the utility policy: who goes first, and what each gets of its CPU and accelerators.
+
+Those with the largest index get what they can use of every resource, as long as there is any; the others share a floor
+of each. A job that competes for an accelerator stands in the queue for CPU by its index there, and its place goes to
+whoever makes most of a second of that accelerator: so no accelerator idles for want of a little CPU, and a job that
+waits for one leaves its CPU to others.
+"""
 
 from __future__ import annotations
 
@@ -8,69 +14,35 @@ from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
 from tiercel.broker.scheduling.accelerators import Grant, grants
-from tiercel.broker.scheduling.allocate import holders, with_fractions
+from tiercel.broker.scheduling.allocate import divide_accelerator, holders, with_fractions
 from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView
 from tiercel.broker.scheduling.tiers import next_tier
-from tiercel.broker.scheduling.utility.accelerators import divide_node
 from tiercel.broker.scheduling.utility.candidate import Candidate, candidate, sentence
 from tiercel.broker.scheduling.utility.fairness import Claimant, late
 from tiercel.broker.scheduling.utility.record import JobRecord
+from tiercel.broker.scheduling.utility.serving import Traffic
 from tiercel.broker.scheduling.utility.settings import UtilitySettings
-from tiercel.broker.scheduling.utility.traffic import Traffic
 from tiercel.core.shares import Share
 
-# A job counts as late when it has less than this part of all its time to spare, or less than a second.
-_MARGIN = 0.1
-# So much of a node that its endpoints leave is not worth new weights for its jobs, which get it in any case.
-_LEFT_OVER = 0.02
-# By so much of a node the cores that answers leave must differ for another number of jobs to run in front.
-_MOVES_THE_QUEUE = 0.1
-_ID = attrgetter("id")
-_ENDPOINT = attrgetter("endpoint")
+_NO_ROOM = 1e-9
+# What endpoints leave is told apart in this part of a node: nobody needs new weights for less.
+_GRAIN = 0.05
 _RANK = attrgetter("rank")
 
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """What was decided for a node's jobs; it holds while none of them has news."""
+    """What was decided for a node's jobs, and all that it rests on: it holds while none of that is other."""
 
     node: NodeView  # the node
-    ids: frozenset[str]  # its jobs
-    fed: frozenset[str]  # endpoints that its jobs feed
+    key: tuple[object, ...]  # all else that the order rests on
+    candidates: tuple[Candidate, ...]  # its jobs, those first that shall run
     held: Mapping[str, Grant]  # the accelerators of each job that holds any
-    candidates: tuple[Candidate, ...]  # what is held of its jobs, those first that shall run
+    parts: Mapping[str, float]  # of those in front, the part of their full speed that there is room for
     # When somebody might be late, a deadline weighs more, or a model may be handed over; seconds since the Unix epoch.
     holds_until: float
-    # Part of the node's weight that they share; the rest is for endpoints. NaN while that is not settled.
-    capacity: float = math.nan
-    cores: float = math.nan  # cores that endpoints leave to them in the mean
+    capacity: float = 0.0  # part of the node's weight that they share; 0 while that is not settled
     assignments: tuple[Assignment, ...] = ()  # what they get
-
-    def holds(
-        self, node: NodeView, jobs: Sequence[JobView], changed: Sequence[str], asked_anew: frozenset[str], now: float
-    ) -> bool:
-        """Whether the order need not be decided again.
-
-        Args:
-            node: The node.
-            jobs: Its jobs.
-            changed: Those that have news.
-            asked_anew: Endpoints that are asked otherwise than before.
-            now: Seconds since the Unix epoch.
-        """
-        return (
-            now < self.holds_until
-            and self.node is node
-            and len(jobs) == len(self.ids)
-            and self.ids.issuperset(map(_ID, jobs))
-            and self.ids.isdisjoint(changed)
-            and self.fed.isdisjoint(asked_anew)
-        )
-
-    def is_settled(self, capacity: float, cores: float) -> bool:
-        """Whether what the endpoints of the node leave is still about what its jobs share."""
-        settled = self.capacity <= capacity <= self.capacity + _LEFT_OVER
-        return settled and abs(cores - self.cores) <= _MOVES_THE_QUEUE * self.node.cpu_cores
 
     @property
     def priority(self) -> float:
@@ -78,26 +50,42 @@ class Queue:
         priority = max((entry.priority for entry in self.candidates if entry.status is not None), default=0.0)
         return max(priority, 1e-9) if self.candidates else 0.0
 
-    def shared_out(self, capacity: float, cores: float, told_first: Mapping[str, str], floor: float) -> Queue:
-        """The queue with what its jobs get by their positions.
+    @property
+    def usable(self) -> float:
+        """Cores that its jobs can use together."""
+        return min(math.fsum(entry.record.cores for entry in self.candidates), self.node.cpu_cores)
+
+    def shared_out(self, capacity: float, floor: float) -> Queue:
+        """The queue with what its jobs get of the CPU and of the accelerators that they hold, those in front first.
 
         Args:
-            capacity: Part of the node's weight that jobs share, in (0, 1].
-            cores: Cores that endpoints leave to them in the mean.
-            told_first: What is told of a job before all else, by id.
-            floor: What all that are not in front get together, a fraction.
+            capacity: Part of the node's weight that they share, in (0, 1]; the rest is for endpoints.
+            floor: What all that are not in front get together, a fraction of it.
         """
-        division = divide_node(self.candidates, self.held, cores=cores, capacity=capacity, floor=floor)
+        if capacity == self.capacity:
+            return self
+        ahead, names = len(self.parts), [entry.job.id for entry in self.candidates]
+        records = {entry.job.id: entry.record for entry in self.candidates}
+        cores = {name: part * records[name].most_cores for name, part in self.parts.items()}
+        weights = _divided(cores, names, capacity, floor)
+        fractions = {on: self._of_accelerator(on_it, floor) for on, on_it in holders(self.held).items()}
         assignments = []
-        for position, entry in enumerate(division.order):
+        order = sorted(self.candidates, key=lambda entry: entry.job.id not in self.parts)
+        for position, entry in enumerate(order):
             name = entry.job.id
-            weight = division.weights[name]
-            reason = sentence(entry, position, division.ahead, weight)
-            share = Share(weight, reason=f"{told_first[name]}; {reason}" if name in told_first else reason)
+            share = Share(weights[name], reason=sentence(entry, position, ahead, weights[name]))
             if name in self.held:
-                share = with_fractions(share, name, self.held[name], division.fractions, self.node)
+                share = with_fractions(share, name, self.held[name], fractions, self.node)
             assignments.append(Assignment(name, self.node.id, share))
-        return replace(self, capacity=capacity, cores=cores, assignments=tuple(assignments))
+        return replace(self, capacity=capacity, assignments=tuple(assignments))
+
+    def _of_accelerator(self, names: Sequence[str], floor: float) -> dict[str, float]:
+        """Fractions of an accelerator; where nobody on it is in front, those share it alike that may get somewhere."""
+        of = {entry.job.id: entry for entry in self.candidates}
+        used = {name: self.parts[name] * of[name].record.most_fraction for name in names if name in self.parts}
+        used = used or {name: 1.0 for name in names if not of[name].is_hopeless} or dict.fromkeys(names, 1.0)
+        # Nobody gets less than the floor, however little it seems to use: it could not show that it needs more.
+        return divide_accelerator(_divided(used, names, 1.0, floor))
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,35 +97,25 @@ class Pass:
     due: Mapping[str, float]  # when each job must be over
     settings: UtilitySettings  # of the policy
     traffic: Mapping[str, Traffic] = field(default_factory=dict)  # how endpoints are asked, by name
-    asked_anew: frozenset[str] = frozenset()  # endpoints for which that has changed
 
-    def rank(self, node: NodeView, jobs: Sequence[JobView], cores: float) -> Queue:
-        """The jobs of a node, those first that shall run.
+    def rank(self, node: NodeView, jobs: Sequence[JobView], cores: float, before: Queue | None) -> Queue:
+        """The jobs of a node, those first that shall run, or what was decided last where nothing is new.
 
         Args:
             node: The node.
-            jobs: Its jobs.
-            cores: What its endpoints leave of its cores.
+            jobs: Those that it has or shall have.
+            cores: What answers leave of its cores.
+            before: What was decided last, or None.
         """
-        entries = {job.id: self.candidate(job, node.cpu_cores) for job in jobs}
+        asked = [self.traffic.get(job.endpoint) for job in jobs] if self.traffic else ()
+        key = (round(cores / _GRAIN / max(node.cpu_cores, 1e-9)), *(self.records[job.id] for job in jobs), *asked)
+        if before is not None and self.now < before.holds_until and before.node is node and before.key == key:
+            return before
         held = grants(node, jobs) if any(job.resources.accelerators for job in jobs) else {}
-        overdue, spare = late(self._claimants(entries.values(), node.cpu_cores), self.now, cores)
-        for names in holders(held).values():
-            there, spare_there = late(self._on_accelerator([entries[name] for name in names]), self.now, 1.0)
-            spare = min(spare, spare_there)
-            overdue |= {name: min(overdue.get(name, math.inf), moment) for name, moment in there.items()}
-        for name, moment in overdue.items():
-            entries[name] = replace(entries[name], overdue_for=moment)
-        timed = any(entry.status is not None and entry.status.tier.deadline_seconds for entry in entries.values())
-        timed = timed or any(entry.delivering is not None for entry in entries.values())
-        return Queue(
-            node,
-            frozenset(entries),
-            frozenset(map(_ENDPOINT, jobs)),
-            held,
-            tuple(sorted(entries.values(), key=_RANK)),
-            holds_until=self.now if timed else self.now + spare / 2,
-        )
+        candidates, spare = self._ranked(jobs, node.cpu_cores, cores, held)
+        timed = any(entry.is_timed for entry in candidates)
+        until = self.now if timed else self.now + spare / 2
+        return Queue(node, key, candidates, held, _in_front(candidates, held, cores), until)
 
     def line(self, jobs: Sequence[JobView], cores: float) -> list[JobView]:
         """Jobs that wait for a node, those first that shall find one: who is late, then who is worth most.
@@ -146,35 +124,78 @@ class Pass:
             jobs: They.
             cores: Cores of all nodes together.
         """
-        entries = [self.candidate(job, cores) for job in jobs]
-        overdue, _ = late(self._claimants(entries, cores, waiting=True), self.now, cores)
-        ranked = [replace(entry, overdue_for=overdue.get(entry.job.id, math.inf)) for entry in entries]
-        return [entry.job for entry in sorted(ranked, key=_RANK)]
+        records = {job.id: job for job in jobs}
+        return [records[entry.job.id] for entry in self._ranked(jobs, cores, cores, {}, waiting=True)[0]]
 
-    def candidate(self, job: JobView, most_cores: float) -> Candidate:
-        """A job as it competes for so many cores."""
+    def _ranked(
+        self,
+        jobs: Sequence[JobView],
+        most_cores: float,
+        cores: float,
+        held: Mapping[str, Grant],
+        *,
+        waiting: bool = False,
+    ) -> tuple[tuple[Candidate, ...], float]:
+        """Jobs that compete for so many cores, those first that go first, and the seconds until another is late."""
+        entries = {job.id: self._candidate(job, most_cores) for job in jobs}
+        overdue, spare = late(self._claimants(entries.values(), most_cores, waiting=waiting), self.now, cores)
+        for names in holders(held).values():
+            there, spare_there = late(self._claimants([entries[name] for name in names]), self.now, 1.0)
+            spare = min(spare, spare_there)
+            overdue |= {name: min(overdue.get(name, math.inf), moment) for name, moment in there.items()}
+        for name, moment in overdue.items():
+            entries[name] = replace(entries[name], overdue_for=moment)
+        return tuple(sorted(entries.values(), key=_RANK)), spare
+
+    def _candidate(self, job: JobView, most_cores: float) -> Candidate:
         asked, status = self.traffic.get(job.endpoint), next_tier(job)
         traffic = asked.value_of(job, status.tier.target) if asked is not None and status is not None else 0.0
-        return candidate(job, self.records[job.id], most_cores, traffic, self.now, self.settings)
+        return candidate(self.records[job.id], most_cores, traffic, self.now, self.settings)
 
-    def _claimants(self, entries: Iterable[Candidate], most_cores: float, *, waiting: bool = False) -> list[Claimant]:
-        """Those whom fairness looks after, and what each still needs of the CPU."""
+    def _claimants(
+        self, entries: Iterable[Candidate], most_cores: float | None = None, *, waiting: bool = False
+    ) -> list[Claimant]:
+        """Those whom fairness looks after, and what they need of the CPU, or else of an accelerator that they share."""
         # Of the end of a job that has never run nothing is known; it would never begin if it had to be.
-        return [
-            Claimant(entry.job.id, self.due[entry.job.id], entry.record.to_end, cores, self._reserve(entry.job))
-            for entry in entries
-            if entry.job.id in self.due and not entry.record.unreachable and (waiting or entry.record.tells_end)
-            for cores in (min(entry.cores, most_cores),)
-        ]
+        found = []
+        for entry in entries:
+            name, record, needs = entry.job.id, entry.record, entry.record.needs
+            if name not in self.due or record.unreachable or not (waiting or record.tells_end):
+                continue
+            seconds, width = record.to_end, min(record.cores, most_cores or math.inf)
+            if most_cores is None and needs is not None:
+                seconds, width = record.to_end * needs.accelerator_per_cpu, needs.fraction
+            reserve = max(1.0, self.settings.guard_reserve * (self.due[name] - entry.job.submitted_at))
+            found.append(Claimant(name, self.due[name], seconds, width, reserve))
+        return found
 
-    def _on_accelerator(self, entries: Iterable[Candidate]) -> list[Claimant]:
-        """The same of an accelerator that they hold."""
-        return [
-            Claimant(entry.job.id, self.due[entry.job.id], seconds, needs.fraction, self._reserve(entry.job))
-            for entry in entries
-            if entry.job.id in self.due and not entry.record.unreachable and (needs := entry.record.needs) is not None
-            for seconds in (entry.record.to_end * needs.accelerator_per_cpu,)
-        ]
 
-    def _reserve(self, job: JobView) -> float:
-        return max(1.0, _MARGIN * (self.due[job.id] - job.submitted_at))
+def _in_front(candidates: Sequence[Candidate], held: Mapping[str, Grant], cores: float) -> dict[str, float]:
+    """Who runs in front: by job, the part of its full speed that there is room for, in (0, 1]."""
+    eligible = [entry for entry in candidates if not entry.is_hopeless] or list(candidates)
+    users = {id(entry): entry for entry in sorted(eligible, key=attrgetter("accelerator_rank")) if entry.job.id in held}
+    left = {share.id: 1.0 for grant in held.values() for share in grant}
+    parts: dict[str, float] = {}
+    for place in eligible:
+        if cores <= _NO_ROOM:
+            break
+        entry, fraction, mine = place, 0.0, {share.id for share in held.get(place.job.id, ())}
+        if mine:  # its place is for whoever makes most of its accelerators
+            entry = next((e for e in users.values() if mine & {share.id for share in held[e.job.id]}), place)
+            users.pop(id(entry), None)
+            mine = {share.id for share in held[entry.job.id]}
+            fraction = entry.record.needs.fraction if entry.record.needs is not None else 1.0
+        part = min(1.0, cores / entry.record.cores, *(left[name] / fraction for name in mine))
+        if part > _NO_ROOM and entry.job.id not in parts:
+            parts[entry.job.id] = part
+            cores -= part * entry.record.cores
+            left |= {name: left[name] - part * fraction for name in mine}
+    return parts or {entry.job.id: 1.0 for entry in eligible[:1]}  # there is always somebody to run
+
+
+def _divided(used: Mapping[str, float], names: Sequence[str], capacity: float, floor: float) -> dict[str, float]:
+    """What those in front get in proportion to what they use, and the others of the names the floor alike."""
+    rest = [name for name in names if name not in used]
+    for_rest = capacity * floor if rest else 0.0
+    scale = (capacity - for_rest) / (math.fsum(used.values()) or 1.0)
+    return {name: use * scale for name, use in used.items()} | {name: for_rest / len(rest) for name in rest}

@@ -29,11 +29,10 @@ from tiercel.broker.scheduling.tiers import next_tier, reached_tiers
 from tiercel.core.jobs import Direction
 
 # CPU seconds to a first tier while no job has got there yet.
-_FIRST_GUESS = 5.0
-# Works of jobs that reached their first tier under this policy.
-_SAMPLES_KEPT = 64
+_FIRST_GUESS = forecast_from_samples((5.0,), 1.0)
 # What has outlived all that is known of others is as likely to last as long again.
 _OUTLIVED = Forecast((), (), 0.0)
+_SAMPLES_KEPT = 64
 _REACH = ReachSettings()
 _LEVELS_OFF = 0.1
 _MOST = 1e12
@@ -43,7 +42,7 @@ _MOST = 1e12
 class JobRecord:
     """What is held of a job."""
 
-    job_id: str  # the job
+    job: JobView  # as it was when it last had news
     stage: int  # tiers that it has reached
     spent: float  # CPU seconds that it has used, of nodes in the mean
     past: tuple[PastCurve, ...]  # earlier runs of its program
@@ -53,17 +52,31 @@ class JobRecord:
     to_end: float  # CPU seconds that it is expected to need until it is over, > 0
     tells_end: bool  # whether that rests on earlier runs or on its own pace
     reach: ReachRecord  # whether its next tier is within reach
-    needs: Needs | None = None  # what it needs of CPU and accelerators, or None for a job that uses none
-
-    @property
-    def rests_on_others(self) -> bool:
-        """Whether only what other jobs needed tells of its next tier."""
-        return self.stage == 0 and self.known is None
+    needs: Needs | None  # what it needs of CPU and accelerators, or None for a job that uses none
 
     @property
     def unreachable(self) -> str:
         """Why the next tier is out of reach, or empty."""
         return self.reach.unreachable
+
+    @property
+    def cores(self) -> float:
+        """Cores that it can use."""
+        return self.needs.cores if self.needs is not None else max(self.job.resources.cpu_cores, 1e-3)
+
+    def fair_cores(self, fraction: float) -> float:
+        """Cores that it can use with so much of each of its accelerators."""
+        return self.cores if self.needs is None else self.needs.cores_with(fraction)
+
+    @property
+    def most_cores(self) -> float:
+        """What it may be given of the CPU, since use varies."""
+        return self.needs.most_cores if self.needs is not None else self.cores
+
+    @property
+    def most_fraction(self) -> float:
+        """The same of each of its accelerators."""
+        return self.needs.most_fraction if self.needs is not None else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,96 +84,81 @@ class Held:
     """What is held of jobs between passes."""
 
     records: Mapping[str, JobRecord] = field(default_factory=dict)  # by job
-    # Jobs as they were seen last: one that is the same object has no news.
-    views: Mapping[str, JobView] = field(default_factory=dict)
     samples: tuple[float, ...] = ()  # CPU seconds that jobs needed to their first tier, the latest last; bounded
     # What follows from them for jobs of which nothing is known; None when it has to be worked out anew.
     prior: Forecast | None = None
 
 
-def renew(snapshot: Snapshot, held: Held, speeds: Speeds) -> tuple[Held, set[str]]:
-    """Renew what is held of the jobs that have news.
-
-    Returns:
-        What is held of all now, and those of which something else is held than before.
-    """
-    prior = held.prior if held.prior is not None else _prior(snapshot, held)
-    views = {job.id: job for job in snapshot.jobs}
+def renew(snapshot: Snapshot, held: Held, speeds: Speeds) -> Held:
+    """What is held of all jobs now; of those without news the same record as before."""
+    prior = held.prior if held.prior is not None else _prior(held)
     records: dict[str, JobRecord] = {}
-    changed: set[str] = set()
     learnt: list[float] = []
     curves: dict[tuple[str, tuple[str, ...], Direction], tuple[PastCurve, ...]] = {}
-    for name, job in views.items():
-        known, record = held.views.get(name), held.records.get(name)
-        silent = record is not None and known is not None and (known is job or _no_news(known, job))
-        if record is not None and silent and (prior is held.prior or not record.rests_on_others):
-            records[name] = record
+    for job in snapshot.jobs:
+        before = held.records.get(job.id)
+        told = before is not None and (before.known is not None or before.stage > 0)
+        if before is not None and _no_news(before.job, job) and (told or prior is held.prior):
+            records[job.id] = before
             continue
         key = (job.workload, job.similar, job.direction)
-        if record is None and key not in curves:
+        if before is None and key not in curves:
             curves[key] = past_curves(snapshot.earlier_runs(job), job.direction)
-        past = record.past if record is not None else curves[key]
-        records[name] = record_after(job, record, past, prior, speeds.of(job.workload, job.node_id))
-        changed.add(name)
-        if record is not None and record.stage == 0 < records[name].stage:
-            learnt.append(_spent_at_first_tier(job))
+        past = before.past if before is not None else curves[key]
+        record = records[job.id] = record_after(job, before, past, prior, speeds.of(job.workload, job.node_id))
+        if before is not None and before.stage == 0 < record.stage:
+            learnt.append(max(record.spent, 1e-3))
     samples = (*held.samples, *learnt)[-_SAMPLES_KEPT:]
-    return Held(records, views, samples, None if learnt else prior), changed
+    return Held(records, samples, None if learnt else prior)
 
 
-def _prior(snapshot: Snapshot, held: Held) -> Forecast:
-    """What is held of the work to a first tier of jobs of which nothing is known: what others needed."""
+def _prior(held: Held) -> Forecast:
+    """The work to a first tier of jobs of which nothing is known: what others needed."""
     if not held.samples:
-        return forecast_from_samples((_FIRST_GUESS,), 1.0)
+        return _FIRST_GUESS
     middle = sorted(held.samples)[len(held.samples) // 2]
-    works = [spent_by(job) for job in snapshot.jobs if (record := held.records.get(job.id)) and record.stage == 0]
+    works = [record.spent for record in held.records.values() if record.stage == 0]
     # Those not there yet count too where they have had more than most needed: else only the short ones would be known.
     needed = [*held.samples, *(1.5 * spent for spent in sorted(works) if spent > middle)]
     return forecast_from_samples(needed, 1.0 / math.sqrt(len(needed)))
 
 
 def record_after(
-    job: JobView, earlier: JobRecord | None, past: tuple[PastCurve, ...], prior: Forecast, speed: float = 1.0
+    job: JobView, before: JobRecord | None, past: tuple[PastCurve, ...], prior: Forecast, speed: float = 1.0
 ) -> JobRecord:
     """What is held of a job after its news.
 
     Args:
         job: The job.
-        earlier: What was held of it, or None.
+        before: What was held of it, or None.
         past: Earlier runs of its program.
         prior: The work to a first tier of jobs of which nothing is known.
         speed: Work that a CPU second of its node does for it: earlier runs told theirs of nodes in the mean.
     """
-    stage, spent = reached_tiers(job), spent_by(job) * speed
-    if earlier is not None and earlier.stage == stage:
-        known, last = earlier.known, earlier.known_last
+    stage, spent = reached_tiers(job), speed * (min(job.cpu_seconds, _MOST) if job.cpu_seconds > 0 else 0.0)
+    if before is not None and before.stage == stage:
+        known, last = before.known, before.known_last
     else:
         known, last = _known(job, stage, past), _known(job, len(job.tiers) - 1, past)
     # To a later tier as much again as it has had, where nothing tells.
     remaining = remaining_after(known or (prior if stage == 0 else _OUTLIVED), spent)
-    reach = record_of(job, earlier.reach if earlier is not None else None)
+    reach = record_of(job, before.reach if before is not None else None)
     if reach.unreachable or (known is None and _has_levelled_off(job)):
         reach = judge(job, reach, _REACH)
     most = _work_of_all_epochs(job) * speed
-    end = _end_of(job, spent, remaining, last, past, most)
     return JobRecord(
-        job_id=job.id,
+        job=job,
         stage=stage,
         spent=spent,
         past=past,
         known=known,
         known_last=last,
         remaining=remaining,
-        to_end=max(end - spent, 1e-3),
+        to_end=max(_end_of(job, spent, remaining, last, most) - spent, 1e-3),
         tells_end=bool(past) or most < math.inf,
         reach=reach,
         needs=needs_of(job),
     )
-
-
-def spent_by(job: JobView) -> float:
-    """CPU seconds that a job has used, within what makes sense."""
-    return min(job.cpu_seconds, _MOST) if job.cpu_seconds > 0 else 0.0
 
 
 def _known(job: JobView, tier: int, past: tuple[PastCurve, ...]) -> Forecast | None:
@@ -182,23 +180,11 @@ def _has_levelled_off(job: JobView) -> bool:
     return best - max(quality[: len(quality) // 2]) <= _LEVELS_OFF * (sign * status.tier.target - best)
 
 
-def _end_of(
-    job: JobView,
-    spent: float,
-    remaining: Remaining,
-    last: Forecast | None,
-    past: tuple[PastCurve, ...],
-    most: float,
-) -> float:
+def _end_of(job: JobView, spent: float, remaining: Remaining, last: Forecast | None, most: float) -> float:
     """CPU seconds from the start after which the job will be over: at its last tier, or after its last epoch."""
-    tiers_left = len(job.tiers) - reached_tiers(job)
-    if job.continues or not tiers_left:
-        seen = max((curve.spent[-1] for curve in past), default=0.0)
-        return most if most < math.inf else max(seen, spent + remaining.expected)
-    if last is None:
-        return min(spent + remaining.expected * 2.0 ** (tiers_left - 1), most)
-    to_last = remaining_after(last, spent)
-    return most if to_last.never >= 0.5 and most < math.inf else min(spent + to_last.expected, most)
+    to_last = remaining_after(last, spent) if last is not None else remaining
+    ends_at_tier = last is not None and not job.continues and to_last.never < 0.5
+    return min(spent + to_last.expected, most) if ends_at_tier or most == math.inf else most
 
 
 def _work_of_all_epochs(job: JobView) -> float:
@@ -213,16 +199,9 @@ def _work_of_all_epochs(job: JobView) -> float:
     return last.cpu_seconds + max(job.max_epochs - last.epoch, 0) * pace
 
 
-def _spent_at_first_tier(job: JobView) -> float:
-    """CPU seconds after which it reached its first tier."""
-    target = job.tiers[0].tier.target
-    reached = (seen.cpu_seconds for seen in job.observations if job.direction.reaches(seen.value, target))
-    return min(max(next(reached, spent_by(job)), 1e-3), _MOST)
-
-
 def _no_news(before: JobView, job: JobView) -> bool:
     """Whether nothing that counts has changed of a job; its share does not."""
-    return (
+    return before is job or (
         before.cpu_seconds == job.cpu_seconds
         and before.observations is job.observations
         and before.tiers is job.tiers

@@ -1,15 +1,10 @@
-"""What is held of endpoints under the utility policy: how much CPU their answers take, and whether that is their all.
+"""What is held of endpoints under the utility policy: the CPU that their answers take, and what these are worth.
 
-Measured are requests, their CPU time and their delay. Two kinds of clients have to be told apart, since they want the
-opposite:
-
-* Requests that come by themselves ("open") take what they take. With less than that their queue grows without end, and
-  a little more does not make it short at once, so that a limit near it does harm out of all proportion.
-* Clients that ask again as soon as they are answered ("closed", the batches of DQoES) use whatever there is; the delay
-  is proportional to one over it.
-
-Nobody says which they are. Whoever leaves CPU unused that it could have, or gets more requests than it answers,
-is open: three measurements in a row settle that for good.
+Two kinds of clients have to be told apart, since they want the opposite. Requests that come by themselves ("open") take
+what they take: with less than that their queue grows without end. Clients that ask again as soon as they are answered
+("closed", the batches of DQoES) use whatever there is; their delay is proportional to one over it. Nobody says which
+they are. Whoever leaves CPU unused that it could have, or gets more requests than it answers, is open: three
+measurements in a row settle that for good.
 """
 
 from __future__ import annotations
@@ -19,32 +14,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tiercel.broker.scheduling.interface import EndpointView, JobView, NodeView
+from tiercel.broker.scheduling.utility.settings import UtilitySettings
+from tiercel.core.jobs import Direction
 
-# Endpoints that use this part of their node, or of what they were given, would use more.
-SATURATED = 0.9
-# Who uses less than this part leaves something.
-_LEAVES = 0.8
-# More requests than are answered, by this factor: by more than what is measured does by chance.
-_GROWS = 1.1
-_OPEN_AFTER = 3
-# Use in the mean follows what is measured with this time constant, seconds.
-_MEMORY_SECONDS = 15.0
-# What requests want at most is forgotten with this one.
-_PEAK_SECONDS = 120.0
-# A node answers well for endpoints that want this part of it at most.
-_ANSWERS_WELL = 0.4
-# What is given changes by no more than this factor, or one over it, at a measurement.
-_SLOWEST_STEP = 0.5
-# As long as answers come in time, smaller changes than this part are left alone.
-_NOT_WORTH_IT = 0.1
 # An endpoint answers in time when this part of its requests was answered within the objective.
 IN_TIME = 0.95
-# Fraction of a node that its jobs keep beside endpoints that compete or answer late.
-TRAINING_FLOOR = 0.1
+# Who uses this part of a node, or of what it was given, would use more; who uses less than the other leaves something.
+FULL, _LEAVES = 0.9, 0.8
+_OPEN_AFTER = 3
+# What requests want at most is forgotten with this time constant, seconds.
+_PEAK_SECONDS = 120.0
 # Fraction of a node that an endpoint with a share keeps in any case.
 IDLE_SHARE = 0.02
-# Endpoints that compete get so many times what they use: 0.7 of it is to be used at most, and a tenth is to spare.
-_HEADROOM = 1.1 / 0.7
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,163 +33,119 @@ class EndpointRecord:
     """What is held of an endpoint between passes."""
 
     at: float = -math.inf  # when it was measured last, seconds since the Unix epoch
-    request_seconds: float = 0.0  # CPU seconds that a request takes
-    mean: float = 0.0  # cores that its answers use in the mean
+    used: float = 0.0  # cores that its answers use
     peak: float = 0.0  # cores that its requests wanted lately at most
     delay: float | None = None  # the delay measured last, seconds, or None
+    request_seconds: float = 0.0  # CPU seconds that a request takes
     open_streak: int = 0  # measurements in a row that say that its requests come by themselves
-    is_open: bool = False  # whether they do, as far as one can tell
-    saturated: bool = False  # whether it used up what it was given
-    target: float = 0.0  # cores that it is held to need where it competes; 0 while nothing was measured
-    cores: float = 0.0  # what it was limited to last, 0 while it is not limited
-    served: bool = False  # whether it was served in full while others were not
+    wants: float = 0.0  # cores that it needs to answer in time; 0 while nothing was measured
 
-    def load(self, view: EndpointView) -> float:
-        """Cores that its requests want, answered or not."""
-        return view.requests_per_second * self.request_seconds if self.is_open else view.cpu_cores_used
+    @property
+    def is_open(self) -> bool:
+        """Whether its requests come by themselves, as far as one can tell."""
+        return self.open_streak >= _OPEN_AFTER
 
 
 def observe(
-    endpoints: Iterable[EndpointView],
-    nodes: Mapping[str, NodeView],
-    records: Mapping[str, EndpointRecord],
-    now: float,
+    views: Iterable[EndpointView], nodes: Mapping[str, NodeView], records: Mapping[str, EndpointRecord], now: float
 ) -> dict[str, EndpointRecord]:
-    """What is held of all endpoints after what was measured.
+    """What is held of the endpoints of these nodes after what was measured.
 
     Args:
-        endpoints: All of them, by name.
+        views: All endpoints, by name.
         nodes: By id.
         records: What was held of them before.
         now: Seconds since the Unix epoch.
     """
-    views = [view for view in endpoints if view.node_id in nodes and nodes[view.node_id].cpu_cores > 0]
+    views = [view for view in views if view.node_id in nodes and nodes[view.node_id].cpu_cores > 0]
     used: dict[str, float] = {}
     for view in views:
         used[view.node_id] = used.get(view.node_id, 0.0) + max(view.cpu_cores_used, 0.0)
     return {
-        view.name: _updated(view, records.get(view.name), nodes[view.node_id], used[view.node_id], now)
+        view.name: _observed(
+            view,
+            records.get(view.name, EndpointRecord()),
+            nodes[view.node_id].cpu_cores,
+            used[view.node_id],
+            now,
+        )
         for view in views
     }
 
 
-def cores_left(
-    nodes: Sequence[NodeView], endpoints: Iterable[EndpointView], records: Mapping[str, EndpointRecord]
-) -> dict[str, float]:
-    """Cores that answers leave to jobs in the mean, at least a twentieth of the node; by node, of those that answer."""
-    used: dict[str, float] = {}
-    for view in endpoints:
-        if (record := records.get(view.name)) is not None:
-            used[view.node_id] = used.get(view.node_id, 0.0) + record.mean
-    return {
-        node.id: max(node.cpu_cores - used[node.id], 0.05 * node.cpu_cores)
-        for node in nodes
-        if used.get(node.id, 0.0) > 0
-    }
-
-
-@dataclass(slots=True)
-class Answering:
-    """Which endpoints a node answers for, or will once its jobs deliver; local to one pass.
-
-    A model is answered for by the node that trained it: a job takes its endpoint along.
-    """
-
-    peaks: Mapping[str, float]  # cores that the requests of each endpoint want at most
-    names: dict[str, set[str]]  # by node, the endpoints that it answers for
-
-    @classmethod
-    def now(cls, endpoints: Iterable[EndpointView], records: Mapping[str, EndpointRecord]) -> Answering:
-        """Before jobs are looked at."""
-        names: dict[str, set[str]] = {}
-        peaks: dict[str, float] = {}
-        for view in endpoints:
-            if view.name in records:
-                names.setdefault(view.node_id, set()).add(view.name)
-                peaks[view.name] = records[view.name].peak
-        return cls(peaks, names)
-
-    def expect(self, job: JobView, node_id: str) -> None:
-        """A job is placed on a node."""
-        if job.endpoint in self.peaks:
-            self.names.setdefault(node_id, set()).add(job.endpoint)
-
-    def too_much(self, job: JobView, node: NodeView) -> float:
-        """Cores by which requests would want more than a node can answer well if it trained a job."""
-        if job.endpoint not in self.peaks:
-            return 0.0
-        names = self.names.get(node.id, set()) | {job.endpoint}
-        wanted = math.fsum(self.peaks[name] for name in names)
-        # What an endpoint wants on its own is too much for any node alike.
-        bearable = max(_ANSWERS_WELL * node.cpu_cores, self.peaks[job.endpoint])
-        # Rounded: what is measured differs by chance.
-        return round(max(wanted - bearable, 0.0), 1)
-
-
-def in_time(view: EndpointView) -> bool:
-    """Whether answers come in time, as far as was measured: nearly all of them, or in the mean where nobody counts."""
-    if view.in_objective is not None:
-        return view.in_objective >= IN_TIME
-    return view.delay_seconds is None or not view.objective_seconds or view.delay_seconds <= view.objective_seconds
-
-
-def _updated(
-    view: EndpointView,
-    record: EndpointRecord | None,
-    node: NodeView,
-    node_used: float,
-    now: float,
-) -> EndpointRecord:
+def _observed(view: EndpointView, record: EndpointRecord, cores: float, node_used: float, now: float) -> EndpointRecord:
     rate, used, delay = view.requests_per_second, max(view.cpu_cores_used, 0.0), view.delay_seconds
-    if record is None:
-        record = EndpointRecord(mean=used)
-    part = 1.0 - math.exp(min(record.at - now, 0.0) / _MEMORY_SECONDS)
-    mean = min(record.mean + part * (used - record.mean), node.cpu_cores)
-    forgotten = math.exp(min(record.at - now, 0.0) / _PEAK_SECONDS)
+    peak = max(used, record.peak * math.exp(min(record.at - now, 0.0) / _PEAK_SECONDS))
+    record = replace(record, at=now, used=used, peak=peak)
     if rate <= 0 or used <= 0 or delay is None or delay == record.delay:
-        return replace(record, at=now, mean=mean, peak=max(used, record.peak * forgotten))
-    on_time = in_time(view)
-    seconds = used / rate
-    if record.request_seconds > 0:
-        # What waits was not answered: then the time of those that were does not tell what each takes.
-        half_way = (record.request_seconds + seconds) / 2
-        seconds = half_way if on_time else max(record.request_seconds, seconds)
-    given = record.cores if view.share is not None else 0.0
-    leaves = used < _LEAVES * given if given else node_used < _LEAVES * node.cpu_cores
-    streak = record.open_streak + 1 if (leaves and on_time) or rate * seconds > _GROWS * used else 0
-    saturated = delay > 1.5 * seconds and used >= SATURATED * min(given or used, node.cpu_cores)
-    target = _target(view, record, given, node, saturated=saturated)
-    return replace(
-        record,
-        at=now,
-        request_seconds=seconds,
-        mean=mean,
-        peak=max(used, rate * seconds if record.is_open else 0.0, record.peak * forgotten),
-        delay=delay,
-        open_streak=min(streak, _OPEN_AFTER),
-        is_open=record.is_open or streak >= _OPEN_AFTER,
-        saturated=saturated,
-        target=target,
-    )
-
-
-def _target(
-    view: EndpointView,
-    record: EndpointRecord,
-    given: float,
-    node: NodeView,
-    *,
-    saturated: bool,
-) -> float:
-    """Cores that it should have where it competes with others."""
-    used, delay, objective = view.cpu_cores_used, view.delay_seconds, view.objective_seconds
-    if delay is None or not objective:
-        return record.target
-    if saturated:
-        step = min(max(math.sqrt(delay / objective), _SLOWEST_STEP), 1 / _SLOWEST_STEP)
-        target = max(used, given if given <= used / SATURATED else used) * step
+        return record
+    seconds, on_time = used / rate, is_in_time(view)
+    if record.request_seconds > 0:  # what waits was not answered: what was answered late tells too little of a request
+        seconds = (record.request_seconds + seconds) / 2 if on_time else max(record.request_seconds, seconds)
+    load, given = rate * seconds, view.share.cpu_weight * cores if view.share is not None else 0.0
+    leaves = used < _LEAVES * (given or cores) and (bool(given) or node_used < _LEAVES * cores)
+    streak = record.open_streak + 1 if (leaves and on_time) or load > used / FULL else 0
+    if record.is_open:
+        streak, wants = record.open_streak, load / FULL
+    elif view.objective_seconds and delay > 1.5 * seconds and used >= FULL * min(given or used, cores):
+        # Half of the way, on the logarithm; answers in time are not made slower for a little.
+        wants = max(used, given) * min(max(math.sqrt(delay / view.objective_seconds), 0.5), 2.0)
+        wants = record.wants if on_time and abs(wants - record.wants) <= 0.05 * record.wants else wants
     else:
-        target = _HEADROOM * used
-    if abs(target - record.target) <= _NOT_WORTH_IT * record.target and in_time(view):
-        target = record.target
-    return min(max(target, IDLE_SHARE * node.cpu_cores), node.cpu_cores)
+        wants = used / 0.64
+    wants = min(max(wants, IDLE_SHARE * cores), cores)
+    peak = max(peak, load) if record.is_open else peak
+    return replace(record, peak=peak, delay=delay, request_seconds=seconds, open_streak=streak, wants=wants)
+
+
+def is_in_time(view: EndpointView) -> bool:
+    """Whether answers come in time, as far as was measured: nearly all of them, or in the mean where nobody counts."""
+    return part_in_time(view) >= (IN_TIME if view.in_objective is not None else 1.0)
+
+
+def part_in_time(view: EndpointView) -> float:
+    """The part of its requests that is answered in time: as measured, or guessed from the mean where nobody counts."""
+    if view.in_objective is not None:
+        return view.in_objective
+    delay, objective = view.delay_seconds, view.objective_seconds
+    return min(objective / delay, 1.0) if delay and objective else 1.0
+
+
+def value_of(view: EndpointView) -> float:
+    """What its answers are worth a second if all come in time: ``requests x accuracy x tenant's weight``."""
+    quality = view.quality if view.quality is not None and view.quality > 0 else 1.0
+    return view.tenant_weight * view.requests_per_second * quality
+
+
+def cores_left(
+    nodes: Sequence[NodeView], views: Iterable[EndpointView], records: Mapping[str, EndpointRecord]
+) -> dict[str, float]:
+    """Cores that answers leave to jobs, at least a twentieth of the node; by node."""
+    used: dict[str, float] = {}
+    for view in views:
+        if (record := records.get(view.name)) is not None:
+            used[view.node_id] = used.get(view.node_id, 0.0) + record.used
+    return {node.id: max(node.cpu_cores - used.get(node.id, 0.0), 0.05 * node.cpu_cores) for node in nodes}
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """How an endpoint is asked: every answer in time from a better version is worth more by what that is better."""
+
+    answers: float  # answers in time that the next window will see, times its tenant's weight, in tiers of value 1
+    quality: float  # metric of the live version where larger is better and 1 is perfect
+
+    def value_of(self, job: JobView, target: float) -> float:
+        """What it is worth that the endpoint's version meets ``target`` for the window, as a tier's value; >= 0."""
+        return self.answers * max(min(target, 1.0) - self.quality, 0.0) if job.direction is Direction.MAX else 0.0
+
+
+def traffic_of(views: Iterable[EndpointView], settings: UtilitySettings) -> Mapping[str, Traffic]:
+    """How endpoints are asked whose version's metric is an accuracy, by name; others are left out."""
+    found = {}
+    for view in views:
+        if view.quality is not None and view.requests_per_second > 0:
+            rate = view.tenant_weight * view.requests_per_second * part_in_time(view)
+            answers = rate * settings.window_seconds / settings.answers_per_value
+            found[view.name] = Traffic(float(f"{answers:.2g}"), view.quality)  # measured: the rest is chance
+    return found

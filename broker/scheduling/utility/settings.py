@@ -1,9 +1,10 @@
-"""What can be set of the utility policy."""
+"""The constants of the utility policy; what each buys is measured by ``python -m benchmarks.principle --ablation``."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tiercel.broker.scheduling.allocate import FLOOR
 from tiercel.broker.scheduling.tiers import HANDED_OVER_BY_THEN_SECONDS
 
 
@@ -14,23 +15,30 @@ class UtilitySettings:
     later_tiers: float = 0.02  # what each further tier counts relative to the one before, in (0, 1]
     # What being over counts beside a first tier of value 1, > 0; less than a further tier, or those wait.
     finishing: float = 0.01
-    floor: float = 0.01  # what all jobs that are not in front get together, a fraction of their node in (0, 1)
+    floor: float = FLOOR  # what all jobs that are not in front get together, a fraction of their node in (0, 1)
     # Nobody shall need longer than this times what equal sharing would take; 0 switches that off.
     guard_ratio: float = 1.5
+    # Who has less than this part of all its time to spare counts as late, in [0, 1).
+    guard_reserve: float = 0.1
     # For so long a job keeps its place to hand over the model of a tier, seconds; below 0 it has none.
     handing_over_seconds: float = HANDED_OVER_BY_THEN_SECONDS
-    migrate: bool = True  # whether running jobs may be sent to other nodes
+    # A move must gain so many times its price, since what is foretold may be wrong; infinite for no moves.
+    migration_gain: float = 2.0
     answers_per_value: float = 100.0  # good answers in time that are worth as much as a tier of value 1, > 0
     window_seconds: float = 60.0  # a better version is worth what it makes answers better within so many seconds, >= 0
+    answers_well: float = 0.4  # a node answers well for endpoints that want this part of it at most, > 0
+    # What is taken from the jobs of a node at a time while its answers are late, a part of the CPU they can use; 0 for
+    # nothing. A fifth of that comes back at a time.
+    backpressure: float = 0.25
 
     def __post_init__(self) -> None:
         """Refuse what no run could make sense of."""
-        if not (0 < self.floor < 1 and 0 < self.later_tiers <= 1):
-            msg = "floor and later_tiers must be between 0 and 1"
+        if not (0 < self.floor < 1 and 0 < self.later_tiers <= 1 and 0 <= self.guard_reserve < 1):
+            msg = "floor, later_tiers and guard_reserve must be between 0 and 1"
             raise ValueError(msg)
-        if min(self.guard_ratio, self.window_seconds) < 0:
+        if min(self.guard_ratio, self.window_seconds, self.backpressure, self.migration_gain) < 0:
             msg = "no option may be negative"
             raise ValueError(msg)
-        if min(self.answers_per_value, self.finishing) <= 0:
-            msg = "answers_per_value and finishing must be more than 0"
+        if min(self.answers_per_value, self.answers_well, self.finishing) <= 0:
+            msg = "answers_per_value, answers_well and finishing must be more than 0"
             raise ValueError(msg)

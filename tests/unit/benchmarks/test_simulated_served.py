@@ -4,15 +4,26 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.simulated_served import ARMS, LOADS, OURS, RIVALS, Served, bars_of, measure, scenario, table_of
+from benchmarks.simulated_served import (
+    ABLATIONS,
+    ARMS,
+    LOADS,
+    OURS,
+    RIVALS,
+    Served,
+    bars_of,
+    measure,
+    scenario,
+    table_of,
+)
 from benchmarks.simulated_workloads import FAIR_SLICES
 from tiercel.broker.scheduling.registry import create_policy
 
 
 def test_every_policy_exists_and_ours_are_no_rivals() -> None:
-    for policy in ARMS.values():
-        create_policy(policy, {})
-    assert set(ARMS) == {*RIVALS, *OURS}
+    for arm, policy in ARMS.items():
+        create_policy(policy, dict(ABLATIONS.get(arm, {})))
+    assert set(ARMS) == {*RIVALS, *OURS, *ABLATIONS}
     assert set(RIVALS).isdisjoint(OURS)
 
 

@@ -18,8 +18,8 @@ from tiercel.broker.scheduling.interface import (
     Snapshot,
     Trigger,
 )
+from tiercel.broker.scheduling.utility.contention import TRAINING_FLOOR
 from tiercel.broker.scheduling.utility.policy import UtilityPolicy
-from tiercel.broker.scheduling.utility.serving import TRAINING_FLOOR
 from tiercel.broker.scheduling.utility.settings import UtilitySettings
 from tiercel.broker.scheduling.validation import check_plan
 from tiercel.core.jobs import Observation

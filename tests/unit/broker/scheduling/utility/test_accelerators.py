@@ -87,7 +87,6 @@ def test_a_job_held_up_by_its_device_is_given_the_cpu_that_it_needs_and_no_more(
     )
     assert weights(plan) == pytest.approx({"gpu": 0.3 / 2.05, "cpu": 1.75 / 2.05})
     assert fractions(plan) == {"gpu": 1.0}
-    assert "worth most per second of its accelerators" in reasons(plan)["gpu"]
     assert reasons(plan)["gpu"].endswith("accelerator 0 to itself")
 
 
@@ -98,7 +97,7 @@ def test_a_device_goes_to_who_makes_most_of_it_and_the_others_keep_a_floor() -> 
         nodes=[gpu_node(16, cpu_cores=4.0)],
     )
     assert fractions(plan) == pytest.approx({"short": 0.99, "long": 0.01})
-    assert reasons(plan)["long"].startswith("its turn comes after 1 other: ")
+    assert "1 go before it; keeps" in reasons(plan)["long"]
     assert reasons(plan)["long"].endswith("1 % of accelerator 0 beside 1 other job")
 
 
@@ -120,7 +119,7 @@ def test_who_leaves_some_of_a_device_leaves_it_to_the_next() -> None:
     )
     # The first one uses a quarter of the device and may use three tenths; the other one three quarters of it.
     assert fractions(plan) == pytest.approx({"short": 0.3 / 1.05, "long": 0.75 / 1.05})
-    assert all("runs now" in reason for reason in reasons(plan).values())
+    assert all("run now" in reason for reason in reasons(plan).values())
 
 
 def test_a_device_does_not_idle_for_want_of_a_little_cpu() -> None:
@@ -143,15 +142,6 @@ def test_who_seems_to_use_hardly_anything_of_a_device_keeps_the_floor_all_the_sa
         nodes=[gpu_node(16, cpu_cores=4.0)],
     )
     assert fractions(plan) == pytest.approx({"sips": 0.01, "gulps": 0.99})
-
-
-def test_who_finds_no_cpu_passes_its_turn_on_the_device_on() -> None:
-    # The CPU is gone but for a twentieth of a core: too little for the first one in line, enough for the second.
-    first = on_device("a", "long", "node-0", intensity=0.5)
-    second = on_device("b", "long", "node-0", intensity=50.0)
-    ahead = on_cpu("cpu", "short", 0.95)
-    plan = plan_of(ahead, first, second, nodes=[gpu_node(16, cpu_cores=1.0)])
-    assert fractions(plan)["b"] == pytest.approx(0.99)
 
 
 def test_without_a_job_in_front_a_device_is_shared_alike_but_for_those_out_of_reach() -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from testing.scheduling import GIB, job, node, snapshot
 from tiercel.broker.scheduling.interface import EndpointView, JobView, Plan
+from tiercel.broker.scheduling.utility.contention import TRAINING_FLOOR
 from tiercel.broker.scheduling.utility.policy import UtilityPolicy
-from tiercel.broker.scheduling.utility.serving import TRAINING_FLOOR
 from tiercel.broker.scheduling.utility.settings import UtilitySettings
 from tiercel.core.jobs import Resources
 from tiercel.core.nodes import Accelerator
@@ -99,13 +99,8 @@ def test_it_is_given_back_in_small_steps_once_answers_are_in_time() -> None:
     assert found[4] is None
 
 
-def test_where_taking_does_not_help_all_is_given_back_and_tried_again_later() -> None:
-    here = Node()
-    for _ in range(4):
-        assert here.trains(endpoint(0.5)) is not None
-    assert here.trains(endpoint(0.51)) is None
-    assert here.trains(endpoint(0.5)) is None
-    assert here.trains(endpoint(0.5), seconds=60.0) == pytest.approx(1.5)
+def test_nothing_is_taken_where_that_is_switched_off() -> None:
+    assert Node(replace(SETTINGS, backpressure=0.0)).trains(endpoint(0.0)) is None
 
 
 def test_training_that_is_worth_more_than_late_answers_keeps_its_cpu() -> None:
@@ -142,6 +137,6 @@ def test_nothing_is_remembered_of_a_node_without_jobs() -> None:
     here.trains(endpoint(0.0))
     jobs, here.jobs = here.jobs, []
     here.plan(endpoint(0.0))
-    assert not here.state.backpressure
+    assert not here.state.nodes["node"].backpressure.part
     here.jobs = jobs
     assert here.trains(endpoint(0.99)) is None

@@ -69,11 +69,11 @@ def test_jobs_of_a_node_that_is_gone_go_elsewhere() -> None:
 
 
 def test_a_wide_job_takes_more_than_narrow_ones() -> None:
-    # 4 cores: the narrow ones can use 1 each, the wide one gets the other 2.
+    # 3 cores for a job of four and two of one: half of what each could use.
     jobs = {"narrow1": wanted(9), "narrow2": wanted(9), "wide": wanted(9, cores=4.0)}
-    clock = advanced(advanced(FairClock(), 0.0, places(n=4.0), jobs), 1.0, places(n=4.0), jobs)
+    clock = advanced(advanced(FairClock(), 0.0, places(n=3.0), jobs), 1.0, places(n=3.0), jobs)
     assert {name: account.attained for name, account in clock.accounts.items()} == pytest.approx(
-        {"narrow1": 1, "narrow2": 1, "wide": 2}
+        {"narrow1": 0.5, "narrow2": 0.5, "wide": 2}
     )
 
 

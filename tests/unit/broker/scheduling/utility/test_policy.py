@@ -66,10 +66,11 @@ def test_the_job_that_needs_least_runs_and_the_others_keep_a_floor() -> None:
     plan = plan_of(known("a", "long"), known("b", "short"), known("c", "long"))
     assert weights(plan) == pytest.approx({"b": 0.99, "a": 0.005, "c": 0.005})
     assert reasons(plan)["b"] == (
-        "runs now, worth most per CPU second: tier 1 in about 3.8 s to 4.2 s of CPU time, "
-        "going by earlier runs of the same program; 99% of the node"
+        "tier 1 in about 3.8 s to 4.2 s of CPU time, going by earlier runs of the same program: "
+        "the one that runs now, with 99 % of the node"
     )
-    assert reasons(plan)["c"].startswith("its turn comes after 2 others: tier 1 in about 38 s to 42 s of CPU time")
+    assert reasons(plan)["c"].startswith("tier 1 in about 38 s to 42 s of CPU time")
+    assert reasons(plan)["c"].endswith("2 go before it; keeps 0.5 % of the node until its turn")
 
 
 def test_as_many_run_as_there_are_cores() -> None:
@@ -111,7 +112,7 @@ def test_a_job_keeps_its_place_until_its_model_is_handed_over() -> None:
     assert weights(plan_of(mine, known("b", "short"))) == pytest.approx({"b": 0.99, "a": 0.01})
     plan = plan_of(replace(mine, tiers=(reached_at(delivered, 995.0), waits)), known("b", "short"))
     assert weights(plan) == pytest.approx({"a": 0.99, "b": 0.01})
-    assert reasons(plan)["a"] == "hands over the model of its tier 1 now; 99% of the node"
+    assert reasons(plan)["a"] == "hands over the model of its tier 1: the one that runs now, with 99 % of the node"
 
 
 def test_who_does_not_hand_over_for_long_waits_for_something_else_than_cpu() -> None:
@@ -135,7 +136,7 @@ def test_a_model_is_handed_over_even_where_the_next_tier_is_out_of_reach() -> No
 
     plan = plan_of(handing_over, known("b", "short"))
     assert weights(plan)["a"] > 0.9
-    assert reasons(plan)["a"].startswith("hands over the model of its tier 1 now")
+    assert reasons(plan)["a"].startswith("hands over the model of its tier 1: ")
     assert weights(plan_of(replace(handing_over, tiers=(reached, hopeless)), known("b", "short")))["b"] > 0.9
 
 
@@ -213,8 +214,7 @@ def test_who_is_over_soon_does_not_wait_for_tiers_that_are_far() -> None:
     plan = plan_of(done, known("b", "longest"))
     assert weights(plan)["done"] > 0.9
     assert reasons(plan)["done"] == (
-        "runs now, worth most per CPU second: all its tiers are reached, over after about 2 s more of CPU time; "
-        "99% of the node"
+        "all its tiers are reached, over after about 2 s more of CPU time: the one that runs now, with 99 % of the node"
     )
     assert weights(plan_of(done, known("b", "long")))["b"] > 0.9
     assert weights(plan_of(all_tiers_reached(epochs_left=8), known("b", "longest")))["b"] > 0.9
@@ -223,19 +223,6 @@ def test_who_is_over_soon_does_not_wait_for_tiers_that_are_far() -> None:
 def test_how_much_being_over_counts_is_a_setting() -> None:
     settings = UtilitySettings(guard_ratio=0.0, finishing=1.0)
     assert weights(plan_of(all_tiers_reached(epochs_left=2), known("b", "short"), settings=settings))["done"] > 0.9
-
-
-def test_a_job_may_be_worth_more_for_its_end_than_for_its_last_tier() -> None:
-    # It ends at its second tier: which of the two counts is which of them counts more.
-    seen = reports(0.1, 0.5, 0.9, 0.9, 0.9)
-    program = {"steep": past((1, 0.1), (3, 0.9), (10, 0.95), (11, 0.95))}
-    nearly = known("nearly", "steep", tiers=tiers(0.9, 0.95, reached=1), observations=seen, cpu_seconds=5.0)
-    for finishing, told in ((0.05, "nearly over, after about 5.5 s more of CPU time"), (1e-4, "tier 2 in about")):
-        policy = UtilityPolicy(UtilitySettings(guard_ratio=0.0, finishing=finishing))
-        plan, _ = policy.plan(
-            replace(snapshot([nearly], [node(cpu_cores=1.0)]), history=program), policy.initial_state()
-        )
-        assert told in reasons(plan)["nearly"]
 
 
 # --- Nobody is sacrificed ---------------------------------------------------------------------------------------------
@@ -352,7 +339,7 @@ def test_jobs_with_a_deadline_wait_while_there_is_no_node() -> None:
 def test_nothing_moves_where_that_is_switched_off_or_memory_is_short() -> None:
     jobs = [known(f"job{number}", "long", node_id="a", migratable=True) for number in range(3)]
     for nodes, settings in (
-        ([node("a", cpu_cores=1.0), node("b", cpu_cores=1.0)], UtilitySettings(migrate=False)),
+        ([node("a", cpu_cores=1.0), node("b", cpu_cores=1.0)], UtilitySettings(migration_gain=math.inf)),
         ([node("a", cpu_cores=1.0), node("b", cpu_cores=1.0, memory_bytes=GIB // 2)], UtilitySettings()),
     ):
         plan = plan_of(*jobs, nodes=nodes, settings=settings)
@@ -404,8 +391,8 @@ def test_of_whom_nothing_is_known_who_has_used_least_goes_first() -> None:
     plan = plan_of(unknown("old", 30.0), unknown("new", 3.0))
     assert weights(plan) == pytest.approx({"new": 0.99, "old": 0.01})
     assert reasons(plan)["new"] == (
-        "runs now, worth most per CPU second: tier 1, of which no earlier run tells; 3 s of CPU time used so far; "
-        "99% of the node"
+        "tier 1, of which no earlier run tells; 3 s of CPU time used so far: "
+        "the one that runs now, with 99 % of the node"
     )
 
 

@@ -9,12 +9,10 @@ from typing import Any
 import pytest
 
 from tiercel.broker.scheduling.interface import EndpointView, NodeView
-from tiercel.broker.scheduling.utility.arbitration import Arbitration, arbitrate
+from tiercel.broker.scheduling.utility.contention import limits
 from tiercel.broker.scheduling.utility.serving import IDLE_SHARE, EndpointRecord, cores_left, observe
-from tiercel.broker.scheduling.utility.settings import UtilitySettings
 from tiercel.core.shares import Share
 
-SETTINGS = UtilitySettings()
 NODE = NodeView("node", 2.0, 1 << 30)
 WORK = 0.02
 
@@ -36,17 +34,18 @@ def endpoint(name: str = "a", rate: float = 30.0, **changes: Any) -> EndpointVie
 class Node:
     """Passes in a row, two seconds apart."""
 
-    def __init__(self, priority: float = 0.01) -> None:
+    def __init__(self, price: float = 1.0) -> None:
         self.now = 0.0
-        self.priority = priority
+        self.price = price
         self.records: dict[str, EndpointRecord] = {}
+        self.shares: dict[str, Share] = {}
 
-    def renew(self, views: Sequence[EndpointView]) -> Arbitration:
+    def renew(self, views: Sequence[EndpointView]) -> dict[str, Share]:
         self.now += 2.0
+        views = [replace(view, share=self.shares.get(view.name)) for view in views]
         self.records = observe(views, {"node": NODE}, self.records, self.now)
-        serving = arbitrate(views, NODE, self.priority, self.records, SETTINGS)
-        self.records.update(serving.changed)
-        return serving
+        self.shares = limits(views, NODE, self.price, self.records)
+        return self.shares
 
 
 def measured(views: Sequence[EndpointView], step: int) -> list[EndpointView]:
@@ -60,17 +59,16 @@ def measured(views: Sequence[EndpointView], step: int) -> list[EndpointView]:
 def test_endpoints_that_can_all_be_answered_are_not_limited() -> None:
     node = Node()
     for step in range(10):
-        serving = node.renew(measured([endpoint("a", 30.0), endpoint("b", 45.0)], step))
-        assert serving.shares == {}
-        assert serving.capacity == 1.0
+        shares = node.renew(measured([endpoint("a", 30.0), endpoint("b", 45.0)], step))
+        assert shares == {}
     assert cores_left([NODE], [endpoint("a"), endpoint("b")], node.records) == pytest.approx({"node": 2.0 - 0.6 - 0.9})
 
 
 def test_an_endpoint_alone_is_never_limited_however_dear_training_is() -> None:
-    node = Node(priority=1e9)
+    node = Node(price=1e9)
     for step in range(10):
         slow = endpoint(rate=200.0, cpu_cores_used=1.9, delay_seconds=1.0 + step)
-        assert node.renew([slow]).shares == {}
+        assert node.renew([slow]) == {}
 
 
 def late(step: int, quality_of_b: float) -> list[EndpointView]:
@@ -91,31 +89,30 @@ def known(node: Node) -> None:
 
 
 def test_of_endpoints_that_do_not_fit_the_better_one_is_served_in_full() -> None:
-    node = Node(priority=0.0)
+    node = Node(price=0.0)
     known(node)
-    serving = node.renew(late(0, 0.9))
-    assert set(serving.shares) == {"a"}
+    shares = node.renew(late(0, 0.9))
+    assert set(shares) == {"a"}
     # 1.4 cores with a tenth to spare are 1.56, of two.
-    assert serving.shares["a"].cpu_weight == pytest.approx((2.0 - 1.4 / 0.9) / 2.0)
-    assert "others are worth more per core" in serving.shares["a"].reason
-    assert serving.capacity == pytest.approx(1.0 - serving.shares["a"].cpu_weight)
+    assert shares["a"].cpu_weight == pytest.approx((2.0 - 1.4 / 0.9) / 2.0)
+    assert "others are worth more per core" in shares["a"].reason
 
 
 def test_late_answers_leave_the_node_to_training_that_is_worth_more() -> None:
-    node = Node(priority=100.0)
+    node = Node(price=1e4)
     known(node)
-    serving = node.renew(late(0, 0.9))
-    assert serving.shares["a"].cpu_weight == pytest.approx(IDLE_SHARE)
-    assert "training is worth more than late answers" in serving.shares["a"].reason
+    shares = node.renew(late(0, 0.9))
+    assert shares["a"].cpu_weight == pytest.approx(IDLE_SHARE / 2)
+    assert "training is worth more than late answers" in shares["a"].reason
 
 
 def test_who_is_served_in_full_stays_so_unless_another_is_clearly_worth_more() -> None:
     node = Node()
     known(node)
-    assert set(node.renew(late(0, 0.9)).shares) == {"a"}
+    assert set(node.renew(late(0, 0.9))) == {"a"}
     for step, quality in enumerate((0.7, 0.9, 0.6, 0.95), start=1):  # 0.8 is never worth half as much again
-        assert set(node.renew(late(step, quality)).shares) == {"a"}
-    assert set(node.renew(late(9, 0.5)).shares) == {"b"}
+        assert set(node.renew(late(step, quality))) == {"a"}
+    assert set(node.renew(late(9, 0.5))) == {"b"}
 
 
 def test_a_contest_is_over_once_all_fit_easily() -> None:
@@ -123,8 +120,8 @@ def test_a_contest_is_over_once_all_fit_easily() -> None:
     known(node)
     node.renew(late(0, 0.9))
     nearly = [endpoint("a", 46.0, delay_seconds=0.04), endpoint("b", 46.0, delay_seconds=0.041)]  # 1.84 cores of two
-    assert set(node.renew(nearly).shares) == {"a"}
-    assert node.renew([endpoint("a", 35.0, delay_seconds=0.042), endpoint("b", 40.0, delay_seconds=0.043)]).shares == {}
+    assert set(node.renew(nearly)) == {"a"}
+    assert node.renew([endpoint("a", 35.0, delay_seconds=0.042), endpoint("b", 40.0, delay_seconds=0.043)]) == {}
 
 
 def answered(view: EndpointView, share: Share | None, step: int) -> EndpointView:
@@ -137,13 +134,12 @@ def answered(view: EndpointView, share: Share | None, step: int) -> EndpointView
 
 
 def test_a_served_endpoint_keeps_what_it_uses_and_its_share_does_not_swing() -> None:
-    node = Node(priority=1e6)
+    node = Node(price=1e6)
     shares: Mapping[str, Share] = {}
     seen: list[tuple[str, ...]] = []
     for step in range(60):
         rate = 30.0 + 8.0 * (step % 5)  # bursts
-        serving = node.renew([answered(endpoint("a", rate), shares.get("a"), step), endpoint("b", 10.0)])
-        shares = serving.shares
+        shares = node.renew([answered(endpoint("a", rate), shares.get("a"), step), endpoint("b", 10.0)])
         seen.append(tuple(shares))
         for name in shares:
             assert shares[name].cpu_weight * NODE.cpu_cores >= rate * WORK / 0.7
@@ -152,7 +148,7 @@ def test_a_served_endpoint_keeps_what_it_uses_and_its_share_does_not_swing() -> 
 
 def test_clients_that_never_wait_to_ask_again_are_led_to_their_objectives_and_stay_there() -> None:
     # Four batches at a time of 2 CPU seconds each: 8 s and 16 s take 1 and 0.5 of the two cores.
-    node = Node(priority=0.0)
+    node = Node(price=0.0)
     given = {"a": 1.0, "b": 1.0}
     history: list[dict[str, float]] = []
     shares: Mapping[str, Share] = {}
@@ -170,8 +166,8 @@ def test_clients_that_never_wait_to_ask_again_are_led_to_their_objectives_and_st
             )
             for name, objective in (("a", 8.0), ("b", 16.0))
         ]
-        shares = node.renew(views).shares
-        given = {name: shares[name].cpu_weight * 2.0 for name in given}
+        shares = node.renew(views)
+        given = {name: shares[name].cpu_weight * 2.0 if name in shares else 1.0 for name in given}
         history.append(dict(given))
     # Answers in time are not made slower for less than a tenth of a share: a fifth of the delay.
     assert given == pytest.approx({"a": 1.0, "b": 0.5}, rel=0.2)

@@ -9,8 +9,8 @@ import pytest
 from testing.scheduling import job, node, snapshot, tiers
 from tiercel.broker.scheduling.interface import CurvePoint, EndpointView, JobView, PastRun, Plan
 from tiercel.broker.scheduling.utility.policy import UtilityPolicy
+from tiercel.broker.scheduling.utility.serving import Traffic, traffic_of
 from tiercel.broker.scheduling.utility.settings import UtilitySettings
-from tiercel.broker.scheduling.utility.traffic import Traffic, renewed, traffic_of
 from tiercel.core.jobs import Direction, Observation
 
 SETTINGS = UtilitySettings(answers_per_value=100.0, window_seconds=60.0)
@@ -41,23 +41,10 @@ def test_a_job_whose_metric_falls_has_no_accuracy_to_compare() -> None:
     assert traffic.value_of(replace(job("j"), direction=Direction.MIN), 0.9) == 0.0
 
 
-def test_what_changes_by_chance_only_is_gone_by_as_before() -> None:
-    before = {
-        "same": Traffic(30.0, 0.5),
-        "busier": Traffic(30.0, 0.5),
-        "better": Traffic(30.0, 0.5),
-        "gone": Traffic(1.0, 0.5),
-    }
-    now = {
-        "same": Traffic(32.0, 0.5),
-        "busier": Traffic(40.0, 0.5),
-        "better": Traffic(30.0, 0.9),
-        "new": Traffic(1.0, 0.5),
-    }
-    kept, changed = renewed(before, now)
-    assert kept == {**now, "same": before["same"]}
-    assert changed == {"busier", "better", "gone", "new"}
-    assert renewed(kept, now) == (kept, frozenset())
+def test_what_changes_by_chance_only_is_the_same() -> None:
+    calm, busier = ({"a": Traffic(answers, 0.5)} for answers in (30.0, 37.0))
+    assert traffic_of([asked("a", 50.1)], SETTINGS) == traffic_of([asked("a", 49.8)], SETTINGS) == calm
+    assert traffic_of([asked("a", 61.0)], SETTINGS) == busier
 
 
 def past(*points: tuple[float, float]) -> tuple[PastRun, ...]:
@@ -106,7 +93,7 @@ def test_the_order_changes_when_applications_come_and_again_when_they_go() -> No
 def test_the_reason_says_so() -> None:
     plan = plan_of(SHORT, LONG, endpoint=asked("asked", 50.0))
     reason = plan.assignments[0].share.reason
-    assert "going by earlier runs of the same program; to those who ask its endpoint worth 12 more; 99%" in reason
+    assert "going by earlier runs of the same program; to those who ask its endpoint worth 12 more: " in reason
     assert "who ask" not in plan.assignments[1].share.reason
 
 
