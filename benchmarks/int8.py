@@ -32,7 +32,7 @@ from benchmarks.qoe.scenarios import JITTER
 from benchmarks.results import KEEP_HELP, ROOT, Bar
 from benchmarks.sections import bars_table, table, write_section
 from testing.pool.arrivals import SHAPES, Shape, arrivals
-from testing.pool.simulation import Pool, simulate
+from testing.pool.simulation import Pool, alike, simulate
 from tiercel.core.quantised import DEFAULT_MAX_LOSS, FP32, INT8
 from tiercel.serving.runtime.engine import Session
 from tiercel.serving.runtime.measure import measured_batching
@@ -128,7 +128,7 @@ def least(rows: list[Json], other: str) -> float | None:
 
 def served(profiles: tuple[Profile, ...], load: float, shape: Shape, seeds: int) -> Json:
     """Quality at a load, of either alone and of both, over the same arrivals; gains with their 95 % intervals."""
-    pool = Pool(profiles, 1, OBJECTIVE, utility("soft"), JITTER)
+    pool = Pool(alike(profiles, 1), OBJECTIVE, utility("soft"), JITTER)
     slow = profiles[0]
     rate = load * slow.capacity(slow.largest_within(OBJECTIVE))
     warm_up = 8.0 * OBJECTIVE

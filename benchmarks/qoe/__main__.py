@@ -11,6 +11,7 @@ from pathlib import Path
 from benchmarks.bars import keep_result, tell_bars
 from benchmarks.qoe import compare
 from benchmarks.qoe.bars import bars_of, behind_at
+from benchmarks.qoe.learned import LearnedScheduler, PolicyRefusedError, kept_policy
 from benchmarks.qoe.tables import SECTION, draw, make_section
 from benchmarks.qoe.variants import kept_variants, measured_profiles
 from benchmarks.results import KEEP_HELP, KEPT
@@ -18,7 +19,6 @@ from benchmarks.sections import write_section
 from tiercel.serving.scheduling.aimd import AimdScheduler
 from tiercel.serving.scheduling.heuristic import HeuristicScheduler
 from tiercel.serving.scheduling.interface import Profile
-from tiercel.serving.scheduling.learned import LearnedScheduler, PolicyRefusedError, shipped_policy
 from tiercel.serving.scheduling.static import StaticScheduler
 from tiercel.serving.scheduling.table import TableScheduler
 
@@ -47,7 +47,7 @@ def schedulers(profiles: tuple[Profile, ...]) -> dict[str, compare.Make]:
     for profile in profiles:
         makers[f"static {profile.name}"] = lambda name=profile.name: StaticScheduler(name)  # type: ignore[misc]
     try:
-        policy = shipped_policy()
+        policy = kept_policy()
     except PolicyRefusedError as error:
         print(f"no learned scheduler: {error}", file=sys.stderr)
     else:
@@ -100,11 +100,11 @@ def _say(began: float, text: str) -> None:
 
 
 def train(arguments: argparse.Namespace) -> None:
-    """Train the policy that ships."""
-    from benchmarks.qoe.train import Recipe, train_and_ship
+    """Train the policy that is kept."""
+    from benchmarks.qoe.train import Recipe, train_and_keep
 
     # On random pools alone, so that the measured ones of `run` are held out.
-    train_and_ship(Recipe(seed=arguments.seed), None)
+    train_and_keep(Recipe(seed=arguments.seed), None)
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ import scipy
 from benchmarks.qoe.scenarios import JITTER
 from testing.pool.arrivals import SHAPES, Shape, arrivals
 from testing.pool.optimum import optimum
-from testing.pool.simulation import Pool, Score, simulate
+from testing.pool.simulation import Pool, Score, alike, simulate
 from tiercel.serving.scheduling.interface import Profile, Scheduler
 from tiercel.serving.scheduling.utility import FORMS, Form, utility
 
@@ -86,7 +86,7 @@ def sweep(
     """All schedulers at every load, for each shape of arrivals and each utility, on two workers; says how far it is."""
     points = []
     for form in FORMS:
-        pool = Pool(profiles, 2, objective, utility(form), JITTER)
+        pool = Pool(alike(profiles, 2), objective, utility(form), JITTER)
         for shape in SHAPES:
             points += [_point(pool, form, shape, load, schedulers, seeds, requests) for load in loads]
             say(f"{form}, {shape}: {len(loads)} loads compared")
@@ -118,7 +118,7 @@ def of_optimum(
     """What part of the best that one who knows the future can earn: mean over small cases, and its 95 % half-width."""
     shares: dict[str, list[float]] = {name: [] for name in schedulers}
     for form in FORMS:
-        pool = Pool(profiles, 1, objective, utility(form))
+        pool = Pool(alike(profiles, 1), objective, utility(form))
         for case in range(cases):
             rng = random.Random(_SEED + case)
             rate = rng.uniform(0.1, 0.8) * profiles[-1].capacity(8)

@@ -10,11 +10,11 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.qoe.observation import ACTIONS, FEATURES, Variants, decision_of
 from benchmarks.qoe.scenarios import random_arrivals, random_pool
 from testing.pool.simulation import PoolSimulation, simulate
 from tiercel.serving.scheduling.heuristic import HeuristicScheduler
 from tiercel.serving.scheduling.interface import Profile, Scheduler, View
-from tiercel.serving.scheduling.observation import ACTIONS, FEATURES, Variants, decision_of
 
 Observation = npt.NDArray[np.float32]
 _REWARD_SCALE = 0.2
@@ -59,10 +59,11 @@ class PoolEnvironment(gymnasium.Env[Observation, np.int64]):
             jitter = self._rng.getrandbits(32)
             self._simulation = PoolSimulation(pool, arrivals, random.Random(jitter))
             view = self._simulation.next_view()
-        self._best = pool.profiles[0].accuracy
+        profiles = pool.kinds[0].profiles
+        self._best = profiles[0].accuracy
         self._baseline = simulate(pool, arrivals, self._make_baseline(), random.Random(jitter)).mean
         self._counted = 0
-        self._variants = Variants(pool.profiles, pool.objective, pool.utility)
+        self._variants = Variants(profiles, pool.objective, pool.utility)
         self._view = view
         return self._variants.observe(view), {}
 

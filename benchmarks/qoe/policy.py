@@ -8,7 +8,7 @@ import torch
 from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 from torch import Tensor, nn
 
-from tiercel.serving.scheduling.observation import ACTIONS, FEATURES, HEURISTIC
+from benchmarks.qoe.observation import ACTIONS, FEATURES, HEURISTIC
 
 HIDDEN = 48
 
@@ -97,7 +97,7 @@ class ScoringPolicy(MaskableActorCriticPolicy):
 
     @property
     def scorer(self) -> Scorer:
-        """What ships."""
+        """What is kept."""
         networks: Any = self.mlp_extractor
         scorer: Scorer = networks.scorer
         return scorer

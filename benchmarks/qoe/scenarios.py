@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 
 from testing.pool.arrivals import SHAPES, arrivals
-from testing.pool.simulation import Pool
+from testing.pool.simulation import Pool, alike
 from tiercel.serving.scheduling.interface import BATCHES, Profile
 from tiercel.serving.scheduling.utility import FORMS, utility
 
@@ -55,7 +55,7 @@ def random_pool(rng: random.Random, measured: tuple[Profile, ...] | None = None)
     objective = low * (high / low) ** rng.random()
     form = rng.choice(FORMS)
     steepness = {"deadline": 1.0, "soft": rng.uniform(1.0, 4.0), "linear": rng.uniform(0.2, 0.8)}[form]
-    return Pool(profiles, rng.choice((1, 2, 2, 4)), objective, utility(form, steepness), JITTER)
+    return Pool(alike(profiles, rng.choice((1, 2, 2, 4))), objective, utility(form, steepness), JITTER)
 
 
 def random_arrivals(pool: Pool, rng: random.Random, requests: int) -> list[float]:

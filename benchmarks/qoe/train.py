@@ -24,10 +24,10 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import DummyVecEnv
 
 from benchmarks.qoe.environment import PoolEnvironment
+from benchmarks.qoe.learned import MANIFEST, POLICY
+from benchmarks.qoe.observation import ACTIONS, FEATURES
 from benchmarks.qoe.policy import Scorer, ScoringPolicy
 from tiercel.serving.scheduling.interface import Profile
-from tiercel.serving.scheduling.learned import MANIFEST, POLICY
-from tiercel.serving.scheduling.observation import ACTIONS, FEATURES
 
 LIBRARIES = ("gymnasium", "stable-baselines3", "sb3-contrib", "torch", "onnx")
 
@@ -127,10 +127,10 @@ def forget_where_it_was_made(path: Path) -> None:
     onnx.save(model, path)
 
 
-def train_and_ship(
+def train_and_keep(
     recipe: Recipe, measured: tuple[Profile, ...] | None, path: Path = POLICY, manifest: Path = MANIFEST
 ) -> None:
-    """Train, and replace the policy that ships."""
+    """Train, and replace the policy that is kept."""
     scorer = train(recipe, measured)
     sha256 = export(scorer, path)
     content = {

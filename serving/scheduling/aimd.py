@@ -29,11 +29,12 @@ class AimdScheduler:
 
     def decide(self, view: View) -> Choice | None:
         """See :meth:`Scheduler.decide`."""
-        self._objective, self._variants = view.objective, len(view.profiles)
+        self._objective, self._variants = view.objective, len(view.variants)
         self._level = min(self._level, self._variants - 1)
-        profile = view.profiles[self._level]
+        kind = view.quickest_idle(self._level)
+        profile = view.kinds[kind].profiles[self._level]
         limit = min(self._limits.get(profile.name, 1.0), float(profile.max_batch))
-        return Choice(self._level, max(batch for batch in BATCHES if batch <= limit))
+        return Choice(self._level, max(batch for batch in BATCHES if batch <= limit), kind)
 
     def ended(self, run: Ended) -> None:
         """See :meth:`Scheduler.ended`."""

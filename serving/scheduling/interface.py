@@ -1,7 +1,7 @@
 """What a scheduler sees and what it may decide. Everything here is immutable; seconds and fractions throughout.
 
 A scheduler is asked only when a worker is free and something waits ("acts only when a GPU is free", Fang et al.), and
-answers with a variant and a batch size, or None to wait for more.
+answers with a variant, a batch size and the kind of worker, or None to wait for more requests or another worker.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PATIENCE = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """How accurate a variant is and how long it runs."""
+    """How accurate a variant is and how long it runs on a worker."""
 
     name: str  # of the variant
     accuracy: float  # a fraction of 1
@@ -85,29 +85,57 @@ def _affine(seconds: tuple[float, ...]) -> tuple[float, float]:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkerKind:
+    """Workers that take equally long for the same."""
+
+    # Of the variants that may answer, the most accurate first; every kind has the same ones. The same tuple object as
+    # long as nothing changed, so that schedulers may keep what they worked out from it.
+    profiles: tuple[Profile, ...]
+    busy: tuple[float, ...]  # seconds until each worker is free; 0 for those that are
+
+    @property
+    def idle(self) -> int:
+        """How many of them are free."""
+        return self.busy.count(0.0)
+
+
+@dataclass(frozen=True, slots=True)
 class View:
     """What is known when a worker is free."""
 
-    # The variants that may answer, the most accurate first. The same tuple object as long as nothing changed, so that
-    # schedulers may keep what they worked out from it.
-    profiles: tuple[Profile, ...]
+    kinds: tuple[WorkerKind, ...]  # all workers; where all are alike there is one kind
     objective: float  # seconds of delay that the endpoint aims at
     utility: Utility  # what an answer is worth
     count: int  # rows that wait, at least 1
     oldest: float  # age of the request that waited longest, seconds
     p90: float  # age that a tenth of the waiting requests exceed
     median: float  # age that half of them exceed
-    busy: tuple[float, ...]  # seconds until each worker is free; 0 for those that are
     rate: float  # arriving rows per second over the last 40 objectives or so
     recent_rate: float  # the same over the last 4
+
+    @property
+    def variants(self) -> tuple[Profile, ...]:
+        """The variants that may answer, the most accurate first, as they run on workers of the first kind."""
+        return self.kinds[0].profiles
+
+    @property
+    def workers(self) -> int:
+        """How many there are."""
+        return sum([len(kind.busy) for kind in self.kinds])
+
+    def quickest_idle(self, variant: int) -> int:
+        """The kind with a free worker that runs one row of a variant soonest; an index into :attr:`kinds`."""
+        idle = [index for index, kind in enumerate(self.kinds) if kind.idle]
+        return idle[0] if len(idle) == 1 else min(idle, key=lambda kind: self.kinds[kind].profiles[variant].seconds[0])
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Run the oldest ``batch`` rows, or all there are if they are fewer."""
+    """Run the oldest ``batch`` rows, or all there are if they are fewer, on a free worker."""
 
-    variant: int  # index into the view's profiles
+    variant: int  # index into the profiles of the worker's kind
     batch: int  # one of :data:`BATCHES`
+    kind: int = 0  # of the worker: index into the view's kinds
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +151,7 @@ class Scheduler(Protocol):
     """Chooses what a free worker does. Deterministic; whatever it remembers it was told."""
 
     def decide(self, view: View) -> Choice | None:
-        """What to run now, or None to wait for the next request or for :data:`PATIENCE` objectives."""
+        """What to run now, or None to wait for the next request or end of a run, or :data:`PATIENCE` objectives."""
 
     def ended(self, run: Ended) -> None:
         """A run came to its end."""

@@ -7,12 +7,10 @@ from collections.abc import Callable, Mapping
 from tiercel.serving.scheduling.aimd import AimdScheduler
 from tiercel.serving.scheduling.heuristic import HeuristicScheduler
 from tiercel.serving.scheduling.interface import Scheduler
-from tiercel.serving.scheduling.learned import learned_or_heuristic
 from tiercel.serving.scheduling.static import StaticScheduler
 from tiercel.serving.scheduling.table import TableScheduler
 
 SCHEDULERS: Mapping[str, Callable[[], Scheduler]] = {
-    "learned": learned_or_heuristic,
     "heuristic": HeuristicScheduler,
     "table": TableScheduler,
     "aimd": AimdScheduler,

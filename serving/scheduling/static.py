@@ -20,9 +20,10 @@ class StaticScheduler:
 
     def decide(self, view: View) -> Choice | None:
         """See :meth:`Scheduler.decide`."""
-        names = [profile.name for profile in view.profiles]
+        names = [profile.name for profile in view.variants]
         index = names.index(self._variant) if self._variant in names else 0
-        return Choice(index, view.profiles[index].largest_within(view.objective))
+        kind = view.quickest_idle(index)
+        return Choice(index, view.kinds[kind].profiles[index].largest_within(view.objective), kind)
 
     def ended(self, run: Ended) -> None:
         """Changes nothing."""

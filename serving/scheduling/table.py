@@ -2,8 +2,8 @@
 
 An honest and explainable rival of the learned policy, in the line of RAMSIS (EuroSys 2024; our reconstruction). The
 state is how many rows wait and how old the oldest is; for each of a few arrival rates there is one table. What is
-coarse about it: arrivals are Poisson, ages are spread evenly, and several workers count as one that is free so many
-times as often.
+coarse about it: arrivals are Poisson, ages are spread evenly, several workers count as one that is free so many times
+as often, and for each kind of worker the others count as like it.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ class _Table:
     capacity: float  # rows per second that all workers manage; loads are fractions of it
     settings: npt.NDArray[np.int64]  # by load, count and age; see solve
 
-    def decision(self, view: View) -> Choice:
+    def decision(self, view: View, kind: int) -> Choice:
         load = max(view.rate, 1e-9) / self.capacity
         level = min(range(len(LOADS)), key=lambda index: abs(math.log(LOADS[index] / load)))
         count = max(index for index, value in enumerate(COUNTS) if value <= view.count)
         age = min(range(len(AGES)), key=lambda index: abs(AGES[index] - view.oldest / view.objective))
         variant, batch = divmod(int(self.settings[level, count, age]), len(BATCHES))
-        return Choice(variant, BATCHES[batch])
+        return Choice(variant, BATCHES[batch], kind)
 
 
 class TableScheduler:
@@ -64,23 +64,25 @@ class TableScheduler:
 
     def decide(self, view: View) -> Choice | None:
         """See :meth:`Scheduler.decide`."""
-        table = self._table_for(view)
-        return self._meanwhile.decide(view) if table is None else table.decision(view)
+        kind = view.quickest_idle(0)
+        table = self._table_for(view, kind)
+        return self._meanwhile.decide(view) if table is None else table.decision(view, kind)
 
     def ended(self, run: Ended) -> None:
         """Changes nothing."""
 
-    def _table_for(self, view: View) -> _Table | None:
-        """The table for a view; None while it is being solved."""
-        workers = len(view.busy)
-        key = (tuple(profile.name for profile in view.profiles), view.objective, view.utility, workers)
+    def _table_for(self, view: View, kind: int) -> _Table | None:
+        """The table for workers of one kind; None while it is being solved."""
+        profiles = view.kinds[kind].profiles
+        workers = view.workers
+        key = (tuple(profile.name for profile in profiles), view.objective, view.utility, workers, kind)
         found = self._tables.get(key)
         if found is None:
             if len(self._tables) >= _REMEMBERED:
                 oldest = self._tables.pop(next(iter(self._tables)))
                 if isinstance(oldest, Future):
                     oldest.cancel()
-            work = partial(_solved, view.profiles, view.objective, view.utility, workers)
+            work = partial(_solved, profiles, view.objective, view.utility, workers)
             found = self._tables[key] = work() if self._solver is None else self._solver.submit(work)
         if isinstance(found, Future):
             if not found.done():

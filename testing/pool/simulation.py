@@ -1,4 +1,4 @@
-"""An event-driven simulator of one pool of equal workers, one variant a run.
+"""An event-driven simulator of one pool of workers, of one kind or several, one variant a run.
 
 Like the live dispatcher it asks the scheduler only when a worker is free and something waits, and serves requests in
 the order that :mod:`~tiercel.serving.scheduling.waiting` says.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import bisect
 import copy
+import math
 import operator
 import random
 from collections.abc import Sequence
@@ -23,6 +24,7 @@ from tiercel.serving.scheduling.interface import (
     Profile,
     Scheduler,
     View,
+    WorkerKind,
 )
 from tiercel.serving.scheduling.utility import Utility
 from tiercel.serving.scheduling.waiting import Waiting
@@ -32,8 +34,7 @@ from tiercel.serving.scheduling.waiting import Waiting
 class Pool:
     """What is simulated."""
 
-    profiles: tuple[Profile, ...]  # the variants, the most accurate first
-    workers: int  # how many runs there may be at the same time
+    kinds: tuple[WorkerKind, ...]  # the workers and when each is free first
     objective: float  # seconds of delay aimed at
     utility: Utility  # what an answer is worth
     jitter: float = 0.0  # standard deviation of the logarithm of a run's duration over its profile's; 0 for none
@@ -41,17 +42,25 @@ class Pool:
     @property
     def capacity(self) -> float:
         """Rows per second of all workers with the fastest variant and batches that end within the objective."""
-        return self.workers * max(profile.capacity(profile.largest_within(self.objective)) for profile in self.profiles)
+        return sum(
+            len(kind.busy) * max(profile.capacity(profile.largest_within(self.objective)) for profile in kind.profiles)
+            for kind in self.kinds
+        )
 
     @property
     def quickest(self) -> float:
         """Seconds of the shortest run there is."""
-        return min(profile.seconds[0] for profile in self.profiles)
+        return min(profile.seconds[0] for kind in self.kinds for profile in kind.profiles)
 
     @property
     def useless_after(self) -> float:
         """Seconds of delay after which no variant's answer is of use."""
-        return max(self.utility.useless_after(profile.accuracy, self.objective) for profile in self.profiles)
+        return self.utility.useless_after(self.kinds[0].profiles[0].accuracy, self.objective)
+
+
+def alike(profiles: tuple[Profile, ...], workers: int) -> tuple[WorkerKind, ...]:
+    """So many workers of one kind, all of them free."""
+    return (WorkerKind(profiles, (0.0,) * workers),)
 
 
 @dataclass(slots=True)
@@ -102,7 +111,7 @@ class PoolSimulation:
         self._arrived = 0
         self._rng = rng if rng is not None else random.Random(0)
         self._waiting: Waiting[_Request] = Waiting(pool.objective)
-        self._free_at = [0.0] * pool.workers
+        self._free_at = [list(kind.busy) for kind in pool.kinds]
         self._running: list[tuple[float, Ended]] = []
         self._rate = ArrivalRate(RATE_OBJECTIVES * pool.objective)
         self._recent = ArrivalRate(RECENT_OBJECTIVES * pool.objective)
@@ -110,14 +119,25 @@ class PoolSimulation:
         self._quickest = pool.quickest
         self._ask_at = 0.0
 
-    def branch(self, until: float) -> PoolSimulation:
-        """The same run from here on, apart from this one, in which nobody comes after ``until``."""
+    @property
+    def arrived(self) -> int:
+        """How many requests have come."""
+        return self._arrived
+
+    def branch(self, until: float, then: Sequence[float] = ()) -> PoolSimulation:
+        """The same run from here on, apart from this one, in which nobody comes after ``until`` but those of ``then``.
+
+        Args:
+            until: Seconds.
+            then: Sorted times after it, seconds.
+        """
         other = copy.copy(self)
-        other._arrivals = self._arrivals[: max(self._arrived, bisect.bisect_right(self._arrivals, until))]
+        known = self._arrivals[: max(self._arrived, bisect.bisect_right(self._arrivals, until))]
+        other._arrivals = [*known, *then]
         other.score = Score()
         other._rng = copy.copy(self._rng)
         other._waiting = self._waiting.copy()
-        other._free_at = self._free_at.copy()
+        other._free_at = [each.copy() for each in self._free_at]
         other._running = self._running.copy()
         other._rate = copy.copy(self._rate)
         other._recent = copy.copy(self._recent)
@@ -128,7 +148,7 @@ class PoolSimulation:
         while True:
             self._arrive()
             self.score.dropped += len(self._waiting.sweep(self.now, self._quickest))
-            free = min(self._free_at)
+            free = min(map(min, self._free_at))
             if self._waiting and free <= self.now and self.now >= self._ask_at:
                 return self._view()
             upcoming = self._arrivals[self._arrived] if self._arrived < len(self._arrivals) else None
@@ -139,7 +159,8 @@ class PoolSimulation:
             elif free > self.now:
                 self.now = free  # who arrives meanwhile changes nothing before a worker is free
             else:
-                self.now = self._ask_at if upcoming is None else min(self._ask_at, upcoming)
+                ends = (at for kind in self._free_at for at in kind if at > self.now)
+                self.now = min(self._ask_at, math.inf if upcoming is None else upcoming, *ends)
                 self._ask_at = self.now
 
     def apply(self, decision: Choice | None) -> float:
@@ -149,14 +170,14 @@ class PoolSimulation:
             self.score.waits += 1
             self._ask_at = self.now + PATIENCE * self.pool.objective
             return 0.0
-        profile = self.pool.profiles[decision.variant]
+        profile = self.pool.kinds[decision.kind].profiles[decision.variant]
         taken = self._waiting.take(self.now, decision.batch, profile.seconds_for)
         seconds = profile.seconds_for(len(taken))
         if self.pool.jitter:
             seconds *= self._rng.lognormvariate(0.0, self.pool.jitter)
         end = self.now + seconds
-        worker = min(range(len(self._free_at)), key=self._free_at.__getitem__)
-        self._free_at[worker] = end
+        workers = self._free_at[decision.kind]
+        workers[workers.index(min(workers))] = end
         self._running.append((end, Ended(profile.name, len(taken), end - min(request.since for request in taken))))
         return self._earn(profile, taken, end)
 
@@ -193,14 +214,16 @@ class PoolSimulation:
         pool = self.pool
         count, oldest, p90, median = self._waiting.ages(self.now)
         return View(
-            profiles=pool.profiles,
+            kinds=tuple(
+                WorkerKind(kind.profiles, tuple([max(0.0, at - self.now) for at in free_at]))
+                for kind, free_at in zip(pool.kinds, self._free_at, strict=True)
+            ),
             objective=pool.objective,
             utility=pool.utility,
             count=count,
             oldest=oldest,
             p90=p90,
             median=median,
-            busy=tuple(max(0.0, at - self.now) for at in self._free_at),
             rate=self._rate.at(self.now),
             recent_rate=self._recent.at(self.now),
         )

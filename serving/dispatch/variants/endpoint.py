@@ -29,6 +29,7 @@ from tiercel.serving.scheduling.interface import (
     Ended,
     Profile,
     View,
+    WorkerKind,
 )
 from tiercel.serving.scheduling.waiting import Waiting
 from tiercel.serving.tensors import Array
@@ -272,14 +273,13 @@ class Endpoint(Source):
         others = workers - idle - len(busy)
         busy += [profiles[-1].seconds[0]] * others
         return View(
-            profiles=profiles,
+            kinds=(WorkerKind(profiles, (0.0,) * idle + tuple(busy)),),
             objective=self.objective,
             utility=self.configuration.utility,
             count=rows,
             oldest=oldest,
             p90=p90,
             median=median,
-            busy=(0.0,) * idle + tuple(busy),
             rate=self._rate.at(now),
             recent_rate=self._recent.at(now),
         )

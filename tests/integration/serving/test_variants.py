@@ -136,7 +136,7 @@ def test_variants_that_are_not_loaded_or_do_not_fit_are_left_out(server: Serving
 
 
 def test_a_variant_is_swapped_under_load_without_a_failed_request(server: ServingProcess) -> None:
-    new_endpoint(server, "swapped", scheduler="learned")
+    new_endpoint(server, "swapped", scheduler="heuristic")
     done = threading.Event()
     seen: set[tuple[str, str]] = set()
     failures: list[bytes] = []

@@ -7,15 +7,15 @@ import pytest
 
 from testing.pool.arrivals import SHAPES, Shape, arrivals
 from testing.pool.optimum import optimum
-from testing.pool.simulation import Pool, simulate
+from testing.pool.simulation import Pool, alike, simulate
 from tiercel.serving.scheduling.heuristic import HeuristicScheduler
-from tiercel.serving.scheduling.interface import BATCHES, Choice, Ended, Profile, View
+from tiercel.serving.scheduling.interface import BATCHES, Choice, Ended, Profile, View, WorkerKind
 from tiercel.serving.scheduling.static import StaticScheduler
-from tiercel.serving.scheduling.utility import utility
+from tiercel.serving.scheduling.utility import FORMS, Form, utility
 
 SLOW = Profile("slow", 0.9, tuple(0.2 + 0.1 * batch for batch in BATCHES))
 FAST = Profile("fast", 0.6, tuple(0.05 + 0.01 * batch for batch in BATCHES))
-POOL = Pool((SLOW, FAST), 1, 1.0, utility("deadline"))
+POOL = Pool(alike((SLOW, FAST), 1), 1.0, utility("deadline"))
 
 
 def test_a_run_by_hand() -> None:
@@ -27,7 +27,7 @@ def test_a_run_by_hand() -> None:
 
 
 def test_what_cannot_be_answered_in_time_is_given_up_where_that_is_all_that_counts() -> None:
-    pool = Pool((Profile("only", 0.9, (0.6,)),), 1, 1.0, utility("deadline"))
+    pool = Pool(alike((Profile("only", 0.9, (0.6,)),), 1), 1.0, utility("deadline"))
     score = simulate(pool, [0.0, 0.01, 0.02, 0.3], StaticScheduler())
     assert (score.answered, score.dropped) == (2, 2)
     assert score.mean == pytest.approx(0.45)
@@ -74,31 +74,49 @@ def test_bursts_vary_more_than_chance() -> None:
 def test_the_optimum_of_a_case_by_hand() -> None:
     # Alone the first gets the accurate answer at 0.3. Both of the others want it together: 0.1 + 0.4 s later.
     assert optimum(POOL, [0.0, 0.6, 0.7]) == pytest.approx(2.7)
-    tight = Pool((SLOW, FAST), 1, 0.35, utility("deadline"))
+    tight = Pool(alike((SLOW, FAST), 1), 0.35, utility("deadline"))
     # Accurate answers to both come too late, and after one there is no time for a fast one unless it comes later.
     assert optimum(tight, [0.0, 0.0]) == pytest.approx(1.2)
     assert optimum(tight, [0.0, 0.05]) == pytest.approx(1.5)
 
 
-def test_the_optimum_equals_trying_everything() -> None:
-    pool = Pool((SLOW, FAST), 1, 0.45, utility("linear", 0.4))
+QUICK = Profile("slow", 0.9, tuple(0.1 + 0.02 * batch for batch in BATCHES))
+QUICKER = Profile("fast", 0.6, tuple(0.04 + 0.002 * batch for batch in BATCHES))
+KINDS = (WorkerKind((SLOW, FAST), (0.0,)), WorkerKind((QUICK, QUICKER), (0.2,)))
+
+
+@pytest.mark.parametrize("kinds", [alike((SLOW, FAST), 1), alike((SLOW, FAST), 2), KINDS])
+@pytest.mark.parametrize("form", FORMS)
+def test_the_optimum_equals_trying_everything(kinds: tuple[WorkerKind, ...], form: Form) -> None:
+    pool = Pool(kinds, 0.45, utility(form))
     rng = random.Random(5)
-    for _ in range(5):
-        times = sorted(rng.uniform(0.0, 1.0) for _ in range(5))
-        assert optimum(pool, times) == pytest.approx(tried_out(pool, times, 0, 0.0))
+    for _ in range(3):
+        times = sorted(rng.uniform(0.0, 0.6) for _ in range(4))
+        free = tuple((kind.profiles, at) for kind in kinds for at in kind.busy)
+        assert optimum(pool, times) == pytest.approx(tried_out(pool, times, free))
 
 
-def tried_out(pool: Pool, times: list[float], first: int, free: float) -> float:
-    if first == len(times):
-        return 0.0
-    best = tried_out(pool, times, first + 1, free)
-    for profile in pool.profiles:
-        for size in range(1, len(times) - first + 1):
-            taken = times[first : first + size]
-            end = max(free, taken[-1]) + profile.seconds_for(size)
-            gain = sum(pool.utility.value(profile.accuracy, end - at, pool.objective) for at in taken)
-            best = max(best, gain + tried_out(pool, times, first + size, end))
+def tried_out(pool: Pool, times: list[float], free: tuple[tuple[tuple[Profile, ...], float], ...]) -> float:
+    """The best of all ways: any requests next, in whatever order, on any worker."""
+    best = 0.0
+    for size in range(1, len(times) + 1):
+        for taken in itertools.combinations(times, size):
+            left = [at for at in times if at not in taken]
+            for index, (profiles, at) in enumerate(free):
+                for profile in profiles:
+                    end = max(at, taken[-1]) + profile.seconds_for(size)
+                    gain = sum(pool.utility.value(profile.accuracy, end - each, pool.objective) for each in taken)
+                    if gain > 0.0:
+                        then = (*free[:index], (profiles, end), *free[index + 1 :])
+                        best = max(best, gain + tried_out(pool, left, then))
     return best
+
+
+def test_an_optimum_of_no_less_than_somebody_earned_is_the_same() -> None:
+    pool = Pool(KINDS, 0.45, utility("soft"))
+    times = [0.0, 0.1, 0.11, 0.3, 0.32, 0.33]
+    earned = simulate(pool, times, HeuristicScheduler()).utility
+    assert earned <= optimum(pool, times, at_least=earned) == pytest.approx(optimum(pool, times))
 
 
 def test_no_scheduler_beats_the_optimum() -> None:
@@ -107,6 +125,18 @@ def test_no_scheduler_beats_the_optimum() -> None:
         assert simulate(POOL, times, scheduler).utility <= optimum(POOL, times) + 1e-9
 
 
-def test_the_optimum_is_for_one_worker() -> None:
-    with pytest.raises(ValueError, match="one worker without jitter"):
-        optimum(Pool((SLOW,), 2, 1.0, utility("soft")), [0.0])
+def test_the_optimum_is_for_pools_without_jitter() -> None:
+    with pytest.raises(ValueError, match="without jitter"):
+        optimum(Pool(alike((SLOW,), 2), 1.0, utility("soft"), 0.1), [0.0])
+
+
+def test_a_scheduler_that_waits_is_asked_again_when_another_worker_is_free() -> None:
+    class TakesTheQuick:
+        def decide(self, view: View) -> Choice | None:
+            return Choice(0, 1, 1) if view.kinds[1].idle else None
+
+        def ended(self, run: Ended) -> None:
+            pass
+
+    score = simulate(Pool(KINDS, 5.0, utility("soft")), [0.0, 0.01], TakesTheQuick())
+    assert score.delays == pytest.approx([0.32, 0.43]), "free at 0.2, then each takes 0.12"

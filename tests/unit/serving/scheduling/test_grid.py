@@ -9,7 +9,7 @@ import statistics
 import pytest
 
 from testing.pool.arrivals import arrivals
-from testing.pool.simulation import Pool, simulate
+from testing.pool.simulation import Pool, alike, simulate
 from tiercel.serving.scheduling.heuristic import HeuristicScheduler
 from tiercel.serving.scheduling.interface import BATCHES, Profile, Scheduler
 from tiercel.serving.scheduling.static import StaticScheduler
@@ -31,7 +31,7 @@ _T = 2.776
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("load", [0.1, 0.4, 0.8, 1.2])
 def test_the_heuristic_is_never_worse_than_the_best_variant_alone(form: Form, load: float) -> None:
-    pool = Pool(PROFILES, 2, 0.05, utility(form), jitter=0.1)
+    pool = Pool(alike(PROFILES, 2), 0.05, utility(form), jitter=0.1)
     rate = load * pool.capacity
     # Long enough for the queue to grow to where an overload holds it; what was decided before the rate was known does
     # not count.

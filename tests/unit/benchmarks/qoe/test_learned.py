@@ -1,58 +1,57 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from benchmarks.qoe import learned
+from benchmarks.qoe.learned import LearnedScheduler, Policy, PolicyRefusedError, kept_policy
+from benchmarks.qoe.observation import ACTIONS, FEATURES, HEURISTIC, WAIT, Variants, action_of, decision_of
 from testing import onnx_models
-from tiercel.serving.scheduling import learned
 from tiercel.serving.scheduling.heuristic import HeuristicScheduler
-from tiercel.serving.scheduling.interface import BATCHES, Profile, View
-from tiercel.serving.scheduling.learned import LearnedScheduler, Policy, PolicyRefusedError, shipped_policy
-from tiercel.serving.scheduling.observation import ACTIONS, FEATURES, HEURISTIC, WAIT, Variants, action_of, decision_of
+from tiercel.serving.scheduling.interface import BATCHES, Profile, View, WorkerKind
 from tiercel.serving.scheduling.utility import utility
 
 SLOW = Profile("slow", 0.9, tuple(0.02 + 0.08 * batch for batch in BATCHES))
 FAST = Profile("fast", 0.6, tuple(0.005 + 0.005 * batch for batch in BATCHES))
-VIEW = View((SLOW, FAST), 0.5, utility("soft"), 6, 0.2, 0.15, 0.1, (0.0, 0.05), 40.0, 60.0)
+VIEW = View((WorkerKind((SLOW, FAST), (0.0, 0.05)),), 0.5, utility("soft"), 6, 0.2, 0.15, 0.1, 40.0, 60.0)
 
 
 def scaled(view: View, factor: float) -> View:
+    profiles = tuple(
+        Profile(each.name, each.accuracy, tuple(one * factor for one in each.seconds)) for each in view.variants
+    )
     return replace(
         view,
-        profiles=tuple(
-            Profile(each.name, each.accuracy, tuple(one * factor for one in each.seconds)) for each in view.profiles
-        ),
+        kinds=(WorkerKind(profiles, tuple(each * factor for each in view.kinds[0].busy)),),
         objective=view.objective * factor,
         oldest=view.oldest * factor,
         p90=view.p90 * factor,
         median=view.median * factor,
-        busy=tuple(each * factor for each in view.busy),
         rate=view.rate / factor,
         recent_rate=view.recent_rate / factor,
     )
 
 
-def test_the_policy_that_ships_is_small_and_decides_the_same_every_time() -> None:
+def test_the_policy_that_is_kept_is_small_and_decides_the_same_every_time() -> None:
     assert learned.POLICY.stat().st_size < 100_000
-    decisions = {LearnedScheduler(shipped_policy()).decide(VIEW) for _ in range(3)}
+    decisions = {LearnedScheduler(kept_policy()).decide(VIEW) for _ in range(3)}
     assert len(decisions) == 1
 
 
 def test_the_observation_does_not_change_with_the_unit_of_time() -> None:
-    rows = Variants(VIEW.profiles, VIEW.objective, VIEW.utility).observe(VIEW)
+    rows = Variants(VIEW.variants, VIEW.objective, VIEW.utility).observe(VIEW)
     slower = scaled(VIEW, 37.0)
-    other = Variants(slower.profiles, slower.objective, slower.utility).observe(slower)
+    other = Variants(slower.variants, slower.objective, slower.utility).observe(slower)
     assert rows.shape == (ACTIONS, FEATURES)
     np.testing.assert_allclose(rows, other, rtol=1e-3, atol=1e-4)
 
 
 def test_one_row_is_marked_as_the_heuristics_choice() -> None:
-    rows = Variants(VIEW.profiles, VIEW.objective, VIEW.utility).observe(VIEW)
+    rows = Variants(VIEW.variants, VIEW.objective, VIEW.utility).observe(VIEW)
     chosen = HeuristicScheduler().decide(VIEW)
     assert chosen is not None
     assert np.flatnonzero(rows[:, HEURISTIC]).tolist() == [action_of(chosen, VIEW.count)]
@@ -61,22 +60,22 @@ def test_one_row_is_marked_as_the_heuristics_choice() -> None:
 @pytest.mark.parametrize(("count", "largest"), [(1, 1), (2, 2), (3, 4), (64, 64), (500, 64)])
 def test_no_batch_is_allowed_that_a_smaller_one_already_fills(count: int, largest: int) -> None:
     view = replace(VIEW, count=count)
-    allowed = Variants(view.profiles, view.objective, view.utility).allowed(view)
+    allowed = Variants(view.variants, view.objective, view.utility).allowed(view)
     decisions = [decision_of(action) for action in np.flatnonzero(allowed).tolist()]
     assert max(decision.batch for decision in decisions if decision is not None) == largest
     assert {decision.variant for decision in decisions if decision is not None} == {0, 1}
 
 
 def test_waiting_is_allowed_only_while_nobody_is_late_for_it() -> None:
-    variants = Variants(VIEW.profiles, VIEW.objective, VIEW.utility)
+    variants = Variants(VIEW.variants, VIEW.objective, VIEW.utility)
     assert variants.allowed(VIEW)[WAIT]
     assert not variants.allowed(replace(VIEW, oldest=0.45))[WAIT]
 
 
 def test_with_more_variants_than_fit_it_decides_like_the_heuristic() -> None:
     profiles = tuple(replace_accuracy(SLOW, index) for index in range(5))
-    view = replace(VIEW, profiles=profiles)
-    assert LearnedScheduler(shipped_policy()).decide(view) == HeuristicScheduler().decide(view)
+    view = replace(VIEW, kinds=(WorkerKind(profiles, (0.0,)),))
+    assert LearnedScheduler(kept_policy()).decide(view) == HeuristicScheduler().decide(view)
 
 
 def replace_accuracy(profile: Profile, index: int) -> Profile:
@@ -100,16 +99,5 @@ def test_a_policy_for_something_else_is_refused(tmp_path: Path) -> None:
         Policy(tmp_path / "none.onnx", "")
 
 
-def test_without_a_fit_policy_the_heuristic_takes_its_place_and_the_log_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    manifest = tmp_path / "policy.json"
-    manifest.write_text('{"sha256": "0"}')
-    monkeypatch.setattr(learned, "MANIFEST", manifest)
-    with caplog.at_level(logging.ERROR):
-        assert isinstance(learned.learned_or_heuristic(), HeuristicScheduler)
-    assert "the heuristic takes its place" in caplog.text
-
-
-def test_the_policy_that_ships_says_nothing_of_the_machine_that_made_it() -> None:
+def test_the_policy_that_is_kept_says_nothing_of_the_machine_that_made_it() -> None:
     assert b".py" not in learned.POLICY.read_bytes()

@@ -1,27 +1,25 @@
 """A policy trained by reinforcement learning on top of the heuristic (Fang et al., reconstructed; "Fang-style").
 
-It ships as a small ONNX file and its SHA-256; ``python -m benchmarks.qoe train`` makes both. It is asked only when a
+It is kept as a small ONNX file and its SHA-256; ``python -m benchmarks.qoe train`` makes both. It is asked only when a
 worker is free, scores every allowed action and takes the best, so that the same view always gives the same decision.
+It decides as the heuristic does, and is therefore no scheduler of the server.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import logging
 from pathlib import Path
 
 import numpy as np
 import onnxruntime as ort
 
+from benchmarks.qoe.observation import ACTIONS, FEATURES, VARIANTS, Variants, decision_of
 from tiercel.serving.scheduling.heuristic import HeuristicScheduler
 from tiercel.serving.scheduling.interface import Choice, Ended, View
-from tiercel.serving.scheduling.observation import ACTIONS, FEATURES, VARIANTS, Variants, decision_of
-
-_logger = logging.getLogger(__name__)
 
 POLICY = Path(__file__).with_name("policy.onnx")
-"""The policy that ships."""
+"""The policy that is kept."""
 
 MANIFEST = Path(__file__).with_name("policy.json")
 """Its checksum and how it was made."""
@@ -50,7 +48,7 @@ class Policy:
         found = hashlib.sha256(content).hexdigest()
         if found != sha256:
             raise PolicyRefusedError(
-                f"policy {path.name} has SHA-256 {found}, but {sha256} is expected; reinstall the package, or train it "
+                f"policy {path.name} has SHA-256 {found}, but {sha256} is expected; train it "
                 "anew with 'python -m benchmarks.qoe train'"
             )
         options = ort.SessionOptions()
@@ -70,8 +68,8 @@ class Policy:
         return result
 
 
-def shipped_policy() -> Policy:
-    """The policy that ships with the package.
+def kept_policy() -> Policy:
+    """The policy that is kept.
 
     Raises:
         PolicyRefusedError: It was changed or is missing.
@@ -85,7 +83,10 @@ def shipped_policy() -> Policy:
 
 
 class LearnedScheduler:
-    """Takes the action that the policy scores highest; the heuristic's with more than :data:`VARIANTS` variants."""
+    """Takes the action that the policy scores highest.
+
+    With more than :data:`VARIANTS` variants, or several kinds of workers, it takes the heuristic's.
+    """
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
@@ -94,23 +95,14 @@ class LearnedScheduler:
 
     def decide(self, view: View) -> Choice | None:
         """See :meth:`Scheduler.decide`."""
-        if len(view.profiles) > VARIANTS:
+        if len(view.variants) > VARIANTS or len(view.kinds) > 1:
             return self._heuristic.decide(view)
         variants = self._variants
-        if variants is None or variants.profiles is not view.profiles:
-            variants = self._variants = Variants(view.profiles, view.objective, view.utility)
+        if variants is None or variants.profiles is not view.variants:
+            variants = self._variants = Variants(view.variants, view.objective, view.utility)
         scores = self._policy.scores(variants.observe(view))
         scores[~variants.allowed(view)] = -np.inf
         return decision_of(int(scores.argmax()))
 
     def ended(self, run: Ended) -> None:
         """Changes nothing."""
-
-
-def learned_or_heuristic() -> LearnedScheduler | HeuristicScheduler:
-    """The learned scheduler with the policy that ships; when that is not fit, an error in the log and the heuristic."""
-    try:
-        return LearnedScheduler(shipped_policy())
-    except PolicyRefusedError as error:
-        _logger.error("The learned scheduler is not available, the heuristic takes its place: %s", error)  # noqa: TRY400
-        return HeuristicScheduler()

@@ -82,13 +82,13 @@ class Variants:
 
     def observe(self, view: View) -> Floats:
         """The rows for all actions, shape (:data:`ACTIONS`, :data:`FEATURES`), each number between -2 and 6."""
-        objective, count, workers = view.objective, float(view.count), len(view.busy)
+        objective, count, workers = view.objective, float(view.count), len(view.kinds[0].busy)
         taken = np.minimum(_ROWS, count)
         runs = self._runs(view.count)
         ages = np.array([view.oldest, view.p90, view.median, 0.0], np.float32) / np.float32(objective)
         places = np.concatenate(((taken - 1.0) / count, taken / count))
         age_last, age_next = np.interp(places, _KNOWN, ages).astype(np.float32).reshape(2, -1)
-        others = sorted(view.busy)[1:]
+        others = sorted(view.kinds[0].busy)[1:]
         next_free = others[0] / objective if others else 1e9
         until = np.minimum(runs, np.float32(next_free))
         left = count - taken
