@@ -221,6 +221,7 @@ class Broker:
             kept.versions,
             membership.nodes if membership is not None else frozenset,
             has_store=kept.artefacts is not None,
+            classes=entrance.tenancy.classes,
         )
 
     async def _open_mqtt(

@@ -17,7 +17,14 @@ from tiercel.core.people import KnownPeople
 from tiercel.core.private_files import write_private
 from tiercel.core.quotas import MAX_HOURS, Allowance
 from tiercel.core.roles import Role
-from tiercel.core.tenants import DEFAULT_MAX_ACTIVE_JOBS, DEFAULT_WEIGHT, Tenant, is_tenant_name
+from tiercel.core.tenants import (
+    DEFAULT_MAX_ACTIVE_JOBS,
+    DEFAULT_WEIGHT,
+    MAX_CLASS_VALUE,
+    PriorityClass,
+    Tenant,
+    is_tenant_name,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -57,6 +64,7 @@ class Tenancy:
     people: KnownPeople = field(default_factory=KnownPeople, repr=False, compare=False)
     # What a tenant may use, where that was set in place of ``tenants.toml``.
     allowances: dict[str, Allowance] = field(default_factory=dict, repr=False, compare=False)
+    classes: Mapping[str, PriorityClass] = field(default_factory=dict, repr=False)  # the priority classes, by name
 
     _by_digest: Mapping[bytes, Tenant] = field(init=False, repr=False, compare=False)
 
@@ -134,7 +142,7 @@ def open_tenancy(state_dir: Path, names: Iterable[str], now: Callable[[], float]
     """
     path = state_dir / "tenants.toml"
     text = _read_secret(path) if path.exists() else _HEADING
-    tenants = _parse(path, text)
+    tenants, classes = _parse(path, text), _parse_classes(path, text)
     missing = [name for name in dict.fromkeys(names) if name not in tenants]
     for name in missing:
         _check_name(name)
@@ -143,7 +151,10 @@ def open_tenancy(state_dir: Path, names: Iterable[str], now: Callable[[], float]
         text += f'\n[tenants.{name}]\ntoken = "{tenant.token}"\nmax_active_jobs = {tenant.max_active_jobs}\n'
     if missing:
         _write_secret(path, text)
-    return Tenancy(tenants, _open_token(state_dir / "node.token"), _open_token(state_dir / "operator.token"), now)
+    for name, tenant in tenants.items():
+        tenants[name] = replace(tenant, classes=tuple(each for each in classes.values() if each.is_for(name)))
+    node_token, operator_token = _open_token(state_dir / "node.token"), _open_token(state_dir / "operator.token")
+    return Tenancy(tenants, node_token, operator_token, now, classes=classes)
 
 
 def _digest(token: str) -> bytes:
@@ -187,6 +198,28 @@ def _parse(path: Path, text: str) -> dict[str, Tenant]:
     if len({tenant.token for tenant in tenants.values()}) < len(tenants):
         raise wrong_field("tenants", f"{path} gives the same token to two tenants; give each its own")
     return tenants
+
+
+def _parse_classes(path: Path, text: str) -> dict[str, PriorityClass]:
+    """The priority classes that a file has, which is known to be TOML."""
+    found = {}
+    for name, table in tomllib.loads(text).get("priority_classes", {}).items():
+        where = f"{path}: priority class {name!r}"
+        if not (isinstance(table, dict) and is_tenant_name(name)):
+            raise wrong_field("tenants", f"{where} is none; {_NAME_WORDS}, and give it a value, such as value = 100")
+        value, preempts, tenants = table.get("value"), table.get("preempts", True), table.get("tenants")
+        if type(value) is not int or abs(value) > MAX_CLASS_VALUE:
+            raise wrong_field("tenants", f"{where} has value {value!r}; give a whole number up to {MAX_CLASS_VALUE}")
+        if not isinstance(preempts, bool):
+            raise wrong_field("tenants", f"{where} has preempts {preempts!r}; give true or false")
+        if tenants is not None and not (
+            isinstance(tenants, list) and all(is_tenant_name(str(each)) for each in tenants)
+        ):
+            raise wrong_field(
+                "tenants", f"{where} has tenants {tenants!r}; give a list of names, or leave it out for all"
+            )
+        found[name] = PriorityClass(name, value, preempts, None if tenants is None else tuple(map(str, tenants)))
+    return found
 
 
 def _check_name(name: str, where: str = "") -> None:

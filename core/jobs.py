@@ -124,6 +124,8 @@ class JobSpec:
         warm_start: Job of the same tenant, which is over, with whose weights it begins; or empty.
         node_labels: Labels that a node must have to run it.
         priority: Among the jobs of the same tenant the ones with more go first, -100 to 100.
+        priority_class: Among the jobs of all tenants those of a higher class go first, by the name that the operator
+            gave it; empty for none.
         every_seconds: How long after its beginning the next job of its series begins, not before its end; None: never.
         queue: Wait while another job feeds its endpoint, instead of being refused.
         max_duration_seconds: For how long its runs may exist, added up, before its training ends; None for no limit.
@@ -189,6 +191,7 @@ class JobSpec:
     retrain: Retrain | None = None
     variants: tuple[str, ...] = ()
     variants_max_loss: float = DEFAULT_MAX_LOSS
+    priority_class: str = ""
 
 
 def without_script_text(spec: JobSpec) -> JobSpec:
@@ -280,6 +283,8 @@ class Job:
     stored: StoredCheckpoint | None = None  # the newest such copy that is in the artefact store as well, or None
     # Why a newer one is not there yet; plain words, or empty. Not stored.
     store_problem: str = field(default="", metadata=NOT_STORED)
+    # Why it waits if its run was suspended for another job, in words; of one that runs again empty.
+    preempted: str = field(default="", metadata=NOT_TOLD)
     checkpoint_node: str = ""  # while it waits: node that has its newest checkpoint, or empty
     epoch: int = 0  # latest epoch reported
     latest_value: float | None = None  # latest value of the metric, or None

@@ -10,6 +10,7 @@ from tiercel.core.durations import in_words
 from tiercel.core.errors import wrong_field
 from tiercel.core.jobs import Direction
 from tiercel.core.retraining import ACCURACY, INPUTS
+from tiercel.core.tenants import is_tenant_name
 
 if TYPE_CHECKING:
     from tiercel.core.jobs import JobSpec
@@ -49,6 +50,10 @@ def validate_over_time(spec: JobSpec) -> None:
     """
     _check_retries(spec)
     validate_priority(spec.priority)
+    if spec.priority_class and not is_tenant_name(spec.priority_class):
+        raise wrong_field(
+            "priority_class", f"{spec.priority_class[:64]!r} is not the name of a class; ask the operator"
+        )
     if spec.warm_start and not _JOB_ID.fullmatch(spec.warm_start):
         raise wrong_field("warm_start", f"{spec.warm_start[:64]!r} is not the id of a job; 'tiercel ls' lists yours")
     if spec.every_seconds is not None:

@@ -70,6 +70,20 @@ def check_hours(tenant: Tenant, spec: JobSpec, use: TenantUse, half_life: float)
             )
 
 
+def check_class(tenant: Tenant, spec: JobSpec) -> None:
+    """Check that the tenant may use the priority class that a job names.
+
+    Raises:
+        InvalidSpecError: There is none of that name for it.
+    """
+    if spec.priority_class and not tenant.class_of(spec.priority_class).name:
+        known = ", ".join(sorted(each.name for each in tenant.classes)) or "none"
+        raise wrong_field(
+            "priority_class",
+            f"there is no class {spec.priority_class!r} that tenant {tenant.name} may use; there is {known}",
+        )
+
+
 def check_series(job: Job, jobs: Iterable[Job]) -> None:
     """Check that a job may go on beside the others of its series; ``jobs`` as for :func:`is_free`.
 

@@ -63,7 +63,15 @@ class HardDeadlines:
     async def _check(self, tenant: Tenant, spec: JobSpec) -> str:
         present = self._predictions.present()
         job, _ = job_machine.create(_NEW, tenant.name, spec, self._clock.now())
-        facts = JobFacts(workload_of(tenant.name, spec), similar_to(tenant.name, spec), tenant.weight, (), 0.0, 0.0)
+        facts = JobFacts(
+            workload_of(tenant.name, spec),
+            similar_to(tenant.name, spec),
+            tenant.weight,
+            (),
+            0.0,
+            0.0,
+            priority_class=tenant.class_of(spec.priority_class),
+        )
         view = job_view(job, facts)
         with_it = replace(present, snapshot=replace(present.snapshot, jobs=(*present.snapshot.jobs, view)))
         _check_known(spec, with_it.snapshot.earlier_runs(view))

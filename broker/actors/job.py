@@ -44,7 +44,7 @@ from tiercel.core.errors import IllegalTransitionError
 from tiercel.core.events import ProgressMade
 from tiercel.core.jobs import Job, Observation, TierState
 from tiercel.core.run_records import RunRecord, similar_to, workload_of
-from tiercel.core.tenants import DEFAULT_WEIGHT
+from tiercel.core.tenants import DEFAULT_WEIGHT, NO_CLASS, PriorityClass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -70,6 +70,7 @@ class JobActor(Actor[JobInput]):
     Args:
         observations: Earlier reports, oldest first.
         tenant_weight: What its tenant's jobs are worth among those of others, > 0.
+        priority_class: The class that its spec names.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class JobActor(Actor[JobInput]):
         observations: Iterable[Observation] = (),
         *,
         tenant_weight: float = DEFAULT_WEIGHT,
+        priority_class: PriorityClass = NO_CLASS,
     ) -> None:
         super().__init__(f"job {job.id}")
         self._job = job
@@ -91,6 +93,7 @@ class JobActor(Actor[JobInput]):
         self._curve = RunCurve(job.spec.direction, self._observations)
         self._allowance = ReportAllowance(clock.alive())
         self._tenant_weight = tenant_weight
+        self._priority_class = priority_class
         self._counted = (job.cpu_seconds, job.accelerator_seconds)  # of what it has used, for its tenant
         self._workload = workload_of(job.tenant, job.spec)
         self._similar = similar_to(job.tenant, job.spec)
@@ -264,6 +267,7 @@ class JobActor(Actor[JobInput]):
             tuple(self._observations),
             job.cpu_seconds,
             job.accelerator_seconds,
+            priority_class=self._priority_class,
         )
         return job_view(job, facts)
 

@@ -42,7 +42,7 @@ from tiercel.broker.lifecycle.routes import ToldRoutes, known_elsewhere, renewed
 from tiercel.broker.scheduling.interface import Trigger
 from tiercel.core.endpoints import delivery_id
 from tiercel.core.nodes import Drain, Node
-from tiercel.core.tenants import DEFAULT_WEIGHT
+from tiercel.core.tenants import DEFAULT_WEIGHT, NO_CLASS, PriorityClass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -77,6 +77,7 @@ class ActorRegistry:
 
     Args:
         tenant_weights: What the jobs of tenants are worth, by tenant; 1 where nothing is said.
+        classes: The priority classes that there are, by name; a job that names another has none.
         checkpoints: Checkpoints of jobs that are moved; None where nobody asks for any.
         versions: Files of versions that several nodes are to have; None where nobody asks for any.
         joined: The nodes of other machines that are of the cluster, whether they have connected or not.
@@ -108,12 +109,14 @@ class ActorRegistry:
         joined: Callable[[], Collection[str]] = frozenset,
         *,
         has_store: bool = False,
+        classes: Mapping[str, PriorityClass] | None = None,
     ) -> None:
         self._journal = journal
         self._supervisor = supervisor
         self._clock = clock
         self._leases = leases
         self._tenant_weights = dict(tenant_weights or {})
+        self._classes = dict(classes or {})
         self._checkpoints = checkpoints
         self._versions = versions
         self._joined = joined
@@ -144,7 +147,9 @@ class ActorRegistry:
     def make_job(self, job: Job, observations: Sequence[Observation] = ()) -> JobActor:
         """The actor of a job, which nobody finds yet."""
         weight = self._tenant_weights.get(job.tenant, DEFAULT_WEIGHT)
-        return JobActor(job, self._journal, self._clock, self, observations, tenant_weight=weight)
+        known = self._classes.get(job.spec.priority_class, NO_CLASS)
+        known = known if known.is_for(job.tenant) else NO_CLASS
+        return JobActor(job, self._journal, self._clock, self, observations, tenant_weight=weight, priority_class=known)
 
     def start_job(self, actor: JobActor) -> None:
         """Let it take in messages."""

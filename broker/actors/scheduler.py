@@ -28,11 +28,17 @@ from tiercel.broker.actors.scheduler_messages import (
     StartsMeasured,
 )
 from tiercel.broker.actors.variant_homes import with_homes
-from tiercel.broker.lifecycle.job_events import Assigned, Deferred, MoveOrdered, ShareUpdated, TierFeasibilityChanged
-from tiercel.broker.scheduling import loop
+from tiercel.broker.lifecycle.job_events import (
+    Assigned,
+    Deferred,
+    MoveOrdered,
+    Preempted,
+    ShareUpdated,
+    TierFeasibilityChanged,
+)
+from tiercel.broker.scheduling import deciding, loop
 from tiercel.broker.scheduling.accelerators import held_by
-from tiercel.broker.scheduling.allocate import with_accelerators
-from tiercel.broker.scheduling.draining import is_emptying, staying, with_leavers, without_leavers
+from tiercel.broker.scheduling.draining import is_emptying, staying, without_leavers
 from tiercel.broker.scheduling.forecast.times import TierTime, tier_times
 from tiercel.broker.scheduling.history import History
 from tiercel.broker.scheduling.interface import (
@@ -47,12 +53,11 @@ from tiercel.broker.scheduling.interface import (
     earlier_runs,
 )
 from tiercel.broker.scheduling.loop import LoopSettings
-from tiercel.broker.scheduling.own_priority import with_own_priorities
 from tiercel.broker.scheduling.restarts import Restarts
-from tiercel.broker.scheduling.validation import check_plan
 from tiercel.broker.scheduling.views import Leaving, nodes_without
 from tiercel.core.errors import CannotWriteError, wrong_field
 from tiercel.core.events import EndpointShareChanged, ShareDecision
+from tiercel.core.runs import run_id_of
 from tiercel.core.shares import Share
 from tiercel.core.tenant_use import TenantUse
 
@@ -130,6 +135,8 @@ class SchedulerActor(Actor[SchedulerMessage]):
         self._nodes: dict[str, NodeView] = {}
         self._endpoints = EndpointStates(declare_endpoint_shares)
         self._reserved: dict[str, _Reservation] = {}
+        # Numbers of the runs that were told to stop for another job, until that is seen.
+        self._suspending: dict[str, int] = {}
         self._history = History()
         self._restarts = Restarts()
         # Why jobs have what they have, as of the latest plan; a share whose limits stay is not decided anew.
@@ -181,10 +188,8 @@ class SchedulerActor(Actor[SchedulerMessage]):
         Raises:
             InvalidSpecError: It fails, or its plan cannot be carried out.
         """
-        shown = with_leavers(self.present())
         try:
-            plan, _ = policy.plan(shown, policy.initial_state())
-            problems = check_plan(with_own_priorities(with_accelerators(plan, shown), shown), shown)
+            problems = deciding.decide(policy, policy.initial_state(), self.present()).problems()
         except Exception as error:
             logger.exception("policy %s was to be set and failed", policy.name)
             problems = [f"{type(error).__name__}: {error}"]
@@ -225,6 +230,8 @@ class SchedulerActor(Actor[SchedulerMessage]):
                 self._nodes[message.node_id] = message.view
             return
         reservation = self._reserved.get(message.job_id)
+        if message.view is None or message.view.stopping or message.attempts != self._suspending.get(message.job_id):
+            self._suspending.pop(message.job_id, None)
         if message.view is None:
             self._jobs.pop(message.job_id, None)
         else:
@@ -241,6 +248,7 @@ class SchedulerActor(Actor[SchedulerMessage]):
             self._restarts.put(record.workload, record.job_id, record.starts)
 
     def _free_move(self, job_id: str) -> None:
+        self._suspending.pop(job_id, None)
         if job_id in self._reserved and self._reserved[job_id].moves:
             del self._reserved[job_id]
 
@@ -266,6 +274,7 @@ class SchedulerActor(Actor[SchedulerMessage]):
             self._reasons = {each.job_id: (each.node_id, each.share.reason) for each in plan.assignments}
             await self._carry_out(changed, trigger)
             self._send_verdicts(plan, snapshot)
+            self._suspend(plan)
             shares_moved = self._endpoints.decide(plan.endpoint_shares, snapshot.endpoints)
             await self._send_moved(shares_moved, trigger)
         for job_id, reason in self._held_back.items():
@@ -286,10 +295,9 @@ class SchedulerActor(Actor[SchedulerMessage]):
 
     def _ask_policy(self, snapshot: Snapshot) -> Plan | None:
         try:
-            shown = with_leavers(snapshot)
-            plan, self._policy_state = self._policy.plan(shown, self._policy_state)
-            plan = with_own_priorities(with_accelerators(plan, shown), shown)
-            problems = check_plan(plan, shown)
+            decision = deciding.decide(self._policy, self._policy_state, snapshot)
+            plan, self._policy_state = decision.plan, decision.state
+            problems = decision.problems()
         except Exception:  # whatever a policy does wrong, jobs keep what they have
             logger.exception("policy %s failed; it is asked again later", self._policy.name)
             return None
@@ -315,6 +323,8 @@ class SchedulerActor(Actor[SchedulerMessage]):
                 view = replace(
                     view, node_id=assignment.node_id, share=assignment.share, movable=False, migratable=False
                 )
+            if job_id in self._suspending:
+                view = replace(view, stopping=True, migratable=False)
             if leaving:
                 held.append(Leaving(leaving, view.resources.memory_bytes, devices))
             jobs.append(view)
@@ -380,6 +390,12 @@ class SchedulerActor(Actor[SchedulerMessage]):
     def _send_reserved(self, job_id: str) -> None:
         for message in self._reserved[job_id].messages(self._jobs[job_id]):
             self._send_to_job(job_id, message)
+
+    def _suspend(self, plan: Plan) -> None:
+        """Have jobs stop for others, and see them stopping from now on."""
+        for job_id, why in plan.suspended.items():
+            attempt = self._suspending[job_id] = self._jobs[job_id].attempts
+            self._send_to_job(job_id, Preempted(run_id_of(job_id, attempt), why))
 
     def _send_verdicts(self, plan: Plan, snapshot: Snapshot) -> None:
         for job_id, reason in plan.waiting.items():

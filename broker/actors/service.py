@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tiercel.broker.actors.admission import (
+    check_class,
     check_endpoint,
     check_feasible,
     check_hours,
@@ -335,6 +336,7 @@ class BrokerService:
         if endpoint is None:
             self.endpoints.check_room(tenant.name)
         check_quota(tenant, jobs)
+        check_class(tenant, spec)
         check_hours(tenant, spec, self._registry.uses.of(tenant.name), self._registry.uses.half_life)
         place = check_endpoint(tenant, spec, endpoint, jobs, may_queue=may_queue, now=self._clock.now())
         await check_secrets(self._store, tenant.name, spec.secrets)

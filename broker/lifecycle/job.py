@@ -95,7 +95,9 @@ def assigned(job: Job, event: Assigned, alive: float) -> Step:
         job = replace(job, carried_run=job.copy.run_id)
     words = f"starting on node {event.node_id}{_from_what(job, event.node_id)}"
     run = Run(job.id, event.attempt, event.node_id, event.share, ordered_at=alive)
-    job, effects = enter(replace(job, run=run, checkpoint_node="", queued=0, starts_at=None), JobState.STARTING, words)
+    job, effects = enter(
+        replace(job, run=run, checkpoint_node="", queued=0, starts_at=None, preempted=""), JobState.STARTING, words
+    )
     share = Announce(ShareChanged(event.node_id, event.share))
     # What an earlier run reached and could not hand over is delivered from this one.
     return job, (*effects, share, DeclareRun(), *request_deliveries(job))
@@ -127,7 +129,9 @@ def turn_came(job: Job) -> Step:
 
 def deferred(job: Job, reason: str) -> Step:
     """The scheduler could not place it, or it is not its turn yet."""
-    return enter(job, JobState.PENDING, reason) if job.state is JobState.PENDING else (job, ())
+    if job.state is not JobState.PENDING:
+        return job, ()
+    return enter(job, JobState.PENDING, f"{job.preempted}; {reason}" if job.preempted else reason)
 
 
 def priority_set(job: Job, priority: int) -> Step:

@@ -211,6 +211,14 @@ class SuspendRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class Preempted:
+    """The scheduler wants a run to free what it holds for another job; its job waits until there is room again."""
+
+    run_id: str
+    why: str  # in words for its tenant
+
+
+@dataclass(frozen=True, slots=True)
 class PrioritySet:
     """The tenant gives it another priority among its own."""
 
@@ -243,6 +251,7 @@ JobInput = (
     | CancelRequested
     | ResumeRequested
     | SuspendRequested
+    | Preempted
     | PrioritySet
     | Ticked
 )

@@ -32,6 +32,7 @@ from tiercel.broker.lifecycle.job_events import (
     NodeFenced,
     NodeGone,
     NodeSilent,
+    Preempted,
     PrioritySet,
     Reported,
     ResumeRequested,
@@ -77,6 +78,8 @@ def handle(job: Job, event: JobInput, now: Moment) -> Step:  # noqa: C901 - one 
             return suspension.resume_requested(job, max_epochs)
         case SuspendRequested():
             return suspension.suspend_requested(job)
+        case Preempted(run_id, why):
+            return suspension.preempted(job, run_id, why)
         case PrioritySet(priority):
             return job_machine.priority_set(job, priority)
         case ShareUpdated(run_id, share):

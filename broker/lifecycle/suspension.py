@@ -1,7 +1,8 @@
-"""How a job is made to wait by its tenant, and to go on: its run saves a checkpoint and stops, as for a move.
+"""How a job is made to wait, and to go on: its run saves a checkpoint and stops, as for a move.
 
-What the run held is free once its exit is confirmed. The broker then has its checkpoint, so that it goes on on any
-node; where that could not be sent, its node has it. A model that is being handed over is handed over first.
+By its tenant, until that lets it go on; or for a job of a higher class, and then it waits for room as others do. What
+the run held is free once its exit is confirmed. The broker then has its checkpoint, so that it goes on on any node;
+where that could not be sent, its node has it. A model that is being handed over is handed over first.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tiercel.broker.lifecycle.job import begin_again, wait_again
 from tiercel.broker.lifecycle.job_events import DeclareRun, RefuseMove, Reschedule
-from tiercel.broker.lifecycle.move import was_stopped_to_move
+from tiercel.broker.lifecycle.move import may_move, was_stopped_to_move
 from tiercel.broker.lifecycle.steps import Step, delivering, enter
 from tiercel.core.jobs import Job, JobState
 
@@ -34,6 +35,15 @@ def suspend_requested(job: Job) -> Step:
     if delivering(job):
         return enter(job, job.state, "suspended by its tenant: it stops once its model is handed over")
     return _leave(job)
+
+
+def preempted(job: Job, run_id: str, why: str) -> Step:
+    """The scheduler wants its room for another job; it waits like any other once its run is gone."""
+    if job.run_id != run_id or job.is_stopping:  # repeated, or it stops anyway
+        return job, ()
+    if not may_move(job):
+        return job, (RefuseMove(),)
+    return _leave(replace(job, preempted=why))
 
 
 def after_delivery(job: Job, effects: Sequence[JobEffect]) -> Step:
@@ -67,7 +77,7 @@ def resume_requested(job: Job, max_epochs: int) -> Step:
 
 def suspending_words(job: Job) -> str:
     """What a job says whose run is being stopped so that it waits."""
-    who = "suspended by its tenant" if job.suspended else _RESUMED
+    who = "suspended by its tenant" if job.suspended else job.preempted or _RESUMED
     return f"{who}: it saves a checkpoint on node {job.node_id} and stops there"
 
 
@@ -83,7 +93,7 @@ def left_to_wait(job: Job, run: Run, event: RunExited) -> Step:
     else:
         why = event.carry_error or event.reason or "it did not arrive"
         where = f"its checkpoint, if it has one, is on node {run.node_id} ({why.rstrip('.')})"
-    words = where if job.suspended else f"{_RESUMED}; {where}"
+    words = where if job.suspended else f"{job.preempted or _RESUMED}; {where}"
     return wait_again(job, words, checkpoint_node=run.node_id)
 
 

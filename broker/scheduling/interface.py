@@ -15,6 +15,7 @@ from typing import Generic, Protocol, TypeVar
 from tiercel.core.jobs import Direction, Observation, Resources, TierStatus
 from tiercel.core.nodes import Accelerator, Drain
 from tiercel.core.shares import Share
+from tiercel.core.tenants import NO_CLASS, PriorityClass
 
 
 class Trigger(enum.Enum):
@@ -64,6 +65,7 @@ class JobView:
         node_labels: Labels that its node must have.
         priority: Among its tenant's jobs the ones with more go first; no policy need look at it (:mod:`.own_priority`).
         similar: Equal for jobs that train something like it, the likest first; keys of ``Snapshot.similar``.
+        priority_class: Among all jobs those of a higher class go first; no policy need look at it (:mod:`.classes`).
         stopping: Whether its run was told to stop: what it holds is free soon.
     """
 
@@ -97,6 +99,7 @@ class JobView:
     node_labels: frozenset[tuple[str, str]] = frozenset()
     priority: int = 0
     similar: tuple[str, ...] = ()
+    priority_class: PriorityClass = NO_CLASS
     stopping: bool = False
 
 
@@ -294,6 +297,8 @@ class Plan:
         unreachable: Why a job's next tier is held for out of reach, by job id; the tenant is told.
         endpoint_shares: What endpoints may use of their node, by name; one without an entry is not limited. The weights
             of a node's jobs and of its endpoints with a share add up to at most 1.
+        suspended: Why a job that runs is suspended until there is room for it again, by job id: it saves a checkpoint,
+            frees all that it holds and waits.
         next_at: When a policy with a rhythm of its own wants to be asked again at the latest, seconds since the Unix
             epoch; it may be asked sooner. None leaves it to the loop's interval and back-off.
     """
@@ -302,6 +307,7 @@ class Plan:
     waiting: dict[str, str] = field(default_factory=dict)
     unreachable: dict[str, str] = field(default_factory=dict)
     endpoint_shares: dict[str, Share] = field(default_factory=dict)
+    suspended: dict[str, str] = field(default_factory=dict)
     next_at: float | None = None
 
 

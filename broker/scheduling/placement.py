@@ -19,6 +19,7 @@ from heapq import heapify, heappop, heappush, heapreplace, nsmallest
 from operator import attrgetter
 from typing import Any
 
+from tiercel.broker.scheduling.classes import by_class
 from tiercel.broker.scheduling.explain import why_waiting
 from tiercel.broker.scheduling.feasible import Room, could_hold_with_memory
 from tiercel.broker.scheduling.interface import JobView, NodeView, Snapshot
@@ -88,7 +89,7 @@ def place(snapshot: Snapshot, preference: Preference = fewest_jobs_per_core, lin
         there = [job for job in placement.in_order if not job.movable]
         placement = replace(placement, in_order=(*there, *movable))
     if movable:
-        _place_movable(in_own_order(movable), rooms, placement, preference)
+        _place_movable(by_class(in_own_order(movable)), rooms, placement, preference)
     return placement
 
 

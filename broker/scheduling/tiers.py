@@ -49,3 +49,8 @@ def handing_over(job: JobView, now: float, within: float = HANDED_OVER_BY_THEN_S
     if tier is None or tier.reached_seconds is None:
         return None
     return tier if now - job.submitted_at - tier.reached_seconds <= within else None
+
+
+def is_promised(job: JobView) -> bool:
+    """Whether it was admitted with a hard deadline that it has not kept yet."""
+    return any(tier.tier.hard and tier.state in _NOT_REACHED for tier in job.tiers)

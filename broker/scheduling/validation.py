@@ -63,6 +63,9 @@ def _contradictions(plan: Plan, jobs: dict[str, JobView]) -> Iterator[str]:
             yield f"job {job_id} has {count} assignments"
         if job_id in plan.waiting:
             yield f"job {job_id} both waits and has an assignment"
+    for job_id in plan.suspended:
+        if job_id not in jobs or not jobs[job_id].migratable:
+            yield f"job {job_id} is suspended but may not be"
     for job in jobs.values():
         if job.movable and job.id not in counts and job.id not in plan.waiting:
             yield f"job {job.id} neither has an assignment nor a reason to wait"

@@ -11,6 +11,7 @@ from tiercel.broker.scheduling.accelerators import without_leaving
 from tiercel.broker.scheduling.interface import JobView, NodeView
 from tiercel.core.jobs import Job, JobSpec, Observation
 from tiercel.core.nodes import Node
+from tiercel.core.tenants import NO_CLASS, PriorityClass
 
 _NO_DATA: frozenset[str] = frozenset()
 _NO_LABELS: frozenset[tuple[str, str]] = frozenset()
@@ -27,6 +28,7 @@ class JobFacts:
     cpu_seconds: float  # see :class:`.JobView`
     accelerator_seconds: float  # see :class:`.JobView`
     may_migrate: bool = True  # whether it may be sent to another node at all
+    priority_class: PriorityClass = NO_CLASS  # see :class:`.JobView`
     meant_for: str = ""  # node that it is meant for while it has no other, or empty
 
 
@@ -65,6 +67,7 @@ def job_view(job: Job, facts: JobFacts) -> JobView:
         data=needed_data(spec),
         node_labels=needed_labels(spec),
         priority=spec.priority,
+        priority_class=facts.priority_class,
         stopping=job.is_stopping,
     )
 

@@ -74,7 +74,7 @@ class SimulatedAgents:
         if job.stop_outcome is not None:
             self._halt(sim)
             self._events.at(self._events.now + self._machines.stop_seconds, partial(self._run_is_gone, sim, job.run_id))
-        elif job.is_moving:
+        elif job.is_leaving:
             if not sim.halted:
                 self._halt(sim)
                 gone = partial(self._run_is_gone, sim, job.run_id, carried=True)

@@ -226,6 +226,7 @@ class SimulatedJob:
             self.cpu_seconds,
             self.accelerator_seconds,
             self.may_migrate,
+            self.planned.priority_class,
             self.meant_for,
         )
         view = job_view(self.job, facts)

@@ -6,14 +6,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tiercel.broker.scheduling import loop
-from tiercel.broker.scheduling.allocate import with_accelerators
-from tiercel.broker.scheduling.draining import with_leavers, without_leavers
+from tiercel.broker.scheduling import deciding, loop
+from tiercel.broker.scheduling.draining import without_leavers
 from tiercel.broker.scheduling.interface import Assignment, Plan, Snapshot, Trigger
 from tiercel.broker.scheduling.loop import LoopSettings
-from tiercel.broker.scheduling.own_priority import with_own_priorities
 from tiercel.broker.scheduling.registry import AnyPolicy
-from tiercel.broker.scheduling.validation import check_plan
 from tiercel.broker.simulation.result import Pass
 from tiercel.broker.simulation.scenario import UnsoundPlanError
 
@@ -64,11 +61,10 @@ class SimulatedScheduler:
             return None
         snapshot = observe(due)
         begin = time.perf_counter()
-        shown = with_leavers(snapshot)
-        plan, self._state = self._policy.plan(shown, self._state)
-        plan = with_own_priorities(with_accelerators(plan, shown), shown)
+        decision = deciding.decide(self._policy, self._state, snapshot)
+        plan, self._state = decision.plan, decision.state
         seconds = time.perf_counter() - begin
-        problems = check_plan(plan, shown) if self._check_plans else []
+        problems = decision.problems() if self._check_plans else []
         if problems:
             raise UnsoundPlanError(f"the plan of policy {self._policy.name} at {now:.3f} s: {'; '.join(problems[:5])}")
         plan = without_leavers(plan, snapshot)

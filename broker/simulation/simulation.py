@@ -21,6 +21,7 @@ from tiercel.broker.lifecycle.job_events import (
     JobEffect,
     JobInput,
     MoveOrdered,
+    Preempted,
     Reported,
     RequestDelivery,
     Reschedule,
@@ -276,6 +277,8 @@ class Simulation:
             self._tell(job_id, Deferred(reason))
         for job_id, reason in loop.changed_verdicts(decided.plan, decided.snapshot):
             self._tell(job_id, TierFeasibilityChanged(reason))
+        for job_id, why in decided.plan.suspended.items():
+            self._tell(job_id, Preempted(self._active[job_id].job.run_id, why))
         self._deliver_letters()
         self._watch_for_standstill(decided)
 

@@ -11,6 +11,7 @@ from tiercel.broker.simulation.arrivals import Arrivals
 from tiercel.broker.simulation.curves import Curve, Trajectory
 from tiercel.broker.simulation.randomness import Random, log_normal, stream
 from tiercel.core.jobs import Direction, JobSpec, Resources, Tier
+from tiercel.core.tenants import NO_CLASS, PriorityClass
 
 # No simulated run hangs unless a scenario says what counts as hanging.
 _NO_TIMEOUT_SECONDS = 1e9
@@ -123,6 +124,7 @@ class PlannedJob:
     tenant: str = "tenant"  # its owner
     tenant_weight: float = 1.0  # its tenant's weight among tenants, > 0
     endpoint: str = ""  # the endpoint that it feeds; empty for one of its own
+    priority_class: PriorityClass = NO_CLASS  # its class among the jobs of all tenants
 
 
 class JobSource(Protocol):

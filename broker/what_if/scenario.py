@@ -221,7 +221,15 @@ def _underway(view: JobView, of: World, seed: int, seeds: int) -> Underway:
     )
     now = of.snapshot.now
     return Underway(
-        PlannedJob(view.submitted_at - now, workload, view.name, view.tenant, view.tenant_weight, view.endpoint),
+        PlannedJob(
+            view.submitted_at - now,
+            workload,
+            view.name,
+            view.tenant,
+            view.tenant_weight,
+            view.endpoint,
+            view.priority_class,
+        ),
         _job(view, now, len(trajectory.work)),
         trajectory,
         tuple(replace(each, at=each.at - now) for each in view.observations),

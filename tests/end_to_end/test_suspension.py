@@ -1,4 +1,4 @@
-"""What a tenant does to a job that trains: real broker, agent and training."""
+"""A job that trains is made to wait, by its tenant or for another one: real broker, agent and training."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from testing.product_use import digits_job
 from testing.two_nodes import JOB_SECONDS, TwoNodes
 from testing.until import until
 from tiercel import JobState, TierState
+from tiercel.core.jobs import Resources
+from tiercel.core.private_files import write_private
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]
 
@@ -49,6 +51,44 @@ async def test_a_suspended_job_frees_its_node_outlives_the_broker_and_goes_on_fr
         assert (job.state, job.attempts) == (JobState.COMPLETED, 2), job.reason
         went_on = [line for line in nodes.output(f"{handle.id}-2").splitlines() if line.startswith("going on after")]
         assert 1 <= int(went_on[0].split()[-1]) <= trained + 1
+        assert nodes.carried() == []
+    finally:
+        await nodes.close()
+
+
+async def test_a_job_of_a_higher_class_has_room_made_for_it_and_the_other_goes_on_by_itself(tmp_path: Path) -> None:
+    (tmp_path / "broker").mkdir()
+    write_private(tmp_path / "broker" / "tenants.toml", b"[priority_classes.urgent]\nvalue = 100\n")
+    nodes = TwoNodes(tmp_path, {"policy": "fair", "heartbeat_seconds": 0.5})
+    await nodes.start_broker()
+    try:
+        await nodes.start_agent("n1")
+        async with nodes.client() as alice:
+            (node,) = await alice.list_nodes()
+            large = Resources(cpu_cores=1.0, memory_bytes=int(0.6 * node.memory_bytes))
+            go = tmp_path / "go"  # until then its second tier is ahead
+            arguments = ("--waits-for", str(go), "--epochs", "10000")
+            job = digits_job(targets=(0.70, 0.93), arguments=arguments, max_epochs=10_000, resources=large)
+            low = (await alice.submit(job)).id
+            await until(lambda: nodes.job(low).tiers[0].state is TierState.DELIVERED, seconds=JOB_SECONDS)
+            urgent = digits_job("urgent", (0.70,), priority_class="urgent", resources=large)
+            high = (await alice.submit(urgent)).id
+            await until(lambda: nodes.job(low).is_stopping, seconds=JOB_SECONDS)
+        await nodes.stop_broker()  # in the middle
+        await nodes.start_broker()
+        async with nodes.client() as alice:
+            await until(lambda: nodes.job(high).run_active, seconds=JOB_SECONDS)
+            waiting = nodes.job(low)
+            assert (waiting.state, waiting.attempts) == (JobState.PENDING, 1)
+            assert waiting.reason.startswith(f"suspended for job {high} of class urgent; ")
+            assert (await alice.job(high).wait(JOB_SECONDS)).attempts == 1
+            await until(lambda: nodes.job(low).state is JobState.RUNNING, seconds=JOB_SECONDS)
+            go.touch()
+            done = await alice.job(low).wait(JOB_SECONDS)
+        assert (done.state, done.attempts) == (JobState.COMPLETED, 2), done.reason
+        went_on = [line for line in nodes.output(f"{low}-2").splitlines() if line.startswith("going on after")]
+        # The epoch in the middle of which it stopped was reported, and is done again.
+        assert waiting.epoch - 1 <= int(went_on[0].split()[-1]) <= waiting.epoch + 1
         assert nodes.carried() == []
     finally:
         await nodes.close()

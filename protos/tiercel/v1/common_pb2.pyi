@@ -346,6 +346,7 @@ class JobSpec(_message.Message):
     QUEUE_FIELD_NUMBER: _builtins.int
     NODE_LABELS_FIELD_NUMBER: _builtins.int
     PRIORITY_FIELD_NUMBER: _builtins.int
+    PRIORITY_CLASS_FIELD_NUMBER: _builtins.int
     EVERY_SECONDS_FIELD_NUMBER: _builtins.int
     DATA_FIELD_NUMBER: _builtins.int
     PROJECT_FIELD_NUMBER: _builtins.int
@@ -408,6 +409,10 @@ class JobSpec(_message.Message):
     """Where another job feeds its endpoint: wait until that is over, in the order of submission, instead of being refused."""
     priority: _builtins.int
     """From -100 to 100: among the jobs of the same tenant, and among these alone, the ones with more go first."""
+    priority_class: _builtins.str
+    """Among the jobs of all tenants those of a higher class go first, and jobs of lower ones may be suspended for it. A name that the
+    operator gave; empty: none.
+    """
     every_seconds: _builtins.float
     """It starts again as a new job, so many seconds after it began, or at its end if that comes later. Absent: once."""
     ranks: _builtins.int
@@ -534,6 +539,7 @@ class JobSpec(_message.Message):
         queue: _builtins.bool = ...,
         node_labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         priority: _builtins.int = ...,
+        priority_class: _builtins.str = ...,
         every_seconds: _builtins.float | None = ...,
         data: _abc.Iterable[Global___DataSet] | None = ...,
         project: Global___Project | None = ...,
@@ -549,7 +555,7 @@ class JobSpec(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_copy_checkpoint_seconds", b"_copy_checkpoint_seconds", "_endpoint_objective_seconds", b"_endpoint_objective_seconds", "_every_seconds", b"_every_seconds", "_max_duration_seconds", b"_max_duration_seconds", "_max_epochs", b"_max_epochs", "_ranks", b"_ranks", "_replicas", b"_replicas", "_report_timeout_seconds", b"_report_timeout_seconds", "_retry_back_off_seconds", b"_retry_back_off_seconds", "_variants_max_loss", b"_variants_max_loss", "_warm", b"_warm", "copy_checkpoint_seconds", b"copy_checkpoint_seconds", "endpoint_objective_seconds", b"endpoint_objective_seconds", "every_seconds", b"every_seconds", "max_duration_seconds", b"max_duration_seconds", "max_epochs", b"max_epochs", "module", b"module", "program", b"program", "project", b"project", "ranks", b"ranks", "replicas", b"replicas", "report_timeout_seconds", b"report_timeout_seconds", "resources", b"resources", "retrain", b"retrain", "retry_back_off_seconds", b"retry_back_off_seconds", "script", b"script", "ship", b"ship", "variants_max_loss", b"variants_max_loss", "warm", b"warm"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_copy_checkpoint_seconds", b"_copy_checkpoint_seconds", "_endpoint_objective_seconds", b"_endpoint_objective_seconds", "_every_seconds", b"_every_seconds", "_max_duration_seconds", b"_max_duration_seconds", "_max_epochs", b"_max_epochs", "_ranks", b"_ranks", "_replicas", b"_replicas", "_report_timeout_seconds", b"_report_timeout_seconds", "_retry_back_off_seconds", b"_retry_back_off_seconds", "_variants_max_loss", b"_variants_max_loss", "_warm", b"_warm", "access", b"access", "arguments", b"arguments", "command", b"command", "continue_after_last_tier", b"continue_after_last_tier", "copy_checkpoint_seconds", b"copy_checkpoint_seconds", "data", b"data", "direction", b"direction", "endpoint", b"endpoint", "endpoint_objective_seconds", b"endpoint_objective_seconds", "env", b"env", "every_seconds", b"every_seconds", "image", b"image", "labels", b"labels", "max_duration_seconds", b"max_duration_seconds", "max_epochs", b"max_epochs", "metric", b"metric", "module", b"module", "name", b"name", "node_labels", b"node_labels", "outputs", b"outputs", "priority", b"priority", "program", b"program", "project", b"project", "queue", b"queue", "ranks", b"ranks", "replace", b"replace", "replicas", b"replicas", "report_timeout_seconds", b"report_timeout_seconds", "requirements", b"requirements", "resources", b"resources", "retrain", b"retrain", "retries", b"retries", "retry_back_off_seconds", b"retry_back_off_seconds", "retry_exit_codes", b"retry_exit_codes", "runtime", b"runtime", "script", b"script", "secrets", b"secrets", "ship", b"ship", "tiers", b"tiers", "variant", b"variant", "variants", b"variants", "variants_max_loss", b"variants_max_loss", "warm", b"warm", "warm_start", b"warm_start"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_copy_checkpoint_seconds", b"_copy_checkpoint_seconds", "_endpoint_objective_seconds", b"_endpoint_objective_seconds", "_every_seconds", b"_every_seconds", "_max_duration_seconds", b"_max_duration_seconds", "_max_epochs", b"_max_epochs", "_ranks", b"_ranks", "_replicas", b"_replicas", "_report_timeout_seconds", b"_report_timeout_seconds", "_retry_back_off_seconds", b"_retry_back_off_seconds", "_variants_max_loss", b"_variants_max_loss", "_warm", b"_warm", "access", b"access", "arguments", b"arguments", "command", b"command", "continue_after_last_tier", b"continue_after_last_tier", "copy_checkpoint_seconds", b"copy_checkpoint_seconds", "data", b"data", "direction", b"direction", "endpoint", b"endpoint", "endpoint_objective_seconds", b"endpoint_objective_seconds", "env", b"env", "every_seconds", b"every_seconds", "image", b"image", "labels", b"labels", "max_duration_seconds", b"max_duration_seconds", "max_epochs", b"max_epochs", "metric", b"metric", "module", b"module", "name", b"name", "node_labels", b"node_labels", "outputs", b"outputs", "priority", b"priority", "priority_class", b"priority_class", "program", b"program", "project", b"project", "queue", b"queue", "ranks", b"ranks", "replace", b"replace", "replicas", b"replicas", "report_timeout_seconds", b"report_timeout_seconds", "requirements", b"requirements", "resources", b"resources", "retrain", b"retrain", "retries", b"retries", "retry_back_off_seconds", b"retry_back_off_seconds", "retry_exit_codes", b"retry_exit_codes", "runtime", b"runtime", "script", b"script", "secrets", b"secrets", "ship", b"ship", "tiers", b"tiers", "variant", b"variant", "variants", b"variants", "variants_max_loss", b"variants_max_loss", "warm", b"warm", "warm_start", b"warm_start"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__copy_checkpoint_seconds: _TypeAlias = _typing.Literal["copy_checkpoint_seconds"]  # noqa: Y015
     _WhichOneofArgType__copy_checkpoint_seconds: _TypeAlias = _typing.Literal["_copy_checkpoint_seconds", b"_copy_checkpoint_seconds"]  # noqa: Y015

@@ -148,3 +148,37 @@ def test_a_tenant_cannot_have_the_name_of_topics_that_all_may_read(tmp_path: Pat
     (tmp_path / "tenants.toml").write_text(f'[tenants.{name}]\ntoken = "{TOKEN}"\n')
     with pytest.raises(InvalidSpecError, match="choose another"):
         open_tenancy(tmp_path, [])
+
+
+def test_priority_classes_are_for_those_whom_they_name_or_for_all(tmp_path: Path) -> None:
+    path = tmp_path / "tenants.toml"
+    path.write_text(
+        '[priority_classes.urgent]\nvalue = 100\ntenants = ["alice"]\n'
+        "[priority_classes.later]\nvalue = -10\npreempts = false\n"
+    )
+    tenancy = open_tenancy(tmp_path, ["alice", "bob"])
+    alice, bob = tenancy.tenants["alice"], tenancy.tenants["bob"]
+    assert [each.name for each in alice.classes] == ["urgent", "later"]
+    assert [each.name for each in bob.classes] == ["later"]
+    urgent = alice.class_of("urgent")
+    assert (urgent.value, urgent.preempts, bob.class_of("urgent").value) == (100, True, 0)
+    assert tenancy.classes["later"].preempts is False
+
+
+@pytest.mark.parametrize(
+    ("written", "words"),
+    [
+        ("urgent = 3", "give it a value"),
+        ('[priority_classes."Very urgent"]\nvalue = 1', "is none"),
+        ("[priority_classes.urgent]", "has value None"),
+        ("[priority_classes.urgent]\nvalue = true", "has value True"),
+        ("[priority_classes.urgent]\nvalue = 2_000_000_000", "give a whole number"),
+        ('[priority_classes.urgent]\nvalue = 1\npreempts = "no"', "give true or false"),
+        ('[priority_classes.urgent]\nvalue = 1\ntenants = "alice"', "give a list of names"),
+    ],
+)
+def test_a_priority_class_that_makes_no_sense_is_refused(tmp_path: Path, written: str, words: str) -> None:
+    text = written if written.startswith("[") else f"[priority_classes]\n{written}"
+    (tmp_path / "tenants.toml").write_text(text)
+    with pytest.raises(InvalidSpecError, match=words):
+        open_tenancy(tmp_path, ["alice"])

@@ -14,13 +14,27 @@ from testing.jobs import make_spec
 from testing.memory_store import MemoryStore
 from tiercel.broker.actors.journal import Journal
 from tiercel.broker.actors.scheduler import SchedulerActor
-from tiercel.broker.actors.scheduler_messages import JobObserved, NodeObserved, SchedulerTicked, SomethingHappened
-from tiercel.broker.lifecycle.job_events import Assigned, Deferred, JobInput, ShareUpdated, TierFeasibilityChanged
+from tiercel.broker.actors.scheduler_messages import (
+    JobObserved,
+    MoveRefused,
+    NodeObserved,
+    SchedulerTicked,
+    SomethingHappened,
+)
+from tiercel.broker.lifecycle.job_events import (
+    Assigned,
+    Deferred,
+    JobInput,
+    Preempted,
+    ShareUpdated,
+    TierFeasibilityChanged,
+)
 from tiercel.broker.scheduling.fair import FairPolicy, FairState
 from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Plan, Snapshot, Trigger
 from tiercel.broker.scheduling.loop import LoopSettings
 from tiercel.core.jobs import Resources, TierState, TierStatus
 from tiercel.core.shares import Share
+from tiercel.core.tenants import PriorityClass
 
 GIB = 1024**3
 NODE = NodeView("n1", 4.0, 3 * GIB)
@@ -44,7 +58,9 @@ class Scheduler:
     store: MemoryStore
     told: list[tuple[str, JobInput]] = field(default_factory=list)
 
-    async def on_news(self, *messages: JobObserved | NodeObserved | SomethingHappened | SchedulerTicked) -> None:
+    async def on_news(
+        self, *messages: JobObserved | MoveRefused | NodeObserved | SomethingHappened | SchedulerTicked
+    ) -> None:
         for message in messages:
             self.actor.send_nowait(message)
         await self.actor.wait_idle()
@@ -205,3 +221,22 @@ async def test_verdicts_are_told_when_they_change() -> None:
         held = replace(held, tiers=(replace(held.tiers[0], state=TierState.UNREACHABLE), held.tiers[1]))
         await scheduler.on_news(JobObserved("j1", held, 0))
         assert await scheduler.happened() == [("j1", Deferred("later"))]
+
+
+async def test_whoever_was_told_to_stop_for_another_is_seen_stopping_and_nobody_else_is_told(
+    scheduler: Scheduler,
+) -> None:
+    running = replace(view("j1", node_id="n1", share=Share(1.0)), migratable=True)
+    urgent = replace(view("j2"), priority_class=PriorityClass("urgent", 1))
+    await scheduler.on_news(JobObserved("j1", running, 1), JobObserved("j2", urgent, 0))
+    stops = [each for each in await scheduler.happened() if isinstance(each[1], Preempted)]
+    assert stops == [("j1", Preempted("j1-1", "suspended for job j2 of class urgent"))]
+    await scheduler.on_news(JobObserved("j1", running, 1))  # late news of the time before
+    assert not any(isinstance(message, Preempted) for _, message in await scheduler.happened())
+    await scheduler.on_news(MoveRefused("j1"))  # not now: it hands a model over
+    assert any(isinstance(message, Preempted) for _, message in await scheduler.happened())
+    await scheduler.on_news(JobObserved("j1", replace(running, stopping=True, migratable=False), 1))
+    assert not any(isinstance(message, Preempted | Assigned) for _, message in await scheduler.happened())
+    await scheduler.on_news(JobObserved("j1", view("j1"), 1))
+    told = [name for name, message in await scheduler.happened() if isinstance(message, Assigned)]
+    assert told == ["j2"]

@@ -24,7 +24,7 @@ from tiercel.core.errors import (
 from tiercel.core.events import EndpointEvent, JobEvent, StateChanged
 from tiercel.core.jobs import JobState, Resources, TierState
 from tiercel.core.nodes import Accelerator
-from tiercel.core.tenants import Tenant
+from tiercel.core.tenants import PriorityClass, Tenant
 
 # --- A whole life -----------------------------------------------------------------------------------------------------
 
@@ -226,6 +226,17 @@ async def test_a_quota_counts_unfinished_jobs_of_the_tenant(actors: Actors) -> N
     await submit(actors, "c", BOB)
     await actors.service.cancel("alice", job.id)
     await submit(actors, "b", small)
+
+
+async def test_a_class_that_is_not_the_tenants_is_refused_with_those_that_are(actors: Actors) -> None:
+    later = PriorityClass("later", -1)
+    alice = Tenant("alice", "a" * 32, classes=(later,))
+    spec = make_spec(endpoint="two", priority_class="urgent")
+    for tenant, known in ((alice, "there is later"), (BOB, "there is none")):
+        with pytest.raises(InvalidSpecError, match=known) as caught:
+            await actors.service.submit(tenant, spec, "")
+        assert caught.value.field == "priority_class"
+    await actors.service.submit(alice, make_spec(priority_class="later"), "")
 
 
 async def test_one_unfinished_job_feeds_an_endpoint(actors: Actors) -> None:

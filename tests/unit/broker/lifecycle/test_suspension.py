@@ -23,12 +23,15 @@ from testing.jobs import (
     told,
 )
 from tiercel.broker.lifecycle.job_events import (
+    Assigned,
     CancelRequested,
     DeclareRun,
+    Deferred,
     MoveOrdered,
     NodeFenced,
     NodeGone,
     NodeSilent,
+    Preempted,
     RefuseMove,
     RequestDelivery,
     Reschedule,
@@ -167,3 +170,37 @@ def test_a_checkpoint_that_the_broker_holds_for_a_run_that_never_began_is_kept()
     assert run_of(job).suspending
     job = after(job, RunExited("j1-2", None, "stopped before it began", carry_error="it has none"))
     assert (job.state, job.carried_run) == (JobState.SUSPENDED, "j1-1")
+
+
+# --- For another job --------------------------------------------------------------------------------------------------
+
+FOR_ANOTHER = Preempted("j1-1", "suspended for job j2 of class urgent")
+
+
+def test_a_run_that_is_stopped_for_another_job_leaves_one_that_waits_for_room() -> None:
+    job, effects = told(after(running_job(), report(0.5)), FOR_ANOTHER)
+    assert (job.state, job.suspended, job.is_stopping) == (JobState.STOPPING, False, True)
+    assert any(isinstance(each, DeclareRun) for each in effects)
+    assert told(job, FOR_ANOTHER) == (job, []), "told twice it stops once"
+    again, _ = after_restart(job)
+    assert again.is_stopping, "whoever is told of it after a restart stops it too"
+    job, effects = told(again, CARRIED)
+    assert (job.state, job.run_active, job.carried_run) == (JobState.PENDING, False, "j1-1")
+    assert job.reason == "suspended for job j2 of class urgent; the broker holds its checkpoint"
+    assert any(isinstance(each, Reschedule) for each in effects)
+    job = after(job, Deferred("waits for memory"))
+    assert job.reason == "suspended for job j2 of class urgent; waits for memory"
+    job = after(job, Assigned("n1", SHARE, 2))
+    assert (job.state, job.attempts, job.preempted) == (JobState.STARTING, 2, "")
+    assert told(job, FOR_ANOTHER)[0] is job, "that was about its earlier run"
+
+
+def test_a_run_that_cannot_be_stopped_now_goes_on_and_the_scheduler_hears_of_it() -> None:
+    handing_over = after(running_job(), report(0.85))
+    assert told(handing_over, FOR_ANOTHER) == (handing_over, [RefuseMove()])
+
+
+def test_its_tenant_may_have_it_wait_meanwhile_and_then_it_does_not_go_on_by_itself() -> None:
+    job = after(running_job(), report(0.5), FOR_ANOTHER, SuspendRequested(), CARRIED)
+    assert job.state is JobState.SUSPENDED
+    assert after(job, ResumeRequested()).state is JobState.PENDING

@@ -120,7 +120,7 @@ function About({ job }) {
         .filter(Boolean)
         .join(", "),
     ],
-    ["Priority", String(spec.priority)],
+    ["Priority", spec.priority_class ? `${spec.priority}, class ${spec.priority_class}` : String(spec.priority)],
     ["Tenant", job.tenant],
     ["Submitted", clock(job.submitted_at)],
     [isOver(job) ? "Took" : "For", jobTime(job)],
