@@ -90,7 +90,7 @@ def make_models(settings: Settings, verifier: Verifier, dispatcher: Dispatcher, 
     )
     recent = RecentRequests(settings.remembered_requests)
     plane = DataPlane(registry, dispatcher, settings.request_timeout, endpoints, recent)
-    generation = Generation(registry, dispatcher, endpoints, _generation_limits(settings))
+    generation = Generation(registry, dispatcher, endpoints, _generation_limits(settings), recent)
     return Models(registry, marks, loader, endpoints, lifecycle, recent, plane, generation)
 
 
@@ -132,7 +132,7 @@ def make_doors(settings: Settings, models: Models, start_task: StartTask, tracin
     add_descriptions(routes, descriptions)
     add_explaining(routes, models.recent, handing)
     add_feedback(routes, feedback, handing)
-    add_generation(routes, models.generation, handing, start_task)
+    add_generation(routes, models.generation, handing, start_task, tracing)
     routes.tell_in_usage("feedback", lambda _: feedback.accuracies())
     routes.tell_in_usage("inputs", partial(told, models.registry, models.endpoints))
     grpc_handing = GrpcHanding(relay, plane, start_task, settings.request_timeout)

@@ -40,5 +40,22 @@ def request_lines(told: Mapping[str, Any]) -> list[str]:
     if batch is not None:
         rows = f"{batch['own_rows']} of {batch['rows']} rows"
         lines.append(f"batch     {rows}, number {batch['place']} of {batch['requests']} requests that ran together")
+    lines += _generation_lines(told.get("generation"))
     lines += [f"  {name:<8}{milliseconds(float(seconds)):>12}" for name, seconds in told["steps"].items()]
     return [clean(line) for line in lines]
+
+
+def _generation_lines(told: Mapping[str, Any] | None) -> list[str]:
+    """Of an answer that was generated token by token."""
+    if told is None:
+        return []
+    lines = [
+        f"generated {told['tokens']} tokens after {told['prompt_tokens']}, beside {max(0, told['rows'] - 1)} others"
+    ]
+    first, each = told["first_token_seconds"], told["seconds_per_token"]
+    if first is not None:
+        lines.append(
+            f"tokens    the first after {milliseconds(first)}"
+            + ("" if each is None else f", then one in {milliseconds(each)}")
+        )
+    return lines

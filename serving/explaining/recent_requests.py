@@ -75,14 +75,60 @@ class Remembered(NamedTuple):
         }
 
 
+class RememberedGeneration(NamedTuple):
+    """What became of an answer that was generated. Times are seconds of ``time.perf_counter``; 0 for never."""
+
+    version: str  # that answered, or was to
+    arrived: float  # when the request's first byte was read
+    begin: float  # when it was read and checked
+    began: float  # when its first step was given to a thread
+    first: float  # when its first token came
+    end: float  # when it was complete, or given up
+    prompt_tokens: int  # of the prompt
+    tokens: int  # that came
+    rows: int  # answers that a step of it had at most, itself among them
+    error: str  # why it is not complete; empty where it is
+    answer: None = None  # there is no feedback on it
+
+    def steps(self) -> dict[str, float]:
+        """Seconds of each step, in their order; they add up to all that it took."""
+        steps = {"parse": self.begin - self.arrived, "queue": (self.began or self.end) - self.begin}
+        if self.began:
+            steps["first"] = (self.first or self.end) - self.began
+        if self.first:
+            steps["rest"] = self.end - self.first
+        return steps
+
+    def as_json(self) -> dict[str, Any]:
+        """For the interface; see docs/generation.md."""
+        following = self.tokens - 1
+        return {
+            "version": self.version,
+            "variant": "",
+            "arrived_at": time.time() - (time.perf_counter() - self.arrived),
+            "seconds": self.end - self.arrived,
+            "steps": self.steps(),
+            "batch": None,
+            "generation": {
+                "prompt_tokens": self.prompt_tokens,
+                "tokens": self.tokens,
+                "first_token_seconds": self.first - self.arrived if self.first else None,
+                "seconds_per_token": (self.end - self.first) / following if following > 0 else None,
+                "rows": self.rows,
+            },
+            "error": self.error,
+        }
+
+
 # As it is kept: a tuple of its fields, of which the garbage collector looks at none again.
 _Fields = tuple[str, str, float, float, RunTimes | None, int, int, float, float, str, Answered | None]
+_Kept = _Fields | RememberedGeneration
 
 
 @dataclass(slots=True)
 class _OfModel:
-    newer: dict[str, _Fields] = field(default_factory=dict)
-    older: dict[str, _Fields] = field(default_factory=dict)
+    newer: dict[str, _Kept] = field(default_factory=dict)
+    older: dict[str, _Kept] = field(default_factory=dict)
     asked: float = 0.0
 
 
@@ -101,7 +147,7 @@ class RecentRequests:
         """Whether a request with this id is remembered."""
         return 0 < len(request_id) <= MOST_ID_CHARACTERS and self._most > 0
 
-    def keep(self, model: str, request_id: str, request: _Fields, now: float) -> None:
+    def keep(self, model: str, request_id: str, request: _Kept, now: float) -> None:
         """Remember a request; of several with one id the last."""
         of_model = self._models.get(model)
         if of_model is None:
@@ -115,19 +161,23 @@ class RecentRequests:
         newer[request_id] = request
         of_model.asked = now
 
-    def find(self, model: str, request_id: str) -> Remembered | None:
+    def find(self, model: str, request_id: str) -> Remembered | RememberedGeneration | None:
         """What became of a request; None where nobody knows, or knows any more."""
         of_model = self._models.get(model)
         if of_model is None:
             return None
         fields = of_model.newer.get(request_id) or of_model.older.get(request_id)
-        return None if fields is None else Remembered._make(fields)
+        if fields is None or isinstance(fields, RememberedGeneration):
+            return fields
+        return Remembered._make(fields)
 
     def forget_answer(self, model: str, request_id: str) -> None:
         """Feedback on a request that is known came."""
         of_model = self._models[model]
         half = of_model.newer if request_id in of_model.newer else of_model.older
-        half[request_id] = (*half[request_id][:-1], ())
+        fields = half[request_id]
+        if not isinstance(fields, RememberedGeneration):
+            half[request_id] = (*fields[:-1], ())
 
 
 class Trace:

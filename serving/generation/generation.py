@@ -13,6 +13,7 @@ import numpy as np
 from tiercel.core.errors import DeadlineExceededError, InvalidRequestError
 from tiercel.serving.accounting.delays import Delays
 from tiercel.serving.generation.loop import DecodeLoop
+from tiercel.serving.generation.noting import Notes
 from tiercel.serving.generation.request import GenerationLimits, GenerationRequest, context_of, prompt_ids
 from tiercel.serving.generation.room import CacheRoom
 from tiercel.serving.generation.row import Listener, Row
@@ -21,6 +22,7 @@ from tiercel.serving.generation.statistics import GenerationStatistics
 if TYPE_CHECKING:
     from tiercel.serving.dispatch.dispatcher import Dispatcher
     from tiercel.serving.dispatch.variants.endpoints import Endpoints
+    from tiercel.serving.explaining.recent_requests import RecentRequests
     from tiercel.serving.models.loaded_version import LoadedVersion
     from tiercel.serving.models.registry import Registry
     from tiercel.serving.runtime.decoder import Decoder
@@ -34,11 +36,18 @@ class Generation:
         dispatcher: Runs steps.
         endpoints: Names that stand for several variants, which are not chosen among here.
         limits: How much may be generated.
+        recent: Remembers what became of answers to requests with ids; None for nothing.
     """
 
     def __init__(
-        self, registry: Registry, dispatcher: Dispatcher, endpoints: Endpoints, limits: GenerationLimits
+        self,
+        registry: Registry,
+        dispatcher: Dispatcher,
+        endpoints: Endpoints,
+        limits: GenerationLimits,
+        recent: RecentRequests | None = None,
     ) -> None:
+        self._recent = recent
         self._registry = registry
         self._dispatcher = dispatcher
         self._endpoints = endpoints
@@ -105,7 +114,11 @@ class Generation:
         seed = secrets.randbits(64) if request.seed is None else request.seed
         loop = self._loop_of(loaded, decoder)
         random = np.random.default_rng(seed)
-        row = Row(loop, prompt, most, request.sampling, random, ends, arrived or time.perf_counter(), listener)
+        now = time.perf_counter()
+        row = Row(loop, prompt, most, request.sampling, random, ends, arrived or now, listener)
+        if self._recent is not None and self._recent.wants(request.id):
+            version, prompt_tokens = loaded.version_text, len(prompt)
+            row.notes = Notes(self._recent, loaded.model, version, request.id, row.arrived, now, prompt_tokens)
         loop.add(row, request.timeout)
         return row
 

@@ -110,7 +110,7 @@ class DecodeLoop:
             self.loaded.statistics.canceled(now, now - row.arrived)
             if not row.tokens:
                 self.loaded.account.delays.failed(now)
-            self._end(row)
+            self._end(row, now, "the caller went away")
             self.look()
 
     def break_off(self, error: TiercelError) -> None:
@@ -143,8 +143,11 @@ class DecodeLoop:
         while self._waiting and len(self._begun) < self.limits.rows:
             if not self._room.hold(self, self._bytes([*self._begun, self._waiting[0]])):
                 break
-            self._begun.append(self._waiting.popleft())
-            new.append(self._begun[-1])
+            row = self._waiting.popleft()
+            self._begun.append(row)
+            new.append(row)
+            if row.notes is not None:
+                row.notes.began = time.perf_counter()
         return new
 
     def _bytes(self, rows: list[Row]) -> int:
@@ -163,12 +166,12 @@ class DecodeLoop:
             if isinstance(outcome, TiercelError):
                 tell.append(partial(self._fail, row, outcome))
                 continue
-            reason, tokens = row.take(outcome), row.tokens
+            reason, tokens = row.take(outcome, now, len(stepped)), row.tokens
             if tokens == 1 or (reason and not tokens):
                 self._statistics.begun(len(row.prompt), now - row.arrived, now)
                 self.loaded.account.delays.answered(now - row.arrived, now)
             if reason:
-                self._end(row)
+                self._end(row, now)
                 self.loaded.statistics.succeeded(now, now - row.arrived, row.run_seconds)
             if reason != STOPPED:
                 self._statistics.tokens += 1
@@ -202,11 +205,13 @@ class DecodeLoop:
         self.loaded.statistics.failed(error, now, now - row.arrived)
         if not row.tokens:
             self.loaded.account.delays.failed(now)
-        self._end(row)
+        self._end(row, now, error.message)
         row.listener.failed(error)
 
-    def _end(self, row: Row) -> None:
+    def _end(self, row: Row, now: float, error: str = "") -> None:
         row.ended = True
+        if row.notes is not None:
+            row.notes.end(row.tokens, now, error)
         if row.timer is not None:
             row.timer.cancel()
         self.loaded.release()

@@ -13,6 +13,8 @@ from tiercel.serving.tensors import Array
 if TYPE_CHECKING:
     from asyncio import TimerHandle
 
+    from tiercel.serving.generation.noting import Notes
+
 STOPPED = "stop"
 """The model said that its answer ends, or an id came that the caller named."""
 FULL = "length"
@@ -55,13 +57,14 @@ class Row:
     Attributes:
         ended: Whether nothing more is to be generated.
         last: The token that came last.
+        notes: What is noted of it, so that it can be explained; None for nothing.
         tokens: How many came.
         run_seconds: How long steps took that it was part of.
         timer: Ends it when its time is up.
     """
 
     __slots__ = (
-        "_ends", "_loop", "_most", "_random", "_sampling", "arrived", "ended", "last", "listener", "prompt",
+        "_ends", "_loop", "_most", "_random", "_sampling", "arrived", "ended", "last", "listener", "notes", "prompt",
         "run_seconds", "timer", "tokens",
     )  # fmt: skip
 
@@ -86,6 +89,7 @@ class Row:
         self.listener = listener
         self.ended = False
         self.last = 0
+        self.notes: Notes | None = None
         self.tokens = 0
         self.run_seconds = 0.0
         self.timer: TimerHandle | None = None
@@ -100,8 +104,10 @@ class Row:
         self.last = next_token(logits, self._sampling, self._random.random())
         return self.last
 
-    def take(self, token: int) -> str:
-        """Count a token that came; returns why the answer ends, or nothing."""
+    def take(self, token: int, now: float, rows: int) -> str:
+        """Count a token that came, of a step with so many rows; returns why the answer ends, or nothing."""
+        if self.notes is not None:
+            self.notes.take(now, rows)
         if token in self._ends:
             return STOPPED
         self.tokens += 1

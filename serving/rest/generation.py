@@ -8,6 +8,7 @@ from typing import Any, Final
 import orjson
 
 from tiercel.core.errors import TiercelError, TooLargeError
+from tiercel.core.traces import Tracing
 from tiercel.serving.generation.generation import Generation
 from tiercel.serving.generation.request import GenerationRequest, read_request
 from tiercel.serving.models.loaded_version import LoadedVersion
@@ -22,6 +23,7 @@ from tiercel.serving.rest.messages import (
     json_response,
 )
 from tiercel.serving.rest.routes import Parameters, Routes, body_object
+from tiercel.serving.rest.traced import traced
 from tiercel.serving.routing.calls import Handed
 from tiercel.serving.routing.relay import HOPS
 from tiercel.serving.runtime.decoder import Decoder
@@ -32,7 +34,9 @@ _EVENTS: Final = b"text/event-stream"
 _BYTE: Final = 256
 
 
-def add_generation(routes: Routes, generation: Generation, handing: RestHanding, start_task: StartTask) -> None:
+def add_generation(
+    routes: Routes, generation: Generation, handing: RestHanding, start_task: StartTask, tracing: Tracing | None = None
+) -> None:
     """Have models that are decoders generate."""
 
     def generate(request: HttpRequest, of: Parameters, respond: Respond) -> Cancellable | None:
@@ -59,8 +63,9 @@ def add_generation(routes: Routes, generation: Generation, handing: RestHanding,
         return generation.submit(wanted, found, request.arrived, answer)
 
     for version in ("", "/versions/{version}"):
-        routes.add_cancellable("POST", f"/v2/models/{{model}}{version}/generate", generate)
-        routes.add_cancellable("POST", f"/v2/models/{{model}}{version}/generate_stream", generate_stream)
+        for name, answer in (("generate", generate), ("generate_stream", generate_stream)):
+            spanned = answer if tracing is None else traced(name, answer, tracing, lambda: handing.node_id)
+            routes.add_cancellable("POST", f"/v2/models/{{model}}{version}/{name}", spanned)
 
 
 class _Answer:
@@ -128,7 +133,7 @@ class _Events(_Answer):
             self._respond(error_response(error))
             return
         self._send(self._head | {"error": error.message})
-        self._end()
+        self._end(error.message)
 
     def _send(self, said: dict[str, Any]) -> None:
         event = b"data: %b\n\n" % orjson.dumps(said)
@@ -140,8 +145,8 @@ class _Events(_Answer):
             self._respond(self._stream)
         self._stream.send(event)
 
-    def _end(self) -> None:
+    def _end(self, error: str = "") -> None:
         if self._stream is not None:
-            self._stream.end()
+            self._stream.end(error)
         else:
             self._respond(HttpResponse(200, b"".join(self._kept), _EVENTS))

@@ -127,9 +127,12 @@ class HttpStream:
 
     Args:
         content_type: Media type of the body.
+
+    Attributes:
+        on_end: Told at the end why it is not complete, or an empty text; None for nobody.
     """
 
-    __slots__ = ("_end", "_write", "content_type")
+    __slots__ = ("_end", "_write", "content_type", "on_end")
 
     status = 200
 
@@ -137,6 +140,7 @@ class HttpStream:
         self.content_type = content_type
         self._write: Callable[[bytes], None] | None = None
         self._end: Callable[[], None] | None = None
+        self.on_end: Callable[[str], None] | None = None
 
     def begin(self, write: Callable[[bytes], None], end: Callable[[], None]) -> None:
         """The connection takes parts from now on."""
@@ -147,8 +151,10 @@ class HttpStream:
         if self._write is not None:
             self._write(part)
 
-    def end(self) -> None:
-        """That was all."""
+    def end(self, error: str = "") -> None:
+        """That was all; ``error``: why it is not complete."""
+        if self.on_end is not None:
+            self.on_end(error)
         if self._end is not None:
             self._end()
         self._write = self._end = None

@@ -95,7 +95,7 @@ class Routes:
         self._table: RouteTable[_Handler] = RouteTable()
         infer: _Handler = self._infer
         if tracing is not None:
-            infer = traced(infer, tracing, lambda: handing.node_id if handing is not None else "")
+            infer = traced("infer", infer, tracing, lambda: handing.node_id if handing is not None else "")
         for version in ("", "/versions/{version}"):
             model = "/v2/models/{model}" + version
             self._table.add("POST", f"{model}/infer", infer)

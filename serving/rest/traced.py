@@ -28,20 +28,25 @@ def trace_context_of(headers: Mapping[bytes, bytes]) -> dict[str, str]:
     return {name.decode(): headers[name].decode("latin-1") for name in (TRACEPARENT, TRACESTATE) if name in headers}
 
 
-def traced(infer: Handler, tracing: Tracing, node_id: Callable[[], str]) -> Handler:
-    """Answers as ``infer`` does, in a span that is the parent of those of other nodes.
+def traced(name: str, answer_to: Handler, tracing: Tracing, node_id: Callable[[], str]) -> Handler:
+    """Answers as ``answer_to`` does, in a span that is the parent of those of other nodes.
 
     Args:
-        infer: Answers requests for inference.
+        name: Of the spans.
+        answer_to: Answers requests; a stream's span goes to its end.
         tracing: Makes spans.
         node_id: Of this node; empty for unknown.
     """
 
     def handle(request: HttpRequest, parameters: Mapping[str, str], respond: Respond) -> Cancellable | None:
         attributes = {"tiercel.model": parameters["model"], "tiercel.node": node_id()}
-        span = tracing.begin("infer", trace_context_of(request.headers), request.arrived, attributes)
+        span = tracing.begin(name, trace_context_of(request.headers), request.arrived, attributes)
 
         def answered(answer: HttpResponse | HttpStream | bytes) -> None:
+            if isinstance(answer, HttpStream):
+                answer.on_end = span.end
+                respond(answer)
+                return
             status = int(answer[_STATUS]) if isinstance(answer, bytes) else answer.status
             span.end(f"HTTP {status}" if status >= HTTPStatus.INTERNAL_SERVER_ERROR else "")
             respond(answer)
@@ -51,7 +56,7 @@ def traced(infer: Handler, tracing: Tracing, node_id: Callable[[], str]) -> Hand
         request.head = replace(head, headers={**head.headers, TRACEPARENT: span.traceparent.encode()})
         try:
             with span.current():
-                work = infer(request, parameters, answered)
+                work = answer_to(request, parameters, answered)
         except Exception as error:
             span.end(error.message if isinstance(error, TiercelError) else repr(error))
             raise

@@ -21,6 +21,7 @@ from testing import onnx_models
 from testing.routes import clear, lead
 from testing.serving_process import DEADLINE, ServingProcess, serving, wait_for
 from testing.small_gpt import SmallGpt, greedy, small_gpt
+from tiercel.broker.cli.asked import request_lines
 from tiercel.trainer.generation import export_decoder
 
 VOCABULARY = 61
@@ -116,6 +117,31 @@ def test_company_changes_no_row(served: Served) -> None:
     sizes = {each["batch_size"] for each in statistics["batch_stats"]}
     assert max(sizes) > 1, "no two rows shared a step"
     assert statistics["inference_stats"]["success"]["count"] >= len(PROMPTS)
+
+
+def test_an_answer_with_an_id_is_explained(served: Served) -> None:
+    served.generate({"id": "whole", "input_ids": [5, 9, 3], "max_tokens": 12})
+    told = served.server.request("GET", "/v2/models/gpt/requests/whole").content
+    assert (told["version"], told["error"], told["batch"]) == ("1", "", None)
+    about = told["generation"]
+    assert (about["prompt_tokens"], about["tokens"], about["rows"]) == (3, 12, 1)
+    assert sum(told["steps"].values()) == pytest.approx(told["seconds"])
+    assert list(told["steps"]) == ["parse", "queue", "first", "rest"]
+    assert about["first_token_seconds"] == pytest.approx(told["seconds"] - told["steps"]["rest"])
+    assert about["seconds_per_token"] == pytest.approx(told["steps"]["rest"] / 11)
+    assert "answered  by gpt version 1" in (lines := request_lines(told))
+    assert "generated 12 tokens after 3, beside 0 others" in lines
+    served.cap(0.02)
+    try:
+        stream = Stream(served.server.http, {**LONG, "id": "gone"})
+        next(iter(stream))
+        stream.leave()
+        wait_for(lambda: served.begun() == 0, "the row to be free")
+    finally:
+        served.cap(None)
+    told = served.server.request("GET", "/v2/models/gpt/requests/gone").content
+    assert "went away" in told["error"]
+    assert 1 <= told["generation"]["tokens"] < LONG["max_tokens"]
 
 
 def test_tokens_come_as_events(served: Served) -> None:

@@ -11,7 +11,7 @@ def keep(recent: RecentRequests, model: str, request_id: str, end: float = 0.0) 
 
 def found(recent: RecentRequests, model: str, request_id: str) -> Remembered:
     one = recent.find(model, request_id)
-    assert one is not None
+    assert isinstance(one, Remembered)
     return one
 
 

@@ -46,7 +46,7 @@ class House:
 
     def found(self, request_id: str) -> Remembered:
         one = self.recent.find("m", request_id)
-        assert one is not None
+        assert isinstance(one, Remembered)
         return one
 
 
