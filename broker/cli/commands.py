@@ -49,6 +49,7 @@ SECTIONS: Final[dict[str, dict[str, Entry]]] = {
         "endpoints access": Entry("endpoints:set_access", "Say who may ask an endpoint."),
         "deploy": Entry("deploy:deploy", "Make an ONNX file a version of an endpoint, without a job."),
         "infer": Entry("infer:infer", "Ask an endpoint."),
+        "generate": Entry("generate:generate", "Have an endpoint generate an answer, token by token."),
         "models": Entry("", "Versions that endpoints have and had.", "tiercel models ls digits"),
         "models ls": Entry("models.reading:ls", "List versions, the newest first."),
         "models show": Entry("models.reading:show", "Show a version's card, and where it comes from."),

@@ -20,6 +20,20 @@ if TYPE_CHECKING:
 
 _SHOWN_ELEMENTS = 32
 
+key_option = click.option(
+    "--key",
+    default="",
+    help="For an endpoint that takes keys: '-' for standard input's first line. Others can read command lines; "
+    "the environment's TIERCEL_KEY they cannot.",
+)
+at_option = click.option(
+    "--at",
+    default="",
+    metavar="ADDRESS",
+    help="Any node's, as 'tiercel endpoints' shows it under SERVING, or a proxy's: then neither broker nor "
+    "token is needed, but a key or a public endpoint.",
+)
+
 
 @command("echo '{\"input\": [[0.1, 0.2]]}' | tiercel infer digits", "tiercel infer digits inputs.json --json")
 @click.argument("endpoint", help="The endpoint's name.", shell_complete=complete_endpoint)
@@ -27,12 +41,7 @@ _SHOWN_ELEMENTS = 32
 @click.option(
     "--minimum-accuracy", type=float, help="Of an endpoint with variants: let none answer that is less accurate."
 )
-@click.option(
-    "--key",
-    default="",
-    help="For an endpoint that takes keys: '-' for standard input's first line. Others can read command lines; "
-    "the environment's TIERCEL_KEY they cannot.",
-)
+@key_option
 @click.option(
     "--id",
     "request_id",
@@ -40,13 +49,7 @@ _SHOWN_ELEMENTS = 32
     metavar="ID",
     help="An id of your own, for 'tiercel explain --endpoint NAME --request ID' afterwards.",
 )
-@click.option(
-    "--at",
-    default="",
-    metavar="ADDRESS",
-    help="Any node's, as 'tiercel endpoints' shows it under SERVING, or a proxy's: then neither broker nor "
-    "token is needed, but a key or a public endpoint.",
-)
+@at_option
 @json_option
 @target_options
 def infer(
@@ -61,8 +64,7 @@ def infer(
     target: Target,
 ) -> None:
     """Ask an endpoint; inputs are a JSON object such as {"input": [[0.1, 0.2]]}, the batch dimension first."""
-    if at and target.broker:
-        fail("Give --at or --broker, not both: at a node's address no broker is asked.", USAGE)
+    check_place(at, target)
     shown = read_key(key)
     inputs = _read_inputs(file)
     if at:
@@ -89,6 +91,12 @@ async def _ask_at(
 
     async with EndpointClient(address, key=key) as client:
         return await client.infer(endpoint, inputs, minimum_accuracy, request_id=request_id)
+
+
+def check_place(at: str, target: Target) -> None:
+    """End the command where two places are named."""
+    if at and target.broker:
+        fail("Give --at or --broker, not both: at a node's address no broker is asked.", USAGE)
 
 
 def read_key(key: str) -> str | None:

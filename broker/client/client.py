@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import uuid
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from tiercel.broker.client.acting import Acting
+from tiercel.broker.client.asking import Asking
 from tiercel.broker.client.connection import Connection
 from tiercel.broker.client.deploying import Deploying
 from tiercel.broker.client.given_token import given_token
@@ -29,25 +30,23 @@ from tiercel.broker.conversion import (
     event_from_proto,
     spec_to_proto,
 )
-from tiercel.core.endpoint_access import KEY_VARIABLE
 from tiercel.core.endpoint_views import EndpointExplanation
 from tiercel.core.errors import InvalidSpecError, TiercelError, UnavailableError
 from tiercel.core.jobs import JobSpec
-from tiercel.core.jsonable import Json
 from tiercel.core.trust.trust import Trust
 from tiercel.core.views import Explanation, JobEvent
 from tiercel.core.wire import from_proto
 from tiercel.v1 import jobs_pb2
 
 if TYPE_CHECKING:
-    from tiercel.broker.client.inference import ArrayLike, InferenceClient, InferenceResult
+    from tiercel.broker.client.inference import InferenceClient
     from tiercel.broker.client.projects.packing import PackedProject
     from tiercel.core.policies import PolicyChoice
     from tiercel.core.predictions import PredictionRecord
     from tiercel.core.what_if import Changes, WhatIf
 
 
-class Client(Keeping, Acting, Deploying, Lists):
+class Client(Keeping, Acting, Asking, Deploying, Lists):
     """A tenant's connection to a broker; an async context manager.
 
     Every method raises :class:`~tiercel.core.errors.TiercelError` with a sentence for the user.
@@ -312,45 +311,6 @@ class Client(Keeping, Acting, Deploying, Lists):
             async for chunk in chunks:
                 yield chunk
 
-    async def infer(
-        self,
-        endpoint: str,
-        inputs: Mapping[str, ArrayLike],
-        minimum_accuracy: float | None = None,
-        key: str | None = None,
-        *,
-        request_id: str = "",
-    ) -> InferenceResult:
-        """Ask an endpoint's live version, over HTTP by the Open Inference Protocol.
-
-        Args:
-            endpoint: Its name.
-            inputs: A NumPy array or nested lists for each input, the batch dimension first.
-            minimum_accuracy: Of an endpoint with variants: none below it answers. None for any.
-            key: The endpoint's, for one that takes keys; None for what ``TIERCEL_KEY`` in the environment says.
-            request_id: By which :meth:`explain_request` knows it; empty for none.
-
-        Raises:
-            NotFoundError: The tenant has no such endpoint.
-            NotAuthenticatedError: It takes keys, and this is none of its own that is good.
-            RateExceededError: The key asks more often than it is good for.
-            InvalidSpecError: An input is missing, unknown, or of the wrong shape or type, or no variant is accurate
-                enough.
-            UnavailableError: No version answers yet.
-        """
-        shown = os.environ.get(KEY_VARIABLE, "") if key is None else key
-        return await self._asking().infer(endpoint, inputs, minimum_accuracy, shown, request_id)
-
-    async def explain_request(self, endpoint: str, request_id: str, key: str | None = None) -> Json:
-        """See :meth:`.EndpointClient.explain_request`; ``key`` as in :meth:`infer`."""
-        shown = os.environ.get(KEY_VARIABLE, "") if key is None else key
-        return await self._asking().explain(endpoint, request_id, shown)
-
-    async def feedback(self, endpoint: str, labels: Mapping[str, Any], key: str | None = None) -> Json:
-        """See :meth:`.EndpointClient.feedback`; ``key`` as in :meth:`infer`."""
-        shown = os.environ.get(KEY_VARIABLE, "") if key is None else key
-        return await self._asking().feedback(endpoint, labels, shown)
-
     def _asking(self) -> InferenceClient:
         if self._inference is None:
             # Most programs submit and watch only: aiohttp is not imported for them.
@@ -358,7 +318,7 @@ class Client(Keeping, Acting, Deploying, Lists):
             from tiercel.broker.client.places import BrokerPlaces
 
             places = BrokerPlaces(self._connection, self.list_endpoints, is_elsewhere=bool(self._trust))
-            self._inference = InferenceClient(self._options.infer_deadline_seconds, places)
+            self._inference = InferenceClient(self._options, places)
         return self._inference
 
     async def _check_finished(self, job_id: str) -> None:

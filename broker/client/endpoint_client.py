@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 from urllib.parse import urlsplit
 
 from tiercel.broker.client.options import ClientOptions
@@ -18,6 +19,7 @@ from tiercel.core.jsonable import Json
 from tiercel.core.trust.trust import Trust, is_loopback
 
 if TYPE_CHECKING:
+    from tiercel.broker.client.generation import Generated, GeneratedPart, Sampling
     from tiercel.broker.client.inference import ArrayLike, InferenceClient, InferenceResult
     from tiercel.core.trust.pinning import Believed
 
@@ -56,7 +58,7 @@ class EndpointClient:
         """Get ready; connects with the first request."""
         from tiercel.broker.client.inference import InferenceClient
 
-        self._inference = InferenceClient(self._options.infer_deadline_seconds, self._place)
+        self._inference = InferenceClient(self._options, self._place)
         return self
 
     async def __aexit__(
@@ -91,6 +93,21 @@ class EndpointClient:
             UnavailableError: Nobody answers, or somebody who is not to be believed.
         """
         return await self._open().infer(endpoint, inputs, minimum_accuracy, self._key, request_id)
+
+    async def generate(
+        self, endpoint: str, prompt: str | Sequence[int], *, request_id: str = "", **sampling: Unpack[Sampling]
+    ) -> Generated:
+        """Have an endpoint's live version generate an answer; see :meth:`Client.generate`."""
+        return await self._open().generate(endpoint, prompt, sampling, self._key, request_id)
+
+    async def generate_stream(
+        self, endpoint: str, prompt: str | Sequence[int], *, request_id: str = "", **sampling: Unpack[Sampling]
+    ) -> AsyncGenerator[GeneratedPart]:
+        """The same, in parts as they come; see :meth:`Client.generate_stream`."""
+        parts = self._open().generate_stream(endpoint, prompt, sampling, self._key, request_id)
+        async with aclosing(parts):
+            async for part in parts:
+                yield part
 
     async def explain_request(self, endpoint: str, request_id: str) -> Json:
         """Which node, version and batch answered a request, and how long each step took; see docs/serving.md.

@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import json
 import math
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 from urllib.parse import quote
 
-import aiohttp
 from yarl import URL
 
-from tiercel.core.current_span import trace_context
-from tiercel.core.endpoint_access import KEY_VARIABLE
-from tiercel.core.errors import (
-    InvalidSpecError,
-    NotAllowedError,
-    NotAuthenticatedError,
-    NotFoundError,
-    RateExceededError,
-    TiercelError,
-    TooLargeError,
-    UnavailableError,
-)
+from tiercel.broker.client.endpoint_http import EndpointHttp, understood
+from tiercel.broker.client.generation import Generated, GeneratedPart, Sampling, body_of, part_of, whole_of
+from tiercel.core.errors import InvalidSpecError, NotAllowedError, NotFoundError, UnavailableError
 from tiercel.core.jsonable import Json
-from tiercel.core.trust.trust import AUTHORITY_VARIABLE, PIN_VARIABLE
 
 if TYPE_CHECKING:
+    from tiercel.broker.client.options import ClientOptions
     from tiercel.broker.client.places import Place, Places
 
 
@@ -41,11 +29,10 @@ ArrayLike: TypeAlias = _Array | list[Any] | tuple[Any, ...] | float | str
 """A NumPy array or nested lists of numbers; of texts for an input of type BYTES."""
 
 T = TypeVar("T")
+_CUT = {"error": "the connection ended before it"}
 # More than any model has; beyond it the lists are a mistake or an attack.
 _MOST_DIMENSIONS = 32
 _SHOWN_CHARACTERS = 40
-MAX_ANSWER_BYTES = 256 * 1024**2
-"""The largest answer of an inference server that is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,19 +100,20 @@ class InferenceClient:
     """Sends requests to endpoints and remembers where they answer.
 
     Args:
-        deadline_seconds: For each request.
+        options: How long requests may take.
         places: Knows where they answer.
     """
 
-    def __init__(self, deadline_seconds: float, places: Places) -> None:
+    def __init__(self, options: ClientOptions, places: Places) -> None:
+        self._options = options
         self._knows = places
-        self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=deadline_seconds))
+        self._http = EndpointHttp(places)
         self._places: dict[str, Place] = {}
         self._datatypes: dict[str, dict[str, str]] = {}
 
     async def close(self) -> None:
         """End the connections."""
-        await self._session.close()
+        await self._http.close()
 
     async def infer(
         self,
@@ -157,7 +145,7 @@ class InferenceClient:
             # As it is, since an id of ".." would be taken for the folder above.
             path = f"/v2/models/{quote(endpoint, safe='')}/requests/{quote(request_id, safe='')}"
             answer = await self._request("GET", URL(place.url + path, encoded=True), place, key)
-            with _understood(place.url):
+            with understood(place.url):
                 return dict(answer)
 
         return await self._where_it_answers(endpoint, ask)
@@ -170,10 +158,52 @@ class InferenceClient:
             place = self._places[endpoint]
             url = f"{place.url}/v2/models/{endpoint}/feedback"
             answer = await self._request("POST", url, place, key, {"feedback": items})
-            with _understood(place.url):
+            with understood(place.url):
                 return dict(answer)
 
         return await self._where_it_answers(endpoint, tell)
+
+    async def generate(
+        self, endpoint: str, prompt: str | Sequence[int], sampling: Sampling, key: str = "", request_id: str = ""
+    ) -> Generated:
+        """Have an endpoint generate; see :meth:`Client.generate`."""
+        body = body_of(prompt, sampling, request_id)
+
+        async def ask() -> Generated:
+            place = self._places[endpoint]
+            url = f"{place.url}/v2/models/{endpoint}/generate"
+            answer = await self._http.request("POST", url, place, key, self._options.generate_deadline_seconds, body)
+            with understood(url):
+                return whole_of(endpoint, answer)
+
+        return await self._where_it_answers(endpoint, ask)
+
+    async def generate_stream(
+        self, endpoint: str, prompt: str | Sequence[int], sampling: Sampling, key: str = "", request_id: str = ""
+    ) -> AsyncGenerator[GeneratedPart]:
+        """The same, in parts as they come; see :meth:`Client.generate_stream`."""
+        body = body_of(prompt, sampling, request_id)
+
+        async def begin() -> tuple[GeneratedPart, AsyncGenerator[Any]]:
+            place = self._places[endpoint]
+            url = f"{place.url}/v2/models/{endpoint}/generate_stream"
+            events = self._http.events(url, place, key, self._options.generate_deadline_seconds, body)
+            try:
+                with understood(url):
+                    return part_of(await anext(events, _CUT)), events
+            except BaseException:
+                await events.aclose()
+                raise
+
+        # Once it has begun it is not asked for again: the answer might be another one.
+        part, events = await self._where_it_answers(endpoint, begin)
+        async with aclosing(events):
+            while True:
+                yield part
+                if part.finish_reason:
+                    return
+                with understood(self._places[endpoint].url):
+                    part = part_of(await anext(events, _CUT))
 
     async def _where_it_answers(self, endpoint: str, ask: Callable[[], Awaitable[T]]) -> T:
         if endpoint in self._places:
@@ -194,72 +224,17 @@ class InferenceClient:
         url = f"{place.url}/v2/models/{endpoint}"
         datatypes = self._datatypes.get(endpoint)
         if datatypes is None:
-            with _understood(url):
+            with understood(url):
                 metadata = await self._request("GET", url, place, key)
                 datatypes = {str(each["name"]): str(each["datatype"]) for each in metadata["inputs"]}
             self._datatypes[endpoint] = datatypes
         tensors = _tensors(inputs, datatypes)
         answer = await self._request("POST", f"{url}/infer", place, key, {"inputs": tensors, **hints})
-        with _understood(url):
+        with understood(url):
             return _result(endpoint, answer)
 
     async def _request(self, method: str, url: str | URL, place: Place, key: str, body: Json | None = None) -> Any:
-        encryption = await self._knows.encryption(place, has_key=bool(key))
-        headers = ({"Authorization": f"Bearer {key}"} if key else {}) | trace_context()
-        try:
-            async with self._session.request(
-                method, url, json=body, headers=headers, allow_redirects=False, **encryption
-            ) as response:
-                answer = json.loads(await _read(response))
-        except aiohttp.ClientSSLError as error:
-            self._knows.forget_trust()
-            message = (
-                f"Whoever answers at {url} is not to be believed ({error}); check the address, and for a node set "
-                f"{PIN_VARIABLE} or {AUTHORITY_VARIABLE} as for its broker."
-            )
-            raise UnavailableError(message) from error
-        except (aiohttp.ClientError, TimeoutError, asyncio.IncompleteReadError, ValueError, RecursionError) as error:
-            if isinstance(error, aiohttp.ClientConnectionError):  # who is refused by TLS 1.3 is often told no more
-                self._knows.forget_trust()
-            message = f"The inference server does not answer at {url} ({str(error) or 'it took too long'}); try again."
-            raise UnavailableError(message) from error
-        if response.status == 200:
-            return answer
-        why = str(answer.get("error", answer)) if isinstance(answer, dict) else str(answer)
-        raise _refusal(response.status, why)
-
-
-async def _read(response: aiohttp.ClientResponse) -> bytes:
-    """The whole answer, unless it has no end."""
-    body = bytearray()
-    async for chunk in response.content.iter_any():
-        body += chunk
-        if len(body) > MAX_ANSWER_BYTES:
-            raise TooLargeError(f"The answer of {response.url} is over {MAX_ANSWER_BYTES} bytes; ask for less at once.")
-    return bytes(body)
-
-
-@contextlib.contextmanager
-def _understood(url: str) -> Iterator[None]:
-    """What answers without being an inference server is told as that."""
-    try:
-        yield
-    except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
-        raise UnavailableError(
-            f"What answers at {url} is no inference server of Tiercel; check the address."
-        ) from error
-
-
-def _refusal(status: int, why: str) -> TiercelError:
-    if status == 401:
-        return NotAuthenticatedError(f"{why}. Give the key in the variable {KEY_VARIABLE}, or by --key -.")
-    if status == 429:
-        return RateExceededError(why)
-    if status == 404:
-        return NotFoundError(why, field="endpoint")
-    if 400 <= status < 500:
-        return InvalidSpecError(why, field="inputs")
-    return UnavailableError(why)
+        return await self._http.request(method, url, place, key, self._options.infer_deadline_seconds, body)
 
 
 def _tensors(inputs: Mapping[str, ArrayLike], datatypes: Mapping[str, str]) -> list[Json]:

@@ -53,11 +53,13 @@ class ClientOptions:
     Attributes:
         deadline_seconds: For each call that has one answer, retries included.
         infer_deadline_seconds: For each request to an endpoint.
+        generate_deadline_seconds: For each answer that is generated, to its last token; servers give it 120 seconds.
         retry: What happens while the broker is unavailable.
     """
 
     deadline_seconds: float = 10.0
     infer_deadline_seconds: float = 30.0
+    generate_deadline_seconds: float = 150.0
     retry: RetryPolicy = field(default_factory=RetryPolicy)
 
 

@@ -137,6 +137,8 @@ class SyncClient(BlockingClient[Client]):
     what_if = blocking(Client.what_if)
     predictions = blocking(Client.predictions)
     infer = blocking(Client.infer)
+    generate = blocking(Client.generate)
+    generate_stream = iterating(Client.generate_stream)
     explain_request = blocking(Client.explain_request)
     feedback = blocking(Client.feedback)
     create_key = blocking_part(_keys, Keys.create)
@@ -157,5 +159,7 @@ class SyncEndpointClient(BlockingClient[EndpointClient]):
         super().__init__(EndpointClient(address, key=key, options=options, trust=trust))
 
     infer = blocking(EndpointClient.infer)
+    generate = blocking(EndpointClient.generate)
+    generate_stream = iterating(EndpointClient.generate_stream)
     explain_request = blocking(EndpointClient.explain_request)
     feedback = blocking(EndpointClient.feedback)

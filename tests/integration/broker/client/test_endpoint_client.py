@@ -172,7 +172,7 @@ async def test_what_is_no_inference_server_is_said(model: DoublingModel, answer:
 async def test_an_answer_without_end_or_bottom_is_not_read_on(
     model: DoublingModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tiercel.broker.client.inference.MAX_ANSWER_BYTES", 1000)
+    monkeypatch.setattr("tiercel.broker.client.endpoint_http.MAX_ANSWER_BYTES", 1000)
     model.answer = lambda: web.json_response("x" * 1000)
     async with EndpointClient(await model.start()) as client:
         with pytest.raises(TooLargeError, match="over 1000 bytes"):

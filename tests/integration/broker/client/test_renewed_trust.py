@@ -12,6 +12,7 @@ from aiohttp import web
 
 from testing.handshakes import Shown
 from tiercel.broker.client.inference import InferenceClient
+from tiercel.broker.client.options import ClientOptions
 from tiercel.broker.client.places import Place
 from tiercel.broker.trust.authority import Authority
 from tiercel.core.trust.certificates import Identity, key_to_pem, make_key, to_pem
@@ -70,7 +71,7 @@ async def test_what_was_given_before_is_asked_for_again_whoever_does_not_believe
         site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=server)
         await site.start()
         given = Given(f"https://127.0.0.1:{runner.addresses[0][1]}", before, tenant_of(last, last))
-        client = InferenceClient(20.0, given)
+        client = InferenceClient(ClientOptions(infer_deadline_seconds=20.0), given)
         client._places["m"] = await given.find("m")  # it was asked before
         try:
             assert (await client.infer("m", {"x": [1.0]})).version == 1
