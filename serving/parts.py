@@ -19,6 +19,7 @@ from tiercel.serving.explaining.recent_requests import RecentRequests
 from tiercel.serving.generation.generation import Generation
 from tiercel.serving.generation.request import GenerationLimits
 from tiercel.serving.grpc.adapter import GrpcServer, InferenceServicer, grpc_limits
+from tiercel.serving.grpc.generation import GrpcGeneration
 from tiercel.serving.grpc.handing import GrpcHanding
 from tiercel.serving.loading.lifecycle import Lifecycle
 from tiercel.serving.loading.loader import BuildOptions, Loader
@@ -136,8 +137,9 @@ def make_doors(settings: Settings, models: Models, start_task: StartTask, tracin
     routes.tell_in_usage("feedback", lambda _: feedback.accuracies())
     routes.tell_in_usage("inputs", partial(told, models.registry, models.endpoints))
     grpc_handing = GrpcHanding(relay, plane, start_task, settings.request_timeout)
+    generation = GrpcGeneration(models.generation)
     servicer = InferenceServicer(
-        plane, lifecycle, start_task, descriptions, uploads, operators, gate, grpc_handing, tracing
+        plane, lifecycle, start_task, descriptions, uploads, operators, gate, grpc_handing, tracing, generation
     )
     grpc = GrpcServer(servicer, grpc_limits(settings), budget)
     add_handed_calls(routes, handing, grpc.handed_calls.answer)

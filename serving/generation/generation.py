@@ -67,6 +67,11 @@ class Generation:
         loops = self._loops.values()
         return sum(loop.begun for loop in loops), sum(loop.waiting for loop in loops)
 
+    def generates(self, model: str) -> bool:
+        """Whether a model's live version is here, and a decoder with a key-value cache."""
+        record = self._registry.known(model)
+        return record is not None and record.live is not None and record.live.session.decoder is not None
+
     def version_for(self, model: str, version: str) -> tuple[LoadedVersion, Decoder]:
         """The version that answers, and how it is run.
 

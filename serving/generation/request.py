@@ -14,6 +14,7 @@ from tiercel.serving.generation.sampling import Sampling
 from tiercel.serving.runtime.decoder import Decoder
 
 MOST_STOPS: Final = 64
+_MOST_BYTES: Final = 1024**2
 _MOST_TEMPERATURE: Final = 100.0
 _MOST_SEED: Final = 2**64 - 1
 _MOST_ID_CHARACTERS: Final = 128
@@ -44,6 +45,16 @@ class GenerationRequest:
     seed: int | None  # where chance begins; None for anywhere
     stop: frozenset[int]  # ids that end the answer, beside the model's own
     timeout: float  # seconds in which the answer is of use
+
+
+def check_size(size: int) -> None:
+    """Refuse a request of too many bytes before it is taken apart.
+
+    Raises:
+        TooLargeError: It has more than it may.
+    """
+    if size > _MOST_BYTES:
+        raise TooLargeError(f"the request has {size} bytes, {_MOST_BYTES} are possible")
 
 
 def read_request(

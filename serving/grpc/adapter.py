@@ -23,6 +23,7 @@ from tiercel.serving.access.gate import Gate
 from tiercel.serving.connections.door import EncryptedDoor
 from tiercel.serving.dataplane import DataPlane
 from tiercel.serving.descriptions import Descriptions
+from tiercel.serving.grpc.generation import GrpcGeneration
 from tiercel.serving.grpc.handing import HANDED_ON, TRACE_CONTEXT, GrpcHanding, HandedCall, HandedCalls
 from tiercel.serving.grpc.server import health, reflection, wire
 from tiercel.serving.grpc.server.calls import Call, Method
@@ -63,6 +64,7 @@ class InferenceServicer:
         gate: Who may ask which model; None where everybody may.
         handing: Hands on what other nodes answer; None where there are no others.
         tracing: Makes spans of calls for inference, streamed ones aside; None for none.
+        generation: Answers requests of streams for tokens; None for nobody.
     """
 
     def __init__(
@@ -76,7 +78,9 @@ class InferenceServicer:
         gate: Gate | None = None,
         handing: GrpcHanding | None = None,
         tracing: Tracing | None = None,
+        generation: GrpcGeneration | None = None,
     ) -> None:
+        self._generation = generation
         self._handing = handing
         self._tracing = tracing
         self._gate = gate if gate is not None else Gate(operators)
@@ -110,7 +114,7 @@ class InferenceServicer:
             self._infer if self._tracing is None else partial(self._traced, self._tracing),
             self._read,
         )
-        stream = StreamedInference(self._reader, self._infer).method()
+        stream = StreamedInference(self._reader, self._infer_streamed).method()
         methods = {f"/{SERVICE}/ModelInfer": infer, f"/{SERVICE}/ModelStreamInfer": stream}
         service = pb.DESCRIPTOR.services_by_name[SERVICE.rpartition(".")[2]]
         for name, handler in self.handlers().items():
@@ -149,6 +153,16 @@ class InferenceServicer:
                 handing.hand_on("ModelInfer", request.model, received.data, call, here)
                 return
         self._infer_here(received, call)
+
+    def _infer_streamed(self, received: GrpcRequest, call: Call) -> None:
+        if self._generation is None or not self._generation.is_asked(received):
+            self._infer(received, call)
+            return
+        try:
+            self._check(call, received.request.model)
+            self._generation.begin(received, call)
+        except TiercelError as error:
+            _fail(call, error)
 
     def _infer_here(self, received: GrpcRequest, call: Call) -> None:
         request = received.request

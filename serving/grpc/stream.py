@@ -1,5 +1,7 @@
 """Triton's ModelStreamInfer: many inferences on one stream, each answered when it is done, errors as answers.
 
+What generates answers a request several times (decoupled).
+
 Each request goes the way of a ModelInfer: who may ask, and which node answers, is decided there.
 """
 
@@ -30,6 +32,11 @@ class _StreamedRequest(InnerCall):
     def remaining(self) -> float | None:
         """See :meth:`Call.remaining`."""
         return self.stream.remaining()
+
+    def send(self, message: bytes) -> None:
+        """See :meth:`Call.send`; others may follow, and the last one is the answer."""
+        if not self.is_done:
+            self.stream.send(write_stream_answer(message))
 
     def answer(self, message: bytes) -> None:
         """See :meth:`Call.answer`."""

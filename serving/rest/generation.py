@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import codecs
 from typing import Any, Final
 
 import orjson
 
-from tiercel.core.errors import TiercelError, TooLargeError
+from tiercel.core.errors import TiercelError
 from tiercel.core.traces import Tracing
 from tiercel.serving.generation.generation import Generation
-from tiercel.serving.generation.request import GenerationRequest, read_request
+from tiercel.serving.generation.request import GenerationRequest, check_size, read_request
+from tiercel.serving.generation.text import TextOfTokens
 from tiercel.serving.models.loaded_version import LoadedVersion
 from tiercel.serving.rest.handing import RestHanding, time_left
 from tiercel.serving.rest.messages import (
@@ -29,9 +29,7 @@ from tiercel.serving.routing.relay import HOPS
 from tiercel.serving.runtime.decoder import Decoder
 from tiercel.serving.tasks import StartTask
 
-_MOST_BYTES: Final = 1024**2
 _EVENTS: Final = b"text/event-stream"
-_BYTE: Final = 256
 
 
 def add_generation(
@@ -54,8 +52,7 @@ def add_generation(
             start_task(handing.answer_to(handed, request, model, respond), "hand on")
             return handed
         found = generation.version_for(model, version)
-        if len(request.body) > _MOST_BYTES:
-            raise TooLargeError(f"the request has {len(request.body)} bytes, {_MOST_BYTES} are possible")
+        check_size(len(request.body))
         wanted = read_request(body_object(request), model, version, generation.limits, time_left(request))
         # Another node takes answers as a whole, and gives them to its caller so.
         in_parts = is_stream and HOPS not in request.headers
@@ -85,14 +82,13 @@ class _Answer:
         self._head: dict[str, Any] = {"model_name": loaded.model, "model_version": loaded.version_text}
         if request.id:
             self._head = {"id": request.id, **self._head}
-        self._text = codecs.getincrementaldecoder("utf-8")("replace") if decoder.text else None
+        self._text = TextOfTokens(decoder)
 
     def _said(self, tokens: list[int], reason: str = "") -> dict[str, Any]:
         said = {**self._head, "output_ids": tokens}
-        if self._text is not None:
-            # Ids that are no bytes stand for no text.
-            of_bytes = bytes(token for token in tokens if token < _BYTE)
-            said["text_output"] = self._text.decode(of_bytes, final=bool(reason))
+        text = self._text.of(tokens, is_end=bool(reason))
+        if text is not None:
+            said["text_output"] = text
         return said | {"finish_reason": reason} if reason else said
 
 
