@@ -311,6 +311,40 @@ async def test_the_operators_own_certificate_is_for_tenants_and_nodes_join_all_t
             assert await client.list_jobs() == ()
 
 
+async def test_what_another_program_renews_is_shown_at_every_door_for_tenants_without_a_restart(tmp_path: Path) -> None:
+    """As step, certbot and cert-manager do: an intermediate signs, and a link leads to the newest files."""
+    now, company, state = datetime.now(UTC), Authority.create(datetime.now(UTC)), tmp_path / "state"
+    intermediate = company.successor(now)
+    assert intermediate.link is not None
+    link = tmp_path / "live"
+
+    def put(folder: Path) -> int:
+        folder.mkdir()
+        own = intermediate.issue_to_broker([WIDE], now)
+        (folder / "broker.crt").write_bytes(to_pem(own.certificate, intermediate.link))
+        (folder / "broker.key").write_bytes(own.key)
+        fresh = tmp_path / "fresh"
+        fresh.symlink_to(folder)
+        fresh.replace(link)
+        return own.certificate.serial_number
+
+    first = put(tmp_path / "1")
+    (tmp_path / "root.crt").write_bytes(to_pem(company.certificate))
+    given = {"tls_certificate": link / "broker.crt", "tls_key": link / "broker.key", "tls_ca": tmp_path / "root.crt"}
+    async with running_broker(state, listen=WIDE, dashboard_port=0, **given) as broker:
+        doors = [broker.addresses[name] for name in ("broker_tls", "mqtt_tls", "dashboard_tls")]
+
+        async def shown() -> list[int]:
+            return [(await asyncio.to_thread(shown_by, door))[0].serial_number for door in doors]
+
+        assert await shown() == [first] * 3
+        second = put(tmp_path / "2")
+        assert await shown() == [second] * 3
+        for trust in (Trust(pin=company.pin), Trust(authority=tmp_path / "root.crt")):
+            async with Client(doors[0], token=tenant_token(state), trust=trust) as client:
+                assert await client.list_jobs() == ()
+
+
 async def test_a_tenants_certificate_is_the_tenants_and_opens_no_door_for_agents(
     broker: Broker, tmp_path: Path
 ) -> None:
