@@ -16,6 +16,8 @@ _TOKENS = tables.join_tokens.c
 _CERTIFICATES = tables.node_certificates.c
 # Why a token is refused can be said for so long after it ran out.
 _REMEMBERED_SECONDS = 86_400.0
+# A certificate that has run out may be good again: the clock of a machine that was just started may be years ahead.
+_MEMBERS_REMEMBERED_SECONDS = 10 * 365 * 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +51,10 @@ class MemberStore:
         self._store = store
 
     async def load(self, now: float) -> list[Member]:
-        """The members, without those whose certificates have run out."""
+        """The members, with those whose certificates have run out, by this clock."""
         table = tables.node_certificates
         async with self._store.writing() as connection:
-            await connection.execute(delete(table).where(_CERTIFICATES.expires_at < now))
+            await connection.execute(delete(table).where(_CERTIFICATES.expires_at < now - _MEMBERS_REMEMBERED_SECONDS))
             rows = (await connection.execute(select(table))).all()
         return [
             Member(row.serial, row.node, row.expires_at, row.authority, tuple(row.listen_names.split())) for row in rows
@@ -79,12 +81,17 @@ class MemberStore:
         return True
 
     async def admit(self, token_id: str, member: Member, now: float) -> bool:
-        """Use a token up for a member, both or neither; whether the token could still be used."""
+        """Use a token up for a member, both or neither; whether the token could still be used.
+
+        Nothing that another machine had of that name counts any more.
+        """
         unused = (_TOKENS.id == token_id, _TOKENS.used_at.is_(None), _TOKENS.expires_at > now)
         async with self._store.writing() as connection:
             used = await connection.execute(update(tables.join_tokens).where(*unused).values(used_at=now))
             if used.rowcount != 1:
                 return False
+            same = func.lower(_CERTIFICATES.node) == member.node.lower()
+            await connection.execute(delete(tables.node_certificates).where(same))
             await connection.execute(insert(tables.node_certificates).values(_member_row(member)))
         return True
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import grpc
 
 from tiercel.core.errors import InvalidSpecError, wrong_field
-from tiercel.core.trust.certificates import CertificateError, Identity, pin_of, read_chain, renewal_time, to_pem
+from tiercel.core.trust.certificates import CertificateError, Identity, is_due, pin_of, read_chain, to_pem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -62,7 +62,7 @@ class OwnIdentity:
         """The one of this moment."""
         with self._changing:
             authority = self._kept.current
-            if authority is not self._authority or self._time() >= renewal_time(self._identity.certificate):
+            if authority is not self._authority or is_due(self._identity.certificate, self._time()):
                 self._authority = authority
                 self._identity = self._issue()
             return self._identity

@@ -199,7 +199,8 @@ class Membership:
                 )
             if not await self._store.admit(token_id, member, self._clock.now()):
                 raise _refused(token_id, "was used or ran out just now")
-            self._members[member.serial] = member
+            others = {serial: each for serial, each in self._members.items() if each.node.lower() != node.lower()}
+            self._members = {**others, member.serial: member}
         logger.info("a machine joined as node %s with token %s", node, token_id)
         return admitted
 

@@ -16,11 +16,11 @@ from tiercel.core.private_files import write_private
 from tiercel.core.trust.certificates import (
     CertificateError,
     Identity,
+    is_due,
     is_issued_by,
     key_to_pem,
     make_key,
     names_in,
-    renewal_time,
     to_pem,
 )
 
@@ -107,4 +107,4 @@ class OwnNode:
             return False
         is_led_to = kept.chain == authority.chain_of(found) and is_issued_by(found, authority.certificate)
         is_whose = names_in(found) == names_of_node(self._node_id, self._names)
-        return is_private and same and is_led_to and is_whose and now < renewal_time(found)
+        return is_private and same and is_led_to and is_whose and not is_due(found, now)

@@ -31,6 +31,7 @@ from tiercel.core.trust.certificates import listen_names_of, make_key, make_requ
 
 START = 1_800_000_000.0
 AUTHORITY = Authority.create(datetime.fromtimestamp(START, UTC))
+DAY = 86_400.0
 LIFE = CERTIFICATE_LIFE.total_seconds()
 
 
@@ -159,6 +160,24 @@ async def test_members_outlive_the_broker_and_certificates_run_out(tmp_path: Pat
     async with opened(tmp_path, clock) as membership:
         with pytest.raises(NotAuthenticatedError, match="does not count"):
             membership.node_of(certificate)
+
+
+async def test_a_broker_that_began_once_with_a_wrong_clock_has_its_members_when_that_is_set(tmp_path: Path) -> None:
+    clock = ManualClock(START)
+    async with opened(tmp_path, clock) as membership:
+        mine, lost = await let_in(membership), await let_in(membership, "n2")
+    clock.set_forward(400 * DAY)
+    async with opened(tmp_path, clock) as membership:
+        assert not membership.nodes()
+        with pytest.raises(NotAuthenticatedError, match="has run out"):
+            membership.node_of(mine)
+        taken = await let_in(membership, "N2")  # the name was free by that clock
+    clock.set_forward(-400 * DAY)
+    async with opened(tmp_path, clock) as membership:
+        assert membership.node_of(mine) == "n1"
+        assert membership.node_of(taken) == "N2"
+        with pytest.raises(NotAuthenticatedError, match="does not count"):  # never two machines of one name
+            membership.node_of(lost)
 
 
 async def test_who_is_removed_is_refused_from_then_on_and_its_waiting_ends(tmp_path: Path) -> None:

@@ -65,6 +65,16 @@ async def test_the_brokers_own_certificate_is_issued_anew_without_a_restart(tmp_
         assert await serial_at(address) == second
 
 
+async def test_a_certificate_by_a_clock_far_ahead_is_not_shown_on_once_that_is_set(tmp_path: Path) -> None:
+    clock = ManualClock(time.time())
+    authority = Authority.create(datetime.fromtimestamp(clock.now(), UTC))
+    clock.set_forward(LIFE)
+    own = OwnIdentity(KeptAuthority(tmp_path, authority), [], clock.now)
+    assert own.current().certificate.not_valid_before_utc > datetime.now(UTC)
+    clock.set_forward(-LIFE)
+    assert own.current().certificate.not_valid_before_utc <= datetime.now(UTC)
+
+
 async def test_the_operators_files_are_read_again_when_they_change(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

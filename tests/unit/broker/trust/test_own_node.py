@@ -51,6 +51,13 @@ def test_it_is_the_nodes_by_the_brokers_authority_and_nobody_elses_to_read(kept:
     assert read_chain((kept.folder / "authority.pem").read_bytes()) == [kept.authority.certificate]
 
 
+def test_one_that_was_issued_by_a_clock_far_ahead_is_not_kept_when_that_is_set(kept: Kept) -> None:
+    kept.time += 40 * DAY
+    kept.write()
+    kept.time -= 40 * DAY
+    assert kept.write().certificate.not_valid_before_utc.timestamp() <= kept.time
+
+
 def test_it_stays_until_two_thirds_of_its_life_and_then_gets_a_new_key(kept: Kept) -> None:
     first = kept.write()
     kept.time += 19 * DAY
