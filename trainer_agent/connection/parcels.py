@@ -16,6 +16,7 @@ from typing import Final, Protocol, TypeVar
 import grpc
 from grpc import aio
 
+from tiercel.trainer_agent.connection.address import DialError
 from tiercel.trainer_agent.connection.calls import MAY_PASS, BrokerCalls, Stub
 from tiercel.trainer_agent.disk.job_folder import CopiedFile
 from tiercel.trainer_agent.disk.names import is_plain
@@ -48,6 +49,8 @@ class TransferLimits:
     size_bytes: int = 1024**3  # the most that is transferred at once
     # How long it is tried while the broker does not answer, and how long one try may take.
     patience_seconds: float = 120.0
+    # After so long without a piece that comes or is taken the connection counts as broken: TCP may never find out.
+    silence_seconds: float = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +120,7 @@ class Parcels:
                     while piece := await asyncio.to_thread(reader.read, _CHUNK_BYTES):
                         if pace is not None:
                             await pace.wait_for(len(piece))
-                        await call.write(nodes_pb2.SendCheckpointRequest(data=piece))
+                        await _heard(call.write(nodes_pb2.SendCheckpointRequest(data=piece)), self.limits)
             await call.done_writing()
             await _read_answer(call)
         finally:
@@ -134,7 +137,7 @@ class Parcels:
         files = list(first.header.files)
         self._check(files)
         check_room(sum(file.size_bytes for file in files))
-        content = _Content(call)
+        content = _Content(call, self.limits)
         for file in files:
             await content.write(file, place / file.name)
         return [place / file.name for file in files]
@@ -148,8 +151,9 @@ class Parcels:
 class _Content:
     """The content of one file after the other, out of pieces that begin and end anywhere."""
 
-    def __init__(self, call: _FetchCall) -> None:
+    def __init__(self, call: _FetchCall, limits: TransferLimits) -> None:
         self._call = call
+        self._limits = limits
         self._left = b""
 
     async def write(self, file: nodes_pb2.CheckpointFile, target: Path) -> None:
@@ -167,11 +171,20 @@ class _Content:
 
     async def _next(self) -> bytes:
         while not self._left:
-            response = await self._call.read()
+            response = await _heard(self._call.read(), self._limits)
             if not isinstance(response, nodes_pb2.FetchCheckpointResponse):
                 raise await _error_of(self._call)
             self._left = response.data
         return self._left
+
+
+async def _heard(step: Awaitable[_T], limits: TransferLimits) -> _T:
+    """A step of a transfer that is under way; where the other end is not heard, the transfer is begun anew."""
+    try:
+        async with asyncio.timeout(limits.silence_seconds):
+            return await step
+    except TimeoutError:
+        raise DialError(f"Nothing was heard for {limits.silence_seconds:g} s.") from None
 
 
 async def _read_answer(call: _SendCall) -> None:
