@@ -315,22 +315,22 @@ async def test_what_another_program_renews_is_shown_at_every_door_for_tenants_wi
     """As step, certbot and cert-manager do: an intermediate signs, and a link leads to the newest files."""
     now, company, state = datetime.now(UTC), Authority.create(datetime.now(UTC)), tmp_path / "state"
     intermediate = company.successor(now)
-    assert intermediate.link is not None
-    link = tmp_path / "live"
+    signer, live = intermediate.link, tmp_path / "live"
+    assert signer is not None
 
     def put(folder: Path) -> int:
         folder.mkdir()
         own = intermediate.issue_to_broker([WIDE], now)
-        (folder / "broker.crt").write_bytes(to_pem(own.certificate, intermediate.link))
+        (folder / "broker.crt").write_bytes(to_pem(own.certificate, signer))
         (folder / "broker.key").write_bytes(own.key)
         fresh = tmp_path / "fresh"
         fresh.symlink_to(folder)
-        fresh.replace(link)
+        fresh.replace(live)
         return own.certificate.serial_number
 
     first = put(tmp_path / "1")
     (tmp_path / "root.crt").write_bytes(to_pem(company.certificate))
-    given = {"tls_certificate": link / "broker.crt", "tls_key": link / "broker.key", "tls_ca": tmp_path / "root.crt"}
+    given = {"tls_certificate": live / "broker.crt", "tls_key": live / "broker.key", "tls_ca": tmp_path / "root.crt"}
     async with running_broker(state, listen=WIDE, dashboard_port=0, **given) as broker:
         doors = [broker.addresses[name] for name in ("broker_tls", "mqtt_tls", "dashboard_tls")]
 
