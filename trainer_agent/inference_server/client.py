@@ -47,7 +47,8 @@ def _served(entry: Mapping[str, Any]) -> ServedModel | None:
     if not version:  # a model of which nothing was ever loaded
         return None
     if entry.get("state") == "READY":
-        return ServedModel(name, int(version))
+        # One with a reason is on trial: it gets a part of the requests, and the version before it answers.
+        return None if reason else ServedModel(name, int(version))
     is_refused = entry.get("state") == "UNAVAILABLE" and reason
     return ServedModel(name, int(version), reason[:_REASON_LENGTH]) if is_refused else None
 

@@ -111,6 +111,7 @@ async def test_what_is_served(serving: FakeServing, session: aiohttp.ClientSessi
         web.Response(
             body=b'[{"name": "b", "version": "2", "state": "READY"}, {"name": "a", "version": "1", "state": "READY"},'
             b' {"name": "b", "version": "1", "state": "UNAVAILABLE"},'
+            b' {"name": "b", "version": "5", "state": "READY", "reason": "on trial with 0.5 of the requests"},'
             b' {"name": "c", "version": "", "state": "UNAVAILABLE"},'
             b' {"name": "b", "version": "3", "state": "UNAVAILABLE", "reason": "held back: it kills"},'
             b' {"name": "b", "version": "4", "state": "LOADING", "reason": "soon"}]'
