@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import os
 import secrets
 import shutil
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from pathlib import Path
 
@@ -107,6 +108,7 @@ class Models:
         folder = Path(to)
         target = folder / f"{endpoint}-{found.version}.onnx"
         part = folder / f".{secrets.token_hex(8)}.part"
+        made = [part, *(each for each in (folder, *folder.parents) if not each.exists())]
         try:
             await asyncio.to_thread(part.mkdir, parents=True)
             model = part / MODEL_FILE
@@ -123,7 +125,7 @@ class Models:
             message = f"to: {target} cannot be written ({error.strerror}); choose another folder"
             raise InvalidSpecError(message, field="to") from error
         finally:
-            await asyncio.to_thread(shutil.rmtree, part, ignore_errors=True)
+            await asyncio.to_thread(_remove_empty, made)
 
     async def _fetch(
         self,
@@ -246,3 +248,11 @@ def _put_folder(part: Path, target: Path) -> Path:
     for name in (DATA_FILE, MODEL_FILE):
         (part / name).replace(target / name)
     return target / MODEL_FILE
+
+
+def _remove_empty(folders: Sequence[Path]) -> None:
+    """Remove the first with all that is in it, and the others, innermost first, where they have nothing in them."""
+    shutil.rmtree(folders[0], ignore_errors=True)
+    for folder in folders[1:]:
+        with contextlib.suppress(OSError):
+            folder.rmdir()

@@ -83,6 +83,10 @@ async def _check_deployed_files(owner: Client, stranger: Client, product: Produc
     card = await owner.models.show("plus")
     assert (card.lineage.deployed_by, card.lineage.file, card.lineage.job_id) == ("delivery", "two.onnx", "")
     assert (await owner.models.rollback("plus")).live_version == 1
+    await owner.models.remove("plus", deployed.content["version"])
+    with pytest.raises(NotFoundError, match="keeps no files of version"):
+        await owner.models.pull("plus", deployed.content["version"], tmp_path / "refused" / "deep")
+    assert not (tmp_path / "refused").exists()
     await owner.delete_endpoint("plus")
 
 
