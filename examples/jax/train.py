@@ -1,0 +1,61 @@
+"""A perceptron of JAX that learns digits, as a job: ``tiercel submit examples/jax``."""
+
+import jax
+import numpy as np
+from jax2onnx import to_onnx
+from sklearn.datasets import load_digits
+from sklearn.model_selection import train_test_split
+
+import tiercel.trainer
+
+images, labels = load_digits(return_X_y=True)
+images = (images / 16).astype(np.float32)
+x_train, x_test, y_train, y_test = train_test_split(images, labels, test_size=0.25, random_state=0)
+draw = np.random.default_rng(0)
+weights = {"in": draw.normal(0, 0.1, (64, 64)), "out": draw.normal(0, 0.1, (64, 10))}
+weights = {name: array.astype(np.float32) for name, array in weights.items()}
+
+
+def scores(weights, rows):
+    """What it says of each row."""
+    return jax.nn.relu(rows @ weights["in"]) @ weights["out"]
+
+
+def loss(weights, rows, labels):
+    """How wrong it is."""
+    return -jax.numpy.mean(jax.nn.log_softmax(scores(weights, rows))[np.arange(len(rows)), labels])
+
+
+@jax.jit
+def better(weights, rows, labels):
+    """One step of gradient descent."""
+    gradient = jax.grad(loss)(weights, rows, labels)
+    return {name: weights[name] - 0.2 * gradient[name] for name in weights}
+
+
+def export():
+    """The model as ONNX, for any number of rows."""
+    return to_onnx(lambda rows: scores(weights, rows), inputs=[("rows", 64)])
+
+
+def predict(rows):
+    """What the ONNX file has to answer."""
+    return np.asarray(scores(weights, rows))
+
+
+def evaluate(predict):
+    """Measures the model, and the ONNX file."""
+    return float((predict(x_test).argmax(axis=1) == y_test).mean())
+
+
+def save():
+    """What the next run of the job goes on from."""
+    return {name: np.asarray(array) for name, array in weights.items()}
+
+
+job = tiercel.trainer.connect(export=export, predict=predict, example_input=x_test[:1], evaluate=evaluate, save=save)
+weights = job.restored(weights)
+for _ in job.epochs(40):
+    for rows in job.steps(np.array_split(np.random.permutation(len(x_train))[:1344], 42)):
+        weights = better(weights, x_train[rows], y_train[rows])
+    job.report(accuracy=evaluate(job.predict))
