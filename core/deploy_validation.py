@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from tiercel.core.deploying import (
+    INT8_MORE_BYTES,
     MAX_DATA_BYTES,
     MAX_FILE_NAME_CHARACTERS,
     MAX_MODEL_BYTES,
@@ -13,6 +14,7 @@ from tiercel.core.deploying import (
     check_size,
 )
 from tiercel.core.errors import wrong_field
+from tiercel.core.jobs import Direction
 from tiercel.core.validation import validate_endpoint_name, validate_metric, validate_objective, validate_replicas
 
 if TYPE_CHECKING:
@@ -38,6 +40,7 @@ def validate_deploy(deploy: Deploy) -> None:
         check_size("data", deploy.data, MAX_DATA_BYTES)
     if deploy.reference is not None:
         check_size("reference", deploy.reference, MAX_REFERENCE_BYTES)
+    _check_int8(deploy)
     if deploy.value is None:
         if deploy.metric:
             raise wrong_field("value", f"of {deploy.metric!r} is missing; give a number, or leave out the metric")
@@ -45,3 +48,18 @@ def validate_deploy(deploy: Deploy) -> None:
     validate_metric(deploy.metric)
     if not math.isfinite(deploy.value):
         raise wrong_field("value", f"{deploy.value} is not a finite number")
+
+
+def _check_int8(deploy: Deploy) -> None:
+    if deploy.int8_file is not None:
+        check_size("int8_file", deploy.int8_file, min(deploy.model_bytes, MAX_MODEL_BYTES) + INT8_MORE_BYTES)
+    if (deploy.int8_file is not None) != (deploy.int8 is not None and not deploy.int8.reason):
+        raise wrong_field(
+            "int8_file", "is sent with what came of making it, and only where that has no reason against it"
+        )
+    if deploy.int8 is not None and not _is_accuracy(deploy):
+        raise wrong_field("int8", "needs an accuracy above 0 and up to 1 that the model has; give it (--accuracy)")
+
+
+def _is_accuracy(deploy: Deploy) -> bool:
+    return deploy.value is not None and deploy.direction is Direction.MAX and 0.0 < deploy.value <= 1.0

@@ -9,6 +9,7 @@ from tiercel.core.checkpoints import Artefact
 from tiercel.core.endpoint_access import EndpointAccess
 from tiercel.core.errors import wrong_field
 from tiercel.core.jobs import Direction
+from tiercel.core.quantised import QuantisedModel
 
 # What a node takes of a model's own file, and of what it is tried with.
 MAX_MODEL_BYTES = 2 * 1024**3
@@ -35,6 +36,8 @@ class Deploy:
     value: float | None = None  # what was measured; None where nothing was
     direction: Direction = Direction.MAX  # whether a larger or a smaller metric is better
     data: Artefact | None = None  # the file with its weights, where these are not in the model's own
+    int8: QuantisedModel | None = None  # what came of its int8 model; None where none is wanted
+    int8_file: Artefact | None = None  # that model, where there is one
     reference: Artefact | None = None  # inputs, and perhaps outputs, that the model is tried with (``.npz``)
     replace: bool = False  # let it answer even where it is worse, or takes or gives something else, than what answers
     node_id: str = ""  # the node that shall answer with it; empty where the endpoint does, or the broker chooses

@@ -267,7 +267,9 @@ class Delivery:
     size_bytes: int = 0  # of the ONNX file, or 0
     deployed_by: str = ""  # who deployed it as a file; empty of what a job trained
     file: str = ""  # the name of that file, or empty
-    int8: QuantisedModel | None = None  # once a node says so: what became of its int8 model
+    int8: QuantisedModel | None = (
+        None  # what became of its int8 model, as a node says; of a file what came of making it
+    )
 
     @property
     def is_deployment(self) -> bool:

@@ -34,3 +34,8 @@ class QuantisedModel(Jsonable):
     seconds: float | None = None
     fp32_seconds: float | None = None
     size_bytes: int = 0
+
+    @property
+    def outcome(self) -> str:
+        """For a log."""
+        return "is shipped" if self.shipped else f"is not shipped: {self.reason}"

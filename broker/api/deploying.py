@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tiercel.broker.lifecycle.deployment import Arrived, place_for
 from tiercel.broker.store.checkpoints import CheckpointFile
-from tiercel.broker.store.version_files import MODEL_FILE, REFERENCE_FILE
+from tiercel.broker.store.version_files import INT8_FILE, MODEL_FILE, REFERENCE_FILE
 from tiercel.core.deploy_validation import validate_deploy
 from tiercel.core.deploying import Deploy
 from tiercel.core.endpoints import Endpoint
@@ -56,11 +56,13 @@ async def deploy(tenant: str, by: str, messages: Messages, endpoints: EndpointSe
     # What can be refused is, before megabytes are sent.
     known = endpoints.check_deploy(tenant, asked.endpoint) or Endpoint(asked.endpoint, tenant)
     place_for(known, endpoints.replicas(asked.endpoint), asked.node_id)
-    files = [CheckpointFile(MODEL_FILE, asked.model.size_bytes, asked.model.sha256)]
-    if asked.data is not None:
-        files.append(CheckpointFile(DATA_FILE, asked.data.size_bytes, asked.data.sha256))
-    if asked.reference is not None:
-        files.append(CheckpointFile(REFERENCE_FILE, asked.reference.size_bytes, asked.reference.sha256))
+    announced = {
+        MODEL_FILE: asked.model,
+        DATA_FILE: asked.data,
+        REFERENCE_FILE: asked.reference,
+        INT8_FILE: asked.int8_file,
+    }
+    files = [CheckpointFile(name, f.size_bytes, f.sha256) for name, f in announced.items() if f is not None]
     with contextlib.ExitStack() as held:
         upload = held.enter_context(store.upload(files))
         seconds = UPLOAD_SECONDS + sum(file.size_bytes for file in files) / SLOWEST_BYTES_PER_SECOND

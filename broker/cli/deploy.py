@@ -51,6 +51,12 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="An .npz file with input_NAME and the output_NAME that it must give.",
 )
+@click.option(
+    "--calibration",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Rows to make an int8 model with: an .npz file with input_NAME and perhaps label, or an .npy file.",
+)
 @click.option("--node", default="", metavar="NAME", help="The node that shall answer with it.")
 @click.option("--replicas", default="", metavar="N|auto", help="On how many nodes the endpoint answers.")
 @click.option("--endpoint-objective-ms", type=float, help="Milliseconds that an answer of the endpoint may take.")
@@ -67,6 +73,7 @@ def deploy(
     minimize: bool,
     inputs: tuple[str, ...],
     reference: Path | None,
+    calibration: Path | None,
     node: str,
     replicas: str,
     endpoint_objective_ms: float | None,
@@ -95,6 +102,7 @@ def deploy(
                 direction=Direction.MIN if minimize else Direction.MAX,
                 inputs=shapes,
                 reference=reference,
+                calibration=calibration,
                 node=node,
                 replicas=count,
                 objective_seconds=None if endpoint_objective_ms is None else endpoint_objective_ms / 1000,
@@ -112,6 +120,8 @@ def deploy(
         click.echo(f"{endpoint} answers with version {version.version} on {where}.")
     else:
         click.echo(clean(version.held or f"{endpoint} has another version that answers by now."))
+    if version.int8 is not None:
+        click.echo(clean(f"Its int8 model {version.int8.outcome}"))
 
 
 def _measured(text: str) -> tuple[str, float | None]:

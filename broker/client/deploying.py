@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import io
+import os
+import tempfile
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from dataclasses import replace as replaced
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
     from tiercel.core.endpoint_views import VersionInfo
     from tiercel.core.endpoints import Signature
     from tiercel.core.onnx_data import JoinedModel
+    from tiercel.core.quantised import QuantisedModel
 
 _PIECE_BYTES = 256 * 1024
 _SLOWEST_BYTES_PER_SECOND = 64 * 1024
@@ -58,6 +63,7 @@ class Deploying(ABC):
         direction: Direction = Direction.MAX,
         inputs: Mapping[str, Sequence[int]] | None = None,
         reference: str | Path | None = None,
+        calibration: str | Path | None = None,
         node: str = "",
         replicas: int | None = None,
         objective_seconds: float | None = None,
@@ -76,6 +82,9 @@ class Deploying(ABC):
             direction: Whether a larger or a smaller metric is better.
             inputs: Shapes that the model is tried with before it answers, by input; 1 for each free axis of others.
             reference: An ``.npz`` file with ``input_NAME`` and ``output_NAME`` that it must give, in place of shapes.
+            calibration: Rows to make an int8 model with, which answers beside it where it is hardly less accurate and
+                faster: an ``.npz`` file with ``input_NAME`` of shape [rows, …] and perhaps ``label`` of shape [rows],
+                or an ``.npy`` file with the rows of the only input; 100 rows or more. It needs an accuracy.
             node: The node that shall answer with it; left out, where the endpoint does, or a quiet one.
             replicas: On how many nodes the endpoint answers; 0 leaves it to the broker, None as it is.
             objective_seconds: Delay that is wanted of the endpoint; None leaves it as it is.
@@ -84,7 +93,8 @@ class Deploying(ABC):
             progress: Called with the bytes that were sent, and those that are to be sent.
 
         Returns:
-            The version; ``held`` says why it does not answer, where it does not.
+            The version; ``held`` says why it does not answer, where it does not, and ``int8`` what became of its int8
+            model.
 
         Raises:
             InvalidSpecError: The file is broken, too large, refused by its node, or takes or gives something else than
@@ -97,22 +107,30 @@ class Deploying(ABC):
             metric, value = "accuracy", accuracy
         if (reference is not None) and inputs:
             raise wrong_field("inputs", "are given beside a reference, which has some; leave out one of the two")
-        parts = await asyncio.to_thread(_parts_of, path, inputs or {}, reference)
-        deploy = await asyncio.to_thread(
-            _described,
-            path,
-            parts,
-            endpoint=endpoint,
-            metric=metric,
-            value=value,
-            direction=direction,
-            replace=replace,
-            node_id=node,
-            replicas=replicas,
-            objective_seconds=objective_seconds,
-            access=access,
-        )
-        version = await _send(self._connection, deploy, parts, progress)
+        with contextlib.ExitStack() as held:
+            parts = await asyncio.to_thread(_parts_of, path, inputs or {}, reference)
+            int8 = None
+            if calibration is not None:
+                scratch = Path(held.enter_context(tempfile.TemporaryDirectory(prefix="tiercel-int8-")))
+                is_accuracy = value if direction is Direction.MAX else None
+                int8, made = await asyncio.to_thread(_int8_of, path, Path(calibration), is_accuracy, scratch)
+                parts = replaced(parts, int8=made)
+            deploy = await asyncio.to_thread(
+                _described,
+                path,
+                parts,
+                endpoint=endpoint,
+                metric=metric,
+                value=value,
+                direction=direction,
+                replace=replace,
+                node_id=node,
+                replicas=replicas,
+                objective_seconds=objective_seconds,
+                access=access,
+                int8=int8,
+            )
+            version = await _send(self._connection, deploy, parts, progress)
         return next(each for each in await Models(self._connection).list(endpoint) if each.version == version)
 
 
@@ -141,10 +159,11 @@ class _Parts:
     model: _Part
     data: _Part | None  # weights that are not in the model's own file
     reference: _Part | None  # what the model is tried with
+    int8: _Part | None = None  # its int8 model
 
     def all(self) -> list[_Part]:
         """Those that there are."""
-        return [part for part in (self.model, self.data, self.reference) if part is not None]
+        return [part for part in (self.model, self.data, self.reference, self.int8) if part is not None]
 
 
 def _parts_of(path: Path, inputs: Mapping[str, Sequence[int]], reference: str | Path | None) -> _Parts:
@@ -153,9 +172,7 @@ def _parts_of(path: Path, inputs: Mapping[str, Sequence[int]], reference: str | 
     from tiercel.core.onnx_signature import read_signature
 
     try:
-        # Told before all of it is read, which takes a while.
-        model = _Part(path.stat().st_size, partial(_pieces_of, path))
-        check_size("file", Artefact("0" * 64, model.size_bytes), MAX_MODEL_BYTES)
+        model = _file(path, "file", MAX_MODEL_BYTES)
         signature = read_signature(path)
         if signature is None:
             raise wrong_field("file", f"{path} is no ONNX model, or only a part of one; export it again")
@@ -166,9 +183,7 @@ def _parts_of(path: Path, inputs: Mapping[str, Sequence[int]], reference: str | 
             model = _Part(len(content), partial(_pieces_in, content))
         tried = None
         if reference is not None:
-            place = Path(reference)
-            tried = _Part(place.stat().st_size, partial(_pieces_of, place))
-            check_size("reference", Artefact("0" * 64, tried.size_bytes), MAX_REFERENCE_BYTES)
+            tried = _file(Path(reference), "reference", MAX_REFERENCE_BYTES)
         elif inputs:
             content = reference_of(signature, inputs)
             tried = _Part(len(content), partial(_pieces_in, content))
@@ -179,26 +194,60 @@ def _parts_of(path: Path, inputs: Mapping[str, Sequence[int]], reference: str | 
     return _Parts(model, data, tried)
 
 
+def _int8_of(
+    path: Path, calibration: Path, accuracy: float | None, scratch: Path
+) -> tuple[QuantisedModel, _Part | None]:
+    """The int8 model of a file, in a folder that is there for it, and what came of it; blocks."""
+    if accuracy is None or not 0.0 < accuracy <= 1.0:
+        raise wrong_field(
+            "calibration", "needs an accuracy above 0 and up to 1 that the model has; give it (--accuracy)"
+        )
+    try:
+        import onnxruntime  # noqa: F401
+
+        from tiercel.broker.client.int8 import make_int8
+    except ImportError as error:
+        raise wrong_field("calibration", f"needs {error.name} here: pip install 'tiercel[serve]'") from error
+    found, made = make_int8(path, calibration, accuracy, scratch)
+    return found, None if found.reason else _file(made, "calibration", MAX_MODEL_BYTES)
+
+
 def _described(path: Path, parts: _Parts, **said: Any) -> Deploy:
     """What is said of a file, with its size and SHA-256; blocks."""
     try:
-        model, data, tried = (
-            None if part is None else part.artefact() for part in (parts.model, parts.data, parts.reference)
+        model, data, tried, int8 = (
+            None if part is None else part.artefact() for part in (parts.model, parts.data, parts.reference, parts.int8)
         )
     except OSError as error:
         raise wrong_field("file", f"{path} cannot be read ({error.strerror})") from error
     assert model is not None  # noqa: S101 - it is never missing
-    deploy = Deploy(file=path.name, model=model, data=data, reference=tried, **said)
+    deploy = Deploy(file=path.name, model=model, data=data, reference=tried, int8_file=int8, **said)
     from tiercel.core.deploy_validation import validate_deploy  # a command that lists does without
 
     validate_deploy(deploy)
     return deploy
 
 
-def _pieces_of(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as file:
-        while piece := file.read(_PIECE_BYTES):
-            yield piece
+def _file(path: Path, field: str, most_bytes: int) -> _Part:
+    """A file that is sent as it is now; one that is empty or too large is refused before all of it is read."""
+    seen = path.stat()
+    check_size(field, Artefact("0" * 64, seen.st_size), most_bytes)
+    return _Part(seen.st_size, partial(_pieces_of, path, field, seen))
+
+
+def _pieces_of(path: Path, field: str, seen: os.stat_result) -> Iterator[bytes]:
+    """The content of a file, which may become another one, or go away, while it is sent."""
+    try:
+        with path.open("rb") as file:
+            while True:
+                piece, now = file.read(_PIECE_BYTES), os.fstat(file.fileno())
+                if any(getattr(now, each) != getattr(seen, each) for each in ("st_ino", "st_size", "st_mtime_ns")):
+                    raise wrong_field(field, f"{path.name} has changed while it was read; try again when it is written")
+                if not piece:
+                    return
+                yield piece
+    except OSError as error:
+        raise wrong_field(field, f"{path} cannot be read ({error.strerror})") from error
 
 
 def _weights_of(model: JoinedModel) -> Iterator[bytes]:

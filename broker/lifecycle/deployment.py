@@ -80,6 +80,7 @@ def accepted(
         size_bytes=deploy.model_bytes,
         deployed_by=arrived.by,
         file=deploy.file,
+        int8=deploy.int8,
     )
     metric = deploy.metric if deploy.value is not None else ""
     deployment = Deployment(delivery, node_id, metric, deploy.direction, deploy.replace)

@@ -230,8 +230,8 @@ def _settled_with(endpoint: Endpoint, delivery: Delivery, twin: Delivery) -> tup
 def _delivered(delivery: Delivery, report: DeliveryReport, now: float) -> Delivery:
     at = now if report.delivered_at is None else min(report.delivered_at, now)
     delivery = replace(delivery, state=DeliveryState.DELIVERED, delivered_at=at)
-    if delivery.is_deployment:  # what it is was known before any node had it
-        return delivery
+    if delivery.is_deployment:  # what it is was known before any node had it, but whether its int8 model is shipped
+        return replace(delivery, int8=report.int8)
     return replace(
         delivery,
         value=report.value if report.is_measured else delivery.target,

@@ -73,20 +73,23 @@ async def check_refused(alice: Client, tmp_path: Path) -> None:
 
 
 @in_one_loop
-async def test_weights_that_change_while_they_are_sent_and_more_files_than_may_come_are_refused_in_words(
+async def test_files_that_change_while_they_are_sent_and_more_of_them_than_may_come_are_refused_in_words(
     shared_product: Product, tmp_path: Path
 ) -> None:
-    path = tmp_path / "grows.onnx"
+    path, plain = tmp_path / "grows.onnx", tmp_path / "plain.onnx"
     onnx_models.save_external(onnx_models.mlp((1000, 1000, 10)), path)
-
-    def grow(sent: int, total: int) -> None:
-        if sent < total // 2:
-            with (tmp_path / "grows.onnx_data").open("ab") as file:
-                file.write(b"more")
+    plain.write_bytes(onnx_models.mlp((1000, 1000, 10)))
 
     async with client_of(shared_product) as alice:
-        with pytest.raises(InvalidSpecError, match="has changed while it was read"):
-            await alice.deploy(path, "grows", progress=grow)
+        for file, changed in ((path, tmp_path / "grows.onnx_data"), (plain, plain)):
+
+            def grow(sent: int, total: int, changed: Path = changed) -> None:
+                if sent < total // 2:
+                    with changed.open("ab") as writer:
+                        writer.write(b"more")
+
+            with pytest.raises(InvalidSpecError, match=r"^file: .* has changed while it was read"):
+                await alice.deploy(file, "grows", progress=grow)
         calls = [alice.deploy(path, f"many-{number}") for number in range(10)]
         found = await asyncio.gather(*calls, return_exceptions=True)
     refused = [each for each in found if isinstance(each, BaseException)]

@@ -20,7 +20,7 @@ from typing import Final
 
 from google.protobuf.message import Message
 
-from tiercel.core.quantised import INT8, QuantisedModel
+from tiercel.core.quantised import DEFAULT_MAX_LOSS, INT8, QuantisedModel
 from tiercel.core.wire import from_proto, to_proto
 from tiercel.trainer_agent.deliveries.copies import PlacedFiles
 from tiercel.trainer_agent.deliveries.delivery_log import DELIVERED, FAILED, STAGED, DeliveryLog, DeliveryLogEntry
@@ -223,8 +223,7 @@ class Deliveries:
                 found = replace(found, size_bytes=size_bytes)
             except DeliveryFailedError as error:
                 found = replace(found, shipped=False, reason=error.message)
-        what = "is shipped" if found.shipped else f"is not shipped: {found.reason}"
-        _log.info("delivery %s: its int8 model %s", wanted.delivery_id, what)
+        _log.info("delivery %s: its int8 model %s", wanted.delivery_id, found.outcome)
         return found
 
     async def _stage_deployed(self, wanted: nodes_pb2.WantedDelivery) -> DeliveryLogEntry:
@@ -235,9 +234,16 @@ class Deliveries:
         except TransferError as error:
             raise DeliveryFailedError(f"It did not come from the broker: {error.message}.") from error
         accuracy = _accuracy(wanted, wanted.target) if wanted.metric else None
-        if accuracy is not None:
-            await asyncio.to_thread(self._repository.note_accuracy, wanted.delivery_id, accuracy)
-        return await self._enter_staged(wanted.delivery_id, wanted.target, wanted.deployed_sha256, time.time_ns())
+        int8 = None
+        if wanted.HasField("int8"):
+            int8 = judged(from_proto(QuantisedModel, wanted.int8), accuracy or None, DEFAULT_MAX_LOSS)
+            _log.info("delivery %s: its int8 model %s", wanted.delivery_id, int8.outcome)
+        value = int8.value if int8 is not None and int8.shipped else None
+        int8_bytes = await asyncio.to_thread(self._repository.settle_deployed, wanted.delivery_id, accuracy, value)
+        if int8 is not None:
+            int8 = replace(int8, size_bytes=int8_bytes)
+        parts = (wanted.delivery_id, wanted.target, wanted.deployed_sha256, time.time_ns(), int8)
+        return await self._enter_staged(*parts)
 
     async def _enter_staged(
         self, delivery_id: str, value: float, sha256: str, at_ns: int, int8: QuantisedModel | None = None

@@ -56,7 +56,7 @@ def _why_not(made: QuantisedModel, said: float | None, accuracy: float | None, m
     part = made.seconds / made.fp32_seconds
     if part > FASTER:
         return (
-            f"it is not faster on this node: a row takes {made.seconds * 1e6:.3g} us of CPU, and "
+            f"it is not faster where it was made: a row takes {made.seconds * 1e6:.3g} us of CPU, and "
             f"{made.fp32_seconds * 1e6:.3g} us with the model that it was made of"
         )
     return ""

@@ -113,6 +113,29 @@ class ModelRepository:
         sync_folder(folder)
         return target.stat().st_size
 
+    def settle_deployed(self, delivery_id: str, accuracy: float | None, int8: float | None) -> int:
+        """Keep the int8 model that came with what somebody deployed only if it is shipped, and note how good they are.
+
+        Args:
+            delivery_id: The delivery, whose files are staged and checked.
+            accuracy: What was said of the model, a fraction; None where nobody said one.
+            int8: The same of its int8 model; None where that is not shipped.
+
+        Returns:
+            Bytes of the int8 model; 0 without one.
+
+        Raises:
+            DeliveryFailedError: There is none to be shipped.
+        """
+        path = self.staged(delivery_id) / _INT8
+        if int8 is None:
+            path.unlink(missing_ok=True)
+        elif not path.is_file():
+            raise DeliveryFailedError("The copy lacks the int8 model that was announced.")
+        if accuracy is not None:
+            self.note_accuracy(delivery_id, accuracy, int8)
+        return 0 if int8 is None else path.stat().st_size
+
     def signature_of_staged(self, delivery_id: str) -> nodes_pb2.ModelSignature | None:
         """What the staged model of a delivery takes and gives; None where its file does not say."""
         signature = read_signature(self.staged(delivery_id) / _MODEL)

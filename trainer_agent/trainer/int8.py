@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -12,7 +12,7 @@ import numpy as np
 from tiercel.core.quantised import QuantisedModel
 from tiercel.trainer_agent.errors import DeliveryFailedError
 from tiercel.trainer_agent.trainer.quantising import quantise
-from tiercel.trainer_agent.trainer.signature import Predict
+from tiercel.trainer_agent.trainer.signature import Array, Predict
 from tiercel.trainer_agent.trainer.trained import Exported
 from tiercel.trainer_agent.trainer.verification import OnnxModel, first_line
 
@@ -47,7 +47,8 @@ def make_int8(
         made = quantise(model, target, None if rows is None else original.feeds(rows), scratch)
         int8 = OnnxModel(target, 1, original.input_names)
         value = measure(exported.predict_with(int8))
-        fp32_seconds, seconds = _seconds_of_a_row(original, int8, exported)
+        shown = {name.removeprefix("input_"): each for name, each in exported.reference().items()}
+        fp32_seconds, seconds = seconds_of_a_row(original, int8, shown)
     except DeliveryFailedError as error:
         return _without(target, error.message)
     except Exception as error:  # evaluate is the script's, and ONNX Runtime's errors have no common base
@@ -61,9 +62,14 @@ def _without(target: Path, reason: str) -> QuantisedModel:
     return QuantisedModel(reason=reason)
 
 
-def _seconds_of_a_row(original: OnnxModel, int8: OnnxModel, exported: Exported) -> tuple[float, float]:
-    """CPU seconds of both, in turn, so that what slows the machine down meets both; the fastest run of each."""
-    rows = {name.removeprefix("input_"): each for name, each in exported.reference().items()}
+def seconds_of_a_row(original: OnnxModel, int8: OnnxModel, rows: Mapping[str, Array]) -> tuple[float, float]:
+    """CPU seconds of both, in turn, so that what slows the machine down meets both; the fastest run of each.
+
+    Args:
+        original: The model.
+        int8: The one that was made of it.
+        rows: What they are asked, by input; few are asked again and again.
+    """
     feeds = original.feeds_of({name: np.resize(rows[name], (_ROWS, *rows[name].shape[1:])) for name in original.taken})
     best = [float("inf"), float("inf")]
     give_up = time.monotonic() + _SECONDS

@@ -1697,6 +1697,7 @@ class WantedDelivery(_message.Message):
     VARIANT_FIELD_NUMBER: _builtins.int
     VERDICT_FIELD_NUMBER: _builtins.int
     DEPLOYED_SHA256_FIELD_NUMBER: _builtins.int
+    INT8_FIELD_NUMBER: _builtins.int
     delivery_id: _builtins.str
     """One for each tier of a job, always the same for the same tier: JOB-tier-N; beyond the tiers JOB-best-N. Of a file that
     somebody deployed deploy-VERSION-of-ENDPOINT.
@@ -1723,6 +1724,10 @@ class WantedDelivery(_message.Message):
     """Of a file that somebody deployed, which no run has but the broker (FetchCheckpoint, by endpoint and version): its SHA-256,
     hexadecimal.
     """
+    @_builtins.property
+    def int8(self) -> _common_pb2.QuantisedModel:
+        """The same: what whoever deployed it says of its int8 model, which is to be judged; absent where none is wanted."""
+
     def __init__(
         self,
         *,
@@ -1737,10 +1742,11 @@ class WantedDelivery(_message.Message):
         variant: _builtins.str = ...,
         verdict: Global___DeliveryVerdict.ValueType = ...,
         deployed_sha256: _builtins.str = ...,
+        int8: _common_pb2.QuantisedModel | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["int8", b"int8"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["delivery_id", b"delivery_id", "deployed_sha256", b"deployed_sha256", "direction", b"direction", "endpoint", b"endpoint", "metric", b"metric", "run_id", b"run_id", "target", b"target", "tier", b"tier", "variant", b"variant", "verdict", b"verdict", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["delivery_id", b"delivery_id", "deployed_sha256", b"deployed_sha256", "direction", b"direction", "endpoint", b"endpoint", "int8", b"int8", "metric", b"metric", "run_id", b"run_id", "target", b"target", "tier", b"tier", "variant", b"variant", "verdict", b"verdict", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

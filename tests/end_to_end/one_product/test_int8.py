@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 
 from testing.product import Product
 from testing.product_use import JOB_SECONDS, client_of, digits_job, post_json, tiercel
-from tiercel import JobState
+from tiercel import Client, JobState
+from tiercel.trainer_agent.workloads.data import load_digits
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]
 
 QUESTION = {"inputs": [{"name": "input", "datatype": "FP32", "shape": [1, 8, 8], "data": [0.5] * 64}]}
 
 
-async def test_the_versions_of_a_job_have_an_int8_model(product: Product) -> None:
+async def test_the_versions_of_a_job_have_an_int8_model(product: Product, tmp_path: Path) -> None:
     spec = digits_job(
         "int8",
         targets=(0.9,),
@@ -41,3 +45,24 @@ async def test_the_versions_of_a_job_have_an_int8_model(product: Product) -> Non
         assert content["model_version"] == str(version.version)
         shown = await tiercel("models", "show", "int8", state_dir=product.state_dir, tenant="int8")
         assert "times as fast" in shown.output
+        await _check_deployed_file(client, product, tmp_path)
+
+
+async def _check_deployed_file(client: Client, product: Product, tmp_path: Path) -> None:
+    """The same model as a file that somebody deploys, with rows, has one as well."""
+    file, rows = await client.models.pull("int8", None, tmp_path), tmp_path / "rows.npz"
+    np.savez(rows, input_input=load_digits().x_test)
+    version = await client.deploy(file, "file", accuracy=0.95, calibration=rows, objective_seconds=20.0)
+    assert version.int8 is not None
+    assert version.int8.shipped, version.int8.reason
+    assert version.int8.value is not None
+    assert 0.94 <= version.int8.value <= 0.95
+    url = f"http://{product.addresses['serving_http']}/v2/models/file"
+    status, content = await post_json(f"{url}/infer", QUESTION | {"parameters": {"timeout": 20_000_000}})
+    assert status == 200, content
+    told = {"fp32": 0.95, "int8": version.int8.value}[content["parameters"]["variant"]]
+    assert content["parameters"]["accuracy"] == told
+    words = ("deploy", str(file), "--endpoint", "file", "--accuracy", "0.96", "--calibration", str(rows))
+    deployed = await tiercel(*words, state_dir=product.state_dir, tenant="int8")
+    assert deployed.exit_code == 0, deployed.errors
+    assert "Its int8 model is shipped" in deployed.output

@@ -10,9 +10,12 @@ from pathlib import Path
 import grpc
 import pytest
 
+from testing import onnx_models
 from testing.brokers import node_token, running_broker, tenant_of, tenant_token
 from testing.scripted_agent import ScriptedAgent
 from testing.small_disk import fill, small_disk
+from tiercel import Client
+from tiercel.core.errors import CannotWriteError
 from tiercel.core.jobs import Script
 from tiercel.v1 import jobs_pb2
 
@@ -38,6 +41,7 @@ async def test_a_broker_with_a_full_disk_refuses_serves_and_goes_on(tmp_path: Pa
                 details = refused.value.details() or ""
                 assert f"no space left in {state_dir}" in details
                 assert "nothing was changed. Make room and try again." in details
+                await _check_no_file_is_deployed(Client(broker.broker_address, token=token), tmp_path, state_dir)
                 # What only reads goes on, and what was refused is nowhere.
                 assert (await alice.get(job.id)).epoch == 1
                 assert [endpoint.name for endpoint in await alice.endpoints()] == ["digits"]
@@ -49,6 +53,16 @@ async def test_a_broker_with_a_full_disk_refuses_serves_and_goes_on(tmp_path: Pa
             assert done.state == jobs_pb2.JOB_STATE_COMPLETED
             assert [tier.version for tier in done.tiers] == [1, 2]
             await alice.submit("large", script=LARGE)
+
+
+async def _check_no_file_is_deployed(client: Client, folder: Path, state_dir: Path) -> None:
+    """It is refused before it is sent, and leaves nothing."""
+    (folder / "plus.onnx").write_bytes(onnx_models.plus(1.0))
+    async with client:
+        with pytest.raises(CannotWriteError, match="Make room and try again"):
+            await client.deploy(folder / "plus.onnx", "plus")
+        assert [endpoint.name for endpoint in await client.list_endpoints()] == ["digits"]
+    assert list((state_dir / "versions").iterdir()) == []
 
 
 async def test_a_broker_whose_database_is_locked_refuses_and_goes_on(tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ def test_without_variants_the_newest_version_is_live() -> None:
 
 
 def test_what_became_of_an_int8_model_stays_with_the_version() -> None:
-    int8 = QuantisedModel(shipped=False, reason="it is not faster on this node", value=0.9)
+    int8 = QuantisedModel(shipped=False, reason="it is not faster where it was made", value=0.9)
     loading = DeliveryReport(DeliveryState.LOADING, 0.91, "ab", int8=int8)
     endpoint, delivery = hear(*requested(), loading)
     assert machine.facts_of(delivery).int8 == int8

@@ -47,6 +47,19 @@ def test_the_inference_server_finds_the_accuracy_beside_the_model(repository: Mo
     assert json.loads((repository.version("digits", 1) / "accuracy.json").read_text()) == {"accuracy": 0.91}
 
 
+def test_of_what_somebody_deployed_the_int8_model_stays_only_where_it_is_shipped(repository: ModelRepository) -> None:
+    staged = repository.staged("d")
+    staged.mkdir(parents=True)
+    with pytest.raises(DeliveryFailedError, match="lacks the int8 model that was announced"):
+        repository.settle_deployed("d", 0.9, 0.89)
+    (staged / "model.int8.onnx").write_bytes(b"int8")
+    assert repository.settle_deployed("d", 0.9, 0.89) == 4
+    assert json.loads((staged / "accuracy.json").read_text()) == {"accuracy": 0.9, "int8": 0.89}
+    assert repository.settle_deployed("d", 0.9, None) == 0
+    assert [path.name for path in staged.iterdir()] == ["accuracy.json"]
+    assert json.loads((staged / "accuracy.json").read_text()) == {"accuracy": 0.9}
+
+
 def test_a_version_that_nobody_remembers_is_replaced(repository: ModelRepository, job: Path) -> None:
     stale = repository.version("digits", 1)
     stale.mkdir(parents=True)

@@ -1,0 +1,124 @@
+"""The int8 model of a file that is deployed: made, measured and timed here, as a run does with what it hands over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from tiercel.core.deploying import MAX_REFERENCE_BYTES
+from tiercel.core.errors import wrong_field
+from tiercel.core.quantised import QuantisedModel
+from tiercel.trainer_agent.errors import DeliveryFailedError
+from tiercel.trainer_agent.trainer.int8 import INT8_FILE, seconds_of_a_row
+from tiercel.trainer_agent.trainer.quantising import quantise
+from tiercel.trainer_agent.trainer.signature import Array
+from tiercel.trainer_agent.trainer.verification import OnnxModel, first_line
+
+# Of fewer rows one that is answered otherwise is more than an int8 model may lose.
+LEAST_ROWS: Final = 100
+CALIBRATION_ROWS: Final = 128
+_ROWS_AT_ONCE: Final = 16
+_LABEL: Final = "label"
+
+
+def make_int8(model: Path, calibration: Path, accuracy: float, scratch: Path) -> tuple[QuantisedModel, Path]:
+    """Make the int8 model of a file, and find out how accurate and how fast it is. Blocks, for minutes perhaps.
+
+    How much less accurate it is, is how many rows less it answers rightly, where they have labels; else, of how many
+    it says something else than the model, which is no less than that.
+
+    Args:
+        model: The ONNX file.
+        calibration: Real rows: an ``.npz`` file with ``input_NAME`` of shape [rows, …] and perhaps ``label`` of shape
+            [rows], or an ``.npy`` file with the rows of the only input.
+        accuracy: Of the model, a fraction.
+        scratch: An empty folder that is there for it.
+
+    Returns:
+        What came of it, with a reason where there is none that could be shipped; and its file, which may be missing.
+
+    Raises:
+        InvalidSpecError: The rows cannot be used; says why.
+    """
+    arrays = _read(calibration)
+    labels, target = arrays.pop(_LABEL, None), scratch / INT8_FILE
+    try:
+        original = OnnxModel(model, 1)
+        feeds = _feeds(original, arrays)
+        plain = _classes(original, feeds)
+        few = {name: array[:CALIBRATION_ROWS] for name, array in feeds.items()}
+        work = scratch / "making"
+        work.mkdir()
+        made = quantise(model, target, few, work)
+        int8 = OnnxModel(target, 1, original.input_names)
+        value = accuracy - _loss(plain, _classes(int8, feeds), labels)
+        fp32_seconds, seconds = seconds_of_a_row(original, int8, few)
+    except DeliveryFailedError as error:
+        return QuantisedModel(reason=error.message), target
+    size_bytes = target.stat().st_size
+    told = QuantisedModel(
+        made=made, value=min(1.0, value), seconds=seconds, fp32_seconds=fp32_seconds, size_bytes=size_bytes
+    )
+    return told, target
+
+
+def _read(path: Path) -> dict[str, Array]:
+    """The arrays of a file of rows; one of an ``.npy`` file has no name."""
+    try:
+        size_bytes = path.stat().st_size
+        found: Any = np.load(path, allow_pickle=False)
+        arrays = {"": found} if isinstance(found, np.ndarray) else dict(found)
+    except OSError as error:
+        raise wrong_field("calibration", f"{path} cannot be read ({error.strerror or error})") from error
+    except Exception as error:  # whatever a broken file provokes
+        raise wrong_field("calibration", f"{path} is no file of numpy.save or numpy.savez ({error})") from error
+    if size_bytes > MAX_REFERENCE_BYTES:
+        raise wrong_field("calibration", f"{path} has more than {MAX_REFERENCE_BYTES} bytes; give fewer rows")
+    lengths = {len(array) if array.ndim else 0 for array in arrays.values()}
+    if len(lengths) != 1 or min(lengths) < LEAST_ROWS:
+        raise wrong_field(
+            "calibration", f"all arrays in {path} must have the same number of rows, {LEAST_ROWS} or more"
+        )
+    return {name.removeprefix("input_"): array for name, array in arrays.items()}
+
+
+def _feeds(model: OnnxModel, arrays: Mapping[str, Array]) -> dict[str, Array]:
+    if set(arrays) == {""} and len(model.taken) == 1:
+        arrays = {model.taken[0]: arrays[""]}
+    if set(arrays) != set(model.taken):
+        wanted = ", ".join(f"input_{name}" for name in model.taken)
+        raise wrong_field("calibration", f"must have an array for each input, and no other but {_LABEL}: {wanted}")
+    try:
+        return model.feeds_of(arrays)
+    except (TypeError, ValueError) as error:
+        raise wrong_field("calibration", f"has values that the model does not take ({error})") from error
+
+
+def _classes(model: OnnxModel, feeds: Mapping[str, Array]) -> Array:
+    """What the model's first output says of each row: its class or label."""
+    count, found = len(next(iter(feeds.values()))), []
+    for at in range(0, count, _ROWS_AT_ONCE):
+        try:
+            answers = model.answers({name: array[at : at + _ROWS_AT_ONCE] for name, array in feeds.items()})[0]
+        except Exception as error:  # ONNX Runtime's errors have no common base
+            raise wrong_field("calibration", f"the model does not take these rows ({first_line(error)})") from error
+        found.append(answers)
+    output = np.concatenate(found)
+    if output.ndim == 2 and output.shape[1] > 1 and len(output) == count:
+        return np.asarray(output.argmax(axis=1))
+    labels = output.reshape(-1)
+    if len(labels) != count or labels.dtype.kind == "f":
+        raise wrong_field(
+            "calibration", "is for models whose first output says a class of each row, which this does not"
+        )
+    return labels
+
+
+def _loss(plain: Array, int8: Array, labels: Array | None) -> float:
+    """By how much the second is less accurate."""
+    if labels is None:
+        return float(np.mean(plain != int8))
+    return float(np.mean(plain == labels) - np.mean(int8 == labels))

@@ -1,0 +1,104 @@
+"""The int8 model of a file that is deployed: made of real rows, measured by labels or by the model's own answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from onnx import TensorProto, helper
+
+from testing import onnx_models
+from tiercel import InvalidSpecError
+from tiercel.broker.client.int8 import make_int8
+
+DRAW = np.random.default_rng(0)
+ROWS: npt.NDArray[np.float32] = DRAW.standard_normal((400, 64)).astype(np.float32)
+WEIGHTS = [(DRAW.standard_normal(shape) / 8).astype(np.float32) for shape in ((64, 1024), (1024, 4))]
+LABELS = (np.maximum(ROWS @ WEIGHTS[0], 0) @ WEIGHTS[1]).argmax(1)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """A model that is right about all rows."""
+    path = tmp_path / "wide.onnx"
+    nodes = [
+        helper.make_node("MatMul", ["x", "v"], ["hidden"]),
+        helper.make_node("Relu", ["hidden"], ["kept"]),
+        helper.make_node("MatMul", ["kept", "w"], ["scores"]),
+    ]
+    content = onnx_models.model(
+        nodes,
+        {"x": (TensorProto.FLOAT, ["n", 64])},
+        {"scores": (TensorProto.FLOAT, ["n", 4])},
+        {"v": WEIGHTS[0], "w": WEIGHTS[1]},
+    )
+    path.write_bytes(content)
+    return path
+
+
+def test_it_is_worth_what_the_model_is_less_what_it_loses_on_the_rows(model: Path, tmp_path: Path) -> None:
+    labelled, alone = tmp_path / "labelled.npz", tmp_path / "alone.npy"
+    np.savez(labelled, input_x=ROWS, label=LABELS)
+    np.save(alone, ROWS)
+    values = []
+    for rows in (labelled, alone):
+        scratch = tmp_path / rows.stem
+        scratch.mkdir()
+        found, made = make_int8(model, rows, 0.9, scratch)
+        assert (found.reason, found.made) == ("", "static, calibrated on 128 rows")
+        assert found.size_bytes == made.stat().st_size < model.stat().st_size / 3
+        assert found.seconds
+        assert found.fp32_seconds
+        assert found.value is not None
+        values.append(found.value)
+    # The model is always right here, so that each row that int8 answers otherwise is one that it answers wrongly.
+    assert values[0] == pytest.approx(values[1])
+    assert 0.8 < values[0] < 0.9
+    np.savez(labelled, input_x=ROWS, label=(LABELS + 1) % 4)
+    (tmp_path / "wrong").mkdir()
+    found, _ = make_int8(model, labelled, 0.9, tmp_path / "wrong")
+    assert found.value is not None
+    assert 0.9 <= found.value <= 1.0, "where the model is always wrong, its int8 model cannot be worse"
+
+
+def test_what_cannot_be_made_is_a_reason(tmp_path: Path) -> None:
+    path, rows = tmp_path / "same.onnx", tmp_path / "rows.npy"
+    path.write_bytes(onnx_models.identity(shape=("n", 4)))
+    np.save(rows, ROWS[:, :4])
+    found, made = make_int8(path, rows, 0.9, tmp_path)
+    assert found.reason == "it has no operator that int8 makes faster, such as MatMul, Gemm or Conv"
+    assert not made.exists()
+
+
+@pytest.mark.parametrize(
+    ("arrays", "why"),
+    [
+        ({"input_x": ROWS[:20]}, "the same number of rows, 100 or more"),
+        ({"input_x": ROWS, "label": LABELS[:200]}, "the same number of rows"),
+        ({"input_y": ROWS}, "must have an array for each input, and no other but label: input_x"),
+        ({"input_x": ROWS[:, :3]}, "the model does not take these rows"),
+        ({"input_x": np.full((200, 64), "a")}, "has values that the model does not take"),
+        ({}, "the same number of rows"),
+    ],
+)
+def test_rows_that_cannot_be_used_are_refused_in_words(
+    arrays: dict[str, Any], why: str, model: Path, tmp_path: Path
+) -> None:
+    rows = tmp_path / "rows.npz"
+    np.savez(rows, allow_pickle=False, **arrays)
+    with pytest.raises(InvalidSpecError, match=f"^calibration: .*{why}"):
+        make_int8(model, rows, 0.9, tmp_path)
+    rows.write_bytes(b"no rows")
+    with pytest.raises(InvalidSpecError, match=r"calibration: .* is no file of numpy"):
+        make_int8(model, rows, 0.9, tmp_path)
+
+
+def test_an_answer_that_is_no_class_is_refused_in_words(tmp_path: Path) -> None:
+    path, rows = tmp_path / "values.onnx", tmp_path / "rows.npy"
+    path.write_bytes(onnx_models.identity(shape=("n", 1)))
+    np.save(rows, ROWS[:, :1])
+    with pytest.raises(InvalidSpecError, match="models whose first output says a class"):
+        make_int8(path, rows, 0.9, tmp_path)
