@@ -21,6 +21,7 @@ from tiercel.serving import memory
 from tiercel.serving.connections.encryption import Encryption
 from tiercel.serving.connections.listening import open_listener, port_of
 from tiercel.serving.dispatch.dispatcher import Dispatcher
+from tiercel.serving.generation.generation import Generation
 from tiercel.serving.grpc.adapter import GrpcServer
 from tiercel.serving.loading import suspects
 from tiercel.serving.loading.lifecycle import Lifecycle
@@ -39,6 +40,8 @@ from tiercel.serving.verification.verifier import Verifier, VerifierLimits
 
 _logger = logging.getLogger(__name__)
 _SWITCH_SECONDS = 0.0005
+# What is generated is told that the server leaves so many seconds before its connection is closed.
+_LAST_WORDS = 0.5
 
 
 class Server:
@@ -132,7 +135,7 @@ class Server:
             _logger.info("Leaving: requests in flight get %g s", settings.drain_timeout)
         finally:
             models.lifecycle.leave()
-            await self._drain(doors.http, doors.grpc, renewal)
+            await self._drain(doors.http, doors.grpc, renewal, models.generation)
             models.generation.close()
             models.endpoints.close()
             doors.relay.close()
@@ -151,15 +154,18 @@ class Server:
         if self._encryption is not None:
             tasks.start(self._encryption.watch(), "certificates")
 
-    async def _drain(self, http: HttpServer, grpc: GrpcServer, renewal: Renewal) -> None:
+    async def _drain(self, http: HttpServer, grpc: GrpcServer, renewal: Renewal, generation: Generation) -> None:
         """Let requests in flight finish, within bounds; callers of a process that was followed go to that one."""
         patience = self._settings.drain_timeout
+        # Before their connections are closed, so that streams end with a sentence.
+        last_words = asyncio.get_running_loop().call_later(patience - min(_LAST_WORDS, patience / 2), generation.close)
         if self._handed_over:
             await asyncio.gather(http.hand_over(patience), grpc.stop(patience))
         else:
             renewal.break_off()
             grpc.set_ready(ready=False)
         await asyncio.gather(http.stop(patience), grpc.stop(patience))
+        last_words.cancel()
 
     def _sockets(self) -> Inheritance:
         """What to listen on: the predecessor's sockets, else new ones."""

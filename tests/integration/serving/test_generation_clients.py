@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,7 +17,7 @@ from click.testing import CliRunner, Result
 from testing import onnx_models
 from testing.serving_process import ServingProcess, serving, wait_for
 from testing.small_gpt import SmallGpt, greedy, small_gpt
-from tiercel import EndpointClient, InvalidSpecError, NotFoundError, SyncEndpointClient, TiercelError
+from tiercel import EndpointClient, InvalidSpecError, NotFoundError, SyncEndpointClient, TiercelError, UnavailableError
 from tiercel.broker.cli.app import app
 from tiercel.broker.client.options import ClientOptions
 from tiercel.inference import open_inference_grpc_pb2 as pb
@@ -146,3 +148,22 @@ def test_the_command_line_refuses_with_a_sentence(
     result = tiercel(server, *arguments)
     assert (result.exit_code, said in result.output) == (code, True), result.output
     assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("ended_by", "said"), [(signal.SIGTERM, "the server is leaving"), (signal.SIGKILL, "does not answer")]
+)
+def test_a_server_that_ends_in_the_middle_of_a_stream_leaves_no_half_answer_for_a_whole_one(
+    model: SmallGpt, tmp_path: Path, ended_by: signal.Signals, said: str
+) -> None:
+    content = export_decoder(model, vocabulary=260, context_length=CONTEXT).onnx
+    onnx_models.put(tmp_path / "models", "ids", 1, content)
+    settings = {"max_generated_tokens": LONG, "drain_timeout": 0.1}
+    with serving(tmp_path / "models", tmp_path, settings) as server, SyncEndpointClient(server.http) as client:
+        share = {"cpu_weight": 1.0, "cpu_cap_cores": 0.02}  # else the answer might be complete before
+        assert server.request("POST", "/v2/shares", {"models": {"ids": share}}).status == 200
+        parts = client.generate_stream("ids", [1, 2], max_tokens=LONG)
+        assert next(parts).ids == (greedy(model, [1, 2], 1)[0],)
+        os.kill(server.process.pid, ended_by)
+        with pytest.raises(UnavailableError, match=said):
+            list(parts)
