@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tiercel.broker.cli.asked import explain_request
 from tiercel.broker.cli.completion import complete_endpoint, complete_job
 from tiercel.broker.cli.details import endpoint_lines, job_lines
 from tiercel.broker.cli.output import (
@@ -169,6 +168,8 @@ def explain(job_id: str, *, endpoint: str, request_id: str, key: str, as_json: b
     if request_id:
         if job_id or not endpoint:
             fail("Name the endpoint of the request: 'tiercel explain --endpoint NAME --request ID'.")
+        from tiercel.broker.cli.asked import explain_request  # listings do without
+
         explain_request(target, endpoint, request_id, key, as_json=as_json)
         return
     if bool(job_id) is bool(endpoint):
