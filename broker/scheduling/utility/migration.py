@@ -45,9 +45,7 @@ class Load:
 
     def work_of(self, record: JobRecord) -> tuple[float, float]:
         """What a job still needs here: CPU seconds, and seconds of accelerators."""
-        uses = record.job.resources.accelerators
-        busy = record.to_end * record.needs.accelerator_per_cpu * uses if record.needs is not None else 0.0
-        return record.to_end / self.speed(record.job), busy
+        return record.to_end / self.speed(record.job), record.busy
 
     def speed(self, job: JobView) -> float:
         """Work that a CPU second does here for a job."""
@@ -55,13 +53,13 @@ class Load:
 
     def add(self, record: JobRecord) -> None:
         """A job is here, or shall be."""
-        stage = math.inf if record.unreachable else record.stage
-        self.ahead.append((stage, record.remaining.expected / self.speed(record.job)))
+        stage, speed = math.inf if record.unreachable else record.stage, self.speed(record.job)
+        self.ahead.append((stage, record.remaining.expected / speed))
         self.wanted += record.cores
         self.uses += record.job.resources.accelerators
         if not record.unreachable:
-            cpu, busy = self.work_of(record)
-            self.cpu, self.accelerators = self.cpu + cpu, self.accelerators + busy
+            self.cpu += record.to_end / speed
+            self.accelerators += record.busy
 
     def too_much(self, job: JobView, peaks: Mapping[str, float]) -> float:
         """Cores by which requests would want more than it can answer well if it trained a job, and so its endpoint."""

@@ -202,12 +202,8 @@ class UtilityPolicy:
 
 def _news(before: Mapping[str, JobRecord], now: Mapping[str, JobRecord]) -> list[tuple[JobView | None, JobView]]:
     """Jobs with news, as they were and as they are."""
-    found = []
-    for name, record in sorted(now.items()):
-        earlier = before.get(name)
-        if record is not earlier:
-            found.append((earlier.job if earlier is not None else None, record.job))
-    return found
+    news = sorted(name for name, record in now.items() if record is not before.get(name))
+    return [(before[name].job if name in before else None, now[name].job) for name in news]
 
 
 def _with_objectives(

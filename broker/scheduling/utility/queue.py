@@ -41,19 +41,11 @@ class Queue:
     parts: Mapping[str, float]  # of those in front, the part of their full speed that there is room for
     # When somebody might be late, a deadline weighs more, or a model may be handed over; seconds since the Unix epoch.
     holds_until: float
+    # Value per CPU second of the best of the jobs that work for a tier; a little for those that only go on.
+    priority: float
+    usable: float  # cores that its jobs can use together
     capacity: float = 0.0  # part of the node's weight that they share; 0 while that is not settled
     assignments: tuple[Assignment, ...] = ()  # what they get
-
-    @property
-    def priority(self) -> float:
-        """Value per CPU second of the best of the jobs that work for a tier; a little for those that only go on."""
-        priority = max((entry.priority for entry in self.candidates if entry.status is not None), default=0.0)
-        return max(priority, 1e-9) if self.candidates else 0.0
-
-    @property
-    def usable(self) -> float:
-        """Cores that its jobs can use together."""
-        return min(math.fsum(entry.record.cores for entry in self.candidates), self.node.cpu_cores)
 
     def shared_out(self, capacity: float, floor: float) -> Queue:
         """The queue with what its jobs get of the CPU and of the accelerators that they hold, those in front first.
@@ -115,7 +107,10 @@ class Pass:
         candidates, spare = self._ranked(jobs, node.cpu_cores, cores, held)
         timed = any(entry.is_timed for entry in candidates)
         until = self.now if timed else self.now + spare / 2
-        return Queue(node, key, candidates, held, _in_front(candidates, held, cores), until)
+        worth = [entry.priority for entry in candidates if entry.status is not None]
+        priority = max([*worth, 1e-9]) if candidates else 0.0
+        usable = min(math.fsum(entry.record.cores for entry in candidates), node.cpu_cores)
+        return Queue(node, key, candidates, held, _in_front(candidates, held, cores), until, priority, usable)
 
     def line(self, jobs: Sequence[JobView], cores: float) -> list[JobView]:
         """Jobs that wait for a node, those first that shall find one: who is late, then who is worth most.

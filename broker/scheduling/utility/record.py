@@ -64,6 +64,12 @@ class JobRecord:
         """Cores that it can use."""
         return self.needs.cores if self.needs is not None else max(self.job.resources.cpu_cores, 1e-3)
 
+    @property
+    def busy(self) -> float:
+        """Seconds of accelerators that go with the work to its end, all of them together."""
+        uses = self.job.resources.accelerators
+        return self.to_end * self.needs.accelerator_per_cpu * uses if self.needs is not None else 0.0
+
     def fair_cores(self, fraction: float) -> float:
         """Cores that it can use with so much of each of its accelerators."""
         return self.cores if self.needs is None else self.needs.cores_with(fraction)
@@ -91,7 +97,7 @@ class Held:
 
 def renew(snapshot: Snapshot, held: Held, speeds: Speeds) -> Held:
     """What is held of all jobs now; of those without news the same record as before."""
-    prior = held.prior if held.prior is not None else _prior(held)
+    prior = held.prior if held.prior is not None else _prior(snapshot, held)
     records: dict[str, JobRecord] = {}
     learnt: list[float] = []
     curves: dict[tuple[str, tuple[str, ...], Direction], tuple[PastCurve, ...]] = {}
@@ -112,12 +118,15 @@ def renew(snapshot: Snapshot, held: Held, speeds: Speeds) -> Held:
     return Held(records, samples, None if learnt else prior)
 
 
-def _prior(held: Held) -> Forecast:
+def _prior(snapshot: Snapshot, held: Held) -> Forecast:
     """The work to a first tier of jobs of which nothing is known: what others needed."""
     if not held.samples:
         return _FIRST_GUESS
     middle = sorted(held.samples)[len(held.samples) // 2]
-    works = [record.spent for record in held.records.values() if record.stage == 0]
+    # By what they have had now: what is held of them is from the pass before, which made first tiers 4 % later.
+    works = [
+        min(job.cpu_seconds, _MOST) for job in snapshot.jobs if (known := held.records.get(job.id)) and known.stage == 0
+    ]
     # Those not there yet count too where they have had more than most needed: else only the short ones would be known.
     needed = [*held.samples, *(1.5 * spent for spent in sorted(works) if spent > middle)]
     return forecast_from_samples(needed, 1.0 / math.sqrt(len(needed)))
