@@ -182,6 +182,10 @@ bench-dashboard: $(STAMP) ## Measure for how long the dashboard's pages hold up 
 bench-variants: $(STAMP) ## Compare the schedulers of endpoints with variants, simulated over measured profiles (5 minutes)
 	@$(BIN)/python -m benchmarks.qoe run
 
+.PHONY: bench-heterogeneous
+bench-heterogeneous: $(STAMP) ## Compare schedulers with the optimum on simulated workers of several kinds (two minutes)
+	@$(BIN)/python -m benchmarks.heterogeneous $(BENCH_FLAGS)
+
 .PHONY: fuzz
 fuzz: $(STAMP) ## Send a million bent requests to the inference server
 	@$(BIN)/python -m benchmarks.fuzz all $(FUZZ_FLAGS)

@@ -33,6 +33,7 @@ JUDGES = {
     "simulated-tuning": "benchmarks.simulated_tuning:bars_of",
     "starts": "benchmarks.starts.bars:bars_of",
     "starts-live": "benchmarks.starts.live:bars_of",
+    "heterogeneous": "benchmarks.heterogeneous:bars_of",
     "int8": "benchmarks.int8:bars_of",
     "keys": "benchmarks.keys:bars_of",
     "models": "benchmarks.models.bars:bars_of",
