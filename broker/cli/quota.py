@@ -29,8 +29,9 @@ _HOUR, _DAY = 3600.0, 86400.0
 def show(tenant: str, *, as_json: bool, state_dir: Path | None, broker: str) -> None:
     """Say what a tenant may use and does: unfinished jobs, what they hold of nodes, room at the broker.
 
-    Of all tenants: a row for each. COUNTS is its weight, and how many times as
-    much it counts by fair share. Room at the broker is told of one tenant only.
+    Of all tenants: a row for each. COUNTS is its weight, and how many times
+    as much it counts by fair share. Room at the broker is told of one tenant
+    only.
     """
     from tiercel.broker.client.quotas import get_quotas
 
