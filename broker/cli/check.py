@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -69,7 +71,7 @@ def check(
         for finding in _before(spec, packed, places, python):
             find(finding)
         if all(finding.ok for finding in findings):
-            with tempfile.TemporaryDirectory(prefix="tiercel-check-") as folder:
+            with _interrupted_by_any_end(), tempfile.TemporaryDirectory(prefix="tiercel-check-") as folder:
                 trial = Trial(spec, packed, python, places, Path(folder))
                 ended = trial.run(seconds, find, lambda piece: click.echo(piece, nl=False, err=True))
             for finding in _after(ended, findings, seconds):
@@ -82,6 +84,19 @@ def check(
         print_json([{"check": each.check, "ok": each.ok, "found": each.found} for each in findings])
     if not all(finding.ok for finding in findings):
         raise click.exceptions.Exit(FAILED)
+
+
+@contextlib.contextmanager
+def _interrupted_by_any_end() -> Iterator[None]:
+    """Whoever asks it to end, or closes its terminal, interrupts it, as Ctrl-C does: nothing that it began is left."""
+    asked = [each for each in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) is signal.SIG_DFL]
+    for each in asked:
+        signal.signal(each, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for each in asked:
+            signal.signal(each, signal.SIG_DFL)
 
 
 def _place(text: str) -> tuple[str, Path]:

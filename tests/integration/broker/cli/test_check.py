@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import select
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from tiercel.broker.cli import app
+from tiercel.broker.cli.exit_codes import INTERRUPTED
 
 SPEC = "endpoint: same\ncommand: python train.py\nmetric: accuracy\ntiers: [0.9]\n"
 MODEL = """
@@ -91,6 +96,24 @@ def test_a_script_that_never_ends_is_ended_with_all_that_it_started(tmp_path: Pa
     )
     state = Path(f"/proc/{pid}/stat")
     assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+def test_asked_to_end_it_leaves_neither_a_process_nor_a_folder(tmp_path: Path) -> None:
+    scratch, project = tmp_path / "scratch", tmp_path / "project"
+    scratch.mkdir()
+    project.mkdir()
+    (project / "train.py").write_text("import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(99)\n")
+    (project / "tiercel.yaml").write_text(SPEC)
+    command = [sys.executable, "-m", "tiercel", "check", str(project)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, env=os.environ | {"TMPDIR": str(scratch)}) as checking:
+        assert checking.stderr is not None
+        pidfd = os.pidfd_open(int(checking.stderr.readline()))
+        checking.terminate()
+        assert checking.wait() == INTERRUPTED
+    assert not list(scratch.iterdir())
+    # Its end is what a pidfd is readable by.
+    assert select.select([pidfd], [], [], 0)[0]
+    os.close(pidfd)
 
 
 def test_what_the_job_needs_of_its_node_is_asked_for_before_anything_runs(tmp_path: Path) -> None:
