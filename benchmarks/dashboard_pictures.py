@@ -51,7 +51,7 @@ async def take_pictures(folder: Path) -> None:
             running_chromium() as browser,
             Product(state, folder / "up.log", options) as product,
             Client.from_state_dir(state, TENANT) as client,
-            ApplicationProcess(product.addresses["serving_http"], _asked(), RATE, Path(scratch)) as application,
+            ApplicationProcess(product.addresses["serving_http"], _asked(), RATE, folder) as application,
         ):
             asked = asyncio.create_task(application.follow(lambda _: None))  # it stops where nobody listens
             async with open_tab(browser, product.addresses["dashboard"], read_token(state, TENANT)) as tab:

@@ -44,9 +44,9 @@ class InputDrift:
     @property
     def words(self) -> str:
         """The same for people."""
-        if not self.rows:
-            return f"too few rows to compare: {self.reference_rows}"
-        farthest = ", ".join(f"{each.name} {each.distance:.2g}" for each in self.farthest[:3])
-        found = "something else than at first" if self.drifted else "what it was at first"
         at = f" at {self.node_id}" if self.node_id else ""
-        return f"{found}{at}; farthest off: {farthest} (bound {self.bound:.2g})"
+        if not self.rows:
+            return f"too few to compare yet{at}: {self.reference_rows} rows"
+        farthest = ", ".join(f"{each.name} {each.distance:.2g}" for each in self.farthest[:3])
+        found = "different from" if self.drifted else "like"
+        return f"{found} the first ones{at}; largest distances: {farthest} (different is above {self.bound:.2g})"

@@ -44,8 +44,7 @@ async def start_detached(options: NodeOptions, command: tuple[str, ...] = (), se
         async with asyncio.timeout(seconds):
             said = await _wait_up(process, log, before)
     except TimeoutError:
-        message = f"It is not up after {seconds:g} s and goes on trying; see {log}, or stop it with 'tiercel down'."
-        raise UnavailableError(message) from None
+        raise _slow(seconds, log, before) from None
     except asyncio.CancelledError:
         process.terminate()
         raise
@@ -72,9 +71,7 @@ async def _wait_up(process: subprocess.Popen[bytes], log: Path, before: int) -> 
     while True:
         # In this order: what it said last is there once it has ended.
         code = process.poll()
-        with log.open("rb") as file:
-            file.seek(before)
-            lines = file.read(_LOG_BYTES).decode(errors="replace").splitlines()
+        lines = _said(log, before)
         if code is not None:
             errors = [line.removeprefix("Error: ") for line in lines if line.startswith("Error: ")]
             raise UnavailableError(errors[-1] if errors else f"It ended with exit code {code}; see {log}.")
@@ -82,6 +79,19 @@ async def _wait_up(process: subprocess.Popen[bytes], log: Path, before: int) -> 
             if line.startswith(UP_WORDS):
                 return line
         await asyncio.sleep(_LOOK_SECONDS)
+
+
+def _slow(seconds: float, log: Path, before: int) -> UnavailableError:
+    last = next((f" It said last: {line.rstrip('.')}." for line in reversed(_said(log, before)) if line), "")
+    return UnavailableError(
+        f"It is not up after {seconds:g} s and goes on trying.{last} See {log}, or stop it with 'tiercel down'."
+    )
+
+
+def _said(log: Path, before: int) -> list[str]:
+    with log.open("rb") as file:
+        file.seek(before)
+        return file.read(_LOG_BYTES).decode(errors="replace").splitlines()
 
 
 def _to_text(options: NodeOptions) -> str:

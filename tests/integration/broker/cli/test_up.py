@@ -20,7 +20,7 @@ from testing.stand_in_agent import SERVING
 from testing.until import until
 from testing.warm_python import WarmProcess, lasting_python
 from tiercel import Client, InvalidSpecError, UnavailableError
-from tiercel.broker.cli.up.detached import _to_text, options_from, start_detached
+from tiercel.broker.cli.up.detached import _slow, _to_text, options_from, start_detached
 from tiercel.broker.cli.up.options import Places, UpOptions
 from tiercel.broker.cli.up.processes import wait_exit
 from tiercel.broker.cli.up.stop import run_down
@@ -206,6 +206,16 @@ async def test_detached_it_goes_on_if_it_takes_long_and_ends_if_nobody_waits(tmp
     pidfd = os.pidfd_open(int(log.read_text().split()[1]))
     await asyncio.wait_for(wait_exit(pidfd), 90)
     os.close(pidfd)
+
+
+def test_detached_it_tells_what_it_said_last_where_it_takes_long(tmp_path: Path) -> None:
+    log = tmp_path / "up.log"
+    log.write_text("Of another time.\n")
+    before = log.stat().st_size
+    assert f"goes on trying. See {log}, or" in _slow(120, log, before).message
+    with log.open("a") as file:
+        file.write("The agent ended.\nIt is started again.\n\n")
+    assert f"goes on trying. It said last: It is started again. See {log}, or" in _slow(120, log, before).message
 
 
 def test_options_reach_the_process_in_the_background(tmp_path: Path) -> None:

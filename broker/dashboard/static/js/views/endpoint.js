@@ -1,6 +1,6 @@
 // One endpoint: what answers where, how well and how fast, and what came before.
 import { get, path, post } from "../api.js";
-import { milliseconds, number, percent, rate, UNKNOWN } from "../format.js";
+import { milliseconds, number, percent, plural, rate, UNKNOWN } from "../format.js";
 import { html } from "../html.js";
 import { load, useLive } from "../live.js";
 import {
@@ -88,19 +88,19 @@ function EndpointActions({ endpoint }) {
   };
   return html`<div class="actions">
     <${Action} label="Promote" title=${`Which version of ${endpoint.name} shall answer?`}
-      text="It stays whatever is delivered, unless it is the newest."
+      text="It answers from then on. Unless it is the newest, versions that are delivered later do not replace it."
       field=${{ label: "Version", value: newest, min: 1, max: newest }} run=${change("promote")}
         done=${`${endpoint.name} has another version.`} />
     <${Action} label="Pin" title=${`Which version of ${endpoint.name} shall stay?`}
-      text="It answers and stays whatever is delivered, also if it is the newest, until another one is promoted."
+      text="It answers until you promote another one: versions that are delivered later do not replace it."
       field=${{ label: "Version", value: endpoint.live_version ?? newest, min: 1, max: newest }}
       run=${change("promote", { pin: true })} done=${`${endpoint.name} keeps to a version.`} />
-    <${Action} label="Keep" title=${`Of how many versions of ${endpoint.name} are files kept?`}
-      text="Of the newest, beside the one that answers. Files of others go at once, and for good."
+    <${Action} label="Keep" title=${`How many versions of ${endpoint.name} keep their files?`}
+      text="The newest ones, and the one that answers. The files of all others are deleted at once and cannot be had back."
       field=${{ label: "Versions, 1 to 100", value: 5, min: 1, max: 100 }} run=${keep}
-      done=${`${endpoint.name} keeps the files of so many versions.`} />
+      done=${`It is set how many versions of ${endpoint.name} keep their files.`} />
     <${Action} label="Roll back" title=${`Roll back ${endpoint.name}?`}
-      text="The version that answered before answers again, and stays." run=${() => change("rollback")()}
+      text="The version that answered before answers again. Versions that are delivered later do not replace it." run=${() => change("rollback")()}
         done=${`${endpoint.name} is rolled back.`} />
   </div>`;
 }
@@ -136,29 +136,31 @@ function About({ endpoint, live }) {
   ].filter(([name]) => name)} />`;
 }
 
+const two = (distance) => String(+distance.toPrecision(2));
+
 const asked = ({ inputs }) =>
   inputs.map(
     (said) => html`<span class=${said.drifted ? "reason" : "muted"}>${
       said.rows
-        ? `${said.drifted ? "something else than" : "what it was"} at first, at ${said.node_id}; farthest off: ${said.farthest
+        ? `${said.drifted ? "different from" : "like"} the first ones at ${said.node_id}; largest distances: ${said.farthest
             .slice(0, 3)
-            .map((each) => `${each.name} ${number(each.distance)}`)
-            .join(", ")} (bound ${number(said.bound)})`
-        : `too few rows to compare: ${said.reference_rows}`
+            .map((each) => `${each.name} ${two(each.distance)}`)
+            .join(", ")} (different is above ${two(said.bound)})`
+        : `too few to compare yet at ${said.node_id}: ${plural(said.reference_rows, "row")}`
     }</span> `,
   );
 
 const Places = ({ endpoint }) =>
   endpoint.places.length === 0 && !endpoint.node_id
     ? html`<${Empty} title="It answers nowhere yet" />`
-    : html`<${Table} caption="Where it answers" head=${["Node", "#Version", "Shall be", "Note"]}
+    : html`<${Table} caption="Where it answers" head=${["Node", "#Version", "As it shall be", "Note"]}
       rows=${(endpoint.places.length
         ? endpoint.places
         : [{ node_id: endpoint.node_id, answering_version: endpoint.answering_version, problem: endpoint.problem }]
       ).map((place) => [
         place.node_id,
         place.answering_version ?? undefined,
-        place.answering_version === endpoint.live_version ? "✓ yes" : `◌ version ${endpoint.live_version ?? UNKNOWN}`,
+        place.answering_version === endpoint.live_version ? "✓ yes" : `◌ not yet: version ${endpoint.live_version ?? UNKNOWN}`,
         place.problem || undefined,
       ])} />`;
 

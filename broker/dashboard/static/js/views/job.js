@@ -140,7 +140,7 @@ const Deliveries = ({
   job,
 }) => html`<${Table} caption="Tiers and what became of them" keys=${job.tiers.map((tier) => tier.number)}
   head=${["Tier", "#Target", "State", "#Reported", "#Measured", "#Reached after", "#Delivered after", "#Version", "Deadline", "Note"]}
-  rows=${job.tiers.map((tier) => [
+  rows=${job.tiers.map((tier, index) => [
     `tier ${tier.number}`,
     number(tier.target),
     tier.state,
@@ -149,12 +149,13 @@ const Deliveries = ({
     duration(tier.reached_seconds),
     duration(tier.delivered_seconds),
     tier.version ? html`<a href=${link("endpoints", job.spec.endpoint)}>${tier.version}</a>` : UNKNOWN,
-    tier.deadline_seconds == null ? UNKNOWN : deadline(tier),
+    tier.deadline_seconds == null ? UNKNOWN : deadline(job, tier, job.spec.tiers[index]?.hard),
     tier.reason ? html`<span class="reason">${tier.reason}</span>` : UNKNOWN,
   ])} />`;
 
-function deadline(tier) {
-  const kept =
-    tier.delivered_seconds == null ? "" : tier.delivered_seconds <= tier.deadline_seconds ? " ✓ kept" : " ✕ missed";
-  return `${duration(tier.deadline_seconds)}${kept}`;
+function deadline(job, tier, hard) {
+  const gone = isOver(job) ? Infinity : (Date.now() - new Date(job.submitted_at)) / 1000;
+  const missed = (tier.delivered_seconds ?? gone) > tier.deadline_seconds;
+  const kept = missed ? " ✕ missed" : tier.delivered_seconds == null ? "" : " ✓ kept";
+  return `${duration(tier.deadline_seconds)}${hard ? ", hard" : ""}${kept}`;
 }

@@ -28,7 +28,7 @@ export function Trial({ trial }) {
     <${Facts} facts=${[
       ["Version", html`<span class="version">${trial.version}</span> ${STATES[trial.state] ?? trial.state}`],
       ["Instead of", `version ${trial.against}`],
-      ["Gets", `${percent(trial.fraction)} of the requests`],
+      ["Its part", `${percent(trial.fraction)} of the requests`],
       ["For", duration(trial.seconds)],
       ["The new one", side(trial.new)],
       ["The old one", side(trial.old)],
