@@ -1,6 +1,6 @@
 // One endpoint: what answers where, how well and how fast, and what came before.
 import { get, path, post } from "../api.js";
-import { milliseconds, number, percent, plural, rate, UNKNOWN } from "../format.js";
+import { cores, milliseconds, number, percent, plural, rate, UNKNOWN } from "../format.js";
 import { html } from "../html.js";
 import { load, useLive } from "../live.js";
 import {
@@ -118,7 +118,7 @@ function About({ endpoint, live }) {
     ["Requests/s", rate(endpoint.requests_per_second)],
     ["Objective", milliseconds(endpoint.objective_seconds)],
     ["In time", endpoint.in_objective == null ? "" : percent(endpoint.in_objective)],
-    ["CPU now", endpoint.cpu_cores == null ? "" : `${number(endpoint.cpu_cores)} cores`],
+    ["CPU now", endpoint.cpu_cores == null ? "" : cores(endpoint.cpu_cores)],
     ["Share", endpoint.share ? shareText(endpoint.share) : "not limited"],
     ["Why", endpoint.share?.reason],
     ["Server’s lag", milliseconds(endpoint.lag_seconds)],

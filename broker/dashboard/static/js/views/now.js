@@ -32,7 +32,7 @@ export function Now() {
           tiercel node token</code> lets another join.</p></${Empty}></${Card}>`
       }
       ${nodes.map((node) => html`<${NodeCard} key=${node.id} node=${node} jobs=${jobs} alone=${nodes.length === 1} />`)}
-      ${!sees && html`<p class="muted">What jobs and endpoints do is their tenants’ to see.</p>`}
+      ${!sees && html`<p class="muted">Only tenants see what their jobs and endpoints do.</p>`}
       ${sees && html`<${OfTenant} training=${training} waiting=${waiting} answering=${answering} jobs=${jobs} />`}
     </div>`;
 }
