@@ -16,7 +16,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@# torch first and by exact version: a looser pin may pull gigabytes of CUDA libraries
 	@$(PIP_INSTALL) "$$(grep '^torch==' constraints.txt)"
-	@$(PIP_INSTALL) -e '.[train,serve,envs,s3,hf,notebook,mlflow,tensorboard,sweep,otel,research,dev]'
+	@$(PIP_INSTALL) -e '.[train,serve,envs,s3,hf,tokenizers,notebook,mlflow,tensorboard,sweep,otel,research,dev]'
 	@# on all cores, which pip does on one; files for other versions of Python fail; nobody imports packages' tests, and
 	@# of the packages named here next to nothing: what is imported of them is compiled then
 	@$(BIN)/python -m compileall -qq -j 0 -x '/(tests?|transformers|moto|mlflow|databricks|debugpy|pip|setuptools)/' \

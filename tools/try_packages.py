@@ -127,7 +127,9 @@ def try_all(environment: Environment) -> None:
 
 def try_small(environment: Environment) -> None:
     """Each of the extras that bring one package."""
-    environment.python("import s3fs, gcsfs, huggingface_hub, pandas, mlflow, tensorboard, optuna, opentelemetry.sdk")
+    environment.python(
+        "import s3fs, gcsfs, huggingface_hub, tokenizers, pandas, mlflow, tensorboard, optuna, opentelemetry.sdk"
+    )
 
 
 TRIALS: dict[str, Callable[[Environment], None]] = {
@@ -135,7 +137,7 @@ TRIALS: dict[str, Callable[[Environment], None]] = {
     "train": try_train,
     "serve": try_serve,
     "train,serve,envs": try_all,
-    "s3,gs,hf,notebook,mlflow,tensorboard,sweep,otel": try_small,
+    "s3,gs,hf,tokenizers,notebook,mlflow,tensorboard,sweep,otel": try_small,
 }
 
 

@@ -90,6 +90,7 @@ for _ in job.epochs(20):
     now = accuracy()
     if now > max(best, 0.4):  # to export it takes as long as a few epochs
         best = now
+        # A model of other tokens brings its tokenizer along: tokenizer="tokenizer.json".
         found = export_decoder(model, vocabulary=256, context_length=CONTEXT, end_token=END, tokenizer="bytes")
         job.deliver(found.onnx, metrics={"accuracy": now}, inputs=found.inputs, outputs=found.outputs)
     else:

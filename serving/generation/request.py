@@ -107,18 +107,14 @@ def prompt_ids(request: GenerationRequest, decoder: Decoder, limits: GenerationL
     Raises:
         InvalidRequestError: They do not fit the model.
     """
-    prompt = request.prompt
+    prompt, most = request.prompt, context_of(decoder, limits)
     if isinstance(prompt, str):
-        if not decoder.text:
+        if decoder.tokenizer is None:
             raise InvalidRequestError(
                 f"text_input: the version of '{request.model}' that answers brings no tokenizer that can be run here; "
                 "send the prompt as input_ids, a list of whole numbers"
             )
-        try:
-            prompt = tuple(prompt.encode())
-        except UnicodeEncodeError as error:
-            raise InvalidRequestError("text_input: it has half of a character (a lone surrogate)") from error
-    most = context_of(decoder, limits)
+        prompt = tuple(decoder.tokenizer.ids(prompt, most))
     if not 0 < len(prompt) < most:
         raise InvalidRequestError(
             f"the prompt has {len(prompt)} tokens; from 1 to {most - 1} are possible, as prompt and answer together "
@@ -126,9 +122,8 @@ def prompt_ids(request: GenerationRequest, decoder: Decoder, limits: GenerationL
         )
     wrong = next((each for each in prompt if each >= decoder.vocabulary), None)
     if wrong is not None:
-        raise InvalidRequestError(
-            f"input_ids: {wrong} is no id of this model, which knows 0 to {decoder.vocabulary - 1}"
-        )
+        field = "text_input" if isinstance(request.prompt, str) else "input_ids"
+        raise InvalidRequestError(f"{field}: {wrong} is no id of this model, which knows 0 to {decoder.vocabulary - 1}")
     if len(prompt) * decoder.token_bytes > limits.cache_bytes:
         raise TooLargeError(
             f"the prompt's keys and values would take {len(prompt) * decoder.token_bytes} bytes, "

@@ -10,7 +10,6 @@ from tiercel.core.errors import InvalidRequestError, TiercelError
 from tiercel.inference import open_inference_grpc_pb2 as pb
 from tiercel.serving.generation.generation import Generation
 from tiercel.serving.generation.request import check_size, read_request
-from tiercel.serving.generation.text import TextOfTokens
 from tiercel.serving.grpc.codec import set_parameter
 from tiercel.serving.grpc.server.calls import Call
 from tiercel.serving.grpc.server.wire import Status
@@ -74,7 +73,7 @@ class _Answers:
         self._call = call
         self._id = request_id
         self._model, self._version = loaded.model, loaded.version_text
-        self._text = TextOfTokens(decoder)
+        self._text = decoder.tokenizer.answer() if decoder.tokenizer else None
 
     def token(self, token: int) -> None:
         self._call.send(self._said([token], ""))
@@ -92,8 +91,8 @@ class _Answers:
             set_parameter(said.parameters["finish_reason"], reason)
         said.outputs.add(name="output_ids", datatype="INT64", shape=[len(tokens)])
         said.raw_output_contents.append(np.array(tokens, "<i8").tobytes())
-        text = self._text.of(tokens, is_end=bool(reason))
-        if text is not None:
+        if self._text is not None:
+            text = self._text.of(tokens, is_end=bool(reason))
             said.outputs.add(name="text_output", datatype="BYTES", shape=[1])
             said.raw_output_contents.append(encode_raw(np.array([text], np.object_)))
         return said.SerializeToString()

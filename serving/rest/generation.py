@@ -10,7 +10,6 @@ from tiercel.core.errors import TiercelError
 from tiercel.core.traces import Tracing
 from tiercel.serving.generation.generation import Generation
 from tiercel.serving.generation.request import GenerationRequest, check_size, read_request
-from tiercel.serving.generation.text import TextOfTokens
 from tiercel.serving.models.loaded_version import LoadedVersion
 from tiercel.serving.rest.handing import RestHanding, time_left
 from tiercel.serving.rest.messages import (
@@ -82,13 +81,12 @@ class _Answer:
         self._head: dict[str, Any] = {"model_name": loaded.model, "model_version": loaded.version_text}
         if request.id:
             self._head = {"id": request.id, **self._head}
-        self._text = TextOfTokens(decoder)
+        self._text = decoder.tokenizer.answer() if decoder.tokenizer else None
 
     def _said(self, tokens: list[int], reason: str = "") -> dict[str, Any]:
         said = {**self._head, "output_ids": tokens}
-        text = self._text.of(tokens, is_end=bool(reason))
-        if text is not None:
-            said["text_output"] = text
+        if self._text is not None:
+            said["text_output"] = self._text.of(tokens, is_end=bool(reason))
         return said | {"finish_reason": reason} if reason else said
 
 

@@ -17,13 +17,14 @@ from typing import Final
 import numpy as np
 
 from tiercel.core.errors import ArtefactRefusedError
+from tiercel.core.tokenizers import TOKENIZER
+from tiercel.serving.runtime.tokenizer import Tokenizer, tokenizer_of
 from tiercel.serving.tensors import Array, TensorSpec
 
 INPUT_IDS: Final = "input_ids"
 ATTENTION_MASK: Final = "attention_mask"
 POSITION_IDS: Final = "position_ids"
 LOGITS: Final = "logits"
-TEXT_OF_BYTES: Final = "bytes"
 _PAST = re.compile(r"past_key_values\.(0|[1-9][0-9]{0,3})\.(key|value)")
 _CLAIM = "it claims to be a decoder with a key-value cache, but "
 _KINDS: Final = ("key", "value")
@@ -53,7 +54,7 @@ class Decoder:
     cache: np.dtype[np.generic]  # type of keys and values
     end_token: int | None = None  # the id that ends an answer
     context: int | None = None  # tokens that it can remember; None where its file does not say
-    text: str = ""  # :data:`TEXT_OF_BYTES` where ids below 256 are the bytes of UTF-8
+    tokenizer: Tokenizer | None = None  # between texts and its ids; None where its file brings none
     vocabulary: int = 0  # how many ids there are; 0 until it was tried
     company: Company = Company.NONE  # who may run together; found out by trying
     in_pieces: bool = False  # whether a prompt may be read piece by piece; likewise
@@ -121,7 +122,7 @@ def decoder_of(
         cache=cache.dtype,
         end_token=_number(metadata, "eos_token_id", 0),
         context=_number(metadata, "context_length", 1),
-        text=_text(metadata),
+        tokenizer=tokenizer_of(metadata.get(TOKENIZER, "")),
     )
     if found.token_bytes > _MOST_TOKEN_BYTES:
         raise ArtefactRefusedError(f"{_CLAIM}one token's keys and values take {found.token_bytes} bytes")
@@ -166,13 +167,3 @@ def _number(metadata: Mapping[str, str], name: str, least: int) -> int | None:
             f"{_CLAIM}its metadata '{name}' is {said[:40]!r}, which is no whole number from {least}"
         )
     return int(said)
-
-
-def _text(metadata: Mapping[str, str]) -> str:
-    said = metadata.get("tokenizer", "")
-    if said not in {"", TEXT_OF_BYTES}:
-        raise ArtefactRefusedError(
-            f"{_CLAIM}its metadata 'tokenizer' is {said[:40]!r}; only '{TEXT_OF_BYTES}' can be run here, so leave it "
-            "out, and have callers send ids"
-        )
-    return said

@@ -18,6 +18,7 @@ import onnx
 from tiercel.core.errors import ArtefactRefusedError, InferenceFailedError, InvalidRequestError, TooLargeError
 from tiercel.serving import memory
 from tiercel.serving.runtime import artefact_file, engine
+from tiercel.serving.runtime.decoder import decoder_of
 from tiercel.serving.runtime.measure import MEASURE_WALL_SECONDS, Batching, tried_batching
 from tiercel.serving.runtime.specs import first_line
 from tiercel.serving.tensors import Array
@@ -73,6 +74,7 @@ def verify(
     before = memory.private_bytes()
     session = engine.Session(path)
     loaded_bytes = max(0, memory.private_bytes() - before)
+    decoder_of(session.inputs, session.outputs, session.metadata)  # with its tokenizer, which may be hostile, too
     shapes: dict[str, list[int]] = {}
     if reference.exists() or reference.is_symlink():
         arrays = _read_reference(reference, max_reference_bytes)

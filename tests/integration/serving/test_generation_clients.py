@@ -17,6 +17,7 @@ from click.testing import CliRunner, Result
 from testing import onnx_models
 from testing.serving_process import ServingProcess, serving, wait_for
 from testing.small_gpt import SmallGpt, greedy, small_gpt
+from testing.small_tokenizer import VOCABULARY, small_tokenizer
 from tiercel import EndpointClient, InvalidSpecError, NotFoundError, SyncEndpointClient, TiercelError, UnavailableError
 from tiercel.broker.cli.app import app
 from tiercel.broker.client.options import ClientOptions
@@ -38,12 +39,26 @@ def server(model: SmallGpt, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     for name, tokenizer in (("text", "bytes"), ("ids", "")):
         content = export_decoder(model, vocabulary=260, context_length=CONTEXT, tokenizer=tokenizer).onnx
         onnx_models.put(folder / "models", name, 1, content)
+    pieces = small_gpt(2, vocabulary=VOCABULARY, context=CONTEXT)
+    said = small_tokenizer().to_str()
+    content = export_decoder(pieces, vocabulary=VOCABULARY, context_length=CONTEXT, tokenizer=said).onnx
+    onnx_models.put(folder / "models", "pieces", 1, content)
     with serving(folder / "models", folder, {"max_generated_tokens": LONG}) as server:
         yield server
 
 
 def tiercel(server: ServingProcess, *arguments: str) -> Result:
     return CliRunner().invoke(app, ["generate", *arguments, "--at", server.http])
+
+
+def test_a_version_speaks_text_by_the_tokenizer_that_it_brings(server: ServingProcess) -> None:
+    tokenizer, prompt = small_tokenizer(), "Grüße, 東京 🦊"
+    wanted = greedy(small_gpt(2, vocabulary=VOCABULARY, context=CONTEXT), tokenizer.encode(prompt).ids, 40)
+    with SyncEndpointClient(server.http) as client:
+        whole = client.generate("pieces", prompt, max_tokens=40)
+        assert (list(whole.ids), whole.text) == (wanted, tokenizer.decode(wanted))
+        parts = client.generate_stream("pieces", prompt, max_tokens=40)
+        assert "".join(part.text or "" for part in parts) == whole.text
 
 
 async def test_a_text_and_ids_are_answered_whole_and_in_parts(server: ServingProcess, model: SmallGpt) -> None:

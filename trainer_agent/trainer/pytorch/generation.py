@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,8 @@ from typing import Any, Final
 import torch
 from torch import nn
 
+from tiercel.core.errors import TooLargeError
+from tiercel.core.tokenizers import MAX_TOKENIZER_BYTES, TEXT_OF_BYTES, TOKENIZER
 from tiercel.trainer_agent.errors import DeliveryFailedError
 from tiercel.trainer_agent.trainer.pytorch.exporting import TORCHSCRIPT_OPSET, quietly
 from tiercel.trainer_agent.trainer.signature import Array
@@ -19,7 +22,6 @@ from tiercel.trainer_agent.trainer.verification import first_line
 _Cache = Sequence[tuple[torch.Tensor, torch.Tensor]]
 # Of the rows that are exported and compared: tokens that are remembered, and tokens that are new.
 _ROWS, _PAST, _NEW = 3, 4, 2
-_TEXTS: Final = ("bytes",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +52,16 @@ def export_decoder(
         vocabulary: How many ids there are.
         context_length: Tokens that it can remember, prompt and answer together.
         end_token: The id with which an answer ends; None for none.
-        tokenizer: ``bytes`` where ids below 256 are the bytes of UTF-8, so that texts can be asked; empty for ids only.
+        tokenizer: A Hugging Face ``tokenizer.json``, the path to it or its text, so that texts can be asked; it
+            travels in the file. ``bytes`` where ids below 256 are the bytes of UTF-8; empty for ids only.
 
     Raises:
         DeliveryFailedError: The module does not keep to this, or PyTorch cannot export it.
+        TooLargeError: The tokenizer is larger than may travel.
         ValueError: An argument is impossible.
     """
-    _check(vocabulary, context_length, end_token, tokenizer)
+    _check(vocabulary, context_length, end_token)
+    tokenizer = _tokenizer(tokenizer, vocabulary)
     was_training, device = module.training, next(module.parameters()).device
     module.eval().cpu()
     try:
@@ -140,14 +145,41 @@ def _with_metadata(content: bytes, metadata: Mapping[str, str]) -> bytes:
 
 def _metadata(context_length: int, end_token: int | None, tokenizer: str) -> dict[str, str]:
     """See ``serving/runtime/decoder.py``, which reads it."""
-    said: dict[str, Any] = {"context_length": context_length, "eos_token_id": end_token, "tokenizer": tokenizer or None}
+    said: dict[str, Any] = {"context_length": context_length, "eos_token_id": end_token, TOKENIZER: tokenizer or None}
     return {name: str(value) for name, value in said.items() if value is not None}
 
 
-def _check(vocabulary: int, context_length: int, end_token: int | None, tokenizer: str) -> None:
+def _check(vocabulary: int, context_length: int, end_token: int | None) -> None:
     if context_length < _PAST + _NEW:
         raise ValueError(f"context_length: it must be at least {_PAST + _NEW}, got {context_length}")
     if end_token is not None and not 0 <= end_token < vocabulary:
         raise ValueError(f"end_token: it must be an id below {vocabulary}, got {end_token}")
-    if tokenizer and (tokenizer not in _TEXTS or vocabulary < 256):
-        raise ValueError(f"tokenizer: it must be 'bytes', with a vocabulary of 256 or more, got {tokenizer!r}")
+
+
+def _tokenizer(said: str, vocabulary: int) -> str:
+    """What the file is to say of it."""
+    if said == TEXT_OF_BYTES:
+        if vocabulary < 256:
+            raise ValueError(f"tokenizer: 'bytes' needs a vocabulary of 256 or more, got {vocabulary}")
+        return said
+    if not said:
+        return said
+    content = said.encode() if said.lstrip().startswith("{") else _read_file(Path(said))
+    if len(content) > MAX_TOKENIZER_BYTES:
+        raise TooLargeError(f"tokenizer: it has more than the {MAX_TOKENIZER_BYTES} bytes that may travel")
+    try:
+        is_object = isinstance(json.loads(content), dict)
+    except (ValueError, RecursionError):
+        is_object = False
+    if not is_object:
+        raise ValueError("tokenizer: it is no JSON object; give a Hugging Face tokenizer.json")
+    return content.decode()
+
+
+def _read_file(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(MAX_TOKENIZER_BYTES + 1)
+    except OSError as error:
+        message = f"tokenizer: it must be 'bytes', a tokenizer.json or its text; {str(path)[:200]!r} cannot be read"
+        raise ValueError(message) from error

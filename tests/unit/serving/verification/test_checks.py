@@ -11,11 +11,13 @@ import pytest
 from onnx import TensorProto, helper
 
 from testing import onnx_models
+from testing.small_gpt import small_gpt
 from tiercel.core.errors import ArtefactRefusedError
 from tiercel.core.onnx_data import DATA_FILE, joined
 from tiercel.serving.verification import checks
 from tiercel.serving.verification.checks import verify
 from tiercel.serving.verification.verdict import Verdict
+from tiercel.trainer.generation import export_decoder
 
 X = np.arange(8, dtype=np.float32).reshape(2, 4)
 MEGABYTE = 1024**2
@@ -288,3 +290,9 @@ def test_large_weights_outside_of_the_file_are_refused(tmp_path: Path) -> None:
     proto.graph.initializer[0].data_location = TensorProto.EXTERNAL
     with pytest.raises(ArtefactRefusedError, match="tensor 'w0' lies outside of the file"):
         check(put(tmp_path, bytes(proto.SerializeToString())))
+
+
+def test_a_decoder_with_a_broken_tokenizer_is_refused(tmp_path: Path) -> None:
+    content = export_decoder(small_gpt(), vocabulary=61, context_length=128, tokenizer='{"model": {"type": "X"}}').onnx
+    with pytest.raises(ArtefactRefusedError, match=r"tokenizer\.json has a model of type 'X'"):
+        check(put(tmp_path, content))

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from testing.small_gpt import small_gpt
+from tiercel.core.errors import TooLargeError
 from tiercel.trainer.generation import export_decoder
 from tiercel.trainer_agent.errors import DeliveryFailedError
 from tiercel.trainer_agent.trainer.any_model import AnyModel
@@ -67,3 +68,14 @@ def test_what_is_wrong_is_said() -> None:
     for wrong in ({"end_token": 61}, {"tokenizer": "bytes"}, {"tokenizer": "words"}, {"context_length": 1}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             export_decoder(small_gpt(), **(sizes | wrong))
+    with pytest.raises(TooLargeError, match="tokenizer"):
+        export_decoder(small_gpt(), **sizes, tokenizer='{"a": "' + "x" * 16 * 1024**2 + '"}')
+
+
+def test_a_tokenizer_travels_in_the_file(tmp_path: Any) -> None:
+    path = tmp_path / "tokenizer.json"
+    path.write_text('{"é": 1}', encoding="utf-8")
+    for given in (str(path), '{"é": 1}'):
+        found = export_decoder(small_gpt(), vocabulary=61, context_length=128, tokenizer=given)
+        said = {each.key: each.value for each in onnx.load_model_from_string(found.onnx).metadata_props}
+        assert said["tokenizer"] == '{"é": 1}'
