@@ -151,11 +151,10 @@ class _Pieces:
 
 
 class _TextOfPieces:
-    """See :class:`AnswerText`: the end of a text that grows, read with the few tokens before it.
+    """See :class:`AnswerText`: the end of a text that grows, read with the few tokens before it."""
 
-    A tokenizer leaves the space before the first token of a text out, or makes it of two tokens, so that the text of
-    one token by itself is not what it adds.
-    """
+    # A tokenizer leaves the space before the first token of a text out, or makes it of two tokens, so that the text of
+    # one token by itself is not what it adds.
 
     def __init__(self, tokenizer: _Pieces) -> None:
         self._tokenizer = tokenizer
