@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tiercel.broker.scheduling.interface import JobView, NodeView, Snapshot, Trigger
+from tiercel.broker.scheduling.interface import CurvePoint, JobView, NodeView, PastRun, Plan, Snapshot, Trigger
 from tiercel.core.jobs import Direction, Observation, Resources, Tier, TierState, TierStatus
 from tiercel.core.shares import Share
 
@@ -101,3 +101,18 @@ def snapshot(
 ) -> Snapshot:
     """A snapshot of the jobs on one node, or on the nodes given."""
     return Snapshot(now=1000.0, trigger=trigger, jobs=tuple(jobs), nodes=(node(),) if nodes is None else tuple(nodes))
+
+
+def past(*points: tuple[float, float]) -> tuple[PastRun, ...]:
+    """Three runs of this curve: CPU seconds and value."""
+    return (PastRun(tuple(CurvePoint(*point) for point in points)),) * 3
+
+
+def weights(plan: Plan) -> dict[str, float]:
+    """The CPU weight of each job."""
+    return {entry.job_id: entry.share.cpu_weight for entry in plan.assignments}
+
+
+def reasons(plan: Plan) -> dict[str, str]:
+    """The reason of each job's share."""
+    return {entry.job_id: entry.share.reason for entry in plan.assignments}

@@ -184,21 +184,9 @@ async def attack(
             await _wait_told(tenant, due)
             lost, twice = await _compare(tenant, due)
         tasks.cancel_all()
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    made = sum(node.made.values())
-    return Figures(
-        runs,
-        per_second,
-        kills + 1,
-        made,
-        node.held_back,
-        lost,
-        twice,
-        node.connections,
-        back,
-        cancel_seconds,
-        round(peak, 1),
-    )
+    peak = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1)
+    reports = (sum(node.made.values()), node.held_back, lost, twice)
+    return Figures(runs, per_second, kills + 1, *reports, node.connections, back, cancel_seconds, peak)
 
 
 def _running(run_id: str) -> nodes_pb2.RunStatus:

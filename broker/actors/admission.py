@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tiercel.broker.actors.endpoint_queues import MAX_QUEUED, QueuePlace, is_asleep, last_place
-from tiercel.broker.lifecycle.series import series_of
 from tiercel.broker.scheduling.feasible import Need, first_unmet
 from tiercel.broker.scheduling.interface import JobView
 from tiercel.broker.scheduling.views import needed_data, needed_labels, node_view
@@ -81,20 +80,6 @@ def check_class(tenant: Tenant, spec: JobSpec) -> None:
         raise wrong_field(
             "priority_class",
             f"there is no class {spec.priority_class!r} that tenant {tenant.name} may use; there is {known}",
-        )
-
-
-def check_series(job: Job, jobs: Iterable[Job]) -> None:
-    """Check that a job may go on beside the others of its series; ``jobs`` as for :func:`is_free`.
-
-    Raises:
-        InvalidSpecError: Another one of them is not over.
-    """
-    series = series_of(job)
-    other = next((each for each in jobs if series and series_of(each) == series and not each.state.is_final), None)
-    if other is not None:
-        raise wrong_field(
-            "job_id", f"job {other.id!r} of the same series (every) is {other.state.value}; cancel it first"
         )
 
 

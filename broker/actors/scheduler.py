@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tiercel.broker.actors.endpoint_states import (
@@ -16,6 +16,7 @@ from tiercel.broker.actors.endpoint_states import (
 from tiercel.broker.actors.fair_share import FairShare
 from tiercel.broker.actors.journal import Commit
 from tiercel.broker.actors.mailbox import Actor
+from tiercel.broker.actors.reservations import Reservation
 from tiercel.broker.actors.scheduler_messages import (
     JobObserved,
     MoveRefused,
@@ -28,14 +29,7 @@ from tiercel.broker.actors.scheduler_messages import (
     StartsMeasured,
 )
 from tiercel.broker.actors.variant_homes import with_homes
-from tiercel.broker.lifecycle.job_events import (
-    Assigned,
-    Deferred,
-    MoveOrdered,
-    Preempted,
-    ShareUpdated,
-    TierFeasibilityChanged,
-)
+from tiercel.broker.lifecycle.job_events import Deferred, Preempted, TierFeasibilityChanged
 from tiercel.broker.scheduling import deciding, loop
 from tiercel.broker.scheduling.accelerators import held_by
 from tiercel.broker.scheduling.draining import is_emptying, staying, without_leavers
@@ -44,7 +38,6 @@ from tiercel.broker.scheduling.history import History
 from tiercel.broker.scheduling.interface import (
     Assignment,
     EndpointView,
-    JobView,
     NodeView,
     Plan,
     Policy,
@@ -71,33 +64,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _NO_LIMIT = Share(1.0, reason="not limited: it may use whatever its node has")
-
-
-@dataclass(frozen=True, slots=True)
-class _Reservation:
-    """What was decided for a job and is not confirmed yet."""
-
-    assignment: Assignment
-    attempt: int  # number of the run that it is about
-    moves: bool = False  # from a node to another
-
-    def is_open(self, observed: JobObserved, view: JobView) -> bool:
-        """Whether the job, as it is seen now, has not taken it in yet."""
-        if self.moves and observed.leaving and view.node_id == self.assignment.node_id:
-            return not self.assignment.share.same_limits(view.share)
-        if observed.attempts != self.attempt:
-            return observed.attempts < self.attempt
-        return not (view.movable or self.assignment.share.same_limits(view.share))
-
-    def messages(self, observed: JobObserved) -> tuple[JobInput, ...]:
-        """What to tell the job; telling it twice is harmless."""
-        node_id, share = self.assignment.node_id, self.assignment.share
-        updated = ShareUpdated(f"{self.assignment.job_id}-{self.attempt}", share)
-        if observed.attempts == self.attempt:
-            return (updated,)
-        # The second one counts if the job has been told of the placement already, with another share.
-        order = MoveOrdered if self.moves else Assigned
-        return (order(node_id, share, self.attempt), updated)
 
 
 class SchedulerActor(Actor[SchedulerMessage]):
@@ -134,7 +100,7 @@ class SchedulerActor(Actor[SchedulerMessage]):
         self._jobs: dict[str, JobObserved] = {}
         self._nodes: dict[str, NodeView] = {}
         self._endpoints = EndpointStates(declare_endpoint_shares)
-        self._reserved: dict[str, _Reservation] = {}
+        self._reserved: dict[str, Reservation] = {}
         # Numbers of the runs that were told to stop for another job, until that is seen.
         self._suspending: dict[str, int] = {}
         self._history = History()
@@ -385,7 +351,7 @@ class SchedulerActor(Actor[SchedulerMessage]):
         view = observed.view
         places = view is not None and view.movable
         moves = view is not None and not view.movable and view.node_id != assignment.node_id
-        self._reserved[assignment.job_id] = _Reservation(assignment, observed.attempts + (places or moves), moves)
+        self._reserved[assignment.job_id] = Reservation(assignment, observed.attempts + (places or moves), moves)
 
     def _send_reserved(self, job_id: str) -> None:
         for message in self._reserved[job_id].messages(self._jobs[job_id]):

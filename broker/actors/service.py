@@ -14,7 +14,6 @@ from tiercel.broker.actors.admission import (
     check_feasible,
     check_hours,
     check_quota,
-    check_series,
     home_of,
     warm_node_of,
 )
@@ -26,6 +25,7 @@ from tiercel.broker.actors.explaining import explained
 from tiercel.broker.actors.job import MAX_OBSERVATIONS, observations_of
 from tiercel.broker.actors.job_ids import job_of
 from tiercel.broker.actors.job_pages import JOBS_AT_A_TIME
+from tiercel.broker.actors.resuming import check_resumable
 from tiercel.broker.actors.retraining import Retrainings
 from tiercel.broker.actors.secrets import check_secrets
 from tiercel.broker.lifecycle import machine as job_machine
@@ -40,7 +40,7 @@ from tiercel.broker.lifecycle.job_events import (
 from tiercel.core.endpoint_access import EndpointAccess
 from tiercel.core.endpoints import Endpoint
 from tiercel.core.errors import NotFoundError, wrong_field
-from tiercel.core.jobs import Job, JobState
+from tiercel.core.jobs import Job
 from tiercel.core.nodes import Node
 from tiercel.core.retraining import REPEATS_LABEL
 from tiercel.core.validation import validate_spec
@@ -267,20 +267,7 @@ class BrokerService:
             job = await self.find_job(tenant.name, job_id)
             if not job.state.is_final:
                 return await self._told(job, message)
-            if job.state is JobState.COMPLETED:
-                raise wrong_field(
-                    "job_id",
-                    f"every tier of job {job_id!r} is delivered, so that there is nothing to resume; submit a "
-                    "job with further tiers, or train it again: 'tiercel retry --from-scratch'",
-                )
-            if job.is_spent and job.retrains is not None:
-                hours = job.retrains.budget_seconds / 3600
-                raise wrong_field(
-                    "job_id",
-                    f"the {hours:.3g} core-hours that this retraining may use are spent; train it again: "
-                    "'tiercel retry --from-scratch'",
-                )
-            check_series(job, self._registry.living_jobs())
+            check_resumable(job, self._registry.living_jobs())
             opened, _ = await self._check_room(tenant, job.spec, warm_node=job.warm_node if job.starts_warm else "")
             actor = self._registry.jobs.get(job.id)
             if actor is not None:  # its last delivery is still under way

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
 import io
 import os
-import tempfile
 from abc import ABC, abstractmethod
+from contextlib import nullcontext
 from dataclasses import dataclass
 from dataclasses import replace as replaced
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from tiercel.broker.client.models import Models
@@ -102,34 +102,13 @@ class Deploying(ABC):
             EndpointBusyError: The endpoint is somebody else's, or has variants.
             UnavailableError: No node can answer with it now, or it is not known in time what becomes of it.
         """
-        path = Path(file)
         if accuracy is not None:
             metric, value = "accuracy", accuracy
-        if (reference is not None) and inputs:
-            raise wrong_field("inputs", "are given beside a reference, which has some; leave out one of the two")
-        with contextlib.ExitStack() as held:
-            parts = await asyncio.to_thread(_parts_of, path, inputs or {}, reference)
-            int8 = None
-            if calibration is not None:
-                scratch = Path(held.enter_context(tempfile.TemporaryDirectory(prefix="tiercel-int8-")))
-                is_accuracy = value if direction is Direction.MAX else None
-                int8, made = await asyncio.to_thread(_int8_of, path, Path(calibration), is_accuracy, scratch)
-                parts = replaced(parts, int8=made)
-            deploy = await asyncio.to_thread(
-                _described,
-                path,
-                parts,
-                endpoint=endpoint,
-                metric=metric,
-                value=value,
-                direction=direction,
-                replace=replace,
-                node_id=node,
-                replicas=replicas,
-                objective_seconds=objective_seconds,
-                access=access,
-                int8=int8,
-            )
+        said: dict[str, Any] = {"endpoint": endpoint, "metric": metric, "value": value, "direction": direction}
+        said |= {"node_id": node, "replicas": replicas, "objective_seconds": objective_seconds, "access": access}
+        prepare = partial(_prepared, Path(file), inputs or {}, reference, calibration, said | {"replace": replace})
+        with nullcontext("") if calibration is None else TemporaryDirectory(prefix="tiercel-int8-") as scratch:
+            deploy, parts = await asyncio.to_thread(prepare, Path(scratch))
             version = await _send(self._connection, deploy, parts, progress)
         return next(each for each in await Models(self._connection).list(endpoint) if each.version == version)
 
@@ -166,11 +145,31 @@ class _Parts:
         return [part for part in (self.model, self.data, self.reference, self.int8) if part is not None]
 
 
+def _prepared(
+    path: Path,
+    inputs: Mapping[str, Sequence[int]],
+    reference: str | Path | None,
+    calibration: str | Path | None,
+    said: Mapping[str, Any],
+    scratch: Path,
+) -> tuple[Deploy, _Parts]:
+    """What is said of a file, and what is sent: an int8 model too, made in a folder, where there are rows; blocks."""
+    parts = _parts_of(path, inputs, reference)
+    int8 = None
+    if calibration is not None:
+        accuracy = said["value"] if said["direction"] is Direction.MAX else None
+        int8, made = _int8_of(path, Path(calibration), accuracy, scratch)
+        parts = replaced(parts, int8=made)
+    return _described(path, parts, int8=int8, **said), parts
+
+
 def _parts_of(path: Path, inputs: Mapping[str, Sequence[int]], reference: str | Path | None) -> _Parts:
     """What is to be sent; blocks."""
     from tiercel.core.onnx_data import DataError, joined
     from tiercel.core.onnx_signature import read_signature
 
+    if reference is not None and inputs:
+        raise wrong_field("inputs", "are given beside a reference, which has some; leave out one of the two")
     try:
         model = _file(path, "file", MAX_MODEL_BYTES)
         signature = read_signature(path)

@@ -12,7 +12,7 @@ import pytest
 
 from testing.product import Product
 from testing.product_use import JOB_SECONDS, client_of, digits_job, post_json, serving_index, tiercel
-from tiercel import EndpointBusyError, JobInfo, JobState, TierState
+from tiercel import Client, EndpointBusyError, JobInfo, JobState, TierState
 from tiercel.broker.client import TierEvent
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]
@@ -70,16 +70,21 @@ def completed(job: JobInfo) -> JobInfo:
     return job
 
 
+async def others_are_refused(product: Product, alice: Client) -> None:
+    """While two jobs feed the variants of an endpoint."""
+    with pytest.raises(EndpointBusyError, match="variant: 'large' of endpoint 'digits' is being fed"):
+        await alice.submit(LARGE)
+    with pytest.raises(EndpointBusyError, match=r"'digits' has variants \(large, small\)"):
+        await alice.submit(digits_job())
+    async with client_of(product, "bob") as bob:
+        with pytest.raises(EndpointBusyError, match="belongs to another tenant"):
+            await bob.submit(digits_job(variant="third"))
+
+
 async def test_two_jobs_are_variants_of_one_endpoint_and_outlive_a_killed_broker(product: Product) -> None:
     async with client_of(product) as alice:
         handles = [await alice.submit(spec) for spec in (SMALL, LARGE)]
-        with pytest.raises(EndpointBusyError, match="variant: 'large' of endpoint 'digits' is being fed"):
-            await alice.submit(LARGE)
-        with pytest.raises(EndpointBusyError, match=r"'digits' has variants \(large, small\)"):
-            await alice.submit(digits_job())
-        async with client_of(product, "bob") as bob:
-            with pytest.raises(EndpointBusyError, match="belongs to another tenant"):
-                await bob.submit(digits_job(variant="third"))
+        await others_are_refused(product, alice)
         async with asyncio.timeout(JOB_SECONDS):
             async for event in alice.events():
                 if isinstance(event, TierEvent) and event.tier.state is TierState.DELIVERED:

@@ -12,6 +12,8 @@ import pytest
 REPOSITORY = Path(__file__).resolve().parents[2]
 PRODUCT = ("broker", "core", "serving", "trainer_agent")
 ROOMS = {**dict.fromkeys(PRODUCT, "tiercel."), "benchmarks": "", "testing": ""}
+LONGEST_FILE = 400
+LONGEST_FUNCTION = 60
 
 
 def modules_of(room: str, prefix: str) -> dict[str, Path]:
@@ -74,6 +76,20 @@ def test_a_circle_is_found_also_if_it_is_of_types_only(tmp_path: Path) -> None:
     two.write_text("def work():\n    import one\n")
     modules = {"one": one, "two": two}
     assert {name: imports_of(name, path, modules) for name, path in modules.items()} == {"one": {"two"}, "two": {"one"}}
+
+
+def test_files_and_functions_are_short_in_every_room() -> None:
+    long: list[str] = []
+    for room in (*ROOMS, "tests", "tools", "tiercel", "examples"):
+        for path in sorted((REPOSITORY / room).rglob("*.py")):
+            lines = path.read_text().splitlines()
+            if len(lines) > LONGEST_FILE:
+                long.append(f"{path}: {len(lines)} lines")
+            for node in ast.walk(ast.parse("\n".join(lines))):
+                if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                    length = (node.end_lineno or node.lineno) - node.lineno + 1
+                    long += [f"{path}: {node.name} has {length} lines"] if length > LONGEST_FUNCTION else []
+    assert long == []
 
 
 @pytest.mark.parametrize("room", PRODUCT)

@@ -102,21 +102,25 @@ def connect(
             the two ways was given with the other.
         ValueError: ``example_input`` or ``dynamic_axes`` does not fit the model.
         AgentUnreachableError: If the agent does not answer for a minute.
-        RanksError: If another rank of the run is gone, or does not call this as well, or there are several without
-            ``model``.
+        RanksError: If another rank of the run is gone or does not call this, or there are several without ``model``.
         CheckpointError: If an earlier run's checkpoint does not fit the model or the optimizer.
     """
-    rank = Rank.of_process()
     if model is None:
         _refuse("without a model", optimizer=optimizer, scheduler=scheduler, dynamic_axes=dynamic_axes)
         trained: Trained = AnyModel(export, predict, example_input, save)
     else:
         _refuse("with a PyTorch model", export=export, predict=predict, save=save)
-        trained = _pytorch_model(model, example_input, optimizer, scheduler, dynamic_axes, rank)
+        trained = _pytorch_model(model, example_input, optimizer, scheduler, dynamic_axes)
+    return _job(trained, evaluate, checkpoint_seconds)
+
+
+def _job(trained: Trained, evaluate: Evaluate | None, checkpoint_seconds: float) -> Job:
+    """At the agent that runs the script, if there is one."""
     run_directory = os.environ.get(RUN_DIRECTORY_VARIABLE)
     if not run_directory:
         return _alone(trained, evaluate)
-    if model is None and rank.count > 1:
+    rank = Rank.of_process()
+    if isinstance(trained, AnyModel) and rank.count > 1:
         raise RanksError("a job without a PyTorch model is one process; submit it with ranks: 1")
     # gRPC and the ONNX exporters cost start-up time that a script on its own need not pay.
     from tiercel.trainer_agent.trainer.attaching import Training, attach
@@ -139,7 +143,6 @@ def _pytorch_model(
     optimizer: Stateful | None,
     scheduler: Stateful | None,
     dynamic_axes: DynamicAxes | None,
-    rank: Rank,
 ) -> Trained:
     torch = sys.modules.get("torch")  # whoever has a module of it has imported it
     if torch is None or not isinstance(model, torch.nn.Module):
@@ -153,7 +156,8 @@ def _pytorch_model(
         raise TypeError("connect() needs example_input for a PyTorch model")
     from tiercel.trainer_agent.trainer.pytorch.pytorch_model import pytorch_model
 
-    return pytorch_model(model, example_input, optimizer, scheduler, dynamic_axes, is_alone=rank.count == 1)
+    is_alone = Rank.of_process().count == 1
+    return pytorch_model(model, example_input, optimizer, scheduler, dynamic_axes, is_alone=is_alone)
 
 
 def _refuse(which: str, **given: object) -> None:

@@ -17,8 +17,8 @@ from testing.brokers import node_token, running_broker, tenant_of, tenant_token
 from testing.product_use import tiercel
 from testing.s3_server import BUCKET, S3Server, s3_server
 from testing.scripted_agent import ScriptedAgent
+from testing.sent_projects import make_project, spec_of
 from testing.until import until
-from tests.integration.broker.projects.test_projects import make_project, spec_of
 from tests.integration.broker.test_checkpoint_copies import CONTENT, fetch, trains
 from tests.integration.broker.test_status import as_tenant
 from tiercel import Client

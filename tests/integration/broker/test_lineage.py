@@ -15,13 +15,11 @@ from tiercel import Client, NotFoundError
 from tiercel.broker.cli import app
 
 
-async def test_versions_say_where_they_come_from_to_their_tenant_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    token = tenant_token(tmp_path)
-    agent = ScriptedAgent(node_token(tmp_path), environment="ab" * 12)
+async def trained(folder: Path, token: str) -> str:
+    """The id of a job that reached two tiers, after three reports."""
+    agent = ScriptedAgent(node_token(folder), environment="ab" * 12)
     async with (
-        running_broker(tmp_path) as broker,
+        running_broker(folder) as broker,
         tenant_of(broker.broker_address, token) as alice,
         agent.connected(broker.nodes_address),
     ):
@@ -29,6 +27,14 @@ async def test_versions_say_where_they_come_from_to_their_tenant_alone(
         await agent.wait_run(f"{job.id}-1")
         agent.report(f"{job.id}-1", 0.5, 0.85, 0.95)
         await alice.wait_finished(job.id)
+    return job.id
+
+
+async def test_versions_say_where_they_come_from_to_their_tenant_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = tenant_token(tmp_path)
+    job_id = await trained(tmp_path, token)
     monkeypatch.setenv("TIERCEL_TOKEN", token)
     async with running_broker(tmp_path) as broker, Client(broker.broker_address, token=token) as client:
         second, first = await client.models.list("digits")
@@ -39,7 +45,7 @@ async def test_versions_say_where_they_come_from_to_their_tenant_alone(
         card = await client.models.show("digits")
         assert card.version == second
         whole = card.lineage
-        assert (whole.job_id, whole.run_id, whole.arguments) == (job.id, f"{job.id}-1", ("--lr", "0.1"))
+        assert (whole.job_id, whole.run_id, whole.arguments) == (job_id, f"{job_id}-1", ("--lr", "0.1"))
         assert (whole.labels, whole.value) == ({"sweep": "7"}, second.value)
         assert [point.value for point in whole.curve] == [0.5, 0.85, 0.95]
         assert whole.metrics["accuracy"] == 0.95
@@ -70,10 +76,10 @@ async def test_versions_say_where_they_come_from_to_their_tenant_alone(
         assert header.split()[:3] == ["MODEL", "STATE", "PROMISED"]
         assert newest.split()[:2] == ["digits:2", "pinned"]
         told = (await tiercel("show", "digits:2")).stdout
-        assert f"run         {job.id}-1" in told
+        assert f"run         {job_id}-1" in told
         assert "arguments   --lr 0.1" in told
         assert "curve       3 reports, 0.5 to 0.95" in told
         assert f"environment {'ab' * 12}" in told
-        assert json.loads((await tiercel("show", "digits:2", "--json")).stdout)["lineage"]["run_id"] == f"{job.id}-1"
+        assert json.loads((await tiercel("show", "digits:2", "--json")).stdout)["lineage"]["run_id"] == f"{job_id}-1"
         assert len(json.loads((await tiercel("ls", "digits", "--json")).stdout)) == 2
         assert "no version; give a number such as digits:2" in (await tiercel("show", "digits:x")).stderr

@@ -1,11 +1,10 @@
-"""Projects over real calls: what is sent, what is not, who sees it, and how nodes get it."""
+"""Projects over real calls: what is sent, what is not, and who sees it."""
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -13,44 +12,17 @@ import grpc
 import pytest
 
 from testing.brokers import node_token, running_broker, tenant_token
-from testing.jobs import make_spec
 from testing.scripted_agent import ScriptedAgent
+from testing.sent_projects import LIMIT, client_of, connection_of, make_project, spec_of
 from testing.until import until
-from tiercel import Client, JobSpec
 from tiercel.broker.api.projects import UPLOADS_OF_A_TENANT
-from tiercel.broker.client.connection import Connection
-from tiercel.broker.client.options import ClientOptions
 from tiercel.broker.client.projects import known_hashes, sending
-from tiercel.broker.client.projects.packing import PackedProject, pack
+from tiercel.broker.client.projects.packing import pack
 from tiercel.broker.server import Broker
 from tiercel.broker.store.projects import RESERVE_BYTES, ProjectStore
 from tiercel.core.errors import CannotWriteError, InvalidSpecError, NotFoundError, QuotaExceededError, UnavailableError
-from tiercel.core.projects import Kind, Project, sha256_of
-from tiercel.trainer_agent.connection.calls import BrokerCalls
-from tiercel.trainer_agent.connection.dialling import LocalDialler
-from tiercel.trainer_agent.errors import TransferError
-from tiercel.trainer_agent.runs.projects import ProjectFetcher
+from tiercel.core.projects import Project, sha256_of
 from tiercel.v1 import projects_pb2, projects_pb2_grpc
-
-LIMIT = 50 * 1024**2
-
-
-def make_project(folder: Path) -> Path:
-    """A folder with a few modules and some data."""
-    files = {"train.py": "print('train')", "pkg/__init__.py": "", "pkg/model.py": "WIDTH = 3", "config.json": "{}"}
-    for name, text in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-    (folder / "data.bin").write_bytes(os.urandom(3 * 1024**2))
-    (folder / "run.sh").write_text("#!/bin/sh\n")
-    (folder / "run.sh").chmod(0o755)
-    (folder / "settings").symlink_to("config.json")
-    return folder
-
-
-def spec_of(folder: Path, command: Sequence[str] = ("python", "train.py"), **changes: Any) -> JobSpec:
-    fields = {"script": None, "module": "", "command": tuple(command), "project": Project(folder=str(folder))}
-    return make_spec(**(fields | changes))
 
 
 class Bytes:
@@ -62,20 +34,6 @@ class Bytes:
     def __call__(self, sent: int, total: int) -> None:
         assert sent <= total
         self.sent = sent
-
-
-@pytest.fixture
-async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
-    async with running_broker(tmp_path / "broker") as broker:
-        yield broker
-
-
-def client_of(broker: Broker, tmp_path: Path, tenant: str = "alice") -> Client:
-    return Client(broker.broker_address, token=tenant_token(tmp_path / "broker", tenant))
-
-
-def connection_of(broker: Broker, tmp_path: Path, tenant: str = "alice") -> Connection:
-    return Connection(broker.broker_address, tenant_token(tmp_path / "broker", tenant), ClientOptions())
 
 
 async def test_an_unchanged_project_is_a_question_and_a_changed_file_is_that_file(
@@ -299,76 +257,6 @@ def test_what_no_job_needs_is_removed_and_the_rest_stays_whole(tmp_path: Path) -
     assert "pkg/model.py" in store.check("alice", one.project.sha256)
     with pytest.raises(InvalidSpecError):
         store.check("alice", two.project.sha256)
-
-
-async def _placed(broker: Broker, tmp_path: Path, agent: ScriptedAgent, folder: Path) -> tuple[str, PackedProject]:
-    """A job whose run a node is to start; returns the run and its project."""
-    async with client_of(broker, tmp_path) as client:
-        job = await client.submit(spec_of(folder))
-    run = await agent.wait_run(f"{job.id}-1")
-    return run.run_id, pack(Project(folder=str(folder)), LIMIT)
-
-
-def fetcher_of(broker: Broker, tmp_path: Path, agent: ScriptedAgent, **changes: Any) -> ProjectFetcher:
-    token = node_token(tmp_path / "broker")
-    calls = BrokerCalls("n1", agent.instance, LocalDialler(lambda: broker.nodes_address, lambda: token))
-    return ProjectFetcher(calls, tmp_path / "cache", **changes)
-
-
-async def test_a_node_fetches_a_project_once_and_only_that_of_its_runs(broker: Broker, tmp_path: Path) -> None:
-    agent = ScriptedAgent(node_token(tmp_path / "broker"), delivers=False)
-    folder = make_project(tmp_path / "project")
-    async with agent.connected(broker.nodes_address):
-        run_id, packed = await _placed(broker, tmp_path, agent, folder)
-        root = packed.project.sha256
-        fetcher = fetcher_of(broker, tmp_path, agent)
-        async with fetcher.fetched(run_id, root) as project:
-            found = dict(project.entries)
-            assert project.path(found["pkg/model.py"]).read_text() == "WIDTH = 3"
-            assert found["settings"].content == "config.json"
-        # Several at the same time, and none of them asks again.
-        quiet = ProjectFetcher(BrokerCalls("n1", "", LocalDialler(str, str)), tmp_path / "cache", patience_seconds=0.1)
-        async with asyncio.TaskGroup() as tasks:
-            for _ in range(5):
-                tasks.create_task(_read(quiet, run_id, root))
-        stranger = fetcher_of(broker, tmp_path, agent)
-        (tmp_path / "cache" / root).unlink()
-        with pytest.raises(TransferError, match="there is no project for run 'nobody-1' of this node"):
-            await _read(stranger, "nobody-1", root)
-
-
-async def _read(fetcher: ProjectFetcher, run_id: str, root: str) -> None:
-    async with fetcher.fetched(run_id, root) as project:
-        assert len(project.entries) == 8
-
-
-async def test_what_a_node_keeps_of_projects_is_bounded_and_what_it_needs_stays(broker: Broker, tmp_path: Path) -> None:
-    agent = ScriptedAgent(node_token(tmp_path / "broker"), delivers=False)
-    async with agent.connected(broker.nodes_address):
-        run_id, packed = await _placed(broker, tmp_path, agent, make_project(tmp_path / "project"))
-        cache = tmp_path / "cache"
-        cache.mkdir()
-        for number in range(5):
-            content = os.urandom(100_000)
-            (cache / sha256_of(content)).write_bytes(content)
-            os.utime(cache / sha256_of(content), (number, number))
-        fetcher = fetcher_of(broker, tmp_path, agent, cache_bytes=200_000)
-        async with fetcher.fetched(run_id, packed.project.sha256) as project:  # larger than what may be kept
-            assert all(project.path(entry).exists() for _, entry in project.entries if entry.kind is not Kind.LINK)
-        assert not any(path.stat().st_size == 100_000 for path in cache.iterdir())
-
-
-async def test_a_project_that_comes_damaged_is_not_used(broker: Broker, tmp_path: Path) -> None:
-    agent = ScriptedAgent(node_token(tmp_path / "broker"), delivers=False)
-    async with agent.connected(broker.nodes_address):
-        run_id, packed = await _placed(broker, tmp_path, agent, make_project(tmp_path / "project"))
-        damaged = tmp_path / "broker" / "projects" / "alice" / sha256_of(b"WIDTH = 3")
-        damaged.write_bytes(b"WIDTH = 9")
-        with pytest.raises(TransferError, match=r"its project arrived damaged: .* its SHA-256 differs"):
-            await _read(fetcher_of(broker, tmp_path, agent), run_id, packed.project.sha256)
-        damaged.unlink()
-        with pytest.raises(TransferError, match="there is no object"):
-            await _read(fetcher_of(broker, tmp_path, agent), run_id, packed.project.sha256)
 
 
 def test_what_is_not_there_is_said_to_whoever_asks_the_store(tmp_path: Path) -> None:

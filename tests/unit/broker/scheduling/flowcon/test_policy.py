@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from testing.scheduling import job, node, snapshot
+from testing.scheduling import job, node, snapshot, weights
 from tiercel.broker.scheduling.flowcon.lists import FlowconList
 from tiercel.broker.scheduling.flowcon.policy import (
     FlowconMode,
@@ -42,10 +42,6 @@ def follow(
         plan, state = policy.plan(dataclasses.replace(snapshot(jobs, nodes), now=now), state)
         steps.append((plan, state))
     return steps
-
-
-def weights(plan: Plan) -> dict[str, float]:
-    return {entry.job_id: entry.share.cpu_weight for entry in plan.assignments}
 
 
 def caps(plan: Plan) -> dict[str, float | None]:

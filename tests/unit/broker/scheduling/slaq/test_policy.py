@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from testing.scheduling import job, node, reports, snapshot, tiers, waiting_job
+from testing.scheduling import job, node, reports, snapshot, tiers, waiting_job, weights
 from tiercel.broker.scheduling.interface import JobView, Plan
 from tiercel.broker.scheduling.rank import Stage
 from tiercel.broker.scheduling.slaq.policy import SlaqPolicy, SlaqSettings, hand_out
@@ -36,10 +36,6 @@ def plan_of(*jobs: JobView, settings: SlaqSettings | None = None) -> Plan:
     policy = SlaqPolicy(settings)
     plan, _ = policy.plan(snapshot(jobs, [node(cpu_cores=2.0)]), policy.initial_state())
     return plan
-
-
-def weights(plan: Plan) -> dict[str, float]:
-    return {entry.job_id: entry.share.cpu_weight for entry in plan.assignments}
 
 
 def test_jobs_that_still_gain_run_and_the_others_keep_a_floor() -> None:

@@ -7,29 +7,16 @@ from typing import Any
 
 import pytest
 
-from testing.scheduling import GIB, job, node, snapshot, tiers, waiting_job
+from testing.known_work import HISTORY, UNGUARDED
+from testing.scheduling import GIB, job, node, reasons, snapshot, tiers, waiting_job, weights
 from tests.unit.broker.scheduling.test_accelerators import gpu_node
 from tiercel.broker.scheduling.allocate import with_accelerators
-from tiercel.broker.scheduling.interface import CurvePoint, JobView, NodeView, PastRun, Plan, Snapshot
+from tiercel.broker.scheduling.interface import JobView, NodeView, Plan, Snapshot
 from tiercel.broker.scheduling.utility.policy import UtilityPolicy
 from tiercel.broker.scheduling.utility.settings import UtilitySettings
 from tiercel.broker.scheduling.validation import check_plan
 from tiercel.core.jobs import Resources
 from tiercel.core.shares import AcceleratorShare, Share
-
-UNGUARDED = UtilitySettings(guard_ratio=0.0)
-
-
-def past(*points: tuple[float, float]) -> tuple[PastRun, ...]:
-    return (PastRun(tuple(CurvePoint(*point) for point in points)),) * 3
-
-
-# Programs that need 4, 40 and 400 CPU seconds to 0.9.
-HISTORY = {
-    "short": past((1, 0.1), (4, 0.9), (9, 0.99)),
-    "long": past((10, 0.1), (40, 0.9), (90, 0.99)),
-    "longest": past((100, 0.1), (400, 0.9), (900, 0.99)),
-}
 
 
 def on_cpu(name: str, workload: str, cores: float = 1.0) -> JobView:
@@ -64,18 +51,10 @@ def plan_of(*jobs: JobView, nodes: list[NodeView], settings: UtilitySettings = U
     return completed
 
 
-def weights(plan: Plan) -> dict[str, float]:
-    return {entry.job_id: entry.share.cpu_weight for entry in plan.assignments}
-
-
 def fractions(plan: Plan) -> dict[str, float]:
     return {
         entry.job_id: entry.share.accelerators[0].fraction for entry in plan.assignments if entry.share.accelerators
     }
-
-
-def reasons(plan: Plan) -> dict[str, str]:
-    return {entry.job_id: entry.share.reason for entry in plan.assignments}
 
 
 def test_a_job_held_up_by_its_device_is_given_the_cpu_that_it_needs_and_no_more() -> None:

@@ -8,56 +8,18 @@ from typing import Any
 
 import pytest
 
-from testing.scheduling import GIB, job, node, reports, snapshot, tiers, waiting_job
+from testing.known_work import HISTORY, UNGUARDED, known, plan_of
+from testing.scheduling import GIB, job, node, reasons, reports, snapshot, tiers, waiting_job, weights
 from tiercel.broker.scheduling.interface import (
-    CurvePoint,
     EndpointView,
     JobView,
-    NodeView,
-    PastRun,
     Plan,
     Snapshot,
     Trigger,
 )
 from tiercel.broker.scheduling.utility.policy import UtilityPolicy, UtilityState
-from tiercel.broker.scheduling.utility.record import Held
 from tiercel.broker.scheduling.utility.settings import UtilitySettings
 from tiercel.core.jobs import Observation, TierState, TierStatus
-
-UNGUARDED = UtilitySettings(guard_ratio=0.0)
-
-
-def past(*points: tuple[float, float]) -> tuple[PastRun, ...]:
-    return (PastRun(tuple(CurvePoint(*point) for point in points)),) * 3
-
-
-# Programs that need 4, 40 and 400 CPU seconds to 0.9.
-HISTORY = {
-    "short": past((1, 0.1), (4, 0.9), (9, 0.99)),
-    "long": past((10, 0.1), (40, 0.9), (90, 0.99)),
-    "longest": past((100, 0.1), (400, 0.9), (900, 0.99)),
-}
-
-
-def known(name: str, workload: str, **changes: Any) -> JobView:
-    return replace(job(name, cpu_cores=1.0), workload=workload, **changes)
-
-
-def plan_of(
-    *jobs: JobView, nodes: list[NodeView] | None = None, settings: UtilitySettings = UNGUARDED, **changes: Any
-) -> Plan:
-    seen = replace(snapshot(jobs, nodes or [node(cpu_cores=1.0)]), history=HISTORY, **changes)
-    policy = UtilityPolicy(settings)
-    return policy.plan(seen, policy.initial_state())[0]
-
-
-def weights(plan: Plan) -> dict[str, float]:
-    return {entry.job_id: entry.share.cpu_weight for entry in plan.assignments}
-
-
-def reasons(plan: Plan) -> dict[str, str]:
-    return {entry.job_id: entry.share.reason for entry in plan.assignments}
-
 
 # --- Who runs ---------------------------------------------------------------------------------------------------------
 
@@ -76,11 +38,6 @@ def test_the_job_that_needs_least_runs_and_the_others_keep_a_floor() -> None:
 def test_as_many_run_as_there_are_cores() -> None:
     plan = plan_of(*(known(name, "short") for name in "abc"), known("d", "long"), nodes=[node(cpu_cores=3.0)])
     assert weights(plan) == pytest.approx({"a": 0.99 / 3, "b": 0.99 / 3, "c": 0.99 / 3, "d": 0.01})
-
-
-def test_without_anything_known_the_first_come_is_the_first_served() -> None:
-    jobs = [replace(job(name, cpu_cores=1.0), submitted_at=float(at)) for at, name in enumerate("cab")]
-    assert [entry.job_id for entry in plan_of(*jobs).assignments] == ["c", "a", "b"]
 
 
 def test_value_and_weight_count() -> None:
@@ -378,49 +335,6 @@ def test_endpoints_without_an_objective_are_left_alone() -> None:
     plan = plan_of(known("a", "long"), endpoints=(endpoint(objective_seconds=None),))
     assert plan.endpoint_shares == {}
     assert weights(plan) == {"a": 1.0}
-
-
-# --- Nothing known ----------------------------------------------------------------------------------------------------
-
-
-def unknown(name: str, spent: float) -> JobView:
-    return replace(job(name, cpu_cores=1.0), cpu_seconds=spent, submitted_at=1000.0 - spent)
-
-
-def test_of_whom_nothing_is_known_who_has_used_least_goes_first() -> None:
-    plan = plan_of(unknown("old", 30.0), unknown("new", 3.0))
-    assert weights(plan) == pytest.approx({"new": 0.99, "old": 0.01})
-    assert reasons(plan)["new"] == (
-        "tier 1, of which no earlier run tells; 3 s of CPU time used so far: "
-        "the one that runs now, with 99 % of the node"
-    )
-
-
-def test_what_jobs_needed_becomes_what_is_expected_of_others() -> None:
-    policy = UtilityPolicy(UNGUARDED)
-    climbing = job("first", cpu_cores=1.0, ladder=tiers(0.9, 0.99))
-    _, state = policy.plan(snapshot([climbing, known("unknown", "")]), policy.initial_state())
-    before = state.held.records["unknown"].remaining.expected
-    reached = replace(
-        climbing, tiers=tiers(0.9, 0.99, reached=1), observations=reports(0.5, 0.95, cpu_per_report=100.0)
-    )
-    reached = replace(reached, cpu_seconds=200.0)
-    _, state = policy.plan(snapshot([reached, known("unknown", "")]), state)
-    _, state = policy.plan(snapshot([reached, known("unknown", "")]), state)
-    assert before < 20
-    assert state.held.records["unknown"].remaining.expected > 100
-
-
-def test_where_others_needed_about_alike_who_is_nearest_to_that_goes_first() -> None:
-    policy = UtilityPolicy(UNGUARDED)
-    state = replace(policy.initial_state(), held=Held(samples=(20.0,) * 50))
-    plan, _ = policy.plan(snapshot([unknown("a", 5.0), unknown("b", 15.0)], [node(cpu_cores=1.0)]), state)
-    assert plan.assignments[0].job_id == "b"
-
-
-def test_who_outlives_all_earlier_runs_counts_as_one_of_which_nothing_is_known() -> None:
-    plan = plan_of(known("a", "short", cpu_seconds=100.0), known("b", "long"))
-    assert plan.assignments[0].job_id == "b"
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from testing.scheduling import job, node, snapshot, tiers
-from tiercel.broker.scheduling.interface import CurvePoint, EndpointView, JobView, PastRun, Plan
+from testing.scheduling import job, node, past, snapshot, tiers
+from tiercel.broker.scheduling.interface import EndpointView, JobView, Plan
 from tiercel.broker.scheduling.utility.policy import UtilityPolicy
 from tiercel.broker.scheduling.utility.serving import Traffic, traffic_of
 from tiercel.broker.scheduling.utility.settings import UtilitySettings
@@ -45,10 +45,6 @@ def test_what_changes_by_chance_only_is_the_same() -> None:
     calm, busier = ({"a": Traffic(answers, 0.5)} for answers in (30.0, 37.0))
     assert traffic_of([asked("a", 50.1)], SETTINGS) == traffic_of([asked("a", 49.8)], SETTINGS) == calm
     assert traffic_of([asked("a", 61.0)], SETTINGS) == busier
-
-
-def past(*points: tuple[float, float]) -> tuple[PastRun, ...]:
-    return (PastRun(tuple(CurvePoint(*point) for point in points)),) * 3
 
 
 # Programs that need 4 and 40 CPU seconds to 0.9.
