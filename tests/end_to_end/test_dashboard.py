@@ -168,7 +168,7 @@ async def test_versions_are_chosen_or_it_says_why_not(tab: Tab, shared_product: 
     await confirm(page, "Pin")
     await expect(answers).to_have_text(re.compile("version 2 answers, pinned"))
     await confirm(page, "Keep")
-    await expect(page.locator(".said")).to_have_text("digits keeps the files of so many versions.")
+    await expect(page.locator(".said")).to_have_text("It is set how many versions of digits keep their files.")
     await confirm(page, "Remove version 1")
     await expect(versions.get_by_role("row", name=re.compile(" 1 no .* gone$"))).to_be_visible()
     await page.get_by_role("button", name="Pin", exact=True).click()
