@@ -49,6 +49,8 @@ ifdef TEST_FLAGS
 	@$(BIN)/python -m pytest $(TEST_FLAGS)
 else
 	@rm -f build/skipped .pytest_cache/v/cache/lastfailed
+	@# once, where each worker would compile all of it by itself
+	@$(BIN)/python -m compileall -qq -j 0 benchmarks broker core protos serving testing tiercel trainer_agent
 	@# two workers a core, since tests wait about as long as they compute;
 	@# in the order of folders: the end-to-end tests are few and long, and would otherwise come last, on one worker
 	@# the image for containers is made beside the first tests, which need none
