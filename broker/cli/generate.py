@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from contextlib import aclosing
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
@@ -99,7 +98,7 @@ async def _show(parts: AsyncGenerator[GeneratedPart], *, as_json: bool, ids_only
     async with aclosing(parts):
         async for part in parts:
             if as_json:
-                click.echo(json.dumps({**asdict(part), "ids": list(part.ids)}, ensure_ascii=False))
+                click.echo(json.dumps(part.to_json(), ensure_ascii=False))
                 continue
             shown = _told(part.ids, part.text, ids_only=ids_only)
             click.echo(shown + (" " if shown and (ids_only or part.text is None) else ""), nl=bool(part.finish_reason))

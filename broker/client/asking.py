@@ -1,4 +1,4 @@
-"""The part of the client about asking endpoints."""
+"""The part of the clients about asking endpoints."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Unpack
 
 from tiercel.core.endpoint_access import KEY_VARIABLE
+from tiercel.core.errors import wrong_field
 from tiercel.core.jsonable import Json
 
 if TYPE_CHECKING:
@@ -17,7 +18,13 @@ if TYPE_CHECKING:
 
 
 class Asking(ABC):
-    """What a client can ask endpoints."""
+    """What a client can ask endpoints, with a key where one takes keys.
+
+    Each call's ``key`` is the endpoint's; None for the client's own, and where it has none, for what ``TIERCEL_KEY`` in
+    the environment says.
+    """
+
+    _own_key: str | None = None
 
     @abstractmethod
     def _asking(self) -> InferenceClient:
@@ -38,18 +45,18 @@ class Asking(ABC):
             endpoint: Its name.
             inputs: A NumPy array or nested lists for each input, the batch dimension first.
             minimum_accuracy: Of an endpoint with variants: none below it answers. None for any.
-            key: The endpoint's, for one that takes keys; None for what ``TIERCEL_KEY`` in the environment says.
+            key: The endpoint's, for one that takes keys.
             request_id: By which :meth:`explain_request` knows it; empty for none.
 
         Raises:
-            NotFoundError: The tenant has no such endpoint.
+            NotFoundError: There is no such endpoint for who asks.
             NotAuthenticatedError: It takes keys, and this is none of its own that is good.
             RateExceededError: The key asks more often than it is good for.
             InvalidSpecError: An input is missing, unknown, or of the wrong shape or type, or no variant is accurate
                 enough.
-            UnavailableError: No version answers yet.
+            UnavailableError: No version answers yet, nobody answers, or somebody who is not to be believed.
         """
-        return await self._asking().infer(endpoint, inputs, minimum_accuracy, _shown(key), request_id)
+        return await self._asking().infer(endpoint, inputs, minimum_accuracy, self._shown(key), request_id)
 
     async def generate(
         self,
@@ -73,7 +80,7 @@ class Asking(ABC):
             InvalidSpecError: The model does not generate, or not with this.
             TiercelError: As for :meth:`infer`.
         """
-        return await self._asking().generate(endpoint, prompt, sampling, _shown(key), request_id)
+        return await self._asking().generate(endpoint, prompt, sampling, self._shown(key), request_id)
 
     async def generate_stream(
         self,
@@ -90,19 +97,47 @@ class Asking(ABC):
             UnavailableError: The answer cannot be completed; what came is of a broken one.
             TiercelError: As there, before the first part.
         """
-        parts = self._asking().generate_stream(endpoint, prompt, sampling, _shown(key), request_id)
+        parts = self._asking().generate_stream(endpoint, prompt, sampling, self._shown(key), request_id)
         async with aclosing(parts):
             async for part in parts:
                 yield part
 
     async def explain_request(self, endpoint: str, request_id: str, key: str | None = None) -> Json:
-        """See :meth:`.EndpointClient.explain_request`; ``key`` as in :meth:`infer`."""
-        return await self._asking().explain(endpoint, request_id, _shown(key))
+        """Which node, version and batch answered a request, and how long each step took; see docs/serving.md.
+
+        Args:
+            endpoint: Its name.
+            request_id: That of the request.
+            key: As for :meth:`infer`.
+
+        Raises:
+            NotFoundError: Nobody knows the request, or knows it any more.
+            NotAuthenticatedError: The endpoint takes keys, and this is none of its own that is good.
+            UnavailableError: Nobody answers.
+        """
+        return await self._asking().explain(endpoint, request_id, self._shown(key))
 
     async def feedback(self, endpoint: str, labels: Mapping[str, Any], key: str | None = None) -> Json:
-        """See :meth:`.EndpointClient.feedback`; ``key`` as in :meth:`infer`."""
-        return await self._asking().feedback(endpoint, labels, _shown(key))
+        """Say what was right, so that the accuracy of the versions that answered is measured; see docs/serving.md.
 
+        Args:
+            endpoint: Its name.
+            labels: By the id of a request, 1,000 at most: a number or text for each of its rows, or for its only row.
+            key: As for :meth:`infer`.
 
-def _shown(key: str | None) -> str:
-    return os.environ.get(KEY_VARIABLE, "") if key is None else key
+        Returns:
+            ``taken``, how many count now; ``refused``, why others do not; ``unknown``, ids that no node knows any more.
+
+        Raises:
+            NotFoundError: No node knows any of the requests, or knows them any more.
+            NotAuthenticatedError: The endpoint takes keys, and this is none of its own that is good.
+            UnavailableError: Nobody answers.
+        """
+        return await self._asking().feedback(endpoint, labels, self._shown(key))
+
+    def _shown(self, key: str | None) -> str:
+        chosen = self._own_key if key is None else key
+        shown = os.environ.get(KEY_VARIABLE, "") if chosen is None else chosen
+        if not (shown.isascii() and shown.isprintable()):
+            raise wrong_field("key", "is none: it has characters that no key has; give it as 'tiercel key create' said")
+        return shown

@@ -5,29 +5,26 @@ from __future__ import annotations
 import os
 import re
 import ssl
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
+from tiercel.broker.client.asking import Asking
 from tiercel.broker.client.options import ClientOptions
 from tiercel.broker.client.places import Place
-from tiercel.core.endpoint_access import KEY_VARIABLE
 from tiercel.core.errors import NotFoundError, TiercelError, UnavailableError, wrong_field
-from tiercel.core.jsonable import Json
 from tiercel.core.trust.trust import Trust, is_loopback
 
 if TYPE_CHECKING:
-    from tiercel.broker.client.generation import Generated, GeneratedPart, Sampling
-    from tiercel.broker.client.inference import ArrayLike, InferenceClient, InferenceResult
+    from tiercel.broker.client.inference import InferenceClient
     from tiercel.core.trust.pinning import Believed
 
 # It becomes a part of a path.
 _ENDPOINT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 
 
-class EndpointClient:
+class EndpointClient(Asking):
     """Asks any endpoint of a cluster at the address of any of its nodes, or of a proxy; an async context manager.
 
     Every method raises :class:`~tiercel.core.errors.TiercelError` with a sentence for the user.
@@ -46,10 +43,8 @@ class EndpointClient:
     def __init__(
         self, address: str, *, key: str | None = None, options: ClientOptions | None = None, trust: Trust | None = None
     ) -> None:
-        shown = os.environ.get(KEY_VARIABLE, "") if key is None else key
-        if not (shown.isascii() and shown.isprintable()):
-            raise wrong_field("key", "is none: it has characters that no key has; give it as 'tiercel key create' said")
-        self._key = shown
+        self._own_key = key
+        self._shown(None)  # refused here rather than with the first request
         self._options = options or ClientOptions()
         self._place = OnePlace(address, Trust.from_environment(os.environ) if trust is None else trust)
         self._inference: InferenceClient | None = None
@@ -69,78 +64,7 @@ class EndpointClient:
             await self._inference.close()
             self._inference = None
 
-    async def infer(
-        self,
-        endpoint: str,
-        inputs: Mapping[str, ArrayLike],
-        minimum_accuracy: float | None = None,
-        *,
-        request_id: str = "",
-    ) -> InferenceResult:
-        """Ask an endpoint's live version; see :meth:`Client.infer`.
-
-        Args:
-            endpoint: Its name.
-            inputs: A NumPy array or nested lists for each input, the batch dimension first.
-            minimum_accuracy: Of an endpoint with variants: none below it answers. None for any.
-            request_id: By which :meth:`explain_request` knows it; empty for none.
-
-        Raises:
-            NotFoundError: There is no such endpoint for who asks.
-            NotAuthenticatedError: It takes keys, and this is none of its own that is good.
-            RateExceededError: The key asks more often than it is good for.
-            InvalidSpecError: An input is missing, unknown, or of the wrong shape or type.
-            UnavailableError: Nobody answers, or somebody who is not to be believed.
-        """
-        return await self._open().infer(endpoint, inputs, minimum_accuracy, self._key, request_id)
-
-    async def generate(
-        self, endpoint: str, prompt: str | Sequence[int], *, request_id: str = "", **sampling: Unpack[Sampling]
-    ) -> Generated:
-        """Have an endpoint's live version generate an answer; see :meth:`Client.generate`."""
-        return await self._open().generate(endpoint, prompt, sampling, self._key, request_id)
-
-    async def generate_stream(
-        self, endpoint: str, prompt: str | Sequence[int], *, request_id: str = "", **sampling: Unpack[Sampling]
-    ) -> AsyncGenerator[GeneratedPart]:
-        """The same, in parts as they come; see :meth:`Client.generate_stream`."""
-        parts = self._open().generate_stream(endpoint, prompt, sampling, self._key, request_id)
-        async with aclosing(parts):
-            async for part in parts:
-                yield part
-
-    async def explain_request(self, endpoint: str, request_id: str) -> Json:
-        """Which node, version and batch answered a request, and how long each step took; see docs/serving.md.
-
-        Args:
-            endpoint: Its name.
-            request_id: That of the request.
-
-        Raises:
-            NotFoundError: Nobody knows the request, or knows it any more.
-            NotAuthenticatedError: The endpoint takes keys, and this is none of its own that is good.
-            UnavailableError: Nobody answers.
-        """
-        return await self._open().explain(endpoint, request_id, self._key)
-
-    async def feedback(self, endpoint: str, labels: Mapping[str, Any]) -> Json:
-        """Say what was right, so that the accuracy of the versions that answered is measured; see docs/serving.md.
-
-        Args:
-            endpoint: Its name.
-            labels: By the id of a request, 1,000 at most: a number or text for each of its rows, or for its only row.
-
-        Returns:
-            ``taken``, how many count now; ``refused``, why others do not; ``unknown``, ids that no node knows any more.
-
-        Raises:
-            NotFoundError: No node knows any of the requests, or knows them any more.
-            NotAuthenticatedError: The endpoint takes keys, and this is none of its own that is good.
-            UnavailableError: Nobody answers.
-        """
-        return await self._open().feedback(endpoint, labels, self._key)
-
-    def _open(self) -> InferenceClient:
+    def _asking(self) -> InferenceClient:
         if self._inference is None:
             raise TiercelError("The client is not open; use it in 'async with EndpointClient(...) as client:'.")
         return self._inference

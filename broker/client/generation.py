@@ -36,6 +36,10 @@ class GeneratedPart:
     text: str | None
     finish_reason: str
 
+    def to_json(self) -> Json:
+        """The same as JSON types."""
+        return {**asdict(self), "ids": list(self.ids)}
+
 
 @dataclass(frozen=True, slots=True)
 class Generated:
