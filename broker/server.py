@@ -216,12 +216,11 @@ class Broker:
             self._supervisor,
             self._clock,
             settings.leases,
-            {tenant.name: tenant.weight for tenant in entrance.tenancy.tenants.values()},
+            entrance.tenancy.tenants,
             kept.checkpoints,
             kept.versions,
             membership.nodes if membership is not None else frozenset,
             has_store=kept.artefacts is not None,
-            classes=entrance.tenancy.classes,
         )
 
     async def _open_mqtt(

@@ -64,7 +64,6 @@ class Tenancy:
     people: KnownPeople = field(default_factory=KnownPeople, repr=False, compare=False)
     # What a tenant may use, where that was set in place of ``tenants.toml``.
     allowances: dict[str, Allowance] = field(default_factory=dict, repr=False, compare=False)
-    classes: Mapping[str, PriorityClass] = field(default_factory=dict, repr=False)  # the priority classes, by name
 
     _by_digest: Mapping[bytes, Tenant] = field(init=False, repr=False, compare=False)
 
@@ -152,9 +151,9 @@ def open_tenancy(state_dir: Path, names: Iterable[str], now: Callable[[], float]
     if missing:
         _write_secret(path, text)
     for name, tenant in tenants.items():
-        tenants[name] = replace(tenant, classes=tuple(each for each in classes.values() if each.is_for(name)))
+        tenants[name] = replace(tenant, classes=tuple(each for each in classes if each.is_for(name)))
     node_token, operator_token = _open_token(state_dir / "node.token"), _open_token(state_dir / "operator.token")
-    return Tenancy(tenants, node_token, operator_token, now, classes=classes)
+    return Tenancy(tenants, node_token, operator_token, now)
 
 
 def _digest(token: str) -> bytes:
@@ -200,9 +199,9 @@ def _parse(path: Path, text: str) -> dict[str, Tenant]:
     return tenants
 
 
-def _parse_classes(path: Path, text: str) -> dict[str, PriorityClass]:
+def _parse_classes(path: Path, text: str) -> list[PriorityClass]:
     """The priority classes that a file has, which is known to be TOML."""
-    found = {}
+    found = []
     for name, table in tomllib.loads(text).get("priority_classes", {}).items():
         where = f"{path}: priority class {name!r}"
         if not (isinstance(table, dict) and is_tenant_name(name)):
@@ -218,7 +217,8 @@ def _parse_classes(path: Path, text: str) -> dict[str, PriorityClass]:
             raise wrong_field(
                 "tenants", f"{where} has tenants {tenants!r}; give a list of names, or leave it out for all"
             )
-        found[name] = PriorityClass(name, value, preempts, None if tenants is None else tuple(map(str, tenants)))
+        names = None if tenants is None else tuple(map(str, tenants))
+        found.append(PriorityClass(name, value, preempts, names))
     return found
 
 

@@ -42,7 +42,7 @@ from tiercel.broker.lifecycle.routes import ToldRoutes, known_elsewhere, renewed
 from tiercel.broker.scheduling.interface import Trigger
 from tiercel.core.endpoints import delivery_id
 from tiercel.core.nodes import Drain, Node
-from tiercel.core.tenants import DEFAULT_WEIGHT, NO_CLASS, PriorityClass
+from tiercel.core.tenants import Tenant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -70,14 +70,15 @@ if TYPE_CHECKING:
     from tiercel.core.tenant_use import TenantUse
 
 STREAM_END_SECONDS = 5.0
+_NOBODY = Tenant("", "")
 
 
 class ActorRegistry:
     """Makes actors, starts them, and passes on what they say: :class:`~tiercel.broker.actors.peers.Peers` for them.
 
     Args:
-        tenant_weights: What the jobs of tenants are worth, by tenant; 1 where nothing is said.
-        classes: The priority classes that there are, by name; a job that names another has none.
+        tenants: By name: what their jobs are worth, 1 where nothing is said, and the priority classes they may use; a
+            job that names another has none.
         checkpoints: Checkpoints of jobs that are moved; None where nobody asks for any.
         versions: Files of versions that several nodes are to have; None where nobody asks for any.
         joined: The nodes of other machines that are of the cluster, whether they have connected or not.
@@ -103,20 +104,18 @@ class ActorRegistry:
         supervisor: Supervisor,
         clock: Clock,
         leases: LeaseSettings,
-        tenant_weights: Mapping[str, float] | None = None,
+        tenants: Mapping[str, Tenant] | None = None,
         checkpoints: CheckpointStore | None = None,
         versions: VersionStore | None = None,
         joined: Callable[[], Collection[str]] = frozenset,
         *,
         has_store: bool = False,
-        classes: Mapping[str, PriorityClass] | None = None,
     ) -> None:
         self._journal = journal
         self._supervisor = supervisor
         self._clock = clock
         self._leases = leases
-        self._tenant_weights = dict(tenant_weights or {})
-        self._classes = dict(classes or {})
+        self._tenants = tenants or {}
         self._checkpoints = checkpoints
         self._versions = versions
         self._joined = joined
@@ -146,9 +145,8 @@ class ActorRegistry:
 
     def make_job(self, job: Job, observations: Sequence[Observation] = ()) -> JobActor:
         """The actor of a job, which nobody finds yet."""
-        weight = self._tenant_weights.get(job.tenant, DEFAULT_WEIGHT)
-        known = self._classes.get(job.spec.priority_class, NO_CLASS)
-        known = known if known.is_for(job.tenant) else NO_CLASS
+        tenant = self._tenants.get(job.tenant, _NOBODY)
+        weight, known = tenant.weight, tenant.class_of(job.spec.priority_class)
         return JobActor(job, self._journal, self._clock, self, observations, tenant_weight=weight, priority_class=known)
 
     def start_job(self, actor: JobActor) -> None:
@@ -158,7 +156,7 @@ class ActorRegistry:
 
     def start_endpoint(self, endpoint: Endpoint, deliveries: Sequence[Delivery] = ()) -> None:
         """Make the actor of an endpoint, in place of one that had the name before, and let it take in messages."""
-        weight = self._tenant_weights.get(endpoint.tenant, DEFAULT_WEIGHT)
+        weight = self._tenants.get(endpoint.tenant, _NOBODY).weight
         actor = EndpointActor(endpoint, deliveries, self._journal, self._clock, self, tenant_weight=weight)
         if (before := self.endpoints.get(endpoint.name)) is not None:
             before.finish()

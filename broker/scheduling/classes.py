@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from tiercel.broker.scheduling.allocate import FLOOR, Claim, divide
 from tiercel.broker.scheduling.feasible import Room, can_hold
@@ -143,23 +144,31 @@ def _suspended(plan: Plan, snapshot: Snapshot) -> Iterator[tuple[str, str]]:
     there = _jobs_there(plan, snapshot)
     for job in sorted(wanting, key=lambda job: (-job.priority_class.value, job.submitted_at, job.id)):
         nodes = [node for node in snapshot.nodes if can_hold(node, job)]
-        ready = [(node.id, ()) for node in nodes if _has_room(there[node.id], node, job)]
-        chosen = min(_choices(job, nodes, there, snapshot), default=None) if not ready else None
-        for node_id, victims in ready[:1] if chosen is None else [chosen[-2:]]:
-            for name in victims:
-                yield name, job.id
-            there[node_id] = [*(each for each in there[node_id] if each.id not in victims), job]
+        chosen = min(_choices(job, nodes, there, snapshot), default=None)
+        if chosen is not None:
+            yield from ((name, job.id) for name in chosen.victims)
+            stay = [each for each in there[chosen.node_id] if each.id not in chosen.victims]
+            there[chosen.node_id] = [*stay, job]
 
 
-_Choice = tuple[int, float, int, str, tuple[str, ...]]
-"""The highest class among those suspended, what is lost, how many they are, the node and they: the smallest is best."""
+class _Choice(NamedTuple):
+    """Whom to suspend for a job; the smallest is best."""
+
+    highest: float  # class among them
+    lost: float  # CPU seconds of work
+    stopping: int
+    node_id: str
+    victims: tuple[str, ...]
 
 
 def _choices(
     job: JobView, nodes: Iterable[NodeView], there: Mapping[str, Sequence[JobView]], snapshot: Snapshot
 ) -> Iterator[_Choice]:
-    """On each node that can, whom to suspend for a job."""
+    """On each node that can, whom to suspend for a job: nobody where it has room already."""
     for node in nodes:
+        if _has_room(there[node.id], node, job):
+            yield _Choice(_HOPELESS, 0.0, 0, node.id, ())
+            continue
         lost = {
             each.id: snapshot.restart_seconds(each, node.id) * each.resources.cpu_cores
             for each in there[node.id]
@@ -172,7 +181,7 @@ def _choices(
         if victims:
             highest = max(each.priority_class.value for each in victims)
             names = tuple(each.id for each in victims)
-            yield highest, math.fsum(lost[name] for name in names), len(names), node.id, names
+            yield _Choice(highest, math.fsum(lost[name] for name in names), len(names), node.id, names)
 
 
 def _fewest(job: JobView, node: NodeView, there: Sequence[JobView], in_order: Sequence[JobView]) -> list[JobView]:

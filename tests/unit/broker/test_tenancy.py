@@ -162,7 +162,7 @@ def test_priority_classes_are_for_those_whom_they_name_or_for_all(tmp_path: Path
     assert [each.name for each in bob.classes] == ["later"]
     urgent = alice.class_of("urgent")
     assert (urgent.value, urgent.preempts, bob.class_of("urgent").value) == (100, True, 0)
-    assert tenancy.classes["later"].preempts is False
+    assert bob.class_of("later").preempts is False
 
 
 @pytest.mark.parametrize(
