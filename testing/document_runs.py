@@ -13,7 +13,7 @@ import textwrap
 from collections.abc import Iterator
 from typing import Final
 
-from testing.documents import Block
+from testing.documents import REPOSITORY, Block
 
 ENDLESS: Final = (
     r"tiercel (?:watch|top|up|join)(?! --?\w*detach)(?=\s|$)(?!.*--detach)",
@@ -77,27 +77,11 @@ FREE: Final = """\
 set -eEuo pipefail
 trap 'echo "FAILED: $BASH_COMMAND" >&2' ERR
 ids() { python -c 'import json, sys; told = json.load(sys.stdin); [print(one["id"]) for one in told]'; }
-free() {
-  local active
-  while active=$(tiercel ls --active --json | ids) && [ "$active" ]; do
-    for id in $active; do tiercel cancel "$id" || true; done
-    sleep 0.1
-  done
-}
-"""
-"""Defines ``free``, which ends all jobs."""
+free() { python SCRIPT none; }
+a_job() { python SCRIPT "$1"; }  # in which state?
+""".replace("SCRIPT", str(REPOSITORY / "testing" / "scripts" / "document_job.py"))
+"""Defines ``free``, which ends all jobs, and ``a_job``, which begins one."""
 _PREAMBLE: Final = """\
-a_job() {{  # in which state?
-  free >/dev/null
-  local id
-  tiercel submit digits --set endpoint=other --arg=--pause --arg 0.5 >/dev/null
-  id=$(tiercel ls --active --json | ids)
-  case $1 in
-    suspended) tiercel suspend "$id" >/dev/null ;;
-    ended) free >/dev/null ;;
-  esac
-  echo "$id"
-}}
 interrupted() {{  # what goes on until Ctrl-C: neither an error nor an end of its own is wrong
   timeout --preserve-status --signal=INT --kill-after=60 {seconds} "$@" && return 0
   [ $? = 130 ]
@@ -130,7 +114,7 @@ def _runnable(line: str) -> str:
     state = next((state for begin, state in _STATES.items() if re.match(begin, line)), "")
     if line.startswith("curl ") and "$TIERCEL_KEY" in line:
         line += "\ntiercel endpoints access digits public"  # for the pages behind it, which ask without a key
-    before = f"JOB=$(a_job {state}); " if state else "free >/dev/null; " if line.startswith("tiercel submit") else ""
+    before = f"JOB=$(a_job {state}); " if state else "free; " if line.startswith("tiercel submit") else ""
     line = re.sub(r"\s+#(?= ).*", "", line)
     for pattern, text in _WORDS:
         line = re.sub(pattern, text, line)
