@@ -48,18 +48,9 @@ test: $(STAMP) ## Run every test (TEST_FLAGS="tests/unit -k tradl" for some)
 ifdef TEST_FLAGS
 	@$(BIN)/python -m pytest $(TEST_FLAGS)
 else
-	@rm -f build/skipped .pytest_cache/v/cache/lastfailed
 	@# once, where each worker would compile all of it by itself
 	@$(BIN)/python -m compileall -qq -j 0 benchmarks broker core protos serving testing tiercel trainer_agent
-	@# two workers a core, since tests wait about as long as they compute;
-	@# in the order of folders: the end-to-end tests are few and long, and would otherwise come last, on one worker
-	@# the image for containers is made beside the first tests, which need none
-	@$(BIN)/python -m testing.docker & \
-	  $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not alone" \
-	  || { test $$? = 1 && $(BIN)/python -m testing.again; }; status=$$?; wait; exit $$status
-	@# only the files that have any: to collect all of them takes as long as some of these tests
-	@$(BIN)/python -m pytest -m alone $$(grep -rl --include='*.py' 'mark\.alone' tests)
-	@$(BIN)/python -m testing.needs
+	@$(BIN)/python -m testing.suite
 endif
 
 .PHONY: test-fast

@@ -14,15 +14,17 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parents[1]
-FAILED: Final = Path(".pytest_cache/v/cache/lastfailed")
-"""Where pytest writes which tests failed; ``make test`` removes it first."""
-
 AT_MOST: Final = 8
 """More failed tests than these are not run again. A machine that stands still for minutes fails what runs just then: a
-test, and perhaps its teardown, of each of four workers."""
+test, and perhaps its teardown, of each of some workers."""
 
 WAIT_SECONDS: Final = 600.0
 """For one test, which has its own time limit within."""
+
+
+def failed_of(cache: Path) -> Path:
+    """Where pytest writes which tests failed, in its cache; :mod:`testing.suite` removes it first."""
+    return cache / "v" / "cache" / "lastfailed"
 
 
 def run_again(names: Sequence[str], root: Path) -> list[str]:
@@ -35,13 +37,14 @@ def run_again(names: Sequence[str], root: Path) -> list[str]:
     return [name for name in names if subprocess.run([*command, name], cwd=root, timeout=WAIT_SECONDS).returncode]
 
 
-def main(root: Path = ROOT) -> int:
-    """Run again what the last run of pytest left in its cache as failed.
+def main(caches: Sequence[Path], root: Path = ROOT) -> int:
+    """Run again what the last runs of pytest left in their caches as failed.
 
     Returns:
         The exit status: 0 only if each of a few tests passed alone.
     """
-    names = list(json.loads((root / FAILED).read_text())) if (root / FAILED).exists() else []
+    found = [failed_of(cache) for cache in caches]
+    names = [name for path in found if path.exists() for name in json.loads(path.read_text())]
     if not 0 < len(names) <= AT_MOST:
         return 1
     failed = run_again(names, root)
@@ -49,7 +52,3 @@ def main(root: Path = ROOT) -> int:
         how = "failed again, alone" if name in failed else "FAILED BESIDE OTHERS, passed alone: a race to be mended"
         sys.stdout.write(f"{name}: {how}\n")
     return 1 if failed else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

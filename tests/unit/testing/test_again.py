@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from testing.again import AT_MOST, FAILED, main
+from testing.again import AT_MOST, failed_of, main
 
 RACE = """
 from pathlib import Path
@@ -30,10 +30,10 @@ def _no_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
 
 
-def failed_in(folder: Path, text: str) -> Path:
+def status_of(folder: Path, text: str) -> int:
     (folder / "test_few.py").write_text(text)
     subprocess.run([sys.executable, "-m", "pytest", "-q", "--rootdir", folder], cwd=folder, capture_output=True)
-    return folder
+    return main([folder / ".pytest_cache"], folder)
 
 
 @pytest.mark.parametrize(
@@ -46,15 +46,15 @@ def failed_in(folder: Path, text: str) -> Path:
 def test_what_passes_alone_refuses_nothing_and_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], defect: str, status: int, said: str
 ) -> None:
-    assert main(failed_in(tmp_path, RACE.format(defect=defect))) == status
+    assert status_of(tmp_path, RACE.format(defect=defect)) == status
     assert said in capsys.readouterr().out
 
 
 def test_many_that_failed_are_no_race(tmp_path: Path) -> None:
     text = "\n".join(f"def test_{index}():\n    assert False\n" for index in range(AT_MOST + 1))
-    assert main(failed_in(tmp_path, text)) == 1
+    assert status_of(tmp_path, text) == 1
 
 
 def test_without_a_failed_test_the_run_itself_was_wrong(tmp_path: Path) -> None:
-    assert not (tmp_path / FAILED).exists()
-    assert main(tmp_path) == 1
+    assert not failed_of(tmp_path).exists()
+    assert main([tmp_path], tmp_path) == 1
