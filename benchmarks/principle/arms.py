@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from benchmarks.simulated_policies import Arm
 
 ARMS = (
@@ -31,8 +29,6 @@ ABLATIONS = (
             ("later tiers count a tenth each", {"later_tiers": 0.1}),
             ("floor of a tenth", {"floor": 0.1}),
             ("nobody is late before the last moment", {"guard_reserve": 0.0}),
-            ("moves that only just pay", {"migration_gain": 1.0}),
-            ("no migrations", {"migration_gain": math.inf}),
             ("no place kept for handing over", {"handing_over_seconds": -1.0}),
         )
     ),

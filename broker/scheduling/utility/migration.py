@@ -126,9 +126,8 @@ def choose_migration(
     loads: Mapping[str, Load],
     peaks: Mapping[str, float],
     kept: Mapping[str, JobView],
-    least: float,
 ) -> Migration | None:
-    """The migration to the node with the least left to do which gains most, or None when none gains enough.
+    """The migration to the node with the least left to do which gains most, or None when none is worth its restart.
 
     A migration gains by what the longer of the two nodes' queues becomes shorter. What the job competes for must be
     unused there, and not suffice where it is, or be slower.
@@ -140,7 +139,6 @@ def choose_migration(
         loads: Nodes by id, with nothing to do so far.
         peaks: Cores that the requests of each endpoint want at most.
         kept: Jobs that wait for room, by the node that keeps it for them.
-        least: A move must gain so many times its price.
     """
     if len(loads) < 2 or not any(job.migratable for job in snapshot.jobs):
         return None
@@ -159,7 +157,7 @@ def choose_migration(
             if job.migratable and not records[job.id].unreachable and source is not target
             if target.left(job) > 0 and (source.left(job) < 0 or target.speed(job) > source.speed(job))
             for cost in (snapshot.restart_seconds(job, target.node.id),)
-            if (gain := source.seconds() - source.seconds_after(target, records[job.id], cost)) > least * cost
+            if (gain := source.seconds() - source.seconds_after(target, records[job.id], cost)) > cost
             if room.can_take(job) and target.too_much(job, peaks) <= source.too_much(job, peaks)
         ]
         if gains:

@@ -97,9 +97,7 @@ class UtilityPolicy:
         migration = None
         if review.at > state.review.at or snapshot.trigger in _MAY_IDLE:
             loads = self._loads(nodes, views, left, speeds, peaks)
-            migration = choose_migration(
-                snapshot, groups, held.records, loads, peaks, placement.kept, self.settings.migration_gain
-            )
+            migration = choose_migration(snapshot, groups, held.records, loads, peaks, placement.kept)
         if migration is not None:
             groups[migration.source] = [job for job in groups[migration.source] if job.id != migration.job.id]
             groups.setdefault(migration.target, []).append(migration.job)

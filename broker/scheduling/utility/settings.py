@@ -22,8 +22,6 @@ class UtilitySettings:
     guard_reserve: float = 0.1
     # For so long a job keeps its place to hand over the model of a tier, seconds; below 0 it has none.
     handing_over_seconds: float = HANDED_OVER_BY_THEN_SECONDS
-    # A move must gain so many times its price, since what is foretold may be wrong; infinite for no moves.
-    migration_gain: float = 2.0
     answers_per_value: float = 100.0  # good answers in time that are worth as much as a tier of value 1, > 0
     window_seconds: float = 60.0  # a better version is worth what it makes answers better within so many seconds, >= 0
     answers_well: float = 0.4  # a node answers well for endpoints that want this part of it at most, > 0
@@ -36,7 +34,7 @@ class UtilitySettings:
         if not (0 < self.floor < 1 and 0 < self.later_tiers <= 1 and 0 <= self.guard_reserve < 1):
             msg = "floor, later_tiers and guard_reserve must be between 0 and 1"
             raise ValueError(msg)
-        if min(self.guard_ratio, self.window_seconds, self.backpressure, self.migration_gain) < 0:
+        if min(self.guard_ratio, self.window_seconds, self.backpressure) < 0:
             msg = "no option may be negative"
             raise ValueError(msg)
         if min(self.answers_per_value, self.answers_well, self.finishing) <= 0:

@@ -14,10 +14,10 @@ from tiercel.broker.scheduling.utility.policy import UtilityPolicy
 from tiercel.broker.scheduling.utility.settings import UtilitySettings
 
 NODES = [node("a-slow", cpu_cores=1.0), node("b-fast", cpu_cores=1.0)]
-# "gains" is four times as fast on one node as on the other, "hardly" a quarter faster.
+# "gains" is four times as fast on one node as on the other, "hardly" a tenth faster.
 PACES = {
     "gains": Paces.of({"a-slow": Pace(0.0, 16), "b-fast": Pace(math.log(4.0), 16)}),
-    "hardly": Paces.of({"a-slow": Pace(0.0, 16), "b-fast": Pace(math.log(1.25), 16)}),
+    "hardly": Paces.of({"a-slow": Pace(0.0, 16), "b-fast": Pace(math.log(1.1), 16)}),
 }
 # Each needs 40 CPU seconds to its tier, and as many to its end.
 PAST = (PastRun((CurvePoint(10.0, 0.1), CurvePoint(40.0, 0.9), CurvePoint(90.0, 0.99))),) * 3
