@@ -1,6 +1,7 @@
 """Scripts of every framework as jobs: how much of them changes, killed in the middle, and what their models answer.
 
-Each is a script of ``examples/`` beside the plain one that it was made of. The job is killed once it has a checkpoint,
+Each is a script of ``examples/``. The plain one that it was made of is the script without what the documents say has to
+change: they show the difference, which is taken back here. The job is killed once it has a checkpoint,
 which it writes after every epoch here; goes on; and delivers. The live version is then asked for the rows that its run
 has delivered with it, and its answers are compared with those that the framework gave.
 """
@@ -11,6 +12,7 @@ import ast
 import asyncio
 import difflib
 import io
+import re
 import shutil
 import tokenize
 from pathlib import Path
@@ -27,11 +29,13 @@ from tiercel.trainer_agent.trainer.checkpoints import LATEST_FILE
 
 Json = dict[str, Any]
 
-PLAIN = Path(__file__).parent / "plain"
 EXAMPLES = ROOT / "examples"
 FEW_LINES = 5
-CALLBACKS = ("lightning", "huggingface")
-"""Those of which few lines have to change, since a callback does the rest."""
+BY_HAND = ("line",)
+"""Those whose model the library does not know, so that the script says how it is exported and saved."""
+_DOCUMENTS = ("training-scripts.md", "frameworks.md")
+_DIFFERENCE = re.compile(r"```diff\n\+\+\+ examples/(\w+)/train\.py\n(.*?)```", re.DOTALL)
+_GAP = "..."
 _JOB_SECONDS = 400.0
 _LAYOUT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 _DIES = """
@@ -49,7 +53,35 @@ if not (pathlib.Path(os.environ["TIERCEL_RUN_DIR"]) / "killed").exists():
 
 def names() -> list[str]:
     """The scripts, by name."""
-    return sorted(path.stem for path in PLAIN.glob("*.py"))
+    return sorted(_differences())
+
+
+def script_of(name: str) -> str:
+    """A script as a job."""
+    return (EXAMPLES / name / "train.py").read_text()
+
+
+def plain_of(name: str) -> str:
+    """A script before it was made a job."""
+    lines = script_of(name).splitlines()
+    for part in _differences()[name].split(f"{_GAP}\n"):
+        _take_back(part.splitlines(), lines, name)
+    return "\n".join(lines) + "\n"
+
+
+def _differences() -> dict[str, str]:
+    """What the documents say has to change, by script."""
+    return dict(_DIFFERENCE.findall("".join((ROOT / "docs" / each).read_text() for each in _DOCUMENTS)))
+
+
+def _take_back(part: list[str], lines: list[str], name: str) -> None:
+    """Make lines that follow each other in a script what they were."""
+    after = [line[1:] for line in part if not line.startswith("-")]
+    before = [line[1:] for line in part if not line.startswith("+")]
+    places = [start for start in range(len(lines)) if lines[start : start + len(after)] == after]
+    if len(places) != 1:
+        raise ValueError(f"the documents' difference of {name} is in its script at {len(places)} places: {after}")
+    lines[places[0] : places[0] + len(after)] = before
 
 
 def changed_lines(before: str, after: str) -> int:
@@ -75,7 +107,9 @@ def dying(text: str) -> str:
     """A script that writes a checkpoint after each epoch, and is killed once, at the first."""
     tree = ast.parse(text)
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("trainer.connect", "TiercelCallback")):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(
+            ("trainer.connect", "jax.connect", "TiercelCallback")
+        ):
             node.keywords.append(ast.keyword("checkpoint_seconds", ast.Constant(0.0)))
     return _DIES.replace("LATEST", LATEST_FILE) + ast.unparse(tree)
 
@@ -88,7 +122,7 @@ async def measured(folder: Path) -> list[Json]:
             project = folder / name
             shutil.copytree(EXAMPLES / name, project, ignore=shutil.ignore_patterns("__pycache__"))
             script = project / "train.py"
-            lines = changed_lines((PLAIN / f"{name}.py").read_text(), script.read_text())
+            lines = changed_lines(plain_of(name), script_of(name))
             script.write_text(dying(script.read_text()))
             found.append({"name": name, "changed_lines": lines, **await _run(product, client, project)})
     return found

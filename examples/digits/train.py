@@ -22,7 +22,7 @@ model = build(settings["width"])
 optimizer = torch.optim.Adam(model.parameters(), lr=options.learning_rate)
 
 
-def accuracy(predict: tiercel.trainer.Predict) -> float:
+def accuracy(predict):
     """Of whatever answers: the model in training, and later the exported one."""
     return float((predict(x_test).argmax(1) == y_test).mean())
 

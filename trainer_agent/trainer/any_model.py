@@ -49,10 +49,11 @@ class OnnxCopy:
     input_names: tuple[str, ...] | None = None  # as the script calls its inputs; None for the file's own order
     questions: tuple[_Question, ...] = ()  # rows, with what the framework answers; the first are the reference
     error: str = ""  # why there is none, in words; else empty
+    frozen: tuple[Any, ...] = ()  # what the content is still to be made of
 
 
 @dataclass(frozen=True, slots=True)
-class _Offer:
+class Offer:
     """What the script hands over by itself."""
 
     onnx: OnnxSource
@@ -81,7 +82,7 @@ class AnyModel(Trained):
     ) -> None:
         self._export, self._predict, self._save = export, predict, save
         self._rows = None if example_input is None else _Rows(example_input)
-        self._offer: _Offer | None = None
+        self._offer: Offer | None = None
         self._restored: tuple[Any, ...] = ()
         self._threads = 1
         self._folder: Path | None = None
@@ -113,7 +114,7 @@ class AnyModel(Trained):
         """See :class:`Trained`."""
         if isinstance(onnx, str | os.PathLike) and not Path(onnx).exists():
             raise FileNotFoundError(f"deliver(): there is no file {os.fspath(onnx)}")
-        self._offer = _Offer(onnx, inputs, outputs)
+        self._offer = Offer(onnx, inputs, outputs)
         try:
             yield
         finally:
@@ -152,7 +153,7 @@ class AnyModel(Trained):
     def restore(self, state: State, rank: int) -> None:
         """See :class:`Trained`."""
         del rank
-        self.restore_model(state)
+        self._restored = state["saved"] or ()
         _restore_random_state(state["random"])
 
     def restore_model(self, state: State) -> None:
@@ -171,9 +172,9 @@ class AnyModel(Trained):
 
             threadpoolctl.threadpool_limits(count)
 
-    def _copy(self, offer: _Offer | None) -> OnnxCopy:
+    def _copy(self, offer: Offer | None) -> OnnxCopy:
         if offer is None and self._export is not None:
-            offer = _Offer(self._export(), None, None)
+            offer = Offer(self._export(), None, None)
         if offer is None:
             raise DeliveryFailedError("the script gives no model")
         content = content_of(offer.onnx, self._folder)

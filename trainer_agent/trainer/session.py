@@ -12,6 +12,8 @@ from tiercel.core.script_checks import CHECK_VARIABLE
 from tiercel.trainer_agent.errors import RanksError
 from tiercel.trainer_agent.trainer.any_model import AnyModel
 from tiercel.trainer_agent.trainer.job import Job
+from tiercel.trainer_agent.trainer.libraries.estimators import Estimating, Estimator, is_estimator
+from tiercel.trainer_agent.trainer.library_model import LibraryModel
 from tiercel.trainer_agent.trainer.onnx_files import OnnxSource
 from tiercel.trainer_agent.trainer.rank import Rank
 from tiercel.trainer_agent.trainer.signature import DynamicAxes, Evaluate, ExampleInput, Predict
@@ -42,6 +44,16 @@ def connect(
 
 @overload
 def connect(
+    model: Estimating,
+    example_input: ExampleInput,
+    evaluate: Evaluate | None = None,
+    *,
+    checkpoint_seconds: float = CHECKPOINT_SECONDS,
+) -> Job: ...
+
+
+@overload
+def connect(
     *,
     export: Callable[[], OnnxSource] | None = None,
     predict: Predict | None = None,
@@ -53,7 +65,7 @@ def connect(
 
 
 def connect(
-    model: nn.Module | None = None,
+    model: nn.Module | Estimating | None = None,
     example_input: ExampleInput | None = None,
     evaluate: Evaluate | None = None,
     optimizer: Stateful | None = None,
@@ -67,13 +79,13 @@ def connect(
 ) -> Job:
     """Connect a training script to the agent that runs it, and restore its last checkpoint.
 
-    With ``model``, a PyTorch module, the library asks it, exports it and keeps it in checkpoints. Without, the model is
-    of any framework, and the script says how that is done (``export``, ``predict``, ``save``), or calls
-    :meth:`Job.deliver`. Outside of Tiercel (no ``TIERCEL_RUN_DIR`` in the environment) the job does nothing but drive
-    the loops and print what is reported.
+    With ``model``, a PyTorch module or an estimator of scikit-learn, the library asks it, exports it and keeps it in
+    checkpoints. Without, the model is of any framework, and the script says how that is done (``export``, ``predict``,
+    ``save``), or calls :meth:`Job.deliver`. Outside of Tiercel (no ``TIERCEL_RUN_DIR`` in the environment) the job does
+    nothing but drive the loops and print what is reported.
 
     Args:
-        model: The model in training.
+        model: The model in training. An estimator is trained in its place, by ``partial_fit`` or ``warm_start``.
         example_input: One batch of input, batch axis first: an array or tensor, several of them in the order of the
             model's parameters (of the ONNX file's inputs), or a mapping from name to array: passed by name where
             ``forward`` takes these names, else in that order. The names are the served model's. Without ``model`` it
@@ -98,8 +110,8 @@ def connect(
         The job. It is closed when the process ends, or by using it as a context manager.
 
     Raises:
-        TypeError: ``model`` is no PyTorch module, its weights are spread over several ranks, or what belongs to one of
-            the two ways was given with the other.
+        TypeError: ``model`` is neither a PyTorch module nor an estimator, its weights are spread over several ranks, or
+            what belongs to one of the two ways was given with the other.
         ValueError: ``example_input`` or ``dynamic_axes`` does not fit the model.
         AgentUnreachableError: If the agent does not answer for a minute.
         RanksError: If another rank of the run is gone or does not call this, or there are several without ``model``.
@@ -109,13 +121,21 @@ def connect(
         _refuse("without a model", optimizer=optimizer, scheduler=scheduler, dynamic_axes=dynamic_axes)
         trained: Trained = AnyModel(export, predict, example_input, save)
     else:
-        _refuse("with a PyTorch model", export=export, predict=predict, save=save)
-        trained = _pytorch_model(model, example_input, optimizer, scheduler, dynamic_axes)
-    return _job(trained, evaluate, checkpoint_seconds)
+        _refuse("with a model", export=export, predict=predict, save=save)
+        if is_estimator(model):
+            _refuse("with an estimator", optimizer=optimizer, scheduler=scheduler, dynamic_axes=dynamic_axes)
+            trained = _estimator_model(model, example_input)
+        else:
+            trained = _pytorch_model(model, example_input, optimizer, scheduler, dynamic_axes)
+    return connect_model(trained, evaluate, checkpoint_seconds)
 
 
-def _job(trained: Trained, evaluate: Evaluate | None, checkpoint_seconds: float) -> Job:
-    """At the agent that runs the script, if there is one."""
+def connect_model(trained: Trained, evaluate: Evaluate | None, checkpoint_seconds: float) -> Job:
+    """Connect a model, however it is asked, exported and kept, to the agent that runs the script, if there is one.
+
+    Raises:
+        AgentUnreachableError, RanksError, CheckpointError: As of :func:`connect`.
+    """
     run_directory = os.environ.get(RUN_DIRECTORY_VARIABLE)
     if not run_directory:
         return _alone(trained, evaluate)
@@ -137,6 +157,12 @@ def _alone(trained: Trained, evaluate: Evaluate | None) -> Job:
     return StandaloneJob(trained)
 
 
+def _estimator_model(estimator: object, example_input: ExampleInput | None) -> Trained:
+    if example_input is None:
+        raise TypeError("connect() needs example_input for an estimator: a few rows")
+    return LibraryModel(Estimator(estimator), example_input)
+
+
 def _pytorch_model(
     model: object,
     example_input: ExampleInput | None,
@@ -148,8 +174,8 @@ def _pytorch_model(
     if torch is None or not isinstance(model, torch.nn.Module):
         kind = f"{type(model).__module__.partition('.')[0]}'s {type(model).__name__}"
         message = (
-            f"connect() takes a torch.nn.Module, and model is {kind}: leave model out and say how it becomes ONNX, "
-            "connect(export=...)"
+            f"connect() takes a torch.nn.Module or an estimator, and model is {kind}: leave model out and say how it "
+            "becomes ONNX, connect(export=...)"
         )
         raise TypeError(message)
     if example_input is None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import json
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ import torch
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from tiercel.trainer_agent.errors import CheckpointError, RanksError
+from tiercel.trainer_agent.trainer.callback_loop import CallbackLoop
 from tiercel.trainer_agent.trainer.job import Job
 from tiercel.trainer_agent.trainer.session import CHECKPOINT_SECONDS, connect
 from tiercel.trainer_agent.trainer.signature import Evaluate, ExampleInput
@@ -46,8 +45,7 @@ class TiercelCallback(TrainerCallback):
         self._example_input, self._evaluate, self._checkpoint_seconds = example_input, evaluate, checkpoint_seconds
         self._job: Job  # from the moment on at which the trainer is made
         self._training = _Training()
-        self._epochs: Iterator[int] = iter(())
-        self._steps: Iterator[None] = iter(())
+        self._loop: CallbackLoop  # from the moment on at which it trains
         self._ends_epoch = False
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
@@ -91,8 +89,8 @@ class TiercelCallback(TrainerCallback):
                 "trainer.train(resume_from_checkpoint=callback.checkpoint)"
             )
         self._training.begin(state, kwargs["optimizer"], kwargs["lr_scheduler"])
-        self._epochs = self._job.epochs(int(state.num_train_epochs))
-        if next(self._epochs, None) is None:
+        self._loop = CallbackLoop(self._job, int(state.num_train_epochs))
+        if self._loop.next_epoch() is None:
             control.should_training_stop = True
 
     def on_epoch_begin(
@@ -100,19 +98,20 @@ class TiercelCallback(TrainerCallback):
     ) -> None:
         """The boundary before the first step."""
         self._end_epoch(control)
-        self._steps = self._job.steps(itertools.repeat(None))
-        self._step(control)
+        if not self._loop.begin_steps():
+            control.should_training_stop = True
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """The boundary between two steps."""
-        if state.global_step % max(1, state.max_steps // max(1, int(state.num_train_epochs))):
-            self._step(control)
+        is_last = not state.global_step % max(1, state.max_steps // max(1, int(state.num_train_epochs)))
+        if not (is_last or self._loop.next_step()):
+            control.should_training_stop = True
 
     def on_epoch_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         """Its evaluation follows."""
-        self._steps = iter(())  # ends the step
+        self._loop.end_steps()
         self._ends_epoch = True
 
     def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
@@ -121,14 +120,10 @@ class TiercelCallback(TrainerCallback):
         self._job.report(**{name: each for name, each in metrics.items() if not name.endswith(_NO_METRICS)})
         self._end_epoch(control)
 
-    def _step(self, control: TrainerControl) -> None:
-        if next(self._steps, self) is self:
-            control.should_training_stop = True
-
     def _end_epoch(self, control: TrainerControl) -> None:
         if self._ends_epoch:
             self._ends_epoch = False
-            if next(self._epochs, None) is None:
+            if self._loop.next_epoch() is None:
                 control.should_training_stop = True
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import lightning.pytorch as lightning
 
 from tiercel.trainer_agent.errors import RanksError
+from tiercel.trainer_agent.trainer.callback_loop import CallbackLoop
 from tiercel.trainer_agent.trainer.job import Job
 from tiercel.trainer_agent.trainer.session import CHECKPOINT_SECONDS, connect
 from tiercel.trainer_agent.trainer.signature import Evaluate, ExampleInput
@@ -37,9 +36,8 @@ class TiercelCallback(lightning.Callback):
     ) -> None:
         self._example_input, self._evaluate, self._checkpoint_seconds = example_input, evaluate, checkpoint_seconds
         self._job: Job  # from the moment on at which the training begins
+        self._loop: CallbackLoop
         self._has_measured = False
-        self._epochs: Iterator[int] = iter(())
-        self._steps: Iterator[None] = iter(())
 
     def on_train_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
         """Connect, restore, and let the training begin at the epoch that is next.
@@ -57,7 +55,7 @@ class TiercelCallback(lightning.Callback):
             checkpoint_seconds=self._checkpoint_seconds,
         )
         most = trainer.max_epochs
-        self._epochs = self._job.epochs(sys.maxsize if most is None or most < 0 else most)
+        self._loop = CallbackLoop(self._job, sys.maxsize if most is None or most < 0 else most)
         epoch = self._go_on(trainer)
         if epoch is None:  # all are done
             return
@@ -66,8 +64,8 @@ class TiercelCallback(lightning.Callback):
 
     def on_train_epoch_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
         """The boundary before the first step."""
-        self._steps = self._job.steps(itertools.repeat(None))
-        self._step(trainer)
+        if not self._loop.begin_steps():
+            _stop(trainer)
 
     def on_train_batch_end(
         self,
@@ -78,8 +76,8 @@ class TiercelCallback(lightning.Callback):
         batch_idx: int,
     ) -> None:
         """The boundary between two steps."""
-        if not trainer.is_last_batch:
-            self._step(trainer)
+        if not (trainer.is_last_batch or self._loop.next_step()):
+            _stop(trainer)
 
     def on_validation_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
         """What is logged is of this epoch."""
@@ -87,18 +85,14 @@ class TiercelCallback(lightning.Callback):
 
     def on_train_epoch_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
         """Report, and end the epoch."""
-        self._steps = iter(())  # ends the step
+        self._loop.end_steps()
         if self._has_measured or not trainer.enable_validation:  # else there are numbers of an earlier epoch
             self._job.report(**{name: float(value) for name, value in trainer.callback_metrics.items()})
         self._has_measured = False
         self._go_on(trainer)
 
-    def _step(self, trainer: lightning.Trainer) -> None:
-        if next(self._steps, self) is self:
-            _stop(trainer)
-
     def _go_on(self, trainer: lightning.Trainer) -> int | None:
-        epoch = next(self._epochs, None)
+        epoch = self._loop.next_epoch()
         if epoch is None:
             _stop(trainer)
         return epoch

@@ -1,4 +1,4 @@
-"""The examples with callbacks: killed, resumed as if nothing had been, delivered, and answering as PyTorch does."""
+"""The examples with callbacks: killed, resumed as if nothing had been, delivered, answering as their library does."""
 
 from __future__ import annotations
 
@@ -13,12 +13,19 @@ from testing.trainer_service import ROOT, StartServer, TrainingProcess, training
 from testing.warm_python import TRAINING, WarmPython, warm_python
 
 MODULES = ("lightning.pytorch", "transformers.trainer", "sklearn.datasets", *TRAINING)
+TREES = ("lightgbm", "xgboost", "onnxmltools.convert", "sklearn.model_selection", "onnx.checker", "onnxruntime")
 WAITS_IN_EPOCH = 4
 
 
 @pytest.fixture(scope="module")
 def python_with_callbacks() -> Iterator[WarmPython]:
     with warm_python(training_environment(), MODULES) as python:
+        yield python
+
+
+@pytest.fixture(scope="module")
+def python_of_trees() -> Iterator[WarmPython]:
+    with warm_python(training_environment(), (*TREES, "tiercel.trainer")) as python:
         yield python
 
 
@@ -111,6 +118,81 @@ def check_answers(folder: Path) -> None:
     assert answers
     for array, wanted in zip(found, answers.values(), strict=True):
         np.testing.assert_allclose(array, wanted, rtol=1e-3, atol=1e-4)
+
+
+TREES_WAIT = {
+    "lightgbm": (
+        "lightgbm.early_stopping(10)",
+        "lightgbm.early_stopping(3), wait",
+        f"""
+def wait(env):
+    if env.iteration == {WAITS_IN_EPOCH} and "WAITS" in os.environ:
+        time.sleep(100)
+""",
+    ),
+    "xgboost": (
+        "xgboost.callback.EarlyStopping(rounds=10)",
+        "xgboost.callback.EarlyStopping(rounds=3), Waits()",
+        f"""
+import xgboost
+class Waits(xgboost.callback.TrainingCallback):
+    def after_iteration(self, model, epoch, evals_log):
+        if epoch == {WAITS_IN_EPOCH} and "WAITS" in os.environ:
+            time.sleep(100)
+        return False
+""",
+    ),
+}
+GO_ON = {"lightgbm": "    init_model=callback.booster,\n", "xgboost": "    xgb_model=callback.booster,\n"}
+
+
+@pytest.mark.parametrize(("name", "metric"), [("lightgbm", "test_multi_error"), ("xgboost", "test_merror")])
+def test_a_booster_goes_on_where_it_was_killed_and_stops_early_where_it_would_have(
+    name: str,
+    metric: str,
+    tmp_path: Path,
+    run_directory: Path,
+    start_server: StartServer,
+    python_of_trees: WarmPython,
+) -> None:
+    old, new, waiting = TREES_WAIT[name]
+    script = example(name, tmp_path, {f"others=[{old}]": f"others=[{new}], checkpoint_seconds=0.0"})
+    script.write_text(script.read_text().replace("import time\n", f"import time\n{waiting}", 1))
+
+    def start(run_directory: Path | None = run_directory, **environment: str) -> TrainingProcess:
+        return TrainingProcess(
+            str(script), run_directory=run_directory, environment=environment, python=python_of_trees
+        )
+
+    server = start_server(metric=metric, tiers=(0.9,), smaller_is_better=True)
+    killed = start(WAITS="yes")
+    server.wait_until(lambda sent: sent.export_done and len(sent.reports) > WAITS_IN_EPOCH)
+    killed.kill()
+    server.stop()
+    assert [report.epoch for report in server.recorded.reports][: WAITS_IN_EPOCH + 1] == [1, 2, 3, 4, 5]
+    alone = start(None).wait()
+    wanted = epochs_of(alone.output)
+    assert WAITS_IN_EPOCH < len(wanted) < 40, "it stops early"
+    # A last epoch is saved in any case.
+    later = start_server(metric=metric, tiers=(0.08,), smaller_is_better=True, max_epochs=len(wanted))
+    finished = start().wait()
+    assert finished.returncode == alone.returncode == 0, finished.output + alone.output
+    found = epochs_of(finished.output)
+    assert 1 < min(found) <= WAITS_IN_EPOCH + 2
+    assert found == {epoch: metrics for epoch, metrics in wanted.items() if epoch >= min(found)}
+    assert finished.output.splitlines()[-1] == alone.output.splitlines()[-1], "the best round, and how good it is"
+    (first,), (second,) = server.recorded.export_done, later.recorded.export_done
+    assert (first.error, second.error) == ("", "")
+    assert second.value <= 0.08 < first.value
+    check_answers(run_directory / "exports" / "job-tier-1")
+
+    ended = start().wait()  # there is no round left
+    assert (ended.returncode, epochs_of(ended.output)) == (0, {}), ended.output
+    assert ended.output.splitlines()[-1] == alone.output.splitlines()[-1]
+    script.write_text(script.read_text().replace(GO_ON[name], ""))
+    forgets = start().wait()
+    assert forgets.returncode == 1
+    assert GO_ON[name].strip(" \n,") in forgets.output.splitlines()[-1], forgets.output
 
 
 def test_lightning_stops_between_two_steps_and_reports_no_epoch_that_was_not_validated(
