@@ -157,7 +157,7 @@ def _alone(trained: Trained, evaluate: Evaluate | None) -> Job:
     return StandaloneJob(trained)
 
 
-def _estimator_model(estimator: object, example_input: ExampleInput | None) -> Trained:
+def _estimator_model(estimator: Estimating, example_input: ExampleInput | None) -> Trained:
     if example_input is None:
         raise TypeError("connect() needs example_input for an estimator: a few rows")
     return LibraryModel(Estimator(estimator), example_input)

@@ -116,7 +116,7 @@ class BoosterOfLightgbm(BoosterLibrary[lightgbm.Booster]):
 
     def written(self, booster: lightgbm.Booster) -> bytes:
         """Its text."""
-        return booster.model_to_string(num_iteration=-1).encode()
+        return str(booster.model_to_string(num_iteration=-1)).encode()
 
     def read(self, written: bytes) -> lightgbm.Booster:
         """Of its text."""
@@ -128,5 +128,5 @@ class BoosterOfLightgbm(BoosterLibrary[lightgbm.Booster]):
 
 
 def _objective(booster: lightgbm.Booster) -> str:
-    text = booster.model_to_string(num_iteration=1)
+    text = str(booster.model_to_string(num_iteration=1))
     return text.partition("\nobjective=")[2].split("\n", 1)[0].partition(" ")[0]
