@@ -122,11 +122,7 @@ def connect(
         trained: Trained = AnyModel(export, predict, example_input, save)
     else:
         _refuse("with a model", export=export, predict=predict, save=save)
-        if is_estimator(model):
-            _refuse("with an estimator", optimizer=optimizer, scheduler=scheduler, dynamic_axes=dynamic_axes)
-            trained = _estimator_model(model, example_input)
-        else:
-            trained = _pytorch_model(model, example_input, optimizer, scheduler, dynamic_axes)
+        trained = _known_model(model, example_input, optimizer, scheduler, dynamic_axes)
     return connect_model(trained, evaluate, checkpoint_seconds)
 
 
@@ -157,21 +153,16 @@ def _alone(trained: Trained, evaluate: Evaluate | None) -> Job:
     return StandaloneJob(trained)
 
 
-def _estimator_model(estimator: Estimating, example_input: ExampleInput | None) -> Trained:
-    if example_input is None:
-        raise TypeError("connect() needs example_input for an estimator: a few rows")
-    return LibraryModel(Estimator(estimator), example_input)
-
-
-def _pytorch_model(
-    model: object,
+def _known_model(
+    model: Any,
     example_input: ExampleInput | None,
     optimizer: Stateful | None,
     scheduler: Stateful | None,
     dynamic_axes: DynamicAxes | None,
 ) -> Trained:
     torch = sys.modules.get("torch")  # whoever has a module of it has imported it
-    if torch is None or not isinstance(model, torch.nn.Module):
+    is_module = torch is not None and isinstance(model, torch.nn.Module)
+    if not (is_module or is_estimator(model)):
         kind = f"{type(model).__module__.partition('.')[0]}'s {type(model).__name__}"
         message = (
             f"connect() takes a torch.nn.Module or an estimator, and model is {kind}: leave model out and say how it "
@@ -179,7 +170,10 @@ def _pytorch_model(
         )
         raise TypeError(message)
     if example_input is None:
-        raise TypeError("connect() needs example_input for a PyTorch model")
+        raise TypeError("connect() needs example_input for a model: a few rows of what it takes")
+    if is_estimator(model) and not is_module:
+        _refuse("with an estimator", optimizer=optimizer, scheduler=scheduler, dynamic_axes=dynamic_axes)
+        return LibraryModel(Estimator(model), example_input)
     from tiercel.trainer_agent.trainer.pytorch.pytorch_model import pytorch_model
 
     is_alone = Rank.of_process().count == 1
