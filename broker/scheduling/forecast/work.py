@@ -24,7 +24,7 @@ _POSSIBILITIES = 12
 _GRAIN = 0.05
 # An earlier run that ended before it met a target, yet still rose, is held to have met it after so many times its work.
 _BEYOND = (1.3, 2.0, 4.0)
-# It had levelled off if the later half of its work brought it less than this part of the gap nearer.
+# A run has levelled off if the later half of its work brought it less than this part of the gap nearer.
 _LEVELS_OFF = 0.1
 # A run differs from an earlier one by so many standard deviations, with these weights.
 _SPREAD = ((-1.2, 0.3), (0.0, 0.4), (1.2, 0.3))
@@ -136,10 +136,10 @@ def forecast_from_history(curves: Sequence[PastCurve], target: float) -> Forecas
         total = work_to(curve, target)
         if total is not None:
             found.append(total)
-        elif beyond := _beyond_its_end(curve, target):
-            possible += [(total, 1 / len(beyond)) for total in beyond]
-        else:
+        elif has_levelled_off(curve, target):
             never += 1
+        else:
+            possible += [(factor * curve.spent[-1], 1 / len(_BEYOND)) for factor in _BEYOND]
     if not curves:
         return None
     differs = max(curve.differs for curve in curves)
@@ -188,11 +188,11 @@ def _forecast(possible: Iterable[tuple[float, float]], never: float) -> Forecast
     return Forecast(tuple(total for total, _ in groups), tuple(w * scale for _, w in groups), never)
 
 
-def _beyond_its_end(curve: PastCurve, target: float) -> tuple[float, ...]:
-    """CPU seconds to the target of an earlier run that ended before it met it; nothing where it had levelled off."""
-    end, best = curve.spent[-1], curve.quality[-1]
-    half_way = curve.quality[max(bisect_left(curve.spent, end / 2) - 1, 0)]
-    return tuple(factor * end for factor in _BEYOND) if best - half_way > _LEVELS_OFF * (target - best) else ()
+def has_levelled_off(curve: PastCurve, target: float) -> bool:
+    """Whether the later half of a run's work brought it hardly any nearer to a quality that it has not met."""
+    best = curve.quality[-1]
+    half_way = curve.quality[max(bisect_left(curve.spent, curve.spent[-1] / 2) - 1, 0)]
+    return best - half_way <= _LEVELS_OFF * (target - best)
 
 
 def _relative_spread(totals: Sequence[float]) -> float:

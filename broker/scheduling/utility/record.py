@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tiercel.broker.scheduling.forecast.curve import sign_of
 from tiercel.broker.scheduling.forecast.pace import Speeds
 from tiercel.broker.scheduling.forecast.reach import ReachRecord, ReachSettings, judge, record_of
 from tiercel.broker.scheduling.forecast.speed import Needs, needs_of
@@ -21,10 +22,12 @@ from tiercel.broker.scheduling.forecast.work import (
     Remaining,
     forecast_from_history,
     forecast_from_samples,
+    has_levelled_off,
+    past_curve,
     past_curves,
     remaining_after,
 )
-from tiercel.broker.scheduling.interface import JobView, Snapshot
+from tiercel.broker.scheduling.interface import CurvePoint, JobView, PastRun, Snapshot
 from tiercel.broker.scheduling.tiers import next_tier, reached_tiers
 from tiercel.core.jobs import Direction
 
@@ -34,7 +37,6 @@ _FIRST_GUESS = forecast_from_samples((5.0,), 1.0)
 _OUTLIVED = Forecast((), (), 0.0)
 _SAMPLES_KEPT = 64
 _REACH = ReachSettings()
-_LEVELS_OFF = 0.1
 _MOST = 1e12
 
 
@@ -174,19 +176,16 @@ def _known(job: JobView, tier: int, past: tuple[PastCurve, ...]) -> Forecast | N
     """What earlier runs say of the work to a tier; None without any."""
     if tier >= len(job.tiers):
         return None
-    sign = 1.0 if job.direction is Direction.MAX else -1.0
-    return forecast_from_history(past, sign * job.tiers[tier].tier.target)
+    return forecast_from_history(past, sign_of(job.direction) * job.tiers[tier].tier.target)
 
 
 def _has_levelled_off(job: JobView) -> bool:
-    """Whether the later half of its reports came less than a tenth of the gap nearer to its next tier."""
     status = next_tier(job)
-    sign = 1.0 if job.direction is Direction.MAX else -1.0
-    quality = [sign * seen.value for seen in job.observations if math.isfinite(seen.value)]
-    if status is None or len(quality) < _REACH.min_reports:
+    if status is None or len(job.observations) < _REACH.min_reports:
         return False
-    best = max(quality)
-    return best - max(quality[: len(quality) // 2]) <= _LEVELS_OFF * (sign * status.tier.target - best)
+    points = tuple(CurvePoint(seen.cpu_seconds, seen.value) for seen in job.observations)
+    curve = past_curve(PastRun(points), job.direction)
+    return curve is not None and has_levelled_off(curve, sign_of(job.direction) * status.tier.target)
 
 
 def _end_of(job: JobView, spent: float, remaining: Remaining, last: Forecast | None, most: float) -> float:
