@@ -32,9 +32,8 @@ from tiercel.core.shares import Share
 TRAINING_FLOOR = 0.1
 """Fraction of a node that its jobs keep beside endpoints that compete or answer late."""
 
-# Competition is over once endpoints want less than this part of their node, and who had all that it wanted keeps it
-# unless another is worth so many times as much.
-_OVER, _STAYS = 0.8, 1.5
+# Who had all that it wanted keeps it unless another is worth so many times as much.
+_STAYS = 1.5
 # Seconds in which what was taken shows in what is measured, and seconds in time before some of it is given back.
 _SETTLE_SECONDS, _CALM_SECONDS = 2.0, 10.0
 
@@ -61,7 +60,7 @@ def limits(
     used = math.fsum(max(view.cpu_cores_used, FULL * held[view.name].wants * held[view.name].is_open) for view in views)
     begins = used >= FULL * node.cpu_cores and not all(map(is_in_time, views))
     # Clients that ask again as soon as they are answered never leave anything.
-    goes_on = limited and (wanted > _OVER * node.cpu_cores or not all(record.is_open for record in held.values()))
+    goes_on = limited and (wanted > node.cpu_cores or not all(record.is_open for record in held.values()))
     if len(views) < 2 or not (begins or goes_on):
         return {}
     worth = {view.name: _worth(view, held[view.name], limited=limited) for view in views}

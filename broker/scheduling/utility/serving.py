@@ -19,8 +19,8 @@ from tiercel.core.jobs import Direction
 
 # An endpoint answers in time when this part of its requests was answered within the objective.
 IN_TIME = 0.95
-# Who uses this part of a node, or of what it was given, would use more; who uses less than the other leaves something.
-FULL, _LEAVES = 0.9, 0.8
+# Who uses this part of a node, or of what it was given, would use more; who uses less leaves something.
+FULL = 0.9
 _OPEN_AFTER = 3
 # What requests want at most is forgotten with this time constant, seconds.
 _PEAK_SECONDS = 120.0
@@ -83,7 +83,7 @@ def _observed(view: EndpointView, record: EndpointRecord, cores: float, node_use
     if record.request_seconds > 0:  # what waits was not answered: what was answered late tells too little of a request
         seconds = (record.request_seconds + seconds) / 2 if on_time else max(record.request_seconds, seconds)
     load, given = rate * seconds, view.share.cpu_weight * cores if view.share is not None else 0.0
-    leaves = used < _LEAVES * (given or cores) and (bool(given) or node_used < _LEAVES * cores)
+    leaves = used < FULL * (given or cores) and (bool(given) or node_used < FULL * cores)
     streak = record.open_streak + 1 if (leaves and on_time) or load > used / FULL else 0
     if record.is_open:
         streak, wants = record.open_streak, load / FULL
@@ -92,7 +92,7 @@ def _observed(view: EndpointView, record: EndpointRecord, cores: float, node_use
         wants = max(used, given) * min(max(math.sqrt(delay / view.objective_seconds), 0.5), 2.0)
         wants = record.wants if on_time and abs(wants - record.wants) <= 0.05 * record.wants else wants
     else:
-        wants = used / 0.64
+        wants = used / FULL
     wants = min(max(wants, IDLE_SHARE * cores), cores)
     peak = max(peak, load) if record.is_open else peak
     return replace(record, peak=peak, delay=delay, request_seconds=seconds, open_streak=streak, wants=wants)
