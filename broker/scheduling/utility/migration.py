@@ -35,13 +35,13 @@ class Load:
     cores: float  # what answers leave of it
     speeds: Speeds
     answers_well: float  # see :class:`.UtilitySettings`
+    used: Mapping[str, float]  # cores that the answers of each endpoint use
     ahead: list[tuple[float, float]] = field(default_factory=list)  # stage and CPU seconds to the next tier of each
     cpu: float = 0.0  # CPU seconds until all its jobs are over
     accelerators: float = 0.0  # seconds of all its accelerators together until then
     wanted: float = 0.0  # cores that its jobs can use together
     uses: int = 0  # jobs on its accelerators; one on two of them counts twice
-    # Cores that the requests of each endpoint want at most that it answers for, or will once its jobs deliver.
-    answers: dict[str, float] = field(default_factory=dict)
+    answers: set[str] = field(default_factory=set)  # endpoints that it answers for, or will once its jobs deliver
 
     def work_of(self, record: JobRecord) -> tuple[float, float]:
         """What a job still needs here: CPU seconds, and seconds of accelerators."""
@@ -61,10 +61,10 @@ class Load:
             self.cpu += record.to_end / speed
             self.accelerators += record.busy
 
-    def too_much(self, job: JobView, peaks: Mapping[str, float]) -> float:
-        """Cores by which requests would want more than it can answer well if it trained a job, and so its endpoint."""
-        own = peaks.get(job.endpoint, 0.0)
-        wanted = math.fsum({**self.answers, job.endpoint: own}.values())
+    def too_much(self, job: JobView) -> float:
+        """Cores by which answers would use more than it can give them well if it trained a job, and so its endpoint."""
+        own = self.used.get(job.endpoint, 0.0)
+        wanted = math.fsum(self.used.get(name, 0.0) for name in self.answers | {job.endpoint})
         # What an endpoint wants on its own is too much for any node alike. Rounded: what is measured differs by chance.
         return round(max(wanted - max(self.answers_well * self.node.cpu_cores, own), 0.0), 1) if own else 0.0
 
@@ -89,7 +89,7 @@ class Load:
         return len(self.node.accelerators) - self.uses if job.resources.accelerators else self.cores - self.wanted
 
 
-def soonest_done(loads: Mapping[str, Load], records: Mapping[str, JobRecord], peaks: Mapping[str, float]) -> Preference:
+def soonest_done(loads: Mapping[str, Load], records: Mapping[str, JobRecord]) -> Preference:
     """Waiting jobs go to the node that they are meant for, else to where they and those they delay are done soonest.
 
     Jobs that use accelerators go where they share them with the fewest.
@@ -97,19 +97,18 @@ def soonest_done(loads: Mapping[str, Load], records: Mapping[str, JobRecord], pe
     Args:
         loads: Nodes by id, with nothing to do so far.
         records: What is held of jobs.
-        peaks: Cores that the requests of each endpoint want at most.
     """
 
     def preference(job: JobView, node: NodeView, jobs: Sequence[JobView]) -> tuple[float | str, ...]:
         load, own = loads[node.id], records[job.id]
         for other in jobs[len(load.ahead) :]:  # a node only fills up while jobs are placed
             load.add(records[other.id])
-            load.answers[other.endpoint] = peaks.get(other.endpoint, 0.0)
+            load.answers.add(other.endpoint)
         crowd = (load.uses + job.resources.accelerators) / max(len(node.accelerators), 1)
         # Rounded: sums must not depend on the order of the jobs in the snapshot.
         return (
             node.id != job.node_id,
-            load.too_much(job, peaks),
+            load.too_much(job),
             math.ceil(crowd) if job.resources.accelerators else 0,
             round(load.delay(own), 6),
             round(load.seconds(own), 6),
@@ -124,7 +123,6 @@ def choose_migration(
     groups: Mapping[str, Sequence[JobView]],
     records: Mapping[str, JobRecord],
     loads: Mapping[str, Load],
-    peaks: Mapping[str, float],
     kept: Mapping[str, JobView],
 ) -> Migration | None:
     """The migration to the node with the least left to do which gains most, or None when none is worth its restart.
@@ -137,7 +135,6 @@ def choose_migration(
         groups: The jobs of each node.
         records: What is held of jobs.
         loads: Nodes by id, with nothing to do so far.
-        peaks: Cores that the requests of each endpoint want at most.
         kept: Jobs that wait for room, by the node that keeps it for them.
     """
     if len(loads) < 2 or not any(job.migratable for job in snapshot.jobs):
@@ -158,7 +155,7 @@ def choose_migration(
             if target.left(job) > 0 and (source.left(job) < 0 or target.speed(job) > source.speed(job))
             for cost in (snapshot.restart_seconds(job, target.node.id),)
             if (gain := source.seconds() - source.seconds_after(target, records[job.id], cost)) > cost
-            if room.can_take(job) and target.too_much(job, peaks) <= source.too_much(job, peaks)
+            if room.can_take(job) and target.too_much(job) <= source.too_much(job)
         ]
         if gains:
             job = max(gains)[2]

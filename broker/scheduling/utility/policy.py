@@ -84,20 +84,19 @@ class UtilityPolicy:
         held = renew(snapshot, state.held, state.speeds)
         news = _news(state.held.records, held.records)
         speeds = state.speeds.after(news, (node.id for node in nodes))
-        endpoints = observe(views, {node.id: node for node in nodes}, state.endpoints, snapshot.now)
-        left = cores_left(nodes, views, endpoints)
+        endpoints = observe(views, {node.id: node for node in nodes}, state.endpoints)
+        left = cores_left(nodes, views)
         review = self._review(snapshot, state.review, held.records, left)
         this = Pass(snapshot.now, held.records, review.due, self.settings, traffic_of(views, self.settings))
 
-        peaks = {name: record.peak for name, record in endpoints.items()}
-        loads = self._loads(nodes, views, left, speeds, peaks)
+        loads = self._loads(nodes, views, left, speeds)
         cores = math.fsum(node.cpu_cores for node in nodes) or 1.0
-        placement = place(snapshot, soonest_done(loads, held.records, peaks), lambda jobs: this.line(jobs, cores))
+        placement = place(snapshot, soonest_done(loads, held.records), lambda jobs: this.line(jobs, cores))
         groups = jobs_by_node(snapshot, placement)
         migration = None
         if review.at > state.review.at or snapshot.trigger in _MAY_IDLE:
-            loads = self._loads(nodes, views, left, speeds, peaks)
-            migration = choose_migration(snapshot, groups, held.records, loads, peaks, placement.kept)
+            loads = self._loads(nodes, views, left, speeds)
+            migration = choose_migration(snapshot, groups, held.records, loads, placement.kept)
         if migration is not None:
             groups[migration.source] = [job for job in groups[migration.source] if job.id != migration.job.id]
             groups.setdefault(migration.target, []).append(migration.job)
@@ -130,13 +129,13 @@ class UtilityPolicy:
         views: Sequence[EndpointView],
         left: Mapping[str, float],
         speeds: Speeds,
-        peaks: Mapping[str, float],
     ) -> dict[str, Load]:
         """Nodes with the endpoints that they answer for, and nothing to do."""
-        loads = {node.id: Load(node, max(left[node.id], 1e-9), speeds, self.settings.answers_well) for node in nodes}
+        used, well = {view.name: max(view.cpu_cores_used, 0.0) for view in views}, self.settings.answers_well
+        loads = {node.id: Load(node, max(left[node.id], 1e-9), speeds, well, used) for node in nodes}
         for view in views:
             if view.node_id in loads:
-                loads[view.node_id].answers[view.name] = peaks.get(view.name, 0.0)
+                loads[view.node_id].answers.add(view.name)
         return loads
 
     def _review(

@@ -22,8 +22,6 @@ IN_TIME = 0.95
 # Who uses this part of a node, or of what it was given, would use more; who uses less leaves something.
 FULL = 0.9
 _OPEN_AFTER = 3
-# What requests want at most is forgotten with this time constant, seconds.
-_PEAK_SECONDS = 120.0
 # Fraction of a node that an endpoint with a share keeps in any case.
 IDLE_SHARE = 0.02
 
@@ -32,9 +30,6 @@ IDLE_SHARE = 0.02
 class EndpointRecord:
     """What is held of an endpoint between passes."""
 
-    at: float = -math.inf  # when it was measured last, seconds since the Unix epoch
-    used: float = 0.0  # cores that its answers use
-    peak: float = 0.0  # cores that its requests wanted lately at most
     delay: float | None = None  # the delay measured last, seconds, or None
     request_seconds: float = 0.0  # CPU seconds that a request takes
     open_streak: int = 0  # measurements in a row that say that its requests come by themselves
@@ -47,7 +42,7 @@ class EndpointRecord:
 
 
 def observe(
-    views: Iterable[EndpointView], nodes: Mapping[str, NodeView], records: Mapping[str, EndpointRecord], now: float
+    views: Iterable[EndpointView], nodes: Mapping[str, NodeView], records: Mapping[str, EndpointRecord]
 ) -> dict[str, EndpointRecord]:
     """What is held of the endpoints of these nodes after what was measured.
 
@@ -55,28 +50,30 @@ def observe(
         views: All endpoints, by name.
         nodes: By id.
         records: What was held of them before.
-        now: Seconds since the Unix epoch.
     """
     views = [view for view in views if view.node_id in nodes and nodes[view.node_id].cpu_cores > 0]
-    used: dict[str, float] = {}
-    for view in views:
-        used[view.node_id] = used.get(view.node_id, 0.0) + max(view.cpu_cores_used, 0.0)
+    used = _used(views)
     return {
         view.name: _observed(
             view,
             records.get(view.name, EndpointRecord()),
             nodes[view.node_id].cpu_cores,
             used[view.node_id],
-            now,
         )
         for view in views
     }
 
 
-def _observed(view: EndpointView, record: EndpointRecord, cores: float, node_used: float, now: float) -> EndpointRecord:
+def _used(views: Iterable[EndpointView]) -> dict[str, float]:
+    """Cores that answers use, by node."""
+    used: dict[str, float] = {}
+    for view in views:
+        used[view.node_id] = used.get(view.node_id, 0.0) + max(view.cpu_cores_used, 0.0)
+    return used
+
+
+def _observed(view: EndpointView, record: EndpointRecord, cores: float, node_used: float) -> EndpointRecord:
     rate, used, delay = view.requests_per_second, max(view.cpu_cores_used, 0.0), view.delay_seconds
-    peak = max(used, record.peak * math.exp(min(record.at - now, 0.0) / _PEAK_SECONDS))
-    record = replace(record, at=now, used=used, peak=peak)
     if rate <= 0 or used <= 0 or delay is None or delay == record.delay:
         return record
     seconds, on_time = used / rate, is_in_time(view)
@@ -94,8 +91,7 @@ def _observed(view: EndpointView, record: EndpointRecord, cores: float, node_use
     else:
         wants = used / FULL
     wants = min(max(wants, IDLE_SHARE * cores), cores)
-    peak = max(peak, load) if record.is_open else peak
-    return replace(record, peak=peak, delay=delay, request_seconds=seconds, open_streak=streak, wants=wants)
+    return replace(record, delay=delay, request_seconds=seconds, open_streak=streak, wants=wants)
 
 
 def is_in_time(view: EndpointView) -> bool:
@@ -117,14 +113,9 @@ def value_of(view: EndpointView) -> float:
     return view.tenant_weight * view.requests_per_second * quality
 
 
-def cores_left(
-    nodes: Sequence[NodeView], views: Iterable[EndpointView], records: Mapping[str, EndpointRecord]
-) -> dict[str, float]:
+def cores_left(nodes: Sequence[NodeView], views: Iterable[EndpointView]) -> dict[str, float]:
     """Cores that answers leave to jobs, at least a twentieth of the node; by node."""
-    used: dict[str, float] = {}
-    for view in views:
-        if (record := records.get(view.name)) is not None:
-            used[view.node_id] = used.get(view.node_id, 0.0) + record.used
+    used = _used(views)
     return {node.id: max(node.cpu_cores - used.get(node.id, 0.0), 0.05 * node.cpu_cores) for node in nodes}
 
 

@@ -43,7 +43,7 @@ class Node:
     def renew(self, views: Sequence[EndpointView]) -> dict[str, Share]:
         self.now += 2.0
         views = [replace(view, share=self.shares.get(view.name)) for view in views]
-        self.records = observe(views, {"node": NODE}, self.records, self.now)
+        self.records = observe(views, {"node": NODE}, self.records)
         self.shares = limits(views, NODE, self.price, self.records)
         return self.shares
 
@@ -61,7 +61,7 @@ def test_endpoints_that_can_all_be_answered_are_not_limited() -> None:
     for step in range(10):
         shares = node.renew(measured([endpoint("a", 30.0), endpoint("b", 45.0)], step))
         assert shares == {}
-    assert cores_left([NODE], [endpoint("a"), endpoint("b")], node.records) == pytest.approx({"node": 2.0 - 0.6 - 0.9})
+    assert cores_left([NODE], [endpoint("a", 30.0), endpoint("b", 45.0)]) == pytest.approx({"node": 2.0 - 0.6 - 0.9})
 
 
 def test_an_endpoint_alone_is_never_limited_however_dear_training_is() -> None:
