@@ -84,9 +84,9 @@ def _observed(view: EndpointView, record: EndpointRecord, cores: float, node_use
     streak = record.open_streak + 1 if (leaves and on_time) or load > used / FULL else 0
     if record.is_open:
         streak, wants = record.open_streak, load / FULL
-    elif view.objective_seconds and delay > 1.5 * seconds and used >= FULL * min(given or used, cores):
+    elif view.objective_seconds and used >= FULL * min(given or used, cores):
         # Half of the way, on the logarithm; answers in time are not made slower for a little.
-        wants = max(used, given) * min(max(math.sqrt(delay / view.objective_seconds), 0.5), 2.0)
+        wants = max(used, given) * math.sqrt(delay / view.objective_seconds)
         wants = record.wants if on_time and abs(wants - record.wants) <= 0.05 * record.wants else wants
     else:
         wants = used / FULL
