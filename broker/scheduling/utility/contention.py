@@ -20,17 +20,14 @@ from dataclasses import dataclass, replace
 from tiercel.broker.scheduling.interface import Assignment, EndpointView, NodeView
 from tiercel.broker.scheduling.utility.serving import (
     FULL,
-    IDLE_SHARE,
     IN_TIME,
+    LEAST,
     EndpointRecord,
     is_in_time,
     part_in_time,
     value_of,
 )
 from tiercel.core.shares import Share
-
-TRAINING_FLOOR = 0.1
-"""Fraction of a node that its jobs keep beside endpoints that compete or answer late."""
 
 # Who had all that it wanted keeps it unless another is worth so many times as much.
 _STAYS = 1.5
@@ -64,8 +61,8 @@ def limits(
     if len(views) < 2 or not (begins or goes_on):
         return {}
     worth = {view.name: _worth(view, held[view.name], limited=limited) for view in views}
-    left = node.cpu_cores * (1.0 - (TRAINING_FLOOR if price > 0 else 0.0))
-    least, shares = IDLE_SHARE * node.cpu_cores / len(views), {}
+    left = node.cpu_cores * (1.0 - (LEAST if price > 0 else 0.0))
+    least, shares = LEAST * node.cpu_cores / len(views), {}
     for position, view in enumerate(sorted(views, key=lambda view: (-worth[view.name], view.name))):
         record = held[view.name]
         room = left - least * (len(views) - position - 1)
@@ -127,7 +124,7 @@ def backpressure_after(
         return NONE
     if now < before.at + (_SETTLE_SECONDS if is_worth_it else _CALM_SECONDS):
         return before
-    part = min(before.part + step, 1.0 - TRAINING_FLOOR) if is_worth_it else round(before.part - step / 5, 9)
+    part = min(before.part + step, 1.0 - LEAST) if is_worth_it else round(before.part - step / 5, 9)
     worst = min(late or views, key=part_in_time, default=None)
     found = f": endpoint {worst.name} has {part_in_time(worst):.0%} of them in time" if worst is not None else ""
     return Backpressure(part, now, f"{part:.0%} of the jobs' CPU is kept for answers{found}") if part > 0 else NONE

@@ -24,7 +24,7 @@ from tiercel.broker.scheduling.utility.fairness import Account, FairClock, Place
 from tiercel.broker.scheduling.utility.migration import Load, Migration, choose_migration, soonest_done
 from tiercel.broker.scheduling.utility.queue import Pass, Queue
 from tiercel.broker.scheduling.utility.record import Held, JobRecord, renew
-from tiercel.broker.scheduling.utility.serving import EndpointRecord, cores_left, observe, traffic_of
+from tiercel.broker.scheduling.utility.serving import EndpointRecord, cores_left, in_steps, observe, traffic_of
 from tiercel.broker.scheduling.utility.settings import UtilitySettings
 from tiercel.core.shares import Share
 
@@ -184,8 +184,7 @@ class UtilityPolicy:
             return NodeState(queue.shared_out(1.0, self.settings.floor))
         price = queue.priority * self.settings.answers_per_value
         shares = limits(asked, node, price, endpoints)
-        # In steps: nobody needs new weights for a little more.
-        capacity = math.floor((1.0 - math.fsum(share.cpu_weight for share in shares.values())) * 50 + 1e-6) / 50
+        capacity = in_steps(1.0 - math.fsum(share.cpu_weight for share in shares.values()))
         backpressure = backpressure_after(
             before.backpressure if before is not None else NONE,
             asked,
@@ -194,7 +193,7 @@ class UtilityPolicy:
             this.now,
             self.settings.backpressure,
         )
-        return NodeState(queue.shared_out(max(capacity, 0.02), self.settings.floor), shares, backpressure)
+        return NodeState(queue.shared_out(capacity, self.settings.floor), shares, backpressure)
 
 
 def _news(before: Mapping[str, JobRecord], now: Mapping[str, JobRecord]) -> list[tuple[JobView | None, JobView]]:

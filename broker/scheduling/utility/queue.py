@@ -25,8 +25,6 @@ from tiercel.broker.scheduling.utility.settings import UtilitySettings
 from tiercel.core.shares import Share
 
 _NO_ROOM = 1e-9
-# What endpoints leave is told apart in this part of a node: nobody needs new weights for less.
-_GRAIN = 0.05
 _RANK = attrgetter("rank")
 
 
@@ -100,7 +98,7 @@ class Pass:
             before: What was decided last, or None.
         """
         asked = [self.traffic.get(job.endpoint) for job in jobs] if self.traffic else ()
-        key = (round(cores / _GRAIN / max(node.cpu_cores, 1e-9)), *(self.records[job.id] for job in jobs), *asked)
+        key = (cores, *(self.records[job.id] for job in jobs), *asked)
         if before is not None and self.now < before.holds_until and before.node is node and before.key == key:
             return before
         held = grants(node, jobs) if any(job.resources.accelerators for job in jobs) else {}

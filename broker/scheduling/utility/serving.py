@@ -22,8 +22,9 @@ IN_TIME = 0.95
 # Who uses this part of a node, or of what it was given, would use more; who uses less leaves something.
 FULL = 0.9
 _OPEN_AFTER = 3
-# Fraction of a node that an endpoint with a share keeps in any case.
-IDLE_SHARE = 0.02
+LEAST = 0.02
+"""Fraction of a node that its jobs keep together, that endpoints that are limited keep together, and in which what
+endpoints leave is told apart: nobody needs new weights for less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ def _observed(view: EndpointView, record: EndpointRecord, cores: float, node_use
         wants = record.wants if on_time and abs(wants - record.wants) <= 0.05 * record.wants else wants
     else:
         wants = used / FULL
-    wants = min(max(wants, IDLE_SHARE * cores), cores)
+    wants = min(max(wants, LEAST * cores), cores)
     return replace(record, delay=delay, request_seconds=seconds, open_streak=streak, wants=wants)
 
 
@@ -114,9 +115,17 @@ def value_of(view: EndpointView) -> float:
 
 
 def cores_left(nodes: Sequence[NodeView], views: Iterable[EndpointView]) -> dict[str, float]:
-    """Cores that answers leave to jobs, at least a twentieth of the node; by node."""
+    """Cores that answers leave to jobs, in steps of :data:`LEAST`; by node."""
     used = _used(views)
-    return {node.id: max(node.cpu_cores - used.get(node.id, 0.0), 0.05 * node.cpu_cores) for node in nodes}
+    return {
+        node.id: in_steps(1.0 - used.get(node.id, 0.0) / node.cpu_cores) * node.cpu_cores if node.cpu_cores > 0 else 0.0
+        for node in nodes
+    }
+
+
+def in_steps(part: float) -> float:
+    """The part of a node, in whole steps of :data:`LEAST`, one at least."""
+    return max(math.floor(part / LEAST + 1e-6), 1) * LEAST
 
 
 @dataclass(frozen=True, slots=True)

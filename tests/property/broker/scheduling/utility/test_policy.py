@@ -18,8 +18,8 @@ from tiercel.broker.scheduling.interface import (
     Snapshot,
     Trigger,
 )
-from tiercel.broker.scheduling.utility.contention import TRAINING_FLOOR
 from tiercel.broker.scheduling.utility.policy import UtilityPolicy
+from tiercel.broker.scheduling.utility.serving import LEAST
 from tiercel.broker.scheduling.utility.settings import UtilitySettings
 from tiercel.broker.scheduling.validation import check_plan
 from tiercel.core.jobs import Observation
@@ -144,7 +144,7 @@ def test_endpoints_and_jobs_fit_on_their_node(
             assert plan.endpoint_shares == {}, "nobody competes with it"
         on_a = [entry.share.cpu_weight for entry in plan.assignments if entry.node_id == "a"]
         if on_a:
-            assert sum(on_a) >= 0.9 * TRAINING_FLOOR
+            assert sum(on_a) >= 0.9 * LEAST
 
 
 PAST = {

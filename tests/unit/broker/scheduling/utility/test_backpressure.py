@@ -9,8 +9,8 @@ import pytest
 
 from testing.scheduling import GIB, job, node, snapshot
 from tiercel.broker.scheduling.interface import EndpointView, JobView, Plan
-from tiercel.broker.scheduling.utility.contention import TRAINING_FLOOR
 from tiercel.broker.scheduling.utility.policy import UtilityPolicy
+from tiercel.broker.scheduling.utility.serving import LEAST
 from tiercel.broker.scheduling.utility.settings import UtilitySettings
 from tiercel.core.jobs import Resources
 from tiercel.core.nodes import Accelerator
@@ -87,7 +87,7 @@ def test_what_is_taken_has_time_to_show_and_grows_to_all_but_the_floor() -> None
     assert here.trains(endpoint(0.3)) == pytest.approx(1.0)
     assert here.trains(endpoint(0.4)) == pytest.approx(0.5)
     for _ in range(5):
-        assert here.trains(endpoint(0.5)) == pytest.approx(TRAINING_FLOOR * CORES)
+        assert here.trains(endpoint(0.5)) == pytest.approx(LEAST * CORES)
 
 
 def test_it_is_given_back_in_small_steps_once_answers_are_in_time() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from tiercel.broker.scheduling.interface import EndpointView, NodeView
 from tiercel.broker.scheduling.utility.contention import limits
-from tiercel.broker.scheduling.utility.serving import IDLE_SHARE, EndpointRecord, cores_left, observe
+from tiercel.broker.scheduling.utility.serving import LEAST, EndpointRecord, cores_left, observe
 from tiercel.core.shares import Share
 
 NODE = NodeView("node", 2.0, 1 << 30)
@@ -61,7 +61,8 @@ def test_endpoints_that_can_all_be_answered_are_not_limited() -> None:
     for step in range(10):
         shares = node.renew(measured([endpoint("a", 30.0), endpoint("b", 45.0)], step))
         assert shares == {}
-    assert cores_left([NODE], [endpoint("a", 30.0), endpoint("b", 45.0)]) == pytest.approx({"node": 2.0 - 0.6 - 0.9})
+    # A quarter of the node is 12 and a half of the steps in which that is told apart.
+    assert cores_left([NODE], [endpoint("a", 30.0), endpoint("b", 45.0)]) == pytest.approx({"node": 12 * LEAST * 2.0})
 
 
 def test_an_endpoint_alone_is_never_limited_however_dear_training_is() -> None:
@@ -102,7 +103,7 @@ def test_late_answers_leave_the_node_to_training_that_is_worth_more() -> None:
     node = Node(price=1e4)
     known(node)
     shares = node.renew(late(0, 0.9))
-    assert shares["a"].cpu_weight == pytest.approx(IDLE_SHARE / 2)
+    assert shares["a"].cpu_weight == pytest.approx(LEAST / 2)
     assert "training is worth more than late answers" in shares["a"].reason
 
 
