@@ -9,11 +9,13 @@ does by itself, have the time slices of the product. What was tuned was tuned on
 from __future__ import annotations
 
 import argparse
+import contextlib
 import multiprocessing
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
+from unittest import mock
 
 from benchmarks.averages import bootstrap_interval
 from benchmarks.bars import keep_result, tell_bars
@@ -47,6 +49,8 @@ class Arm:
     history: bool = False  # whether earlier runs of every program are known to it
     # Whether processes ask for time slices of 100 ms, as the product has it; else they have the kernel's.
     slices: bool = True
+    # Constants that have another value meanwhile, by module and name in the scheduling package: a rule left out.
+    constants: Mapping[str, object] = field(default_factory=dict)
 
 
 ARMS = (
@@ -88,11 +92,21 @@ class Figures:
 Runs = dict[str, list[Figures]]
 
 
+@contextlib.contextmanager
+def otherwise(constants: Mapping[str, object]) -> Iterator[None]:
+    """Constants of the scheduling package with other values; each has to stand where it is looked up."""
+    with contextlib.ExitStack() as stack:
+        for name, value in constants.items():
+            stack.enter_context(mock.patch(f"tiercel.broker.scheduling.{name}", value))
+        yield
+
+
 def measure(task: tuple[Kind, Arm, int]) -> Figures:
     """Simulate one arm with one seed."""
     kind, arm, seed = task
     scenario = kind.scenario(seed, history=arm.history)
-    result = simulate(with_time_slices(scenario) if arm.slices else scenario, arm.policy, seed, arm.options)
+    with otherwise(arm.constants):
+        result = simulate(with_time_slices(scenario) if arm.slices else scenario, arm.policy, seed, arm.options)
     return Figures(
         first=result.mean_time_to_tier(1),
         answer=result.mean_time_to_answer(1),

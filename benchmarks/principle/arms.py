@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from benchmarks.simulated_policies import Arm
 
 ARMS = (
@@ -32,6 +34,19 @@ ABLATIONS = (
             ("no place kept for handing over", {"handing_over_seconds": -1.0}),
         )
     ),
+    Arm(
+        "utility, equal shares looked at every 5 s only",
+        "utility",
+        {},
+        history=True,
+        constants={"utility.policy._FEW": 1.0},
+    ),
     Arm("utility, no guard, nothing known", "utility", {"guard_ratio": 0.0}),
+    Arm(
+        "utility, whoever reports may be out of reach, nothing known",
+        "utility",
+        {},
+        constants={"forecast.work._LEVELS_OFF": math.inf},
+    ),
 )
 """``utility`` with one rule off, or with the simplest in its place."""

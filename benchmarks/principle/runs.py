@@ -40,7 +40,8 @@ class Trial:
         """Equal for what would come out equal."""
         arm = self.arm
         options = ",".join(f"{name}={value}" for name, value in sorted(arm.options.items()))
-        told = f"{arm.policy}:{options}:{arm.history}:{arm.slices}:{code_of(arm.policy)}"
+        constants = ",".join(f"{name}={value}" for name, value in sorted(arm.constants.items()))
+        told = f"{arm.policy}:{options}:{constants}:{arm.history}:{arm.slices}:{code_of(arm.policy)}"
         return f"{self.kind}:{self.draw}:{self.seed}:{told}"
 
 
