@@ -39,7 +39,7 @@ ABLATIONS = (
         "utility",
         {},
         history=True,
-        constants={"utility.policy._FEW": 1.0},
+        constants={"utility.fairness._FEW": 1.0},
     ),
     Arm("utility, no guard, nothing known", "utility", {"guard_ratio": 0.0}),
     Arm(

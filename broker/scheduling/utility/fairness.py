@@ -1,52 +1,34 @@
 """The one fairness constraint: nobody is over much later than under equal shares.
 
-Beside the real cluster a virtual one is kept, with the same nodes, in which each new job goes, by submission, to the
-node with the fewest jobs per core, begins there once there is memory, and all that have begun share the node equally:
-what would happen if nobody scheduled anything. It says when each job would be over there (as the virtual time of fair
-queueing does; Friedman and Henderson's fair sojourn protocol orders jobs by it). A job must be over within ``ratio``
-times that, counted from its submission (Themis' finish time fairness; Mahajan et al., 2020). While everybody can still
-make it, the order is left to what is worth most; once the jobs that are due by some moment need all the time until
-then, they go before those that are due later, and again by worth.
+A virtual cluster (:mod:`..equal_shares`) says when each job would be over if all shared equally. A job must be over
+within ``ratio`` times that, counted from its submission (Themis' finish time fairness; Mahajan et al., 2020). While
+everybody can still make it, the order is left to what is worth most; once the jobs that are due by some moment need all
+the time until then, they go before those that are due later, and again by worth.
 """
 
 from __future__ import annotations
 
 import math
-from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from heapq import heapify, heappop, heappush
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tiercel.broker.scheduling.equal_shares import Account, FairClock, Place, advanced, fair_finishes
+from tiercel.broker.scheduling.interface import Snapshot
+from tiercel.broker.scheduling.rank import by_submission
+from tiercel.broker.scheduling.utility.record import JobRecord
+
+# Fair shares and migrations are looked at this often, the former also once this part of the jobs came or went.
+_REVIEW_SECONDS, _FEW = 5.0, 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """What a node has for jobs."""
+class Review:
+    """What fair sharing would give."""
 
-    cores: float  # cores, > 0
-    memory_bytes: int  # memory
-
-
-@dataclass(frozen=True, slots=True)
-class Account:
-    """A job in the virtual cluster."""
-
-    submitted_at: float  # when it came, seconds since the Unix epoch
-    cores: float  # cores that it can use, beside an equal share of the accelerators that it needs
-    total: float  # CPU seconds that it needs altogether, as far as one can tell; what it took, once it is really over
-    memory_bytes: int = 0  # memory that it holds from its beginning to its end
-    attained: float = 0.0  # CPU seconds of work that equal sharing would have let it do by now
-    node_id: str = ""  # where it is or, as it looks now, will be; empty while no node is large enough
-    began: bool = False  # whether there was memory for it
-    over_at: float | None = None  # when it was over there, seconds since the Unix epoch, or None while it is not
-
-
-@dataclass(frozen=True, slots=True)
-class FairClock:
-    """The virtual cluster."""
-
-    at: float | None = None  # when it was looked at last, seconds since the Unix epoch, or None
-    # Jobs that are there, by id: those that are really there, and others that are only virtually left.
-    accounts: Mapping[str, Account] = field(default_factory=dict)
+    at: float = -math.inf  # when it was last time for that, and for migrations, seconds since the Unix epoch
+    jobs: frozenset[str] = frozenset()  # those that there were
+    clock: FairClock = field(default_factory=FairClock)  # the virtual cluster with equal shares
+    due: Mapping[str, float] = field(default_factory=dict)  # when each job must be over
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,115 +42,43 @@ class Claimant:
     reserve: float = 0.0  # seconds of time to spare under which it counts as late
 
 
-def advanced(clock: FairClock, now: float, places: Mapping[str, Place], jobs: Mapping[str, Account]) -> FairClock:
-    """The virtual cluster now.
+def reviewed(
+    last: Review, snapshot: Snapshot, records: Mapping[str, JobRecord], left: Mapping[str, float], ratio: float
+) -> Review:
+    """What fair sharing would give, looked at again when it is time or when jobs came or went.
 
     Args:
-        clock: The cluster as it was.
-        now: Seconds since the Unix epoch.
-        places: The nodes.
-        jobs: Those that are really there, with what they need altogether by the latest estimate, by submission; what
-            they attained and where they are is not read.
+        last: What it would give when that was last looked at.
+        snapshot: Jobs and nodes.
+        records: What is held of jobs.
+        left: Cores that answers leave, by node.
+        ratio: Nobody shall need longer than this times what equal sharing would take; 0 for as long as it takes.
     """
-    seconds = max(now - clock.at, 0.0) if clock.at is not None else 0.0
-    widths: dict[str, float] = {}
-    for account in clock.accounts.values():
-        if account.began and account.over_at is None:
-            widths[account.node_id] = widths.get(account.node_id, 0.0) + account.cores
-    accounts: dict[str, Account] = {}
-    for name, account in clock.accounts.items():
-        known = jobs.get(name, account)
-        if known is account and account.over_at is not None:
-            continue  # over in both clusters
-        attained, over_at = account.attained, account.over_at
-        stays = account.began and account.node_id in places  # who waits goes by what was over meanwhile
-        if stays and over_at is None:
-            attained += seconds * min(places[account.node_id].cores / widths[account.node_id], 1.0) * account.cores
-        if over_at is None and attained >= known.total:
-            over_at = _moment(account.submitted_at, now, known.total / attained if attained > 0 else 1.0)
-        accounts[name] = Account(
-            account.submitted_at,
-            known.cores,
-            known.total,
-            account.memory_bytes,
-            attained,
-            account.node_id if stays else "",
-            stays,
-            over_at,
+    is_time = snapshot.now >= last.at + _REVIEW_SECONDS
+    if not is_time and (not ratio or len(records.keys() ^ last.jobs) <= _FEW * len(records)):
+        return last
+    at = snapshot.now if is_time else last.at
+    if not ratio or not snapshot.nodes:
+        return Review(at)
+    places = {node.id: Place(left[node.id], node.memory_bytes) for node in snapshot.nodes if node.cpu_cores > 0}
+    accelerators = sum(len(node.accelerators) for node in snapshot.nodes)
+    part = min(accelerators / max(sum(job.resources.accelerators for job in snapshot.jobs), 1), 1.0)
+    jobs = {
+        job.id: Account(
+            job.submitted_at,
+            records[job.id].fair_cores(part or 1.0),
+            records[job.id].spent + records[job.id].to_end,
+            job.resources.memory_bytes,
         )
-    accounts |= {name: known for name, known in jobs.items() if name not in accounts}
-    _assign(accounts, places)
-    return FairClock(now, accounts)
-
-
-def _assign(accounts: dict[str, Account], places: Mapping[str, Place]) -> None:
-    """Send jobs that have not begun to the node with the fewest jobs per core, where those begin that have memory."""
-    free, counts = {name: place.memory_bytes for name, place in places.items()}, dict.fromkeys(places, 0)
-    for account in accounts.values():
-        if account.began and account.over_at is None:
-            counts[account.node_id] += 1
-            free[account.node_id] -= account.memory_bytes
-    crowds = [((counts[name] + 1) / place.cores, name) for name, place in places.items()]
-    heapify(crowds)
-    full = set()
-    for name, account in accounts.items():
-        if account.began or account.over_at is not None:
-            continue
-        node_id, small = "", []
-        while crowds and not node_id:
-            small.append(heappop(crowds))
-            node_id = small[-1][1] if account.memory_bytes <= places[small[-1][1]].memory_bytes else ""
-        for crowd, other in small:
-            heappush(crowds, (crowd + (other == node_id) / places[other].cores, other))
-        if not node_id:
-            continue
-        if account.memory_bytes > free[node_id]:
-            full.add(node_id)  # nobody overtakes it
-        began = node_id not in full
-        free[node_id] -= account.memory_bytes * began
-        accounts[name] = replace(account, node_id=node_id, began=began)
-
-
-def fair_finishes(clock: FairClock, places: Mapping[str, Place]) -> dict[str, float]:
-    """When each job is over under equal sharing if no more jobs come, seconds since the Unix epoch.
-
-    One that no node has the memory for is left out.
-    """
-    finishes: dict[str, float] = {}
-    groups: dict[str, list[tuple[str, Account]]] = {}
-    for name, account in clock.accounts.items():
-        if account.over_at is not None:
-            # It may turn out to need more than was thought when it was over there: that much later then.
-            part = min(max(account.total / account.attained, 1.0), 1e3) if account.attained > 0 else 1.0
-            finishes[name] = _moment(account.submitted_at, account.over_at, part)
-        elif account.node_id in places:
-            groups.setdefault(account.node_id, []).append((name, account))
-    for node_id, jobs in groups.items():
-        finishes.update(_finishes_on(places[node_id], clock.at or 0.0, jobs))
-    return finishes
-
-
-def _finishes_on(place: Place, at: float, jobs: Iterable[tuple[str, Account]]) -> dict[str, float]:
-    """When each job of a node is over; those of different widths are treated alike."""
-    finishes: dict[str, float] = {}
-    there: list[tuple[float, str, Account]] = []  # by the seconds at full width after which each is over, a heap
-    waiting = deque(jobs)
-    served, width, free = 0.0, 0.0, place.memory_bytes
-    while waiting or there:
-        while waiting and (waiting[0][1].began or not there or waiting[0][1].memory_bytes <= free):
-            name, account = waiting.popleft()
-            free, width = free - account.memory_bytes, width + account.cores
-            heappush(there, (served + max(account.total - account.attained, 0.0) / account.cores, name, account))
-        end, name, account = heappop(there)
-        at += (end - served) / min(place.cores / width, 1.0)
-        served, finishes[name] = end, at
-        free, width = free + account.memory_bytes, width - account.cores
-    return finishes
-
-
-def _moment(start: float, end: float, part: float) -> float:
-    """The moment after ``part`` of the way from ``start`` to ``end``."""
-    return start + (end - start) * part
+        for job in by_submission(snapshot.jobs)
+    }
+    clock = advanced(last.clock, snapshot.now, places, jobs)
+    due = {
+        name: jobs[name].submitted_at + ratio * (finish - jobs[name].submitted_at)
+        for name, finish in fair_finishes(clock, places).items()
+        if name in jobs
+    }
+    return Review(at, frozenset(records), clock, due)
 
 
 def late(claimants: Sequence[Claimant], now: float, cores: float) -> tuple[dict[str, float], float]:

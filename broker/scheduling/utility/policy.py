@@ -18,9 +18,8 @@ from operator import attrgetter
 from tiercel.broker.scheduling.forecast.pace import Speeds
 from tiercel.broker.scheduling.interface import Assignment, EndpointView, JobView, NodeView, Plan, Snapshot, Trigger
 from tiercel.broker.scheduling.placement import jobs_by_node, place
-from tiercel.broker.scheduling.rank import by_submission
 from tiercel.broker.scheduling.utility.contention import NONE, Backpressure, backpressure_after, capped, limits
-from tiercel.broker.scheduling.utility.fairness import Account, FairClock, Place, advanced, fair_finishes
+from tiercel.broker.scheduling.utility.fairness import Review, reviewed
 from tiercel.broker.scheduling.utility.migration import Load, Migration, choose_migration, soonest_done
 from tiercel.broker.scheduling.utility.queue import Pass, Queue
 from tiercel.broker.scheduling.utility.record import Held, JobRecord, renew
@@ -28,20 +27,8 @@ from tiercel.broker.scheduling.utility.serving import EndpointRecord, cores_left
 from tiercel.broker.scheduling.utility.settings import UtilitySettings
 from tiercel.core.shares import Share
 
-# Fair shares and migrations are looked at this often, the former also once this part of the jobs came or went.
-_REVIEW_SECONDS, _FEW = 5.0, 0.01
 # After these a node may have nothing to do.
 _MAY_IDLE = frozenset({Trigger.EXIT, Trigger.NODE})
-
-
-@dataclass(frozen=True, slots=True)
-class Review:
-    """What fair sharing would give."""
-
-    at: float = -math.inf  # when it was last time for that, and for migrations, seconds since the Unix epoch
-    jobs: frozenset[str] = frozenset()  # those that there were
-    clock: FairClock = field(default_factory=FairClock)  # the virtual cluster with equal shares
-    due: Mapping[str, float] = field(default_factory=dict)  # when each job must be over
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +73,7 @@ class UtilityPolicy:
         speeds = state.speeds.after(news, (node.id for node in nodes))
         endpoints = observe(views, {node.id: node for node in nodes}, state.endpoints)
         left = cores_left(nodes, views)
-        review = self._review(snapshot, state.review, held.records, left)
+        review = reviewed(state.review, snapshot, held.records, left, self.settings.guard_ratio)
         this = Pass(snapshot.now, held.records, review.due, self.settings, traffic_of(views, self.settings))
 
         loads = self._loads(nodes, views, left, speeds)
@@ -137,36 +124,6 @@ class UtilityPolicy:
             if view.node_id in loads:
                 loads[view.node_id].answers.add(view.name)
         return loads
-
-    def _review(
-        self, snapshot: Snapshot, last: Review, records: Mapping[str, JobRecord], left: Mapping[str, float]
-    ) -> Review:
-        """What fair sharing would give, looked at again when it is time or when jobs came or went."""
-        ratio, is_time = self.settings.guard_ratio, snapshot.now >= last.at + _REVIEW_SECONDS
-        if not is_time and (not ratio or len(records.keys() ^ last.jobs) <= _FEW * len(records)):
-            return last
-        at = snapshot.now if is_time else last.at
-        if not ratio or not snapshot.nodes:
-            return Review(at)
-        places = {node.id: Place(left[node.id], node.memory_bytes) for node in snapshot.nodes if node.cpu_cores > 0}
-        accelerators = sum(len(node.accelerators) for node in snapshot.nodes)
-        part = min(accelerators / max(sum(job.resources.accelerators for job in snapshot.jobs), 1), 1.0)
-        jobs = {
-            job.id: Account(
-                job.submitted_at,
-                records[job.id].fair_cores(part or 1.0),
-                records[job.id].spent + records[job.id].to_end,
-                job.resources.memory_bytes,
-            )
-            for job in by_submission(snapshot.jobs)
-        }
-        clock = advanced(last.clock, snapshot.now, places, jobs)
-        due = {
-            name: jobs[name].submitted_at + ratio * (finish - jobs[name].submitted_at)
-            for name, finish in fair_finishes(clock, places).items()
-            if name in jobs
-        }
-        return Review(at, frozenset(records), clock, due)
 
     def _share(
         self,
