@@ -110,6 +110,7 @@ bench-simulated: $(STAMP) ## Simulate every policy: many seeds, the papers' own 
 	@$(BIN)/python -m benchmarks.simulated_papers
 	@$(BIN)/python -m benchmarks.simulated_endpoints
 	@$(BIN)/python -m benchmarks.simulated_served
+	@$(BIN)/python -m benchmarks.simulated_contest
 	@$(BIN)/python -m benchmarks.simulated_accelerators
 	@$(BIN)/python -m benchmarks.simulated_tuning
 	@$(BIN)/python -m benchmarks.simulated_scale

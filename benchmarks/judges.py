@@ -23,6 +23,7 @@ JUDGES = {
     "serving-resnet": "benchmarks.serving.raw_limit:bars_of",
     "serving-swaps": "benchmarks.serving.swaps:bars_of",
     "simulated-accelerators": "benchmarks.simulated_accelerators:bars_of",
+    "simulated-contest": "benchmarks.simulated_contest:bars_of",
     "simulated-endpoints": "benchmarks.simulated_endpoints:bars_of",
     "simulated-papers": "benchmarks.simulated_papers:bars_of",
     "simulated-policies": "benchmarks.simulated_policies:bars_of",
