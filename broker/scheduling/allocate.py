@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from tiercel.broker.scheduling.accelerators import Grant, grants
 from tiercel.broker.scheduling.explain import accelerator_names, part_of_accelerator
@@ -24,6 +25,8 @@ from tiercel.core.shares import Share
 FLOOR = 0.01
 """What all jobs of a node that wait for their turn get together, and what each of several jobs on an accelerator gets
 of its time at least; less where that is more than equal parts."""
+
+_Name = TypeVar("_Name", bound=Hashable)
 
 # Less room than this (cores) is a rounding error and not worth a place in front.
 _NO_ROOM = 1e-9
@@ -115,11 +118,25 @@ def by_turns(
         use = min(wanted, node_cores) if at_a_time is not None else min(wanted, left)
         granted.append(use)
         left -= use
-    others = len(cores) - len(granted)
-    total = sum(granted)
-    each = floor / others if others else 0.0
-    scale = (1.0 - each * others) / total if total > 0 else 0.0
-    return Turns(weights=(*(use * scale for use in granted), *(each,) * others), front=len(granted))
+    weights = beside_floor(dict(enumerate(granted)), range(len(cores)), 1.0, floor)
+    return Turns(weights=tuple(weights.values()), front=len(granted))
+
+
+def beside_floor(
+    used: Mapping[_Name, float], names: Sequence[_Name], capacity: float, floor: float
+) -> dict[_Name, float]:
+    """What those in front get in proportion to what they use, then what the others get, who share the floor alike.
+
+    Args:
+        used: What each of those in front can use.
+        names: All, in any order.
+        capacity: What there is.
+        floor: What the others get together, a fraction of it.
+    """
+    rest = [name for name in names if name not in used]
+    for_rest = capacity * floor if rest else 0.0
+    scale = (capacity - for_rest) / (math.fsum(used.values()) or 1.0)
+    return {name: use * scale for name, use in used.items()} | {name: for_rest / len(rest) for name in rest}
 
 
 # --- Accelerators -----------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
 from tiercel.broker.scheduling.accelerators import Grant, grants
-from tiercel.broker.scheduling.allocate import divide_accelerator, holders, with_fractions
+from tiercel.broker.scheduling.allocate import beside_floor, divide_accelerator, holders, with_fractions
 from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView
 from tiercel.broker.scheduling.tiers import next_tier
 from tiercel.broker.scheduling.utility.candidate import Candidate, candidate, sentence
@@ -57,7 +57,7 @@ class Queue:
         ahead, names = len(self.parts), [entry.job.id for entry in self.candidates]
         records = {entry.job.id: entry.record for entry in self.candidates}
         cores = {name: part * records[name].most_cores for name, part in self.parts.items()}
-        weights = _divided(cores, names, capacity, floor)
+        weights = beside_floor(cores, names, capacity, floor)
         fractions = {on: self._of_accelerator(on_it, floor) for on, on_it in holders(self.held).items()}
         assignments = []
         order = sorted(self.candidates, key=lambda entry: entry.job.id not in self.parts)
@@ -75,7 +75,7 @@ class Queue:
         used = {name: self.parts[name] * of[name].record.most_fraction for name in names if name in self.parts}
         used = used or {name: 1.0 for name in names if not of[name].is_hopeless} or dict.fromkeys(names, 1.0)
         # Nobody gets less than the floor, however little it seems to use: it could not show that it needs more.
-        return divide_accelerator(_divided(used, names, 1.0, floor))
+        return divide_accelerator(beside_floor(used, names, 1.0, floor))
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,11 +184,3 @@ def _in_front(candidates: Sequence[Candidate], held: Mapping[str, Grant], cores:
             cores -= part * entry.record.cores
             left |= {name: left[name] - part * fraction for name in mine}
     return parts or {entry.job.id: 1.0 for entry in eligible[:1]}  # there is always somebody to run
-
-
-def _divided(used: Mapping[str, float], names: Sequence[str], capacity: float, floor: float) -> dict[str, float]:
-    """What those in front get in proportion to what they use, and the others of the names the floor alike."""
-    rest = [name for name in names if name not in used]
-    for_rest = capacity * floor if rest else 0.0
-    scale = (capacity - for_rest) / (math.fsum(used.values()) or 1.0)
-    return {name: use * scale for name, use in used.items()} | {name: for_rest / len(rest) for name in rest}
