@@ -30,7 +30,7 @@ ABLATIONS = (
             ("being over counts next to nothing", {"finishing": 1e-9}),
             ("later tiers count a tenth each", {"later_tiers": 0.1}),
             ("floor of a tenth", {"floor": 0.1}),
-            ("nobody is late before the last moment", {"guard_reserve": 0.0}),
+            ("nobody goes first before it would need half as long again", {"guard_ratio": 1.5}),
             ("no place kept for handing over", {"handing_over_seconds": -1.0}),
         )
     ),

@@ -39,7 +39,6 @@ class Claimant:
     due: float  # when it must be over, seconds since the Unix epoch
     remaining: float  # CPU seconds that it needs till then
     cores: float  # cores that it can use
-    reserve: float = 0.0  # seconds of time to spare under which it counts as late
 
 
 def reviewed(
@@ -103,7 +102,7 @@ def late(claimants: Sequence[Claimant], now: float, cores: float) -> tuple[dict[
     waiting: list[Claimant] = []
     for claimant in sorted(claimants, key=lambda claimant: (claimant.due, claimant.job_id)):
         demand += claimant.remaining
-        left = claimant.due - now - claimant.reserve
+        left = claimant.due - now
         by_itself, with_all_before = left - claimant.remaining / claimant.cores, left - demand / cores
         spare = min(spare, by_itself, with_all_before)
         waiting.append(claimant)

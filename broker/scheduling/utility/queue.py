@@ -158,8 +158,7 @@ class Pass:
             seconds, width = record.to_end, min(record.cores, most_cores or math.inf)
             if most_cores is None and needs is not None:
                 seconds, width = record.to_end * needs.accelerator_per_cpu, needs.fraction
-            reserve = self.settings.guard_reserve * (self.due[name] - entry.job.submitted_at)
-            found.append(Claimant(name, self.due[name], seconds, width, reserve))
+            found.append(Claimant(name, self.due[name], seconds, width))
         return found
 
 

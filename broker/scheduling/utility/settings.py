@@ -16,10 +16,9 @@ class UtilitySettings:
     # What being over counts beside a first tier of value 1, > 0; less than a further tier, or those wait.
     finishing: float = 0.01
     floor: float = FLOOR  # what all jobs that are not in front get together, a fraction of their node in (0, 1)
-    # Nobody shall need longer than this times what equal sharing would take; 0 switches that off.
-    guard_ratio: float = 1.5
-    # Who has less than this part of all its time to spare counts as late, in [0, 1).
-    guard_reserve: float = 0.1
+    # Who would need longer than this times what equal sharing takes goes first; 0 for nobody. Less than the half as
+    # long again that nobody shall wait beyond, since what is foretold may be wrong.
+    guard_ratio: float = 1.35
     # For so long a job keeps its place to hand over the model of a tier, seconds; below 0 it has none.
     handing_over_seconds: float = HANDED_OVER_BY_THEN_SECONDS
     answers_per_value: float = 100.0  # good answers in time that are worth as much as a tier of value 1, > 0
@@ -31,8 +30,8 @@ class UtilitySettings:
 
     def __post_init__(self) -> None:
         """Refuse what no run could make sense of."""
-        if not (0 < self.floor < 1 and 0 < self.later_tiers <= 1 and 0 <= self.guard_reserve < 1):
-            msg = "floor, later_tiers and guard_reserve must be between 0 and 1"
+        if not (0 < self.floor < 1 and 0 < self.later_tiers <= 1):
+            msg = "floor and later_tiers must be between 0 and 1"
             raise ValueError(msg)
         if min(self.guard_ratio, self.window_seconds, self.backpressure) < 0:
             msg = "no option may be negative"

@@ -6,30 +6,30 @@ from tiercel.broker.scheduling.utility.fairness import Claimant, late
 
 
 def claim(name: str, due: float, remaining: float) -> Claimant:
-    return Claimant(name, due, remaining, 1.0, reserve=0.5)
+    return Claimant(name, due, remaining, 1.0)
 
 
 def test_nobody_is_late_while_there_is_time() -> None:
-    assert late([claim("a", 100, 10), claim("b", 100, 10)], 0.0, 1.0) == ({}, 79.5)
+    assert late([claim("a", 100, 10), claim("b", 100, 10)], 0.0, 1.0) == ({}, 80)
 
 
 def test_who_is_due_next_goes_first_once_the_time_is_needed() -> None:
     claimants = [claim("later", 100, 10), claim("next", 11, 10)]
-    assert late(claimants, 0.0, 1.0) == ({}, 0.5)
-    assert late(claimants, 0.6, 1.0)[0] == {"next": 11}
+    assert late(claimants, 0.0, 1.0) == ({}, 1)
+    assert late(claimants, 1.1, 1.0)[0] == {"next": 11}
 
 
 def test_jobs_due_together_count_together() -> None:
-    # Each alone has time; but both together need 20 s of one core before 20.4.
-    claimants = [claim("a", 20.0, 10), claim("b", 20.4, 10)]
-    assert late(claimants, 0.0, 1.0)[0] == {"a": 20.4, "b": 20.4}
+    # Each alone has time; but both together need 20 s of one core before 19.9.
+    claimants = [claim("a", 19.5, 10), claim("b", 19.9, 10)]
+    assert late(claimants, 0.0, 1.0)[0] == {"a": 19.9, "b": 19.9}
     assert late(claimants, 0.0, 2.0)[0] == {}
 
 
 def test_who_of_them_goes_first_is_open_while_those_due_earlier_have_time() -> None:
-    claimants = [claim("a", 10.0, 9.8), claim("b", 30.0, 5), claim("c", 25.0, 10.1), claim("d", 100.0, 5)]
+    claimants = [claim("a", 10.0, 10.2), claim("b", 30.0, 5), claim("c", 25.0, 10.1), claim("d", 100.0, 5)]
     assert late(claimants, 0.0, 1.0)[0] == {"a": 10.0}
-    assert late([claim("b", 30.0, 5), claim("c", 25.0, 5), claim("e", 31.0, 21)], 0.0, 1.0)[0] == {
+    assert late([claim("b", 30.0, 5), claim("c", 25.0, 5), claim("e", 31.0, 21.1)], 0.0, 1.0)[0] == {
         "c": 31.0,
         "b": 31.0,
         "e": 31.0,
@@ -37,9 +37,9 @@ def test_who_of_them_goes_first_is_open_while_those_due_earlier_have_time() -> N
 
 
 def test_who_is_late_even_alone_takes_nobody_with_it() -> None:
-    # One thread has 10 s to do 9.8 s of work, beside a job that has plenty of time on the other core.
-    assert late([claim("b", 9.0, 1), claim("a", 10.0, 9.8)], 0.0, 2.0)[0] == {"a": 10.0}
+    # One thread has 10 s to do 10.1 s of work, beside a job that has plenty of time on the other core.
+    assert late([claim("b", 9.0, 1), claim("a", 10.0, 10.1)], 0.0, 2.0)[0] == {"a": 10.0}
 
 
 def test_one_thread_cannot_be_hurried_by_more_cores() -> None:
-    assert late([claim("a", 10.4, 10)], 0.0, 8.0)[0] == {"a": 10.4}
+    assert late([claim("a", 9.9, 10)], 0.0, 8.0)[0] == {"a": 9.9}

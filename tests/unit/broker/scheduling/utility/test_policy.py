@@ -267,14 +267,14 @@ def test_jobs_that_wait_for_memory_find_a_node_by_what_they_are_worth() -> None:
 
 
 def test_a_job_that_waits_for_memory_and_would_be_over_too_late_finds_a_node_first() -> None:
-    policy = UtilityPolicy(UtilitySettings(guard_ratio=1.5))
+    policy = UtilityPolicy(UtilitySettings(guard_ratio=1.35))
     state = policy.initial_state()
     nodes = [node(cpu_cores=1.0, memory_bytes=GIB)]
     runs = known("runs", "long", submitted_at=0.0)
     waits = replace(waiting_job("waits"), workload="long", submitted_at=0.0)
     worthy = replace(waiting_job("worthy"), workload="long", submitted_at=45.0, tenant_weight=5.0)
     both = [waits, worthy]
-    # Under equal shares the second one would begin once the first is over, and be over at about 90: it is due at 135.
+    # Under equal shares the second one would begin once the first is over, and be over at about 90: it is due at 121.
     found = {}
     for now, jobs in ((0.0, [runs, waits]), (31.0, [runs, waits]), (50.0, both), (85.0, both)):
         seen = replace(snapshot(jobs, nodes), history=HISTORY, now=now)
