@@ -41,7 +41,6 @@ RULES: Mapping[str, Rule] = {
     "endpoints are full at 80 % (`FULL`)": Rule(constants={f"{_SERVING}.FULL": 0.8, f"{_CONTENTION}.FULL": 0.8}),
     "endpoints are full at 100 % (`FULL`)": Rule(constants={f"{_SERVING}.FULL": 1.0, f"{_CONTENTION}.FULL": 1.0}),
     "one measurement says who waits for answers (`_OPEN_AFTER`)": Rule(constants={f"{_SERVING}._OPEN_AFTER": 1}),
-    "shares follow every measurement (`_STEADY`)": Rule(constants={f"{_SERVING}._STEADY": 0.0}),
     "who is served changes at any gain (`_STAYS`)": Rule(constants={f"{_CONTENTION}._STAYS": 1.0}),
     "a least part of a tenth (`LEAST`)": Rule(constants={f"{_SERVING}.LEAST": 0.1, f"{_CONTENTION}.LEAST": 0.1}),
     "an answer is worth ten times as much (`answers_per_value`)": Rule({"answers_per_value": 10.0}),

@@ -22,8 +22,6 @@ IN_TIME = 0.95
 # Who uses this part of a node, or of what it was given, would use more; who uses less leaves something.
 FULL = 0.9
 _OPEN_AFTER = 3
-# An endpoint that answers in time keeps what it has, unless what it needs differs by more than this part of it.
-_STEADY = 0.05
 LEAST = 0.02
 """Fraction of a node that its jobs keep together, that endpoints that are limited keep together, and in which what
 endpoints leave is told apart: nobody needs new weights for less."""
@@ -90,7 +88,6 @@ def _observed(view: EndpointView, record: EndpointRecord, cores: float, node_use
     elif view.objective_seconds and used >= FULL * min(given or used, cores):
         # Half of the way, on the logarithm.
         wants = max(used, given) * math.sqrt(delay / view.objective_seconds)
-        wants = record.wants if on_time and abs(wants - record.wants) <= _STEADY * record.wants else wants
     else:
         wants = used / FULL
     wants = min(max(wants, LEAST * cores), cores)
