@@ -25,6 +25,8 @@ from tiercel.v1 import membership_pb2, membership_pb2_grpc
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from cryptography.hazmat.primitives.asymmetric import ec
+
     from tiercel.core.trust.join_token import JoinToken
 
 
@@ -122,18 +124,21 @@ async def undrain_node(connection: Connection, node_id: str) -> None:
     await connection.call(stub.UndrainNode, membership_pb2.UndrainNodeRequest(node_id=node_id))
 
 
-async def join(address: str, token: JoinToken, node_id: str) -> tuple[Identity, int]:
-    """Make a key here and have the broker sign it; returns both, and the port where agents connect.
+async def join(
+    address: str, token: JoinToken, node_id: str, key: ec.EllipticCurvePrivateKey | None = None
+) -> tuple[Identity, int]:
+    """Have the broker sign a key; returns both, and the port where agents connect.
 
     Args:
         address: The broker's, ``host:port``.
         token: Says whom to believe, and proves that this machine may join.
         node_id: The name that this machine wants.
+        key: As of an earlier try, whose answer may have been lost; a fresh one when left out.
 
     Raises:
         TiercelError: The broker refuses, or whoever answers is not the broker: then the secret was not sent.
     """
-    key = make_key()
+    key = key or make_key()
     try:
         connection = await Connection.open(address, "", ClientOptions(), Trust(pin=token.pin))
     except NotAuthenticatedError as error:

@@ -31,6 +31,7 @@ class KeptToken:
     used_at: float | None = None  # when a machine joined with it, or None
     listen_names: tuple[str, ...] = ()  # names that the certificate of whoever joins with it has
     pin: str = ""  # of the authority that its line tells to believe; empty where that was not written down
+    chain: bytes = b""  # the certificates that who used it was given, PEM; empty where that was not written down
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +67,8 @@ class MemberStore:
             row = (await connection.execute(select(tables.join_tokens).where(_TOKENS.id == token_id))).one_or_none()
         if row is None:
             return None
-        names = tuple(row.listen_names.split())
-        return KeptToken(row.id, row.secret_sha256, row.node, row.expires_at, row.used_at, names, row.pin)
+        names, chain = tuple(row.listen_names.split()), row.chain.encode()
+        return KeptToken(row.id, row.secret_sha256, row.node, row.expires_at, row.used_at, names, row.pin, chain)
 
     async def add_token(self, token: KeptToken, now: float, most: int) -> bool:
         """Keep a token; whether there was room, with so many that still may be used at most."""
@@ -80,14 +81,15 @@ class MemberStore:
             await connection.execute(insert(table).values(_token_row(token)))
         return True
 
-    async def admit(self, token_id: str, member: Member, now: float) -> bool:
-        """Use a token up for a member, both or neither; whether the token could still be used.
+    async def admit(self, token_id: str, member: Member, chain: bytes, now: float) -> bool:
+        """Use a token up for a member who is given ``chain``, both or neither; whether the token could still be used.
 
         Nothing that another machine had of that name counts any more.
         """
         unused = (_TOKENS.id == token_id, _TOKENS.used_at.is_(None), _TOKENS.expires_at > now)
         async with self._store.writing() as connection:
-            used = await connection.execute(update(tables.join_tokens).where(*unused).values(used_at=now))
+            use = update(tables.join_tokens).where(*unused).values(used_at=now, chain=chain.decode())
+            used = await connection.execute(use)
             if used.rowcount != 1:
                 return False
             same = func.lower(_CERTIFICATES.node) == member.node.lower()
@@ -124,6 +126,7 @@ def _token_row(token: KeptToken) -> dict[str, object]:
         "used_at": token.used_at,
         "listen_names": " ".join(token.listen_names),
         "pin": token.pin,
+        "chain": token.chain.decode(),
     }
 
 

@@ -133,6 +133,7 @@ join_tokens = Table(
     Column("used_at", Double),
     Column("pin", Text, nullable=False, server_default=""),  # what the line says; empty where nobody wrote it down
     Column("listen_names", Text, nullable=False, server_default=""),  # with spaces between
+    Column("chain", Text, nullable=False, server_default=""),  # what who used it was given, PEM; empty before
 )
 
 # Nodes that are being emptied, and how (core/nodes.py, Drain).

@@ -8,8 +8,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives import hashes
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from tiercel.core.trust.certificates import (
@@ -22,6 +21,7 @@ from tiercel.core.trust.certificates import (
     node_uri,
     pin_of,
     read_chain,
+    read_key,
     tenant_uri,
     to_pem,
 )
@@ -29,6 +29,8 @@ from tiercel.core.trust.names import node_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from cryptography.hazmat.primitives.asymmetric import ec
 
 AUTHORITY_LIFE = timedelta(days=3650)
 CERTIFICATE_LIFE = timedelta(days=30)
@@ -77,11 +79,8 @@ class Authority:
             CertificateError: They are no key and certificates, or do not belong together.
         """
         found, *before = read_chain(certificates)
-        try:
-            private = serialization.load_pem_private_key(key, None)
-        except (ValueError, TypeError) as error:
-            raise CertificateError(f"there is no private key in it ({error})") from error
-        if not isinstance(private, ec.EllipticCurvePrivateKey) or private.public_key() != found.public_key():
+        private = read_key(key)
+        if private.public_key() != found.public_key():
             raise CertificateError("the key is not the certificate's")
         if not before:
             return cls(private, found)

@@ -21,7 +21,15 @@ from tiercel.core.errors import (
     TiercelError,
     wrong_field,
 )
-from tiercel.core.trust.certificates import CertificateError, node_of, node_uri, read_request, to_pem
+from tiercel.core.trust.certificates import (
+    CertificateError,
+    listen_names_of,
+    node_of,
+    node_uri,
+    read_chain,
+    read_request,
+    to_pem,
+)
 from tiercel.core.trust.join_token import JoinToken, digest_of
 from tiercel.core.trust.names import check_listen_names
 
@@ -43,6 +51,7 @@ LONGEST_TOKEN_SECONDS = 7 * 86_400.0
 MOST_TOKENS = 1_000
 """Tokens that may be used at the same time."""
 _LOOK_SECONDS = 0.5
+_USED = "was used already; each is good for one machine"
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +186,8 @@ class Membership:
     async def join(self, token_id: str, secret: str, node: str, request: bytes) -> Admitted:
         """Let a machine in: use the token up and sign its key.
 
+        Whose answer was lost asks with the same key again, and gets what it was given.
+
         Args:
             token_id: Of the token.
             secret: Of the token.
@@ -190,6 +201,8 @@ class Membership:
         """
         async with self._changing:
             token = await self._check_token(token_id, secret, node)
+            if token.used_at is not None:
+                return self._given_before(token, node, request)
             admitted, member = self._issue(node, request, token.listen_names)
             if self.is_member(node):
                 raise NodeTakenError(
@@ -197,7 +210,7 @@ class Membership:
                     f"off the list with 'tiercel node remove {node}'",
                     field="node_id",
                 )
-            if not await self._store.admit(token_id, member, self._clock.now()):
+            if not await self._store.admit(token_id, member, admitted.chain, self._clock.now()):
                 raise _refused(token_id, "was used or ran out just now")
             others = {serial: each for serial, each in self._members.items() if each.node.lower() != node.lower()}
             self._members = {**others, member.serial: member}
@@ -256,16 +269,27 @@ class Membership:
         # Unknown and wrong are one answer: whoever guesses learns nothing of what there is.
         if token is None or not hmac.compare_digest(token.secret_sha256, digest_of(secret)):
             raise _refused(token_id, "is not one of this broker's")
-        if token.used_at is not None:
-            raise _refused(token_id, "was used already; each is good for one machine")
         if token.expires_at <= self._clock.now():
-            raise _refused(token_id, "has run out")
+            raise _refused(token_id, "has run out" if token.used_at is None else _USED)
         # Whoever has the key of an earlier authority may have been told the secret by somebody with that line.
         if token.pin not in {"", self._pin(), *self.pins()}:
             raise _refused(token_id, "was made before the broker's authority was rotated")
         if token.node not in {"", node}:
             raise _refused(token_id, f"is good for node {token.node} alone")
         return token
+
+    def _given_before(self, token: KeptToken, node: str, request: bytes) -> Admitted:
+        """What the machine with this key was given for this token, while that counts."""
+        certificate = read_chain(token.chain)[0] if token.chain else None
+        if (
+            certificate is None
+            or _serial(certificate) not in self._members
+            or node_of(certificate) != node
+            or certificate.public_key() != _key_of(request)
+        ):
+            raise _refused(token.id, _USED)
+        logger.info("node %s asked for its certificate once more, with the same key and token %s", node, token.id)
+        return Admitted(token.chain, listen_names_of(certificate))
 
     def _issue(self, node: str, request: bytes, names: tuple[str, ...]) -> tuple[Admitted, Member]:
         """A certificate with these names, and what is kept of it."""

@@ -120,6 +120,21 @@ def key_to_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
     )
 
 
+def read_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
+    """What :func:`key_to_pem` wrote.
+
+    Raises:
+        CertificateError: It is something else.
+    """
+    try:
+        key = serialization.load_pem_private_key(pem, None)
+    except (ValueError, TypeError) as error:
+        raise CertificateError(f"there is no private key in it ({error})") from error
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise CertificateError("the private key is not of an elliptic curve")
+    return key
+
+
 def make_request(key: ec.EllipticCurvePrivateKey) -> bytes:
     """Asks for a certificate for this key, PEM; it names nobody, since whoever signs decides whose it is."""
     request = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([])).sign(key, hashes.SHA256())

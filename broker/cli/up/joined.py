@@ -24,9 +24,21 @@ from tiercel.broker.state_lock import up_lock
 from tiercel.core.addresses import join_address, split_address
 from tiercel.core.errors import InvalidSpecError
 from tiercel.core.private_files import write_private
-from tiercel.core.trust.certificates import MOST_PEM_BYTES, authorities_in, pin_of, read_chain, to_pem
+from tiercel.core.trust.certificates import (
+    MOST_PEM_BYTES,
+    CertificateError,
+    authorities_in,
+    key_to_pem,
+    make_key,
+    pin_of,
+    read_chain,
+    read_key,
+    to_pem,
+)
 
 if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric import ec
+
     from tiercel.core.trust.join_token import JoinToken
 
 _JOINED_WITH = "joined_with"
@@ -57,8 +69,8 @@ async def run_join(address: str, token: JoinToken, options: NodeOptions) -> bool
     # The same line once more, such as after a restart of the machine, is nothing new.
     if read_earlier(places.addresses).get(_JOINED_WITH) == token.id and places.identity.exists():
         return False
-    _check_room(places)
-    identity, nodes_port = await join(address, token, options.node_id)
+    key = _kept_key(places, token)
+    identity, nodes_port = await join(address, token, options.node_id, key)
     authorities = authorities_in(read_chain(identity.chain))
     try:
         write_private(places.authority, to_pem(*authorities))
@@ -73,16 +85,25 @@ async def run_join(address: str, token: JoinToken, options: NodeOptions) -> bool
             _JOINED_WITH: token.id,
         }
         write_addresses(places.addresses, addresses)
+        places.joining.unlink(missing_ok=True)
     except OSError as error:
         raise refuse_state_dir(places.state_dir, error.strerror or str(error)) from error
     return True
 
 
-def _check_room(places: Places) -> None:
-    """A token works once: it is not used up where what it brings cannot be kept."""
-    probe = places.agent_dir / "room"
+def _kept_key(places: Places, token: JoinToken) -> ec.EllipticCurvePrivateKey:
+    """The key to join with, kept until there is an answer: a token lets one key in, however often it asks."""
+    try:
+        found, _, pem = places.joining.read_bytes().partition(b"\n")
+        if found == token.id.encode():
+            return read_key(pem)
+    except (OSError, CertificateError):
+        pass  # none, or half of one
+    # And room for the answer: a token is not used up where what it brings cannot be kept.
+    key, probe = make_key(), places.agent_dir / "room"
     try:
         places.agent_dir.mkdir(mode=0o700, exist_ok=True)
+        write_private(places.joining, token.id.encode() + b"\n" + key_to_pem(key))
         try:
             write_private(probe, bytes(2 * MOST_PEM_BYTES))
         finally:
@@ -90,6 +111,7 @@ def _check_room(places: Places) -> None:
                 path.unlink(missing_ok=True)
     except OSError as error:
         raise refuse_state_dir(places.state_dir, error.strerror or str(error)) from error
+    return key
 
 
 async def run_node(options: NodeOptions) -> None:

@@ -102,6 +102,11 @@ class Places:
         return self.agent_dir / "identity.pem"
 
     @property
+    def joining(self) -> Path:
+        """A token's id and the key that asks with it, until there is an answer."""
+        return self.agent_dir / "joining.pem"
+
+    @property
     def serving_identity(self) -> Path:
         """Key and certificates of the broker's own node, for those who ask its models."""
         return self.agent_dir / "serving-identity.pem"

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import json
 import stat
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from testing.brokers import running_broker
-from testing.membership import WIDE, operator_of
+from testing.membership import WIDE, open_as, operator_of
+from testing.scripted_agent import ScriptedAgent
 from testing.small_disk import fill, small_disk
 from tiercel.broker.cli.up.joined import joined_as, run_join, run_node
 from tiercel.broker.cli.up.options import NodeOptions, UpOptions
 from tiercel.broker.cli.up.run import run_up
+from tiercel.broker.client.audit import read_audit
 from tiercel.broker.client.membership import create_join_token
 from tiercel.broker.client.state_dir import read_broker
+from tiercel.core.audit import AuditRow, calls_of
 from tiercel.core.errors import InvalidSpecError, NotAuthenticatedError
 from tiercel.core.trust.certificates import Identity, node_of
 from tiercel.core.trust.join_token import JoinToken
@@ -82,3 +87,31 @@ async def test_a_brokers_own_folder_joins_nobody_and_what_did_not_join_does_not_
             await run_join(broker.addresses["broker_tls"], token, NodeOptions(state_dir=tmp_path / "b", node_id="n2"))
     with pytest.raises(InvalidSpecError, match="did not join as 'n2'"):
         await run_node(NodeOptions(state_dir=tmp_path / "n2", node_id="n2"))
+
+
+async def test_whose_answer_was_lost_joins_by_the_same_line_and_nobody_else_does(tmp_path: Path) -> None:
+    node, other = (NodeOptions(state_dir=tmp_path / name, node_id="n2") for name in ("n2", "other"))
+    async with running_broker(tmp_path / "b", listen=WIDE) as broker:
+        async with operator_of(broker, tmp_path / "b") as operator:
+            line = await create_join_token(operator, "", 60.0)
+        token, identity = JoinToken.parse(line.token), node.state_dir / "agent" / "identity.pem"
+        identity.mkdir(parents=True)  # the broker lets it in, and what it answers finds no place
+        with pytest.raises(InvalidSpecError, match="directory"):
+            await run_join(line.address, token, node)
+        identity.rmdir()
+        with pytest.raises(NotAuthenticatedError, match="was used already"):  # with a key of its own
+            await run_join(line.address, token, other)
+        with pytest.raises(NotAuthenticatedError, match="was used already"):  # with the key, by another name
+            await run_join(line.address, token, replace(node, node_id="n3"))
+        assert await run_join(line.address, token, node)
+        assert joined_as(node.state_dir) == "n2"
+        assert sorted(path.name for path in identity.parent.iterdir()) == ["authority.pem", "identity.pem"]
+        agent = ScriptedAgent(
+            "", "n2", open_channel=partial(open_as, identity=Identity.from_file(identity.read_bytes()))
+        )
+        async with agent.connected(broker.addresses["nodes_tls"]):
+            assert agent.ending is None
+        async with operator_of(broker, tmp_path / "b") as operator:
+            rows = calls_of([row async for row in read_audit(operator) if isinstance(row, AuditRow)])
+        asked = [row.outcome for row in rows if row.method == "MembershipService.Join"]
+        assert asked == ["done", "not_authenticated", "not_authenticated", "done"]
