@@ -7,6 +7,9 @@ and "cluster" jobs come one after the other, and a what-if does not know of thos
 
 What a new broker begins with (``calibration.py``) was chosen on the made-up programs (``there``, ``later``) with other
 seeds; on recorded training (``curves``, ``runs``, ``cluster``) it is only shown.
+
+Where the error comes from is told by asking once more, of jobs whose true work is known ("work"), and by those of these
+predictions before whose tiers nobody else came ("alone"): what is left is what the shares will be.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ from benchmarks.scheduling.arms import ARMS
 from benchmarks.sections import bars_table, table, write_section
 from benchmarks.simulated_workloads import past_runs
 from benchmarks.what_if_live import ARMS_ASKED, predicted_live
-from tiercel.broker.scheduling.interface import Plan, Snapshot
+from tiercel.broker.scheduling.interface import CurvePoint, PastRun, Plan, Snapshot
 from tiercel.broker.scheduling.registry import AnyPolicy, create_policy
 from tiercel.broker.simulation import DrawnJobs, MachineSettings, Result, Scenario, equal_nodes, simulate
 from tiercel.broker.simulation.arrivals import Uniform
@@ -35,7 +38,7 @@ from tiercel.broker.simulation.cluster import SLICED
 from tiercel.broker.simulation.presets import measured_kinds
 from tiercel.broker.what_if.answer import answer
 from tiercel.broker.what_if.asking import Asking
-from tiercel.broker.what_if.calibration import calibration, score
+from tiercel.broker.what_if.calibration import calibration
 from tiercel.broker.what_if.present import Present, Question, bounded
 from tiercel.core.predictions import PredictionState
 from tiercel.core.what_if import Changes, Span
@@ -65,6 +68,8 @@ class Settled:
 
     drawn: Span
     came: float
+    with_work: Span | None = None  # what futures give that know the true work of each job
+    alone: bool = False  # whether no other job came meanwhile
 
 
 class Watching:
@@ -112,12 +117,31 @@ def settled(scenario: Scenario, policy: str, seed: int) -> Iterator[Settled]:
     watching = Watching(create_policy(policy), (makespan / 6, makespan / 3))
     came = simulate(scenario, watching, seed)
     for seen in watching.seen:
-        found = answer(Question(bounded(Present(seen, policy, {}, 1.0)), Changes()))
-        for job in found.jobs:
-            for tier in job.tiers:
-                seconds = _seconds(came, job.id, tier.tier, seen.now)
-                if tier.drawn is not None and seconds is not None and seconds > _LEAST_SECONDS:
-                    yield Settled(tier.drawn, seconds)
+        told, drawn = _drawn(foretold(seen, came), policy), _drawn(seen, policy)
+        for (job_id, tier), span in drawn.items():
+            seconds = _seconds(came, job_id, tier, seen.now)
+            if seconds is not None and seconds > _LEAST_SECONDS:
+                alone = not any(seen.now < each.arrived_at < seen.now + seconds for each in came.jobs)
+                yield Settled(span, seconds, told.get((job_id, tier)), alone)
+
+
+def _drawn(seen: Snapshot, policy: str) -> dict[tuple[str, int], Span]:
+    found = answer(Question(bounded(Present(seen, policy, {}, 1.0)), Changes()))
+    return {(job.id, tier.tier): tier.drawn for job in found.jobs for tier in job.tiers if tier.drawn is not None}
+
+
+def foretold(seen: Snapshot, came: Result) -> Snapshot:
+    """The same, where the only earlier run of each job is the job itself."""
+    outcomes = {job.id: job for job in came.jobs}
+    history = {}
+    for job in seen.jobs:
+        points = [CurvePoint(each.cpu_seconds, each.value) for each in job.observations]
+        points += [
+            CurvePoint(tier.true_work, tier.target) for tier in outcomes[job.id].tiers if tier.true_work is not None
+        ]
+        history[job.id] = (PastRun(tuple(sorted(points, key=lambda point: point.cpu_seconds))),)
+    jobs = tuple(replace(job, workload=job.id, similar=()) for job in seen.jobs)
+    return replace(seen, jobs=jobs, history=history, similar={})
 
 
 def _seconds(came: Result, job_id: str, tier: int, now: float) -> float | None:
@@ -128,16 +152,23 @@ def _seconds(came: Result, job_id: str, tier: int, now: float) -> float | None:
 
 def figures_of(runs: Sequence[Sequence[Settled]]) -> Json:
     """How far off predictions were: as drawn, as a new broker tells them, and as one that knows the runs before."""
-    scores: list[float] = []
-    ways: dict[str, list[tuple[Span, float]]] = {"drawn": [], "new": [], "learnt": []}
+    before: list[tuple[Span, float]] = []
+    known = [(each.with_work, each.came, each.alone) for run in runs for each in run if each.with_work is not None]
+    ways: dict[str, list[tuple[Span, float]]] = {
+        "drawn": [],
+        "new": [],
+        "learnt": [],
+        "work": [(drawn, came) for drawn, came, _ in known],
+        "alone": [(drawn, came) for drawn, came, alone in known if alone],
+    }
     for number, run in enumerate(runs):
-        learnt = calibration(scores)
+        learnt = calibration(before)
         for each in run:
             ways["drawn"].append((each.drawn, each.came))
             ways["new"].append((calibration(()).told(each.drawn), each.came))
             if number:
                 ways["learnt"].append((learnt.told(each.drawn), each.came))
-        scores += [score(each.drawn, each.came) for each in run]
+        before += [(each.drawn, each.came) for each in run]
     return {name: _accuracy(found) for name, found in ways.items()}
 
 
@@ -231,13 +262,17 @@ def bars_of(figures: Json) -> list[Bar]:
 
 def section_of(figures: Json, bars: Iterable[Bar]) -> str:
     """What the documentation says of it."""
-    head = ("jobs", "policy", "predictions", "median error", "in band, as drawn", "new broker", "with recorded runs")
+    head = (
+        *("jobs", "policy", "predictions", "median error", "bias", "work known", "and nobody later"),
+        *("in band, as drawn", "new broker", "with recorded runs"),
+    )
     rows = [
         (
             _WORDS[row["jobs"]],
             f"`{row['policy']}`",
             str(row["drawn"]["predictions"]),
-            _percent(row["learnt"]["median_error"]),
+            *(_percent(row["learnt"].get(name)) for name in ("median_error", "bias")),
+            *(_percent(row[way]["median_error"]) for way in ("work", "alone")),
             *(_percent(row[way]["in_band"]) for way in ("drawn", "new", "learnt")),
         )
         for row in (*figures["simulated"], *figures.get("live", ()))

@@ -25,6 +25,7 @@ class SimulatedNode:
     overhead_cores: float = 0.0  # what is used of it besides runs and endpoints
     record_usage: bool = False  # whether runs note what they got
     speed: float = 1.0  # work that a CPU second of it does, > 0; see :attr:`.Workload.speed_exponent`
+    given: float = 1.0  # part that runs get of the cores that are theirs, in (0, 1]
     runs: list[SimulatedJob] = field(default_factory=list)  # the jobs that have a run here, in the order they came
     endpoints: list[SimulatedEndpoint] = field(default_factory=list)  # the endpoints whose requests are answered here
     version: int = 0  # grows with each change; what was foretold before a change is void
@@ -86,7 +87,7 @@ class SimulatedNode:
         for index, (run, granted) in enumerate(zip(runs, given, strict=False)):
             # A run that waits for a device is not short of the cores that it does not want.
             share = granted / ceilings[index] if index in held_up and ceilings[index] > 0 else granted / run.threads
-            self._set_speed(run, granted, share, threads, now)
+            self._set_speed(run, granted * self.given, share, threads, now)
 
     def _device_users(self) -> list[AcceleratorUser]:
         """The runs that use accelerators."""

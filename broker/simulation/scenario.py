@@ -71,6 +71,8 @@ class Scenario:
     speeds: Mapping[str, float] = field(
         default_factory=dict
     )  # work that a CPU second of a node does, if not 1; by node
+    # Part that runs get of the cores that are theirs, as other programs take the rest, if not all; by node.
+    given: Mapping[str, float] = field(default_factory=dict)
     record_usage: bool = False  # keep what each job used over time
     check_plans: bool = True  # refuse unsound plans as the live broker does, with an exception
     underway: tuple[Underway, ...] = ()  # jobs that there are when it begins

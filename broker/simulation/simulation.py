@@ -96,6 +96,7 @@ class Simulation:
                 machines.overhead_cores,
                 scenario.record_usage,
                 speed=scenario.speeds.get(view.id, 1.0),
+                given=scenario.given.get(view.id, 1.0),
             )
             for view in scenario.nodes
         }

@@ -20,6 +20,8 @@ _MAX_REPORTS = 20
 # A job of which nothing is known takes so many CPU seconds to each tier, more or less, if no other program tells.
 _GUESS_CPU_SECONDS = 30.0
 _GUESS_SPREAD = 1.0
+# The first possibility begins at so much of itself.
+_FIRST = 0.97
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,27 +75,29 @@ def drawn_work(forecast: Forecast, spent: float, chance: float) -> float | None:
     """CPU seconds from the beginning to a tier in the future that ``chance`` stands for; None where it never comes.
 
     Args:
-        forecast: Of the work.
+        forecast: Of the work. A forecast is no list of exact values: between two possibilities all are alike.
         spent: CPU seconds without having reached it: what these outlived is not drawn.
         chance: In [0, 1); of two chances the larger one is no better future.
     """
-    left = [(total, weight) for total, weight in zip(forecast.totals, forecast.weights, strict=True) if total > spent]
-    mass = sum(weight for _, weight in left)
-    if mass <= 1e-6:  # it has outlived all of them: as likely to last as long again
+    totals = (_FIRST * forecast.totals[0], *forecast.totals) if forecast.totals else (0.0,)
+    sums = (0.0, *itertools.accumulate(forecast.weights))
+    outlived = _between(totals, sums, spent)
+    left = sums[-1] - outlived
+    if left <= 1e-6:  # it has outlived all of them: as likely to last as long again
         if forecast.never >= 1 - 1e-6:
             return None
         return spent + max(spent, 1e-3) * (0.2 + 1.8 * chance)
-    at = chance * (mass + forecast.never)
-    sums = list(itertools.accumulate(weight for _, weight in left))
-    if at >= sums[-1]:
-        return None
-    index = bisect_left(sums, at)
-    # Between two possibilities, in proportion: a forecast is no list of exact values.
-    below = left[index - 1][0] if index else max(spent, left[0][0] * 0.97)
-    before = sums[index - 1] if index else 0.0
-    part = (at - before) / (sums[index] - before)
-    above = left[index][0]
-    return (below + part * (above - below)) if index else above - (1 - part) * (above - below)
+    at = outlived + chance * (left + forecast.never)
+    return None if at >= sums[-1] else max(_between(sums, totals, at), spent)
+
+
+def _between(xs: Sequence[float], ys: Sequence[float], x: float) -> float:
+    """The height at ``x`` of the line through points; level before the first and after the last. ``xs`` ascend."""
+    index = bisect_left(xs, x)
+    if index == 0 or index == len(xs):
+        return ys[min(index, len(xs) - 1)]
+    below, above = xs[index - 1], xs[index]
+    return ys[index - 1] + (x - below) / (above - below) * (ys[index] - ys[index - 1])
 
 
 def future(view: JobView, known: Rest, chance: float, startup: float) -> Trajectory:

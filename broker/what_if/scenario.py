@@ -49,6 +49,7 @@ class World:
         options: Its options.
         interval_seconds: How often it looks.
         rests: What is known of each job, by id.
+        given: Part of its cores that each node gives runs, by id; a node that is added gives all.
     """
 
     snapshot: Snapshot
@@ -57,6 +58,7 @@ class World:
     options: Mapping[str, bool | float | str]
     interval_seconds: float
     rests: Mapping[str, Rest]
+    given: Mapping[str, float]
 
 
 def world(present: Present, changes: Changes) -> World:
@@ -79,6 +81,7 @@ def world(present: Present, changes: Changes) -> World:
         dict(changes.policy_options) if changes.policy else present.options,
         present.interval_seconds,
         rests,
+        {node.id: present.given.part_of(node.id) for node in snapshot.nodes},
     )
 
 
@@ -106,6 +109,7 @@ def scenario(of: World, seed: int, seeds: int) -> Scenario:
         measurement_noise=0.0,
         history={**of.snapshot.history, **{job.workload: of.snapshot.earlier_runs(job) for job in of.snapshot.jobs}},
         underway=underway,
+        given=of.given,
         horizon_seconds=_HORIZON_SECONDS,
     )
 

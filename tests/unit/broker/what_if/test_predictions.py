@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from testing.jobs import new_job
-from tiercel.broker.what_if.calibration import Calibration, calibration, calibrations, score
+from tiercel.broker.what_if.calibration import Calibration, calibration, calibrations
 from tiercel.broker.what_if.predictions import MOST_OF_A_TIER, MOST_OPEN, accuracies, settled, to_record
 from tiercel.core.jobs import Job, JobState
 from tiercel.core.predictions import Prediction, PredictionState
@@ -113,11 +113,15 @@ def test_bands_that_are_too_narrow_or_beside_it_hold_four_fifths_once_that_was_s
 
 
 def test_the_band_stays_whole_whatever_came() -> None:
-    for scores in ([], [0.0] * 500, [math.inf] * 500, [-80.0] * 500, [math.inf, *[3.0] * 8]):
+    for came in ([], [100.0] * 500, [math.inf] * 500, [0.0] * 500, [math.inf, *[300.0] * 8]):
         for drawn in (SPAN, Span(0.0, 0.0, 0.0), Span(5.0, 5.0, 5.0), Span(1e9, 1.0, 1e9)):
-            told = calibration(scores).told(drawn)
+            told = calibration([(drawn, each) for each in came]).told(SPAN)
             assert 0.0 <= told.low <= told.seconds <= told.high < math.inf
     same = Calibration().told(SPAN)
-    assert [same.seconds, same.low, same.high] == pytest.approx([100.0, 80.0, 130.0])
-    assert score(SPAN, 100.0) == 0.0
-    assert [score(SPAN, 80.0), score(SPAN, 130.0)] == pytest.approx([-1.0, 1.0])
+    assert [same.seconds, same.low, same.high] == pytest.approx([100.0, 80.0, 130.0], rel=0.06)
+
+
+def test_tiers_that_all_come_twice_as_late_are_told_so_however_certain_the_next_forecast_is() -> None:
+    late = calibration([(Span(100.0, 99.0, 101.0), 200.0)] * 40)
+    for drawn in (Span(100.0, 99.0, 101.0), Span(100.0, 20.0, 500.0)):
+        assert late.told(drawn).seconds == pytest.approx(200.0, rel=0.01)
