@@ -20,6 +20,7 @@ from benchmarks.plot import COLOURS, FAINT, STYLE
 from benchmarks.principle.report import section as principle_section
 from benchmarks.results import KEPT
 from benchmarks.sections import table, write_section
+from benchmarks.simulated_contest import section as contest_section
 from benchmarks.simulated_workloads import FAIR_SLICES
 
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "results.md"
@@ -230,9 +231,9 @@ def _draw_counts(panel: Axes, counts: Sequence[Sequence[float]]) -> None:
 
 def main() -> None:
     """Read the results, write the tables, draw the plots."""
-    policies, papers, tuning, endpoints, served, principle = (
+    policies, papers, tuning, endpoints, served, contest, principle = (
         json.loads((KEPT / f"simulated-{name}.json").read_text(encoding="utf-8"))["figures"]
-        for name in ("policies", "papers", "tuning", "endpoints", "served", "principle")
+        for name in ("policies", "papers", "tuning", "endpoints", "served", "contest", "principle")
     )
     write_section(DOCUMENT, "simulated-policies", policies_section(policies))
     write_section(DOCUMENT, "simulated-principle", principle_section(principle))
@@ -241,6 +242,7 @@ def main() -> None:
     write_section(DOCUMENT, "simulated-tuning", tuning_section(tuning))
     write_section(DOCUMENT, "simulated-endpoints", endpoints_section(endpoints))
     write_section(DOCUMENT, "simulated-served", served_section(served))
+    write_section(DOCUMENT, "simulated-contest", contest_section(contest))
     draw_papers(papers, PLOTS / "papers.png")
     draw_classes(endpoints, PLOTS / "endpoint-classes.png")
     print(f"Written into docs/{DOCUMENT.name} and docs/{PLOTS.name}")
