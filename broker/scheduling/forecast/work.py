@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tiercel.broker.scheduling.forecast.curve import sign_of
-from tiercel.broker.scheduling.interface import PastRun
+from tiercel.broker.scheduling.interface import JobView, PastRun
 from tiercel.core.jobs import Direction
 
 _POSSIBILITIES = 12
@@ -117,6 +117,18 @@ def work_to(curve: PastCurve, quality: float) -> float | None:
     before, after = curve.quality[index - 1], curve.quality[index]
     part = (quality - before) / (after - before)
     return curve.spent[index - 1] + part * (curve.spent[index] - curve.spent[index - 1])
+
+
+def work_of_all_epochs(job: JobView) -> float:
+    """CPU seconds from a job's start to its last epoch at its own pace; infinite while that is unknown."""
+    if len(job.observations) < 2 or job.max_epochs <= 0:
+        return math.inf
+    first, last = job.observations[0], job.observations[-1]
+    epochs = last.epoch - first.epoch
+    if epochs <= 0 or last.cpu_seconds <= first.cpu_seconds:
+        return math.inf
+    pace = (last.cpu_seconds - first.cpu_seconds) / epochs
+    return last.cpu_seconds + max(job.max_epochs - last.epoch, 0) * pace
 
 
 def forecast_from_history(curves: Sequence[PastCurve], target: float) -> Forecast | None:

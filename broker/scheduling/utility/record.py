@@ -26,6 +26,7 @@ from tiercel.broker.scheduling.forecast.work import (
     past_curve,
     past_curves,
     remaining_after,
+    work_of_all_epochs,
 )
 from tiercel.broker.scheduling.interface import CurvePoint, JobView, PastRun, Snapshot
 from tiercel.broker.scheduling.tiers import next_tier, reached_tiers
@@ -147,7 +148,7 @@ def record_after(
     reach = record_of(job, before.reach if before is not None else None)
     if reach.unreachable or (known is None and _has_levelled_off(job)):
         reach = judge(job, reach, _REACH)
-    most = _work_of_all_epochs(job) * speed
+    most = work_of_all_epochs(job) * speed
     return JobRecord(
         job=job,
         stage=stage,
@@ -184,18 +185,6 @@ def _end_of(job: JobView, spent: float, remaining: Remaining, last: Forecast | N
     to_last = remaining_after(last, spent) if last is not None else remaining
     ends_at_tier = last is not None and not job.continues and to_last.never < 0.5
     return min(spent + to_last.expected, most) if ends_at_tier or most == math.inf else most
-
-
-def _work_of_all_epochs(job: JobView) -> float:
-    """CPU seconds from the start to its last epoch; infinite while its pace is unknown."""
-    if len(job.observations) < 2 or job.max_epochs <= 0:
-        return math.inf
-    first, last = job.observations[0], job.observations[-1]
-    epochs = last.epoch - first.epoch
-    if epochs <= 0 or last.cpu_seconds <= first.cpu_seconds:
-        return math.inf
-    pace = (last.cpu_seconds - first.cpu_seconds) / epochs
-    return last.cpu_seconds + max(job.max_epochs - last.epoch, 0) * pace
 
 
 def _no_news(before: JobView, job: JobView) -> bool:
