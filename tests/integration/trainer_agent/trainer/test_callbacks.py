@@ -132,9 +132,10 @@ def wait(env):
     ),
     "xgboost": (
         "xgboost.callback.EarlyStopping(rounds=10)",
-        "xgboost.callback.EarlyStopping(rounds=3), Waits()",
+        "xgboost.callback.EarlyStopping(rounds=3), Slower(lambda epoch: 0.4 * 0.9**epoch), Waits()",
         f"""
 import xgboost
+Slower = xgboost.callback.LearningRateScheduler
 class Waits(xgboost.callback.TrainingCallback):
     def after_iteration(self, model, epoch, evals_log):
         if epoch == {WAITS_IN_EPOCH} and "WAITS" in os.environ:
