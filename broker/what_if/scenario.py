@@ -69,7 +69,9 @@ def world(present: Present, changes: Changes) -> World:
     """
     snapshot = present.snapshot
     nodes = _nodes(snapshot.nodes, changes)
-    jobs = _jobs(snapshot.jobs, changes, {node.id for node in nodes})
+    # The clock may have been set back since.
+    there = [replace(job, submitted_at=min(job.submitted_at, snapshot.now)) for job in snapshot.jobs]
+    jobs = _jobs(there, changes, {node.id for node in nodes})
     endpoints = _endpoints(snapshot.endpoints, changes, {node.id for node in nodes})
     held = [job for job in jobs if any(can_hold(node, job) for node in nodes)]
     samples = _samples(snapshot)

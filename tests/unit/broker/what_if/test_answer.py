@@ -103,6 +103,13 @@ def test_where_other_programs_take_half_of_a_node_all_takes_twice_as_long() -> N
         assert other.drawn.seconds == pytest.approx(2 * one.drawn.seconds, rel=0.02)
 
 
+def test_a_clock_that_was_set_back_makes_no_job_come_in_a_month() -> None:
+    present = bounded(Present(Snapshot(NOW, Trigger.INTERVAL, (job("a"),), (NODE,), (), {"digits": (CURVE,)}), "fair"))
+    before = answer(Question(present, Changes())).jobs[0].tiers
+    back = replace(present, snapshot=replace(present.snapshot, now=NOW - 30 * 86400.0))
+    assert answer(Question(back, Changes())).jobs[0].tiers == before
+
+
 def test_two_equal_questions_have_two_equal_answers() -> None:
     of, changes = present([job("a", spent=10.0), job("b", node="")]), Changes(policy="fifo")
     assert replace(ask(of, changes), seconds=0.0) == replace(ask(of, changes), seconds=0.0)
