@@ -9,7 +9,7 @@ curve order jobs worse than that on most of what was recorded (``python -m bench
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tiercel.broker.scheduling.forecast.curve import sign_of
@@ -100,7 +100,7 @@ class Held:
 
 def renew(snapshot: Snapshot, held: Held, speeds: Speeds) -> Held:
     """What is held of all jobs now; of those without news the same record as before."""
-    prior = held.prior if held.prior is not None else _prior(held.samples)
+    prior = held.prior if held.prior is not None else _prior(snapshot, held)
     records: dict[str, JobRecord] = {}
     learnt: list[float] = []
     curves: dict[tuple[str, tuple[str, ...], Direction], tuple[PastCurve, ...]] = {}
@@ -121,9 +121,18 @@ def renew(snapshot: Snapshot, held: Held, speeds: Speeds) -> Held:
     return Held(records, samples, None if learnt else prior)
 
 
-def _prior(samples: Sequence[float]) -> Forecast:
+def _prior(snapshot: Snapshot, held: Held) -> Forecast:
     """The work to a first tier of jobs of which nothing is known: what others needed."""
-    return forecast_from_samples(samples, 1.0 / math.sqrt(len(samples))) if samples else _FIRST_GUESS
+    if not held.samples:
+        return _FIRST_GUESS
+    middle = sorted(held.samples)[len(held.samples) // 2]
+    # By what they have had now: what is held of them is from the pass before, which made first tiers 4 % later.
+    works = [
+        min(job.cpu_seconds, _MOST) for job in snapshot.jobs if (known := held.records.get(job.id)) and known.stage == 0
+    ]
+    # Those not there yet count too where they have had more than most needed: else only the short ones would be known.
+    needed = [*held.samples, *(1.5 * spent for spent in sorted(works) if spent > middle)]
+    return forecast_from_samples(needed, 1.0 / math.sqrt(len(needed)))
 
 
 def record_after(
