@@ -23,7 +23,9 @@ def section(figures: Json) -> str:
     ]
     if figures["ablation"]:
         rows = [[_name(rule), *(_without(row) for row in by.values())] for rule, by in figures["ablation"].items()]
-        parts.append(table(["without it against with it: tier 1 answers, mean finish, makespan", *kinds], rows))
+        parts.append(
+            table(["without it against with it: tier 1 answers, mean finish, makespan, worst finish", *kinds], rows)
+        )
     return "\n\n".join(parts)
 
 
@@ -43,4 +45,6 @@ def _cost(row: Json) -> str:
 
 
 def _without(row: Json) -> str:
-    return ", ".join(f"{row[name]['mean']:.2f}" for name in ("time_to_answer_1", "mean_finish", "makespan"))
+    return ", ".join(
+        f"{row[name]['mean']:.2f}" for name in ("time_to_answer_1", "mean_finish", "makespan", "worst_finish")
+    )

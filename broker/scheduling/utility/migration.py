@@ -16,6 +16,9 @@ from tiercel.broker.scheduling.placement import Preference
 from tiercel.broker.scheduling.utility.record import JobRecord
 from tiercel.core.nodes import Drain
 
+# A move must gain so many times its price: what is foretold may be wrong, and who is moved for nothing is over last.
+_TIMES_ITS_PRICE = 2.0
+
 
 @dataclass(frozen=True, slots=True)
 class Migration:
@@ -154,7 +157,8 @@ def choose_migration(
             if job.migratable and not records[job.id].unreachable and source is not target
             if target.left(job) > 0 and (source.left(job) < 0 or target.speed(job) > source.speed(job))
             for cost in (snapshot.restart_seconds(job, target.node.id),)
-            if (gain := source.seconds() - source.seconds_after(target, records[job.id], cost)) > cost
+            if (gain := source.seconds() - source.seconds_after(target, records[job.id], cost))
+            > _TIMES_ITS_PRICE * cost
             if room.can_take(job) and target.too_much(job) <= source.too_much(job)
         ]
         if gains:

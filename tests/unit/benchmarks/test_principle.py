@@ -75,4 +75,4 @@ def test_tables_and_bars_follow_from_what_was_simulated() -> None:
     text = section(figures)
     assert "| **`utility`** | 0.500 (0.50 … 0.50) |" in text
     assert "| **`utility`** | 1.00, 1.00, 1.5 |" in text
-    assert "| `utility`, no guard | 2.00, 1.00, 1.00 |" in text
+    assert "| `utility`, no guard | 2.00, 1.00, 1.00, 2.00 |" in text

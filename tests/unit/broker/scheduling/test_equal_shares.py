@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tiercel.broker.scheduling.equal_shares import Account, FairClock, Place, advanced, fair_finishes
@@ -74,21 +76,25 @@ def test_who_finds_no_memory_waits_there_as_well() -> None:
     jobs = {"a": wanted(2, memory=1), "b": wanted(6, memory=1), "c": wanted(2, memory=1)}
     nodes = places(memory=2, n=1.0)
     clock = advanced(FairClock(), 0.0, nodes, jobs)
-    assert {name: account.node_id for name, account in clock.accounts.items()} == {"a": "n", "b": "n", "c": ""}
+    assert {name: account.began for name, account in clock.accounts.items()} == {"a": True, "b": True, "c": False}
     assert fair_finishes(clock, nodes) == pytest.approx({"a": 4, "c": 8, "b": 10})
     clock = advanced(clock, 4.0, nodes, jobs)
-    assert clock.accounts["c"].node_id == "n"
+    assert clock.accounts["c"].began
     assert fair_finishes(clock, nodes) == pytest.approx({"a": 4, "c": 8, "b": 10})
 
 
 def test_who_waits_begins_where_memory_is_left_first() -> None:
-    # Each node holds one, and n is left first.
+    # Each node holds one: c is meant for m, but n is left first.
     jobs = {"a": wanted(9, memory=1), "b": wanted(2, memory=1), "c": wanted(2, memory=1)}
     nodes = places(memory=1, m=1.0, n=1.0)
     clock = advanced(FairClock(), 0.0, nodes, jobs)
-    assert [account.node_id for account in clock.accounts.values()] == ["m", "n", ""]
-    assert fair_finishes(clock, nodes) == pytest.approx({"a": 9, "b": 2, "c": 4})
-    assert advanced(clock, 2.0, nodes, jobs).accounts["c"].node_id == "n"
+    assert [(account.node_id, account.began) for account in clock.accounts.values()] == [
+        ("m", True),
+        ("n", True),
+        ("m", False),
+    ]
+    clock = advanced(clock, 2.0, nodes, jobs)
+    assert clock.accounts["c"] == replace(jobs["c"], node_id="n", began=True)
 
 
 def test_who_fits_nowhere_is_due_at_no_time() -> None:
