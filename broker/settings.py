@@ -41,6 +41,8 @@ class BrokerSettings(BaseSettings):
     tls_certificate: Path | None = None
     tls_key: Path | None = None  # file with its key
     tls_ca: Path | None = None  # file with the certificate of the authority that vouches for it
+    # How long the certificates of the broker and its nodes are good for, which are renewed in time; None for 30 days.
+    certificate_seconds: float | None = Field(default=None, ge=10, le=365 * 86_400)
     # URLs of the OpenID Connect providers at which people sign in, 8 at most; with commas in the environment.
     oidc_issuer: Annotated[tuple[str, ...], NoDecode] = ()
     # For whom their tokens must be: one for all, or one for each in their order; with commas in the environment.

@@ -126,20 +126,26 @@ class Authority:
         # In the order of the path from the earlier one: so it is found by whoever walks along it.
         return to_pem(certificate, self.link, self.earlier, self.certificate)
 
-    def issue_to_broker(self, names: Iterable[str], now: datetime) -> Identity:
+    def issue_to_broker(self, names: Iterable[str], now: datetime, life: timedelta = CERTIFICATE_LIFE) -> Identity:
         """A key and a certificate for the broker's own doors.
 
         Args:
             names: Addresses and names by which it is called, beside the one that it always has.
             now: The time.
+            life: How long it is good for.
         """
         key = make_key()
         given = [_general_name(name) for name in dict.fromkeys((BROKER_NAME, *names))]
-        certificate = self._issue(key.public_key(), given, [ExtendedKeyUsageOID.SERVER_AUTH], now)
+        certificate = self._issue(key.public_key(), given, [ExtendedKeyUsageOID.SERVER_AUTH], now, life)
         return Identity(key_to_pem(key), self.chain_of(certificate))
 
     def issue_to_node(
-        self, node_id: str, key: ec.EllipticCurvePublicKey, now: datetime, listen_names: Sequence[str] = ()
+        self,
+        node_id: str,
+        key: ec.EllipticCurvePublicKey,
+        now: datetime,
+        listen_names: Sequence[str] = (),
+        life: timedelta = CERTIFICATE_LIFE,
     ) -> x509.Certificate:
         """A certificate that says which node its bearer is, to the broker and to those who ask its models.
 
@@ -148,12 +154,13 @@ class Authority:
             key: Its public key.
             now: The time.
             listen_names: Names and addresses by which it may be asked as well.
+            life: How long it is good for.
 
         Raises:
             CertificateError: It is not a node's name.
         """
         names = names_of_node(node_id, listen_names)
-        return self._issue(key, names, [ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH], now)
+        return self._issue(key, names, [ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH], now, life)
 
     def issue_to_tenant(self, tenant: str, key: ec.EllipticCurvePublicKey, now: datetime) -> x509.Certificate:
         """A certificate that says which tenant its bearer is; good for a day, since nobody takes it back."""
@@ -166,7 +173,7 @@ class Authority:
         names: Iterable[x509.GeneralName],
         purposes: Sequence[x509.ObjectIdentifier],
         now: datetime,
-        life: timedelta = CERTIFICATE_LIFE,
+        life: timedelta,
     ) -> x509.Certificate:
         issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
         return (
@@ -210,7 +217,8 @@ def _authority_certificate(key: ec.EllipticCurvePublicKey, now: datetime, *, ste
 
 def _builder(now: datetime, life: timedelta) -> x509.CertificateBuilder:
     builder = x509.CertificateBuilder().serial_number(x509.random_serial_number())
-    return builder.not_valid_before(now - CLOCK_TOLERANCE).not_valid_after(now + life)
+    # One that is good for less than that is not to be old from the beginning.
+    return builder.not_valid_before(now - min(CLOCK_TOLERANCE, life)).not_valid_after(now + life)
 
 
 def _usage(*, signs_certificates: bool) -> x509.KeyUsage:

@@ -68,7 +68,7 @@ class OwnIdentity:
             return self._identity
 
     def _issue(self) -> Identity:
-        return self._authority.issue_to_broker(self._names, self._time())
+        return self._authority.issue_to_broker(self._names, self._time(), self._kept.life)
 
     def _time(self) -> datetime:
         return datetime.fromtimestamp(self._now(), UTC)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import ipaddress
 import socket
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import psutil
 
+from tiercel.broker.trust.authority import CERTIFICATE_LIFE
 from tiercel.broker.trust.doors import OperatorsIdentity, OwnIdentity, server_credentials
 from tiercel.broker.trust.kept_authority import KeptAuthority
 from tiercel.core.addresses import EVERYWHERE, family_of, require_host
@@ -64,7 +65,9 @@ def open_encryption(settings: BrokerSettings, now: Callable[[], float]) -> Encry
             )
         return None
     _check_address(settings.listen)
-    authority = KeptAuthority.open(settings.state_dir, datetime.fromtimestamp(now(), UTC))
+    asked = settings.certificate_seconds
+    life = CERTIFICATE_LIFE if asked is None else timedelta(seconds=asked)
+    authority = KeptAuthority.open(settings.state_dir, datetime.fromtimestamp(now(), UTC), life)
     names = _names(settings)
     own = OwnIdentity(authority, names, now)
     shown: Shown = own

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
-from tiercel.broker.trust.authority import Authority
+from tiercel.broker.trust.authority import CERTIFICATE_LIFE, Authority
 from tiercel.core.errors import wrong_field
 from tiercel.core.private_files import write_private
 from tiercel.core.trust.certificates import CertificateError, to_pem
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from datetime import datetime, timedelta
     from pathlib import Path
 
 KEY_FILE = "authority.key"
@@ -22,19 +22,22 @@ class KeptAuthority:
 
     Attributes:
         current: The one of this moment.
+        life: How long the certificates of the broker and its nodes are good for.
     """
 
-    def __init__(self, state_dir: Path, authority: Authority) -> None:
+    def __init__(self, state_dir: Path, authority: Authority, life: timedelta = CERTIFICATE_LIFE) -> None:
         self._state_dir = state_dir
+        self.life = life
         self.current = authority
 
     @classmethod
-    def open(cls, state_dir: Path, now: datetime) -> Self:
+    def open(cls, state_dir: Path, now: datetime, life: timedelta = CERTIFICATE_LIFE) -> Self:
         """Read the authority of a state directory, or make it.
 
         Args:
             state_dir: The broker's; exists.
             now: The time.
+            life: How long the certificates of the broker and its nodes are to be good for.
 
         Raises:
             InvalidSpecError: It cannot be read or written, or is damaged.
@@ -53,7 +56,7 @@ class KeptAuthority:
                 f"the broker's authority in {key} cannot be used ({error}); put it back from a copy, or remove it, "
                 "and all nodes have to join again",
             ) from error
-        return cls(state_dir, authority)
+        return cls(state_dir, authority, life)
 
     def replace(self, authority: Authority) -> None:
         """Put another one in this one's place; blocks.

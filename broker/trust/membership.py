@@ -114,7 +114,10 @@ class Membership:
                 "join again with a line that 'tiercel node token' prints"
             )
         if member.expires_at <= self._clock.now():
-            raise NotAuthenticatedError(f"the certificate of node {node} has run out; join again with a new token")
+            raise NotAuthenticatedError(
+                f"the certificate of node {node} has run out; join again by the same name, with a new line "
+                "that 'tiercel node token' prints"
+            )
         return node
 
     async def until_refused(self, certificate: x509.Certificate) -> NoReturn:
@@ -297,7 +300,7 @@ class Membership:
         authority, now = self._kept.current, datetime.fromtimestamp(self._clock.now(), UTC)
         # A broker may be called otherwise than when the token was made; its node must not pass for it.
         given = tuple(name for name in names if name not in self._brokers_names)
-        certificate = authority.issue_to_node(node, _key_of(request), now, given)
+        certificate = authority.issue_to_node(node, _key_of(request), now, given, self._kept.life)
         expires_at = certificate.not_valid_after_utc.timestamp()
         member = Member(_serial(certificate), node, expires_at, authority.pin, names)
         return Admitted(authority.chain_of(certificate), given), member

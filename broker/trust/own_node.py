@@ -76,7 +76,7 @@ class OwnNode:
             return
         key = make_key()
         try:
-            certificate = authority.issue_to_node(self._node_id, key.public_key(), now, self._names)
+            certificate = authority.issue_to_node(self._node_id, key.public_key(), now, self._names, self._kept.life)
         except CertificateError as error:
             raise wrong_field("node_id", f"{error}; or take no requests from elsewhere: --advertise none") from error
         self._identity.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -86,13 +86,15 @@ class OwnNode:
 
     async def keep_fresh(self) -> None:
         """Renew them when they are due or the authority is another one, for ever."""
+        # As a joined node does: thirty looks in the life of a certificate at least.
+        glances = min(_GLANCES, max(1, int(self._kept.life.total_seconds() / 30 / _GLANCE_SECONDS)))
         while True:
             authority = self._kept.current
             try:
                 await asyncio.to_thread(self.write)
             except OSError as error:  # a full disk passes, and there are ten days left
                 logger.warning("the certificate of node %s cannot be renewed now: %s", self._node_id, error)
-            for _ in range(_GLANCES):
+            for _ in range(glances):
                 await asyncio.sleep(_GLANCE_SECONDS)
                 if self._kept.current is not authority:
                     break

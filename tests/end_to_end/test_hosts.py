@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from cryptography import x509
 
 from testing.hosts import Host, hosts
 from testing.lab import Lab
 from testing.product import processes_of
 from testing.product_use import running_product
+from testing.until import until
+from tiercel.core.trust.certificates import Identity, is_over
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]
 
 SOON = {"TIERCEL_LEASE_SECONDS": "4", "TIERCEL_HEARTBEAT_SECONDS": "1"}
+SHORT_LIVED = {"TIERCEL_CERTIFICATE_SECONDS": "40"}
+MOMENT = timedelta(seconds=1)
 QUESTION = json.dumps({"input": [[0.5] * 6]})
 
 
@@ -55,3 +62,51 @@ async def a_job_on_the_far_node_answers_elsewhere(lab: Lab, far: Host) -> None:
     assert moved["attempts"] == 2
     await lab.ask("infer", "line", text=QUESTION)
     await lab.ask("cancel", job)
+
+
+async def test_certificates_run_out_while_jobs_run_and_who_was_cut_off_has_a_way_back(tmp_path: Path) -> None:
+    with hosts("broker", "far", "cut", "user") as (broker, far, cut, user):
+        async with running_product(tmp_path, "--listen", broker.address, host=broker, environment=SOON | SHORT_LIVED):
+            lab = Lab(tmp_path, broker, user)
+            try:
+                await asyncio.gather(lab.join(far, "far"), lab.join(cut, "cut"))
+                await lab.until("nodes", id="cut", online=True)
+                cut.cut_off()
+                await certificates_run_out_and_nothing_is_heard_of_it(lab)
+                await who_was_cut_off_joins_again(lab, cut)
+            finally:
+                cut.connect()
+                await asyncio.gather(lab.leave(far, "far"), lab.leave(cut, "cut"))
+
+
+async def certificates_run_out_and_nothing_is_heard_of_it(lab: Lab) -> None:
+    local = next(node["id"] for node in (await lab.ask("nodes", "--json")).content if node["id"] not in ("far", "cut"))
+    await asyncio.gather(*(lab.operate("node", "drain", name) for name in (local, "cut")))
+    job = await lab.submit("line", "0.6", "1.5", script="numpy_linear.py")
+    await lab.until("endpoints", name="line", live_version=1, node_id="far")
+    # Of all that the doors show and that nodes have now, nothing counts any more at that moment.
+    over = max(certificate_of(lab, name).not_valid_after_utc for name in ("far", "cut"))
+    epoch = (await lab.until("show", job, state="running"))["epoch"]
+    while datetime.now(UTC) < over + MOMENT:
+        await lab.ask("infer", "line", text=QUESTION)
+    assert is_over(certificate_of(lab, "cut"), datetime.now(UTC))
+    assert not is_over(certificate_of(lab, "far"), datetime.now(UTC))
+    shown = await lab.until("show", job, state="running", node_id="far")
+    assert shown["attempts"] == 1
+    assert shown["epoch"] > epoch
+
+
+async def who_was_cut_off_joins_again(lab: Lab, cut: Host) -> None:
+    log = lab.folder / "cut" / "agent.log"
+    agent = (lab.folder / "cut" / "agent" / "agent.lock").read_text()
+    await lab.until("nodes", id="cut", online=False)
+    cut.connect()
+    await until(lambda: "ran out at" in log.read_text(), seconds=30)
+    assert "give this machine a new line of 'tiercel node token'" in log.read_text()
+    await lab.join(cut, "cut", "--no-start")  # by the same name, beside the agent that runs
+    await lab.until("nodes", id="cut", online=True)
+    assert (lab.folder / "cut" / "agent" / "agent.lock").read_text() == agent
+
+
+def certificate_of(lab: Lab, node: str) -> x509.Certificate:
+    return Identity.from_file((lab.folder / node / "agent" / "identity.pem").read_bytes()).certificate

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ import pytest
 import pytest_asyncio
 
 from testing.product_use import digits_job
+from testing.small_disk import small_disk
 from testing.two_nodes import JOB_SECONDS, TwoNodes, two_nodes
 from testing.until import until
 from tiercel import JobState
@@ -26,6 +29,8 @@ from tiercel.v1.nodes_pb2 import FetchCheckpointRequest, FetchCheckpointResponse
 # Two nodes for all tests, each of which has an endpoint of its own.
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300), pytest.mark.asyncio(loop_scope="module")]
 
+RESERVE_BYTES = 512 * 1024**2
+"""What agents leave free, if nobody says otherwise."""
 BODY = {"inputs": [{"name": "input", "shape": [1, 8, 8], "datatype": "FP32", "data": [0.5] * 64}]}
 
 
@@ -181,3 +186,35 @@ async def test_auto_answers_on_two_nodes_while_answers_are_late_and_on_one_again
                 await asyncio.sleep(0.1)
         found = await endpoint(nodes, "late")
         assert (found.replicas, found.auto_replicas) == (1, True)
+
+
+async def test_of_three_nodes_the_one_without_room_is_named_and_answers_with_the_same_once_there_is_some(
+    nodes: TwoNodes,
+) -> None:
+    with small_disk(nodes.folder / "n3", RESERVE_BYTES + 48 * 1024**2) as disk:
+        await nodes.start_agent("n3")
+        try:
+            filler = disk / "filler"
+            filler.write_bytes(bytes(shutil.disk_usage(disk).free - RESERVE_BYTES + 4096))
+            await has_no_room_and_then_some(nodes, filler)
+        finally:
+            await nodes.agents["n3"].leave()
+
+
+async def has_no_room_and_then_some(nodes: TwoNodes, filler: Path) -> None:
+    async with nodes.client() as alice:
+        handle = await alice.submit(digits_job("three", targets=(0.70,), replicas=3))
+        done = await handle.wait(JOB_SECONDS)
+        assert done.state is JobState.COMPLETED, done.reason
+    await wait_answering(nodes, "three", {"n1": 1, "n2": 1, "n3": None})
+    problems = {place.node_id: place.problem for place in (await endpoint(nodes, "three")).places if place.problem}
+    assert list(problems) == ["n3"]
+    assert re.fullmatch(
+        r"the disk has no room for its \d+ bytes, as 536870912 have to be left; make room", problems["n3"]
+    )
+    stored = [nodes.folder / node / "agent" / "models" / "three" / "1" / "model.onnx" for node in ("n1", "n2", "n3")]
+    assert [file.exists() for file in stored] == [True, True, False]
+    filler.unlink()
+    await wait_answering(nodes, "three", {"n1": 1, "n2": 1, "n3": 1})
+    assert len({file.read_bytes() for file in stored}) == 1
+    assert list((nodes.folder / "n3" / "agent" / "models" / ".staging").iterdir()) == []

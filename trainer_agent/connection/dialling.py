@@ -145,7 +145,8 @@ class JoinedDialler:
         if self.now() > own.not_valid_after_utc:
             raise DialError(
                 f"The node's certificate ran out at {own.not_valid_after_utc}, by this machine's clock "
-                f"({self.now():%Y-%m-%d %H:%M} UTC): set that if it is wrong; else remove the node and join again."
+                f"({self.now():%Y-%m-%d %H:%M} UTC): set that if it is wrong; else give this machine a new line of "
+                "'tiercel node token', by the same name and with the same --state-dir; what runs here goes on."
             )
         credentials = grpc.ssl_channel_credentials(to_pem(*authorities), identity.key, identity.chain)
         # The name that the broker's certificate has wherever it listens.
@@ -188,11 +189,11 @@ class JoinedDialler:
                     await self.renew()
                     attempts.reset()
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(_LOOK_SECONDS):
+                    async with asyncio.timeout(self._look_seconds()):
                         await self._told.wait()
             except (DialError, aio.AioRpcError, CertificateError, OSError) as error:
                 _log.warning("the node's certificate cannot be renewed now: %s", _words(error))
-                await asyncio.sleep(attempts.next_seconds())
+                await asyncio.sleep(min(attempts.next_seconds(), self._look_seconds()))
 
     async def renew(self) -> None:
         """Have a new key signed, and put both in place of the earlier ones.
@@ -217,6 +218,14 @@ class JoinedDialler:
         outdated.set()
         await asyncio.to_thread(self._write_believed)
         _log.info("the node has a new certificate, good until %s", fresh.certificate.not_valid_after_utc)
+
+    def _look_seconds(self) -> float:
+        """How long the certificate is left alone: one that is good for minutes is not to run out in between."""
+        try:
+            own = self._read().certificate
+        except DialError:
+            return _LOOK_SECONDS
+        return min(_LOOK_SECONDS, (own.not_valid_after_utc - own.not_valid_before_utc).total_seconds() / 30)
 
     def _is_due(self, jitter: float) -> bool:
         """Whether the certificate is old, or not as the broker wants it."""

@@ -12,6 +12,7 @@ from tiercel.broker.trust.authority import AUTHORITY_LIFE, CERTIFICATE_LIFE, CLO
 from tiercel.core.trust.certificates import (
     BROKER_NAME,
     CertificateError,
+    is_due,
     key_to_pem,
     listen_names_of,
     make_key,
@@ -98,3 +99,9 @@ def test_it_comes_back_from_its_files_and_from_no_others() -> None:
     for wrong in ((key_to_pem(other.key), certificate), (b"", certificate), (key, b"")):
         with pytest.raises(CertificateError):
             Authority.from_pem(*wrong)
+
+
+def test_one_that_is_good_for_seconds_is_not_old_from_the_beginning() -> None:
+    certificate = Authority.create(NOW).issue_to_broker([], NOW, life=40 * SECOND).certificate
+    assert certificate.not_valid_before_utc == NOW - 40 * SECOND
+    assert [is_due(certificate, NOW + seconds * SECOND) for seconds in (0, 8, 20)] == [False, False, True]
