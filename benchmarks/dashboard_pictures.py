@@ -52,8 +52,9 @@ async def take_pictures(folder: Path) -> None:
             Product(state, folder / "up.log", options) as product,
             Client.from_state_dir(state, TENANT) as client,
             ApplicationProcess(product.addresses["serving_http"], _asked(), RATE, folder) as application,
+            asyncio.TaskGroup() as group,
         ):
-            asked = asyncio.create_task(application.follow(lambda _: None))  # it stops where nobody listens
+            asked = group.create_task(application.follow(lambda _: None))  # it stops where nobody listens
             async with open_tab(browser, product.addresses["dashboard"], read_token(state, TENANT)) as tab:
                 await tab.show("now")
                 await tab.page.get_by_text("Nothing trains").wait_for()

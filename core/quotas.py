@@ -20,6 +20,15 @@ class Allowance:
 
 
 @dataclass(frozen=True, slots=True)
+class UsableClass:
+    """A priority class that a tenant may use."""
+
+    name: str  # as specs name it
+    value: int  # whose is larger goes first; jobs without a class have 0
+    preempts: bool  # whether jobs of lower values are suspended for it where there is no room else
+
+
+@dataclass(frozen=True, slots=True)
 class Quota(Jsonable):
     """What a tenant may use, and does."""
 
@@ -42,3 +51,4 @@ class Quota(Jsonable):
     max_device_hours: float | None  # how many they may have used; None for as many as they like
     half_life_seconds: float  # after how long half of what was used counts
     fair_factor: float = 1.0  # how many times as much as its weight says its jobs count, by what all have used
+    classes: tuple[UsableClass, ...] = ()  # the priority classes that it may use, highest value first

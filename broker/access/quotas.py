@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from tiercel.core.errors import NotFoundError, wrong_field
-from tiercel.core.quotas import MAX_ACTIVE_JOBS, MAX_HOURS, Allowance, Quota
+from tiercel.core.quotas import MAX_ACTIVE_JOBS, MAX_HOURS, Allowance, Quota, UsableClass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tiercel.broker.store.quotas import QuotaStore
     from tiercel.broker.tenancy import Tenancy
     from tiercel.core.jobs import Job
+    from tiercel.core.tenants import Tenant
 
 
 class Quotas:
@@ -112,6 +113,7 @@ class Quotas:
             use.device_seconds / 3600,
             _or_none(tenant.max_device_hours),
             self._uses.half_life,
+            classes=_classes(tenant),
         )
 
 
@@ -120,6 +122,11 @@ def _check(said: Mapping[str, float]) -> None:
         most = MAX_ACTIVE_JOBS if name == "max_active_jobs" else MAX_HOURS
         if not 0 <= value <= most:
             raise wrong_field(name, f"{value:g} is not a number from 0 to {most:g}")
+
+
+def _classes(tenant: Tenant) -> tuple[UsableClass, ...]:
+    by_value = sorted(tenant.classes, key=lambda each: (-each.value, each.name))
+    return tuple(UsableClass(each.name, each.value, each.preempts) for each in by_value)
 
 
 def _or_none(hours: float) -> float | None:

@@ -15,7 +15,7 @@ from tiercel.core.tenant_use import fair_words
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tiercel.core.quotas import Quota
+    from tiercel.core.quotas import Quota, UsableClass
 
 _COLUMNS = ("TENANT", "JOBS", "RUN", "CORES", "MEMORY", "GPUS", "CORE-H", "GPU-H", "COUNTS")
 _HOUR, _DAY = 3600.0, 86400.0
@@ -30,8 +30,9 @@ def show(tenant: str, *, as_json: bool, state_dir: Path | None, broker: str) -> 
     """Say what a tenant may use and does: unfinished jobs, what they hold of nodes, room at the broker.
 
     Of all tenants: a row for each. COUNTS is its weight, and how many times
-    as much it counts by fair share. Room at the broker is told of one tenant
-    only.
+    as much it counts by fair share. Room at the broker and priority classes are
+    told of one tenant only; classes stand in tenants.toml and count from the
+    broker's next start.
     """
     from tiercel.broker.client.quotas import get_quotas
 
@@ -113,9 +114,14 @@ def _lines(quota: Quota) -> list[str]:
         f"projects  {size(quota.projects_bytes)} of {size(quota.max_projects_bytes)}",
         f"files     {size(quota.files_bytes)} of {size(quota.max_files_bytes)}",
         f"weight    {number(quota.weight)}",
+        f"classes   {', '.join(map(_class, quota.classes)) or 'none that it may use'}",
     ]
     fair = fair_words(quota.fair_factor)
     return [*lines, f"fair      it {fair}"] if fair else lines
+
+
+def _class(each: UsableClass) -> str:
+    return f"{clean(each.name)} ({each.value}{'' if each.preempts else ', suspends nobody'})"
 
 
 def _counts(quota: Quota) -> str:

@@ -16,6 +16,7 @@ from tiercel.broker.cli.session import run_to_the_end
 from tiercel.broker.cli.up.addresses import read_earlier, write_addresses
 from tiercel.broker.cli.up.agent import AGENT_COMMAND, AgentKeeper
 from tiercel.broker.cli.up.options import UP_WORDS, NodeOptions, Places
+from tiercel.broker.cli.up.packages import check_packages
 from tiercel.broker.cli.up.signals import stop_on_signals
 from tiercel.broker.client.membership import join
 from tiercel.broker.client.state_dir import PIN_FOLLOWS
@@ -60,8 +61,10 @@ async def run_join(address: str, token: JoinToken, options: NodeOptions) -> bool
         options: Its name, and where it keeps things.
 
     Raises:
-        TiercelError: The broker refuses, or is not the one that the token is for; or the folder cannot be used.
+        TiercelError: The broker refuses, or is not the one that the token is for; the folder cannot be used; or
+            packages are missing.
     """
+    check_packages(options.runtimes, _tell)  # first: a token is not used up for a node whose server cannot start
     places = Places(options.state_dir)
     prepare_state_dir(places.state_dir)
     if (places.state_dir / "broker.sqlite").exists():

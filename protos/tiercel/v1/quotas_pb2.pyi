@@ -21,6 +21,36 @@ else:
 DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
+class UsableClass(_message.Message):
+    """A priority class that a tenant may use."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    PREEMPTS_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """As specs name it."""
+    value: _builtins.int
+    """Whose is larger goes first; jobs without a class have 0."""
+    preempts: _builtins.bool
+    """Whether jobs of lower values are suspended for it where there is no room else."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        value: _builtins.int = ...,
+        preempts: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "preempts", b"preempts", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UsableClass: _TypeAlias = UsableClass  # noqa: Y015
+
+@_typing.final
 class Quota(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -43,6 +73,7 @@ class Quota(_message.Message):
     MAX_DEVICE_HOURS_FIELD_NUMBER: _builtins.int
     HALF_LIFE_SECONDS_FIELD_NUMBER: _builtins.int
     FAIR_FACTOR_FIELD_NUMBER: _builtins.int
+    CLASSES_FIELD_NUMBER: _builtins.int
     tenant: _builtins.str
     """The tenant."""
     max_active_jobs: _builtins.int
@@ -81,6 +112,10 @@ class Quota(_message.Message):
     """After how many seconds half of what was used counts."""
     fair_factor: _builtins.float
     """How many times as much as its weight says its jobs count, since it has used less or more than others."""
+    @_builtins.property
+    def classes(self) -> _containers.RepeatedCompositeFieldContainer[Global___UsableClass]:
+        """The priority classes that it may use, highest value first; of tenants.toml."""
+
     def __init__(
         self,
         *,
@@ -103,10 +138,11 @@ class Quota(_message.Message):
         max_device_hours: _builtins.float | None = ...,
         half_life_seconds: _builtins.float = ...,
         fair_factor: _builtins.float = ...,
+        classes: _abc.Iterable[Global___UsableClass] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_max_core_hours", b"_max_core_hours", "_max_device_hours", b"_max_device_hours", "max_core_hours", b"max_core_hours", "max_device_hours", b"max_device_hours"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_core_hours", b"_max_core_hours", "_max_device_hours", b"_max_device_hours", "accelerators", b"accelerators", "active_jobs", b"active_jobs", "core_hours", b"core_hours", "cpu_cores", b"cpu_cores", "device_hours", b"device_hours", "fair_factor", b"fair_factor", "files_bytes", b"files_bytes", "half_life_seconds", b"half_life_seconds", "is_set", b"is_set", "max_active_jobs", b"max_active_jobs", "max_core_hours", b"max_core_hours", "max_device_hours", b"max_device_hours", "max_files_bytes", b"max_files_bytes", "max_projects_bytes", b"max_projects_bytes", "memory_bytes", b"memory_bytes", "projects_bytes", b"projects_bytes", "running_jobs", b"running_jobs", "tenant", b"tenant", "weight", b"weight"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_core_hours", b"_max_core_hours", "_max_device_hours", b"_max_device_hours", "accelerators", b"accelerators", "active_jobs", b"active_jobs", "classes", b"classes", "core_hours", b"core_hours", "cpu_cores", b"cpu_cores", "device_hours", b"device_hours", "fair_factor", b"fair_factor", "files_bytes", b"files_bytes", "half_life_seconds", b"half_life_seconds", "is_set", b"is_set", "max_active_jobs", b"max_active_jobs", "max_core_hours", b"max_core_hours", "max_device_hours", b"max_device_hours", "max_files_bytes", b"max_files_bytes", "max_projects_bytes", b"max_projects_bytes", "memory_bytes", b"memory_bytes", "projects_bytes", b"projects_bytes", "running_jobs", b"running_jobs", "tenant", b"tenant", "weight", b"weight"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__max_core_hours: _TypeAlias = _typing.Literal["max_core_hours"]  # noqa: Y015
     _WhichOneofArgType__max_core_hours: _TypeAlias = _typing.Literal["_max_core_hours", b"_max_core_hours"]  # noqa: Y015

@@ -9,7 +9,7 @@ import { colour, padded } from "./plot.js";
 
 const RELOAD_SECONDS = 4;
 export const CURVE_WIDTH = 800;
-const [NAME_WIDTH, NAME_HEIGHT] = [150, 15];
+const [NAMES_ROOM, NAME_HEIGHT] = [96, 15];
 
 /** The curve of a job, and a fresh forecast every few seconds while it trains; points between come from the stream. */
 export function useCurve(job) {
@@ -62,6 +62,7 @@ export function useCurvePlot(job, curve) {
     return {
       data: [points.map((point) => point[0]), points.map((point) => point[1])],
       y: { span, range: (least, most) => padded(Math.min(least, ...targets), Math.max(most, ...targets)) },
+      room: NAMES_ROOM,
       under: (plot, context) => drawTiers(plot, context, job),
       draw: (plot, context) => drawAhead(plot, context, job, points.at(-1), ahead),
       summary: summary(job, ahead),
@@ -94,18 +95,12 @@ function inside(plot, context, action) {
   context.restore();
 }
 
-const drawTiers = (plot, context, job) =>
+function drawTiers(plot, context, job) {
   inside(plot, context, ({ left, width, ratio, y }) => {
-    // Lines first, so that no line crosses a name; names of lines that are close together stand side by side.
     for (const tier of job.tiers) tierLine(context, { left, width, ratio }, y(tier.target));
-    let [above, aside] = [Infinity, 0];
-    for (const tier of [...job.tiers].sort((one, other) => y(other.target) - y(one.target))) {
-      const level = y(tier.target);
-      aside = above - level < NAME_HEIGHT * ratio ? aside + 1 : 0;
-      if (!aside) above = level;
-      tierName(context, { left, width, ratio }, level, tier, aside);
-    }
   });
+  tierNames(plot, context, job.tiers);
+}
 
 const drawAhead = (plot, context, job, last, ahead) =>
   inside(plot, context, ({ ratio, x, y }) => {
@@ -132,23 +127,31 @@ function tierLine(context, { left, width, ratio }, level) {
   context.setLineDash([]);
 }
 
-function tierName(context, { left, width, ratio }, level, tier, aside) {
-  const begin = left + (6 + aside * NAME_WIDTH) * ratio;
-  const short = `tier ${tier.number} · ${number(tier.target)}`;
-  const full = tier.version ? `${short} · version ${tier.version}` : short;
-  const name = begin + context.measureText(full).width > left + width ? short : full;
-  // On a ground of its own, so that it can be read over other lines.
-  context.fillStyle = colour("surface");
-  context.fillRect(
-    begin - 2 * ratio,
-    level - NAME_HEIGHT * ratio,
-    context.measureText(name).width + 4 * ratio,
-    13 * ratio,
-  );
-  context.fillStyle = colour("muted");
+/** Names of tiers to the right of the plot, each at the end of its line; where lines are close together, one below another. */
+function tierNames(plot, context, tiers) {
+  const ratio = devicePixelRatio;
+  const { left, top, width, height } = plot.bbox;
+  const step = NAME_HEIGHT * ratio;
+  const names = tiers
+    .map((tier) => ({ tier, level: plot.valToPos(tier.target, "y", true) }))
+    .sort((one, other) => one.level - other.level);
+  names.forEach((each, n) => (each.at = Math.max(each.level, n ? names[n - 1].at + step : top)));
+  names.reduceRight((below, each) => (each.at = Math.min(each.at, below)) - step, top + height);
+  context.save();
+  context.lineWidth = ratio;
+  context.font = `${11.5 * ratio}px system-ui, sans-serif`;
   context.textAlign = "left";
-  context.textBaseline = "bottom";
-  context.fillText(name, begin, level - 3 * ratio);
+  context.textBaseline = "middle";
+  context.strokeStyle = colour("tier");
+  context.fillStyle = colour("muted");
+  for (const { tier, level, at } of names) {
+    context.beginPath();
+    context.moveTo(left + width, level);
+    context.lineTo(left + width + 8 * ratio, at);
+    context.stroke();
+    context.fillText(`tier ${tier.number} · ${number(tier.target)}`, left + width + 12 * ratio, at);
+  }
+  context.restore();
 }
 
 /** From the last point to when a tier is expected, with the earliest and the latest time that are likely. */

@@ -24,14 +24,14 @@ export const seriesLook = (index, count) => ({
 /**
  * @param {{name: string, summary: string, series: {label: string, colour: string, dash?: number[], stepped?: boolean,
  *   points?: boolean}[], data: number[][], height?: number, y?: {range?: function, format?: function}, under?: function, draw?: function,
- *   x?: function}} props `data` as uPlot's: the x values, then one array a series; `under(plot, context)` draws before the
- *   series, `draw` after them.
+ *   x?: function, room?: number}} props `data` as uPlot's: the x values, then one array a series; `under(plot, context)` draws before the
+ *   series, `draw` after them; `room` is what they need to the right of it, in pixels.
  */
-export function Plot({ name, summary, series, data, height = 260, y = {}, under, draw, x = duration }) {
+export function Plot({ name, summary, series, data, height = 260, y = {}, under, draw, x = duration, room }) {
   const host = useRef(null);
   const plot = useRef(null);
   const latest = useRef({});
-  latest.current = { data, under, draw, y, x };
+  latest.current = { data, under, draw, y, x, room };
   const [scheme, setScheme] = useState(dark.matches);
   const [cursor, setCursor] = useState(-1);
   const shape = JSON.stringify(series.map(({ label, colour, dash, stepped }) => [label, colour, dash, stepped]));
@@ -138,6 +138,7 @@ function options(series, height, host, latest) {
     width: Math.max(200, host.clientWidth),
     height,
     legend: { show: false },
+    padding: [null, latest.current.room ?? null, null, null],
     cursor: { drag: { x: true, y: false }, points: { size: 6 } },
     scales: {
       x: {

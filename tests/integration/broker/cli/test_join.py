@@ -14,6 +14,7 @@ from testing.brokers import running_broker
 from testing.membership import WIDE, open_as, operator_of
 from testing.scripted_agent import ScriptedAgent
 from testing.small_disk import fill, small_disk
+from tiercel.broker.cli.up import packages
 from tiercel.broker.cli.up.joined import joined_as, run_join, run_node
 from tiercel.broker.cli.up.options import NodeOptions, UpOptions
 from tiercel.broker.cli.up.run import run_up
@@ -21,7 +22,7 @@ from tiercel.broker.client.audit import read_audit
 from tiercel.broker.client.membership import create_join_token
 from tiercel.broker.client.state_dir import read_broker
 from tiercel.core.audit import AuditRow, calls_of
-from tiercel.core.errors import InvalidSpecError, NotAuthenticatedError
+from tiercel.core.errors import InvalidSpecError, NotAuthenticatedError, UnavailableError
 from tiercel.core.trust.certificates import Identity, node_of
 from tiercel.core.trust.join_token import JoinToken
 from tiercel.core.trust.trust import Trust
@@ -50,6 +51,22 @@ async def test_the_same_line_once_more_is_nothing_new_and_on_another_machine_ref
         with pytest.raises(InvalidSpecError, match="joined a broker elsewhere"):
             await run_up(options_of_a_broker(node.state_dir))
         assert token.secret not in "".join(path.read_text() for path in tmp_path.glob("n2/*.json"))
+
+
+async def test_a_line_is_not_used_up_where_the_inference_server_could_not_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = NodeOptions(state_dir=tmp_path / "n2", node_id="n2")
+    async with running_broker(tmp_path / "b", listen=WIDE) as broker:
+        async with operator_of(broker, tmp_path / "b") as operator:
+            line = await create_join_token(operator, "", 60.0)
+        token = JoinToken.parse(line.token)
+        with monkeypatch.context() as without:
+            without.setattr(packages, "SERVING", ("no_such_package",))
+            with pytest.raises(UnavailableError, match=r"no_such_package.*pip install 'tiercel\[serve\]'"):
+                await run_join(line.address, token, node)
+        assert not node.state_dir.exists()
+        assert await run_join(line.address, token, node)
 
 
 async def test_a_line_that_came_while_the_disk_was_full_is_good_once_there_is_room(tmp_path: Path) -> None:

@@ -73,6 +73,33 @@ async def test_a_policy_that_was_looked_at_first_is_set_at_once(tmp_path: Path) 
         assert shown.stdout.startswith("las: ")
 
 
+_CLASSES = """
+[tenants.alice]
+token = "alice-alice-alice-alice"
+
+[tenants.bob]
+token = "bob-bob-bob-bob-bob-bob"
+
+[priority_classes.later]
+value = -10
+preempts = false
+
+[priority_classes.urgent]
+value = 100
+tenants = ["alice"]
+"""
+
+
+async def test_the_priority_classes_that_a_tenant_may_use_stand_with_its_quota(tmp_path: Path) -> None:
+    (tmp_path / "tenants.toml").write_text(_CLASSES)
+    async with running_broker(tmp_path) as broker:
+        (tmp_path / "addresses.json").write_text(json.dumps(broker.addresses))
+        shown = await run(tmp_path, "quota", "show", "alice")
+        assert "classes   urgent (100), later (-10, suspends nobody)" in shown.stdout, shown.output
+        (bobs,) = json.loads((await run(tmp_path, "quota", "show", "bob", "--json")).stdout)
+        assert bobs["classes"] == [{"name": "later", "value": -10, "preempts": False}], "urgent is alice's alone"
+
+
 async def test_a_quota_is_shown_set_reset_and_refused_in_a_line(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker:
         (tmp_path / "addresses.json").write_text(json.dumps(broker.addresses))

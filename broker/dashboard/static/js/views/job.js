@@ -53,7 +53,7 @@ function Job({ job }) {
 }
 
 const ENDED = {
-  completed: "Every tier was delivered.",
+  completed: "",  // the reason says it
   missed: "It ended before every tier was reached; what it delivered answers. More epochs: tiercel resume --max-epochs.",
   failed: "Its output below says how it ended; Retry goes on from its last checkpoint. What it delivered answers.",
   cancelled: "Retry goes on from its last checkpoint. What it delivered answers.",

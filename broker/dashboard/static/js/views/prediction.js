@@ -57,7 +57,7 @@ function Tiers({ jobs }) {
 }
 
 const Endpoints = ({ endpoints }) => html`<${Table} caption="Answers in time, as it is and with the change"
-  head=${["Endpoint", "#In time", "#With the change", "#Mean delay", "#With the change "]}
+  head=${["Endpoint", "#In time, as it is", "#In time, with it", "#Mean delay, as it is", "#Mean delay, with it"]}
   rows=${endpoints.map(({ name, present, changed }) => [
     name,
     percent(present.in_objective),
