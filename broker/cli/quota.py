@@ -30,9 +30,10 @@ def show(tenant: str, *, as_json: bool, state_dir: Path | None, broker: str) -> 
     """Say what a tenant may use and does: unfinished jobs, what they hold of nodes, room at the broker.
 
     Of all tenants: a row for each. COUNTS is its weight, and how many times
-    as much it counts by fair share. Room at the broker and priority classes are
-    told of one tenant only; classes stand in tenants.toml and count from the
-    broker's next start.
+    as much it counts by fair share. Room at the broker is told of one only.
+
+    Of one: its priority classes too, as tenants.toml had them when the broker
+    started.
     """
     from tiercel.broker.client.quotas import get_quotas
 

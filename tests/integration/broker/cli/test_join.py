@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import stat
 from dataclasses import replace
@@ -21,6 +22,7 @@ from tiercel.broker.cli.up.run import run_up
 from tiercel.broker.client.audit import read_audit
 from tiercel.broker.client.membership import create_join_token
 from tiercel.broker.client.state_dir import read_broker
+from tiercel.broker.server import Broker
 from tiercel.core.audit import AuditRow, calls_of
 from tiercel.core.errors import InvalidSpecError, NotAuthenticatedError, UnavailableError
 from tiercel.core.trust.certificates import Identity, node_of
@@ -106,6 +108,12 @@ async def test_a_brokers_own_folder_joins_nobody_and_what_did_not_join_does_not_
         await run_node(NodeOptions(state_dir=tmp_path / "n2", node_id="n2"))
 
 
+async def outcomes_of_joins(broker: Broker, state_dir: Path) -> list[str]:
+    async with operator_of(broker, state_dir) as operator:
+        rows = calls_of([row async for row in read_audit(operator) if isinstance(row, AuditRow)])
+    return [row.outcome for row in rows if row.method == "MembershipService.Join"]
+
+
 async def test_whose_answer_was_lost_joins_by_the_same_line_and_nobody_else_does(tmp_path: Path) -> None:
     node, other = (NodeOptions(state_dir=tmp_path / name, node_id="n2") for name in ("n2", "other"))
     async with running_broker(tmp_path / "b", listen=WIDE) as broker:
@@ -128,7 +136,8 @@ async def test_whose_answer_was_lost_joins_by_the_same_line_and_nobody_else_does
         )
         async with agent.connected(broker.addresses["nodes_tls"]):
             assert agent.ending is None
-        async with operator_of(broker, tmp_path / "b") as operator:
-            rows = calls_of([row async for row in read_audit(operator) if isinstance(row, AuditRow)])
-        asked = [row.outcome for row in rows if row.method == "MembershipService.Join"]
+        # What became of a call is written behind its answer.
+        async with asyncio.timeout(60):
+            while "unknown" in (asked := await outcomes_of_joins(broker, tmp_path / "b")):  # noqa: ASYNC110 - a file
+                await asyncio.sleep(0.01)
         assert asked == ["done", "not_authenticated", "not_authenticated", "done"]

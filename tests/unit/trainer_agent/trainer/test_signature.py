@@ -126,8 +126,6 @@ def test_axes_that_are_none_are_refused(axes: dict[str, dict[int, str]]) -> None
         fitted(signature, _Two(), axes)
 
 
-def test_what_is_no_pytorch_module_is_refused_at_once() -> None:
-    from sklearn.linear_model import LogisticRegression
-
-    with pytest.raises(TypeError, match=r"takes a torch\.nn\.Module, and model is sklearn's LogisticRegression"):
-        connect(LogisticRegression(), torch.ones(1, 2), lambda _: 0.0)
+def test_what_is_neither_module_nor_estimator_is_refused_at_once() -> None:
+    with pytest.raises(TypeError, match=r"takes a torch\.nn\.Module or an estimator, and model is numpy's ndarray"):
+        connect(np.ones(2), torch.ones(1, 2), lambda _: 0.0)  # type: ignore[call-overload]
