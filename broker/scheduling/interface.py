@@ -186,11 +186,13 @@ class RestartCost:
         stop_seconds: To stop a run so that its job moves, with its checkpoint; None while nobody knows.
         cold_seconds: To start one where the program has not run yet; None while nobody knows.
         start_seconds: To start one on a node where it has, by node.
+        start_cpu_seconds: CPU seconds that a start used, wherever; None while nobody knows.
     """
 
     stop_seconds: float | None = None
     cold_seconds: float | None = None
     start_seconds: Mapping[str, float] = field(default_factory=lambda: types.MappingProxyType({}))
+    start_cpu_seconds: float | None = None
 
 
 _NOTHING_MEASURED = RestartCost()

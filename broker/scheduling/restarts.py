@@ -29,6 +29,7 @@ def cost_of(starts: Sequence[Start]) -> RestartCost:
         stop_seconds=_median(start.stop_seconds for start in starts if start.stop_seconds is not None),
         cold_seconds=_median(start.seconds for start in starts if not start.warm),
         start_seconds=types.MappingProxyType({node_id: _next_start(there) for node_id, there in by_node.items()}),
+        start_cpu_seconds=_median(start.cpu_seconds for start in starts),
     )
 
 

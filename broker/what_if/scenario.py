@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -246,11 +247,12 @@ def _underway(view: JobView, of: World, seed: int, seeds: int) -> Underway:
 
 
 def _startup(view: JobView, snapshot: Snapshot) -> float:
-    """CPU seconds of a start: of a run that starts on one core they are the seconds that it takes."""
+    """CPU seconds of a start, and no more than it took this job, or earlier runs, to their first report."""
     cost = snapshot.restarts.get(view.workload)
-    measured = [*cost.start_seconds.values()] if cost is not None else []
-    cold = cost.cold_seconds if cost is not None else None
-    return min(measured, default=PRIOR_START_SECONDS if cold is None else cold)
+    measured = cost.start_cpu_seconds if cost is not None else None
+    firsts = [run.curve[0].cpu_seconds for run in snapshot.earlier_runs(view) if run.curve]
+    firsts += [each.cpu_seconds for each in view.observations[:1] if math.isfinite(each.cpu_seconds)]
+    return min([PRIOR_START_SECONDS if measured is None else measured, *firsts])
 
 
 def _job(view: JobView, now: float, reports: int) -> Job:

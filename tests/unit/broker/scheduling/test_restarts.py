@@ -78,7 +78,7 @@ def test_programs_are_kept_apart_and_within_bounds() -> None:
     shown = restarts.by_workload()
     assert len(shown) == WORKLOADS_KEPT
     assert "w0" not in shown
-    assert shown["w7"] == RestartCost(None, 7.0, {"a": 7.0})
+    assert shown["w7"] == RestartCost(None, 7.0, {"a": 7.0}, 7.0)
     assert restarts.by_workload() is shown
     for number in range(RUNS_KEPT_PER_WORKLOAD + 5):
         restarts.put("w7", f"job{number}", tuple(cold(1.0)))

@@ -14,6 +14,7 @@ from tiercel.broker.scheduling.interface import (
     JobView,
     NodeView,
     PastRun,
+    RestartCost,
     Snapshot,
     Trigger,
 )
@@ -101,6 +102,21 @@ def test_where_other_programs_take_half_of_a_node_all_takes_twice_as_long() -> N
         assert one.drawn is not None
         assert other.drawn is not None
         assert other.drawn.seconds == pytest.approx(2 * one.drawn.seconds, rel=0.02)
+
+
+@pytest.mark.parametrize("spent", [0.0, 10.0])
+def test_a_start_that_took_long_beside_others_is_no_work(spent: float) -> None:
+    of = present([job("a", spent=spent)])
+    slow = {"digits": RestartCost(cold_seconds=60.0, start_seconds={"n1": 60.0}, start_cpu_seconds=1.5)}
+    told = only(ask(replace(of, snapshot=replace(of.snapshot, restarts=slow))), "a").tiers
+    assert told == only(ask(of), "a").tiers
+
+
+def test_a_run_that_has_reported_has_started_whatever_others_took() -> None:
+    of = present([job("a", spent=4.0)])
+    slow = {"digits": RestartCost(start_cpu_seconds=30.0)}
+    told = only(ask(replace(of, snapshot=replace(of.snapshot, restarts=slow))), "a").tiers
+    assert told == only(ask(of), "a").tiers
 
 
 def test_a_clock_that_was_set_back_makes_no_job_come_in_a_month() -> None:
