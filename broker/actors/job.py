@@ -42,7 +42,7 @@ from tiercel.broker.scheduling.history import RunCurve
 from tiercel.broker.scheduling.views import JobFacts, job_view, leaving_of
 from tiercel.core.errors import IllegalTransitionError
 from tiercel.core.events import ProgressMade
-from tiercel.core.jobs import Job, Observation, TierState
+from tiercel.core.jobs import Job, JobState, Observation, TierState
 from tiercel.core.run_records import RunRecord, similar_to, workload_of
 from tiercel.core.tenants import DEFAULT_WEIGHT, NO_CLASS, PriorityClass
 
@@ -110,24 +110,48 @@ class JobActor(Actor[JobInput]):
         Raises:
             IllegalTransitionError: Its state has no edge for that; tells the inputs that led there.
         """
-        before = self._job
-        try:
-            job, effects = machine.handle(before, message, moment_of(self._clock))
-        except IllegalTransitionError as error:
-            error.history = self._history.lines()
-            raise
-        if job is before and not effects:
-            return
-        # What comes every few seconds, or much too often, is not worth a transaction.
-        if isinstance(message, UsageMeasured) or self._is_one_too_many(effects):
+        await self.receive_all((message,))
+
+    def goes_with(self, message: JobInput, following: JobInput) -> bool:
+        """Reports of one run: each by itself would wait for the disk, and a job that talks fall ever further behind."""
+        return isinstance(message, Reported) and isinstance(following, Reported) and message.run_id == following.run_id
+
+    async def receive_all(self, messages: Sequence[JobInput]) -> None:
+        """Take one step of the job's life, of several reports if they wait.
+
+        Raises:
+            IllegalTransitionError: Its state has no edge for that; tells the inputs that led there.
+        """
+        job, now = self._job, self._clock.now()
+        effects: list[JobEffect] = []
+        observed: list[Observation] = []
+        notes: list[tuple[JobInput, JobState, JobState]] = []
+        is_worth_writing = False
+        for message in messages:
+            before = job
+            try:
+                job, following = machine.handle(before, message, moment_of(self._clock))
+            except IllegalTransitionError as error:
+                error.history = self._history.lines()
+                raise
+            # What comes every few seconds, or much too often, is not worth a transaction.
+            if (job is before and not following) or isinstance(message, UsageMeasured):
+                continue
+            if self._is_one_too_many(following):
+                continue
+            is_worth_writing = True
+            effects += following
+            observed += _observed(before, job, message, now)
+            if job.state is not before.state or not isinstance(message, _ROUTINE):
+                notes.append((message, before.state, job.state))
+        if is_worth_writing:
+            # What is asked for from outside is refused while nothing can be written; what happened waits until it can.
+            await self.take_step(job, effects, observed, refusable=isinstance(messages[0], _ASKED_FOR))
+        elif job is not self._job:
             self._job = job
             self._observe()
-            return
-        observation = _observation_of(before, job, message, self._clock.now())
-        # What is asked for from outside is refused while nothing can be written; what happened waits until it can be.
-        await self.take_step(job, effects, observation, refusable=isinstance(message, _ASKED_FOR))
-        if job.state is not before.state or not isinstance(message, _ROUTINE):
-            self._history.add(self._clock.now(), message, before.state, job.state)
+        for note in notes:
+            self._history.add(now, *note)
 
     async def resume(self) -> None:
         """Continue a job that was loaded from the store.
@@ -152,7 +176,7 @@ class JobActor(Actor[JobInput]):
         self,
         job: Job,
         effects: Sequence[JobEffect],
-        observation: Observation | None = None,
+        observed: Sequence[Observation] = (),
         *,
         endpoint: Endpoint | None = None,
         refusable: bool = False,
@@ -162,19 +186,19 @@ class JobActor(Actor[JobInput]):
         Args:
             job: The job after the step.
             effects: What follows.
-            observation: What the step has learnt of the metric, if anything.
+            observed: What the step has learnt of the metric, oldest first.
             endpoint: An endpoint that is made with it, or None.
             refusable: Whether it is not taken at all while the store takes nothing; else it waits.
         """
         changes = [effect.change for effect in effects if isinstance(effect, Announce)]
-        record = self._record(job, observation)
+        record = self._record(job, observed)
         successor = series.next_of(self._job, job, secrets.token_hex(4), moment_of(self._clock))
         if job is not self._job or changes:
             await self._write(
                 Commit(job, changes, endpoint, successor=successor, run_record=record), job, refusable=refusable
             )
         before, self._job = self._job, job
-        if observation is not None:
+        for observation in observed:
             self._observations.append(observation)
             self._curve.add(observation)
         if record is not None:
@@ -218,13 +242,13 @@ class JobActor(Actor[JobInput]):
         self._allowance.take(made[0].metrics)
         return False
 
-    def _record(self, job: Job, observation: Observation | None) -> RunRecord | None:
+    def _record(self, job: Job, observed: Sequence[Observation]) -> RunRecord | None:
         """What is worth remembering of the job once it is over, and before that once it has reached its last tier."""
         before = self._job
         ended = job.state.is_final and not before.state.is_final
         if not ended and (_is_topped(before) or not _is_topped(job)):
             return None
-        if not (points := self._curve.after(observation).points()):
+        if not (points := self._curve.after(observed).points()):
             return None
         return RunRecord(job.id, self._workload, self._clock.now(), points, job.starts, self._similar)
 
@@ -296,10 +320,11 @@ def observations_of(progress: Iterable[JobEvent]) -> list[Observation]:
     ]
 
 
-def _observation_of(before: Job, after: Job, message: JobInput, now: float) -> Observation | None:
+def _observed(before: Job, after: Job, message: JobInput, now: float) -> list[Observation]:
+    """What an input tells of the metric, if anything."""
     if not isinstance(message, Reported) or message.ended or after.last_sequence == before.last_sequence:
-        return None
+        return []
     value = message.metrics.get(after.spec.metric)
     if value is None or not math.isfinite(value):
-        return None
-    return Observation(min(message.at, now), message.epoch, value, after.cpu_seconds, after.accelerator_seconds)
+        return []
+    return [Observation(min(message.at, now), message.epoch, value, after.cpu_seconds, after.accelerator_seconds)]

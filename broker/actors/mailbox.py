@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from tiercel.core.errors import CannotWriteError, OverloadedError, TiercelError, UnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Hashable, Sequence
 
 logger = logging.getLogger(__name__)
 
@@ -21,6 +21,8 @@ MessageT = TypeVar("MessageT")
 CAPACITY = 10_000
 # Of these, what those may leave who wait for room. Whatever they send, actors still have room to tell each other.
 ROOM_FOR_STREAMS = 1_000
+# Messages that an actor takes in at once, where they go together: as many as the journal writes at once.
+TOGETHER = 100
 # Messages in a row that an actor may fail on before the whole broker counts as broken.
 MAX_FAILURES_IN_A_ROW = 20
 CALL_SECONDS = 30.0
@@ -80,6 +82,7 @@ class Actor(ABC, Generic[MessageT]):
     def __init__(self, name: str) -> None:
         self.name = name
         self._mailbox: asyncio.Queue[_Envelope[MessageT]] = asyncio.Queue(CAPACITY)
+        self._next: _Envelope[MessageT] | None = None  # taken out of the mailbox to see whether it goes with another
         self._latest: dict[Hashable, MessageT] = {}
         self._room = asyncio.Semaphore(ROOM_FOR_STREAMS)
         self._waiting_calls: set[asyncio.Future[None]] = set()
@@ -147,7 +150,7 @@ class Actor(ABC, Generic[MessageT]):
     def finish(self) -> None:
         """Let the actor end once it has handled what is in its mailbox; what is left afterwards is dropped."""
         self._finished = True
-        if self._mailbox.empty():  # it sleeps and would not notice
+        if self._is_empty:  # it sleeps and would not notice
             self._mailbox.put_nowait(_Envelope())
 
     async def wait_idle(self) -> None:
@@ -164,7 +167,7 @@ class Actor(ABC, Generic[MessageT]):
 
     def statistics(self) -> ActorStatistics:
         """How it is doing."""
-        return ActorStatistics(self._mailbox.qsize(), self._handled, self._failed)
+        return ActorStatistics(self._mailbox.qsize() + (self._next is not None), self._handled, self._failed)
 
     async def run(self) -> None:
         """Handle messages until :meth:`finish`.
@@ -173,12 +176,13 @@ class Actor(ABC, Generic[MessageT]):
             ActorFailedError: It failed on too many messages in a row, or cannot go on.
         """
         failures_in_a_row = 0
-        while not (self._finished and self._mailbox.empty()):
-            envelope = await self._mailbox.get()
+        while not (self._finished and self._is_empty):
+            envelopes = await self._take()
             try:
-                failed = await self._handle(envelope)
+                failed = await self._handle(envelopes)
             finally:
-                self._mailbox.task_done()
+                for _ in envelopes:
+                    self._mailbox.task_done()
             failures_in_a_row = failures_in_a_row + 1 if failed else 0
             if failures_in_a_row >= MAX_FAILURES_IN_A_ROW:
                 raise ActorFailedError(f"{self.name} failed on {failures_in_a_row} messages in a row")
@@ -187,8 +191,21 @@ class Actor(ABC, Generic[MessageT]):
     async def receive(self, message: MessageT) -> None:
         """Handle one message; state is changed last, after everything that can fail."""
 
+    def goes_with(self, message: MessageT, following: MessageT) -> bool:
+        """Whether two messages that wait behind each other may be handled at once (:meth:`receive_all`)."""
+        return False
+
+    async def receive_all(self, messages: Sequence[MessageT]) -> None:
+        """Handle messages that go together, or one; where that fails they are handled one by one."""
+        for message in messages:
+            await self.receive(message)
+
+    @property
+    def _is_empty(self) -> bool:
+        return self._next is None and self._mailbox.empty()
+
     def _put(self, envelope: _Envelope[MessageT]) -> None:
-        if self._finished and self._mailbox.empty():  # it has ended, nobody would ever look
+        if self._finished and self._is_empty:  # it has ended, nobody would ever look
             if envelope.done is not None:
                 envelope.done.set_result(None)
             if envelope.took_room:
@@ -200,34 +217,64 @@ class Actor(ABC, Generic[MessageT]):
         except asyncio.QueueFull:
             raise OverloadedError(f"{self.name} has {CAPACITY} messages waiting; try again later") from None
 
-    async def _handle(self, envelope: _Envelope[MessageT]) -> bool:
-        """Handle what is in an envelope; returns whether that failed."""
-        if envelope.took_room:
-            self._room.release()
-        message = self._latest.pop(envelope.key) if envelope.key is not None else envelope.message
-        if envelope.done is not None:
-            self._waiting_calls.discard(envelope.done)
-        if message is None or (envelope.done is not None and envelope.done.done()):
+    async def _take(self) -> list[_Envelope[MessageT]]:
+        """What is handled next: an envelope, with those behind it that go with it."""
+        first = self._next or await self._mailbox.get()
+        self._next = None
+        taken = [first]
+        while len(taken) < TOGETHER and self._next is None and not self._mailbox.empty():
+            following = self._mailbox.get_nowait()
+            if self._go_together(taken[-1], following):
+                taken.append(following)
+            else:
+                self._next = following
+        for envelope in taken:
+            if envelope.took_room:
+                self._room.release()
+        return taken
+
+    def _go_together(self, one: _Envelope[MessageT], following: _Envelope[MessageT]) -> bool:
+        if one.message is None or following.message is None or one.done is not None or following.done is not None:
+            return False
+        return self.goes_with(one.message, following.message)
+
+    async def _handle(self, envelopes: Sequence[_Envelope[MessageT]]) -> bool:
+        """Handle what is in envelopes; returns whether that failed."""
+        messages = [message for envelope in envelopes if (message := self._message_in(envelope)) is not None]
+        if not messages:
             return False
         try:
-            await self.receive(message)
+            await self.receive_all(messages)
         except CannotWriteError as error:  # refused for the time being, which is no failure of the actor
-            envelope.answer(error)
+            for envelope in envelopes:
+                envelope.answer(error)
             return False
         except ActorFailedError as error:
             self._failed += 1
-            envelope.answer(error)
+            for envelope in envelopes:
+                envelope.answer(error)
             raise
         except Exception as error:
+            if len(envelopes) > 1:
+                return all([await self._handle([envelope]) for envelope in envelopes])
             self._failed += 1
-            envelope.let_go()
-            envelope.answer(error)
-            logger.exception("%s could not handle %s", self.name, type(message).__name__)
+            envelopes[0].let_go()
+            envelopes[0].answer(error)
+            logger.exception("%s could not handle %s", self.name, type(messages[0]).__name__)
             return True
-        self._handled += 1
-        envelope.let_go()
-        envelope.answer()
+        self._handled += len(messages)
+        for envelope in envelopes:
+            envelope.let_go()
+            envelope.answer()
         return False
+
+    def _message_in(self, envelope: _Envelope[MessageT]) -> MessageT | None:
+        """None where nobody waits for it any more."""
+        message = self._latest.pop(envelope.key) if envelope.key is not None else envelope.message
+        if envelope.done is None:
+            return message
+        self._waiting_calls.discard(envelope.done)
+        return None if envelope.done.done() else message
 
 
 def send(actor: Actor[MessageT], message: MessageT) -> None:

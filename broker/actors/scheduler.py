@@ -183,7 +183,7 @@ class SchedulerActor(Actor[SchedulerMessage]):
                 self._loop = loop.triggered(self._loop, Trigger.ARRIVAL, self._settings, self._clock.alive())
             case SchedulerTicked():
                 pass
-        if self._mailbox.empty():
+        if self._is_empty:
             due = loop.due_trigger(self._loop, self._clock.alive())
             if due is not None and self._journal.is_writable:
                 await self._plan_or_leave_it(due)

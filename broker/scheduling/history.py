@@ -48,11 +48,11 @@ class RunCurve:
                 self._points = _thinned(self._points, MAX_POINTS)
         self._last = (spent, best)
 
-    def after(self, observation: Observation | None) -> RunCurve:
-        """A copy that has taken in one more report, if there is one."""
+    def after(self, observed: Iterable[Observation]) -> RunCurve:
+        """A copy that has taken in more reports, oldest first."""
         copy = RunCurve(self._direction)
         copy._points, copy._last = list(self._points), self._last
-        if observation is not None:
+        for observation in observed:
             copy.add(observation)
         return copy
 

@@ -20,6 +20,7 @@ from tiercel.broker.actors.mailbox import MAX_FAILURES_IN_A_ROW
 from tiercel.broker.lifecycle.job_events import Reported
 from tiercel.core.endpoints import EndpointUsage
 from tiercel.core.errors import CannotWriteError
+from tiercel.core.events import ProgressMade
 from tiercel.core.feedback import VersionFeedback
 from tiercel.core.jobs import JobState, Tier
 from tiercel.core.retraining import Retrain
@@ -28,11 +29,18 @@ from tiercel.core.retraining import Retrain
 class FullStore(MemoryStore):
     """A store on a disk that is full while a test says so; reading works all the time."""
 
-    full = False
+    def __init__(self) -> None:
+        super().__init__()
+        self.full = False
+        self.saves = 0
+        self.free = asyncio.Event()  # while it is not set, writing takes its time
+        self.free.set()
 
     async def save(self, **rest: Any) -> None:
         if self.full:
             raise CannotWriteError("no space left; nothing was changed")
+        await self.free.wait()
+        self.saves += 1
         await super().save(**rest)
 
 
@@ -97,6 +105,22 @@ async def test_what_runs_report_to_a_full_store_waits_within_bounds_and_is_not_l
         await stream
     assert (await actors.job(job.id)).epoch == reports
     assert len(await store.load_progress(job.id, limit=2 * reports)) == reports
+
+
+async def test_reports_that_wait_for_a_busy_store_are_taken_in_together(actors: Actors, store: FullStore) -> None:
+    await actors.connect()
+    job = await running(actors)
+    store.free.clear()
+    reports, before = 200, store.saves
+    for number in range(1, reports + 1):
+        message = Reported(job.run_id, number, number, {"accuracy": number / 1_000}, actors.clock.now(), float(number))
+        await actors.agents.deliver_to_job("n1", job.run_id, message)
+    store.free.set()
+    cancelled = await actors.service.cancel("alice", job.id)
+    assert (cancelled.state, cancelled.epoch) == (JobState.STOPPING, reports)
+    assert store.saves - before <= 6, "a job that talks much does not fall ever further behind"
+    stored = await store.load_progress(job.id, limit=2 * reports)
+    assert [event.change.epoch for event in stored if isinstance(event.change, ProgressMade)] == [*range(1, 201)]
 
 
 class LivingClock(ManualClock):

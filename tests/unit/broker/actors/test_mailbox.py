@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
+from testing.until import until
 from tiercel.broker.actors import mailbox
 from tiercel.broker.actors.mailbox import Actor, ActorFailedError
 from tiercel.core.errors import OverloadedError, UnavailableError
@@ -18,6 +19,7 @@ class Recorder(Actor[str]):
     def __init__(self) -> None:
         super().__init__("recorder")
         self.heard: list[str] = []
+        self.at_once: list[int] = []
         self.gate = asyncio.Event()
 
     async def receive(self, message: str) -> None:
@@ -28,6 +30,15 @@ class Recorder(Actor[str]):
         if message.startswith("bad"):
             raise ValueError(message)
         self.heard.append(message)
+
+    def goes_with(self, message: str, following: str) -> bool:
+        return message.startswith("report") and following.startswith("report")
+
+    async def receive_all(self, messages: Sequence[str]) -> None:
+        if len(messages) > 1 and "report nonsense" in messages:
+            raise ValueError(messages)
+        self.at_once.append(len(messages))
+        await super().receive_all(messages)
 
 
 @pytest.fixture
@@ -71,6 +82,34 @@ async def test_a_message_that_fails_is_dropped_alone(recorder: Recorder) -> None
     await recorder.wait_idle()
     assert recorder.heard == ["a", "b"]
     assert recorder.statistics().failed == 1
+
+
+async def test_messages_that_wait_and_go_together_are_handled_at_once_in_their_order(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mailbox, "TOGETHER", 3)
+    handled: list[str] = []
+    sent = ["wait", *(f"report {number}" for number in range(4)), "other", "report 4", "report 5"]
+    for message in sent:
+        await recorder.send(message, lambda message=message: handled.append(message))  # type: ignore[misc]
+    call = asyncio.ensure_future(recorder.call("report 6"))
+    await until(lambda: recorder.statistics().waiting == len(sent))
+    recorder.gate.set()
+    await call
+    assert recorder.heard == [*sent, "report 6"]
+    assert handled == sent
+    assert recorder.at_once == [1, 3, 1, 1, 2, 1], "no more than three, and a call by itself"
+    assert recorder.statistics() == mailbox.ActorStatistics(waiting=0, handled=len(sent) + 1, failed=0)
+
+
+async def test_where_messages_that_go_together_fail_each_is_handled_alone(recorder: Recorder) -> None:
+    recorder.send_nowait("wait")
+    for message in ("report 1", "report nonsense", "report 2"):
+        recorder.send_nowait(message)
+    recorder.gate.set()
+    await recorder.wait_idle()
+    assert recorder.heard == ["wait", "report 1", "report nonsense", "report 2"]
+    assert recorder.at_once == [1, 1, 1, 1]
 
 
 async def test_only_the_latest_of_a_key_is_handled(recorder: Recorder) -> None:

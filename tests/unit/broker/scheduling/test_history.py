@@ -34,7 +34,7 @@ def test_a_long_curve_is_thinned_but_keeps_its_ends() -> None:
     assert len(points) == MAX_POINTS
     assert (points[0], points[-1]) == ((0, 0.0), (4999, 1 - 1 / 5000))
     assert list(points) == sorted(points)
-    flat = curve.after(seen(6_000, 0.5)).points()
+    flat = curve.after([seen(6_000, 0.5)]).points()
     assert (len(flat), flat[-1]) == (MAX_POINTS, (6_000, 1 - 1 / 5000))
     assert curve.points() == points, "a copy leaves the original alone"
 
