@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import abc
+import contextlib
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,9 +13,18 @@ from tiercel.trainer_agent.errors import DeliveryFailedError
 from tiercel.trainer_agent.trainer.any_model import AnyModel, Offer, OnnxCopy
 from tiercel.trainer_agent.trainer.checkpoints import State
 from tiercel.trainer_agent.trainer.onnx_files import OnnxSource, content_of
-from tiercel.trainer_agent.trainer.signature import ExampleInput
+from tiercel.trainer_agent.trainer.signature import Array, ExampleInput
 from tiercel.trainer_agent.trainer.trained import Exported
 from tiercel.trainer_agent.trainer.verification import first_line
+
+
+@contextlib.contextmanager
+def needing(package: str) -> Iterator[None]:
+    """Imports of a package that only those install who use it; raises ImportError that says what to install."""
+    try:
+        yield
+    except ImportError as error:
+        raise ImportError(f"there is no {package}; pip install {package}, or add it to requirements") from error
 
 
 class Library(abc.ABC):
@@ -28,8 +39,8 @@ class Library(abc.ABC):
         """The model as it is now: something to pickle, which no training changes. Cheap, unlike an ONNX file."""
 
     @abc.abstractmethod
-    def convert(self, frozen: Any, columns: int) -> OnnxSource:
-        """A frozen model as ONNX, for rows of so many columns.
+    def convert(self, frozen: Any, row: Array) -> OnnxSource:
+        """A frozen model as ONNX, for rows like this one.
 
         Raises:
             ImportError: The converter is not installed; says what to install.
@@ -54,10 +65,19 @@ class LibraryModel(AnyModel):
     Args:
         library: The model.
         example_input: Rows of its input.
+
+    Raises:
+        TypeError: It has several inputs.
     """
 
     def __init__(self, library: Library, example_input: ExampleInput) -> None:
         super().__init__(None, library.predict, example_input, library.save)
+        inputs = 1 if self._rows is None else len(self._rows.signature.input_names)
+        if inputs != 1:
+            raise TypeError(
+                f"example_input has {inputs} inputs, and such a model takes one; leave model out and say how it "
+                "becomes ONNX, connect(export=...)"
+            )
         self._library = library
 
     @property
@@ -75,9 +95,9 @@ class LibraryModel(AnyModel):
         if not copy.frozen:
             return super().export(copy, path)
         (frozen,) = copy.frozen
-        columns = copy.questions[0].batch[0].shape[-1]
+        row = copy.questions[0].batch[0][0]
         try:
-            content = content_of(self._library.convert(frozen, columns), self._folder)
+            content = content_of(self._library.convert(frozen, row), self._folder)
         except DeliveryFailedError:
             raise
         except Exception as error:  # converters raise anything

@@ -171,7 +171,7 @@ def _known_model(
         raise TypeError(message)
     if example_input is None:
         raise TypeError("connect() needs example_input for a model: a few rows of what it takes")
-    if is_estimator(model) and not is_module:
+    if not is_module:
         _refuse("with an estimator", optimizer=optimizer, scheduler=scheduler, dynamic_axes=dynamic_axes)
         return LibraryModel(Estimator(model), example_input)
     from tiercel.trainer_agent.trainer.pytorch.pytorch_model import pytorch_model

@@ -8,8 +8,9 @@ from typing import Any, Protocol, TypeGuard
 
 import numpy as np
 
-from tiercel.trainer_agent.trainer.library_model import Library
+from tiercel.trainer_agent.trainer.library_model import Library, needing
 from tiercel.trainer_agent.trainer.onnx_files import OnnxSource
+from tiercel.trainer_agent.trainer.signature import Array
 
 
 class Estimating(Protocol):
@@ -42,16 +43,14 @@ class Estimator(Library):
         """A pickle."""
         return pickle.dumps(self._estimator, protocol=5)
 
-    def convert(self, frozen: Any, columns: int) -> OnnxSource:
+    def convert(self, frozen: Any, row: Array) -> OnnxSource:
         """By skl2onnx."""
-        try:
+        with needing("skl2onnx"):
             from skl2onnx import to_onnx
-        except ImportError as error:
-            raise ImportError("there is no skl2onnx; pip install skl2onnx, or add it to requirements") from error
         estimator = pickle.loads(frozen)  # noqa: S301 - of this process, or of the job's checkpoint
         # Scores as maps are nothing that a server takes.
         options = {id(estimator): {"zipmap": False}} if hasattr(estimator, "classes_") else None
-        model: OnnxSource = to_onnx(estimator, np.zeros((1, columns), np.float32), options=options)
+        model: OnnxSource = to_onnx(estimator, np.zeros((1, *row.shape), np.float32), options=options)
         return model
 
     def restore(self, saved: Any, *, warm: bool) -> None:

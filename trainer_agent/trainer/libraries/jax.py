@@ -6,13 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from tiercel.trainer_agent.trainer.job import Job
-from tiercel.trainer_agent.trainer.library_model import Library, LibraryModel
+from tiercel.trainer_agent.trainer.library_model import Library, LibraryModel, needing
 from tiercel.trainer_agent.trainer.onnx_files import OnnxSource
 from tiercel.trainer_agent.trainer.session import CHECKPOINT_SECONDS, connect_model
-from tiercel.trainer_agent.trainer.signature import Evaluate, ExampleInput
+from tiercel.trainer_agent.trainer.signature import Array, Evaluate, ExampleInput
 
 
 def connect(
@@ -51,13 +52,13 @@ class _Function(Library):
         """Its weights, as arrays of NumPy."""
         return jax.tree.map(np.array, self._weights())
 
-    def convert(self, frozen: Any, columns: int) -> OnnxSource:
+    def convert(self, frozen: Any, row: Array) -> OnnxSource:
         """By jax2onnx."""
-        try:
+        with needing("jax2onnx"):
             from jax2onnx import to_onnx
-        except ImportError as error:
-            raise ImportError("there is no jax2onnx; pip install jax2onnx, or add it to requirements") from error
-        model: OnnxSource = to_onnx(lambda rows: self._function(frozen, rows), inputs=[("rows", columns)])
+        weights = jax.tree.map(jnp.asarray, frozen)
+        inputs = [jax.ShapeDtypeStruct(("rows", *row.shape), row.dtype)]
+        model: OnnxSource = to_onnx(lambda rows: self._function(weights, rows), inputs=inputs)
         return model
 
     def restore(self, saved: Any, *, warm: bool) -> None:

@@ -11,9 +11,10 @@ import numpy as np
 from lightgbm.callback import CallbackEnv, EarlyStopException
 
 from tiercel.trainer_agent.trainer.libraries.boosting import BoosterLibrary, Boosting
+from tiercel.trainer_agent.trainer.library_model import needing
 from tiercel.trainer_agent.trainer.onnx_files import OnnxSource
 from tiercel.trainer_agent.trainer.session import CHECKPOINT_SECONDS
-from tiercel.trainer_agent.trainer.signature import Evaluate, ExampleInput
+from tiercel.trainer_agent.trainer.signature import Array, Evaluate, ExampleInput
 
 _GO_ON = "init_model=callback.booster"
 _MEASURE = "valid_sets=, or eval_set= to fit()"
@@ -103,14 +104,12 @@ class BoosterOfLightgbm(BoosterLibrary[lightgbm.Booster]):
         is_binary = answer.ndim == 1 and _objective(self.current) in ("binary", "cross_entropy")
         return np.stack([1 - answer, answer], axis=1) if is_binary else answer
 
-    def convert(self, frozen: Any, columns: int) -> OnnxSource:
+    def convert(self, frozen: Any, row: Array) -> OnnxSource:
         """By onnxmltools."""
-        try:
+        with needing("onnxmltools"):
             from onnxmltools.convert import convert_lightgbm
             from onnxmltools.convert.common.data_types import FloatTensorType
-        except ImportError as error:
-            raise ImportError("there is no onnxmltools; pip install onnxmltools, or add it to requirements") from error
-        types = [("X", FloatTensorType([None, columns]))]
+        types = [("X", FloatTensorType([None, *row.shape]))]
         model: OnnxSource = convert_lightgbm(self.read(frozen), initial_types=types, zipmap=False)
         return model
 

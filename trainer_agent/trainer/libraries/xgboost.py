@@ -11,9 +11,10 @@ import xgboost
 from xgboost.callback import TrainingCallback
 
 from tiercel.trainer_agent.trainer.libraries.boosting import BoosterLibrary, Boosting, Scores
+from tiercel.trainer_agent.trainer.library_model import needing
 from tiercel.trainer_agent.trainer.onnx_files import OnnxSource
 from tiercel.trainer_agent.trainer.session import CHECKPOINT_SECONDS
-from tiercel.trainer_agent.trainer.signature import Evaluate, ExampleInput
+from tiercel.trainer_agent.trainer.signature import Array, Evaluate, ExampleInput
 
 _GO_ON = "xgb_model=callback.booster"
 _MEASURE = "evals=, or eval_set= to fit()"
@@ -131,20 +132,18 @@ class BoosterOfXgboost(BoosterLibrary[xgboost.Booster]):
         answer = self.current.inplace_predict(rows, validate_features=False)
         return np.stack([1 - answer, answer], axis=1) if kind == "binary:logistic" else answer
 
-    def convert(self, frozen: Any, columns: int) -> OnnxSource:
+    def convert(self, frozen: Any, row: Array) -> OnnxSource:
         """By onnxmltools."""
-        try:
+        with needing("onnxmltools"):
             from onnxmltools.convert import convert_xgboost
             from onnxmltools.convert.common.data_types import FloatTensorType
-        except ImportError as error:
-            raise ImportError("there is no onnxmltools; pip install onnxmltools, or add it to requirements") from error
         booster = self.read(frozen)
         # The converter leaves out rounds after the best one, and knows columns by its own names for them.
         booster.set_attr(best_iteration=None, best_score=None)
         booster.feature_names = None
         if _objective(booster) == "multi:softmax":  # of which the converter leaves the scores as they are
             booster.set_param({"objective": "multi:softprob"})
-        model: OnnxSource = convert_xgboost(booster, initial_types=[("X", FloatTensorType([None, columns]))])
+        model: OnnxSource = convert_xgboost(booster, initial_types=[("X", FloatTensorType([None, *row.shape]))])
         return model
 
     def written(self, booster: xgboost.Booster) -> bytes:

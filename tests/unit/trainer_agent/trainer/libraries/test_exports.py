@@ -128,3 +128,8 @@ def test_what_a_callback_cannot_do_is_refused() -> None:
         xgboost.train({}, rows, callback.rounds_left(2), callbacks=[callback])
     with pytest.raises(TypeError, match=r"cv\(\) trains several"):
         xgboost.cv({}, rows, 2, callbacks=[callback])
+
+
+def test_a_model_takes_one_input() -> None:
+    with pytest.raises(TypeError, match="example_input has 2 inputs, and such a model takes one"):
+        LibraryModel(estimator(SGDRegressor(random_state=0), NUMBERS), {"X": X[:4], "mask": X[:4]})
