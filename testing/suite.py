@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -53,6 +54,20 @@ def lanes(cores: int) -> tuple[Lane, Lane]:
     return waiting, Lane("computing", cores, ("-q", *COMPUTING))
 
 
+def failure_of(statuses: Sequence[int], caches: Sequence[Path], root: Path = ROOT) -> int:
+    """The exit status of lanes that ended: 0 where all of them ran, and what failed passed alone.
+
+    Args:
+        statuses: Of the lanes; negative where a signal ended one.
+        caches: Where each lane left the names of tests that failed.
+        root: The folder that tests are named from.
+    """
+    for status in statuses:
+        if status not in {0, _TESTS_FAILED}:
+            return status
+    return again.main(caches, root) if any(statuses) else 0
+
+
 def main() -> int:
     """Run all.
 
@@ -79,10 +94,8 @@ def main() -> int:
         statuses = first.wait(), beside.wait()
     sys.stdout.write(computing.log.read_text(errors="replace"))
     sys.stdout.flush()
-    if any(status not in {0, _TESTS_FAILED} for status in statuses):
-        return max(statuses)
-    if any(statuses) and again.main([product.cache, computing.cache]):
-        return 1
+    if status := failure_of(statuses, [product.cache, computing.cache]):
+        return status
     # Only the files that have any: to collect all of them takes as long as some of these tests.
     files = [str(path) for path in sorted((ROOT / "tests").rglob("test_*.py")) if "mark.alone" in path.read_text()]
     alone = subprocess.run((*_PYTEST, "-m", "alone", *files), cwd=ROOT, timeout=_ALONE_SECONDS)
