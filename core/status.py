@@ -142,7 +142,9 @@ def _rotation_problem(waiting: tuple[str, ...]) -> Problem:
 def _endpoint_problems(endpoint: EndpointStatus, offline: set[str]) -> Iterator[Problem]:
     about = f"endpoint {endpoint.name}"
     for problem in endpoint.problems:
-        yield Problem(about, problem, f"'tiercel explain {endpoint.name}', 'tiercel models rollback {endpoint.name}'")
+        yield Problem(
+            about, problem, f"'tiercel explain --endpoint {endpoint.name}', 'tiercel models rollback {endpoint.name}'"
+        )
     silent = [node for node in endpoint.nodes if node not in endpoint.answering]
     if endpoint.live_version and not endpoint.answering:
         gone = [node for node in silent if node in offline]

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
-import os
-import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,6 +16,7 @@ from benchmarks.cluster import spread
 from benchmarks.cluster.bars import ANSWERING, BYSTANDER, bars_of, counts_of, cut_of, failed_between, whys_of
 from benchmarks.results import KEEP_HELP, ROOT, Bar
 from benchmarks.sections import bars_table, write_section
+from testing.asker import asking, wait_answered
 from testing.hosts import Host, hosts
 from testing.lab import Lab
 from testing.product_use import JOB_SECONDS, running_product
@@ -101,8 +98,8 @@ async def _ask_through(lab: Lab, joined: dict[str, Host], cut_seconds: float, re
     job = await lab.submit(ENDPOINT, "0.7", "0.9", "1.5", pause_seconds=PAUSE_SECONDS, options=copies)
     await lab.until("endpoints", name=ENDPOINT, live_version=1, node_id=source)
     lines: list[Json] = []
-    async with _asking(lab, lines):
-        await _wait_answered(lines, 3)
+    async with asking(lab, ENDPOINT, lines):
+        await wait_answered(lines, 3)
         moving = time.monotonic()
         _tell("its job moves")
         await lab.operate("node", "undrain", target)
@@ -151,47 +148,6 @@ async def _cut_off(host: Host, seconds: float) -> tuple[float, float]:
     await asyncio.sleep(seconds)
     host.connect()
     return cut, time.monotonic()
-
-
-@contextlib.asynccontextmanager
-async def _asking(lab: Lab, lines: list[Json]) -> AsyncIterator[None]:
-    """Ask at all nodes inside, from the user's host; what came out is in ``lines``."""
-    nodes = (await lab.ask("nodes", "--json")).content
-    configuration = {
-        "broker": lab.address,
-        "endpoint": ENDPOINT,
-        "addresses": {node["id"]: node["serving_http"] for node in nodes},
-    }
-    process = await asyncio.create_subprocess_exec(
-        *lab.user.command(sys.executable, "-m", "benchmarks.cluster.asker", json.dumps(configuration)),
-        stdout=asyncio.subprocess.PIPE,
-        cwd=ROOT,
-        env={**os.environ, **lab.environment},
-    )
-
-    async def read() -> None:
-        assert process.stdout is not None
-        while line := await process.stdout.readline():
-            lines.append(json.loads(line))
-
-    reading = asyncio.create_task(read())
-    try:
-        yield
-        process.terminate()
-        await reading
-    finally:
-        reading.cancel()
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
-
-
-async def _wait_answered(lines: list[Json], nodes: int) -> None:
-    """Wait until so many nodes have answered."""
-    async with asyncio.timeout(60):
-        while len({line["node"] for line in lines if line["outcome"] == "answered"}) < nodes:  # noqa: ASYNC110
-            await asyncio.sleep(0.1)
-    lines.clear()  # routes may not have been told before
 
 
 def _tell(sentence: str) -> None:

@@ -10,6 +10,7 @@ from tiercel.broker.cli.output import (
     live_cell,
     memory,
     milliseconds,
+    missing_copies,
     number,
     part,
     share_cell,
@@ -72,11 +73,8 @@ def _replica_lines(endpoint: EndpointInfo) -> list[str]:
     ]
     if endpoint.auto_replicas and endpoint.replicas_reason:
         lines.append(f"replicas  auto, {endpoint.replicas} by now: {clean(endpoint.replicas_reason)}")
-    if len(endpoint.places) < endpoint.replicas and endpoint.live_version is not None:
-        lines.append(
-            f"replicas  {len(endpoint.places)} of {endpoint.replicas}: no other node is up, serves and has room; "
-            "more follow when there are"
-        )
+    if missing := missing_copies(endpoint):
+        lines.append(f"replicas  {missing}")
     return lines
 
 

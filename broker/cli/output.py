@@ -15,7 +15,7 @@ from tiercel.core.jobs import JobState, TierState
 from tiercel.core.nodes import Drain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from rich.table import Table
 
@@ -319,14 +319,39 @@ def _replica_row(replica: ReplicaInfo) -> tuple[str, ...]:
     return (f"  on {replica.node_id}", version, *middle, replica.serving_http or "-")
 
 
-def auto_replica_lines(endpoints: Iterable[EndpointInfo]) -> list[str]:
-    """Why endpoints answer on as many nodes as they do, a line for each of which the broker says that."""
-    return [
-        f"{endpoint.name} on {endpoint.replicas} node{'s' if endpoint.replicas > 1 else ''}: "
-        f"{clean(endpoint.replicas_reason)}"
-        for endpoint in endpoints
-        if endpoint.auto_replicas and endpoint.replicas_reason
-    ]
+def endpoint_notes(endpoints: Iterable[EndpointInfo]) -> list[str]:
+    """What a table of endpoints has no room for, a line each: who does not answer with what it should, and why.
+
+    And why endpoints answer on as many nodes as they do, where the broker says that.
+    """
+    return [line for endpoint in endpoints for line in _notes_of(endpoint)]
+
+
+def _notes_of(endpoint: EndpointInfo) -> Iterator[str]:
+    name = endpoint.name
+    if endpoint.problem:
+        yield f"{name}: {clean(endpoint.problem)}"
+    for variant in endpoint.variants:
+        if variant.problem:
+            yield f"{name}, variant {variant.name}: {clean(variant.problem)}"
+    for place in endpoint.places:
+        if place.problem and place.problem != endpoint.problem:
+            yield f"{name} on {place.node_id}: {clean(place.problem)}"
+    if missing := missing_copies(endpoint):
+        yield f"{name} on {missing}"
+    if endpoint.auto_replicas and endpoint.replicas_reason:
+        nodes = f"{endpoint.replicas} node{'s' if endpoint.replicas > 1 else ''}"
+        yield f"{name} on {nodes}: {clean(endpoint.replicas_reason)}"
+
+
+def missing_copies(endpoint: EndpointInfo) -> str:
+    """Of an endpoint that has fewer nodes than were asked for: how many, and why; empty where it has them all."""
+    if len(endpoint.places) >= endpoint.replicas or endpoint.live_version is None:
+        return ""
+    return (
+        f"{len(endpoint.places)} of {endpoint.replicas} nodes: no other node is up, serves and has room; more follow "
+        "when there are"
+    )
 
 
 def _version_cells(

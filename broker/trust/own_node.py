@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from tiercel.broker.trust.authority import names_of_node
+from tiercel.core.complaints import Complaint
 from tiercel.core.errors import wrong_field
 from tiercel.core.private_files import write_private
 from tiercel.core.trust.certificates import (
@@ -19,6 +20,7 @@ from tiercel.core.trust.certificates import (
     is_due,
     is_issued_by,
     key_to_pem,
+    look_seconds,
     make_key,
     names_in,
     to_pem,
@@ -33,9 +35,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Whether the authority is another one is seen at a glance; so many of them are between two looks at the files.
+# Whether the authority is another one is seen at a glance, of which there are many between two looks at the files.
 _GLANCE_SECONDS = 1.0
-_GLANCES = 600
+_LOOK_SECONDS = 600.0
 
 
 class OwnNode:
@@ -86,14 +88,15 @@ class OwnNode:
 
     async def keep_fresh(self) -> None:
         """Renew them when they are due or the authority is another one, for ever."""
-        # As a joined node does: thirty looks in the life of a certificate at least.
-        glances = min(_GLANCES, max(1, int(self._kept.life.total_seconds() / 30 / _GLANCE_SECONDS)))
+        glances = max(1, int(look_seconds(self._kept.life, _LOOK_SECONDS) / _GLANCE_SECONDS))
+        complaint = Complaint(logger, f"the certificate of node {self._node_id} cannot be renewed now: %s")
         while True:
             authority = self._kept.current
             try:
                 await asyncio.to_thread(self.write)
+                complaint.note("")
             except OSError as error:  # a full disk passes, and there are ten days left
-                logger.warning("the certificate of node %s cannot be renewed now: %s", self._node_id, error)
+                complaint.note(str(error))
             for _ in range(glances):
                 await asyncio.sleep(_GLANCE_SECONDS)
                 if self._kept.current is not authority:

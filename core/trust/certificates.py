@@ -29,6 +29,8 @@ MOST_PEM_BYTES = 64 * 1024
 _RENEWED_AFTER = 2 / 3
 # All nodes that joined on the same day must not ask at the same moment.
 _SPREAD = 0.1
+# How often a certificate is looked at in its life, at least.
+_LOOKS = 30
 
 
 class CertificateError(Exception):
@@ -218,6 +220,11 @@ def renewal_time(certificate: x509.Certificate, jitter: float = 0.5) -> datetime
     """
     begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     return begin + (end - begin) * (_RENEWED_AFTER + _SPREAD * (jitter - 0.5))
+
+
+def look_seconds(certificate_life: timedelta, longest_seconds: float) -> float:
+    """How long a certificate may be left alone: one that is good for minutes must not run out in between."""
+    return min(longest_seconds, certificate_life.total_seconds() / _LOOKS)
 
 
 def is_due(certificate: x509.Certificate, now: datetime) -> bool:

@@ -20,6 +20,7 @@ from cryptography import x509
 from grpc import aio
 
 from tiercel.core.backoff import Attempts, Backoff
+from tiercel.core.complaints import Complaint
 from tiercel.core.private_files import write_private
 from tiercel.core.trust.certificates import (
     BROKER_NAME,
@@ -28,6 +29,7 @@ from tiercel.core.trust.certificates import (
     authorities_in,
     is_issued_by,
     key_to_pem,
+    look_seconds,
     make_key,
     make_request,
     node_of,
@@ -144,9 +146,9 @@ class JoinedDialler:
         authorities = self._believed(identity)
         if self.now() > own.not_valid_after_utc:
             raise DialError(
-                f"The node's certificate ran out at {own.not_valid_after_utc}, by this machine's clock "
-                f"({self.now():%Y-%m-%d %H:%M} UTC): set that if it is wrong; else give this machine a new line of "
-                "'tiercel node token', by the same name and with the same --state-dir; what runs here goes on."
+                f"The node's certificate ran out at {own.not_valid_after_utc}, by this machine's clock: set that if it "
+                "is wrong; else give this machine a new line of 'tiercel node token', by the same name and with the "
+                "same --state-dir; what runs here goes on."
             )
         credentials = grpc.ssl_channel_credentials(to_pem(*authorities), identity.key, identity.chain)
         # The name that the broker's certificate has wherever it listens.
@@ -180,6 +182,7 @@ class JoinedDialler:
     async def keep_fresh(self) -> None:
         """See :class:`Dialler`; a broker that is away is asked again."""
         attempts = Attempts(_RETRY)
+        complaint = Complaint(_log, "the node's certificate cannot be renewed now: %s")
         jitter = random.random()  # noqa: S311 - spreads load
         while True:
             self._told.clear()
@@ -188,11 +191,12 @@ class JoinedDialler:
                 if self._is_due(jitter):
                     await self.renew()
                     attempts.reset()
+                complaint.note("")
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(self._look_seconds()):
                         await self._told.wait()
             except (DialError, aio.AioRpcError, CertificateError, OSError) as error:
-                _log.warning("the node's certificate cannot be renewed now: %s", _words(error))
+                complaint.note(_words(error))
                 await asyncio.sleep(min(attempts.next_seconds(), self._look_seconds()))
 
     async def renew(self) -> None:
@@ -220,12 +224,11 @@ class JoinedDialler:
         _log.info("the node has a new certificate, good until %s", fresh.certificate.not_valid_after_utc)
 
     def _look_seconds(self) -> float:
-        """How long the certificate is left alone: one that is good for minutes is not to run out in between."""
         try:
             own = self._read().certificate
         except DialError:
             return _LOOK_SECONDS
-        return min(_LOOK_SECONDS, (own.not_valid_after_utc - own.not_valid_before_utc).total_seconds() / 30)
+        return look_seconds(own.not_valid_after_utc - own.not_valid_before_utc, _LOOK_SECONDS)
 
     def _is_due(self, jitter: float) -> bool:
         """Whether the certificate is old, or not as the broker wants it."""

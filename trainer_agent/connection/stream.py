@@ -11,6 +11,7 @@ import grpc
 from grpc import aio
 
 from tiercel.core.backoff import Attempts, Backoff
+from tiercel.core.complaints import Complaint
 from tiercel.core.tasks import run_until_one_ends
 from tiercel.core.trust.disbelief import clock_words, is_unvouched
 from tiercel.trainer_agent.connection.address import DialError
@@ -80,7 +81,7 @@ class BrokerConnection:
         self._reporter = reporter
         self._facts = facts
         self._attempts = Attempts(BACKOFF)
-        self._last_complaint = ""
+        self._complaint = Complaint(_log, "%s Training and serving go on; trying again.")
         self.is_connected = False
         self.count = 0
 
@@ -90,7 +91,7 @@ class BrokerConnection:
             try:
                 await self._stream()
             except (AgentError, aio.AioRpcError, asyncio.InvalidStateError, OSError) as error:
-                self._complain_once(error)
+                self._complaint.note(_message_of(error))
             await asyncio.sleep(self._attempts.next_seconds())
 
     async def _stream(self) -> None:
@@ -112,7 +113,7 @@ class BrokerConnection:
         welcome = await _read_welcome(call)
         _log.info("connected to the broker at %s, lease epoch %d", address, welcome.lease_epoch)
         self._attempts.reset()
-        self._last_complaint = ""
+        self._complaint.note("")
         self.is_connected = True
         self.count += 1
         self._node.note_welcome(welcome)
@@ -137,13 +138,6 @@ class BrokerConnection:
                     self._dialler.heed(response.taken.authorities)
                     outbox.confirm(response.taken.reports)
         raise DialError(f"The broker ended the stream ({await _ending(call)}).")
-
-    def _complain_once(self, error: Exception) -> None:
-        """Say what is wrong, once until something else is."""
-        complaint = _message_of(error)
-        if complaint != self._last_complaint:
-            self._last_complaint = complaint
-            _log.warning("%s Training and serving go on; trying again.", complaint)
 
 
 async def _read_welcome(call: _Call) -> nodes_pb2.Welcome:

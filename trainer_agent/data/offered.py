@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from tiercel.core.complaints import Complaint
 from tiercel.core.declared_data import DataDeclarations, DeclaredData
 from tiercel.core.errors import UnavailableError
 from tiercel.trainer_agent.data.mounts import DataMount
@@ -33,7 +34,7 @@ class OfferedData:
     def __init__(self, agent_dir: Path) -> None:
         self._declarations = DataDeclarations(agent_dir)
         self._there: _There = {}
-        self._problem = ""
+        self._complaint = Complaint(_log)
         self._look: asyncio.Future[None] | None = None
 
     async def look(self) -> None:
@@ -57,7 +58,7 @@ class OfferedData:
             try:
                 await self.look()
             except TimeoutError:
-                self._complain("a disk with data sets does not answer")
+                self._complaint.note("a disk with data sets does not answer")
 
     def told(self) -> list[common_pb2.NodeData]:
         """What the broker is told: no paths."""
@@ -96,17 +97,11 @@ class OfferedData:
         try:
             declared = self._declarations.read()
         except UnavailableError as error:
-            self._complain(error.message)
+            self._complaint.note(error.message)
             return None
         there = {name: each for name, each in declared.items() if each.is_there}
         gone = [
             f"data set {name} is not at {each.path} any more" for name, each in declared.items() if name not in there
         ]
-        self._complain("; ".join(gone))
+        self._complaint.note("; ".join(gone))
         return {name: (each, DataMount(name, each.path, each.path.is_dir())) for name, each in there.items()}
-
-    def _complain(self, problem: str) -> None:
-        """Say once what is wrong."""
-        if problem and problem != self._problem:
-            _log.warning("%s", problem)
-        self._problem = problem

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Final
 
 from tiercel.core.backoff import Attempts, Backoff
+from tiercel.core.complaints import Complaint
 from tiercel.core.locks import is_held
 from tiercel.trainer_agent.inference_server import process as serving_process
 from tiercel.trainer_agent.inference_server.client import ServedModel, ServingClient, ServingUnreachableError
@@ -78,7 +79,8 @@ class InferenceServer:
         self._child: asyncio.subprocess.Process | None = None
         self._attempts = Attempts(Backoff(0.2, 5.0))
         self._meter = UsageMeter()
-        self._last_complaint = ""
+        words = "the inference server cannot be told what endpoints may use: %s"
+        self._complaint = Complaint(_log, words)
         self._routes_number = 0
         # None: nobody has said what is wanted, or what this server was told.
         self._wanted_terms: EndpointTerms | None = None
@@ -243,13 +245,9 @@ class InferenceServer:
             if usage.routes_number != self._routes_number:
                 self._routes_number = usage.routes_number
                 self._changed()
+            self._complaint.note("")
         except ServingUnreachableError as error:  # tried again at the next look
-            self._complain_once(error)
-
-    def _complain_once(self, error: ServingUnreachableError) -> None:
-        if str(error) != self._last_complaint:
-            self._last_complaint = str(error)
-            _log.warning("the inference server cannot be told what endpoints may use: %s", error)
+            self._complaint.note(str(error))
 
     async def _wait_a_moment(self) -> None:
         """Until it is time to look again, or our own child has ended."""

@@ -11,6 +11,7 @@ import logging
 from typing import TYPE_CHECKING, Protocol
 
 from tiercel.core.backoff import Attempts
+from tiercel.core.complaints import Complaint
 from tiercel.core.errors import CannotWriteError, OverloadedError, TiercelError, UnavailableError
 
 if TYPE_CHECKING:
@@ -54,8 +55,7 @@ class ArtefactKeeper:
         self._own = own
         self._kinds = kinds
         self._clock = clock
-        # Why the last look failed; said once in the log.
-        self._problem = ""
+        self._complaint = Complaint(logger)
 
     async def run(self) -> None:
         """Compare and mend until cancelled."""
@@ -65,11 +65,9 @@ class ArtefactKeeper:
             try:
                 await self.look()
                 attempts.reset()
-                self._problem = ""
+                self._complaint.note("")
             except TiercelError as error:
-                if error.message != self._problem:
-                    logger.warning("%s", error.message)
-                    self._problem = error.message
+                self._complaint.note(error.message)
                 pause = attempts.next_seconds()
             await self._clock.sleep(pause)
 

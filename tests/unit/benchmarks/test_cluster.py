@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from benchmarks.cluster.__main__ import section_of
-from benchmarks.cluster.asker import Answers
 from benchmarks.cluster.bars import (
     ANSWERING,
     BYSTANDER,
@@ -92,17 +91,6 @@ def test_all_holds_where_only_those_failed_who_had_to() -> None:
 )
 def test_what_does_not_hold_is_told(changes: dict[str, Any], missed: list[str]) -> None:
     assert [bar.name for bar in bars_of(figures(**changes)) if not bar.holds] == missed
-
-
-def test_an_answer_is_wrong_that_differs_from_what_its_version_said_before() -> None:
-    answers = Answers()
-
-    def told(version: str, *values: float) -> str:
-        return answers.why_wrong({"model_version": version, "outputs": [{"data": list(values)}]})
-
-    assert told("1", 0.5, 0.25) == told("2", 3.0, 4.0) == told("1", 0.5, 0.250001) == ""
-    assert "version 1 answered [0.5, 0.25] before" in told("1", 0.5, 0.3)
-    assert "cannot be understood" in answers.why_wrong({"error": "no"})
 
 
 def spread_figures(**changes: Any) -> dict[str, Any]:

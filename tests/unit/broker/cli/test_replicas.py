@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tiercel.broker.cli.details import endpoint_lines
-from tiercel.broker.cli.output import ENDPOINT_COLUMNS, auto_replica_lines, endpoint_rows
-from tiercel.core.endpoint_views import EndpointInfo, ReplicaInfo
+from tiercel.broker.cli.output import ENDPOINT_COLUMNS, endpoint_notes, endpoint_rows
+from tiercel.core.endpoint_views import EndpointInfo, ReplicaInfo, VariantInfo
 from tiercel.core.wire import from_proto, to_proto
 from tiercel.v1 import jobs_pb2
 
@@ -24,7 +24,21 @@ def test_each_further_node_has_a_row_with_what_answers_there() -> None:
 def test_it_is_said_why_a_node_does_not_answer_and_why_there_are_fewer() -> None:
     lines = "\n".join(endpoint_lines(ENDPOINT))
     assert "node      n2, nothing answers yet (its disk is full)" in lines
-    assert "replicas  2 of 3: no other node is up, serves and has room" in lines
+    assert "replicas  2 of 3 nodes: no other node is up, serves and has room" in lines
+
+
+def test_a_table_is_followed_by_what_is_wrong_with_whom() -> None:
+    broken = VariantInfo("small", 1, 0.9, None, None, "its model was refused")
+    away = replace(HOME, answering_version=None, problem="the node is offline")
+    assert endpoint_notes([replace(ENDPOINT, replicas=2, places=(HOME, HOME))]) == []
+    found = replace(ENDPOINT, problem="its server refused it", variants=(broken,), places=(away, LATE))
+    assert endpoint_notes([found]) == [
+        "digits: its server refused it",
+        "digits, variant small: its model was refused",
+        "digits on n1: the node is offline",
+        "digits on n2: its disk is full",
+        "digits on 2 of 3 nodes: no other node is up, serves and has room; more follow when there are",
+    ]
 
 
 def test_the_nodes_are_told_to_tenants() -> None:
@@ -34,7 +48,7 @@ def test_the_nodes_are_told_to_tenants() -> None:
 def test_where_the_broker_says_how_many_it_is_said_why() -> None:
     reason = "41 requests/s, 12% of them late, 80% of its CPU busy; 2 after 1 since 80% of its CPU was busy"
     auto = replace(ENDPOINT, replicas=2, auto_replicas=True, replicas_reason=reason + "\x1b[2J")
-    assert auto_replica_lines([ENDPOINT, auto]) == [f"digits on 2 nodes: {reason}\ufffd[2J"]
+    assert endpoint_notes([replace(auto, places=(HOME, HOME))]) == [f"digits on 2 nodes: {reason}\ufffd[2J"]
     lines = endpoint_lines(auto)
     assert f"replicas  auto, 2 by now: {reason}\ufffd[2J" in lines
     assert from_proto(EndpointInfo, to_proto(auto, jobs_pb2.Endpoint)) == auto

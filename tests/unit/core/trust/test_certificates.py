@@ -17,6 +17,7 @@ from tiercel.core.trust.certificates import (
     Identity,
     is_over,
     key_to_pem,
+    look_seconds,
     make_key,
     make_request,
     node_of,
@@ -108,6 +109,11 @@ def test_a_certificate_is_renewed_after_two_thirds_of_its_life_and_over_after_al
     assert not is_over(certificate, NOW + life)
     assert is_over(certificate, NOW + life + timedelta(seconds=1))
     assert not is_over(certificate, NOW + life + timedelta(seconds=1), tolerance=timedelta(minutes=5))
+
+
+@pytest.mark.parametrize(("life", "seconds"), [(timedelta(days=30), 600.0), (timedelta(minutes=5), 10.0)])
+def test_one_that_is_good_for_minutes_is_looked_at_more_often(life: timedelta, seconds: float) -> None:
+    assert look_seconds(life, 600.0) == seconds
 
 
 def test_no_certificates_are_read_from_other_text() -> None:

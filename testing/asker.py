@@ -1,19 +1,21 @@
-"""Asks an endpoint at several addresses until it is stopped: ``python -m benchmarks.cluster.asker CONFIGURATION``.
+"""Asks an endpoint at the addresses of several nodes, from a host of its own, for as long as :func:`asking` lasts.
 
-A line of JSON on standard output for each request, with when it began and ended (monotonic seconds, the same for all
-processes of a machine).
+What asks is a process on that host: ``python -m testing.asker CONFIGURATION`` writes a line of JSON on its standard
+output for each request, with when it began and ended (monotonic seconds, the same for all processes of a machine).
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
 import sys
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 
@@ -22,6 +24,9 @@ from tiercel.broker.client.connection import Connection
 from tiercel.broker.client.options import ClientOptions
 from tiercel.core.trust.names import node_name
 from tiercel.core.trust.trust import Trust
+
+if TYPE_CHECKING:
+    from testing.lab import Lab
 
 ASKERS = 4
 """At each address."""
@@ -53,7 +58,48 @@ class Answers:
         return ""
 
 
-async def ask(session: aiohttp.ClientSession, url: str, answers: Answers, tls: Mapping[str, Any]) -> Json:
+@contextlib.asynccontextmanager
+async def asking(lab: Lab, endpoint: str, lines: list[Json]) -> AsyncIterator[None]:
+    """Ask at all nodes inside, from the user's host; what came out is in ``lines``."""
+    nodes = (await lab.ask("nodes", "--json")).content
+    configuration = {
+        "broker": lab.address,
+        "endpoint": endpoint,
+        "addresses": {node["id"]: node["serving_http"] for node in nodes},
+    }
+    process = await asyncio.create_subprocess_exec(
+        *lab.user.command(sys.executable, "-m", "testing.asker", json.dumps(configuration)),
+        stdout=asyncio.subprocess.PIPE,
+        cwd=Path(__file__).parents[1],
+        env={**os.environ, **lab.environment},
+    )
+
+    async def read() -> None:
+        assert process.stdout is not None
+        while line := await process.stdout.readline():
+            lines.append(json.loads(line))
+
+    reading = asyncio.create_task(read())
+    try:
+        yield
+        process.terminate()
+        await reading
+    finally:
+        reading.cancel()
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+async def wait_answered(lines: list[Json], nodes: int) -> None:
+    """Wait until so many nodes have answered, and forget what was until then: routes may not have been told before."""
+    async with asyncio.timeout(60):
+        while len({line["node"] for line in lines if line["outcome"] == "answered"}) < nodes:  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+    lines.clear()
+
+
+async def _ask(session: aiohttp.ClientSession, url: str, answers: Answers, tls: Mapping[str, Any]) -> Json:
     """One request: ``outcome`` is answered, wrong or failed."""
     began = time.monotonic()
     try:
@@ -72,19 +118,19 @@ async def ask(session: aiohttp.ClientSession, url: str, answers: Answers, tls: M
     return {"began": began, "ended": time.monotonic(), **found}
 
 
-async def ask_at(node: str, url: str, endpoint: str, answers: Answers, access: Access) -> None:
+async def _ask_at(node: str, url: str, endpoint: str, answers: Answers, access: Access) -> None:
     """Ask at one address for ever."""
     timeout = aiohttp.ClientTimeout(total=DEADLINE_SECONDS)
     async with aiohttp.ClientSession(timeout=timeout) as session:
         tls = {"ssl": await access.context(), "server_hostname": node_name(node)}
         while True:
-            line = await ask(session, f"{url}/v2/models/{endpoint}/infer", answers, tls)
+            line = await _ask(session, f"{url}/v2/models/{endpoint}/infer", answers, tls)
             sys.stdout.write(json.dumps({"node": node, **line}) + "\n")
             sys.stdout.flush()
             await asyncio.sleep(PAUSE_SECONDS)
 
 
-async def main(configuration: Json) -> None:
+async def _main(configuration: Json) -> None:
     """Ask at all addresses until SIGTERM."""
     loop, stopped = asyncio.get_running_loop(), asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, stopped.set)
@@ -93,16 +139,16 @@ async def main(configuration: Json) -> None:
     access, answers = Access(connection), Answers()
     await access.context()  # before the broker's machine may be cut off
     async with asyncio.TaskGroup() as group:
-        asking = [
-            group.create_task(ask_at(node, url, configuration["endpoint"], answers, access), name=node)
+        tasks = [
+            group.create_task(_ask_at(node, url, configuration["endpoint"], answers, access), name=node)
             for node, url in configuration["addresses"].items()
             for _ in range(ASKERS)
         ]
         await stopped.wait()
-        for task in asking:
+        for task in tasks:
             task.cancel()
     await connection.close()
 
 
 if __name__ == "__main__":
-    asyncio.run(main(json.loads(sys.argv[1])))
+    asyncio.run(_main(json.loads(sys.argv[1])))
