@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from tiercel.core.figures import number
+
 _LINE = "1px solid rgba(128,128,128,0.4)"
 _CELL = f'style="text-align:left;vertical-align:top;padding:2px 10px 2px 0;border-bottom:{_LINE}"'
 _TABLE = '<table style="border-collapse:collapse;color:inherit;background:none">'
@@ -58,10 +60,10 @@ def picture(values: Sequence[tuple[float, float]], targets: Sequence[float]) -> 
     path = " ".join(f"{_WIDTH * max(0.0, x) / end:.1f},{place(y):.1f}" for x, y in drawn)
     dashes = "".join(
         f'<line x1="0" x2="{_WIDTH}" y1="{place(y):.1f}" y2="{place(y):.1f}" stroke="currentColor" '
-        f'stroke-dasharray="4 4" stroke-opacity="0.5"><title>{y:g}</title></line>'
+        f'stroke-dasharray="4 4" stroke-opacity="0.5"><title>{number(y)}</title></line>'
         for y in lines
     )
-    name = f"from {drawn[0][1]:g} to {drawn[-1][1]:g} in {end:.0f} s"
+    name = f"from {number(drawn[0][1])} to {number(drawn[-1][1])} in {end:.0f} s"
     return (
         f'<svg role="img" aria-label="{escape(name)}" width="{_WIDTH}" height="{_HEIGHT}" '
         f'viewBox="0 0 {_WIDTH} {_HEIGHT}" style="display:block;color:inherit">{dashes}'
@@ -85,7 +87,7 @@ def _value(value: Any, depth: int = 1) -> str:
         case bool():
             return "yes" if value else "no"
         case float():
-            return escape(f"{value:.6g}")
+            return escape(number(value))
         case dict() | list() if depth >= _DEEPEST:
             return "…"
         case dict():

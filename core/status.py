@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from tiercel.core.authority import AuthorityState
 from tiercel.core.durations import in_words
+from tiercel.core.figures import percent
 from tiercel.core.jsonable import Json, Jsonable, json_of
 from tiercel.core.nodes import Drain
 
@@ -122,7 +123,7 @@ def _node_problems(node: NodeStatus, version: str) -> Iterator[Problem]:
     if abs(node.clock_ahead_seconds) >= CLOCK_SECONDS:
         yield _clock_problem(about, node.clock_ahead_seconds)
     if node.disk_total_bytes and node.disk_free_bytes < LEAST_FREE_PART * node.disk_total_bytes:
-        free = f"{100 * node.disk_free_bytes / node.disk_total_bytes:.1f} % of its disk is free"
+        free = f"{percent(node.disk_free_bytes / node.disk_total_bytes)} of its disk is free"
         yield Problem(about, free, "make room there; 'tiercel du' says what takes it, 'tiercel gc' removes what may go")
 
 

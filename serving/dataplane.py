@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tiercel import __version__
 from tiercel.core.errors import CapacityExceededError, InvalidRequestError, TiercelError
+from tiercel.core.figures import compared
 from tiercel.core.quantised import FP32, INT8
 from tiercel.serving.accounting.accounts import ModelShare
 from tiercel.serving.accounting.loop_lag import LoopLag
@@ -349,9 +350,9 @@ def _accurate_enough(request: InferRequest, chosen: LoadedVersion, registry: Reg
     for other in registry.answering(request.model, request.version):
         if other.accuracy is None or other.accuracy >= minimum:
             return other
+    asked, has = compared(minimum, chosen.accuracy)
     raise InvalidRequestError(
-        f"minimum_accuracy is {minimum:g}, but version {chosen.version_text} of '{request.model}' "
-        f"has {chosen.accuracy:g}"
+        f"minimum_accuracy is {asked}, but version {chosen.version_text} of '{request.model}' has {has}"
     )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from tiercel.broker.lifecycle import machine as job_machine
 from tiercel.broker.scheduling.views import JobFacts, job_view
+from tiercel.core import figures
 from tiercel.core.durations import in_words
 from tiercel.core.errors import DeadlineOutOfReachError
 from tiercel.core.run_records import similar_to, workload_of
@@ -98,9 +99,9 @@ def _check_known(spec: JobSpec, runs: Sequence[PastRun]) -> None:
     """Refuse where no earlier run got as far as a hard deadline asks."""
     for number, tier in _hard(spec):
         if not any(spec.direction.reaches(point.value, tier.target) for run in runs for point in run.curve):
-            field = f"tiers[{number - 1}].hard"
+            field, target = f"tiers[{number - 1}].hard", figures.number(tier.target)
             raise DeadlineOutOfReachError(
-                f"{field}: no earlier run of this program, or of one like it, has reached {tier.target:g}, so that "
+                f"{field}: no earlier run of this program, or of one like it, has reached {target}, so that "
                 "nobody knows when it comes; submit it once without hard",
                 field=field,
             )

@@ -18,6 +18,7 @@ from tiercel.broker.cli.parameters import command, json_option
 from tiercel.broker.cli.session import fail
 from tiercel.broker.cli.specs import changed, spec_of
 from tiercel.core.errors import TiercelError
+from tiercel.core.figures import number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -126,7 +127,7 @@ def _before(
     """What is known before anything runs."""
     from tiercel.core.script_checks import CheckFinding
 
-    tiers = ", ".join(f"{tier.target:g}" for tier in spec.tiers)
+    tiers = ", ".join(number(tier.target) for tier in spec.tiers)
     yield CheckFinding("spec", True, f"endpoint {spec.endpoint}, {spec.metric} {spec.direction.value}, tiers {tiers}")
     if packed is not None:
         left = f", {len(packed.left_out)} left out" if packed.left_out else ""

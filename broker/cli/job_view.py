@@ -16,6 +16,7 @@ from tiercel.broker.client import (
     TierEvent,
     TierStatus,
 )
+from tiercel.core.figures import percent
 from tiercel.core.jobs import Direction, TierState
 
 
@@ -78,6 +79,6 @@ def event_line(event: JobEvent, name: str) -> str:
             reason = f": {clean(tier.reason)}" if tier.reason else ""
             return f"{head}tier {tier.number} ({number(tier.target)}) {tier.state.value}{version}{reason}"
         case ShareEvent():
-            return f"{head}share {event.share.cpu_weight:.0%} of {event.node_id}: {clean(event.share.reason)}"
+            return f"{head}share {percent(event.share.cpu_weight)} of {event.node_id}: {clean(event.share.reason)}"
         case PriorityEvent():
             return f"{head}priority {event.priority}"

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tiercel.core import figures
+from tiercel.core.figures import percent
 from tiercel.core.jobs import JobState, TierState
 from tiercel.core.nodes import Drain
 
@@ -174,7 +176,7 @@ def clean(text: str) -> str:
 
 def number(value: float | None) -> str:
     """A metric, short."""
-    return "-" if value is None else f"{value:.4g}"
+    return "-" if value is None else figures.number(value)
 
 
 def age(since: datetime, now: datetime | None = None) -> str:
@@ -212,8 +214,8 @@ def share_cell(job: JobInfo) -> str:
 def share_text(share: Share) -> str:
     """A share of the CPU and of accelerators."""
     cap = f" ≤{share.cpu_cap_cores:.2g}" if share.cpu_cap_cores else ""
-    held = ", ".join(f"{each.fraction:.0%}" for each in share.accelerators)
-    return f"{share.cpu_weight:.0%}{cap}" + (f" + GPU {held}" if held else "")
+    held = ", ".join(f"{percent(each.fraction)}" for each in share.accelerators)
+    return f"{percent(share.cpu_weight)}{cap}" + (f" + GPU {held}" if held else "")
 
 
 def delay_cell(endpoint: EndpointInfo) -> str:
@@ -230,8 +232,8 @@ def milliseconds(seconds: float | None) -> str:
 
 
 def part(fraction: float | None) -> str:
-    """A part of a whole; never rounded up, as 100 % is all of it."""
-    return "-" if fraction is None else f"{int(1000 * fraction) / 10:g}%"
+    """A part of a whole."""
+    return "-" if fraction is None else percent(fraction)
 
 
 def job_row(job: JobInfo) -> tuple[str, ...]:
@@ -277,7 +279,7 @@ def accelerator_rows(node: NodeInfo) -> list[tuple[str, ...]]:
             clean(device.name),
             f"{memory(device.memory_reserved_bytes)} of {memory(device.memory_bytes)}",
             memory(device.memory_used_bytes) if node.online else "-",
-            "-" if device.utilisation is None else f"{device.utilisation:.0%}",
+            part(device.utilisation),
             str(device.jobs),
             clean(device.problem) or "-",
         )

@@ -25,6 +25,7 @@ from tiercel.broker.cli.output import (
     tier_cell,
 )
 from tiercel.broker.client import EndpointInfo, JobInfo, NodeInfo
+from tiercel.core.figures import percent
 from tiercel.core.jobs import JobState
 from tiercel.core.nodes import Drain
 
@@ -148,7 +149,7 @@ def _node_row(node: NodeInfo) -> tuple[str, ...]:
         f"{node.cpu_cores:g}",
         str(node.jobs),
         f"{memory(node.memory_reserved_bytes)} of {memory(node.memory_bytes)}",
-        " ".join(f"{part:.0%}" for part in busy) or "-",
+        " ".join(percent(part) for part in busy) or "-",
     )
 
 

@@ -9,7 +9,7 @@ import click
 
 from tiercel.broker.cli.exit_codes import USAGE
 from tiercel.broker.cli.operator import as_operator, as_operator_or_tenant
-from tiercel.broker.cli.output import clean, print_json, print_table
+from tiercel.broker.cli.output import clean, number, part, print_json, print_table
 from tiercel.broker.cli.parameters import broker_option, command, json_option, state_dir_option
 from tiercel.broker.cli.policy import choice_json, choice_line
 from tiercel.broker.cli.session import fail
@@ -163,16 +163,19 @@ def _accuracy(told: Accuracy) -> tuple[str, ...]:
     quartiles = (
         "-"
         if told.first_quartile is None or told.third_quartile is None
-        else f"{told.first_quartile:.1%} to {told.third_quartile:.1%}"
+        else f"{part(told.first_quartile)} to {part(told.third_quartile)}"
     )
-    parts = ("-" if each is None else f"{each:.1%}" for each in (told.median_error, told.bias, told.in_band))
-    median, bias, within = parts
+    median, bias, within = part(told.median_error), _signed(told.bias), part(told.in_band)
     return clean(told.policy), str(told.came), str(told.never), median, quartiles, bias, within
+
+
+def _signed(off: float | None) -> str:
+    return "-" if off is None else f"{'-' if off < 0 else '+'}{part(abs(off))}"
 
 
 def _prediction(told: Prediction) -> tuple[str, ...]:
     came = told.state.value if told.came_seconds is None else f"{told.came_seconds:.0f} s"
-    error = "-" if not told.came_seconds else f"{told.told.seconds / told.came_seconds - 1:+.0%}"
+    error = "-" if not told.came_seconds else _signed(told.told.seconds / told.came_seconds - 1)
     return (
         told.job_id,
         str(told.tier),
@@ -207,7 +210,7 @@ def _print(found: WhatIf) -> None:
         (
             job.id or "-",
             clean(job.name),
-            f"{tier.tier} ({tier.target:g})",
+            f"{tier.tier} ({number(tier.target)})",
             clean(job.present.node_id) or "-",
             _span(tier.present, job.note),
             clean(job.changed.node_id) or "-",
@@ -243,5 +246,5 @@ def _span(span: Span | None, note: str) -> str:
 
 
 def _in_time(told: InTime) -> tuple[str, str]:
-    part = "-" if told.in_objective is None else f"{told.in_objective:.1%}"
-    return part, "-" if told.mean_seconds is None else f"{told.mean_seconds * 1000:.1f}"
+    in_time = part(told.in_objective)
+    return in_time, "-" if told.mean_seconds is None else f"{told.mean_seconds * 1000:.1f}"

@@ -13,6 +13,7 @@ from tiercel.broker.lifecycle.job import fail_running, finish_when_settled, sett
 from tiercel.broker.lifecycle.job_events import Announce, JobEffect, RequestDelivery, Reschedule
 from tiercel.broker.lifecycle.steps import Step, delivering, with_tier
 from tiercel.core.events import TierChanged
+from tiercel.core.figures import number
 from tiercel.core.jobs import Job, JobState, Tier, TierState, TierStatus
 
 if TYPE_CHECKING:
@@ -161,7 +162,7 @@ def _shipped(job: Job, event: DeliveryEnded, now: float) -> Job:
 def _after_delivery(job: Job, ended: TierStatus, now: Moment) -> Step:
     if ended.state is TierState.FAILED:
         words = (
-            f"tier {ended.number} ({job.spec.metric} {ended.tier.target:g}) was reached, "
+            f"tier {ended.number} ({job.spec.metric} {number(ended.tier.target)}) was reached, "
             f"but its model could not be delivered: {ended.reason}"
         )
         return fail_running(job, words) if job.run_active else settle(job, JobState.FAILED, words, now)

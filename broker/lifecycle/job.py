@@ -23,6 +23,7 @@ from tiercel.broker.lifecycle.steps import (
 from tiercel.core.backoff import Backoff
 from tiercel.core.errors import IllegalTransitionError
 from tiercel.core.events import PriorityChanged, ShareChanged, StateChanged
+from tiercel.core.figures import compared, number
 from tiercel.core.jobs import Job, JobState, TierState, TierStatus
 from tiercel.core.runs import Run
 
@@ -291,5 +292,8 @@ def _achieved(job: Job) -> tuple[JobState, str]:
         held = job.tiers[-1].reason  # of a tier that is delivered: why its version does not answer
         return JobState.COMPLETED, (f"{words}; {held}" if held else words) + over
     missed = next(tier.tier.target for tier in job.tiers if tier.state is not TierState.DELIVERED)
-    best = "" if job.best_value is None else f", the best {job.spec.metric} was {job.best_value:g}"
-    return JobState.MISSED, f"{delivered} of {len(job.tiers)} tiers delivered; {missed:g} was not reached{best}{over}"
+    target, best = number(missed), ""
+    if job.best_value is not None:
+        target, reached = compared(missed, job.best_value)
+        best = f", the best {job.spec.metric} was {reached}"
+    return JobState.MISSED, f"{delivered} of {len(job.tiers)} tiers delivered; {target} was not reached{best}{over}"

@@ -13,6 +13,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Final
 
+from tiercel.core.figures import percent
 from tiercel.core.validation import MAX_REPLICAS
 
 LOOK_SECONDS: Final = 5.0
@@ -75,8 +76,8 @@ class Reading:
 
     def __str__(self) -> str:
         rate = self.requests_per_second
-        late = ("read late, " if self.lagging else f"{self.late:.0%} of them late, ") if self.ended else ""
-        return f"{rate:.{0 if rate >= 100 else 1}f} requests/s, {late}{self.busy:.0%} of its CPU busy"
+        late = ("read late, " if self.lagging else f"{percent(self.late)} of them late, ") if self.ended else ""
+        return f"{rate:.{0 if rate >= 100 else 1}f} requests/s, {late}{percent(self.busy)} of its CPU busy"
 
 
 class Mood(enum.Enum):
@@ -189,7 +190,9 @@ def _grown(count: int, reading: Reading, trend: Trend, now: float) -> Decision:
     needed = math.ceil(reading.answering * reading.busy / AFTER_GROWTH) if is_busy else 0
     grown = min(max(count + 1, needed), most)
     because = f"{grown} after {count} since " + (
-        f"{reading.busy:.0%} of its CPU was busy" if is_busy else f"{reading.all_late:.0%} of its requests were late"
+        f"{percent(reading.busy)} of its CPU was busy"
+        if is_busy
+        else f"{percent(reading.all_late)} of its requests were late"
     )
     trend = replace(
         trend,

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from tiercel.broker.lifecycle.promises import LEAST_ROWS, best_in_use, in_use_of, is_missed
 from tiercel.broker.lifecycle.versions import kept, why_different
 from tiercel.core.durations import in_words
+from tiercel.core.figures import number
 from tiercel.core.jobs import JobState
 from tiercel.core.retraining import (
     ACCURACY,
@@ -103,7 +104,7 @@ def decided(
                 granted = _left(endpoint.retrainings, version.retrain, now)
                 begun = Retraining(job_id, version.version, _floor(version, cause, heard), now, granted, cause=cause)
                 return begun, words_of(begun)
-            told.append(f"{whose}version {version.version} is {_why_due(version.retrain, cause)}: {why_not}")
+            told.append(f"{whose}version {version.version} is {_why_due(version.retrain.below, cause)}: {why_not}")
         else:
             told.append(whose + _why_fine(version, heard))
     return None, "; ".join(told)
@@ -114,7 +115,7 @@ def words_of(known: Retraining) -> str:
     if known.cause == INPUTS:
         return f"version {known.version} is asked something else than at first: job {known.job_id} trains it again"
     return (
-        f"version {known.version} is less often right in use than it should be, {known.floor:g} at most: job "
+        f"version {known.version} is less often right in use than it should be, {number(known.floor)} at most: job "
         f"{known.job_id} trains it again"
     )
 
@@ -267,8 +268,10 @@ def _is_due(endpoint: Endpoint, version: Version, cause: str) -> bool:
     return is_missed(endpoint, version.version, terms.below)
 
 
-def _why_due(terms: Retrain, cause: str) -> str:
-    return "asked something else than at first" if cause == INPUTS else f"less often right than {terms.below:g}"
+def _why_due(below: float | None, cause: str) -> str:
+    if cause == INPUTS or below is None:
+        return "asked something else than at first"
+    return f"less often right than {number(below)}"
 
 
 def _floor(version: Version, cause: str, heard: Heard) -> float:
@@ -287,7 +290,7 @@ def _why_fine(version: Version, heard: Heard) -> str:
         return f"version {version.version} is asked what it was at first, as far as can be told"
     if in_use_of(version.version, heard) is None:
         return f"applications have not said of {LEAST_ROWS} rows yet what was right (feedback)"
-    return f"version {version.version} is right as often as {below:g}, as far as can be told"
+    return f"version {version.version} is right as often as {number(below)}, as far as can be told"
 
 
 def _why_waits(

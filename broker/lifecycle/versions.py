@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tiercel.core.endpoints import Endpoint
 from tiercel.core.errors import NotFoundError, wrong_field
+from tiercel.core.figures import compared
 from tiercel.core.jobs import Direction
 
 if TYPE_CHECKING:
@@ -69,7 +70,8 @@ def _why_worse(live: Version, new: Version) -> str:
             f"({(live.direction or direction).value}) of version {live.version}"
         )
     if not direction.reaches(new.value, live.value):
-        return f"{new.value:.6g} is worse than {live.value:.6g} of version {live.version}"
+        value, better = compared(new.value, live.value)
+        return f"{value} is worse than {better} of version {live.version}"
     if new.value == live.value and new.version < live.version:
         return f"version {live.version} is newer and as good"
     return ""

@@ -23,6 +23,7 @@ from tiercel.broker.scheduling.allocate import FLOOR, Claim, divide
 from tiercel.broker.scheduling.feasible import Room, can_hold
 from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Plan, Snapshot
 from tiercel.broker.scheduling.tiers import handing_over, is_promised
+from tiercel.core.figures import percent
 from tiercel.core.shares import Share
 
 _HOPELESS = -math.inf
@@ -127,10 +128,9 @@ def _reason(job: JobView, share: Share, levels: Mapping[str, float]) -> str:
     before, behind = (sum(sign * level > sign * own for level in levels.values()) for sign in (1, -1))
     what = f"class {job.priority_class.name}" if job.priority_class.name else "without a class"
     if before:
-        return (
-            f"{what}: {before} of higher classes go first on this node; it has {share.cpu_weight:.3g} of it till then"
-        )
-    return f"{what}: it goes before {behind} of lower classes, with {share.cpu_weight:.3g} of the node"
+        part = percent(share.cpu_weight)
+        return f"{what}: {before} of higher classes go first on this node; it has {part} of it till then"
+    return f"{what}: it goes before {behind} of lower classes, with {percent(share.cpu_weight)} of the node"
 
 
 # --- Preemption -------------------------------------------------------------------------------------------------------

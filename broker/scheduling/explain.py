@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from tiercel.broker.scheduling.feasible import Need, Room, first_unmet
 from tiercel.broker.scheduling.interface import JobView, NodeView
 from tiercel.broker.scheduling.rank import ALL_REACHED, Stage
+from tiercel.core.figures import percent
 from tiercel.core.nodes import Accelerator
 
 _GIB = 1024**3
@@ -36,8 +37,9 @@ def in_queue(why: str, weight: float, position: int, front: int) -> str:
     """
     if position < front:
         turn = "the one that runs now" if front == 1 else f"one of {front} that run now"
-        return f"{why}: {turn}, with {weight * 100:.3g} % of the node"
-    return f"{why}: {position} go before it; keeps {weight * 100:.3g} % of the node until its turn"
+        return f"{why}: {turn}, with {percent(weight)} of the node"
+    before = "1 goes" if position == 1 else f"{position} go"
+    return f"{why}: {before} before it; keeps {percent(weight)} of the node until its turn"
 
 
 def at_stage(stage: Stage, why: str) -> str:
@@ -57,7 +59,7 @@ def part_of_accelerator(name: str, fraction: float, others: int) -> str:
     """What a job has of an accelerator beside ``others``."""
     if not others:
         return f"{name} to itself"
-    return f"{fraction * 100:.3g} % of {name} beside {_count_of(others, 'other job')}"
+    return f"{percent(fraction)} of {name} beside {_count_of(others, 'other job')}"
 
 
 # --- Why a job waits --------------------------------------------------------------------------------------------------

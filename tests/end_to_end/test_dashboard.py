@@ -12,6 +12,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, expect
 
+from testing import figures
 from testing.product import Product
 from testing.product_use import JOB_SECONDS, client_of, digits_job, tiercel
 from testing.web_pages import PHONE, WAIT_SECONDS, Tab, open_tab, running_chromium
@@ -330,6 +331,11 @@ async def test_curves_are_no_more_points_than_can_be_seen_and_lose_no_peak(tab: 
     assert found["extremes"] == [[-100 - number, 100 + number] for number in range(50)]
     assert found["grown"] <= 1600
     assert (found["least"], found["greatest"], found["last"][0], found["ordered"]) == (-100, 100, 9999, True)
+
+
+async def test_figures_read_as_those_of_the_broker_do(tab: Tab) -> None:
+    await tab.show("now")
+    assert await tab.page.evaluate(figures.READ_BY_A_PAGE, figures.GIVEN) == figures.READ
 
 
 VIEWS = (

@@ -20,6 +20,7 @@ from typing import Final
 
 from google.protobuf.message import Message
 
+from tiercel.core.figures import number
 from tiercel.core.quantised import DEFAULT_MAX_LOSS, INT8, QuantisedModel
 from tiercel.core.wire import from_proto, to_proto
 from tiercel.trainer_agent.deliveries.copies import PlacedFiles
@@ -199,8 +200,8 @@ class Deliveries:
         accuracy = _accuracy(wanted, done.value)
         if wanted.variant and not accuracy:
             raise DeliveryFailedError(
-                f"The model has {wanted.metric} {done.value:g}, which is no accuracy above 0 and up to 1; variants are "
-                "chosen by theirs."
+                f"The model has {wanted.metric} {number(done.value)}, which is no accuracy above 0 and up to 1; "
+                "variants are chosen by theirs."
             )
         await asyncio.to_thread(self._repository.stage, run.folder.path, wanted.delivery_id, done.sha256, accuracy)
         int8 = await self._stage_int8(run, wanted, done) if done.HasField("int8") else None

@@ -9,6 +9,7 @@ import math
 from dataclasses import replace
 from typing import Final
 
+from tiercel.core.figures import compared, number
 from tiercel.core.quantised import QuantisedModel
 
 FASTER: Final = 0.95
@@ -44,12 +45,13 @@ def _why_not(made: QuantisedModel, said: float | None, accuracy: float | None, m
     if accuracy is None:
         return "the metric of the model that it was made of is no accuracy above 0 and up to 1"
     if made.value is None or not 0 < made.value <= 1:
-        return f"it was measured and has {'nothing' if said is None else format(said, 'g')}, which is no accuracy"
+        return f"it was measured and has {'nothing' if said is None else number(said)}, which is no accuracy"
     loss = accuracy - made.value
     if loss > max_loss + _ROUNDING:
+        value, full = compared(made.value, accuracy)
         return (
-            f"its accuracy is {made.value:.4g}, {loss:.4g} below the {accuracy:.4g} of the model that it was made of; "
-            f"{max_loss:g} is allowed (variants_max_loss)"
+            f"its accuracy is {value}, {number(loss)} below the {full} of the model that it was made of; "
+            f"{number(max_loss)} is allowed (variants_max_loss)"
         )
     if not made.seconds or not made.fp32_seconds or made.seconds < 0 or made.fp32_seconds < 0:
         return "nobody has measured how fast it is"

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 
+from tiercel.core.figures import number
 from tiercel.trainer_agent.reports.metric_names import MetricNames
 from tiercel.trainer_agent.trainer.accelerators import Accelerators
 from tiercel.trainer_agent.trainer.channel import Acknowledged, AgentChannel, Request, Terminated
@@ -185,7 +186,7 @@ class AttachedJob(Job):
             return "the training ended without a model: call job.deliver(), or give export= to connect()"
         if not request.tier:
             return "the training ended before a better model was exported"
-        return f"the training ended and no report of this run reached the target {request.target:g}"
+        return f"the training ended and no report of this run reached the target {number(request.target)}"
 
     def _begin(self) -> None:
         """Say, once, that the training begins."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from tiercel.core.figures import number
 from tiercel.core.script_checks import CheckFinding, CheckOrder
 from tiercel.trainer_agent.trainer.checkpoints import CheckpointStore
 from tiercel.trainer_agent.trainer.handover import MODEL_FILE, Handover
@@ -78,7 +79,7 @@ class CheckedJob(StandaloneJob):
             return
         self._is_checked = True
         value = numbers[self._order.metric]
-        self._tell("report", ok=True, found=", ".join(f"{name} {each:.4g}" for name, each in numbers.items()))
+        self._tell("report", ok=True, found=", ".join(f"{name} {number(each)}" for name, each in numbers.items()))
         self._try_hand_over(value)
         self._try_checkpoint()
 
@@ -109,10 +110,10 @@ class CheckedJob(StandaloneJob):
             return
         model = self._folder / _NAME / MODEL_FILE
         self._tell("export", ok=True, found=f"{model.stat().st_size:,} bytes of ONNX in {took:.2f} s; {_form(model)}")
-        measured = f"{self._order.metric} {done.value:.4g} by ONNX Runtime"
+        measured = f"{self._order.metric} {number(done.value)} by ONNX Runtime"
         if abs(done.value - value) > _TOLD_DIFFERENCE * abs(value):
             measured += (
-                f", and {value:.4g} was reported: a tier goes by the first, so evaluate() has to measure the same"
+                f", and {number(value)} was reported: a tier goes by the first, so evaluate() has to measure the same"
             )
         self._tell("measure", ok=True, found=measured)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tiercel.core.figures import compared, number
 from tiercel.core.onnx_data import DATA_FILE
 from tiercel.core.quantised import QuantisedModel
 from tiercel.core.wire import to_proto
@@ -87,7 +88,7 @@ class Handover:
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
         took = time.monotonic() - started
-        measured = f"{self._metric}={made.value:.6g}"
+        measured = f"{self._metric}={number(made.value)}"
         message = f"handed over {request.delivery_id}: {measured} in {took:.2f} s, {made.compared.summary}"
         print(message, flush=True)
         done = trainer_pb2.ExportDone(delivery_id=request.delivery_id, value=made.value, sha256=made.sha256)
@@ -164,9 +165,10 @@ class Handover:
             )
             raise DeliveryFailedError(message)
         if tiers.falls_short(value, target, relative_tolerance=METRIC_RELATIVE_TOLERANCE):
+            measured, wanted = compared(value, target)
             message = (
-                f"the exported model was measured again and has {self._metric}={value:.6g}, which misses the target "
-                f"{target:g} although {tiers.kept_value:.6g} had been reported; "
+                f"the exported model was measured again and has {self._metric}={measured}, which misses the target "
+                f"{wanted} although {tiers.kept_value:.6g} had been reported; "
                 "evaluate() must measure what report() tells"
             )
             raise FallsShortError(message)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tiercel.core.figures import percent
 from tiercel.trainer_agent.errors import DeliveryFailedError
 from tiercel.trainer_agent.trainer.samples import Samples
 from tiercel.trainer_agent.trainer.signature import Array, Batch, Prediction, as_array, unpack
@@ -228,7 +229,7 @@ def _check_alike(name: str, wanted: Array, got: Array, which: str, framework: st
     if not is_real(wanted):
         differs = float(np.mean(wanted != got)) if wanted.size else 0.0
         if differs > DRAWN_SHARE_DIFFERENT:
-            message = f"ONNX Runtime and {framework} disagree on {name} for {differs:.0%} of the rows {which}"
+            message = f"ONNX Runtime and {framework} disagree on {name} for {percent(differs)} of the rows {which}"
             raise DeliveryFailedError(message)
         return
     finite = np.isfinite(wanted)

@@ -32,6 +32,7 @@ from tiercel.broker.scheduling.dqoes.rule import (
 )
 from tiercel.broker.scheduling.interface import Assignment, EndpointView, JobView, NodeView, Plan, Snapshot
 from tiercel.broker.scheduling.placement import jobs_by_node, place
+from tiercel.core.figures import percent
 from tiercel.core.shares import Share
 
 # Limits that change by less than this fraction stand still.
@@ -227,7 +228,7 @@ def _share(service: Service, limit: float, node: NodeView, settings: DqoesSettin
             answer += " (p95)"
         found = {
             QoeClass.FASTER: f"{answer}, faster than {wanted}: gives CPU",
-            QoeClass.SATISFIED: f"{answer}, within {alpha:.0%} of {wanted}: keeps its limit",
+            QoeClass.SATISFIED: f"{answer}, within {percent(alpha)} of {wanted}: keeps its limit",
             QoeClass.SLOWER: f"{answer}, slower than {wanted}: gets what others leave",
         }[classify(service, alpha)]
     return Share(limit, limit * node.cpu_cores, f"{found}; limited to {limit * node.cpu_cores:.3g} cores")

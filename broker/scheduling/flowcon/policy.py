@@ -40,6 +40,7 @@ from tiercel.broker.scheduling.forecast.curve import reports_seen
 from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Plan, Snapshot
 from tiercel.broker.scheduling.node_memory import NodeMemories, NodeMemory, recall
 from tiercel.broker.scheduling.placement import jobs_by_node, place
+from tiercel.core.figures import percent
 from tiercel.core.filling import fill
 from tiercel.core.shares import Share
 
@@ -209,7 +210,7 @@ class FlowconPolicy:
                 for record, cap in zip(known, caps, strict=True)
             ]
         return [
-            Share(weight, reason=f"{_finding(record)}; {weight * 100:.0f} % of the node")
+            Share(weight, reason=f"{_finding(record)}; {percent(weight)} of the node")
             for record, weight in zip(known, weights_under(limits), strict=True)
         ]
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from tiercel.broker.scheduling.forecast.curve import Curve, curve_of, fit_line, fit_plateau
 from tiercel.broker.scheduling.interface import JobView
 from tiercel.broker.scheduling.tiers import next_tier, reached_tiers
+from tiercel.core.figures import number
 from tiercel.core.jobs import Observation, TierState
 
 _Mark = tuple[float, int]
@@ -54,7 +55,7 @@ def record_of(job: JobView, earlier: ReachRecord | None) -> ReachRecord:
         return earlier
     tier = next_tier(job)
     if earlier is None and tier is not None and tier.state is TierState.UNREACHABLE:
-        reason = tier.reason or f"tier {tier.number} (target {tier.tier.target:.4g}) was out of reach before"
+        reason = tier.reason or f"tier {tier.number} (target {number(tier.tier.target)}) was out of reach before"
         return ReachRecord(job_id=job.id, reached=reached, judged=_newest(job), unreachable=reason)
     return ReachRecord(job_id=job.id, reached=reached)
 
@@ -77,7 +78,7 @@ def judge(job: JobView, record: ReachRecord, settings: ReachSettings) -> ReachRe
         return replace(record, streak=record.streak + 1)
     if evidence is None:
         return replace(record, streak=0, unreachable="", possible=None)
-    words = f"tier {tier.number} (target {tier.tier.target:.4g}) looks out of reach: {evidence.words}"
+    words = f"tier {tier.number} (target {number(tier.tier.target)}) looks out of reach: {evidence.words}"
     return replace(record, streak=0, unreachable=words, possible=evidence.possible)
 
 
@@ -113,7 +114,7 @@ def _levels_off(curve: Curve, settings: ReachSettings) -> Evidence | None:
     possible = plateau.level + settings.noise_margin * plateau.noise
     if not possible < curve.target:
         return None
-    return Evidence(f"its reports level off near {curve.metric(plateau.level):.4g}", curve.metric(possible))
+    return Evidence(f"its reports level off near {number(curve.metric(plateau.level))}", curve.metric(possible))
 
 
 def _has_stalled(curve: Curve, settings: ReachSettings) -> Evidence | None:
@@ -127,7 +128,7 @@ def _has_stalled(curve: Curve, settings: ReachSettings) -> Evidence | None:
     possible = max(curve.quality) + settings.noise_margin * line.noise
     if not (possible < curve.target and fastest < settings.alpha * usual and fastest * used < curve.gap):
         return None
-    return Evidence(f"it has hardly improved since {curve.metric(max(curve.quality)):.4g}", curve.metric(possible))
+    return Evidence(f"it has hardly improved since {number(curve.metric(max(curve.quality)))}", curve.metric(possible))
 
 
 def _mark(seen: Observation) -> _Mark:

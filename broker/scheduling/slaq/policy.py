@@ -22,6 +22,7 @@ from tiercel.broker.scheduling.node_memory import NodeMemories, NodeMemory, reca
 from tiercel.broker.scheduling.placement import jobs_by_node, place
 from tiercel.broker.scheduling.rank import Stage, stage_of
 from tiercel.broker.scheduling.slaq.prediction import predicted_gains
+from tiercel.core.figures import percent
 from tiercel.core.shares import Share
 
 # What the first, second, ... core of a job is held to gain that nothing can be predicted of.
@@ -101,9 +102,7 @@ class SlaqPolicy:
         )
         if gains is None:
             return Prediction(seen, _UNKNOWN, "too early to predict what it gains")
-        return Prediction(
-            seen, gains, f"predicted to gain {gains[0] * 100:.2g} % of its progress so far in {horizon:g} s"
-        )
+        return Prediction(seen, gains, f"predicted to gain {percent(gains[0])} of its progress so far in {horizon:g} s")
 
     def _share(
         self, node: NodeView, jobs: Sequence[JobView], here: Sequence[tuple[str, Stage, Prediction]]

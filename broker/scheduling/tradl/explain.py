@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from tiercel.broker.scheduling.tiers import next_tier
 from tiercel.broker.scheduling.tradl.rank import Candidate
+from tiercel.core.figures import number, percent
 
 
 def sentence(candidate: Candidate, leaders: int, weight: float) -> str:
     """Why a job has its weight on a node where so many jobs go first."""
-    share = f"{weight * 100:.0f} % of the node"
+    share = f"{percent(weight)} of the node"
     record = candidate.memory.record
     if record.unreachable:
         return f"{record.unreachable}; {_kept_going(leaders, share)}"
@@ -30,7 +31,7 @@ def _first_in_line(candidate: Candidate, leaders: int, share: str) -> str:
     tier, distance = next_tier(candidate.job), candidate.memory.distance
     if tier is None:
         return f"gets {share}"
-    goal = f"tier-{tier.number} target {tier.tier.target:.4g}"
+    goal = f"tier-{tier.number} target {number(tier.tier.target)}"
     average = "counts as the average of the others and gets" if leaders > 1 else "gets"
     if distance is None:
         return f"first in line for its {goal}, no report yet; {average} {share}"

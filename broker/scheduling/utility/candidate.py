@@ -15,6 +15,7 @@ from tiercel.broker.scheduling.interface import JobView
 from tiercel.broker.scheduling.tiers import handing_over, next_tier
 from tiercel.broker.scheduling.utility.record import JobRecord
 from tiercel.broker.scheduling.utility.settings import UtilitySettings
+from tiercel.core.figures import percent
 from tiercel.core.jobs import TierStatus
 
 
@@ -90,13 +91,11 @@ def candidate(
 def sentence(entry: Candidate, position: int, front: int, weight: float) -> str:
     """Why a job has its weight, in one sentence that its tenant can read; see :func:`.explain.in_queue`."""
     if entry.is_hopeless:
-        return f"{entry.record.unreachable}; goes on with {weight:.1%} of the node until it makes progress"
+        return f"{entry.record.unreachable}; goes on with {percent(weight)} of the node until it makes progress"
     if position < front and entry.delivering is not None:
         return in_queue(f"hands over the model of its tier {entry.delivering.number}", weight, position, front)
     late = (
-        "goes first so that it is not over later than it should be, "
-        if position < front and entry.overdue_for < math.inf
-        else ""
+        "goes first, as it would end too late otherwise; " if position < front and entry.overdue_for < math.inf else ""
     )
     return in_queue(f"{late}{_forecast(entry)}", weight, position, front)
 
@@ -104,13 +103,13 @@ def sentence(entry: Candidate, position: int, front: int, weight: float) -> str:
 def _forecast(entry: Candidate) -> str:
     record = entry.record
     if entry.status is None:
-        return f"all its tiers are reached, over after about {_seconds(record.to_end)} more of CPU time"
+        return f"all its tiers are reached; it ends after about {_seconds(record.to_end)} more of CPU time"
     if record.known is None:
-        used = _seconds(entry.job.cpu_seconds)
-        return f"tier {entry.status.number}, of which no earlier run tells; {used} of CPU time used so far"
+        used = f"{_seconds(entry.job.cpu_seconds)} of CPU time used so far"
+        return f"works for tier {entry.status.number}; no earlier run shows how long that takes; {used}"
     remaining, traffic = record.remaining, entry.traffic_value
     span = f"{_seconds(remaining.low)} to {_seconds(remaining.high)}"
-    doubt = f", if ever ({1 - remaining.never:.0%})" if remaining.never >= 0.05 else ""
+    doubt = f", if ever (a chance of {percent(1 - remaining.never)})" if remaining.never >= 0.05 else ""
     asked = f"; to those who ask its endpoint worth {traffic:.2g} more" if traffic >= 0.1 else ""
     by = "going by earlier runs of the same program"
     return f"tier {entry.status.number} in about {span} of CPU time{doubt}, {by}{asked}"

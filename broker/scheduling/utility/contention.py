@@ -27,6 +27,7 @@ from tiercel.broker.scheduling.utility.serving import (
     part_in_time,
     value_of,
 )
+from tiercel.core.figures import percent
 from tiercel.core.shares import Share
 
 # Who had all that it wanted keeps it unless another is worth so many times as much.
@@ -76,7 +77,9 @@ def limits(
         why = f", more than the node has left; {why}" if cores < 0.99 * record.wants else ""
         asked = f"{view.requests_per_second:.3g} requests/s within {(view.objective_seconds or 0.0) * 1000:.3g} ms"
         part = cores / node.cpu_cores
-        shares[view.name] = Share(part, reason=f"{asked} need {record.wants:.2g} cores{why}: {part:.1%} of the node")
+        shares[view.name] = Share(
+            part, reason=f"{asked} need {record.wants:.2g} cores{why}: {percent(part)} of the node"
+        )
     return shares
 
 
@@ -126,8 +129,8 @@ def backpressure_after(
         return before
     part = min(before.part + step, 1.0 - LEAST) if is_worth_it else round(before.part - step / 5, 9)
     worst = min(late or views, key=part_in_time, default=None)
-    found = f": endpoint {worst.name} has {part_in_time(worst):.0%} of them in time" if worst is not None else ""
-    return Backpressure(part, now, f"{part:.0%} of the jobs' CPU is kept for answers{found}") if part > 0 else NONE
+    found = f": endpoint {worst.name} has {percent(part_in_time(worst))} of them in time" if worst is not None else ""
+    return Backpressure(part, now, f"{percent(part)} of the jobs' CPU is kept for answers{found}") if part > 0 else NONE
 
 
 def capped(assignments: Sequence[Assignment], usable: float, backpressure: Backpressure) -> tuple[Assignment, ...]:

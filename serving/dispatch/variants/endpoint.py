@@ -8,6 +8,7 @@ from concurrent.futures import Executor
 from typing import Any
 
 from tiercel.core.errors import DeadlineExceededError, InvalidRequestError, UnavailableError
+from tiercel.core.figures import compared
 from tiercel.serving.accounting.accounts import Account
 from tiercel.serving.accounting.room import Room
 from tiercel.serving.accounting.waiting import Source
@@ -160,8 +161,9 @@ class Endpoint(Source):
         loaded, best = first.loaded, first.accuracy
         minimum = request.minimum_accuracy or 0.0
         if minimum > best:
+            asked, has = compared(minimum, best)
             raise InvalidRequestError(
-                f"minimum_accuracy is {minimum:g}, but the most accurate variant of '{self.name}' has {best:g}"
+                f"minimum_accuracy is {asked}, but the most accurate variant of '{self.name}' has {has}"
             )
         session = loaded.session
         feeds = checked_feeds(request, session)

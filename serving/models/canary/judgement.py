@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
+from tiercel.core.figures import compared, percent
 from tiercel.serving.canary_plan import CanaryPlan
 
 # Nothing is concluded from fewer answers before the time is up.
@@ -138,15 +139,15 @@ def _fault_at_the_end(plan: CanaryPlan, old: Counts, new: Counts, comparison: Co
 
 def _errors(old: Counts, new: Counts) -> str:
     return (
-        f"{new.errors} of {new.requests} requests failed ({new.error_rate:.1%}), of the old version's "
-        f"{old.errors} of {old.requests} ({old.error_rate:.1%})"
+        f"{new.errors} of {new.requests} requests failed ({percent(new.error_rate)}), of the old version's "
+        f"{old.errors} of {old.requests} ({percent(old.error_rate)})"
     )
 
 
 def _disagreement(wanted: float, comparison: Comparison) -> str:
+    agreement, least = compared(comparison.agreement, wanted)
     return (
-        f"{comparison.agreed} of {comparison.rows} compared rows agree ({comparison.agreement:.1%}), less than "
-        f"min_agreement {wanted:g}"
+        f"{comparison.agreed} of {comparison.rows} compared rows agree ({agreement}), less than min_agreement {least}"
     )
 
 

@@ -33,7 +33,7 @@ def test_all_is_well_where_jobs_wait_and_a_node_is_drained() -> None:
     [
         (replace(WELL, online=False, version="0.1.0"), "it is offline"),
         (replace(WELL, version="0.1.0"), "its agent is of version 0.1.0, the broker of 0.2.0"),
-        (replace(WELL, disk_free_bytes=4), "4.0 % of its disk is free"),
+        (replace(WELL, disk_free_bytes=4), "4 % of its disk is free"),
         (
             replace(WELL, accelerator_problems=("A100: Xid 79",)),
             "nothing new is put on an accelerator: A100: Xid 79",

@@ -3,17 +3,35 @@ export const UNKNOWN = "–";
 
 const known = (value) => typeof value === "number" && Number.isFinite(value);
 
-/** A metric or a number of no special kind: four significant digits. */
-export function number(value) {
+// From a million millions on, and below a thousandth, a power of ten says more than digits.
+const HUGE = 1e12;
+const TINY = 1e-3;
+// A double has no more digits than so many that tell it from another.
+const MOST_DIGITS = 17;
+
+/** A metric or a number of no special kind, by default with four significant digits: core/figures.py has the same rule. */
+export function number(value, digits = 4) {
   if (!known(value)) return UNKNOWN;
-  const size = Math.abs(value);
-  if (size >= 1000) return value.toLocaleString("en", { maximumFractionDigits: 0 });
-  return size !== 0 && size < 0.001 ? value.toExponential(2) : String(+value.toPrecision(4));
+  const rounded = value.toPrecision(digits);
+  const size = Math.abs(+rounded);
+  if (size !== 0 && (size < TINY || size >= HUGE)) return value.toExponential(digits - 1).replace(/\.?0+e/, "e");
+  if (size < 1000) return String(+rounded);
+  return value.toLocaleString("en", { maximumFractionDigits: Math.max(0, digits - 1 - Math.floor(Math.log10(size))) });
 }
 
+/** Two numbers with as few digits as show which one is larger. */
+export function compared(value, other) {
+  let digits = 4;
+  while (value !== other && digits < MOST_DIGITS && number(value, digits) === number(other, digits)) digits += 1;
+  return [number(value, digits), number(other, digits)];
+}
+
+/** A part as whole percent; what is neither none nor all is never told as such. */
 export function percent(part) {
   if (!known(part)) return UNKNOWN;
-  return part > 0 && part < 0.005 ? "< 1 %" : `${Math.round(part * 100)} %`;
+  const whole = Math.round(part * 100);
+  if (part > 0 && whole === 0) return "< 1 %";
+  return part < 1 && whole === 100 ? "> 99 %" : `${whole} %`;
 }
 
 /** Cores of a cap: two digits tell as much as anybody can use. */

@@ -23,7 +23,7 @@ def test_ls_lists_in_columns_that_cut_nothing_off(tiercel: Tiercel, script: Scri
     assert header.split() == ["ID", "NAME", "STATE", "EPOCH", "BEST", "TIERS", "CPU", "ENDPOINT", "AGE"]
     assert first.startswith("j1           digits  running")
     assert "accuracy 0.9312  ✓0.9 v1  ·0.97  " in first
-    assert "50%" in first
+    assert "50 %" in first
     assert "✓0.97 v2" in second
 
 
@@ -143,8 +143,8 @@ def test_explain(tiercel: Tiercel, script: Script) -> None:
 
     output = tiercel("explain", "j1").stdout
 
-    assert "share     50%: Half, since two jobs run." in output
-    assert output.splitlines()[-1].endswith("tier     tradl   n1    75%  It is nearest to its first tier.")
+    assert "share     50 %: Half, since two jobs run." in output
+    assert output.splitlines()[-1].endswith("tier     tradl   n1    75 %  It is nearest to its first tier.")
     explanation = json.loads(tiercel("explain", "j1", "--json").stdout)
     assert explanation["decisions"][0]["share"]["reason"] == "It is nearest to its first tier."
 

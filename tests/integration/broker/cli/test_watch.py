@@ -41,7 +41,7 @@ def test_a_line_for_each_event_where_nobody_watches(tiercel: Tiercel, running: S
     lines = [line.split("  ", 3)[1:] for line in result.stdout.splitlines()]
     assert lines == [
         ["j1", "digits", "running"],
-        ["j1", "digits", "share 50% of n1: Because."],
+        ["j1", "digits", "share 50 % of n1: Because."],
         ["j1", "digits", "epoch 3: 0.5"],
         ["j1", "digits", "epoch 4: 0.95"],
         ["j1", "digits", "tier 1 (0.9) delivered as version 1"],

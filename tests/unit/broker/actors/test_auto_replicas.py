@@ -68,7 +68,7 @@ async def test_it_answers_on_more_nodes_while_much_is_asked_and_on_one_again_aft
     await asked(nodes, SOON, cores=3.8)
     assert endpoint(nodes.actors).replicas == 2
     assert sorted(nodes.answering().values()) == [0, 1, 1]
-    assert "2 after 1 since 95% of its CPU was busy" in nodes.actors.service.endpoints.replicas_reason(ENDPOINT)
+    assert "2 after 1 since 95 % of its CPU was busy" in nodes.actors.service.endpoints.replicas_reason(ENDPOINT)
     await asked(nodes, 30, cores=1.9)
     assert endpoint(nodes.actors).replicas == 2
     await asked(nodes, 30, cores=0.0, per_second=0)

@@ -111,7 +111,7 @@ def test_a_tier_that_was_reached_is_full(state: TierState) -> None:
         (progress(0.25, epoch=7), "epoch 7: 0.25"),
         (TierEvent(*ABOUT, tier(1, 0.8, TierState.REACHED)), "tier 1 (0.8) reached"),
         (TierEvent(*ABOUT, tier(1, 0.8, TierState.DELIVERED, 2)), "tier 1 (0.8) delivered as version 2"),
-        (ShareEvent(*ABOUT, "n1", Share(0.25, None, "Four jobs.")), "share 25% of n1: Four jobs."),
+        (ShareEvent(*ABOUT, "n1", Share(0.25, None, "Four jobs.")), "share 25 % of n1: Four jobs."),
     ],
 )
 def test_an_event_as_a_line(event: JobEvent, text: str) -> None:

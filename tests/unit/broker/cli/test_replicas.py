@@ -46,7 +46,7 @@ def test_the_nodes_are_told_to_tenants() -> None:
 
 
 def test_where_the_broker_says_how_many_it_is_said_why() -> None:
-    reason = "41 requests/s, 12% of them late, 80% of its CPU busy; 2 after 1 since 80% of its CPU was busy"
+    reason = "41 requests/s, 12 % of them late, 80 % of its CPU busy; 2 after 1 since 80 % of its CPU was busy"
     auto = replace(ENDPOINT, replicas=2, auto_replicas=True, replicas_reason=reason + "\x1b[2J")
     assert endpoint_notes([replace(auto, places=(HOME, HOME))]) == [f"digits on 2 nodes: {reason}\ufffd[2J"]
     lines = endpoint_lines(auto)

@@ -12,6 +12,7 @@ from tiercel.broker.lifecycle.job_events import RunIsAlive, Ticked, UsageMeasure
 from tiercel.broker.lifecycle.promises import judged
 from tiercel.core.endpoints import Endpoint, Signature, Tensor, Version
 from tiercel.core.feedback import VersionFeedback
+from tiercel.core.figures import compared
 from tiercel.core.jobs import Direction, Job, JobState, Tier
 from tiercel.core.retraining import Retrain, Retraining, RetrainingState, Retrains
 
@@ -130,7 +131,10 @@ def test_the_best_model_of_a_retraining_is_judged_by_what_answers_is_worth_now()
         for number, value in enumerate(values, start=2):
             new = replace(VERSION, version=number, job_id=known.job_id, value=value, signature=Signature((), ()))
             endpoint, held = versions.with_version(endpoint, new, may_replace=False)
-            assert held == f"{value:.6g} is worse than 0.93 of version 1" or endpoint.pinned
+            assert (
+                held == f"{compared(value, 0.93)[0]} is worse than {compared(value, 0.93)[1]} of version 1"
+                or endpoint.pinned
+            )
         found = retraining.better_one(endpoint, known, BAD if heard is None else heard, job)
         after = versions.let_answer(endpoint, found.version, 1) if found is not None else endpoint
         assert (after.live_version, after.pinned) == (found.version if found else 1, endpoint.pinned)

@@ -17,7 +17,7 @@ def test_tier_one_goes_first_in_the_order_of_submission() -> None:
     weights = {entry.job_id: entry.share.cpu_weight for entry in plan.assignments}
     assert weights == {"early": 0.495, "middle": 0.495, "late": 0.005, "second-tier": 0.005}
     assert plan.assignments[0].share.reason == (
-        "works for its tier 1, in the order of submission: one of 2 that run now, with 49.5 % of the node"
+        "works for its tier 1, in the order of submission: one of 2 that run now, with 50 % of the node"
     )
 
 

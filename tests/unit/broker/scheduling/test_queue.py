@@ -56,15 +56,15 @@ def test_fewer_tiers_go_first_and_jobs_that_reached_all_last() -> None:
     ]
     plan, _ = plan_in_order(snapshot(jobs, [node(cpu_cores=2)]), QueueState(), by_name, QueueSettings())
     assert shares_of(plan) == [
-        ("c-first", "works for its tier 1, called c-first: one of 2 that run now, with 49.5 % of the node"),
-        ("d-first", "works for its tier 1, called d-first: one of 2 that run now, with 49.5 % of the node"),
+        ("c-first", "works for its tier 1, called c-first: one of 2 that run now, with 50 % of the node"),
+        ("d-first", "works for its tier 1, called d-first: one of 2 that run now, with 50 % of the node"),
         (
             "b-second",
-            "works for its tier 2, called b-second: 2 go before it; keeps 0.5 % of the node until its turn",
+            "works for its tier 2, called b-second: 2 go before it; keeps 1 % of the node until its turn",
         ),
         (
             "a-done",
-            "all its tiers are reached, called a-done: 3 go before it; keeps 0.5 % of the node until its turn",
+            "all its tiers are reached, called a-done: 3 go before it; keeps 1 % of the node until its turn",
         ),
     ]
 
@@ -121,8 +121,8 @@ def test_a_job_keeps_its_place_until_its_model_is_handed_over() -> None:
     plan, _ = plan_in_order(snapshot(jobs, [node(cpu_cores=1)]), QueueState(), by_name, QueueSettings())
     assert shares_of(plan) == [
         ("b", "hands over the model of its tier 1: the one that runs now, with 99 % of the node"),
-        ("a", "works for its tier 1, called a: 1 go before it; keeps 0.5 % of the node until its turn"),
-        ("c", "works for its tier 2, called c: 2 go before it; keeps 0.5 % of the node until its turn"),
+        ("a", "works for its tier 1, called a: 1 goes before it; keeps 1 % of the node until its turn"),
+        ("c", "works for its tier 2, called c: 2 go before it; keeps 1 % of the node until its turn"),
     ]
 
 

@@ -101,7 +101,7 @@ async def test_a_canary_that_fails_is_rolled_back(bench: Bench) -> None:
             new.statistics.failed(InferenceFailedError("the model failed"), 0.0)
             await asyncio.sleep(0)
     assert await bench.answer() == ("1", 1.0)
-    assert "requests failed (100.0%)" in bench.lifecycle.trial("m")["canary"]["reason"]
+    assert "requests failed (100 %)" in bench.lifecycle.trial("m")["canary"]["reason"]
 
 
 async def test_an_operator_may_decide_a_trial(bench: Bench) -> None:

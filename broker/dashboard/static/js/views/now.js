@@ -141,7 +141,7 @@ export function newsText(event) {
   const { tier } = event;
   const name = tier.number ? `tier ${tier.number} (${number(tier.target)})` : "a better model";
   if (tier.state === "delivered")
-    return `${name} delivered: version ${tier.version} ${tier.reason ? `is kept: ${tier.reason}` : "answers"}`;
+    return `${name} delivered: ${tier.reason || `version ${tier.version} answers`}`;
   return `${name} ${tier.state}${tier.reason ? `: ${tier.reason}` : ""}`;
 }
 

@@ -97,7 +97,7 @@ def test_jobs_past_tier_one_keep_the_floor_while_another_is_short_of_it() -> Non
     assert weights["fast"] + weights["middle"] == pytest.approx(7 / 8)
     assert weights["fast"] == pytest.approx(3 * weights["middle"])
     assert (
-        reasons["past"] == "tier 1 is reached, and jobs that have reached fewer go first; goes on with 12 % of the node"
+        reasons["past"] == "tier 1 is reached, and jobs that have reached fewer go first; goes on with 13 % of the node"
     )
 
 

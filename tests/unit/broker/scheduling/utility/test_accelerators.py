@@ -76,7 +76,7 @@ def test_a_device_goes_to_who_makes_most_of_it_and_the_others_keep_a_floor() -> 
         nodes=[gpu_node(16, cpu_cores=4.0)],
     )
     assert fractions(plan) == pytest.approx({"short": 0.99, "long": 0.01})
-    assert "1 go before it; keeps" in reasons(plan)["long"]
+    assert "1 goes before it; keeps" in reasons(plan)["long"]
     assert reasons(plan)["long"].endswith("1 % of accelerator 0 beside 1 other job")
 
 
@@ -166,7 +166,7 @@ def test_the_guard_looks_at_devices_too() -> None:
     # for each, which at 1310 s are too many for both.
     plan, _ = policy.plan(replace(seen(*old, newer, nodes=[on]), now=1310.0), state)
     assert fractions(plan)["a"] > 0.9
-    assert reasons(plan)["a"].startswith("goes first so that it is not over later than it should be")
+    assert reasons(plan)["a"].startswith("goes first, as it would end too late otherwise")
     unguarded = plan_of(*old, newer, nodes=[on])
     assert fractions(unguarded)["c"] > 0.9
 

@@ -56,7 +56,7 @@ def test_the_plan_after_answers_came_late_takes_cpu_from_training() -> None:
     plan = here.plan(endpoint(0.5))
     assert sum(entry.share.cpu_cap_cores or 9.0 for entry in plan.assignments) == pytest.approx(0.75 * CORES)
     assert plan.endpoint_shares == {}
-    reason = "25% of the jobs' CPU is kept for answers: endpoint digits has 50% of them in time"
+    reason = "25 % of the jobs' CPU is kept for answers: endpoint digits has 50 % of them in time"
     assert all(entry.share.reason.endswith(reason) for entry in plan.assignments)
 
 

@@ -32,7 +32,7 @@ def test_the_job_that_needs_least_runs_and_the_others_keep_a_floor() -> None:
         "the one that runs now, with 99 % of the node"
     )
     assert reasons(plan)["c"].startswith("tier 1 in about 38 s to 42 s of CPU time")
-    assert reasons(plan)["c"].endswith("2 go before it; keeps 0.5 % of the node until its turn")
+    assert reasons(plan)["c"].endswith("2 go before it; keeps 1 % of the node until its turn")
 
 
 def test_as_many_run_as_there_are_cores() -> None:
@@ -142,7 +142,7 @@ def test_a_tier_out_of_reach_is_told_loses_its_place_and_comes_back_on_progress(
     plan, state = follow(policy, policy.initial_state(), range(1, 40))
     assert "tier 1 (target 0.9) looks out of reach" in plan.unreachable["hopeless"]
     assert weights(plan) == pytest.approx({"other": 0.99, "hopeless": 0.01})
-    assert "goes on with 1.0% of the node until it makes progress" in reasons(plan)["hopeless"]
+    assert "goes on with 1 % of the node until it makes progress" in reasons(plan)["hopeless"]
     rising = replace(job("hopeless", cpu_cores=1.0), observations=flat(39, then=(0.6, 0.7)), cpu_seconds=50.0)
     rising = replace(rising, observations=(*rising.observations[:-1], Observation(50.0, 50, 0.7, 50.0)))
     plan, _ = policy.plan(snapshot([rising, known("other", "")], [node(cpu_cores=1.0)]), state)
@@ -171,7 +171,8 @@ def test_who_is_over_soon_does_not_wait_for_tiers_that_are_far() -> None:
     plan = plan_of(done, known("b", "longest"))
     assert weights(plan)["done"] > 0.9
     assert reasons(plan)["done"] == (
-        "all its tiers are reached, over after about 2 s more of CPU time: the one that runs now, with 99 % of the node"
+        "all its tiers are reached; it ends after about 2 s more of CPU time: "
+        "the one that runs now, with 99 % of the node"
     )
     assert weights(plan_of(done, known("b", "long")))["b"] > 0.9
     assert weights(plan_of(all_tiers_reached(epochs_left=8), known("b", "longest")))["b"] > 0.9
@@ -200,9 +201,7 @@ def test_a_job_that_would_be_over_too_late_goes_first() -> None:
     lifted = [now for now, name, _ in first if name == "done"]
     assert lifted
     assert 40 <= lifted[0] <= 85
-    assert all(
-        "goes first so that it is not over later than it should be" in why for _, name, why in first if name == "done"
-    )
+    assert all("goes first, as it would end too late otherwise" in why for _, name, why in first if name == "done")
 
 
 # --- Where ------------------------------------------------------------------------------------------------------------

@@ -46,7 +46,7 @@ def test_failures_roll_back_as_soon_as_they_are_no_chance() -> None:
     assert decide(PLAN, 1.0, OLD, Counts(0, 19), NOTHING)[0] is Outcome.RUNNING, "too few to say"
     outcome, reason = decide(PLAN, 1.0, OLD, Counts(10, 10), NOTHING)
     assert outcome is Outcome.ROLLED_BACK
-    assert reason == "10 of 20 requests failed (50.0%), of the old version's 0 of 9000 (0.0%)"
+    assert reason == "10 of 20 requests failed (50 %), of the old version's 0 of 9000 (0 %)"
     assert decide(PLAN, 1.0, OLD, Counts(98, 2), NOTHING)[0] is Outcome.RUNNING, "that may be chance"
     assert decide(PLAN, 60.0, OLD, Counts(98, 2), NOTHING)[0] is Outcome.ROLLED_BACK
 
@@ -78,7 +78,7 @@ def test_too_little_agreement_rolls_back_when_it_is_certain_or_over() -> None:
     outcome, reason = decide(plan, 1.0, OLD, Counts(), Comparison(100, 50))
     assert (outcome, reason) == (
         Outcome.ROLLED_BACK,
-        "50 of 100 compared rows agree (50.0%), less than min_agreement 0.9",
+        "50 of 100 compared rows agree (0.5), less than min_agreement 0.9",
     )
 
 

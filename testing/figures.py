@@ -1,0 +1,61 @@
+"""Figures and what people read of them: the same from Python and from the dashboard's JavaScript."""
+
+from __future__ import annotations
+
+from typing import Final
+
+PERCENT: Final = {
+    0.0: "0 %",
+    1e-9: "< 1 %",
+    0.00499: "< 1 %",
+    0.005: "1 %",
+    0.125: "13 %",
+    0.489: "49 %",
+    0.5: "50 %",
+    0.994: "99 %",
+    0.996: "> 99 %",
+    0.99999: "> 99 %",
+    1.0: "100 %",
+    1.5: "150 %",
+}
+NUMBER: Final = {
+    0.0: "0",
+    0.9: "0.9",
+    0.97493: "0.9749",
+    0.980501: "0.9805",
+    1.0625: "1.063",
+    -1.0625: "-1.063",
+    0.1 + 0.2: "0.3",
+    12.0: "12",
+    100.0: "100",
+    999.94: "999.9",
+    999.96: "1,000",
+    1234.5: "1,235",
+    -98765.4: "-98,765",
+    2.5e6: "2,500,000",
+    0.001: "0.001",
+    0.00099999: "0.001",
+    0.00012345: "1.234e-4",
+    1e-4: "1e-4",
+    -3e-300: "-3e-300",
+    1.5e12: "1.5e+12",
+    2e300: "2e+300",
+}
+COMPARED: Final = {
+    (0.97493, 0.980501): ("0.9749", "0.9805"),
+    (0.97493, 0.97494): ("0.97493", "0.97494"),
+    (0.9, 0.9): ("0.9", "0.9"),
+    (0.9, 0.90004): ("0.9", "0.90004"),
+    (1234.5, 1234.6): ("1,234.5", "1,234.6"),
+    (1.2341e-5, 1.2342e-5): ("1.2341e-5", "1.2342e-5"),
+    (0.3, 0.1 + 0.2): ("0.3", "0.30000000000000004"),
+    (0.0, 1e-20): ("0", "1e-20"),
+}
+# The same in the dashboard: a script of a page, what it is given, and what it finds.
+READ_BY_A_PAGE: Final = """async ([parts, numbers, pairs]) => {
+  const { compared, number, percent } = await import("/assets/js/format.js");
+  const pair = (each) => compared(...each);
+  return [parts.map((each) => percent(each)), numbers.map((each) => number(each)), pairs.map(pair)];
+}"""
+GIVEN: Final = [[*PERCENT], [*NUMBER], [[*pair] for pair in COMPARED]]
+READ: Final = [[*PERCENT.values()], [*NUMBER.values()], [[*words] for words in COMPARED.values()]]
