@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from testing import again, needs
+from testing import again, needs, rewriting
 
 ROOT: Final = Path(__file__).parents[1]
 COMPUTING: Final = ("tests/unit", "tests/property")
@@ -82,6 +82,7 @@ def main() -> int:
         f"Tests that only compute run beside the others; what they say comes behind, from {computing.log}\n"
     )
     sys.stdout.flush()
+    rewriting.main()
     # The image for containers is made beside the first tests, which need none.
     image = (sys.executable, "-m", "testing.docker")
     nicely = ("nice", "-n", "10")
