@@ -12,7 +12,7 @@ from tiercel.broker.scheduling.forecast.curve import sign_of
 from tiercel.broker.scheduling.forecast.work import Forecast, forecast_from_history, forecast_from_samples, past_curves
 from tiercel.broker.scheduling.interface import JobView, PastRun
 from tiercel.broker.simulation.curves import Trajectory
-from tiercel.broker.what_if.progress import in_view_of
+from tiercel.broker.what_if.progress import at_its_pace, in_view_of
 from tiercel.core.jobs import TierState
 
 # Reports of a future at most; with more, each stands for several epochs.
@@ -53,8 +53,8 @@ def rest_of(view: JobView, past: Sequence[PastRun], others: Sequence[float]) -> 
     """
     seen = [each for each in view.observations if math.isfinite(each.value) and math.isfinite(each.cpu_seconds)]
     spent = view.cpu_seconds if math.isfinite(view.cpu_seconds) else 0.0
-    curves = past_curves(past, view.direction)
     sign = sign_of(view.direction)
+    curves = at_its_pace(past_curves(past, view.direction), _best_reports(view, sign))
     guess = [spent + each for each in (others or [_GUESS_CPU_SECONDS])]
     left = [tier for tier in view.tiers if tier.state in {TierState.PENDING, TierState.UNREACHABLE}]
     best = max((sign * each.value for each in seen), default=None)
@@ -69,6 +69,17 @@ def rest_of(view: JobView, past: Sequence[PastRun], others: Sequence[float]) -> 
     steps = [b.cpu_seconds - a.cpu_seconds for a, b in itertools.pairwise(seen) if b.epoch > a.epoch]
     epoch = sorted(steps)[len(steps) // 2] if steps else longest / 20
     return Rest(forecasts, bool(curves), max(epoch, 1e-3), max(spent, 0.0), None if best is None else sign * best)
+
+
+def _best_reports(view: JobView, sign: float) -> list[float]:
+    """CPU seconds to each report that was the best so far; none where the first ones are forgotten."""
+    found: list[float] = []
+    best = -math.inf
+    for each in view.observations if view.observations and view.observations[0].epoch <= 1 else ():
+        if sign * each.value > best and each.cpu_seconds >= (found[-1] if found else 0.0):
+            best = sign * each.value
+            found.append(each.cpu_seconds)
+    return found
 
 
 def drawn_work(forecast: Forecast, spent: float, chance: float) -> float | None:

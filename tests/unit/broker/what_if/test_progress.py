@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tiercel.broker.scheduling.forecast.work import PastCurve, work_to
-from tiercel.broker.what_if.progress import in_view_of
+from tiercel.broker.scheduling.history import MAX_POINTS
+from tiercel.broker.what_if.progress import at_its_pace, in_view_of
 
 QUALITY = (0.2, 0.4, 0.6, 0.8)
 
@@ -42,3 +43,21 @@ def test_an_earlier_run_that_ended_before_is_held_against_the_part_it_shares() -
     short = PastCurve((5.0, 10.0), (0.2, 0.4))
     (stretched,) = in_view_of([short], 0.8, (0.4, 40.0))
     assert stretched.spent == pytest.approx((10.0, 20.0))
+
+
+def test_who_needs_twice_the_cpu_for_each_report_needs_twice_as_much_after_the_first() -> None:
+    curves = [PastCurve(tuple(3.0 + at for at in range(40)), tuple(at / 40 for at in range(40)))]
+    (paced,) = at_its_pace(curves, [5.0 + 2.0 * at for at in range(30)])
+    assert paced.spent[0] == 5.0
+    assert paced.spent[-1] == pytest.approx(5.0 + 39 * 2.0**0.8)
+
+
+def test_a_few_reports_tell_less_of_the_pace_and_one_tells_how_long_the_start_was() -> None:
+    curves = [PastCurve((3.0, 4.0, 5.0, 6.0), QUALITY)]
+    totals = [at_its_pace(curves, own)[0].spent[-1] for own in ([], [5.0], [5.0, 7.0], [5.0, 7.0, 9.0, 11.0])]
+    assert totals == pytest.approx([6.0, 8.0, 5.0 + 3 * 2 ** (1 / 3), 5.0 + 3 * 2**0.6])
+
+
+def test_steps_of_a_curve_that_was_thinned_are_no_pace() -> None:
+    thinned = PastCurve(tuple(3.0 * at for at in range(1, MAX_POINTS + 1)), tuple(at / 100 for at in range(MAX_POINTS)))
+    assert at_its_pace([thinned], [3.0, 4.0, 5.0]) == (thinned,)
