@@ -35,7 +35,6 @@ KNOWING = ("utility", "srpt")
 ABLATIONS: Mapping[str, Mapping[str, float]] = {
     "utility, who asks counts nothing": {"window_seconds": 0.0},
     "utility, no room kept for answers": {"answers_well": 100.0},
-    "utility, nothing taken from jobs": {"backpressure": 0.0},
 }
 """``utility`` with one of its rules for answers off."""
 

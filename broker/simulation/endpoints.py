@@ -215,6 +215,7 @@ class SimulatedEndpoint:
     def _measured(self, window: Tally, noise: float) -> EndpointView:
         seconds = window.seconds or 1.0
         delay = window.delay_sum / window.answered if window.answered > 0 else None
+        judged = self.load.objective_seconds is not None and window.answered > 0
         return EndpointView(
             name=self.load.name,
             tenant=self.load.tenant,
@@ -226,4 +227,5 @@ class SimulatedEndpoint:
             cpu_cores_used=window.cpu_seconds / seconds * log_normal(self._noise, noise),
             quality=self.quality,
             share=self.share,
+            in_objective=window.in_objective / window.answered if judged else None,
         )

@@ -1,4 +1,4 @@
-"""Live brokers move CPU towards endpoints whose answers come late: from other endpoints, and from training."""
+"""Live brokers move CPU towards endpoints whose answers come late, from those that can wait."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator
-from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +16,11 @@ from testing.product import Product
 from testing.product_use import JOB_SECONDS, SCRIPTS, client_of, digits_job, get_json, tiercel
 from tiercel import Client, JobState, Script
 from tiercel.core.endpoint_views import EndpointInfo
-from tiercel.core.views import ProgressEvent, ShareEvent
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]
 
 # Half of what a faster endpoint uses is taken at once, and often, so that nobody has to wait for the end.
 DQOES = {"TIERCEL_POLICY": "dqoes", "TIERCEL_POLICY_OPTIONS": json.dumps({"interval": 1.0, "beta": 0.5})}
-UTILITY = {"TIERCEL_POLICY": "utility", "TIERCEL_POLICY_OPTIONS": json.dumps({"answers_per_value": 1e-6})}
 CALLERS = 3
 
 
@@ -119,28 +116,6 @@ async def test_cpu_moves_from_the_endpoint_that_can_wait_to_the_one_that_cannot(
     assert strict.windows[0].p50_seconds is not None
     assert strict.windows[0].p99_seconds is not None
     assert 1e-4 < strict.windows[0].p50_seconds <= strict.windows[0].p99_seconds
-
-
-@pytest.mark.parametrize("product", [UTILITY], indirect=True)
-async def test_an_endpoint_that_answers_late_gets_cpu_from_the_training_beside_it(product: Product) -> None:
-    async with client_of(product, "alice") as alice:
-        await deliver(alice, "strict", 1e-4)
-        training = await alice.submit(digits_job("other", (0.5, 0.9999), max_epochs=100_000))
-        async with asyncio.timeout(JOB_SECONDS), aclosing(training.events()) as events:
-            await anext(event async for event in events if isinstance(event, ProgressEvent))
-            before = (await alice.get_job(training.id)).share
-            async with load(product, "strict"):
-                capped = (e.share async for e in events if isinstance(e, ShareEvent) and e.share.cpu_cap_cores)
-                share = await anext(capped)
-        endpoints = {endpoint.name: endpoint for endpoint in await alice.list_endpoints()}
-        cores = (await alice.list_nodes())[0].cpu_cores
-        await alice.cancel_job(training.id)
-    assert before is not None
-    assert before.cpu_cap_cores is None
-    assert share.cpu_cap_cores is not None
-    assert share.cpu_cap_cores < 0.8 * min(cores, 1.0)
-    assert "kept for answers: endpoint strict has" in share.reason
-    assert endpoints["strict"].share is None
 
 
 def _mean_delay(before: dict[str, Any], after: dict[str, Any]) -> float | None:

@@ -18,7 +18,7 @@ from operator import attrgetter
 from tiercel.broker.scheduling.forecast.pace import Speeds
 from tiercel.broker.scheduling.interface import Assignment, EndpointView, JobView, NodeView, Plan, Snapshot, Trigger
 from tiercel.broker.scheduling.placement import jobs_by_node, place
-from tiercel.broker.scheduling.utility.contention import NONE, Backpressure, backpressure_after, capped, limits
+from tiercel.broker.scheduling.utility.contention import limits
 from tiercel.broker.scheduling.utility.fairness import Review, reviewed
 from tiercel.broker.scheduling.utility.migration import Load, Migration, choose_migration, soonest_done
 from tiercel.broker.scheduling.utility.queue import Pass, Queue
@@ -32,22 +32,13 @@ _MAY_IDLE = frozenset({Trigger.EXIT, Trigger.NODE})
 
 
 @dataclass(frozen=True, slots=True)
-class NodeState:
-    """What was decided of a node."""
-
-    queue: Queue  # its jobs
-    limits: Mapping[str, Share] = field(default_factory=dict)  # its endpoints that are limited, by name
-    backpressure: Backpressure = NONE  # what is kept from its jobs for answers that come late
-
-
-@dataclass(frozen=True, slots=True)
 class UtilityState:
     """What is remembered between passes."""
 
     held: Held = field(default_factory=Held)  # what is held of jobs
     endpoints: Mapping[str, EndpointRecord] = field(default_factory=dict)  # by endpoint
     review: Review = field(default_factory=Review)  # what fair sharing would give
-    nodes: Mapping[str, NodeState] = field(default_factory=dict)  # by node
+    queues: Mapping[str, Queue] = field(default_factory=dict)  # what was decided of jobs, by node
     speeds: Speeds = field(default_factory=Speeds)  # how fast nodes are
 
 
@@ -88,27 +79,21 @@ class UtilityPolicy:
             groups[migration.source] = [job for job in groups[migration.source] if job.id != migration.job.id]
             groups.setdefault(migration.target, []).append(migration.job)
 
-        asked = _with_objectives(views, endpoints)
-        decided = {
-            node.id: self._share(
-                this,
-                node,
-                groups.get(node.id, ()),
-                left[node.id],
-                asked.get(node.id, ()),
-                endpoints,
-                state.nodes.get(node.id),
-            )
-            for node in nodes
-        }
-        shares = {name: share for each in decided.values() for name, share in each.limits.items()}
+        asked, queues, shares = _with_objectives(views, endpoints), dict[str, Queue](), dict[str, Share]()
+        for node in nodes:
+            queue = this.rank(node, groups.get(node.id, ()), left[node.id], state.queues.get(node.id))
+            price = queue.priority * self.settings.answers_per_value
+            limited = limits(asked.get(node.id, ()), node, price, endpoints)
+            capacity = in_steps(1.0 - math.fsum(share.cpu_weight for share in limited.values()))
+            queues[node.id] = queue.shared_out(capacity, self.settings.floor)
+            shares |= limited
         plan = Plan(
-            tuple(chain.from_iterable(_assignments(each, migration) for each in decided.values())),
+            tuple(chain.from_iterable(_assignments(queue, migration) for queue in queues.values())),
             placement.waiting,
             {name: record.unreachable for name, record in sorted(held.records.items()) if record.unreachable},
             shares,
         )
-        return plan, UtilityState(held, endpoints, review, decided, speeds)
+        return plan, UtilityState(held, endpoints, review, queues, speeds)
 
     def _loads(
         self,
@@ -124,33 +109,6 @@ class UtilityPolicy:
             if view.node_id in loads:
                 loads[view.node_id].answers.add(view.name)
         return loads
-
-    def _share(
-        self,
-        this: Pass,
-        node: NodeView,
-        jobs: Sequence[JobView],
-        cores: float,
-        asked: Sequence[EndpointView],
-        endpoints: Mapping[str, EndpointRecord],
-        before: NodeState | None,
-    ) -> NodeState:
-        """Divide a node between its endpoints and its jobs."""
-        queue = this.rank(node, jobs, cores, before.queue if before is not None else None)
-        if not asked:
-            return NodeState(queue.shared_out(1.0, self.settings.floor))
-        price = queue.priority * self.settings.answers_per_value
-        shares = limits(asked, node, price, endpoints)
-        capacity = in_steps(1.0 - math.fsum(share.cpu_weight for share in shares.values()))
-        backpressure = backpressure_after(
-            before.backpressure if before is not None else NONE,
-            asked,
-            price,
-            queue.usable,
-            this.now,
-            self.settings.backpressure,
-        )
-        return NodeState(queue.shared_out(capacity, self.settings.floor), shares, backpressure)
 
 
 def _news(before: Mapping[str, JobRecord], now: Mapping[str, JobRecord]) -> list[tuple[JobView | None, JobView]]:
@@ -170,14 +128,13 @@ def _with_objectives(
     return groups
 
 
-def _assignments(decided: NodeState, migration: Migration | None) -> tuple[Assignment, ...]:
-    """What the jobs of a node get."""
-    queue, found = decided.queue, decided.queue.assignments
-    if migration is not None and migration.target == queue.node.id:
-        found = tuple(_told(each, migration.reason) if each.job_id == migration.job.id else each for each in found)
-    return capped(found, queue.usable, decided.backpressure) if decided.backpressure.part else found
-
-
-def _told(assignment: Assignment, first: str) -> Assignment:
-    share = assignment.share
-    return replace(assignment, share=replace(share, reason=f"{first}; {share.reason}"))
+def _assignments(queue: Queue, migration: Migration | None) -> tuple[Assignment, ...]:
+    """What the jobs of a node get; one that comes from another node is told why."""
+    if migration is None or migration.target != queue.node.id:
+        return queue.assignments
+    return tuple(
+        replace(each, share=replace(each.share, reason=f"{migration.reason}; {each.share.reason}"))
+        if each.job_id == migration.job.id
+        else each
+        for each in queue.assignments
+    )

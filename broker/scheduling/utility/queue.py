@@ -41,7 +41,6 @@ class Queue:
     holds_until: float
     # Value per CPU second of the best of the jobs that work for a tier; a little for those that only go on.
     priority: float
-    usable: float  # cores that its jobs can use together
     capacity: float = 0.0  # part of the node's weight that they share; 0 while that is not settled
     assignments: tuple[Assignment, ...] = ()  # what they get
 
@@ -107,8 +106,7 @@ class Pass:
         until = self.now if timed else self.now + spare / 2
         worth = [entry.priority for entry in candidates if entry.status is not None]
         priority = max([*worth, 1e-9]) if candidates else 0.0
-        usable = min(math.fsum(entry.record.cores for entry in candidates), node.cpu_cores)
-        return Queue(node, key, candidates, held, _in_front(candidates, held, cores), until, priority, usable)
+        return Queue(node, key, candidates, held, _in_front(candidates, held, cores), until, priority)
 
     def line(self, jobs: Sequence[JobView], cores: float) -> list[JobView]:
         """Jobs that wait for a node, those first that shall find one: who is late, then who is worth most.

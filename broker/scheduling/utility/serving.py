@@ -18,7 +18,7 @@ from tiercel.broker.scheduling.utility.settings import UtilitySettings
 from tiercel.core.jobs import Direction
 
 # An endpoint answers in time when this part of its requests was answered within the objective.
-IN_TIME = 0.95
+_IN_TIME = 0.95
 # Who uses this part of a node, or of what it was given, would use more; who uses less leaves something.
 FULL = 0.9
 _OPEN_AFTER = 3
@@ -96,7 +96,7 @@ def _observed(view: EndpointView, record: EndpointRecord, cores: float, node_use
 
 def is_in_time(view: EndpointView) -> bool:
     """Whether answers come in time, as far as was measured: nearly all of them, or in the mean where nobody counts."""
-    return part_in_time(view) >= (IN_TIME if view.in_objective is not None else 1.0)
+    return part_in_time(view) >= (_IN_TIME if view.in_objective is not None else 1.0)
 
 
 def part_in_time(view: EndpointView) -> float:

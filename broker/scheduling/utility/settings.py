@@ -24,16 +24,13 @@ class UtilitySettings:
     answers_per_value: float = 100.0  # good answers in time that are worth as much as a tier of value 1, > 0
     window_seconds: float = 60.0  # a better version is worth what it makes answers better within so many seconds, >= 0
     answers_well: float = 0.4  # a node answers well for endpoints that want this part of it at most, > 0
-    # What is taken from the jobs of a node at a time while its answers are late, a part of the CPU they can use; 0 for
-    # nothing. A fifth of that comes back at a time.
-    backpressure: float = 0.25
 
     def __post_init__(self) -> None:
         """Refuse what no run could make sense of."""
         if not (0 < self.floor < 1 and 0 < self.later_tiers <= 1):
             msg = "floor and later_tiers must be between 0 and 1"
             raise ValueError(msg)
-        if min(self.guard_ratio, self.window_seconds, self.backpressure) < 0:
+        if min(self.guard_ratio, self.window_seconds) < 0:
             msg = "no option may be negative"
             raise ValueError(msg)
         if min(self.answers_per_value, self.answers_well, self.finishing) <= 0:

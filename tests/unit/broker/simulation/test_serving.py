@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -99,6 +100,8 @@ def test_policies_see_endpoints_with_what_was_measured() -> None:
     last = seen[-1].endpoints[0]
     assert (last.name, last.node_id, last.quality, last.objective_seconds) == ("digits", "node1", 0.75, 0.5)
     assert (last.requests_per_second, last.cpu_cores_used, last.delay_seconds) == pytest.approx((2.0, 0.5, 0.5))
+    # A quarter of a second of work, a quarter of a wait in the mean: 1 - exp(-1) of them wait no longer than that.
+    assert last.in_objective == pytest.approx(1 - math.exp(-1))
     assert last.share is not None
 
 
