@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import secrets
 import time
+from asyncio import Future
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tiercel.core.errors import DeadlineExceededError, InvalidRequestError
+from tiercel.core.errors import CapacityExceededError, DeadlineExceededError, InvalidRequestError, TiercelError
 from tiercel.serving.accounting.delays import Delays
 from tiercel.serving.generation.loop import DecodeLoop
 from tiercel.serving.generation.noting import Notes
-from tiercel.serving.generation.request import GenerationLimits, GenerationRequest, context_of, prompt_ids
+from tiercel.serving.generation.request import (
+    GenerationLimits,
+    GenerationRequest,
+    checked_prompt,
+    context_of,
+    tokenized,
+)
 from tiercel.serving.generation.room import CacheRoom
 from tiercel.serving.generation.row import Listener, Row
 from tiercel.serving.generation.statistics import GenerationStatistics
+from tiercel.serving.tensors import Array
 
 if TYPE_CHECKING:
     from tiercel.serving.dispatch.dispatcher import Dispatcher
@@ -109,23 +117,52 @@ class Generation:
             What to cancel when the caller goes away.
 
         Raises:
-            TiercelError: It does not fit the model, or there is no room.
+            TiercelError: It does not fit the model, or there is no room; of a text, the listener may hear that.
         """
         loaded, decoder = found
-        prompt = prompt_ids(request, decoder, self.limits)
-        fit = self.limits.cache_bytes // decoder.token_bytes
-        most = min(request.tokens, min(context_of(decoder, self.limits), fit + 1) - len(prompt))
+        tokenizing: Future[Array] | None = None
+        asked: tuple[Array, int] | None = None
+        if isinstance(request.prompt, str):
+            tokenizing = tokenized(request, request.prompt, decoder, context_of(decoder, self.limits))
+        else:
+            asked = self._checked(request, np.array(request.prompt, np.int64), decoder)
         ends = request.stop if decoder.end_token is None else request.stop | {decoder.end_token}
         seed = secrets.randbits(64) if request.seed is None else request.seed
         loop = self._loop_of(loaded, decoder)
-        random = np.random.default_rng(seed)
         now = time.perf_counter()
-        row = Row(loop, prompt, most, request.sampling, random, ends, arrived or now, listener)
+        row = Row(loop, request.sampling, np.random.default_rng(seed), ends, arrived or now, listener)
         if self._recent is not None and self._recent.wants(request.id):
-            version, prompt_tokens = loaded.version_text, len(prompt)
-            row.notes = Notes(self._recent, loaded.model, version, request.id, row.arrived, now, prompt_tokens)
-        loop.add(row, request.timeout)
+            row.notes = Notes(self._recent, loaded.model, loaded.version_text, request.id, row.arrived, now)
+        if asked is not None:
+            row.ask(*asked)
+        if tokenizing is not None:
+            row.tokenizing = tokenizing
+            tokenizing.add_done_callback(partial(self._tokenized, request, decoder, loop, row))
+        try:
+            loop.add(row, request.timeout)
+        except CapacityExceededError:
+            if tokenizing is not None:
+                tokenizing.cancel()
+            raise
         return row
+
+    def _tokenized(
+        self, request: GenerationRequest, decoder: Decoder, loop: DecodeLoop, row: Row, found: Future[Array]
+    ) -> None:
+        if found.cancelled():
+            return
+        try:
+            row.ask(*self._checked(request, found.result(), decoder))
+        except TiercelError as error:
+            loop.fail(row, error)
+        else:
+            loop.look()
+
+    def _checked(self, request: GenerationRequest, ids: Array, decoder: Decoder) -> tuple[Array, int]:
+        """A prompt's ids as the model takes them, and how many tokens the answer has at most."""
+        prompt = checked_prompt(request, ids, decoder, self.limits)
+        fit = self.limits.cache_bytes // decoder.token_bytes
+        return prompt, min(request.tokens, min(context_of(decoder, self.limits), fit + 1) - len(prompt))
 
     def close(self) -> None:
         """Fail whatever is not complete; nothing is asked any more."""

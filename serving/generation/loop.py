@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from tiercel.core.errors import CapacityExceededError, DeadlineExceededError, TiercelError
+from tiercel.core.errors import CapacityExceededError, DeadlineExceededError, InvalidRequestError, TiercelError
 from tiercel.serving.accounting.room import Room
 from tiercel.serving.accounting.waiting import Source
 from tiercel.serving.dispatch.call import Call
@@ -103,6 +103,11 @@ class DecodeLoop:
         self._waiting.append(row)
         self.look()
 
+    def fail(self, row: Row, error: TiercelError) -> None:
+        """A row gets no answer, or no more of it."""
+        self._fail(row, error)
+        self.look()
+
     def cancel(self, row: Row) -> None:
         """Nobody wants a row any more; its place is free for the next step."""
         if not row.ended:
@@ -140,10 +145,12 @@ class DecodeLoop:
     def _let_in(self) -> list[Row]:
         self._room.hold(self, self._bytes(self._begun))
         new: list[Row] = []
-        while self._waiting and len(self._begun) < self.limits.rows:
-            if not self._room.hold(self, self._bytes([*self._begun, self._waiting[0]])):
+        for row in [each for each in self._waiting if len(each.prompt)]:
+            if len(self._begun) == self.limits.rows:
                 break
-            row = self._waiting.popleft()
+            if not self._room.hold(self, self._bytes([*self._begun, row])):
+                break
+            self._waiting.remove(row)
             self._begun.append(row)
             new.append(row)
             if row.notes is not None:
@@ -195,15 +202,14 @@ class DecodeLoop:
         self.look()
 
     def _time_is_up(self, row: Row, seconds: float) -> None:
-        self._fail(row, DeadlineExceededError(f"the answer was not complete within {seconds:.6g} seconds"))
-        self.look()
+        self.fail(row, DeadlineExceededError(f"the answer was not complete within {seconds:.6g} seconds"))
 
     def _fail(self, row: Row, error: TiercelError) -> None:
         if row.ended:
             return
         now = time.perf_counter()
         self.loaded.statistics.failed(error, now, now - row.arrived)
-        if not row.tokens:
+        if not row.tokens and not isinstance(error, InvalidRequestError):
             self.loaded.account.delays.failed(now)
         self._end(row, now, error.message)
         row.listener.failed(error)
@@ -214,6 +220,8 @@ class DecodeLoop:
             row.notes.end(row.tokens, now, error)
         if row.timer is not None:
             row.timer.cancel()
+        if row.tokenizing is not None:
+            row.tokenizing.cancel()
         self.loaded.release()
 
 

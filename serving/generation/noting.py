@@ -19,7 +19,7 @@ class Notes:
     id: str  # of the request
     arrived: float  # when its first byte was read
     checked: float  # when it was read and checked
-    prompt_tokens: int  # of the prompt
+    prompt_tokens: int = 0  # of the prompt
     began: float = 0.0  # when its first step was given to a thread
     first: float = 0.0  # when its first token came
     rows: int = 0  # answers that a step of it had at most

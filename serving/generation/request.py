@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from asyncio import Future
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeGuard
-
-import numpy as np
 
 from tiercel.core.errors import InvalidRequestError, TooLargeError
 from tiercel.serving import request_parameters
 from tiercel.serving.generation.sampling import Sampling
 from tiercel.serving.runtime.decoder import Decoder
+from tiercel.serving.tensors import Array
 
 MOST_STOPS: Final = 64
 _MOST_BYTES: Final = 1024**2
@@ -101,35 +101,44 @@ def read_request(
     )
 
 
-def prompt_ids(request: GenerationRequest, decoder: Decoder, limits: GenerationLimits) -> np.ndarray[Any, Any]:
+def checked_prompt(request: GenerationRequest, ids: Array, decoder: Decoder, limits: GenerationLimits) -> Array:
     """The ids of a request's prompt, as the model takes them.
 
     Raises:
         InvalidRequestError: They do not fit the model.
     """
-    prompt, most = request.prompt, context_of(decoder, limits)
-    if isinstance(prompt, str):
-        if decoder.tokenizer is None:
-            raise InvalidRequestError(
-                f"text_input: the version of '{request.model}' that answers brings no tokenizer that can be run here; "
-                "send the prompt as input_ids, a list of whole numbers"
-            )
-        prompt = tuple(decoder.tokenizer.ids(prompt, most))
-    if not 0 < len(prompt) < most:
+    most = context_of(decoder, limits)
+    if not 0 < len(ids) < most:
         raise InvalidRequestError(
-            f"the prompt has {len(prompt)} tokens; from 1 to {most - 1} are possible, as prompt and answer together "
+            f"the prompt has {len(ids)} tokens; from 1 to {most - 1} are possible, as prompt and answer together "
             f"may have {most}"
         )
-    wrong = next((each for each in prompt if each >= decoder.vocabulary), None)
-    if wrong is not None:
+    wrong = ids[ids >= decoder.vocabulary]
+    if len(wrong):
         field = "text_input" if isinstance(request.prompt, str) else "input_ids"
-        raise InvalidRequestError(f"{field}: {wrong} is no id of this model, which knows 0 to {decoder.vocabulary - 1}")
-    if len(prompt) * decoder.token_bytes > limits.cache_bytes:
+        raise InvalidRequestError(
+            f"{field}: {wrong[0]} is no id of this model, which knows 0 to {decoder.vocabulary - 1}"
+        )
+    if len(ids) * decoder.token_bytes > limits.cache_bytes:
         raise TooLargeError(
-            f"the prompt's keys and values would take {len(prompt) * decoder.token_bytes} bytes, "
+            f"the prompt's keys and values would take {len(ids) * decoder.token_bytes} bytes, "
             f"{limits.cache_bytes} are possible; send a shorter one"
         )
-    return np.array(prompt, decoder.ids)
+    return ids.astype(decoder.ids)
+
+
+def tokenized(request: GenerationRequest, text: str, decoder: Decoder, most: int) -> Future[Array]:
+    """The ids of a prompt that is a text, by the version's tokenizer; see :meth:`.Tokenizer.ids`.
+
+    Raises:
+        InvalidRequestError: There is none, or the text is not for it.
+    """
+    if decoder.tokenizer is None:
+        raise InvalidRequestError(
+            f"text_input: the version of '{request.model}' that answers brings no tokenizer that can be run here; "
+            "send the prompt as input_ids, a list of whole numbers"
+        )
+    return decoder.tokenizer.ids(text, most)
 
 
 def context_of(decoder: Decoder, limits: GenerationLimits) -> int:

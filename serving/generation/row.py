@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from tiercel.serving.generation.sampling import Sampling, next_token
 from tiercel.serving.tensors import Array
 
 if TYPE_CHECKING:
-    from asyncio import TimerHandle
+    from asyncio import Future, TimerHandle
 
     from tiercel.serving.generation.noting import Notes
 
@@ -19,6 +19,8 @@ STOPPED = "stop"
 """The model said that its answer ends, or an id came that the caller named."""
 FULL = "length"
 """It has as many tokens as were wanted, or as the model can remember."""
+
+_UNKNOWN: Final = np.empty(0, np.int64)
 
 
 class Owner(Protocol):
@@ -46,8 +48,6 @@ class Row:
 
     Args:
         loop: Where it is generated.
-        prompt: Ids, one or more.
-        most: Tokens of the answer at most.
         sampling: How they are chosen.
         random: What chance is drawn from.
         ends: Ids that end the answer.
@@ -58,21 +58,21 @@ class Row:
         ended: Whether nothing more is to be generated.
         last: The token that came last.
         notes: What is noted of it, so that it can be explained; None for nothing.
+        prompt: Ids, one or more; none until they are known.
         tokens: How many came.
         run_seconds: How long steps took that it was part of.
         timer: Ends it when its time is up.
+        tokenizing: Gives the prompt's ids, where that takes a while.
     """
 
     __slots__ = (
         "_ends", "_loop", "_most", "_random", "_sampling", "arrived", "ended", "last", "listener", "notes", "prompt",
-        "run_seconds", "timer", "tokens",
+        "run_seconds", "timer", "tokenizing", "tokens",
     )  # fmt: skip
 
     def __init__(
         self,
         loop: Owner,
-        prompt: np.ndarray[Any, Any],
-        most: int,
         sampling: Sampling,
         random: np.random.Generator,
         ends: frozenset[int],
@@ -80,8 +80,8 @@ class Row:
         listener: Listener,
     ) -> None:
         self._loop = loop
-        self.prompt = prompt
-        self._most = most
+        self.prompt: Array = _UNKNOWN
+        self._most = 0
         self._sampling = sampling
         self._random = random
         self._ends = ends
@@ -93,6 +93,13 @@ class Row:
         self.tokens = 0
         self.run_seconds = 0.0
         self.timer: TimerHandle | None = None
+        self.tokenizing: Future[Array] | None = None
+
+    def ask(self, prompt: Array, most: int) -> None:
+        """Give it its prompt, and say how many tokens the answer has at most."""
+        self.prompt, self._most = prompt, most
+        if self.notes is not None:
+            self.notes.prompt_tokens = len(prompt)
 
     @property
     def reserved(self) -> int:

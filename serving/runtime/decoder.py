@@ -17,8 +17,7 @@ from typing import Final
 import numpy as np
 
 from tiercel.core.errors import ArtefactRefusedError
-from tiercel.core.tokenizers import TOKENIZER
-from tiercel.serving.runtime.tokenizer import Tokenizer, tokenizer_of
+from tiercel.serving.runtime.tokenizer import Tokenizer
 from tiercel.serving.tensors import Array, TensorSpec
 
 INPUT_IDS: Final = "input_ids"
@@ -54,7 +53,7 @@ class Decoder:
     cache: np.dtype[np.generic]  # type of keys and values
     end_token: int | None = None  # the id that ends an answer
     context: int | None = None  # tokens that it can remember; None where its file does not say
-    tokenizer: Tokenizer | None = None  # between texts and its ids; None where its file brings none
+    tokenizer: Tokenizer | None = None  # between texts and its ids; None for none, or none yet
     vocabulary: int = 0  # how many ids there are; 0 until it was tried
     company: Company = Company.NONE  # who may run together; found out by trying
     in_pieces: bool = False  # whether a prompt may be read piece by piece; likewise
@@ -82,6 +81,10 @@ class Decoder:
         """The same, with what trying it showed."""
         return replace(self, vocabulary=vocabulary, company=company, in_pieces=in_pieces)
 
+    def speaking(self, tokenizer: Tokenizer | None) -> Decoder:
+        """The same, with its tokenizer."""
+        return replace(self, tokenizer=tokenizer)
+
 
 def decoder_of(
     inputs: Mapping[str, TensorSpec], outputs: Mapping[str, TensorSpec], metadata: Mapping[str, str]
@@ -93,7 +96,7 @@ def decoder_of(
     Args:
         inputs: Specifications by name.
         outputs: Likewise.
-        metadata: The file's ``metadata_props``: ``eos_token_id``, ``context_length``, ``tokenizer`` are looked at.
+        metadata: The file's ``metadata_props``: ``eos_token_id`` and ``context_length`` are looked at.
 
     Raises:
         ArtefactRefusedError: It takes exactly what a decoder does, but not in shapes and types that belong together.
@@ -122,7 +125,6 @@ def decoder_of(
         cache=cache.dtype,
         end_token=_number(metadata, "eos_token_id", 0),
         context=_number(metadata, "context_length", 1),
-        tokenizer=tokenizer_of(metadata.get(TOKENIZER, "")),
     )
     if found.token_bytes > _MOST_TOKEN_BYTES:
         raise ArtefactRefusedError(f"{_CLAIM}one token's keys and values take {found.token_bytes} bytes")

@@ -12,6 +12,7 @@ import numpy as np
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
 from tiercel.core.errors import ArtefactRefusedError, InferenceFailedError, InvalidRequestError, TooLargeError
+from tiercel.core.tokenizers import TOKENIZER
 from tiercel.serving.runtime.admission import Holding
 from tiercel.serving.runtime.decoder import Decoder, decoder_of
 from tiercel.serving.runtime.decoding import tried
@@ -20,6 +21,7 @@ from tiercel.serving.runtime.model_settings import NOTHING_SET, ModelSettings
 from tiercel.serving.runtime.running import no_mark
 from tiercel.serving.runtime.sessions import Open, open_on_cpu
 from tiercel.serving.runtime.specs import first_line
+from tiercel.serving.runtime.tokenizer import tokenizer_of
 from tiercel.serving.tensors import Array, TensorSpec
 
 MAX_ANSWER_BYTES = 64 * 1024**2
@@ -215,10 +217,12 @@ class Session:
         """Find out whether it is a decoder with a key-value cache, and how it may be run.
 
         Raises:
-            ArtefactRefusedError: It says that it is one, and is not.
+            ArtefactRefusedError: It says that it is one, and is not, or its tokenizer is not fit to be run.
+            UnavailableError: Its tokenizer cannot be run at the moment.
         """
         found = decoder_of(self.inputs, self.outputs, self.metadata)
-        self.decoder = None if found is None else tried(found, self.run)
+        if found is not None:
+            self.decoder = tried(found, self.run).speaking(tokenizer_of(self.metadata.get(TOKENIZER, "")))
 
     def close(self) -> None:
         """Free the model's memory now, in this thread, whoever still knows this object; nobody may run it any more."""

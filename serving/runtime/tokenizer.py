@@ -1,20 +1,31 @@
-"""From text to a decoder's ids and back, by the tokenizer that its file brings."""
+"""From text to a decoder's ids and back, by the tokenizer that its file brings.
+
+A ``tokenizer.json`` is run in a process of its own, see :mod:`.tokenizer_child`. The texts of answers are made here, by
+its decoder, of the tokens that the process told once.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import codecs
+import contextlib
 import hashlib
 import json
+import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, Protocol
-from weakref import WeakValueDictionary
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, Protocol
+from weakref import WeakValueDictionary, finalize
+
+import numpy as np
 
 from tiercel.core.errors import ArtefactRefusedError, InvalidRequestError
 from tiercel.core.tokenizers import MAX_TOKENIZER_BYTES, TEXT_OF_BYTES
-from tiercel.serving.runtime.specs import first_line
-from tiercel.serving.runtime.tokenizer_bounds import check_bounds
+from tiercel.serving.runtime.tokenizer_child import Vocabulary
+from tiercel.serving.runtime.tokenizer_process import TokenizerProcess
+from tiercel.serving.tensors import Array
 
-if TYPE_CHECKING:
+with contextlib.suppress(ImportError):  # an extra; imported now, since that keeps Python's lock while others wait
     import tokenizers
 
 _BYTE: Final = 256
@@ -34,11 +45,15 @@ class AnswerText(Protocol):
 class Tokenizer(Protocol):
     """Between texts and ids."""
 
-    def ids(self, text: str, most: int) -> Sequence[int]:
-        """The ids of a prompt of which at most so many are of use.
+    def ids(self, text: str, most: int) -> asyncio.Future[Array]:
+        """The ids of a prompt of which at most so many are of use; on the event loop.
+
+        Returns:
+            Whole numbers, or an InvalidRequestError or UnavailableError, in the next turn of the event loop or later.
+            Who cancels it does not want them any more.
 
         Raises:
-            InvalidRequestError: It has none, or the text is far too long.
+            InvalidRequestError: The text has half of a character, or is far too long.
         """
 
     def answer(self) -> AnswerText:
@@ -46,12 +61,13 @@ class Tokenizer(Protocol):
 
 
 def tokenizer_of(said: str) -> Tokenizer | None:
-    """The tokenizer that a file's metadata name or hold; None where they say nothing.
+    """The tokenizer that a file's metadata name or hold; None where they say nothing. Blocks.
 
-    Versions that bring the same one share it: to load it takes up to a second, in which no other Python code runs.
+    Versions that bring the same one share it.
 
     Raises:
         ArtefactRefusedError: It is none, or may do what is not bounded, or cannot be run here.
+        UnavailableError: Its process cannot be started.
     """
     if said in {"", TEXT_OF_BYTES}:
         return _Bytes() if said else None
@@ -59,45 +75,23 @@ def tokenizer_of(said: str) -> Tokenizer | None:
     if len(content) > MAX_TOKENIZER_BYTES:
         raise ArtefactRefusedError(f"its tokenizer has {len(content)} bytes; {MAX_TOKENIZER_BYTES} are possible")
     key = hashlib.sha256(content).digest()
-    found = _loaded.get(key)
-    if found is None:
-        found = _loaded[key] = _Pieces(_read(said))
-    return found
-
-
-def _read(said: str) -> tokenizers.Tokenizer:
-    try:
-        content = json.loads(said)
-    except (ValueError, RecursionError) as error:
-        raise ArtefactRefusedError(
-            f"its metadata 'tokenizer' begins with {said[:40]!r}, and is neither '{TEXT_OF_BYTES}' nor a Hugging Face "
-            "tokenizer.json; leave it out to have callers send ids"
-        ) from error
-    check_bounds(content)
-    try:
-        import tokenizers  # an extra; a server whose models bring none does without it
-    except ImportError as error:
-        raise ArtefactRefusedError(
-            "it brings a tokenizer.json, and this server lacks the package to run it: pip install "
-            "'tiercel[tokenizers]' where the server runs, and deliver it again"
-        ) from error
-    try:
-        # Written anew: what is read is what was checked, whatever others make of a key that is there twice.
-        found = tokenizers.Tokenizer.from_str(json.dumps(content))
-    except BaseException as error:  # a defect in Rust is no Exception
-        _raise_if_asked_to_end(error)
-        raise ArtefactRefusedError(f"its tokenizer.json cannot be loaded: {first_line(error)}") from error
-    found.no_padding()
-    found.no_truncation()
+    with _loading:
+        found = _loaded.get(key)
+        if found is None:
+            process = TokenizerProcess(said)
+            found = _loaded[key] = _Pieces(process, process.load())
     return found
 
 
 class _Bytes:
     """See :class:`Tokenizer`."""
 
-    def ids(self, text: str, most: int) -> Sequence[int]:
+    def ids(self, text: str, most: int) -> asyncio.Future[Array]:
         """See :meth:`Tokenizer.ids`."""
-        return _utf8(text)
+        del most
+        found: asyncio.Future[Array] = asyncio.get_running_loop().create_future()
+        found.set_result(np.frombuffer(_utf8(text), np.uint8))
+        return found
 
     def answer(self) -> AnswerText:
         """See :meth:`Tokenizer.answer`."""
@@ -118,32 +112,40 @@ class _TextOfBytes:
 class _Pieces:
     """A ``tokenizer.json``; see :class:`Tokenizer`."""
 
-    def __init__(self, tokenizer: tokenizers.Tokenizer) -> None:
-        self._tokenizer = tokenizer
+    def __init__(self, process: TokenizerProcess, vocabulary: Vocabulary) -> None:
+        self._process = process
+        self._vocabulary = vocabulary
+        self._ends = np.frombuffer(vocabulary.ends, np.uint32)
+        self._decoder = _decoder(vocabulary)
+        # One text at a time, and those that nobody waits for any more are passed over.
+        self._thread = ThreadPoolExecutor(1, "tokenizer")
+        finalize(self, _end, self._thread, process)
 
-    def ids(self, text: str, most: int) -> Sequence[int]:
+    def ids(self, text: str, most: int) -> asyncio.Future[Array]:
         """See :meth:`Tokenizer.ids`; special tokens stand where the tokenizer's post-processor puts them."""
-        size = len(_utf8(text))
-        if size > most * _MOST_BYTES_PER_TOKEN:
+        content = _utf8(text)
+        if len(content) > most * _MOST_BYTES_PER_TOKEN:
             raise InvalidRequestError(
-                f"text_input: it has {size} bytes, and {most * _MOST_BYTES_PER_TOKEN} are read for a prompt of at most "
-                f"{most} tokens; send a shorter one"
+                f"text_input: it has {len(content)} bytes, and {most * _MOST_BYTES_PER_TOKEN} are read for a prompt of "
+                f"at most {most} tokens; send a shorter one"
             )
-        try:
-            return self._tokenizer.encode(text).ids
-        except BaseException as error:  # a defect in Rust is no Exception
-            _raise_if_asked_to_end(error)
-            raise InvalidRequestError(
-                f"text_input: the version's tokenizer does not take it: {first_line(error)}"
-            ) from error
+        return asyncio.get_running_loop().run_in_executor(self._thread, self._process.ids, content)
 
     def text(self, ids: Sequence[int]) -> str:
         """The text of ids that stand together, without special tokens; empty where there is none."""
+        tokens = [token for token in map(self._token, ids) if token]
         try:
-            return self._tokenizer.decode(ids)
+            return " ".join(tokens) if self._decoder is None else self._decoder.decode(tokens)
         except BaseException as error:  # a defect in Rust is no Exception
-            _raise_if_asked_to_end(error)
+            if isinstance(error, (KeyboardInterrupt, SystemExit, MemoryError)):
+                raise
             return ""
+
+    def _token(self, number: int) -> str:
+        if number >= len(self._ends):
+            return ""
+        begin = self._ends[number - 1] if number else 0
+        return self._vocabulary.tokens[begin : self._ends[number]].decode()
 
     def answer(self) -> AnswerText:
         """See :meth:`Tokenizer.answer`."""
@@ -192,9 +194,21 @@ def _utf8(text: str) -> bytes:
         raise InvalidRequestError("text_input: it has half of a character (a lone surrogate)") from error
 
 
-def _raise_if_asked_to_end(error: BaseException) -> None:
-    if isinstance(error, (KeyboardInterrupt, SystemExit, MemoryError)):
-        raise error
+def _decoder(vocabulary: Vocabulary) -> Any:
+    """The part of a tokenizer that makes a text of tokens; None where it has none."""
+    parts = dict.fromkeys(("truncation", "padding", "normalizer", "pre_tokenizer", "post_processor"))
+    model = {"type": "WordLevel", "vocab": {}, "unk_token": ""}
+    said = {"version": "1.0", "added_tokens": [], "model": model, "decoder": json.loads(vocabulary.decoder), **parts}
+    return tokenizers.Tokenizer.from_str(json.dumps(said)).decoder
 
 
-_loaded: WeakValueDictionary[bytes, _Pieces] = WeakValueDictionary()
+def _end(thread: ThreadPoolExecutor, process: TokenizerProcess) -> None:
+    try:
+        thread.submit(process.close)
+    except RuntimeError:  # the interpreter ends, and its threads have
+        process.close()
+    thread.shutdown(wait=False)
+
+
+_loading: Final = threading.Lock()
+_loaded: Final[WeakValueDictionary[bytes, _Pieces]] = WeakValueDictionary()

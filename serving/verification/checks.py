@@ -16,8 +16,9 @@ import numpy as np
 import onnx
 
 from tiercel.core.errors import ArtefactRefusedError, InferenceFailedError, InvalidRequestError, TooLargeError
+from tiercel.core.tokenizers import TEXT_OF_BYTES, TOKENIZER
 from tiercel.serving import memory
-from tiercel.serving.runtime import artefact_file, engine
+from tiercel.serving.runtime import artefact_file, engine, tokenizer_child
 from tiercel.serving.runtime.decoder import decoder_of
 from tiercel.serving.runtime.measure import MEASURE_WALL_SECONDS, Batching, tried_batching
 from tiercel.serving.runtime.specs import first_line
@@ -74,7 +75,8 @@ def verify(
     before = memory.private_bytes()
     session = engine.Session(path)
     loaded_bytes = max(0, memory.private_bytes() - before)
-    decoder_of(session.inputs, session.outputs, session.metadata)  # with its tokenizer, which may be hostile, too
+    if decoder_of(session.inputs, session.outputs, session.metadata) is not None:
+        _check_tokenizer(session.metadata.get(TOKENIZER, ""))
     shapes: dict[str, list[int]] = {}
     if reference.exists() or reference.is_symlink():
         arrays = _read_reference(reference, max_reference_bytes)
@@ -95,6 +97,11 @@ def rehearse() -> None:
         file.flush()
         with contextlib.suppress(ArtefactRefusedError):  # a rehearsal that fails costs nothing but time
             verify(f"/proc/self/fd/{file.fileno()}", Path(os.devnull, "none"), 0, 2)
+
+
+def _check_tokenizer(said: str) -> None:
+    if said not in {"", TEXT_OF_BYTES}:
+        tokenizer_child.loaded(said)  # here, since whatever it does ends with this process
 
 
 def _batching(

@@ -8,7 +8,6 @@ import dataclasses
 import itertools
 import json
 import logging
-import os
 import socket
 import sys
 from asyncio.subprocess import DEVNULL, Process
@@ -17,6 +16,7 @@ from typing import Any
 
 from tiercel.core.errors import ArtefactRefusedError, UnavailableError
 from tiercel.serving import memory
+from tiercel.serving.child_environment import child_environment
 from tiercel.serving.models.repository import Artefact
 from tiercel.serving.runtime.artefact_file import SealedFile
 from tiercel.serving.runtime.measure import Batching
@@ -28,8 +28,6 @@ _START_SECONDS = 60.0
 _GRACE_SECONDS = 5.0
 _DIED = "the verifier died while it checked the artefact, and was renewed; load it again"
 _NO_VERDICT = "the process that checked it said what no honest one says; the file is hostile"
-# No secret in the server's environment reaches a process that reads hostile files.
-_ENVIRONMENT = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TMPDIR", "VIRTUAL_ENV", "GLIBC_TUNABLES")
 
 Answer = dict[str, Any]
 
@@ -139,8 +137,7 @@ class Verifier:
             raise ArtefactRefusedError(_NO_VERDICT) from error
 
     async def _start(self) -> _Worker:
-        environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
-        environment |= {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"} | memory.environment_with_huge_pages()
+        environment = child_environment() | memory.environment_with_huge_pages()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             process = await asyncio.create_subprocess_exec(

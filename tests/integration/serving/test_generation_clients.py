@@ -8,9 +8,11 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import grpc
+import psutil
 import pytest
 from click.testing import CliRunner, Result
 
@@ -59,6 +61,31 @@ def test_a_version_speaks_text_by_the_tokenizer_that_it_brings(server: ServingPr
         assert (list(whole.ids), whole.text) == (wanted, tokenizer.decode(wanted))
         parts = client.generate_stream("pieces", prompt, max_tokens=40)
         assert "".join(part.text or "" for part in parts) == whole.text
+
+
+def test_while_a_text_is_made_ids_others_are_answered_and_its_time_counts(server: ServingProcess) -> None:
+    (tokenizer,) = [
+        each
+        for each in psutil.Process(server.process.pid).children(recursive=True)
+        if "tokenizer_child" in " ".join(each.cmdline())
+    ]
+    path, prompt = "/v2/models/pieces/generate", "Grüße " * 100
+    wanted = server.request("POST", path, {"text_input": prompt, "max_tokens": 4}).content["output_ids"]
+    tokenizer.suspend()
+    try:
+        with ThreadPoolExecutor(1) as callers:
+            asked = callers.submit(server.request, "POST", path, {"text_input": prompt, "max_tokens": 4})
+            wait_for(lambda: b'rows{state="waiting"} 1' in server.request("GET", "/metrics").body, "the text to wait")
+            assert server.request("POST", path, {"input_ids": [1], "max_tokens": 4}).status == 200
+            late = server.request("POST", path, {"text_input": prompt, "max_tokens": 4, "timeout": 1000})
+            assert late.status == 504, late.body
+            assert not asked.done()
+            tokenizer.resume()
+            assert asked.result().content["output_ids"] == wanted
+    finally:
+        tokenizer.resume()
+    refused = server.request("POST", path, {"text_input": "Grüße " * 1000})
+    assert (refused.status, b"tokens" in refused.body) == (400, True), refused.body
 
 
 async def test_a_text_and_ids_are_answered_whole_and_in_parts(server: ServingProcess, model: SmallGpt) -> None:

@@ -30,7 +30,9 @@ class Nobody:
 
 def row(*prompt: int) -> Row:
     nobody = Nobody()
-    return Row(nobody, np.array(prompt), 10, GREEDY, np.random.default_rng(0), frozenset(), 0.0, nobody)
+    found = Row(nobody, GREEDY, np.random.default_rng(0), frozenset(), 0.0, nobody)
+    found.ask(np.array(prompt), 10)
+    return found
 
 
 class Adding:

@@ -88,8 +88,8 @@ class Site:
 
     def ask(self, *prompt: int, tokens: int = 5, timeout: float = 60.0) -> tuple[Row, Heard]:
         heard = Heard()
-        ids, random = np.array(prompt), np.random.default_rng(0)
-        row = Row(self.loop, ids, tokens, GREEDY, random, frozenset(), 0.0, heard)
+        row = Row(self.loop, GREEDY, np.random.default_rng(0), frozenset(), 0.0, heard)
+        row.ask(np.array(prompt), tokens)
         self.loop.add(row, timeout)
         return row, heard
 

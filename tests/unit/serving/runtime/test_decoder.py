@@ -35,10 +35,9 @@ def found(inputs: Mapping[str, TensorSpec] = INPUTS, metadata: Mapping[str, str]
 
 
 def test_a_decoder_is_known_by_what_it_takes_and_gives() -> None:
-    decoder = found(metadata={"eos_token_id": "0", "context_length": "64", "tokenizer": "bytes", "other": "x"})
+    decoder = found(metadata={"eos_token_id": "0", "context_length": "64", "other": "x"})
     assert (decoder.layers, decoder.heads, decoder.mask, decoder.positions) == (1, ((HEADS, SIZE),) * 2, True, True)
     assert (decoder.end_token, decoder.context) == (0, 64)
-    assert decoder.tokenizer is not None
     assert decoder.token_bytes == 2 * HEADS * SIZE * 4
     few = found({name: spec for name, spec in INPUTS.items() if name not in {"attention_mask", "position_ids"}})
     assert (few.mask, few.positions, few.end_token, few.context) == (False, False, None, None)

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import json
+import os
 import random
 import sys
+from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from tokenizers import Tokenizer, decoders, models
 
 from testing.small_tokenizer import LINES, small_tokenizer
-from tiercel.core.errors import ArtefactRefusedError, InvalidRequestError
+from testing.until import until
+from tiercel.core.errors import ArtefactRefusedError, InvalidRequestError, UnavailableError
+from tiercel.serving.runtime import tokenizer_process
 from tiercel.serving.runtime.tokenizer import tokenizer_of
+from tiercel.serving.runtime.tokenizer_child import loaded
+from tiercel.serving.runtime.tokenizer_process import COMMAND, TokenizerProcess
 
 
 @pytest.fixture(scope="module")
@@ -25,11 +34,11 @@ def streamed(tokenizer: Any, ids: list[int]) -> list[str]:
     return [*(answer.of([each], is_end=False) for each in ids), answer.of([], is_end=True)]
 
 
-def test_a_stream_is_the_whole_text_and_cuts_no_character(trained: Tokenizer) -> None:
+async def test_a_stream_is_the_whole_text_and_cuts_no_character(trained: Tokenizer) -> None:
     tokenizer = tokenizer_of(trained.to_str())
     assert tokenizer is not None
     for text in (*LINES, "🦊東" * 100):
-        ids = list(tokenizer.ids(text, 1000))
+        ids = (await tokenizer.ids(text, 1000)).tolist()
         assert ids[0] == 0, "the post-processor's special token"
         parts = streamed(tokenizer, ids)
         assert "".join(parts) == text
@@ -58,7 +67,7 @@ def test_equal_ones_are_loaded_once(trained: Tokenizer) -> None:
     assert kept is not None
 
 
-def test_long_texts_and_half_characters_are_refused(trained: Tokenizer) -> None:
+async def test_long_texts_and_half_characters_are_refused(trained: Tokenizer) -> None:
     tokenizer = tokenizer_of(trained.to_str())
     assert tokenizer is not None
     for text in ("a" * 161, "\ud800"):
@@ -90,4 +99,60 @@ def test_what_is_none_is_refused() -> None:
 def test_without_the_package_it_says_what_to_install(trained: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     with pytest.raises(ArtefactRefusedError, match=r"tiercel\[tokenizers\]"):
-        tokenizer_of(trained.to_str() + " ")
+        loaded(trained.to_str())
+
+
+async def test_nobody_waits_while_one_is_loaded(
+    trained: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.mkfifo(tmp_path / "gate")
+    waits = f"import os, sys; open({str(tmp_path / 'gate')!r}).read(); os.execv(sys.executable, {COMMAND!r})"
+    monkeypatch.setattr(tokenizer_process, "COMMAND", [sys.executable, "-c", waits])
+    loading = asyncio.create_task(asyncio.to_thread(tokenizer_of, trained.to_str() + " "))
+    for _ in range(100):
+        await asyncio.sleep(0)  # a turn of the event loop, which others have meanwhile
+    assert not loading.done()
+    (tmp_path / "gate").write_text("")
+    tokenizer = await loading
+    assert tokenizer is not None
+    assert tokenizer.answer().of((await tokenizer.ids("a fox", 10)).tolist(), is_end=True) == "a fox"
+
+
+async def test_its_process_is_begun_again_where_it_ended(trained: Tokenizer) -> None:
+    process = TokenizerProcess(trained.to_str())
+    process.load()
+    wanted = process.ids(b"fox").tolist()
+    (child,) = [each for each in psutil.Process().children() if "tokenizer_child" in " ".join(each.cmdline())]
+    child.kill()
+    with pytest.raises(UnavailableError, match="input_ids"):
+        process.ids(b"fox")
+    assert process.ids(b"fox").tolist() == wanted == trained.encode("fox").ids
+    process.close()
+
+
+async def test_a_process_goes_with_its_tokenizer(trained: Tokenizer) -> None:
+    def pids() -> set[int]:
+        return {each.pid for each in psutil.Process().children() if "tokenizer_child" in " ".join(each.cmdline())}
+
+    before = pids()
+    tokenizer = tokenizer_of(trained.to_str() + "\n")
+    assert len(pids() - before) == 1
+    del tokenizer
+    gc.collect()
+    await until(lambda: not pids() - before)
+
+
+async def test_who_does_not_want_the_ids_any_more_is_passed_over(trained: Tokenizer) -> None:
+    tokenizer = tokenizer_of(trained.to_str() + "\t")
+    assert tokenizer is not None
+    (child,) = [each for each in psutil.Process().children() if "tokenizer_child" in " ".join(each.cmdline())]
+    child.suspend()
+    asked = [tokenizer.ids("fox " * 100, 1000) for _ in range(50)]
+    for each in asked:
+        each.cancel()
+    last = tokenizer.ids("fox", 1000)
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert not last.done()
+    child.resume()
+    assert (await last).tolist() == trained.encode("fox").ids
