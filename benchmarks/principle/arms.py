@@ -48,6 +48,13 @@ ABLATIONS = (
         history=True,
         constants={"utility.fairness._FEW": 1.0},
     ),
+    Arm(
+        "utility, equal shares at no price and 1.35 times as long",
+        "utility",
+        {"guard_ratio": 1.35},
+        history=True,
+        constants={"equal_shares._SHARING_COSTS": 0.0},
+    ),
     Arm("utility, no guard, nothing known", "utility", {"guard_ratio": 0.0}),
     Arm(
         "utility, whoever reports may be out of reach, nothing known",

@@ -17,27 +17,34 @@ def places(memory: int = 0, **cores: float) -> dict[str, Place]:
     return {name: Place(count, memory) for name, count in cores.items()}
 
 
+def speed(share: float) -> float:
+    """Work a second with a share of a core: what others on it cost is 28 % of the part that they have."""
+    return share * (1 - 0.28 * (1 - share))
+
+
 def test_equal_sharing_is_foretold() -> None:
-    # Three jobs of one thread on two cores: 2/3 each. a (2 s) is over at 3; then both others run at full speed.
+    # Three jobs of one thread on two cores: 2/3 each. a (2 s) is over first; then both others run at full speed.
     clock = advanced(FairClock(), 0.0, places(n=2.0), {"a": wanted(2), "b": wanted(6), "c": wanted(10)})
-    assert fair_finishes(clock, places(n=2.0)) == pytest.approx({"a": 3, "b": 7, "c": 11})
+    over = 2 / speed(2 / 3)
+    assert fair_finishes(clock, places(n=2.0)) == pytest.approx({"a": over, "b": over + 4, "c": over + 8})
 
 
 def test_time_passes_in_the_virtual_cluster() -> None:
     jobs = {"a": wanted(2), "b": wanted(6), "c": wanted(10)}
     clock = advanced(advanced(FairClock(), 0.0, places(n=2.0), jobs), 1.5, places(n=2.0), jobs)
-    assert [account.attained for account in clock.accounts.values()] == pytest.approx([1, 1, 1])
-    assert fair_finishes(clock, places(n=2.0)) == pytest.approx({"a": 3, "b": 7, "c": 11})
+    assert [account.attained for account in clock.accounts.values()] == pytest.approx([1.5 * speed(2 / 3)] * 3)
+    over = 2 / speed(2 / 3)
+    assert fair_finishes(clock, places(n=2.0)) == pytest.approx({"a": over, "b": over + 4, "c": over + 8})
 
 
 def test_a_job_that_is_over_goes_on_virtually_and_then_leaves() -> None:
     nodes = places(n=1.0)
     clock = advanced(FairClock(), 0.0, nodes, {"a": wanted(4), "b": wanted(4)})
-    # a is really over after 4 s; under equal sharing it has had 2 s and still takes half of the core
+    # a is really over after 4 s; under equal sharing it has had less than 2 s, and still takes half of the core
     clock = advanced(clock, 4.0, nodes, {"b": wanted(4)})
-    assert fair_finishes(clock, nodes) == pytest.approx({"a": 8, "b": 8})
-    clock = advanced(clock, 8.0, nodes, {"b": wanted(4)})
-    clock = advanced(clock, 9.0, nodes, {"b": wanted(4)})
+    assert fair_finishes(clock, nodes) == pytest.approx({"a": 4 / speed(1 / 2), "b": 4 / speed(1 / 2)})
+    clock = advanced(clock, 9.5, nodes, {"b": wanted(4)})
+    clock = advanced(clock, 10.0, nodes, {"b": wanted(4)})
     assert set(clock.accounts) == {"b"}
 
 
@@ -67,20 +74,21 @@ def test_a_wide_job_takes_more_than_narrow_ones() -> None:
     jobs = {"narrow1": wanted(9), "narrow2": wanted(9), "wide": wanted(9, cores=4.0)}
     clock = advanced(advanced(FairClock(), 0.0, places(n=3.0), jobs), 1.0, places(n=3.0), jobs)
     assert {name: account.attained for name, account in clock.accounts.items()} == pytest.approx(
-        {"narrow1": 0.5, "narrow2": 0.5, "wide": 2}
+        {"narrow1": speed(1 / 2), "narrow2": speed(1 / 2), "wide": 4 * speed(1 / 2)}
     )
 
 
 def test_who_finds_no_memory_waits_there_as_well() -> None:
-    # Two of three fit: the first is over after 4 s at half a core, then the third goes on beside the second.
+    # Two of three fit: the first is over after 4.7 s at half a core, then the third goes on beside the second.
     jobs = {"a": wanted(2, memory=1), "b": wanted(6, memory=1), "c": wanted(2, memory=1)}
     nodes = places(memory=2, n=1.0)
     clock = advanced(FairClock(), 0.0, nodes, jobs)
     assert {name: account.began for name, account in clock.accounts.items()} == {"a": True, "b": True, "c": False}
-    assert fair_finishes(clock, nodes) == pytest.approx({"a": 4, "c": 8, "b": 10})
-    clock = advanced(clock, 4.0, nodes, jobs)
+    over = 2 / speed(1 / 2)
+    assert fair_finishes(clock, nodes) == pytest.approx({"a": over, "c": 2 * over, "b": 2 * over + 2})
+    clock = advanced(clock, over + 1e-6, nodes, jobs)
     assert clock.accounts["c"].began
-    assert fair_finishes(clock, nodes) == pytest.approx({"a": 4, "c": 8, "b": 10})
+    assert fair_finishes(clock, nodes) == pytest.approx({"a": over, "c": 2 * over, "b": 2 * over + 2}, abs=1e-5)
 
 
 def test_who_waits_begins_where_memory_is_left_first() -> None:
