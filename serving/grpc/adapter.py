@@ -23,8 +23,8 @@ from tiercel.serving.access.gate import Gate
 from tiercel.serving.connections.door import EncryptedDoor
 from tiercel.serving.dataplane import DataPlane
 from tiercel.serving.descriptions import Descriptions
-from tiercel.serving.grpc.generation import GrpcGeneration
-from tiercel.serving.grpc.handing import HANDED_ON, TRACE_CONTEXT, GrpcHanding, HandedCall, HandedCalls
+from tiercel.serving.grpc.generation import GrpcGeneration, is_prompt
+from tiercel.serving.grpc.handing import HANDED_ON, STREAMED, TRACE_CONTEXT, GrpcHanding, HandedCall, HandedCalls
 from tiercel.serving.grpc.server import health, reflection, wire
 from tiercel.serving.grpc.server.calls import Call, Method
 from tiercel.serving.grpc.server.health import Health
@@ -122,6 +122,12 @@ class InferenceServicer:
             methods[f"/{SERVICE}/{name}"] = Method(request, self._answering(name, handler))
         return methods
 
+    def handed_methods(self) -> dict[str, Method]:
+        """Those that other servers hand on, by name; of a stream its requests."""
+        methods = self.methods()
+        methods[f"/{SERVICE}/{STREAMED}"] = Method(pb.ModelInferRequest, self._infer_streamed, self._read)
+        return {name: methods[f"/{SERVICE}/{name}"] for name in HANDED_ON}
+
     def _read(self, data: bytes) -> GrpcRequest:
         try:
             return self._reader.read(data)
@@ -155,12 +161,17 @@ class InferenceServicer:
         self._infer_here(received, call)
 
     def _infer_streamed(self, received: GrpcRequest, call: Call) -> None:
-        if self._generation is None or not self._generation.is_asked(received):
+        model, generation, handing = received.request.model, self._generation, self._handing
+        is_elsewhere = handing is not None and handing.is_due(model, call)
+        if generation is None or not is_prompt(received) or not (is_elsewhere or generation.generates(model)):
             self._infer(received, call)
             return
         try:
-            self._check(call, received.request.model)
-            self._generation.begin(received, call)
+            self._check(call, model)
+            if handing is not None and is_elsewhere:
+                handing.hand_on(STREAMED, model, received.data, call)
+            else:
+                generation.begin(received, call)
         except TiercelError as error:
             _fail(call, error)
 
@@ -302,7 +313,7 @@ class GrpcServer:
         self._health = Health((SERVICE,))
         services = (SERVICE, health.SERVICE, *reflection.SERVICES)
         of_service = servicer.methods()
-        self.handed_calls = HandedCalls(of_service, SERVICE)
+        self.handed_calls = HandedCalls(servicer.handed_methods())
         methods = of_service | self._health.methods() | Reflection(services).methods()
         self._listener = Listener(methods, limits, budget)
 

@@ -25,6 +25,12 @@ _FINAL: Final = "triton_final_response"
 """Says of an answer whether it is the last one of its request, as Triton does."""
 
 
+def is_prompt(received: GrpcRequest) -> bool:
+    """Whether a request is for an answer token by token, if its model gives such, and not for a run of its graph."""
+    names = {each.name for each in received.request.inputs}
+    return bool(names & _PROMPTS) and not any(name.startswith("past_key_values.") for name in names)
+
+
 class GrpcGeneration:
     """Has decoders generate; what is asked and answered is that of REST, in tensors.
 
@@ -39,14 +45,9 @@ class GrpcGeneration:
     def __init__(self, generation: Generation) -> None:
         self._generation = generation
 
-    def is_asked(self, received: GrpcRequest) -> bool:
-        """Whether a request is for an answer token by token, and not for a single run of the model's graph."""
-        names = {each.name for each in received.request.inputs}
-        return (
-            bool(names & _PROMPTS)
-            and self._generation.generates(received.request.model)
-            and not any(name.startswith("past_key_values.") for name in names)
-        )
+    def generates(self, model: str) -> bool:
+        """Whether a model is here, and answers token by token."""
+        return self._generation.generates(model)
 
     def begin(self, received: GrpcRequest, call: Call) -> None:
         """Generate; answers are sent to the call, and the last one ends it.

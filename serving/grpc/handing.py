@@ -19,7 +19,9 @@ from tiercel.serving.tasks import StartTask
 
 _logger = logging.getLogger(__name__)
 
-HANDED_ON = frozenset({"ModelInfer", "ModelReady", "ModelMetadata"})
+STREAMED = "ModelStreamInfer"
+"""The method of which a stream's requests are handed on, each by itself."""
+HANDED_ON = frozenset({"ModelInfer", "ModelReady", "ModelMetadata", STREAMED})
 """Methods whose calls may be for a model of another node."""
 TRACE_CONTEXT = ("traceparent", "tracestate")
 """Metadata by which W3C Trace Context says which trace a call is part of."""
@@ -40,13 +42,14 @@ class HandedCall(InnerCall):
         respond: Takes how it ended; None where it was not begun, for the model is not here.
     """
 
-    __slots__ = ("_respond", "is_proven")
+    __slots__ = ("_before", "_respond", "is_proven")
 
     def __init__(
         self, head: CallHead, caller: Caller, allowed: float | None, respond: Respond, *, is_proven: bool
     ) -> None:
         super().__init__(head, caller, time.perf_counter())
         self._respond = respond
+        self._before: list[bytes] = []
         self._deadline = None if allowed is None else self.arrived + allowed
         self.is_proven = is_proven
 
@@ -64,17 +67,22 @@ class HandedCall(InnerCall):
             self._finish("the model is not here")
             self._respond(None)
 
+    def send(self, message: bytes) -> None:
+        """See :meth:`Call.send`; it goes to the other server with the last one."""
+        if not self.is_done:
+            self._before.append(message)
+
     def answer(self, message: bytes) -> None:
         """See :meth:`Call.answer`."""
         if not self.is_done:
             self._finish()
-            self._respond(CallAnswer(body=message))
+            self._respond(CallAnswer(body=message, before=tuple(self._before)))
 
     def finish(self, status: Status = Status.OK, message: str = "", details: bytes = b"") -> None:
         """See :meth:`Call.finish`."""
         if not self.is_done:
             self._finish("" if status is Status.OK else f"{status.name}: {message}")
-            self._respond(CallAnswer(int(status), message, details))
+            self._respond(CallAnswer(int(status), message, details, before=tuple(self._before)))
 
 
 class GrpcHanding:
@@ -141,6 +149,8 @@ class GrpcHanding:
             _logger.exception("Handing a call on failed")
             call.finish(Status.INTERNAL, "the server failed; its log says more")
             return
+        for message in answer.before:
+            call.send(message)
         if answer.status == Status.OK:
             call.answer(answer.body)
         else:
@@ -180,10 +190,14 @@ def _was_not_served(answer: CallAnswer) -> bool:
 
 
 class HandedCalls:
-    """Answers calls that other servers hand on."""
+    """Answers calls that other servers hand on.
 
-    def __init__(self, methods: Mapping[str, Method], service: str) -> None:
-        self._methods = {name: methods[f"/{service}/{name}"] for name in HANDED_ON}
+    Args:
+        methods: Those of :data:`HANDED_ON`, by name.
+    """
+
+    def __init__(self, methods: Mapping[str, Method]) -> None:
+        self._methods = methods
 
     def answer(
         self,

@@ -46,7 +46,7 @@ def add_handed_calls(routes: Routes, handing: RestHanding, answer_call: AnswerCa
             if found is None:
                 respond(error_response(not_here("the model")))
             else:
-                respond(HttpResponse(200, found.body, b"application/grpc", found.headers()))
+                respond(HttpResponse(200, found.content, b"application/grpc", found.headers()))
 
         shown, allowed = request.authorization, time_left(request)
         body = bytes(request.body)

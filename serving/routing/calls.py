@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
+import struct
 import urllib.parse
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +18,9 @@ PATH: Final = "/v2/between/"
 _STATUS: Final = b"tiercel-grpc-status"
 _MESSAGE: Final = b"tiercel-grpc-message"
 _DETAILS: Final = b"tiercel-grpc-details"
+_SEVERAL: Final = b"tiercel-grpc-several"
 _MOST_CHARACTERS: Final = 1000
+_LENGTH: Final = struct.Struct(">I")
 _CODES: Final = range(17)
 _FAILURES: Final = frozenset({500, 502, 503})
 _CALL_FAILURES: Final = frozenset({b"2", b"13", b"14"})  # UNKNOWN, INTERNAL, UNAVAILABLE
@@ -33,10 +35,20 @@ class CallAnswer:
     message: str = ""  # what is wrong; empty for nothing
     details: bytes = b""  # a ``google.rpc.Status``, or empty
     body: bytes = b""  # the message that answers, where nothing is wrong
+    before: tuple[bytes, ...] = ()  # messages before it, of a stream's request that has several answers
+
+    @property
+    def content(self) -> bytes:
+        """The body of the answer between servers: the message, or each of several after its length."""
+        if not self.before:
+            return self.body
+        return b"".join(_LENGTH.pack(len(message)) + message for message in (*self.before, self.body))
 
     def headers(self) -> bytes:
         """Whole lines that say all but the body."""
         lines = b"%b: %d\r\n" % (_STATUS, self.status)
+        if self.before:
+            lines += b"%b: 1\r\n" % _SEVERAL
         if self.message:
             text = urllib.parse.quote(self.message[:_MOST_CHARACTERS], errors="replace").encode()
             lines += b"%b: %b\r\n" % (_MESSAGE, text)
@@ -52,10 +64,25 @@ def read_answer(headers: Mapping[bytes, bytes], body: bytes) -> CallAnswer | Non
         return None
     try:
         details = base64.b64decode(headers.get(_DETAILS, b""), validate=True)
-    except binascii.Error:
+        *before, last = _messages(body) if _SEVERAL in headers else (body,)
+    except ValueError:
         return None
     message = urllib.parse.unquote(headers.get(_MESSAGE, b"").decode("latin-1"), errors="replace")
-    return CallAnswer(int(status), message[:_MOST_CHARACTERS], details, body)
+    return CallAnswer(int(status), message[:_MOST_CHARACTERS], details, last, tuple(before))
+
+
+def _messages(content: bytes) -> tuple[bytes, ...]:
+    """What :attr:`CallAnswer.content` holds of several messages; raises ValueError where it is cut off."""
+    messages: list[bytes] = []
+    while content:
+        if len(content) < _LENGTH.size:
+            raise ValueError("a length is cut off")
+        end = _LENGTH.size + _LENGTH.unpack_from(content)[0]
+        if end > len(content):
+            raise ValueError("a message is cut off")
+        messages.append(content[_LENGTH.size : end])
+        content = content[end:]
+    return tuple(messages)
 
 
 def is_failure(status: int, headers: Mapping[bytes, bytes]) -> bool:

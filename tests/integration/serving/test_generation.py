@@ -18,7 +18,6 @@ import pytest
 
 from testing import onnx_models
 from testing.generating import CONTEXT, LONG, PROMPTS, VOCABULARY, Served, Stream, exported
-from testing.routes import clear, lead
 from testing.serving_process import DEADLINE, serving, wait_for
 from testing.small_gpt import greedy, small_gpt
 from tiercel.broker.cli.asked import request_lines
@@ -299,26 +298,6 @@ def test_cache_is_bounded(tmp_path: Path) -> None:
         statistics = server.request("GET", "/v2/models/gpt/stats").content["model_stats"][0]
         assert max(each["batch_size"] for each in statistics["batch_stats"]) <= 2
         assert served.rows()["tiercel_generation_cache_bytes"] == 0
-
-
-def test_another_node_generates(tmp_path: Path) -> None:
-    model, content = exported(0)
-    for name in ("near", "far"):
-        (tmp_path / name / "models").mkdir(parents=True)
-    onnx_models.put(tmp_path / "far" / "models", "gpt", 1, content)
-    settings = [{"routes_file": tmp_path / name / "routes.json"} for name in ("near", "far")]
-    with (
-        serving(tmp_path / "near" / "models", tmp_path / "near", settings[0]) as near,
-        serving(tmp_path / "far" / "models", tmp_path / "far", settings[1]) as far,
-    ):
-        lead(near, tmp_path / "near" / "routes.json", "near", {"gpt": (clear("far", far.http),)})
-        body = {"input_ids": [5, 9], "max_tokens": 20}
-        wanted = greedy(model, [5, 9], 20)
-        assert Served(near, model).generate(body)["output_ids"] == wanted
-        stream = Stream(near.http, body)
-        assert stream.answer.getheader("content-type") == "text/event-stream"
-        assert [token for event in stream for token in event["output_ids"]] == wanted
-        assert Served(near, model).refused({"input_ids": [-1]})[0] == 400
 
 
 def lying(change: str) -> bytes:
