@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from testing.product_use import digits_job
+from testing.product_use import client_of, digits_job, running_product
 from testing.two_nodes import JOB_SECONDS, TwoNodes
 from testing.until import until
 from tiercel import JobState, TierState
 from tiercel.core.jobs import Resources
 from tiercel.core.private_files import write_private
+from tiercel.core.views import JobInfo
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]
 
@@ -92,3 +95,42 @@ async def test_a_job_of_a_higher_class_has_room_made_for_it_and_the_other_goes_o
         assert nodes.carried() == []
     finally:
         await nodes.close()
+
+
+async def test_a_broker_that_is_killed_while_room_is_made_for_a_higher_class_loses_neither_job(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir()
+    write_private(tmp_path / "state" / "tenants.toml", b"[priority_classes.urgent]\nvalue = 100\n")
+    go = tmp_path / "go"  # until then the second tier of the lower one is ahead
+
+    async def wait_job(job_id: str, condition: Callable[[JobInfo], object]) -> JobInfo:
+        async with asyncio.timeout(JOB_SECONDS), client_of(product) as alice:
+            while not condition(job := await alice.get_job(job_id)):  # noqa: ASYNC110 - any condition
+                await asyncio.sleep(0.02)
+            return job
+
+    async with running_product(tmp_path, environment={"TIERCEL_POLICY": "fair"}) as product:
+        async with client_of(product) as alice:
+            (node,) = await alice.list_nodes()
+            large = Resources(cpu_cores=1.0, memory_bytes=int(0.6 * node.memory_bytes))
+            arguments = ("--waits-for", str(go), "--epochs", "10000")
+            spec = digits_job(targets=(0.70, 0.93), arguments=arguments, max_epochs=10_000, resources=large)
+            low = (await alice.submit(spec)).id
+            await wait_job(low, lambda job: job.tiers[0].state is TierState.DELIVERED)
+            urgent = digits_job("urgent", (0.70,), priority_class="urgent", resources=large)
+            high = (await alice.submit(urgent)).id
+        await product.kill()  # whether it had decided by then or not
+        await product.start()
+        stopped = await wait_job(low, lambda job: job.state is not JobState.RUNNING or job.attempts > 1)
+        await product.kill()  # while the lower one stops, or its checkpoint has just come
+        await product.start()
+        first = await wait_job(high, lambda job: job.state.is_final)
+        assert (first.state, first.attempts) == (JobState.COMPLETED, 1), first.reason
+        go.touch()
+        done = await wait_job(low, lambda job: job.state.is_final)
+        assert (done.state, done.attempts) == (JobState.COMPLETED, 2), done.reason
+        async with client_of(product) as alice:
+            output = b"".join([piece async for piece in alice.logs(low)]).decode()
+        assert await product.stop() == 0
+        assert product.left_over() == []
+    went_on = [int(line.split()[-1]) for line in output.splitlines() if line.startswith("going on after")]
+    assert went_on[-1] >= stopped.epoch - 1
