@@ -20,21 +20,22 @@ mkdir -p build
 exec 9>build/wheels.lock
 flock 9 # two builds at once would gather into the same folder
 
-# What has to be gathered anew: other versions, or other dependencies.
-wanted=$("$python" - <<'PYTHON'
-import hashlib, pathlib, sys, tomllib
+# What has to be gathered, and whether anew: other versions, or other dependencies.
+needed=$("$python" - <<'PYTHON'
+import pathlib, tomllib
 project = tomllib.loads(pathlib.Path("pyproject.toml").read_text())["project"]
-wanted = [project["dependencies"], project["optional-dependencies"]["train"], pathlib.Path("constraints.txt").read_text()]
-print(hashlib.sha256(repr([*wanted, sys.version_info[:2]]).encode()).hexdigest())
+print(*project["dependencies"], *project["optional-dependencies"]["train"], sep="\n")
 PYTHON
 )
+wanted=$({ echo "$needed"; "$python" --version; cat constraints.txt; } | sha256sum)
 if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
   rm -rf "$wheels"
   mkdir -p "$wheels/dependencies"
-  "$python" -m pip wheel --quiet --wheel-dir "$wheels/dependencies" --constraint constraints.txt '.[train]'
+  "$python" -m pip wheel --quiet --wheel-dir "$wheels/dependencies" --constraint constraints.txt \
+    --requirement <(echo "$needed")
   echo "$wanted" >"$stamp"
 fi
-rm -f "$wheels"/tiercel-*.whl "$wheels"/dependencies/tiercel-*.whl
+rm -f "$wheels"/tiercel-*.whl
 "$python" -m pip wheel --quiet --no-deps --wheel-dir "$wheels" .
 
 docker buildx version >/dev/null 2>&1 || export DOCKER_BUILDKIT=0 # Debian's client has the old builder only
