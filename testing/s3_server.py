@@ -9,9 +9,6 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, Self, cast
 
-import boto3
-from moto.server import ThreadedMotoServer
-
 KEY: Final = "operator"
 SECRET: Final = "not-to-be-told"
 BUCKET: Final = "team-data"
@@ -43,6 +40,10 @@ class S3Server:
 @contextmanager
 def s3_server() -> Iterator[S3Server]:
     """A store of its own."""
+    # Here, since it takes long: every worker collects all tests, and few of them have one that needs this.
+    import boto3
+    from moto.server import ThreadedMotoServer
+
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     try:

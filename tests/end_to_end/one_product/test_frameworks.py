@@ -9,8 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_digits
-from sklearn.model_selection import train_test_split
 
 from testing.product import Product
 from testing.product_use import JOB_SECONDS, client_of, digits_job
@@ -60,6 +58,10 @@ async def test_a_script_of_scikit_learn_is_killed_goes_on_and_answers_as_it_does
         (went_on,) = [line for line in lines if line.startswith("going on after epoch ")]
         assert 1 <= int(went_on.split()[-1]) < KILLED_AFTER_EPOCH
         said = np.array([line.split()[1:] for line in lines if line.startswith("said ")], np.float64)
+
+        # Here, where one worker pays for it, and not where all of them collect the tests.
+        from sklearn.datasets import load_digits
+        from sklearn.model_selection import train_test_split
 
         images, labels = load_digits(return_X_y=True)
         _, x_test, _, _ = train_test_split((images / 16).astype(np.float32), labels, test_size=0.25, random_state=0)

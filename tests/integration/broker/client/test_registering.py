@@ -8,16 +8,18 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from mlflow.tracking import MlflowClient
 
 from tiercel import InvalidSpecError
 from tiercel.broker.client.sinks.opening import open_registry, open_sink
 from tiercel.broker.client.sinks.registering import Registry
 from tiercel.core.endpoint_views import VersionInfo
 from tiercel.core.errors import SetupError, TiercelError
+
+if TYPE_CHECKING:
+    from mlflow.tracking import MlflowClient
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # MLflow's own, of the packages that it uses
 AT = datetime(2026, 11, 27, tzinfo=UTC)
@@ -33,16 +35,21 @@ def uri(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path}/mlflow.db"
 
 
+def client_of(uri: str) -> MlflowClient:
+    # Here, where one worker pays for it, and not where all of them collect the tests.
+    from mlflow.tracking import MlflowClient
+
+    return MlflowClient(tracking_uri=uri, registry_uri=uri)
+
+
 def there(uri: str, name: str = "digits") -> dict[str, dict[str, str]]:
     """Tags of each model version by its number; without what never changes."""
-    client = MlflowClient(tracking_uri=uri, registry_uri=uri)
-    found = client.search_model_versions(f"name = '{name}'")
+    found = client_of(uri).search_model_versions(f"name = '{name}'")
     return {str(each.version): dict(each.tags) for each in sorted(found, key=lambda each: int(each.version))}
 
 
 def aliases(uri: str, name: str = "digits") -> dict[str, str]:
-    client = MlflowClient(tracking_uri=uri, registry_uri=uri)
-    return {alias: str(number) for alias, number in client.get_registered_model(name).aliases.items()}
+    return {alias: str(number) for alias, number in client_of(uri).get_registered_model(name).aliases.items()}
 
 
 def test_each_version_that_answers_is_registered_once_and_says_what_became_of_it(uri: str) -> None:
@@ -61,14 +68,14 @@ def test_each_version_that_answers_is_registered_once_and_says_what_became_of_it
     assert registry.register("digits", []) == 0
     (source,) = {
         each.source
-        for each in MlflowClient(registry_uri=uri, tracking_uri=uri).search_model_versions("name = 'digits'")
+        for each in client_of(uri).search_model_versions("name = 'digits'")
         if each.tags["tiercel.version"] == "3"
     }
     assert source == "tiercel:digits/3"
 
 
 def test_two_that_register_at_once_leave_one_of_each_and_what_others_put_there_alone(uri: str) -> None:
-    client = MlflowClient(tracking_uri=uri, registry_uri=uri)
+    client = client_of(uri)
     client.create_registered_model("digits")
     client.create_model_version("digits", "s3://theirs")
     client.set_registered_model_alias("digits", "champion", "1")
