@@ -43,7 +43,7 @@ def upgrade_schema(connection: Connection) -> None:
     """
     found = inspect(connection).get_table_names()
     if not found:
-        metadata.create_all(connection)
+        metadata.create_all(connection, checkfirst=False)  # else each table is looked for twice, half of the time
         _revisions.create(connection)
         connection.execute(insert(_revisions).values(version_num=NEWEST_REVISION))
         return
