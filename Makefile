@@ -7,6 +7,11 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 
+# Files for other versions of Python fail. Nobody imports packages' tests, and of what is named here next to nothing: what
+# is imported of it is compiled then.
+COMPILE := $(BIN)/python -m compileall $(VENV)/lib >/dev/null 2>&1 -qq \
+  -x '/(tests?|testing|_inductor|transformers|moto|mlflow|databricks|debugpy|fontTools|gevent|mypyc?|torchgen|pip|setuptools)/'
+
 .PHONY: help
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-17s %s\n", $$1, $$2}'
@@ -16,11 +21,10 @@ $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@# torch first and by exact version: a looser pin may pull gigabytes of CUDA libraries
 	@$(PIP_INSTALL) "$$(grep '^torch==' constraints.txt)"
-	@$(PIP_INSTALL) -e '.[train,serve,envs,s3,hf,tokenizers,notebook,mlflow,tensorboard,sweep,otel,research,dev]'
-	@# on all cores, which pip does on one; files for other versions of Python fail; nobody imports packages' tests, and
-	@# of the packages named here next to nothing: what is imported of them is compiled then
-	@$(BIN)/python -m compileall -qq -j 0 -x '/(tests?|transformers|moto|mlflow|databricks|debugpy|pip|setuptools)/' \
-	  $(VENV)/lib >/dev/null 2>&1 || true
+	@# what is there is compiled beside pip, which keeps one core busy
+	@$(COMPILE) & $(PIP_INSTALL) -e '.[train,serve,envs,s3,hf,tokenizers,notebook,mlflow,tensorboard,sweep,otel,research,dev]'; \
+	  status=$$?; wait; exit $$status
+	@$(COMPILE) -j 0 || true
 	@touch $(STAMP)
 
 .PHONY: install

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 import tiercel.v1
@@ -38,8 +39,9 @@ class Matrix:
         self._rules = rules
 
     @classmethod
+    @cache
     def read(cls) -> Matrix:
-        """What the contract says."""
+        """What the contract says, which is read once."""
         found = ((name_of(method), _rule(method)) for method in methods())
         return cls({name: rule for name, rule in found if rule is not None})
 
