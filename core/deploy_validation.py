@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from tiercel.core.accuracy import accuracy_of
 from tiercel.core.deploying import (
     INT8_MORE_BYTES,
     MAX_DATA_BYTES,
@@ -14,7 +15,6 @@ from tiercel.core.deploying import (
     check_size,
 )
 from tiercel.core.errors import wrong_field
-from tiercel.core.jobs import Direction
 from tiercel.core.validation import validate_endpoint_name, validate_metric, validate_objective, validate_replicas
 
 if TYPE_CHECKING:
@@ -57,9 +57,5 @@ def _check_int8(deploy: Deploy) -> None:
         raise wrong_field(
             "int8_file", "is sent with what came of making it, and only where that has no reason against it"
         )
-    if deploy.int8 is not None and not _is_accuracy(deploy):
+    if deploy.int8 is not None and accuracy_of(deploy.value, deploy.direction) is None:
         raise wrong_field("int8", "needs an accuracy above 0 and up to 1 that the model has; give it (--accuracy)")
-
-
-def _is_accuracy(deploy: Deploy) -> bool:
-    return deploy.value is not None and deploy.direction is Direction.MAX and 0.0 < deploy.value <= 1.0

@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from tiercel.broker.client.models import Models
+from tiercel.core.accuracy import accuracy_of
 from tiercel.core.checkpoints import Artefact
 from tiercel.core.deploying import MAX_MODEL_BYTES, MAX_REFERENCE_BYTES, Deploy, check_size
 from tiercel.core.errors import wrong_field
@@ -157,7 +158,7 @@ def _prepared(
     parts = _parts_of(path, inputs, reference)
     int8 = None
     if calibration is not None:
-        accuracy = said["value"] if said["direction"] is Direction.MAX else None
+        accuracy = accuracy_of(said["value"], said["direction"])
         int8, made = _int8_of(path, Path(calibration), accuracy, scratch)
         parts = replaced(parts, int8=made)
     return _described(path, parts, int8=int8, **said), parts
@@ -197,7 +198,7 @@ def _int8_of(
     path: Path, calibration: Path, accuracy: float | None, scratch: Path
 ) -> tuple[QuantisedModel, _Part | None]:
     """The int8 model of a file, in a folder that is there for it, and what came of it; blocks."""
-    if accuracy is None or not 0.0 < accuracy <= 1.0:
+    if accuracy is None:
         raise wrong_field(
             "calibration", "needs an accuracy above 0 and up to 1 that the model has; give it (--accuracy)"
         )

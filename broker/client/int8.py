@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -9,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from tiercel.core.deploying import MAX_REFERENCE_BYTES
-from tiercel.core.errors import wrong_field
+from tiercel.core.errors import InvalidSpecError, wrong_field
 from tiercel.core.quantised import QuantisedModel
 from tiercel.trainer_agent.errors import DeliveryFailedError
 from tiercel.trainer_agent.trainer.int8 import INT8_FILE, seconds_of_a_row
@@ -68,21 +69,31 @@ def make_int8(model: Path, calibration: Path, accuracy: float, scratch: Path) ->
 def _read(path: Path) -> dict[str, Array]:
     """The arrays of a file of rows; one of an ``.npy`` file has no name."""
     try:
-        size_bytes = path.stat().st_size
+        _check_size(path)
         found: Any = np.load(path, allow_pickle=False)
         arrays = {"": found} if isinstance(found, np.ndarray) else dict(found)
+    except InvalidSpecError:
+        raise
     except OSError as error:
         raise wrong_field("calibration", f"{path} cannot be read ({error.strerror or error})") from error
     except Exception as error:  # whatever a broken file provokes
         raise wrong_field("calibration", f"{path} is no file of numpy.save or numpy.savez ({error})") from error
-    if size_bytes > MAX_REFERENCE_BYTES:
-        raise wrong_field("calibration", f"{path} has more than {MAX_REFERENCE_BYTES} bytes; give fewer rows")
     lengths = {len(array) if array.ndim else 0 for array in arrays.values()}
     if len(lengths) != 1 or min(lengths) < LEAST_ROWS:
         raise wrong_field(
             "calibration", f"all arrays in {path} must have the same number of rows, {LEAST_ROWS} or more"
         )
     return {name.removeprefix("input_"): array for name, array in arrays.items()}
+
+
+def _check_size(path: Path) -> None:
+    """Refuse what takes too much memory: arrays in a zip archive may be a thousand times as large as it."""
+    size_bytes = path.stat().st_size
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            size_bytes = max(size_bytes, sum(member.file_size for member in archive.infolist()))
+    if size_bytes > MAX_REFERENCE_BYTES:
+        raise wrong_field("calibration", f"{path} has more than {MAX_REFERENCE_BYTES} bytes; give fewer rows")
 
 
 def _feeds(model: OnnxModel, arrays: Mapping[str, Array]) -> dict[str, Array]:

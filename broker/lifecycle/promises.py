@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tiercel.core.accuracy import accuracy_of
 from tiercel.core.events import PromiseJudged
 from tiercel.core.feedback import AccuracyInUse, VersionFeedback
-from tiercel.core.jobs import Direction
 from tiercel.core.retraining import Missed
 
 if TYPE_CHECKING:
@@ -27,9 +27,7 @@ LEAST_ROWS = 30
 
 def promised_of(version: Version) -> float | None:
     """The accuracy that was promised of a version, by its tier or by whoever deployed it; None where none was."""
-    promised = version.value if version.deployed_by else version.target
-    is_one = version.direction is Direction.MAX and promised is not None and 0.0 < promised <= 1.0
-    return promised if is_one else None
+    return accuracy_of(version.value if version.deployed_by else version.target, version.direction)
 
 
 def in_use_of(version: int, heard: Heard) -> AccuracyInUse | None:

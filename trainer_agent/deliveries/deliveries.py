@@ -20,7 +20,9 @@ from typing import Final
 
 from google.protobuf.message import Message
 
+from tiercel.core.accuracy import accuracy_of
 from tiercel.core.figures import number
+from tiercel.core.jobs import Direction
 from tiercel.core.quantised import DEFAULT_MAX_LOSS, INT8, QuantisedModel
 from tiercel.core.wire import from_proto, to_proto
 from tiercel.trainer_agent.deliveries.copies import PlacedFiles
@@ -198,7 +200,7 @@ class Deliveries:
         run, done = await self._export(wanted)
         exported_ns = time.time_ns()
         accuracy = _accuracy(wanted, done.value)
-        if wanted.variant and not accuracy:
+        if wanted.variant and accuracy is None:
             raise DeliveryFailedError(
                 f"The model has {wanted.metric} {number(done.value)}, which is no accuracy above 0 and up to 1; "
                 "variants are chosen by theirs."
@@ -214,7 +216,7 @@ class Deliveries:
         self, run: Run, wanted: nodes_pb2.WantedDelivery, done: trainer_pb2.ExportDone
     ) -> QuantisedModel:
         """The int8 model as well, where it is worth it; the delivery goes on in any case."""
-        accuracy = _accuracy(wanted, done.value) or None
+        accuracy = _accuracy(wanted, done.value)
         said = from_proto(QuantisedModel, done.int8)
         found = judged(said, accuracy, run.order.spec.variants_max_loss)
         if found.shipped and accuracy is not None and found.value is not None:
@@ -237,7 +239,7 @@ class Deliveries:
         accuracy = _accuracy(wanted, wanted.target) if wanted.metric else None
         int8 = None
         if wanted.HasField("int8"):
-            int8 = judged(from_proto(QuantisedModel, wanted.int8), accuracy or None, DEFAULT_MAX_LOSS)
+            int8 = judged(from_proto(QuantisedModel, wanted.int8), accuracy, DEFAULT_MAX_LOSS)
             _log.info("delivery %s: its int8 model %s", wanted.delivery_id, int8.outcome)
         value = int8.value if int8 is not None and int8.shipped else None
         int8_bytes = await asyncio.to_thread(self._repository.settle_deployed, wanted.delivery_id, accuracy, value)
@@ -345,6 +347,10 @@ def _sign(wanted: nodes_pb2.WantedDelivery) -> float:
     return -1.0 if wanted.direction == common_pb2.DIRECTION_MIN else 1.0
 
 
+def _accuracy(wanted: nodes_pb2.WantedDelivery, value: float) -> float | None:
+    return accuracy_of(value, Direction.MIN if wanted.direction == common_pb2.DIRECTION_MIN else Direction.MAX)
+
+
 def _export_request(wanted: nodes_pb2.WantedDelivery, number: int) -> trainer_pb2.ExportRequest:
     return trainer_pb2.ExportRequest(
         delivery_id=wanted.delivery_id, tier=wanted.tier, target=wanted.target, request_number=number
@@ -354,9 +360,3 @@ def _export_request(wanted: nodes_pb2.WantedDelivery, number: int) -> trainer_pb
 def _job_of(run_id: str) -> str:
     """The job of a run ``JOB-ATTEMPT``."""
     return run_id.rpartition("-")[0]
-
-
-def _accuracy(wanted: nodes_pb2.WantedDelivery, value: float) -> float | None:
-    """The metric where it is an accuracy: a fraction that is to grow."""
-    is_one = wanted.direction == common_pb2.DIRECTION_MAX and 0.0 <= value <= 1.0
-    return value if is_one else None

@@ -12,6 +12,7 @@ from onnx import TensorProto, helper
 
 from testing import onnx_models
 from tiercel import InvalidSpecError
+from tiercel.broker.client import int8
 from tiercel.broker.client.int8 import make_int8
 
 DRAW = np.random.default_rng(0)
@@ -102,3 +103,15 @@ def test_an_answer_that_is_no_class_is_refused_in_words(tmp_path: Path) -> None:
     np.save(rows, ROWS[:, :1])
     with pytest.raises(InvalidSpecError, match="models whose first output says a class"):
         make_int8(path, rows, 0.9, tmp_path)
+
+
+def test_rows_that_unpack_to_more_than_may_be_are_not_unpacked(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = tmp_path / "bomb.npz"
+    np.savez_compressed(rows, input_x=np.zeros((400, 64), np.float32))
+    assert rows.stat().st_size < 2000
+    monkeypatch.setattr(int8, "MAX_REFERENCE_BYTES", 100_000)
+    monkeypatch.setattr(np, "load", lambda *_, **__: pytest.fail("it was unpacked"))
+    with pytest.raises(InvalidSpecError, match="more than 100000 bytes; give fewer rows"):
+        make_int8(model, rows, 0.9, tmp_path)
