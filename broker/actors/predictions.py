@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING
 
@@ -61,6 +62,7 @@ class Predictions:
         self._clock = clock
         self._interval_seconds = interval_seconds
         self._asking = Asking()
+        self._recording = asyncio.Lock()
         self._open: dict[tuple[str, int], list[Prediction]] = {}
         # Tiers that the broker asked about of its own accord, and of which nothing could be said.
         self._silent: set[tuple[str, int]] = set()
@@ -167,16 +169,17 @@ class Predictions:
 
     async def _record(self, found: WhatIf, snapshot: Snapshot) -> None:
         tenants = {job.id: job.tenant for job in snapshot.jobs}
-        new = list(to_record(found, snapshot.now, tenants, self._open))
-        if not new:
-            return
-        try:
-            await self._kept.add(new, KEPT)
-        except TiercelError as error:  # whoever asked has the answer all the same
-            logger.warning("predictions are not recorded: %s", error.message)
-            return
-        for each in new:
-            self._open.setdefault((each.job_id, each.tier), []).append(each)
+        async with self._recording:  # of two answers at once the second finds what the first one predicted
+            new = list(to_record(found, snapshot.now, tenants, self._open))
+            if not new:
+                return
+            try:
+                await self._kept.add(new, KEPT)
+            except TiercelError as error:  # whoever asked has the answer all the same
+                logger.warning("predictions are not recorded: %s", error.message)
+                return
+            for each in new:
+                self._open.setdefault((each.job_id, each.tier), []).append(each)
 
     async def _settle(self) -> None:
         policy = self._policies.choice.name

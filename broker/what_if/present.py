@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from tiercel.broker.scheduling.interface import Snapshot
+from tiercel.broker.scheduling.interface import PastRun, Snapshot
 from tiercel.broker.scheduling.options import Options
 from tiercel.broker.what_if.calibration import Calibration
 from tiercel.broker.what_if.given import Given
@@ -91,11 +91,22 @@ def bounded(present: Present, wanted: frozenset[str] = frozenset()) -> Present:
     snapshot = present.snapshot
     order = sorted(snapshot.jobs, key=lambda job: (job.id not in wanted, not job.node_id, job.submitted_at, job.id))
     jobs = tuple(sorted(order[:MAX_JOBS], key=lambda job: job.id))
-    keys = {key for job in jobs for key in job.similar}
+    used = {job.workload for job in jobs}
+    # Of other programs only what their runs took in all is of use, as a guess.
+    history = {name: runs if name in used else tuple(map(_end, runs)) for name, runs in snapshot.history.items()}
+    keys = {key for job in jobs if not history.get(job.workload) for key in job.similar}
     similar = {key: runs for key, runs in snapshot.similar.items() if key in keys}
-    restarts = {name: replace(cost, start_seconds=dict(cost.start_seconds)) for name, cost in snapshot.restarts.items()}
+    restarts = {
+        name: replace(cost, start_seconds=dict(cost.start_seconds))
+        for name, cost in snapshot.restarts.items()
+        if name in used
+    }
     return replace(
         present,
-        snapshot=replace(snapshot, jobs=jobs, history=dict(snapshot.history), restarts=restarts, similar=similar),
+        snapshot=replace(snapshot, jobs=jobs, history=history, restarts=restarts, similar=similar),
         left_out=len(order) - len(jobs),
     )
+
+
+def _end(run: PastRun) -> PastRun:
+    return replace(run, curve=run.curve[-1:])

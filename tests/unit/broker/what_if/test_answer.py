@@ -223,6 +223,24 @@ def test_of_very_many_jobs_some_are_left_out_and_that_is_said() -> None:
     assert len(found.jobs) == MAX_JOBS
 
 
+def test_of_programs_that_no_job_has_only_what_runs_took_is_handed_to_the_child_process() -> None:
+    runs = tuple(PastRun(tuple(CurvePoint(float(at), at / 64) for at in range(1, 65))) for _ in range(8))
+    history = {"digits": (CURVE,), **{f"program {number}": runs for number in range(511)}}
+    similar = {"like digits": runs, "like others": runs}
+    costs = {"digits": RestartCost(1.0), "program 1": RestartCost(2.0)}
+    jobs = (job("a", spent=10.0), replace(job("b"), workload="new", similar=("nothing", "like others")))
+    snapshot = Snapshot(NOW, Trigger.INTERVAL, jobs, (NODE,), (), history, costs, similar)
+    kept = bounded(Present(snapshot, "fair")).snapshot
+    assert kept.history["digits"] == (CURVE,)
+    assert all(len(run.curve) == 1 for name, of in kept.history.items() if name != "digits" for run in of)
+    assert (kept.similar, kept.restarts) == ({"like others": runs}, {"digits": RestartCost(1.0)})
+    assert [kept.earlier_runs(each) for each in jobs] == [snapshot.earlier_runs(each) for each in jobs]
+    told, all_told = (
+        replace(answer(Question(Present(each, "fair"), Changes())), seconds=0.0) for each in (kept, snapshot)
+    )
+    assert told == all_told
+
+
 def test_what_there_is_not_is_refused() -> None:
     of = present([job("a")])
     for changes in (
