@@ -33,7 +33,6 @@ KNOWING = ("utility", "srpt")
 """Who knows earlier runs of every program."""
 
 ABLATIONS: Mapping[str, Mapping[str, float]] = {
-    "utility, who asks counts nothing": {"window_seconds": 0.0},
     "utility, no room kept for answers": {"answers_well": 100.0},
 }
 """``utility`` with one of its rules for answers off."""

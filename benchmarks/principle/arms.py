@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from benchmarks.simulated_policies import Arm
+from tiercel.broker.scheduling.forecast.work import Forecast
 
 ARMS = (
     Arm("fair", "fair", {}, slices=False),
@@ -54,6 +55,25 @@ ABLATIONS = (
         {"guard_ratio": 1.35},
         history=True,
         constants={"equal_shares._SHARING_COSTS": 0.0},
+    ),
+    Arm(
+        "utility, equal shares looked at every 30 s, or when jobs come or go",
+        "utility",
+        {},
+        history=True,
+        constants={"utility.fairness._REVIEW_SECONDS": 30.0},
+    ),
+    Arm(
+        "utility, as long again while no job has a tier, nothing known",
+        "utility",
+        {},
+        constants={"utility.record._FIRST_GUESS": Forecast((), (), 0.0)},
+    ),
+    Arm(
+        "utility, who has no tier yet counts for what it had, nothing known",
+        "utility",
+        {},
+        constants={"utility.record._WITH_AS_LONG_AGAIN": 1.0},
     ),
     Arm("utility, no guard, nothing known", "utility", {"guard_ratio": 0.0}),
     Arm(

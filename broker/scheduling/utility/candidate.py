@@ -1,8 +1,8 @@
 """The one index: what a CPU second of work on a job is worth, and what its tenant is told of that.
 
-A job is worth what its next tier brings, to those who ask its endpoint already too, times the best chance per CPU
-second of reaching it (the Gittins index), or what its being over brings over the CPU seconds to its end, whichever is
-more. Being over counts a little: the tenant waits for it and its memory is held up, but nobody's model gets better.
+A job is worth what its next tier brings times the best chance per CPU second of reaching it (the Gittins index), or
+what its being over brings over the CPU seconds to its end, whichever is more. Being over counts a little: the tenant
+waits for it and its memory is held up, but nobody's model gets better.
 """
 
 from __future__ import annotations
@@ -27,8 +27,6 @@ class Candidate:
     status: TierStatus | None  # its next tier, or None when it has reached all
     delivering: TierStatus | None  # its tier whose model it is handing over, if there is one
     priority: float  # value per CPU second of working on it
-    # What its next tier is worth to applications that ask its endpoint already, beside its own value.
-    traffic_value: float = 0.0
     # The moment for the sake of which it goes before others that are worth more, when it or a job due later must be
     # over (seconds since the Unix epoch); else infinite.
     overdue_for: float = math.inf
@@ -63,15 +61,12 @@ class Candidate:
         return (hopeless, trains, late, worth / per_second, submitted_at, name)
 
 
-def candidate(
-    record: JobRecord, most_cores: float, traffic_value: float, now: float, settings: UtilitySettings
-) -> Candidate:
+def candidate(record: JobRecord, most_cores: float, now: float, settings: UtilitySettings) -> Candidate:
     """A job with its priority.
 
     Args:
         record: What is held of it.
         most_cores: What there is for it at most.
-        traffic_value: What its next tier is worth to applications that ask its endpoint already.
         now: Seconds since the Unix epoch.
         settings: Of the policy.
     """
@@ -83,9 +78,9 @@ def candidate(
             left = job.submitted_at + status.tier.deadline_seconds - now
             needed = record.remaining.expected / min(record.cores, most_cores)
             rate *= 1 + needed / left if left >= needed > 0 else 1.0
-        priority = max((status.tier.value * job.tenant_weight + traffic_value) * rate, priority)
+        priority = max(status.tier.value * job.tenant_weight * rate, priority)
     delivering = handing_over(job, now, settings.handing_over_seconds)
-    return Candidate(record, status, delivering, priority, traffic_value)
+    return Candidate(record, status, delivering, priority)
 
 
 def sentence(entry: Candidate, position: int, front: int, weight: float) -> str:
@@ -107,12 +102,10 @@ def _forecast(entry: Candidate) -> str:
     if record.known is None:
         used = f"{_seconds(entry.job.cpu_seconds)} of CPU time used so far"
         return f"works for tier {entry.status.number}; no earlier run shows how long that takes; {used}"
-    remaining, traffic = record.remaining, entry.traffic_value
+    remaining = record.remaining
     span = f"{_seconds(remaining.low)} to {_seconds(remaining.high)}"
     doubt = f", if ever (a chance of {percent(1 - remaining.never)})" if remaining.never >= 0.05 else ""
-    asked = f"; to those who ask its endpoint worth {traffic:.2g} more" if traffic >= 0.1 else ""
-    by = "going by earlier runs of the same program"
-    return f"tier {entry.status.number} in about {span} of CPU time{doubt}, {by}{asked}"
+    return f"tier {entry.status.number} in about {span} of CPU time{doubt}, going by earlier runs of the same program"
 
 
 def _seconds(value: float) -> str:

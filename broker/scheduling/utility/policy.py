@@ -23,7 +23,7 @@ from tiercel.broker.scheduling.utility.fairness import Review, reviewed
 from tiercel.broker.scheduling.utility.migration import Load, Migration, choose_migration, soonest_done
 from tiercel.broker.scheduling.utility.queue import Pass, Queue
 from tiercel.broker.scheduling.utility.record import Held, JobRecord, renew
-from tiercel.broker.scheduling.utility.serving import EndpointRecord, cores_left, in_steps, observe, traffic_of
+from tiercel.broker.scheduling.utility.serving import EndpointRecord, cores_left, in_steps, observe
 from tiercel.broker.scheduling.utility.settings import UtilitySettings
 from tiercel.core.shares import Share
 
@@ -65,7 +65,7 @@ class UtilityPolicy:
         endpoints = observe(views, {node.id: node for node in nodes}, state.endpoints)
         left = cores_left(nodes, views)
         review = reviewed(state.review, snapshot, held.records, left, self.settings.guard_ratio)
-        this = Pass(snapshot.now, held.records, review.due, self.settings, traffic_of(views, self.settings))
+        this = Pass(snapshot.now, held.records, review.due, self.settings)
 
         loads = self._loads(nodes, views, left, speeds)
         cores = math.fsum(node.cpu_cores for node in nodes) or 1.0

@@ -10,17 +10,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from operator import attrgetter
 
 from tiercel.broker.scheduling.accelerators import Grant, grants
 from tiercel.broker.scheduling.allocate import beside_floor, divide_accelerator, holders, with_fractions
 from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView
-from tiercel.broker.scheduling.tiers import next_tier
 from tiercel.broker.scheduling.utility.candidate import Candidate, candidate, sentence
 from tiercel.broker.scheduling.utility.fairness import Claimant, late
 from tiercel.broker.scheduling.utility.record import JobRecord
-from tiercel.broker.scheduling.utility.serving import Traffic
 from tiercel.broker.scheduling.utility.settings import UtilitySettings
 from tiercel.core.shares import Share
 
@@ -85,7 +83,6 @@ class Pass:
     records: Mapping[str, JobRecord]  # what is held of each job
     due: Mapping[str, float]  # when each job must be over
     settings: UtilitySettings  # of the policy
-    traffic: Mapping[str, Traffic] = field(default_factory=dict)  # how endpoints are asked, by name
 
     def rank(self, node: NodeView, jobs: Sequence[JobView], cores: float, before: Queue | None) -> Queue:
         """The jobs of a node, those first that shall run, or what was decided last where nothing is new.
@@ -96,8 +93,7 @@ class Pass:
             cores: What answers leave of its cores.
             before: What was decided last, or None.
         """
-        asked = [self.traffic.get(job.endpoint) for job in jobs] if self.traffic else ()
-        key = (cores, *(self.records[job.id] for job in jobs), *asked)
+        key = (cores, *(self.records[job.id] for job in jobs))
         if before is not None and self.now < before.holds_until and before.node is node and before.key == key:
             return before
         held = grants(node, jobs) if any(job.resources.accelerators for job in jobs) else {}
@@ -128,7 +124,7 @@ class Pass:
         waiting: bool = False,
     ) -> tuple[tuple[Candidate, ...], float]:
         """Jobs that compete for so many cores, those first that go first, and the seconds until another is late."""
-        entries = {job.id: self._candidate(job, most_cores) for job in jobs}
+        entries = {job.id: candidate(self.records[job.id], most_cores, self.now, self.settings) for job in jobs}
         overdue, spare = late(self._claimants(entries.values(), most_cores, waiting=waiting), self.now, cores)
         for names in holders(held).values():
             there, spare_there = late(self._claimants([entries[name] for name in names]), self.now, 1.0)
@@ -137,11 +133,6 @@ class Pass:
         for name, moment in overdue.items():
             entries[name] = replace(entries[name], overdue_for=moment)
         return tuple(sorted(entries.values(), key=_RANK)), spare
-
-    def _candidate(self, job: JobView, most_cores: float) -> Candidate:
-        asked, status = self.traffic.get(job.endpoint), next_tier(job)
-        traffic = asked.value_of(job, status.tier.target) if asked is not None and status is not None else 0.0
-        return candidate(self.records[job.id], most_cores, traffic, self.now, self.settings)
 
     def _claimants(
         self, entries: Iterable[Candidate], most_cores: float | None = None, *, waiting: bool = False

@@ -34,8 +34,9 @@ from tiercel.core.jobs import Direction
 
 # CPU seconds to a first tier while no job has got there yet.
 _FIRST_GUESS = forecast_from_samples((5.0,), 1.0)
-# What has outlived all that is known of others is as likely to last as long again.
+# What has outlived all that is known of others is as likely to last as long again, and so is what has outlived most.
 _OUTLIVED = Forecast((), (), 0.0)
+_WITH_AS_LONG_AGAIN = 2.0
 _SAMPLES_KEPT = 64
 _REACH = ReachSettings()
 _MOST = 1e12
@@ -131,7 +132,7 @@ def _prior(snapshot: Snapshot, held: Held) -> Forecast:
         min(job.cpu_seconds, _MOST) for job in snapshot.jobs if (known := held.records.get(job.id)) and known.stage == 0
     ]
     # Those not there yet count too where they have had more than most needed: else only the short ones would be known.
-    needed = [*held.samples, *(1.5 * spent for spent in sorted(works) if spent > middle)]
+    needed = [*held.samples, *(_WITH_AS_LONG_AGAIN * spent for spent in sorted(works) if spent > middle)]
     return forecast_from_samples(needed, 1.0 / math.sqrt(len(needed)))
 
 

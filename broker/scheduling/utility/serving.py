@@ -13,9 +13,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tiercel.broker.scheduling.interface import EndpointView, JobView, NodeView
-from tiercel.broker.scheduling.utility.settings import UtilitySettings
-from tiercel.core.jobs import Direction
+from tiercel.broker.scheduling.interface import EndpointView, NodeView
 
 # An endpoint answers in time when this part of its requests was answered within the objective.
 _IN_TIME = 0.95
@@ -125,26 +123,3 @@ def cores_left(nodes: Sequence[NodeView], views: Iterable[EndpointView]) -> dict
 def in_steps(part: float) -> float:
     """The part of a node, in whole steps of :data:`LEAST`, one at least."""
     return max(math.floor(part / LEAST + 1e-6), 1) * LEAST
-
-
-@dataclass(frozen=True, slots=True)
-class Traffic:
-    """How an endpoint is asked: every answer in time from a better version is worth more by what that is better."""
-
-    answers: float  # answers in time that the next window will see, times its tenant's weight, in tiers of value 1
-    quality: float  # metric of the live version where larger is better and 1 is perfect
-
-    def value_of(self, job: JobView, target: float) -> float:
-        """What it is worth that the endpoint's version meets ``target`` for the window, as a tier's value; >= 0."""
-        return self.answers * max(min(target, 1.0) - self.quality, 0.0) if job.direction is Direction.MAX else 0.0
-
-
-def traffic_of(views: Iterable[EndpointView], settings: UtilitySettings) -> Mapping[str, Traffic]:
-    """How endpoints are asked whose version's metric is an accuracy, by name; others are left out."""
-    found = {}
-    for view in views:
-        if view.quality is not None and view.requests_per_second > 0:
-            rate = view.tenant_weight * view.requests_per_second * part_in_time(view)
-            answers = rate * settings.window_seconds / settings.answers_per_value
-            found[view.name] = Traffic(float(f"{answers:.2g}"), view.quality)  # measured: the rest is chance
-    return found

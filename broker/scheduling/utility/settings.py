@@ -22,7 +22,6 @@ class UtilitySettings:
     # For so long a job keeps its place to hand over the model of a tier, seconds; below 0 it has none.
     handing_over_seconds: float = HANDED_OVER_BY_THEN_SECONDS
     answers_per_value: float = 100.0  # good answers in time that are worth as much as a tier of value 1, > 0
-    window_seconds: float = 60.0  # a better version is worth what it makes answers better within so many seconds, >= 0
     answers_well: float = 0.4  # a node answers well for endpoints that want this part of it at most, > 0
 
     def __post_init__(self) -> None:
@@ -30,8 +29,8 @@ class UtilitySettings:
         if not (0 < self.floor < 1 and 0 < self.later_tiers <= 1):
             msg = "floor and later_tiers must be between 0 and 1"
             raise ValueError(msg)
-        if min(self.guard_ratio, self.window_seconds) < 0:
-            msg = "no option may be negative"
+        if self.guard_ratio < 0:
+            msg = "guard_ratio must be 0 or more"
             raise ValueError(msg)
         if min(self.answers_per_value, self.answers_well, self.finishing) <= 0:
             msg = "answers_per_value, answers_well and finishing must be more than 0"
