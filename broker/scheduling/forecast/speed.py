@@ -37,12 +37,11 @@ class Needs:
     """What a job uses when nothing holds it up, and what follows for less than that."""
 
     cores: float  # CPU seconds per second
-    fraction: float  # seconds of each of its accelerators per second, in (0, 1]
+    fraction: float  # seconds of each of its accelerators per second, in (0, 1]; 0 where it uses none
     # What it may be given of the CPU to go that fast: more than it uses in the mean, since use varies.
     most_cores: float
     most_fraction: float  # the same of each accelerator
     overlaps: bool = True  # whether it uses both at the same time
-    measured: bool = False  # whether all of that was measured; else it is what the job asks for
 
     @property
     def accelerator_per_cpu(self) -> float:
@@ -51,24 +50,22 @@ class Needs:
 
     def cores_with(self, fraction: float) -> float:
         """CPU seconds per second that it uses when it gets so much of its accelerators and all the CPU it wants."""
+        if not self.fraction:
+            return self.cores
         if self.overlaps:
             return min(self.cores, fraction / self.accelerator_per_cpu)
         on_cpu = 1.0 / self.cores - self.accelerator_per_cpu
         return min(self.cores, 1.0 / (max(on_cpu, 0.0) + self.accelerator_per_cpu / fraction))
 
 
-def needs_of(job: JobView, usable: float = math.inf) -> Needs | None:
-    """What a job needs of its accelerators and of the CPU; None for one that uses none.
+def needs_of(job: JobView) -> Needs:
+    """What a job needs of the CPU and of its accelerators: what it asks for where it uses none.
 
     Measured from its reports, and before there are enough of them from what it has used altogether.
-
-    Args:
-        job: The job.
-        usable: Cores that it was otherwise seen to be able to use.
     """
+    cores = max(job.resources.cpu_cores, _LEAST_USE)
     if not job.resources.accelerators:
-        return None
-    cores = job.resources.cpu_cores
+        return Needs(cores, 0.0, cores, 0.0)
     steps = list(_steps(job.observations[-_REPORTS:]))
     units = math.fsum(step.units for step in steps)
     if len(steps) >= _LEAST_STEPS:
@@ -78,16 +75,15 @@ def needs_of(job: JobView, usable: float = math.inf) -> Needs | None:
     else:
         cpu, accelerator, fastest = job.cpu_seconds, job.accelerator_seconds, 0.0
     if not (_LEAST < cpu < _MOST and _LEAST * cpu < accelerator < _MOST):
-        least = max(min(usable, cores), _LEAST_USE)  # nothing is known of how it uses its accelerators
-        return Needs(least, 1.0, least, 1.0)
+        return Needs(cores, 1.0, cores, 1.0)  # nothing is known of how it uses its accelerators
     together, in_turn = max(cpu / cores, accelerator), cpu / cores + accelerator
     overlaps = abs(fastest / in_turn - 1) > _FITS or fastest < (1 + _FITS) * together
     speed = 1.0 / (together if overlaps else in_turn)
     used, fraction = max(cpu * speed, _LEAST_USE), min(max(accelerator * speed, _LEAST_USE), 1.0)
     if not overlaps:
-        return Needs(used, fraction, cores, 1.0, overlaps=False, measured=True)
+        return Needs(used, fraction, cores, 1.0, overlaps=False)
     most = max(min(_HEADROOM * used, cores), used)
-    return Needs(used, fraction, most, min(_HEADROOM * fraction, 1.0), measured=True)
+    return Needs(used, fraction, most, min(_HEADROOM * fraction, 1.0))
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,8 +56,7 @@ class Candidate:
     def accelerator_rank(self) -> tuple[bool, bool, float, float, float, str]:
         """The same by value per second of its accelerators, for jobs that compete for one."""
         hopeless, trains, late, worth, submitted_at, name = self.rank
-        needs = self.record.needs
-        per_second = needs.accelerator_per_cpu * self.job.resources.accelerators if needs is not None else 1.0
+        per_second = self.record.needs.accelerator_per_cpu * self.job.resources.accelerators
         return (hopeless, trains, late, worth / per_second, submitted_at, name)
 
 
@@ -76,7 +75,7 @@ def candidate(record: JobRecord, most_cores: float, now: float, settings: Utilit
         rate = settings.later_tiers**record.stage * record.remaining.rate
         if status.tier.deadline_seconds is not None:  # more where its deadline can just be met
             left = job.submitted_at + status.tier.deadline_seconds - now
-            needed = record.remaining.expected / min(record.cores, most_cores)
+            needed = record.remaining.expected / min(record.needs.cores, most_cores)
             rate *= 1 + needed / left if left >= needed > 0 else 1.0
         priority = max(status.tier.value * job.tenant_weight * rate, priority)
     delivering = handing_over(job, now, settings.handing_over_seconds)

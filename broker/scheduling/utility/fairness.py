@@ -65,7 +65,7 @@ def reviewed(
     jobs = {
         job.id: Account(
             job.submitted_at,
-            records[job.id].fair_cores(part or 1.0),
+            records[job.id].needs.cores_with(part or 1.0),
             records[job.id].spent + records[job.id].to_end,
             job.resources.memory_bytes,
         )

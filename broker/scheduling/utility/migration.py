@@ -58,7 +58,7 @@ class Load:
         """A job is here, or shall be."""
         stage, speed = math.inf if record.unreachable else record.stage, self.speed(record.job)
         self.ahead.append((stage, record.remaining.expected / speed))
-        self.wanted += record.cores
+        self.wanted += record.needs.cores
         self.uses += record.job.resources.accelerators
         if not record.unreachable:
             self.cpu += record.to_end / speed

@@ -53,7 +53,7 @@ class Queue:
             return self
         ahead, names = len(self.parts), [entry.job.id for entry in self.candidates]
         records = {entry.job.id: entry.record for entry in self.candidates}
-        cores = {name: part * records[name].most_cores for name, part in self.parts.items()}
+        cores = {name: part * records[name].needs.most_cores for name, part in self.parts.items()}
         weights = beside_floor(cores, names, capacity, floor)
         fractions = {on: self._of_accelerator(on_it, floor) for on, on_it in holders(self.held).items()}
         assignments = []
@@ -69,7 +69,7 @@ class Queue:
     def _of_accelerator(self, names: Sequence[str], floor: float) -> dict[str, float]:
         """Fractions of an accelerator; where nobody on it is in front, those share it alike that may get somewhere."""
         of = {entry.job.id: entry for entry in self.candidates}
-        used = {name: self.parts[name] * of[name].record.most_fraction for name in names if name in self.parts}
+        used = {name: self.parts[name] * of[name].record.needs.most_fraction for name in names if name in self.parts}
         used = used or {name: 1.0 for name in names if not of[name].is_hopeless} or dict.fromkeys(names, 1.0)
         # Nobody gets less than the floor, however little it seems to use: it could not show that it needs more.
         return divide_accelerator(beside_floor(used, names, 1.0, floor))
@@ -141,12 +141,12 @@ class Pass:
         # Of the end of a job that has never run nothing is known; it would never begin if it had to be.
         found = []
         for entry in entries:
-            name, record, needs = entry.job.id, entry.record, entry.record.needs
+            name, record = entry.job.id, entry.record
             if name not in self.due or record.unreachable or not (waiting or record.tells_end):
                 continue
-            seconds, width = record.to_end, min(record.cores, most_cores or math.inf)
-            if most_cores is None and needs is not None:
-                seconds, width = record.to_end * needs.accelerator_per_cpu, needs.fraction
+            seconds, width = record.to_end, min(record.needs.cores, most_cores or math.inf)
+            if most_cores is None:
+                seconds, width = record.to_end * record.needs.accelerator_per_cpu, record.needs.fraction
             found.append(Claimant(name, self.due[name], seconds, width))
         return found
 
@@ -154,7 +154,8 @@ class Pass:
 def _in_front(candidates: Sequence[Candidate], held: Mapping[str, Grant], cores: float) -> dict[str, float]:
     """Who runs in front: by job, the part of its full speed that there is room for, in (0, 1]."""
     eligible = [entry for entry in candidates if not entry.is_hopeless] or list(candidates)
-    users = {id(entry): entry for entry in sorted(eligible, key=attrgetter("accelerator_rank")) if entry.job.id in held}
+    holding = (entry for entry in eligible if entry.job.id in held)
+    users = {id(entry): entry for entry in sorted(holding, key=attrgetter("accelerator_rank"))}
     left = {share.id: 1.0 for grant in held.values() for share in grant}
     parts: dict[str, float] = {}
     for place in eligible:
@@ -165,10 +166,10 @@ def _in_front(candidates: Sequence[Candidate], held: Mapping[str, Grant], cores:
             entry = next((e for e in users.values() if mine & {share.id for share in held[e.job.id]}), place)
             users.pop(id(entry), None)
             mine = {share.id for share in held[entry.job.id]}
-            fraction = entry.record.needs.fraction if entry.record.needs is not None else 1.0
-        part = min(1.0, cores / entry.record.cores, *(left[name] / fraction for name in mine))
+            fraction = entry.record.needs.fraction
+        part = min(1.0, cores / entry.record.needs.cores, *(left[name] / fraction for name in mine))
         if part > _NO_ROOM and entry.job.id not in parts:
             parts[entry.job.id] = part
-            cores -= part * entry.record.cores
+            cores -= part * entry.record.needs.cores
             left |= {name: left[name] - part * fraction for name in mine}
     return parts or {entry.job.id: 1.0 for entry in eligible[:1]}  # there is always somebody to run

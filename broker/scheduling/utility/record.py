@@ -56,7 +56,7 @@ class JobRecord:
     to_end: float  # CPU seconds that it is expected to need until it is over, > 0
     tells_end: bool  # whether that rests on earlier runs or on its own pace
     reach: ReachRecord  # whether its next tier is within reach
-    needs: Needs | None  # what it needs of CPU and accelerators, or None for a job that uses none
+    needs: Needs  # what it uses of CPU and accelerators
 
     @property
     def unreachable(self) -> str:
@@ -64,29 +64,9 @@ class JobRecord:
         return self.reach.unreachable
 
     @property
-    def cores(self) -> float:
-        """Cores that it can use."""
-        return self.needs.cores if self.needs is not None else max(self.job.resources.cpu_cores, 1e-3)
-
-    @property
     def busy(self) -> float:
         """Seconds of accelerators that go with the work to its end, all of them together."""
-        uses = self.job.resources.accelerators
-        return self.to_end * self.needs.accelerator_per_cpu * uses if self.needs is not None else 0.0
-
-    def fair_cores(self, fraction: float) -> float:
-        """Cores that it can use with so much of each of its accelerators."""
-        return self.cores if self.needs is None else self.needs.cores_with(fraction)
-
-    @property
-    def most_cores(self) -> float:
-        """What it may be given of the CPU, since use varies."""
-        return self.needs.most_cores if self.needs is not None else self.cores
-
-    @property
-    def most_fraction(self) -> float:
-        """The same of each of its accelerators."""
-        return self.needs.most_fraction if self.needs is not None else 0.0
+        return self.to_end * self.needs.accelerator_per_cpu * self.job.resources.accelerators
 
 
 @dataclass(frozen=True, slots=True)

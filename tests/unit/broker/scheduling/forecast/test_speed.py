@@ -15,11 +15,8 @@ from tiercel.core.jobs import Observation, Resources
 
 
 def needs_of(observations: tuple[Observation, ...], cores: float, **changes: Any) -> Needs:
-    usable = changes.pop("usable", math.inf)
     view = replace(job("j", observations=observations), resources=Resources(cores, accelerators=1), **changes)
-    needs = needs_of_job(view, usable)
-    assert needs is not None
-    return needs
+    return needs_of_job(view)
 
 
 def reported(*, seconds: float, cpu: float, device: float, count: int = 8) -> tuple[Observation, ...]:
@@ -33,7 +30,6 @@ def test_a_job_that_overlaps_uses_as_much_of_the_cpu_as_its_device_lets_it() -> 
     assert (needs.cores, needs.fraction, needs.most_fraction) == (0.25, 1.0, 1.0)
     assert needs.most_cores == pytest.approx(0.3)
     assert needs.overlaps
-    assert needs.measured
     assert needs.cores_with(0.5) == pytest.approx(0.125)
     assert needs.accelerator_per_cpu == 4.0
 
@@ -76,14 +72,15 @@ def test_others_on_the_device_do_not_change_what_a_job_needs() -> None:
 )
 def test_what_is_not_known_is_what_it_asks_for(observations: tuple[Observation, ...]) -> None:
     needs = needs_of(observations, cores=2.0)
-    assert (needs.cores, needs.fraction, needs.measured) == (2.0, 1.0, False)
-    assert needs_of(observations, cores=2.0, usable=0.5).cores == 0.5
+    assert (needs.cores, needs.fraction, needs.most_cores, needs.most_fraction) == (2.0, 1.0, 2.0, 1.0)
 
 
 def test_before_there_are_reports_what_it_has_used_altogether_tells() -> None:
     needs = needs_of((), cores=1.0, cpu_seconds=2.0, accelerator_seconds=8.0)
-    assert (needs.cores, needs.fraction, needs.measured) == (0.25, 1.0, True)
+    assert (needs.cores, needs.fraction) == (0.25, 1.0)
 
 
-def test_a_job_that_uses_no_accelerators_has_no_such_needs() -> None:
-    assert needs_of_job(job("j")) is None
+def test_a_job_that_uses_no_accelerators_needs_the_cores_that_it_asks_for_whatever_the_accelerators_do() -> None:
+    needs = needs_of_job(job("j", cpu_cores=2.0))
+    assert (needs.cores, needs.most_cores, needs.fraction, needs.accelerator_per_cpu) == (2.0, 2.0, 0.0, 0.0)
+    assert needs.cores_with(0.1) == 2.0
