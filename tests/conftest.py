@@ -65,18 +65,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.fixturenames.insert(0, "_tell_tasks_that_hang")
 
 
-class _OneProductOnOneWorker(LoadFileScheduling):  # type: ignore[misc] # it has no types
-    """File by file, but the files of ``end_to_end/one_product`` together, which would else start one on each worker."""
+# What the files of these folders share would else be started on each worker: a product, a Python with PyTorch in it.
+_ON_ONE_WORKER = ("/end_to_end/one_product/", "/integration/trainer_agent/trainer/")
+
+
+class _SharingFilesOnOneWorker(LoadFileScheduling):  # type: ignore[misc] # it has no types
+    """File by file, but the files of some folders together."""
 
     def _split_scope(self, nodeid: str) -> str:
-        folder, found, _ = nodeid.partition("/one_product/")
-        return folder + found if found else str(super()._split_scope(nodeid))
+        together = next((folder for folder in _ON_ONE_WORKER if folder in nodeid), "")
+        return together or str(super()._split_scope(nodeid))
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:
     """Where tests are dealt out by their files."""
-    return _OneProductOnOneWorker(config, log) if config.getvalue("dist") == "loadfile" else None
+    return _SharingFilesOnOneWorker(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -6,7 +6,7 @@ import base64
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import pytest_asyncio
@@ -15,7 +15,7 @@ from playwright.async_api import Browser, Page, expect
 from testing import figures
 from testing.product import Product
 from testing.product_use import JOB_SECONDS, client_of, digits_job, tiercel
-from testing.web_pages import PHONE, WAIT_SECONDS, Tab, open_tab, running_chromium
+from testing.web_pages import DESKTOP, PHONE, WAIT_SECONDS, Tab, open_tab, running_chromium
 from tiercel import JobState
 from tiercel.broker.client.state_dir import read_token
 
@@ -351,42 +351,66 @@ VIEWS = (
     "jobs/nobody's",
 )
 AXE = Path(__file__).parents[1] / "data" / "axe-core" / "axe.min.js"
-# Everything once; then what other colours change, and what a small screen does.
-LOOKS: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = (
-    ({"color_scheme": "light"}, {}),
-    ({"color_scheme": "dark"}, {"runOnly": ["color-contrast"]}),
-    ({"size": PHONE, "reduced_motion": "reduce"}, {"runOnly": ["scrollable-region-focusable"]}),
+
+
+class Look(NamedTuple):
+    """How a page is looked at, and what axe looks for then."""
+
+    name: str
+    size: tuple[int, int]
+    media: dict[str, Any]
+    rules: dict[str, Any]
+
+
+# What a small screen does, as which each view begins; what other colours change; everything.
+LOOKS = (
+    Look("phone", PHONE, {"reduced_motion": "reduce"}, {"runOnly": ["scrollable-region-focusable"]}),
+    Look("dark", DESKTOP, {"color_scheme": "dark"}, {"runOnly": ["color-contrast"]}),
+    Look("light", DESKTOP, {"color_scheme": "light"}, {}),
 )
 
 
-@pytest.mark.parametrize(("look", "rules"), LOOKS, ids=["light", "dark", "phone"])
-async def test_no_view_has_anything_that_axe_finds(
-    browser: Browser, shared_product: Product, look: dict[str, Any], rules: dict[str, Any]
-) -> None:
+async def to_look(page: Page, look: Look) -> None:
+    """From now on the page is looked at like this."""
+    await page.set_viewport_size(dict(zip(("width", "height"), look.size, strict=True)))  # type: ignore[arg-type]
+    await page.emulate_media(**({"color_scheme": "light", "reduced_motion": "no-preference"} | look.media))
+
+
+async def what_axe_finds(page: Page, view: str, look: Look) -> dict[str, list[str]]:
+    """The elements that break a rule, by what they break."""
+    told = await page.evaluate("rules => axe.run(rules)", look.rules)
+    return {
+        f"{view}, {look.name}: {each['id']}": [node["html"] for node in each["nodes"]] for each in told["violations"]
+    }
+
+
+async def test_no_view_has_anything_that_axe_finds(browser: Browser, shared_product: Product) -> None:
     product = shared_product
     await delivered(product)
     async with client_of(product) as alice:
         (job, *_) = [job for job in await alice.list_jobs() if job.spec.endpoint == "digits"]
     token = read_token(product.state_dir, "alice")
     found: dict[str, Any] = {}
-    async with open_tab(browser, product.addresses["dashboard"], token, **look) as tab:
-        await tab.page.goto(tab.url)
-        await tab.page.evaluate(AXE.read_text())
+    async with open_tab(browser, product.addresses["dashboard"], token, size=PHONE) as tab:
+        page = tab.page
+        await page.goto(tab.url)
+        await page.evaluate(AXE.read_text())
         for view in (*VIEWS, f"jobs/{job.id}", f"compare?jobs={job.id}"):
-            await tab.show(view)
-            await expect(tab.page.locator(".spinner")).to_have_count(0)
-            told = await tab.page.evaluate("rules => axe.run(rules)", rules)
-            found |= {f"{view}: {each['id']}": [node["html"] for node in each["nodes"]] for each in told["violations"]}
-            if look.get("size") == PHONE:
-                await expect(
-                    tab.page.locator(".stacks td:visible", has_text=re.compile("^\N{EN DASH}$"))
-                ).to_have_count(0)
-            wide = await tab.page.evaluate("document.documentElement.scrollWidth - innerWidth")
-            assert wide <= 0, f"{view} is wider than the screen"
-    async with open_tab(browser, product.addresses["dashboard"], "", **look) as tab:
+            for look in LOOKS:
+                await to_look(page, look)
+                if look is LOOKS[0]:
+                    await tab.show(view)
+                    await expect(page.locator(".spinner")).to_have_count(0)
+                    dashes = page.locator(".stacks td:visible", has_text=re.compile("^\N{EN DASH}$"))
+                    await expect(dashes).to_have_count(0)
+                found |= await what_axe_finds(page, view, look)
+                wide = await page.evaluate("document.documentElement.scrollWidth - innerWidth")
+                assert wide <= 0, f"{view} is wider than the screen ({look.name})"
+    async with open_tab(browser, product.addresses["dashboard"], "") as tab:
         await tab.page.goto(tab.url)
         await tab.page.get_by_role("heading", name="Sign in to Tiercel").wait_for()
         await tab.page.evaluate(AXE.read_text())
-        told = await tab.page.evaluate("rules => axe.run(rules)", rules)
-        found |= {f"sign in: {each['id']}": [node["html"] for node in each["nodes"]] for each in told["violations"]}
+        for look in LOOKS:
+            await to_look(tab.page, look)
+            found |= await what_axe_finds(tab.page, "sign in", look)
     assert found == {}

@@ -24,6 +24,7 @@ TENANTS = (
     "faulty",
     "frameworks",
     "int8",
+    "large",
     "neighbour",  # of "faulty"
     "default",  # test_notebooks.py
     "projects",

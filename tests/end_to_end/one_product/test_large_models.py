@@ -15,7 +15,7 @@ from tiercel import Client, InvalidSpecError, JobState, Script
 from tiercel.core.errors import OverloadedError
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]
-in_one_loop = pytest.mark.asyncio(loop_scope="module")
+TENANT = "large"
 
 ROWS = np.linspace(-1, 1, 128, dtype=np.float32).reshape(2, 64)
 DELIVERS_A_PATH = """
@@ -40,47 +40,45 @@ async def on_disk(product: Product, endpoint: str) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.glob("*/*")}
 
 
-@in_one_loop
-async def test_a_script_delivers_a_path_and_both_files_are_the_version(shared_product: Product, tmp_path: Path) -> None:
+async def test_a_script_delivers_a_path_and_both_files_are_the_version(product: Product, tmp_path: Path) -> None:
     spec = digits_job("large", (0.4, 0.9), script=Script("train.py", DELIVERS_A_PATH.encode()))
-    async with client_of(shared_product) as alice:
-        job = await (await alice.submit(spec)).wait(JOB_SECONDS)
+    async with client_of(product, TENANT) as client:
+        job = await (await client.submit(spec)).wait(JOB_SECONDS)
         assert job.state is JobState.COMPLETED, f"{job.reason}\n{job.log_tail}"
-        answer = await alice.infer("large", {"x": np.zeros((1, 4), np.float32)})
+        answer = await client.infer("large", {"x": np.zeros((1, 4), np.float32)})
         assert answer.outputs["y"].tolist() == [[2.0] * 4]
-        place = await alice.models.pull("large", 1, tmp_path)
+        place = await client.models.pull("large", 1, tmp_path)
         assert place == tmp_path / "large-1" / "model.onnx"
-        again = await alice.deploy(place, "again")
+        again = await client.deploy(place, "again")
         assert again.live
-        assert (await alice.models.pull("again", 1, tmp_path)).read_bytes() == place.read_bytes()
-        answer = await alice.infer("again", {"x": np.zeros((1, 4), np.float32)})
+        assert (await client.models.pull("again", 1, tmp_path)).read_bytes() == place.read_bytes()
+        answer = await client.infer("again", {"x": np.zeros((1, 4), np.float32)})
         assert answer.outputs["y"].tolist() == [[1.0] * 4]
-        assert {"1/model.onnx", "1/model.onnx.data", "2/model.onnx.data"} <= await on_disk(shared_product, "large")
-        await alice.models.remove("large", 1)
-        await check_refused(alice, tmp_path)
+        assert {"1/model.onnx", "1/model.onnx.data", "2/model.onnx.data"} <= await on_disk(product, "large")
+        await client.models.remove("large", 1)
+        await check_refused(client, tmp_path)
 
 
-async def check_refused(alice: Client, tmp_path: Path) -> None:
+async def check_refused(client: Client, tmp_path: Path) -> None:
     """What lies elsewhere, or is another file than the model means, becomes no version."""
     path = tmp_path / "bad.onnx"
     path.write_bytes(onnx_models.with_external_data("/etc/passwd"))
     with pytest.raises(InvalidSpecError, match="have to be files beside the model"):
-        await alice.deploy(path, "bad")
+        await client.deploy(path, "bad")
     onnx_models.save_external(onnx_models.mlp(), path)
     (tmp_path / "bad.onnx_data").write_bytes(b"short")
     with pytest.raises(InvalidSpecError, match="lies beyond the end of"):
-        await alice.deploy(path, "bad")
+        await client.deploy(path, "bad")
 
 
-@in_one_loop
 async def test_files_that_change_while_they_are_sent_and_more_of_them_than_may_come_are_refused_in_words(
-    shared_product: Product, tmp_path: Path
+    product: Product, tmp_path: Path
 ) -> None:
     path, plain = tmp_path / "grows.onnx", tmp_path / "plain.onnx"
     onnx_models.save_external(onnx_models.mlp((1000, 1000, 10)), path)
     plain.write_bytes(onnx_models.mlp((1000, 1000, 10)))
 
-    async with client_of(shared_product) as alice:
+    async with client_of(product, TENANT) as client:
         for file, changed in ((path, tmp_path / "grows.onnx_data"), (plain, plain)):
 
             def grow(sent: int, total: int, changed: Path = changed) -> None:
@@ -89,8 +87,8 @@ async def test_files_that_change_while_they_are_sent_and_more_of_them_than_may_c
                         writer.write(b"more")
 
             with pytest.raises(InvalidSpecError, match=r"^file: .* has changed while it was read"):
-                await alice.deploy(file, "grows", progress=grow)
-        calls = [alice.deploy(path, f"many-{number}") for number in range(10)]
+                await client.deploy(file, "grows", progress=grow)
+        calls = [client.deploy(path, f"many-{number}") for number in range(10)]
         found = await asyncio.gather(*calls, return_exceptions=True)
     refused = [each for each in found if isinstance(each, BaseException)]
     assert len(found) > len(refused)
@@ -98,18 +96,15 @@ async def test_files_that_change_while_they_are_sent_and_more_of_them_than_may_c
     assert all(isinstance(each, OverloadedError) for each in refused), refused
 
 
-@in_one_loop
-async def test_a_model_in_many_files_is_deployed_from_the_command_line(shared_product: Product, tmp_path: Path) -> None:
+async def test_a_model_in_many_files_is_deployed_from_the_command_line(product: Product, tmp_path: Path) -> None:
     content, path = onnx_models.mlp(), tmp_path / "many.onnx"
     onnx_models.save_external(content, path, one_file=False)
     words = ("deploy", str(path), "--endpoint", "many", "--input", "x=2,64", "--json")
-    deployed = await tiercel(*words, state_dir=shared_product.state_dir, tenant="alice")
+    deployed = await tiercel(*words, state_dir=product.state_dir, tenant=TENANT)
     assert (deployed.exit_code, deployed.content["live"]) == (0, True), deployed.errors
     assert deployed.content["size_bytes"] > len(content)
-    async with client_of(shared_product) as alice:
-        answer = await alice.infer("many", {"x": ROWS})
+    async with client_of(product, TENANT) as client:
+        answer = await client.infer("many", {"x": ROWS})
     assert answer.outputs["y"].shape == (2, 10)
-    pulled = await tiercel(
-        "models", "pull", "many", "--to", str(tmp_path), state_dir=shared_product.state_dir, tenant="alice"
-    )
+    pulled = await tiercel("models", "pull", "many", "--to", str(tmp_path), state_dir=product.state_dir, tenant=TENANT)
     assert pulled.output.strip() == str(tmp_path / "many-1" / "model.onnx")
