@@ -9,11 +9,13 @@ FROM ${BASE}
 COPY dependencies /wheels
 # Headers and CMake files only serve to build extensions of PyTorch. The rest is compiled here because the file system is
 # read-only later, and by compileall because pip cannot do it in parallel; it complains of a few files that packages ship
-# for other versions of Python. Nobody imports the tests of packages, a quarter of all that there is.
+# for other versions of Python. Nobody imports the tests of packages, a quarter of all that there is; what else is not
+# to be compiled is an expression that finds the files.
+ARG UNCOMPILED=/tests?/
 RUN python3 -m venv /opt/tiercel \
  && /opt/tiercel/bin/pip install --quiet --no-index --no-deps --no-cache-dir --no-compile /wheels/*.whl \
  && rm -rf /opt/tiercel/lib/python3*/site-packages/torch/include /opt/tiercel/lib/python3*/site-packages/torch/share \
- && { /opt/tiercel/bin/python -m compileall -qq -j 0 -x '/tests?/' /opt/tiercel/lib || true; }
+ && { /opt/tiercel/bin/python -m compileall -qq -j 0 -x "$UNCOMPILED" /opt/tiercel/lib || true; }
 
 # Last, because it changes most often.
 COPY tiercel-*.whl /tmp/

@@ -2,7 +2,8 @@
 # Builds the image for training containers.
 #   tools/build_image.sh [IMAGE]      default: tiercel-trainer:latest
 # Environment: BASE (base image, with Python 3.11 or later), PYTHON (an interpreter with pip; must be of the base
-# image's version), DOCKER_HOST (the engine). Wheels are gathered with pip outside of the build, which needs no network.
+# image's version), UNCOMPILED (an expression that finds files which no container imports), DOCKER_HOST (the engine).
+# Wheels are gathered with pip outside of the build, which needs no network.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -40,4 +41,4 @@ rm -f "$wheels"/tiercel-*.whl
 
 docker buildx version >/dev/null 2>&1 || export DOCKER_BUILDKIT=0 # Debian's client has the old builder only
 docker build --quiet --network=none --file Dockerfile --tag "$image" \
-  ${BASE:+--build-arg BASE="$BASE"} "$wheels"
+  ${BASE:+--build-arg BASE="$BASE"} ${UNCOMPILED:+--build-arg UNCOMPILED="$UNCOMPILED"} "$wheels"

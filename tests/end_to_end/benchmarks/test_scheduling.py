@@ -44,13 +44,6 @@ async def end_of(process: asyncio.subprocess.Process) -> tuple[int, str]:
     return process.returncode or 0, output.decode() + errors.decode()
 
 
-async def test_what_there_is_not_is_refused_with_what_there_is(output: Path) -> None:
-    code, told = await end_of(await start(output, "--arm", "nonsense"))
-    assert code == 2
-    assert "fair-slices" in told
-    assert not output.exists()
-
-
 async def test_stopping_it_in_the_middle_leaves_nothing_running(output: Path) -> None:
     process = await start(output, "--arm", "fair")
     async with asyncio.timeout(WAIT_SECONDS):
