@@ -12,7 +12,6 @@ from typing import Any
 
 import psutil
 import pytest
-import torch
 
 from benchmarks.gpu_check import facts
 from benchmarks.gpu_check.commands import main
@@ -64,10 +63,13 @@ async def test_on_a_cpu_training_is_paced_and_limited_for_real(tmp_path: Path) -
     assert figures["pacing"]["share 0.25"]["steps_per_second"] < figures["pacing"]["share 1"]["steps_per_second"]
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is an accelerator")
 def test_without_an_accelerator_it_says_so_and_runs_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    import torch  # where one worker pays for it, and not where all of them collect the tests
+
+    if torch.cuda.is_available():
+        pytest.skip("there is an accelerator")
     monkeypatch.setattr(facts, "find", functools.cache(facts.find))  # what is found out costs an import of PyTorch
     output = tmp_path / "gpu-check"
     for options, expected in (((), 0), (("--device", "cuda"), 2)):

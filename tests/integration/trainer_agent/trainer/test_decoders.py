@@ -10,15 +10,16 @@ import pytest
 from testing import onnx_models
 from testing.serving_process import serving
 from testing.trainer_service import ROOT, StartServer, TrainingProcess
+from testing.warm_python import WarmPython
 
 SCRIPT = ROOT / "examples" / "gpt" / "train.py"
 
 
 def test_the_example_is_delivered_and_generated_as_it_was_measured(
-    tmp_path: Path, run_directory: Path, start_server: StartServer
+    tmp_path: Path, run_directory: Path, start_server: StartServer, python: WarmPython
 ) -> None:
     server = start_server(tiers=(0.50, 0.95), max_epochs=20)
-    finished = TrainingProcess(str(SCRIPT), run_directory=run_directory, environment={"OMP_NUM_THREADS": "1"}).wait()
+    finished = TrainingProcess(str(SCRIPT), run_directory=run_directory, python=python).wait()
     assert finished.returncode == 0, finished.output
     first, second = server.recorded.export_done
     assert (first.error, second.error) == ("", "")

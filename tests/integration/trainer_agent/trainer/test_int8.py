@@ -9,15 +9,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import onnx
 import psutil
 import pytest
-import torch
 from onnx import TensorProto, helper
-from torch import nn
 
 from testing import onnx_models
 from testing.serving_process import wait_for
@@ -27,9 +26,11 @@ from tiercel.trainer_agent.errors import DeliveryFailedError
 from tiercel.trainer_agent.trainer import quantising
 from tiercel.trainer_agent.trainer.any_model import AnyModel
 from tiercel.trainer_agent.trainer.handover import Handover
-from tiercel.trainer_agent.trainer.pytorch.pytorch_model import PyTorchModel
 from tiercel.trainer_agent.trainer.quantising import quantise
 from tiercel.trainer_agent.trainer.signature import Evaluate, Predict, Signature
+
+if TYPE_CHECKING:
+    from tiercel.trainer_agent.trainer.pytorch.pytorch_model import PyTorchModel
 from tiercel.trainer_agent.trainer.tiers import TierTracker
 from tiercel.trainer_agent.trainer.trained import Trained
 from tiercel.v1 import trainer_pb2
@@ -52,8 +53,14 @@ def hand_over(
     return from_proto(QuantisedModel, done.int8)
 
 
-def wide_model() -> tuple[nn.Module, Evaluate]:
+def wide_model() -> tuple[PyTorchModel, Evaluate]:
     """A model that int8 makes much faster, and how often another answers like it."""
+    # Here, where one worker pays for it, and not where all of them collect the tests.
+    import torch
+    from torch import nn
+
+    from tiercel.trainer_agent.trainer.pytorch.pytorch_model import PyTorchModel
+
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(64, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 4)).eval()
     with torch.no_grad():
@@ -62,12 +69,12 @@ def wide_model() -> tuple[nn.Module, Evaluate]:
     def evaluate(predict: Predict) -> float:
         return float((predict(ROWS).argmax(1) == labels).mean())
 
-    return model, evaluate
+    return PyTorchModel(model, Signature.from_example(ROWS[:1])), evaluate
 
 
 def test_a_model_is_calibrated_on_the_rows_of_the_script_measured_by_it_and_timed(tmp_path: Path) -> None:
     model, evaluate = wide_model()
-    found = hand_over(PyTorchModel(model, Signature.from_example(ROWS[:1])), evaluate, tmp_path)
+    found = hand_over(model, evaluate, tmp_path)
     assert (found.reason, found.made) == ("", "static, calibrated on 128 rows")
     assert found.value is not None
     assert 0.9 < found.value <= 1.0
@@ -86,7 +93,7 @@ def test_an_accuracy_that_is_no_number_is_told_as_it_is(tmp_path: Path) -> None:
         asked.append(predict)
         return 1.0 if len(asked) == 1 else float("nan")
 
-    found = hand_over(PyTorchModel(model, Signature.from_example(ROWS[:1])), evaluate, tmp_path)
+    found = hand_over(model, evaluate, tmp_path)
     assert found.made == "dynamic", "the script has shown no rows"
     assert found.value is not None
     assert math.isnan(found.value)
@@ -99,8 +106,8 @@ def test_what_cannot_be_made_or_measured_is_a_reason_and_the_model_is_handed_ove
             raise RuntimeError("no rows today")
         return 1.0
 
-    model, _ = wide_model()
-    trained, calls = PyTorchModel(model, Signature.from_example(ROWS[:1])), list[Predict]()
+    calls: list[Predict] = []
+    trained, _ = wide_model()
     unmeasured = hand_over(trained, None, tmp_path / "none")
     assert unmeasured.reason == "the script has no evaluate(), so that nobody knows how accurate it would be"
     assert hand_over(trained, fails, tmp_path / "fails").reason == "RuntimeError: no rows today"

@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-import torch
 
 from tiercel.trainer_agent.errors import RanksError
 from tiercel.trainer_agent.trainer import leading
@@ -93,6 +92,8 @@ def test_a_checkpoint_has_the_random_state_of_that_very_place(
     saved = pool.submit(leader.agree, STEP, GO_ON, saves=True)
     assert link.agree(STEP) is GO_ON
     (state,) = saved.result(10).values()
+    import torch  # where one worker pays for it, and not where all of them collect the tests
+
     assert len(state) > torch.get_rng_state().numel()
     monkeypatch.setattr(leading, "STATE_SECONDS", 0.05)
     assert leader.agree(LATER, GO_ON, saves=True) == {}, "it is not there in time"

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import torch
 
 from testing.free_ports import free_port
 from testing.trainer_service import ROOT, StartScript, StartServer, TrainerServer, TrainingProcess
@@ -121,6 +120,8 @@ def test_a_signal_to_any_rank_ends_all_of_them(
     for number in which:
         ranks[number].process.send_signal(signal.SIGTERM)
     assert "SIGTERM" in outputs(ranks)[0]
+    import torch  # where one worker pays for it, and not where all of them collect the tests
+
     state = torch.load(run_directory / "checkpoints" / "latest.pt", weights_only=True)
     assert state["run"]["finished_epochs"] >= 2
     assert list(state["ranks"]) == [1], "with the random state of the other rank"

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from torch import nn
 
 import tiercel.trainer
 from testing.trainer_service import SCRIPTS, TOKEN, StartScript, StartServer, TrainerServer, TrainingProcess
+from testing.warm_python import WarmPython
 from tiercel.trainer_agent.trainer import attaching
 
 # Slow enough for a test to step in between two epochs.
@@ -57,12 +57,13 @@ def test_training_goes_on_while_the_agent_is_away(start_server: StartServer, sta
 
 
 @pytest.mark.parametrize("folder", ["a" * 120, "50%20 of it?#"])
-def test_a_socket_works_whatever_its_path(tmp_path: Path, folder: str) -> None:
+def test_a_socket_works_whatever_its_path(tmp_path: Path, folder: str, python: WarmPython) -> None:
     run_directory = tmp_path / folder / "run"
     server = TrainerServer(run_directory)
     server.start()
     try:
-        finished = TrainingProcess(str(SCRIPTS / "linear.py"), "--epochs", "2", run_directory=run_directory).wait()
+        script = (str(SCRIPTS / "linear.py"), "--epochs", "2")
+        finished = TrainingProcess(*script, run_directory=run_directory, python=python).wait()
     finally:
         server.stop()
     assert finished.returncode == 0, finished.output
@@ -70,6 +71,8 @@ def test_a_socket_works_whatever_its_path(tmp_path: Path, folder: str) -> None:
 
 
 def test_without_an_agent_the_script_ends_with_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch import nn  # where one worker pays for it, and not where all of them collect the tests
+
     (tmp_path / "token").write_text("secret")
     monkeypatch.setenv("TIERCEL_RUN_DIR", str(tmp_path))
     monkeypatch.setattr(attaching, "WELCOME_WAIT_SECONDS", 0.2)

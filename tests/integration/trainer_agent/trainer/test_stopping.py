@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import torch
 
 from testing.trainer_service import StartScript, StartServer, TrainerServer, TrainingProcess, wait_for
 
@@ -18,6 +17,8 @@ Stop = Callable[[TrainerServer, TrainingProcess], None]
 
 
 def finished_epochs(run_directory: Path) -> int:
+    import torch  # where one worker pays for it, and not where all of them collect the tests
+
     state = torch.load(run_directory / "checkpoints" / "latest.pt", weights_only=True)
     return int(state["run"]["finished_epochs"])
 
