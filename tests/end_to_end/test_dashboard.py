@@ -5,17 +5,17 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import AsyncIterator
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, expect
 
 from testing import figures
+from testing.axe import AXE, LOOKS, to_look, what_axe_finds
 from testing.product import Product
 from testing.product_use import JOB_SECONDS, client_of, digits_job, tiercel
-from testing.web_pages import DESKTOP, PHONE, WAIT_SECONDS, Tab, open_tab, running_chromium
+from testing.web_pages import PHONE, WAIT_SECONDS, Tab, open_tab, running_chromium
 from tiercel import JobState
 from tiercel.broker.client.state_dir import read_token
 
@@ -350,38 +350,6 @@ VIEWS = (
     "nothing",
     "jobs/nobody's",
 )
-AXE = Path(__file__).parents[1] / "data" / "axe-core" / "axe.min.js"
-
-
-class Look(NamedTuple):
-    """How a page is looked at, and what axe looks for then."""
-
-    name: str
-    size: tuple[int, int]
-    media: dict[str, Any]
-    rules: dict[str, Any]
-
-
-# What a small screen does, as which each view begins; what other colours change; everything.
-LOOKS = (
-    Look("phone", PHONE, {"reduced_motion": "reduce"}, {"runOnly": ["scrollable-region-focusable"]}),
-    Look("dark", DESKTOP, {"color_scheme": "dark"}, {"runOnly": ["color-contrast"]}),
-    Look("light", DESKTOP, {"color_scheme": "light"}, {}),
-)
-
-
-async def to_look(page: Page, look: Look) -> None:
-    """From now on the page is looked at like this."""
-    await page.set_viewport_size(dict(zip(("width", "height"), look.size, strict=True)))  # type: ignore[arg-type]
-    await page.emulate_media(**({"color_scheme": "light", "reduced_motion": "no-preference"} | look.media))
-
-
-async def what_axe_finds(page: Page, view: str, look: Look) -> dict[str, list[str]]:
-    """The elements that break a rule, by what they break."""
-    told = await page.evaluate("rules => axe.run(rules)", look.rules)
-    return {
-        f"{view}, {look.name}: {each['id']}": [node["html"] for node in each["nodes"]] for each in told["violations"]
-    }
 
 
 async def test_no_view_has_anything_that_axe_finds(browser: Browser, shared_product: Product) -> None:
@@ -394,7 +362,7 @@ async def test_no_view_has_anything_that_axe_finds(browser: Browser, shared_prod
     async with open_tab(browser, product.addresses["dashboard"], token, size=PHONE) as tab:
         page = tab.page
         await page.goto(tab.url)
-        await page.evaluate(AXE.read_text())
+        await page.evaluate(AXE)
         for view in (*VIEWS, f"jobs/{job.id}", f"compare?jobs={job.id}"):
             for look in LOOKS:
                 await to_look(page, look)
@@ -409,7 +377,7 @@ async def test_no_view_has_anything_that_axe_finds(browser: Browser, shared_prod
     async with open_tab(browser, product.addresses["dashboard"], "") as tab:
         await tab.page.goto(tab.url)
         await tab.page.get_by_role("heading", name="Sign in to Tiercel").wait_for()
-        await tab.page.evaluate(AXE.read_text())
+        await tab.page.evaluate(AXE)
         for look in LOOKS:
             await to_look(tab.page, look)
             found |= await what_axe_finds(tab.page, "sign in", look)
