@@ -49,6 +49,20 @@ def server(model: SmallGpt, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         yield server
 
 
+def tokenizer_of(server: ServingProcess) -> psutil.Process:
+    """The process that has its tokenizer."""
+    children = psutil.Process(server.process.pid).children(recursive=True)
+    (found,) = [each for each in children if "tokenizer_child" in " ".join(each.cmdline())]
+    return found
+
+
+def has_ended(process: psutil.Process) -> bool:
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
 def tiercel(server: ServingProcess, *arguments: str) -> Result:
     return CliRunner().invoke(app, ["generate", *arguments, "--at", server.http])
 
@@ -64,11 +78,7 @@ def test_a_version_speaks_text_by_the_tokenizer_that_it_brings(server: ServingPr
 
 
 def test_while_a_text_is_made_ids_others_are_answered_and_its_time_counts(server: ServingProcess) -> None:
-    (tokenizer,) = [
-        each
-        for each in psutil.Process(server.process.pid).children(recursive=True)
-        if "tokenizer_child" in " ".join(each.cmdline())
-    ]
+    tokenizer = tokenizer_of(server)
     path, prompt = "/v2/models/pieces/generate", "Grüße " * 100
     wanted = server.request("POST", path, {"text_input": prompt, "max_tokens": 4}).content["output_ids"]
     tokenizer.suspend()
@@ -198,7 +208,8 @@ def test_the_command_line_refuses_with_a_sentence(
 def test_a_server_that_ends_in_the_middle_of_a_stream_leaves_no_half_answer_for_a_whole_one(
     model: SmallGpt, tmp_path: Path, ended_by: signal.Signals, said: str
 ) -> None:
-    content = export_decoder(model, vocabulary=260, context_length=CONTEXT).onnx
+    tokenizer = small_tokenizer().to_str()
+    content = export_decoder(model, vocabulary=260, context_length=CONTEXT, tokenizer=tokenizer).onnx
     onnx_models.put(tmp_path / "models", "ids", 1, content)
     settings = {"max_generated_tokens": LONG, "drain_timeout": 0.1}
     with serving(tmp_path / "models", tmp_path, settings) as server, SyncEndpointClient(server.http) as client:
@@ -206,6 +217,8 @@ def test_a_server_that_ends_in_the_middle_of_a_stream_leaves_no_half_answer_for_
         assert server.request("POST", "/v2/shares", {"models": {"ids": share}}).status == 200
         parts = client.generate_stream("ids", [1, 2], max_tokens=LONG)
         assert next(parts).ids == (greedy(model, [1, 2], 1)[0],)
+        child = tokenizer_of(server)
         os.kill(server.process.pid, ended_by)
         with pytest.raises(UnavailableError, match=said):
             list(parts)
+        wait_for(lambda: has_ended(child), "its tokenizer to leave")
