@@ -154,4 +154,6 @@ def _endpoint_problems(endpoint: EndpointStatus, offline: set[str]) -> Iterator[
         )
         yield Problem(about, f"nobody answers for it: {why}", "bring that node back, or train it anew elsewhere")
     elif silent and endpoint.live_version:
-        yield Problem(about, f"it does not answer on {', '.join(silent)}", "the others answer; bring that node back")
+        is_away = bool(offline.intersection(silent))
+        action = "bring that node back" if is_away else f"'tiercel explain --endpoint {endpoint.name}' says why"
+        yield Problem(about, f"it does not answer on {', '.join(silent)}", f"the others answer; {action}")

@@ -74,6 +74,10 @@ class Host:
         """Put its cable back."""
         _in(self._switch, "ip", "link", "set", self._port, "master", "switch")
 
+    def kill(self) -> None:
+        """Kill all that runs there at once, as a machine does that loses its power."""
+        _kill(self._namespace)
+
     def deafen(self) -> None:
         """From now on it hears nobody, while all hear it."""
         _in(self._namespace, "iptables", "--wait", "-A", "INPUT", "-i", _CABLE, "-j", "DROP")
@@ -133,18 +137,22 @@ def _namespaces() -> list[str]:
 def _remove(namespaces: Iterator[str]) -> None:
     """Kill and remove; another process may be at it as well."""
     for namespace in namespaces:
-        for _ in range(3):  # one that is killed may just have started another
-            found = subprocess.run(
-                ["ip", "netns", "pids", namespace],
-                check=False,
-                capture_output=True,
-                text=True,
-                timeout=_COMMAND_SECONDS,
-            )
-            for pid in map(int, found.stdout.split()):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+        _kill(namespace)
         subprocess.run(["ip", "netns", "del", namespace], check=False, capture_output=True, timeout=_COMMAND_SECONDS)
+
+
+def _kill(namespace: str) -> None:
+    for _ in range(3):  # one that is killed may just have started another
+        found = subprocess.run(
+            ["ip", "netns", "pids", namespace],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=_COMMAND_SECONDS,
+        )
+        for pid in map(int, found.stdout.split()):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 @contextlib.contextmanager

@@ -74,11 +74,22 @@ class Lab:
                     return fitting[0]
                 await asyncio.sleep(POLL_SECONDS)
 
-    async def join(self, host: Host, name: str, *options: str) -> None:
-        """A host becomes a node, with its state in a folder of its name."""
-        line = (await self.operate("node", "token")).output.split()
+    async def join(self, host: Host, name: str, *options: str, token: str = "") -> str:
+        """A host becomes a node, with its state in a folder of its name.
+
+        Args:
+            host: The host.
+            name: The node's name.
+            options: More options of the command.
+            token: Of an earlier join, to start the agent again.
+
+        Returns:
+            The token of its line.
+        """
+        token = token or (await self.operate("node", "token")).output.split()[4]
         given = ("--token", "-", "--node-id", name, "--runtime", "process", "--cpu-cores", "1", "--detach", *options)
-        _well(await tiercel("join", line[2], *given, state_dir=self.folder / name, host=host, text=line[4]))
+        _well(await tiercel("join", self.address, *given, state_dir=self.folder / name, host=host, text=token))
+        return token
 
     async def leave(self, host: Host, name: str) -> None:
         """Stop a node's agent."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import functools
 import gc
 import importlib
 import json
@@ -154,6 +153,11 @@ class WarmPython:
             socket.send_fds(self._socket, [json.dumps(request).encode()], fds)
         return WarmProcess(status, output)
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether there is none any more, as on a host that was killed."""
+        return self._process.poll() is not None
+
     def close(self) -> None:
         """End the template; what it started is not touched."""
         self._socket.close()
@@ -171,7 +175,6 @@ def warm_python(environment: Mapping[str, str], modules: Sequence[str] = TRAININ
         template.close()
 
 
-@functools.cache
 def lasting_python(
     modules: tuple[str, ...], variables: tuple[tuple[str, str], ...] = (), host: Host | None = None
 ) -> WarmPython:
@@ -182,10 +185,16 @@ def lasting_python(
         variables: More of its environment, by name.
         host: Where it runs; this machine when left out.
     """
-    no_threads = {"OPENBLAS_NUM_THREADS": "1"}  # which a fork would lack
-    template = WarmPython(without_tiercels() | no_threads | dict(variables), modules, host)
-    atexit.register(template.close)
-    return template
+    found = _LASTING.get((modules, variables, host))
+    if found is None or found.has_ended:
+        no_threads = {"OPENBLAS_NUM_THREADS": "1"}  # which a fork would lack
+        found = WarmPython(without_tiercels() | no_threads | dict(variables), modules, host)
+        atexit.register(found.close)
+        _LASTING[modules, variables, host] = found
+    return found
+
+
+_LASTING: dict[tuple[tuple[str, ...], tuple[tuple[str, str], ...], Host | None], WarmPython] = {}
 
 
 def without_tiercels() -> dict[str, str]:

@@ -74,15 +74,18 @@ def _node(actor: NodeActor, jobs: Sequence[Job]) -> NodeStatus:
 
 
 def _endpoint(endpoint: Endpoint, nodes: Iterable[NodeActor]) -> EndpointStatus:
-    wanted = [actor for actor in nodes if endpoint.name in actor.answers_for]
+    # A node that is to have a copy is told to answer once it has it.
+    shall = {endpoint.node_id, *endpoint.replica_nodes} if endpoint.live_version else set()
+    wanted = [actor for actor in nodes if endpoint.name in actor.answers_for or actor.node.id in shall]
     heard = {
         actor.node.id: [each for (name, _), each in actor.served.items() if name == endpoint.name] for actor in wanted
     }
+    online = {actor.node.id for actor in wanted if actor.node.online}
     return EndpointStatus(
         endpoint.name,
         endpoint.tenant,
         endpoint.live_version or 0,
         tuple(sorted(heard)),
-        tuple(sorted(node for node, statuses in heard.items() if any(each.version for each in statuses))),
+        tuple(sorted(node for node in online if any(each.version for each in heard[node]))),
         tuple(f"on node {node}: {each.problem}" for node, found in heard.items() for each in found if each.problem),
     )

@@ -17,6 +17,7 @@ from tiercel.broker.cli.output import (
     share_text,
     tier_cell,
 )
+from tiercel.core.jobs import TierState
 from tiercel.core.ranks import ranks_of
 from tiercel.core.retraining import REPEATS_LABEL, RETRAINS_LABEL
 
@@ -183,7 +184,9 @@ def _as_ranks(spec: JobSpec) -> str:
 def _tier_line(tier: TierStatus) -> str:
     line = f"tier {tier.number}    {tier_cell(tier)}  {tier.state.value}"
     if tier.reached_seconds is not None:
-        line += f", reached with {number(tier.reached_value)} after {tier.reached_seconds:.1f} s"
+        if tier.state is not TierState.REACHED:
+            line += ", reached"
+        line += f" with {number(tier.reached_value)} after {tier.reached_seconds:.1f} s"
     if tier.delivered_seconds is not None:
         line += f", answers with {number(tier.delivered_value)} after {tier.delivered_seconds:.1f} s"
     return line + (f": {clean(tier.reason)}" if tier.reason else "")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import grpc
 from google.protobuf.message import DecodeError
 
@@ -55,7 +57,7 @@ def from_rpc_error(error: grpc.aio.AioRpcError, address: str) -> TiercelError:
         return InvalidSpecError(
             f"The request is larger than the broker takes ({details}); put what is large into an image or a module."
         )
-    if wrong := clock_words(details):
+    if wrong := clock_words(details, datetime.now(UTC)):
         return UnavailableError(f"The certificate of the broker at {address} {wrong}, or whether it was renewed.")
     # A server that goes cancels its streams.
     if status in {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED}:

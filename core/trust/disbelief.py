@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 _REFUSED = "CERTIFICATE_VERIFY_FAILED"
 _BY_THE_CLOCK = {
@@ -16,13 +19,13 @@ def clock_words(details: str, now: datetime | None = None) -> str:
 
     Args:
         details: What gRPC says of a connection that did not come about.
-        now: The time of this machine.
+        now: The time of this machine, where that shall be told; a log says it by itself.
     """
     if _REFUSED not in details:
         return ""
     found = [words for said, words in _BY_THE_CLOCK.items() if said in details]
-    told = f"{now or datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
-    return f"{found[0]} by this machine's clock ({told}); see which of the two clocks is wrong" if found else ""
+    told = f" ({now:%Y-%m-%d %H:%M} UTC)" if now is not None else ""
+    return f"{found[0]} by this machine's clock{told}; see which of the two clocks is wrong" if found else ""
 
 
 def is_unvouched(details: str) -> bool:
