@@ -168,6 +168,10 @@ class Generation:
         """Fail whatever is not complete; nothing is asked any more."""
         for loop in tuple(self._loops.values()):
             loop.break_off(DeadlineExceededError("the server is leaving; ask the one that follows it"))
+        for record in self._registry.records():
+            for loaded in record.answering:
+                if (decoder := loaded.session.decoder) is not None and decoder.tokenizer is not None:
+                    decoder.tokenizer.end()
 
     def _loop_of(self, loaded: LoadedVersion, decoder: Decoder) -> DecodeLoop:
         found = self._loops.get(loaded)

@@ -59,6 +59,9 @@ class Tokenizer(Protocol):
     def answer(self) -> AnswerText:
         """What makes the text of one answer."""
 
+    def end(self) -> None:
+        """The server leaves: no more ids, so that nothing waits for a text that takes long."""
+
 
 def tokenizer_of(said: str) -> Tokenizer | None:
     """The tokenizer that a file's metadata name or hold; None where they say nothing. Blocks.
@@ -97,6 +100,9 @@ class _Bytes:
         """See :meth:`Tokenizer.answer`."""
         return _TextOfBytes()
 
+    def end(self) -> None:
+        """See :meth:`Tokenizer.end`."""
+
 
 class _TextOfBytes:
     """See :class:`AnswerText`."""
@@ -130,6 +136,10 @@ class _Pieces:
                 f"at most {most} tokens; send a shorter one"
             )
         return asyncio.get_running_loop().run_in_executor(self._thread, self._process.ids, content)
+
+    def end(self) -> None:
+        """See :meth:`Tokenizer.end`."""
+        self._process.end()
 
     def text(self, ids: Sequence[int]) -> str:
         """The text of ids that stand together, without special tokens; empty where there is none."""

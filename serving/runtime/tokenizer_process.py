@@ -33,6 +33,7 @@ class TokenizerProcess:
         self._said = said
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
+        self._is_over = False
 
     def load(self) -> Vocabulary:
         """Begin, and have the tokenizer loaded.
@@ -64,8 +65,16 @@ class TokenizerProcess:
             ) from error
         raise InvalidRequestError(f"text_input: the version's tokenizer does not take it: {refused.decode()}")
 
+    def end(self) -> None:
+        """End the process for good, whatever it is busy with; any thread may say so. Does not block."""
+        self._is_over = True
+        if self._process is not None:
+            self._process.kill()
+
     def _begin(self) -> tuple[socket.socket, Vocabulary]:
         self.close()
+        if self._is_over:
+            raise UnavailableError("the server is leaving; ask the one that follows it")
         ours, theirs = socket.socketpair()
         self._socket = ours
         ours.settimeout(_LOAD_SECONDS)

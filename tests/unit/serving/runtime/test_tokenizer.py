@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import json
 import os
@@ -19,6 +20,7 @@ from testing.small_tokenizer import LINES, small_tokenizer
 from testing.until import until
 from tiercel.core.errors import ArtefactRefusedError, InvalidRequestError, UnavailableError
 from tiercel.serving.runtime import tokenizer_process
+from tiercel.serving.runtime.tokenizer import Tokenizer as Tokens
 from tiercel.serving.runtime.tokenizer import tokenizer_of
 from tiercel.serving.runtime.tokenizer_child import loaded
 from tiercel.serving.runtime.tokenizer_process import COMMAND, TokenizerProcess
@@ -27,6 +29,24 @@ from tiercel.serving.runtime.tokenizer_process import COMMAND, TokenizerProcess
 @pytest.fixture(scope="module")
 def trained() -> Tokenizer:
     return small_tokenizer()
+
+
+def children() -> set[psutil.Process]:
+    """The processes of tokenizers, those included that are about to leave."""
+    found = set()
+    for each in psutil.Process().children():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if "tokenizer_child" in " ".join(each.cmdline()):
+                found.add(each)
+    return found
+
+
+def loaded_with_its_process(said: str) -> tuple[Tokens, psutil.Process]:
+    before = children()
+    tokenizer = tokenizer_of(said)
+    assert tokenizer is not None
+    (process,) = children() - before
+    return tokenizer, process
 
 
 def streamed(tokenizer: Any, ids: list[int]) -> list[str]:
@@ -119,10 +139,10 @@ async def test_nobody_waits_while_one_is_loaded(
 
 
 async def test_its_process_is_begun_again_where_it_ended(trained: Tokenizer) -> None:
-    process = TokenizerProcess(trained.to_str())
+    before, process = children(), TokenizerProcess(trained.to_str())
     process.load()
     wanted = process.ids(b"fox").tolist()
-    (child,) = [each for each in psutil.Process().children() if "tokenizer_child" in " ".join(each.cmdline())]
+    (child,) = children() - before
     child.kill()
     with pytest.raises(UnavailableError, match="input_ids"):
         process.ids(b"fox")
@@ -131,21 +151,14 @@ async def test_its_process_is_begun_again_where_it_ended(trained: Tokenizer) -> 
 
 
 async def test_a_process_goes_with_its_tokenizer(trained: Tokenizer) -> None:
-    def pids() -> set[int]:
-        return {each.pid for each in psutil.Process().children() if "tokenizer_child" in " ".join(each.cmdline())}
-
-    before = pids()
-    tokenizer = tokenizer_of(trained.to_str() + "\n")
-    assert len(pids() - before) == 1
+    tokenizer, child = loaded_with_its_process(trained.to_str() + "\n")
     del tokenizer
     gc.collect()
-    await until(lambda: not pids() - before)
+    await until(lambda: not child.is_running())
 
 
 async def test_who_does_not_want_the_ids_any_more_is_passed_over(trained: Tokenizer) -> None:
-    tokenizer = tokenizer_of(trained.to_str() + "\t")
-    assert tokenizer is not None
-    (child,) = [each for each in psutil.Process().children() if "tokenizer_child" in " ".join(each.cmdline())]
+    tokenizer, child = loaded_with_its_process(trained.to_str() + "\t")
     child.suspend()
     asked = [tokenizer.ids("fox " * 100, 1000) for _ in range(50)]
     for each in asked:
@@ -156,3 +169,15 @@ async def test_who_does_not_want_the_ids_any_more_is_passed_over(trained: Tokeni
     assert not last.done()
     child.resume()
     assert (await last).tolist() == trained.encode("fox").ids
+
+
+async def test_a_server_that_leaves_waits_for_no_text(trained: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokenizer_process, "_TEXT_SECONDS", 10_000.0)
+    tokenizer, child = loaded_with_its_process(trained.to_str() + "\r")
+    child.suspend()
+    asked = [tokenizer.ids("fox", 1000) for _ in range(3)]
+    tokenizer.end()
+    for each in asked:
+        with pytest.raises(UnavailableError):
+            await each
+    assert not child.is_running()
