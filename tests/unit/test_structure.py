@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -25,11 +26,21 @@ def modules_of(room: str, prefix: str) -> dict[str, Path]:
     return found
 
 
+def statements_in(node: ast.AST) -> Iterator[ast.stmt]:
+    """All statements below a node, wherever; expressions, most of a tree, have none in them and are not looked at."""
+    for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+        below = getattr(node, name, ())
+        for each in below if isinstance(below, list) else ():
+            if isinstance(each, ast.stmt):
+                yield each
+            yield from statements_in(each)
+
+
 @functools.cache
 def import_lines(path: Path) -> tuple[ast.Import | ast.ImportFrom, ...]:
     """What a file imports, wherever in it."""
     tree = ast.parse(path.read_text())
-    return tuple(node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom))
+    return tuple(node for node in statements_in(tree) if isinstance(node, ast.Import | ast.ImportFrom))
 
 
 def imports_of(name: str, path: Path, modules: dict[str, Path]) -> set[str]:
@@ -73,7 +84,7 @@ def test_what_is_shared_knows_nobody_who_shares_it(room: str, strangers: set[str
 def test_a_circle_is_found_also_if_it_is_of_types_only(tmp_path: Path) -> None:
     one, two = tmp_path / "one.py", tmp_path / "two.py"
     one.write_text("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from two import Two\n")
-    two.write_text("def work():\n    import one\n")
+    two.write_text("def work():\n    try:\n        pass\n    except OSError:\n        import one\n")
     modules = {"one": one, "two": two}
     assert {name: imports_of(name, path, modules) for name, path in modules.items()} == {"one": {"two"}, "two": {"one"}}
 
@@ -85,7 +96,9 @@ def test_files_and_functions_are_short_in_every_room() -> None:
             lines = path.read_text().splitlines()
             if len(lines) > LONGEST_FILE:
                 long.append(f"{path}: {len(lines)} lines")
-            for node in ast.walk(ast.parse("\n".join(lines))):
+            if len(lines) <= LONGEST_FUNCTION:
+                continue
+            for node in statements_in(ast.parse("\n".join(lines))):
                 if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                     length = (node.end_lineno or node.lineno) - node.lineno + 1
                     long += [f"{path}: {node.name} has {length} lines"] if length > LONGEST_FUNCTION else []
@@ -96,7 +109,8 @@ def test_files_and_functions_are_short_in_every_room() -> None:
 def test_a_process_of_ours_takes_nothing_from_the_folder_that_it_is_started_in(room: str) -> None:
     """``python -m`` looks there first, and anybody may have made a folder ``tiercel`` in it; ``-P`` has it not."""
     for path in sorted((REPOSITORY / room).rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
+        text = path.read_text()
+        for node in ast.walk(ast.parse(text)) if "sys.executable" in text else ():
             parts = (
                 node.elts if isinstance(node, ast.List | ast.Tuple) else node.args if isinstance(node, ast.Call) else []
             )
