@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+import aiohttp
 from playwright.async_api import Browser
 
 from benchmarks.demo_jobs import JOBS
@@ -31,6 +32,7 @@ LAST_TARGETS: Final = (0.98, 0.999, 0.999, 60.0)
 OBJECTIVE_SECONDS: Final = 0.02
 # Long enough that the curves and the delays have something to show.
 SEEN_SECONDS: Final = 4.0
+TRIAL_SECONDS: Final = 600
 # Of the picture that documents show.
 SHOWN: Final = (1280, 1180)
 LOOKS: Final[dict[str, dict[str, Any]]] = {
@@ -64,6 +66,8 @@ async def take_pictures(folder: Path) -> None:
             address, token = product.addresses["dashboard"], read_token(state, TENANT)
             await _follow(browser, address, token, jobs, folder)
             await jobs[0].cancel()
+            await jobs[3].suspend()
+            await _try_earlier_version(product, (await jobs[0].refresh()).tiers[-2].version)
             operator = (state / "operator.token").read_text().strip()
             views = _views(jobs)
             for name, look in LOOKS.items():
@@ -106,6 +110,16 @@ async def _act(tab: Tab, folder: Path, name: str) -> None:
     await page.get_by_role("button", name="Predict").click()
     await page.get_by_role("heading", name="What would be different").wait_for()
     await page.screenshot(path=folder / f"predicted-{name}.png", full_page=True)
+
+
+async def _try_earlier_version(product: Product, version: int | None) -> None:
+    """Put a version on trial that is worse, so that the pictures have one."""
+    token = (product.state_dir / "agent" / "serving.token").read_text().strip()
+    url = f"http://{product.addresses['serving_http']}/v2/repository/models/{JOBS[0].endpoint}/load"
+    body = {"parameters": {"version": str(version), "canary_fraction": 0.5, "canary_seconds": TRIAL_SECONDS}}
+    headers = {"Authorization": f"Bearer {token}"}
+    async with aiohttp.ClientSession(headers=headers) as session, session.post(url, json=body) as answer:
+        answer.raise_for_status()
 
 
 async def _take_lost(browser: Browser, address: str, token: str, product: Product, folder: Path) -> None:
@@ -152,6 +166,7 @@ def _views(jobs: Sequence[JobHandle]) -> dict[str, str]:
         **plain,
         "job": f"jobs/{ids[1]}",
         "job-over": f"jobs/{ids[0]}",
+        "job-suspended": f"jobs/{ids[3]}",
         "endpoint": f"endpoints/{JOBS[0].endpoint}",
         "compare": f"compare?jobs={','.join(ids[:3])}",
         "nothing": "jobs/nobody's",

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
 _DIGITS = 4
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 # A double has no more than so many that tell it from another.
 _MOST_DIGITS = 17
 # From here on, and below a thousandth, a power of ten says more than digits.
@@ -50,6 +51,14 @@ def compared(value: float, other: float) -> tuple[str, str]:
     while value != other and digits < _MOST_DIGITS and number(value, digits) == number(other, digits):
         digits += 1
     return number(value, digits), number(other, digits)
+
+
+def size(count: float) -> str:
+    """A number of bytes in three digits: ``1536`` is ``1.5 KiB``."""
+    unit = 0
+    while count >= 999.5 and unit < len(_UNITS) - 1:
+        count, unit = count / 1024, unit + 1
+    return f"{number(count, 3)} {_UNITS[unit]}"
 
 
 def _significant(value: float, digits: int) -> Decimal:

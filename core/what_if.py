@@ -98,7 +98,7 @@ class WhatIf(Jsonable):
 
     snapshot: str  # stands for the jobs, where they are, the nodes and the policy that were looked at
     policy: str  # the policy that decides now
-    difference: tuple[str, ...] = ()  # who moves, gains, loses and waits, a sentence each
+    difference: tuple[str, ...] = ()  # who moves, gains, loses, waits and answers late, a sentence each
     jobs: tuple[JobPrediction, ...] = ()  # what is predicted of jobs
     endpoints: tuple[EndpointPrediction, ...] = ()  # what is predicted of endpoints
     assumptions: tuple[str, ...] = ()  # what the predictions rest on, a sentence each

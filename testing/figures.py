@@ -51,11 +51,21 @@ COMPARED: Final = {
     (0.3, 0.1 + 0.2): ("0.3", "0.30000000000000004"),
     (0.0, 1e-20): ("0", "1e-20"),
 }
+SIZE: Final = {
+    0: "0 B",
+    999: "999 B",
+    1000: "0.977 KiB",
+    1536: "1.5 KiB",
+    1_048_500: "1 MiB",
+    25_232_932_864: "23.5 GiB",
+    270_582_939_648: "252 GiB",
+    2**60: "1,048,576 TiB",
+}
 # The same in the dashboard: a script of a page, what it is given, and what it finds.
-READ_BY_A_PAGE: Final = """async ([parts, numbers, pairs]) => {
-  const { compared, number, percent } = await import("/assets/js/format.js");
+READ_BY_A_PAGE: Final = """async ([parts, numbers, pairs, sizes]) => {
+  const { bytes, compared, number, percent } = await import("/assets/js/format.js");
   const pair = (each) => compared(...each);
-  return [parts.map((each) => percent(each)), numbers.map((each) => number(each)), pairs.map(pair)];
+  return [parts.map((each) => percent(each)), numbers.map((each) => number(each)), pairs.map(pair), sizes.map(bytes)];
 }"""
-GIVEN: Final = [[*PERCENT], [*NUMBER], [[*pair] for pair in COMPARED]]
-READ: Final = [[*PERCENT.values()], [*NUMBER.values()], [[*words] for words in COMPARED.values()]]
+GIVEN: Final = [[*PERCENT], [*NUMBER], [[*pair] for pair in COMPARED], [*SIZE]]
+READ: Final = [[*PERCENT.values()], [*NUMBER.values()], [[*words] for words in COMPARED.values()], [*SIZE.values()]]

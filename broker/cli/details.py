@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tiercel.broker.cli.lines import plural
 from tiercel.broker.cli.output import (
     clean,
     delay_cell,
     live_cell,
-    memory,
     milliseconds,
     missing_copies,
     number,
@@ -17,6 +17,7 @@ from tiercel.broker.cli.output import (
     share_text,
     tier_cell,
 )
+from tiercel.core.figures import size
 from tiercel.core.jobs import TierState
 from tiercel.core.ranks import ranks_of
 from tiercel.core.retraining import REPEATS_LABEL, RETRAINS_LABEL
@@ -41,7 +42,7 @@ def endpoint_lines(endpoint: EndpointInfo) -> list[str]:
     ]
     if endpoint.requests_per_second is not None and endpoint.cpu_cores is not None:
         lines.append(f"load      {endpoint.requests_per_second:.3g} requests/s, {endpoint.cpu_cores:.2g} cores")
-    lines += [_window_line(window) for window in endpoint.windows]
+    lines += dict.fromkeys(_window_line(window) for window in endpoint.windows)  # alike while it is new
     if endpoint.lag_seconds is not None:
         lines.append(f"lag       {milliseconds(endpoint.lag_seconds)} of its server's event loop, not in the delays")
     return lines
@@ -167,12 +168,12 @@ def _used(job: JobInfo) -> str:
 
 
 def _asked(resources: Resources) -> str:
-    scratch = f", {memory(resources.scratch_bytes)} of scratch" if resources.scratch_bytes else ""
-    words = f"{resources.cpu_cores:g} cores, {memory(resources.memory_bytes)}{scratch}"
+    scratch = f", {size(resources.scratch_bytes)} of scratch" if resources.scratch_bytes else ""
+    words = f"{plural(resources.cpu_cores, 'core')}, {size(resources.memory_bytes)}{scratch}"
     if not resources.accelerators:
         return words
     needed = resources.accelerator_memory_bytes
-    each = f"{memory(needed)} of it" if needed else "all of it"
+    each = f"{size(needed)} of it" if needed else "all of it"
     return f"{words}, {resources.accelerators} GPU{'s' if resources.accelerators > 1 else ''} with {each}"
 
 

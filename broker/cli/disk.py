@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tiercel.broker.cli.files import size
 from tiercel.broker.cli.output import clean, print_json, print_table
 from tiercel.broker.cli.parameters import command, json_option, target_options
 from tiercel.broker.cli.session import Target, open_client, run_to_the_end
+from tiercel.core.figures import size
 
 if TYPE_CHECKING:
     from tiercel.broker.client import Client, DiskUse, Removal, RoomTaken

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tiercel.broker.cli.exit_codes import FAILED
+from tiercel.broker.cli.lines import LABEL_WIDTH, say, wrapped
 from tiercel.broker.cli.output import clean, is_terminal, print_json
 from tiercel.broker.cli.parameters import command, json_option, target_options
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from tiercel.broker.cli.session import Target
 
 _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
+_INDENT = 6  # of what stands below a finding
 
 
 @command("tiercel doctor", "tiercel doctor --json")
@@ -52,9 +54,11 @@ def doctor(*, as_json: bool, target: Target) -> None:
 
 
 def _say(name: str, finding: Finding) -> None:
-    mark = f"{finding.state.value:<5}"
+    line = wrapped(
+        f"{finding.state.value:<{_INDENT}}{name:<{LABEL_WIDTH}}{clean(finding.found)}", _INDENT + LABEL_WIDTH
+    )
     if is_terminal() and not os.environ.get("NO_COLOR"):
-        mark = click.style(mark, fg=_COLOURS[finding.state.value])
-    click.echo(f"{mark} {name:<9} {clean(finding.found)}")
+        line = click.style(line[:_INDENT], fg=_COLOURS[finding.state.value]) + line[_INDENT:]
+    click.echo(line)
     if finding.mend:
-        click.echo(f"      {clean(finding.mend)}")
+        say(f"{' ' * _INDENT}{clean(finding.mend)}", _INDENT)

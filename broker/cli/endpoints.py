@@ -7,6 +7,7 @@ import click
 from tiercel.broker.cli.completion import complete_endpoint
 from tiercel.broker.cli.exit_codes import USAGE
 from tiercel.broker.cli.group import LazyGroup, examples_text
+from tiercel.broker.cli.lines import say
 from tiercel.broker.cli.output import ENDPOINT_COLUMNS, endpoint_notes, endpoint_rows, print_json, print_table
 from tiercel.broker.cli.parameters import command, json_option, target_options
 from tiercel.broker.cli.session import Target, fail, run
@@ -33,7 +34,7 @@ def endpoints(context: click.Context, *, as_json: bool, target: Target) -> None:
     elif found:
         print_table(ENDPOINT_COLUMNS, [row for endpoint in found for row in endpoint_rows(endpoint)])
         for line in endpoint_notes(found):
-            click.echo(line)
+            say(line)
     else:
         click.echo("No endpoints; one appears with the first job that feeds it.", err=True)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tiercel.broker.cli.lines import LABEL_WIDTH, say
 from tiercel.broker.cli.parameters import command, json_option, target_options
 from tiercel.broker.cli.session import Target, run
 
@@ -43,4 +44,7 @@ def events(*, follow: bool, after: int, as_json: bool, target: Target) -> None:
 def _print(event: JobEvent, name: str, *, as_json: bool) -> None:
     from tiercel.broker.cli.job_view import event_line
 
-    click.echo(json.dumps(event.to_json(), ensure_ascii=False) if as_json else event_line(event, name))
+    if as_json:
+        click.echo(json.dumps(event.to_json(), ensure_ascii=False))
+    else:
+        say(event_line(event, name), LABEL_WIDTH)

@@ -11,12 +11,12 @@ import click
 from tiercel.broker.cli.output import age, clean, print_json, print_table
 from tiercel.broker.cli.parameters import command, job_argument, json_option, target_options
 from tiercel.broker.cli.session import Target, fail, run
+from tiercel.core.figures import size
 
 if TYPE_CHECKING:
     from tiercel.broker.client import Client, FileInfo
 
 _COLUMNS = ("PATH", "SIZE", "AGE", "RUN")
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 @command("tiercel files JOB", "tiercel files JOB --get 'reports/*.html' --to reports")
@@ -73,11 +73,3 @@ def _fetch(target: Target, job_id: str, patterns: tuple[str, ...], to: Path, *, 
     else:
         for place in places:
             click.echo(clean(str(place)))
-
-
-def size(size_bytes: int) -> str:
-    """A number of bytes for people."""
-    amount, unit = float(size_bytes), 0
-    while amount >= 1024 and unit < len(_UNITS) - 1:
-        amount, unit = amount / 1024, unit + 1
-    return f"{size_bytes} B" if not unit else f"{amount:.1f} {_UNITS[unit]}"

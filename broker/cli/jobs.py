@@ -8,6 +8,7 @@ import click
 
 from tiercel.broker.cli.completion import complete_endpoint, complete_job
 from tiercel.broker.cli.details import endpoint_lines, job_lines
+from tiercel.broker.cli.lines import LABEL_WIDTH, say
 from tiercel.broker.cli.output import (
     DECISION_COLUMNS,
     JOB_COLUMNS,
@@ -51,7 +52,8 @@ def show(job_id: str, *, as_json: bool, target: Target) -> None:
     if as_json:
         print_json(job.to_json())
     else:
-        click.echo("\n".join(job_lines(job)))
+        for line in job_lines(job):
+            say(line, LABEL_WIDTH)
 
 
 @command("tiercel cancel JOB")
@@ -184,7 +186,8 @@ def explain(job_id: str, *, endpoint: str, request_id: str, key: str, as_json: b
     if as_json:
         print_json(explanation.to_json())
         return
-    click.echo("\n".join(lines))
+    for line in lines:
+        say(line, LABEL_WIDTH)
     if explanation.decisions:
         print_table(DECISION_COLUMNS, [decision_row(decision) for decision in explanation.decisions])
     else:

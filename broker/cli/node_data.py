@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tiercel.broker.cli.output import memory, print_json, print_table
+from tiercel.broker.cli.output import print_json, print_table
 from tiercel.broker.cli.parameters import command, json_option, state_dir_option
 from tiercel.broker.cli.session import fail
 from tiercel.core.declared_data import DataDeclarations
 from tiercel.core.errors import TiercelError
+from tiercel.core.figures import size
 
 if TYPE_CHECKING:
     from tiercel.core.views import NodeInfo
@@ -21,7 +22,7 @@ DATA_COLUMNS = ("NODE", "DATA SET", "SIZE")
 
 def data_rows(node: NodeInfo) -> list[tuple[str, ...]]:
     """A node's data sets for :data:`DATA_COLUMNS`."""
-    return [(node.id, each.name, "-" if each.size_bytes is None else memory(each.size_bytes)) for each in node.data]
+    return [(node.id, each.name, "-" if each.size_bytes is None else size(each.size_bytes)) for each in node.data]
 
 
 @command("tiercel node data add imagenet /mnt/imagenet")
@@ -40,8 +41,8 @@ def add(name: str, path: Path, *, state_dir: Path | None, agent_dir: Path | None
         added = _declarations(state_dir, agent_dir).add(name, path)
     except TiercelError as error:
         fail(error.message)
-    size = "" if added.size_bytes is None else f" ({memory(added.size_bytes)})"
-    click.echo(f"Jobs may read {added.path}{size} as {name}.")
+    large = "" if added.size_bytes is None else f" ({size(added.size_bytes)})"
+    click.echo(f"Jobs may read {added.path}{large} as {name}.")
 
 
 @command("tiercel node data list")
@@ -71,7 +72,7 @@ def list_(*, as_json: bool, state_dir: Path | None, agent_dir: Path | None) -> N
         print_table(
             ("NAME", "SIZE", "STATE", "PATH"),
             [
-                (each.name, "-" if each.size_bytes is None else memory(each.size_bytes), state, str(each.path))
+                (each.name, "-" if each.size_bytes is None else size(each.size_bytes), state, str(each.path))
                 for each, state in rows
             ],
         )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tiercel.core import figures
-from tiercel.core.figures import percent
+from tiercel.core.figures import percent, size
 from tiercel.core.jobs import JobState, TierState
 from tiercel.core.nodes import Drain
 
@@ -182,15 +182,10 @@ def number(value: float | None) -> str:
 def age(since: datetime, now: datetime | None = None) -> str:
     """How long ago, in one unit."""
     seconds = max(0.0, ((now or datetime.now(UTC)) - since).total_seconds())
-    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
-        if seconds >= size:
-            return f"{seconds / size:.0f}{unit}"
+    for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= length:
+            return f"{seconds / length:.0f}{unit}"
     return f"{seconds:.0f}s"
-
-
-def memory(size: int) -> str:
-    """A size in bytes, in one unit."""
-    return f"{size / 1024**3:.1f}GiB" if size >= 1024**3 else f"{size / 1024**2:.0f}MiB"
 
 
 def tier_cell(tier: TierStatus) -> str:
@@ -257,7 +252,7 @@ def node_row(node: NodeInfo) -> tuple[str, ...]:
         node.id,
         ("online" if node.online else "offline") + ("" if node.drain is Drain.NO else ", drained"),
         f"{node.cpu_cores:g}",
-        f"{memory(node.memory_reserved_bytes)} of {memory(node.memory_bytes)}",
+        f"{size(node.memory_reserved_bytes)} of {size(node.memory_bytes)}",
         str(node.jobs),
         ",".join(node.runtimes),
         node.limits,
@@ -277,8 +272,8 @@ def accelerator_rows(node: NodeInfo) -> list[tuple[str, ...]]:
             node.id,
             device.id,
             clean(device.name),
-            f"{memory(device.memory_reserved_bytes)} of {memory(device.memory_bytes)}",
-            memory(device.memory_used_bytes) if node.online else "-",
+            f"{size(device.memory_reserved_bytes)} of {size(device.memory_bytes)}",
+            size(device.memory_used_bytes) if node.online else "-",
             part(device.utilisation),
             str(device.jobs),
             clean(device.problem) or "-",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tiercel.broker.cli.exit_codes import USAGE
+from tiercel.broker.cli.lines import say
 from tiercel.broker.cli.operator import as_operator
 from tiercel.broker.cli.output import clean, print_json
 from tiercel.broker.cli.parameters import broker_option, command, json_option, state_dir_option, target_options
@@ -28,7 +29,7 @@ def show(*, as_json: bool, target: Target) -> None:
         print_json({**choice_json(choice), "names": list(names)})
         return
     click.echo(choice_line(choice))
-    click.echo(f"There are: {', '.join(names)}.")
+    say(f"There are: {', '.join(names)}.")
 
 
 @command("tiercel policy set fifo", "tiercel policy set flowcon --option alpha=0.05")

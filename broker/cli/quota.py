@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tiercel.broker.cli.files import size
+from tiercel.broker.cli.lines import LABEL_WIDTH, plural, say
 from tiercel.broker.cli.operator import as_operator, as_operator_or_tenant
 from tiercel.broker.cli.output import clean, number, print_json, print_table
 from tiercel.broker.cli.parameters import broker_option, command, json_option, state_dir_option
+from tiercel.core.figures import size
 from tiercel.core.tenant_use import fair_words
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ def show(tenant: str, *, as_json: bool, state_dir: Path | None, broker: str) -> 
     if as_json:
         print_json([quota.to_json() for quota in found])
     elif len(found) == 1:
-        click.echo("\n".join(_lines(found[0])))
+        for line in _lines(found[0]):
+            say(line, LABEL_WIDTH)
     else:
         print_table(_COLUMNS, [_row(quota) for quota in found])
 
@@ -106,11 +108,12 @@ def _lines(quota: Quota) -> list[str]:
     """All of one tenant."""
     hours = f"{_hours(quota.core_hours, quota.max_core_hours)} of cores"
     device_hours = f"{_hours(quota.device_hours, quota.max_device_hours)} of accelerators"
+    devices = plural(quota.accelerators, "accelerator")
     set_by = "set by the operator" if quota.is_set else "of tenants.toml"
     lines = [
         f"tenant    {clean(quota.tenant)}",
         f"jobs      {quota.active_jobs} of {quota.max_active_jobs} unfinished ({set_by}), {quota.running_jobs} run",
-        f"holds     {number(quota.cpu_cores)} cores, {size(quota.memory_bytes)}, {quota.accelerators} accelerators",
+        f"holds     {plural(quota.cpu_cores, 'core')}, {size(quota.memory_bytes)}, {devices}",
         f"hours     {hours}, {device_hours}; half of them count after {_span(quota.half_life_seconds)}",
         f"projects  {size(quota.projects_bytes)} of {size(quota.max_projects_bytes)}",
         f"files     {size(quota.files_bytes)} of {size(quota.max_files_bytes)}",

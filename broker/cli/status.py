@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import click
 
 from tiercel.broker.cli.exit_codes import FAILED
-from tiercel.broker.cli.files import size
 from tiercel.broker.cli.operator import as_operator_or_tenant
 from tiercel.broker.cli.output import clean, print_json, print_table
 from tiercel.broker.cli.parameters import broker_option, command, json_option, state_dir_option
+from tiercel.core.figures import size
 from tiercel.core.nodes import Drain
 
 if TYPE_CHECKING:

@@ -17,7 +17,6 @@ from tiercel.broker.cli.output import (
     clean,
     fed_by,
     live_cell,
-    memory,
     milliseconds,
     number,
     share_cell,
@@ -25,7 +24,7 @@ from tiercel.broker.cli.output import (
     tier_cell,
 )
 from tiercel.broker.client import EndpointInfo, JobInfo, NodeInfo
-from tiercel.core.figures import percent
+from tiercel.core.figures import percent, size
 from tiercel.core.jobs import JobState
 from tiercel.core.nodes import Drain
 
@@ -148,7 +147,7 @@ def _node_row(node: NodeInfo) -> tuple[str, ...]:
         ("online" if node.online else "offline") + ("" if node.drain is Drain.NO else ", drained"),
         f"{node.cpu_cores:g}",
         str(node.jobs),
-        f"{memory(node.memory_reserved_bytes)} of {memory(node.memory_bytes)}",
+        f"{size(node.memory_reserved_bytes)} of {size(node.memory_bytes)}",
         " ".join(percent(part) for part in busy) or "-",
     )
 

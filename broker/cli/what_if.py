@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tiercel.broker.cli.exit_codes import USAGE
+from tiercel.broker.cli.lines import say
 from tiercel.broker.cli.operator import as_operator, as_operator_or_tenant
 from tiercel.broker.cli.output import clean, number, part, print_json, print_table
 from tiercel.broker.cli.parameters import broker_option, command, json_option, state_dir_option
@@ -205,7 +206,7 @@ def _apply(changes: Changes, state_dir: Path | None, broker: str) -> PolicyChoic
 
 def _print(found: WhatIf) -> None:
     for sentence in found.difference or ("Nothing that is worth telling changes.",):
-        click.echo(clean(sentence))
+        say(clean(sentence))
     rows = [
         (
             job.id or "-",
@@ -236,7 +237,7 @@ def _print(found: WhatIf) -> None:
 
 def _print_assumptions(assumptions: Sequence[str]) -> None:
     for sentence in assumptions:
-        click.echo(f"* {sentence}")
+        say(f"* {sentence}", 2)
 
 
 def _span(span: Span | None, note: str) -> str:

@@ -15,6 +15,7 @@ from tiercel.broker.what_if.beside import both
 from tiercel.broker.what_if.calibration import Calibration, calibration
 from tiercel.broker.what_if.present import Question
 from tiercel.broker.what_if.scenario import World, scenario, world
+from tiercel.core.figures import percent
 from tiercel.core.jobs import TierState, TierStatus
 from tiercel.core.what_if import (
     Changes,
@@ -68,14 +69,17 @@ def answer(question: Question) -> WhatIf:
     draws = min(max(_WORK // max(len(present.snapshot.jobs), 1), _LEAST_DRAWS), _MOST_DRAWS)
     now, then = _sides(question, draws)
     jobs = tuple(_job(job_id, now, then, question.tenant) for job_id in sorted({*_ids(now.world), *_ids(then.world)}))
+    names = sorted({*now.endpoints, *then.endpoints})
+    endpoints = tuple(_endpoint(name, now, then, question.tenant) for name in names)
     return WhatIf(
         snapshot=present.fingerprint,
         policy=present.policy,
-        difference=tuple(sentence for job in jobs if (sentence := _difference(job, changes))),
-        jobs=jobs,
-        endpoints=tuple(
-            _endpoint(name, now, then, question.tenant) for name in sorted({*now.endpoints, *then.endpoints})
+        difference=(
+            *(sentence for job in jobs if (sentence := _difference(job, changes))),
+            *(sentence for endpoint in endpoints if (sentence := _difference_in_time(endpoint))),
         ),
+        jobs=jobs,
+        endpoints=endpoints,
         assumptions=_ASSUMPTIONS,
         left_out=present.left_out,
         draws=draws,
@@ -219,3 +223,11 @@ def _difference(job: JobPrediction, changes: Changes) -> str:
     if abs(saved) <= max(_WORTH_TELLING * first.present.seconds, 0.5):
         return ""
     return f"{name} reaches tier {first.tier} {abs(saved):.0f} s {'sooner' if saved > 0 else 'later'}"
+
+
+def _difference_in_time(endpoint: EndpointPrediction) -> str:
+    present, changed = endpoint.present.in_objective, endpoint.changed.in_objective
+    if present is None or changed is None or abs(changed - present) <= _WORTH_TELLING:
+        return ""
+    name = f"{ANOTHER} endpoint" if endpoint.name == ANOTHER else f"endpoint {endpoint.name}"
+    return f"{name} answers {percent(changed)} of its requests in time in place of {percent(present)}"

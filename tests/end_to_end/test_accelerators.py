@@ -62,7 +62,7 @@ async def test_gpus_are_seen_held_by_jobs_and_not_given_while_they_are_ill(
         large, _ = await devices_once(product, jobs=1)
         assert large["memory_reserved_bytes"] == 39 * GIB
         shown = await tiercel("nodes", state_dir=product.state_dir, tenant="alice")
-        assert "39.0GiB of 39.4GiB" in shown.output
+        assert "39 GiB of 39.4 GiB" in shown.output
         async with asyncio.timeout(JOB_SECONDS):
             while (await handle.refresh()).state is not JobState.RUNNING:  # noqa: ASYNC110 - it has no report to wait for
                 await asyncio.sleep(0.2)
@@ -90,7 +90,7 @@ async def test_gpus_are_seen_held_by_jobs_and_not_given_while_they_are_ill(
         handle = await alice.submit(digits_job("both", module="", script=SEEN, arguments=(), resources=both))
         assert (await handle.wait(JOB_SECONDS)).state is JobState.FAILED, "it has reported nothing"
         shown = await tiercel("show", handle.id, state_dir=product.state_dir, tenant="alice")
-        assert "2 GPUs with 1.0GiB of it, as 2 ranks" in shown.output
+        assert "2 GPUs with 1 GiB of it, as 2 ranks" in shown.output
         log = await tiercel("logs", handle.id, state_dir=product.state_dir, tenant="alice")
         lines = [line.split() for line in log.output.splitlines() if "[tiercel" not in line]
         assert sorted(line[:3] for line in lines) == [["0", "0", "2"], ["1", "1", "2"]]

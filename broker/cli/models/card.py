@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tiercel.broker.cli.files import size
 from tiercel.broker.cli.output import age, clean, milliseconds, number
+from tiercel.core.figures import size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

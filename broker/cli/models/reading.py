@@ -8,12 +8,12 @@ from pathlib import Path
 import click
 
 from tiercel.broker.cli.completion import complete_endpoint
-from tiercel.broker.cli.files import size
 from tiercel.broker.cli.models.card import COLUMNS, difference_rows, lines, row
 from tiercel.broker.cli.models.names import model_argument, model_name
 from tiercel.broker.cli.output import clean, print_json, print_table
 from tiercel.broker.cli.parameters import command, json_option, target_options
 from tiercel.broker.cli.session import Target, run
+from tiercel.core.figures import size
 
 
 @command("tiercel models ls", "tiercel models ls digits --json")

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testing.figures import COMPARED, NUMBER, PERCENT
-from tiercel.core.figures import compared, number, percent
+from testing.figures import COMPARED, NUMBER, PERCENT, SIZE
+from tiercel.core.figures import compared, number, percent, size
 
 ANY = st.floats(-1e307, 1e307)
 
@@ -14,6 +14,7 @@ def test_parts_and_metrics_read_as_the_table_says() -> None:
     assert {part: percent(part) for part in PERCENT} == PERCENT
     assert {value: number(value) for value in NUMBER} == NUMBER
     assert {pair: compared(*pair) for pair in COMPARED} == COMPARED
+    assert {count: size(count) for count in SIZE} == SIZE
 
 
 @pytest.mark.parametrize(("value", "words"), [(float("nan"), "nan"), (float("inf"), "inf"), (-0.0, "0")])

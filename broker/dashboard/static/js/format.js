@@ -40,11 +40,14 @@ export const cores = (value) => (known(value) ? `${+value.toPrecision(2)} cores`
 /** Requests a second. */
 export const rate = (count) => (known(count) ? (count >= 10 ? count.toFixed(0) : String(+count.toFixed(1))) : UNKNOWN);
 
+const UNITS = ["B", "KiB", "MiB", "GiB", "TiB"];
+
+/** A number of bytes in three digits. */
 export function bytes(count) {
   if (!known(count)) return UNKNOWN;
-  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
-  const power = count < 1 ? 0 : Math.min(units.length - 1, Math.floor(Math.log2(count) / 10));
-  return `${+(count / 1024 ** power).toPrecision(3)} ${units[power]}`;
+  let [left, unit] = [count, 0];
+  for (; left >= 999.5 && unit < UNITS.length - 1; unit += 1) left /= 1024;
+  return `${number(left, 3)} ${UNITS[unit]}`;
 }
 
 /** Seconds as at most two units: 8.2 s, 3 min 5 s, 2 h 4 min. */

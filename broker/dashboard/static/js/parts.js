@@ -61,23 +61,32 @@ export const Problem = ({ error, again }) => html`<div class="problem" role="ale
   ${again && html`<button type="button" onClick=${again}>Try again</button>`}
 </div>`;
 
-/** A section with a heading; `aside` stands at the right of it. */
-export const Card = ({ title, aside, children, wide, id }) => html`
-  <section class=${wide ? "card wide" : "card"} aria-labelledby=${id ?? slug(title)}>
-    <div class="card-head"><h2 id=${id ?? slug(title)}>${title}</h2>${aside}</div>
-    ${children}
+const narrow = matchMedia("(max-width: 640px)");
+
+/** A section with a heading; `aside` stands at the right of it; on a phone one that `folds` is closed at first. */
+export function Card({ title, aside, children, wide, id, folds }) {
+  const [folded] = useState(() => folds && narrow.matches);
+  const name = id ?? slug(title);
+  const head = html`<h2 id=${name}>${title}</h2>${aside}`;
+  return html`<section class=${wide ? "card wide" : "card"} aria-labelledby=${name}>
+    ${
+      folded
+        ? html`<details><summary class="card-head">${head}</summary>${children}</details>`
+        : html`<div class="card-head">${head}</div>${children}`
+    }
   </section>`;
+}
 
 const slug = (title) => `h-${title.toLowerCase().replace(/[^a-z0-9]+/g, "-")}`;
 
-const STACKED_FROM = 4; // columns that a phone has room for side by side
+const SIDE_BY_SIDE = 3; // columns that a phone has room for
 
 /**
  * A table; where the screen is narrow, rows of many columns become blocks, and others scroll sideways on their own.
  * @param {{caption: string, head: string[], rows: any[], keys?: string[]}} props heads that begin with "#" are numbers.
  */
 export function Table({ caption, head, rows, keys }) {
-  const stacks = head.length > STACKED_FROM;
+  const stacks = head.length > SIDE_BY_SIDE;
   // What is laid out as blocks is a table to nobody who hears it, unless it says so.
   const role = (name) => (stacks ? name : undefined);
   return html`<div class="scroll" tabindex="0" role="group" aria-label=${caption}>

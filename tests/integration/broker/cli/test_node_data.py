@@ -26,7 +26,7 @@ def test_add_list_and_remove(tmp_path: Path) -> None:
     assert "offers one" in run("list")
     assert str(tmp_path / "train.csv") in run("add", "table", str(tmp_path / "train.csv"))
     assert list(DataDeclarations(tmp_path / "state" / "agent").read()) == ["table"]
-    assert run("list").split()[4:] == ["table", "0MiB", "there", str(tmp_path / "train.csv")]
+    assert run("list").split()[4:] == ["table", "4", "KiB", "there", str(tmp_path / "train.csv")]
     (tmp_path / "train.csv").unlink()
     (row,) = json.loads(run("list", "--json"))
     assert (row["name"], row["state"], row["path"]) == ("table", "gone", str(tmp_path / "train.csv"))
@@ -52,6 +52,6 @@ def test_tenants_see_names_and_sizes(tiercel: Tiercel, script: Script) -> None:
 
     lines = [line.split() for line in tiercel("nodes").stdout.splitlines()]
 
-    assert lines[3:] == [["NODE", "DATA", "SET", "SIZE"], ["n1", "digits", "-"], ["n1", "imagenet", "150.0GiB"]]
+    assert lines[3:] == [["NODE", "DATA", "SET", "SIZE"], ["n1", "digits", "-"], ["n1", "imagenet", "150", "GiB"]]
     told = json.loads(tiercel("nodes", "--json").stdout)[0]["data"]
     assert told == [{"name": "digits", "size_bytes": None}, {"name": "imagenet", "size_bytes": 150 << 30}]

@@ -25,6 +25,6 @@ def told(int8: QuantisedModel | None) -> list[str]:
 
 def test_the_card_says_what_became_of_the_int8_model() -> None:
     assert told(None) == []
-    assert told(SHIPPED) == ["int8        accuracy 0.968, 3.0 times as fast, 2.0 KiB, static, calibrated on 128 rows"]
+    assert told(SHIPPED) == ["int8        accuracy 0.968, 3.0 times as fast, 2 KiB, static, calibrated on 128 rows"]
     refused = replace(SHIPPED, shipped=False, reason="it is not faster where it was made: \x1b[2J")
     assert told(refused) == ["int8        not shipped: it is not faster where it was made: \ufffd[2J"]

@@ -16,8 +16,8 @@ from tiercel.broker.cli.output import (
     clean,
     columns_left_out,
     fed_by,
-    memory,
     number,
+    part,
     print_table,
 )
 from tiercel.core.views import JobInfo
@@ -31,14 +31,8 @@ def test_age(seconds: float, text: str) -> None:
     assert age(now - timedelta(seconds=seconds), now) == text
 
 
-@pytest.mark.parametrize(("value", "text"), [(None, "-"), (0.93128, "0.9313"), (1234567.0, "1,234,567"), (1.0, "1")])
-def test_number(value: float | None, text: str) -> None:
-    assert number(value) == text
-
-
-@pytest.mark.parametrize(("size", "text"), [(512 << 20, "512MiB"), (3 << 29, "1.5GiB")])
-def test_memory(size: int, text: str) -> None:
-    assert memory(size) == text
+def test_what_is_not_known_is_a_dash() -> None:
+    assert [number(None), number(0.93128), part(None), part(0.5)] == ["-", "0.9313", "-", "50 %"]
 
 
 def test_what_a_job_feeds() -> None:

@@ -186,7 +186,9 @@ def test_a_tenant_reads_no_names_of_others() -> None:
 
 def test_twice_the_requests_make_answers_late() -> None:
     asked = EndpointView("e", "alice", "n1", objective_seconds=0.1, requests_per_second=20.0, cpu_cores_used=0.7)
-    (found,) = ask(present([], endpoints=[asked]), Changes(requests={"e": 2.0})).endpoints
+    told = ask(present([], endpoints=[asked]), Changes(requests={"e": 2.0}))
+    (found,) = told.endpoints
+    assert [sentence.partition(" answers ")[0] for sentence in told.difference] == ["endpoint e"]
     assert found.present.in_objective is not None
     assert found.changed.in_objective is not None
     assert found.present.in_objective > 0.5 > found.changed.in_objective

@@ -2,22 +2,21 @@
 import { get } from "../api.js";
 import { clock } from "../format.js";
 import { html } from "../html.js";
-import { Card, Empty, Loading, shareText, Table, useLoad } from "../parts.js";
+import { Card, Loading, shareText, Table, useLoad } from "../parts.js";
 import { Missing } from "./job_parts.js";
 
 /** The decisions about what is at a path of the API; asked for again when the reason of its share is another. */
 export function Decisions({ path, reason }) {
   const asked = useLoad(() => get(`${path}/explain`), [path, reason]);
   const decisions = asked.value?.decisions;
-  return html`<${Card} title="Decisions about its share" wide>
+  if (decisions?.length === 0) return null;
+  return html`<${Card} title="Decisions about its share" wide folds>
     ${
       asked.error
         ? html`<${Missing} error=${asked.error} what="decisions" />`
         : !decisions
           ? html`<${Loading} what="decisions" />`
-          : decisions.length === 0
-            ? html`<${Empty} title="Nothing was decided about it" />`
-            : html`<div class="tall"><${Table} caption="Decisions, the newest first"
+          : html`<div class="tall"><${Table} caption="Decisions, the newest first"
               head=${["At", "Policy", "Because of", "Node", "#Share", "Reason"]}
           rows=${decisions.map((each) => [
             clock(each.at),

@@ -102,7 +102,8 @@ function drawMarks(plot, context, objective, marks) {
   context.setLineDash([6 * ratio, 4 * ratio]);
   if (objective != null) {
     const level = plot.valToPos(objective, "y", true);
-    line(left, level, left + width, level, "objective", left + 6 * ratio, level - 4 * ratio);
+    const begin = left + width - context.measureText("objective").width - 4 * ratio; // most marks are at the left
+    line(left, level, left + width, level, "objective", begin, level - 4 * ratio);
   }
   context.setLineDash([]);
   // Names of marks that are close together stand below each other, and all end inside of the plot.

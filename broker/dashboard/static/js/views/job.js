@@ -60,7 +60,7 @@ const ENDED = {
 };
 
 /** How it ended, why, and what can be done now. */
-const Ended = ({ job }) => html`<p class=${job.state === "failed" ? "note ended-badly" : "note"}>
+const Ended = ({ job }) => html`<p class=${`note ended-${job.state}`}>
   <strong>${job.state} after ${jobTime(job)}${job.reason && job.reason !== job.state ? `: ${job.reason}` : ""}.</strong> ${ENDED[job.state]}</p>`;
 
 function Curve({ job }) {
@@ -126,7 +126,6 @@ function About({ job }) {
     [isOver(job) ? "Took" : "For", jobTime(job)],
     ["CPU time", coreTime(job.cpu_seconds)],
     ["Accelerator time", job.accelerator_seconds ? coreTime(job.accelerator_seconds) : ""],
-    ["Runs", `${job.attempts}${job.retries ? `, ${job.retries} of ${spec.retries} retries used` : ""}`],
     [
       "Labels",
       Object.entries(spec.labels)

@@ -12,7 +12,7 @@ export function Runs({ job }) {
   const asked = useLoad(() => get(`${path("jobs", job.id)}/runs`), [job.id, job.attempts, job.state, job.node_id]);
   useEvery(RUNS_SECONDS, () => isOver(job) || asked.again());
   const told = asked.value;
-  return html`<${Card} title="Runs and moves">
+  return html`<${Card} title="Runs and moves" folds>
     ${
       asked.error
         ? html`<${Missing} error=${asked.error} what="runs" />`
@@ -20,16 +20,17 @@ export function Runs({ job }) {
           ? html`<${Loading} what="its runs" />`
           : told.count === 0
             ? html`<${Empty} title="It has not started yet" />`
-            : html`<${RunList} told=${told} />`
+            : html`<${RunList} job=${job} told=${told} />`
     }
   </${Card}>`;
 }
 
 /** What is known of the runs, and what the latest starts took. */
-function RunList({ told }) {
+function RunList({ job, told }) {
   const { present, earlier, starts } = told;
   return html`<${Facts} facts=${[
     ["Runs", `${told.count}${earlier.lost ? `, ${earlier.lost} of them lost` : ""}`],
+    ["Retries", job.retries ? `${job.retries} of ${job.spec.retries} used` : ""],
     ["Moves", earlier.moves ? `${earlier.moves}, the last after ${duration(earlier.moved_seconds)}` : "none"],
     ["Moving to", present?.moving_to],
     [
@@ -71,7 +72,7 @@ export function Log({ job }) {
   };
   useEffect(() => void load(), [job.id, job.state]);
   useEvery(LOG_SECONDS, () => isOver(job) || load());
-  return html`<${Card} title="Output" wide aside=${html`<span class="muted">the last ${bytes(LOG_BYTES)}</span>`}>
+  return html`<${Card} title="Output" wide folds aside=${html`<span class="muted">the last ${bytes(LOG_BYTES)}</span>`}>
     ${
       error
         ? html`<${Missing} error=${error} what="output" />`
@@ -87,7 +88,7 @@ export function Log({ job }) {
 export function Files({ job }) {
   const asked = useLoad(() => get(`${path("jobs", job.id)}/files`), [job.id, job.state]);
   const files = listOf(asked.value, "files");
-  return html`<${Card} title="Files that it left">
+  return html`<${Card} title="Files that it left" folds>
     ${
       asked.error
         ? html`<${Missing} error=${asked.error} what="files" />`
@@ -120,7 +121,7 @@ export function Lineage({ job }) {
   );
   const versions = listOf(asked.value, "versions");
   if (!delivered || asked.error?.missing) return null;
-  return html`<${Card} title="Where its versions come from" wide>
+  return html`<${Card} title="Where its versions come from" wide folds>
     ${
       asked.error
         ? html`<${Problem} error=${asked.error} again=${asked.again} />`

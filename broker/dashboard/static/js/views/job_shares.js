@@ -1,12 +1,11 @@
-// A job's share over time, each change with its reason.
+// A job's share over time; decisions.js has the reason of each change.
 import { get, path } from "../api.js";
-import { cores, duration, isOver, percent, secondsSince } from "../format.js";
+import { isOver, percent, secondsSince } from "../format.js";
 import { html, useEffect, useMemo, useState } from "../html.js";
 import { useEvents } from "../live.js";
-import { Card, Empty, Loading, Problem, Table, useLoad } from "../parts.js";
+import { Card, Empty, Loading, Problem, useLoad } from "../parts.js";
 import { Plot } from "../plot.js";
 
-const CHANGES_SHOWN = 40;
 const POINTS = 800;
 const STEP_SECONDS = 5;
 
@@ -43,10 +42,13 @@ export function Shares({ job }) {
 
 function History({ job, points }) {
   const devices = points.some((point) => point.accelerators?.length);
-  // Until now, in steps that are drawn.
+  // Until now, in steps that are drawn; a job that waits or is suspended has none since it stopped.
+  const last = points.at(-1);
   const end = isOver(job)
     ? job.finished_seconds
-    : Math.ceil(secondsSince(job.submitted_at) / STEP_SECONDS) * STEP_SECONDS;
+    : !job.share
+      ? last.seconds
+      : Math.ceil(secondsSince(job.submitted_at) / STEP_SECONDS) * STEP_SECONDS;
   const plot = useMemo(() => {
     const all = end > points.at(-1).seconds ? [...points, { ...points.at(-1), seconds: end }] : points;
     const held = (point) => (point.accelerators ?? []).reduce((sum, each) => sum + each.fraction, 0);
@@ -61,19 +63,7 @@ function History({ job, points }) {
   }, [points, devices, end]);
   const series = [{ label: "CPU of its node", colour: "series-0", stepped: true }];
   if (devices) series.push({ label: "accelerators", colour: "series-1", dash: [6, 3], stepped: true });
-  const newest = points.slice(-CHANGES_SHOWN).reverse();
-  const cut = points.length > newest.length ? `The newest ${newest.length} of ${points.length} changes.` : "";
   return html`<${Plot} name="Share over time"
-    summary=${`Now ${percent(points.at(-1).cpu_weight)} of the CPU of ${points.at(-1).node_id}.`} series=${series}
-      ...${plot} height=${170} />
-    ${cut && html`<p class="muted">${cut}</p>`}
-    <div class="tall"><${Table} caption="Changes of its share, the newest first"
-      head=${["#After", "Node", "#CPU", "#Cap", "Reason"]}
-      rows=${newest.map((point) => [
-        duration(point.seconds),
-        point.node_id,
-        percent(point.cpu_weight),
-        point.cpu_cap_cores == null ? undefined : cores(point.cpu_cap_cores),
-        html`<span class="reason">${point.reason}</span>`,
-      ])} /></div>`;
+    summary=${`${job.share ? "Now" : "At last"} ${percent(last.cpu_weight)} of the CPU of ${last.node_id}.`} series=${series}
+      ...${plot} height=${170} />`;
 }

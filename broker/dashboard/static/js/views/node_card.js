@@ -7,7 +7,8 @@ import { link } from "../route.js";
 const TRAINING_STEPS = 4;
 const LABEL_FROM = 0.14; // a narrower segment has no room for its name; the list below has it
 
-export function NodeCard({ node, jobs, alone }) {
+/** `linked` says whether its jobs and endpoints have pages for who is signed in. */
+export function NodeCard({ node, jobs, alone, linked }) {
   const loads = loadsOf(node, jobs);
   const memory = loads.map((load) => ({
     load,
@@ -31,17 +32,17 @@ export function NodeCard({ node, jobs, alone }) {
         : html`<ul class="loads">${loads.map(
             (load) => html`<li key=${load.kind + load.id}>
       <span class=${`swatch ${load.look}`} aria-hidden="true"></span>
-      ${
-        load.kind === "others"
-          ? load.name
-          : html`<a href=${link(load.kind === "endpoint" ? "endpoints" : "jobs", load.id)}>${load.name}</a>
-        <span class="muted">${load.kind === "endpoint" ? `serves ${rate(load.requests_per_second)}/s` : load.arriving ? "arrives" : "trains"}</span>`
-      }<span class="load-part">${percent(load.part)}</span>
+      ${linked && load.kind !== "others" ? html`<a href=${pageOf(load)}>${load.name}</a>` : load.name}
+      ${load.kind !== "others" && html`<span class="muted">${doing(load)}</span>`}<span class="load-part">${percent(load.part)}</span>
     </li>`,
           )}</ul>`
     }
   </${Card}>`;
 }
+
+const pageOf = ({ kind, id }) => link(kind === "endpoint" ? "endpoints" : "jobs", id);
+const doing = (load) =>
+  load.kind === "endpoint" ? `serves ${rate(load.requests_per_second)}/s` : load.arriving ? "arrives" : "trains";
 
 /**
  * What is on a machine, each with the part of its CPU: of a job what it is given, of an endpoint what it takes, or is

@@ -31,7 +31,7 @@ export function Now() {
         <p>Every machine with an agent is shown here. <code>tiercel up</code> starts one on this machine, <code>
           tiercel node token</code> lets another join.</p></${Empty}></${Card}>`
       }
-      ${nodes.map((node) => html`<${NodeCard} key=${node.id} node=${node} jobs=${jobs} alone=${nodes.length === 1} />`)}
+      ${nodes.map((node) => html`<${NodeCard} key=${node.id} node=${node} jobs=${jobs} alone=${nodes.length === 1} linked=${sees} />`)}
       ${!sees && html`<p class="muted">Only tenants see what their jobs and endpoints do.</p>`}
       ${sees && html`<${OfTenant} training=${training} waiting=${waiting} answering=${answering} jobs=${jobs} />`}
     </div>`;

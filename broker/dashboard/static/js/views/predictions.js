@@ -2,7 +2,7 @@
 import { get } from "../api.js";
 import { clock, duration, percent, UNKNOWN } from "../format.js";
 import { html } from "../html.js";
-import { Card, Empty, Loading, Table, useLoad } from "../parts.js";
+import { Card, Loading, Table, useLoad } from "../parts.js";
 import { Missing } from "./job_parts.js";
 
 /** When a job's tiers were predicted to be reached, beside when they were. */
@@ -10,16 +10,14 @@ export function JobPredictions({ job }) {
   const states = job.tiers.map((tier) => tier.state).join();
   const asked = useLoad(() => get(`predictions?job=${encodeURIComponent(job.id)}`), [job.id, job.state, states]);
   const predictions = asked.value?.predictions;
-  return html`<${Card} title="Predicted, and what came" wide>
+  if (predictions?.length === 0) return null;
+  return html`<${Card} title="Predicted, and what came" wide folds>
     ${
       asked.error
         ? html`<${Missing} error=${asked.error} what="predictions" />`
         : !predictions
           ? html`<${Loading} what="predictions" />`
-          : predictions.length === 0
-            ? html`<${Empty} title="Nothing was predicted"><p>
-              That takes an earlier run of its program, or of one like it.</p></${Empty}>`
-            : html`<div class="tall"><${Table} caption="When tiers were predicted, and when they came"
+          : html`<div class="tall"><${Table} caption="When tiers were predicted, and when they came"
               keys=${predictions.map((each) => `${each.tier} ${each.made_at}`)}
               head=${["Tier", "Predicted at", "#Predicted", "#Came after", "#Error", "In the band", "Policy"]}
               rows=${predictions.map((each) => [
