@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tiercel.broker.lifecycle.endpoint import version_of
-from tiercel.broker.lifecycle.replicas import lot
+from tiercel.broker.lifecycle.replicas import NEEDED_BYTES, lot
 from tiercel.broker.lifecycle.versions import places_of, why_different, why_held
 from tiercel.core.deploying import MAX_COMING
 from tiercel.core.endpoints import Delivery, DeliveryState, Deployment, Verdict, deployment_id
@@ -120,7 +120,10 @@ def place_for(endpoint: Endpoint, nodes: Mapping[str, ServingNode], node_id: str
     able = [node for node in able if node_id in {"", node.id}]
     if not able:
         who = f"node {node_id} does not" if node_id else "no node does"
-        raise UnavailableError(f"{who} answer for models now ('tiercel nodes' says why); try again later")
+        raise UnavailableError(
+            f"{who} answer for models now: away, drained, without an inference server, or with less than "
+            f"{NEEDED_BYTES // 1024**2} MiB free on its disk ('tiercel nodes' says which); try again later"
+        )
     return min(able, key=lambda node: (node.id != endpoint.node_id, node.crowd, lot(endpoint, node))).id
 
 

@@ -210,7 +210,7 @@ async def has_no_room_and_then_some(nodes: TwoNodes, filler: Path) -> None:
     problems = {place.node_id: place.problem for place in (await endpoint(nodes, "three")).places if place.problem}
     assert list(problems) == ["n3"]
     assert re.fullmatch(
-        r"the disk has no room for its \d+ bytes, as 536870912 have to be left; make room", problems["n3"]
+        r"the node's disk has no room for its \d+ bytes, as 536870912 have to be left; make room", problems["n3"]
     )
     stored = [nodes.folder / node / "agent" / "models" / "three" / "1" / "model.onnx" for node in ("n1", "n2", "n3")]
     assert [file.exists() for file in stored] == [True, True, False]

@@ -220,7 +220,8 @@ class VersionCopies:
         left = shutil.disk_usage(self._repository.path).free - size_bytes
         if left < self._reserve_bytes:
             raise TransferError(
-                f"the disk has no room for its {size_bytes} bytes, as {self._reserve_bytes} have to be left; make room"
+                f"the node's disk has no room for its {size_bytes} bytes, as {self._reserve_bytes} have to be left; "
+                "make room"
             )
 
     def _is_mine(self, files: PlacedFiles) -> bool:

@@ -173,7 +173,11 @@ class Deliveries:
         entry = self._delivery_log.entry(wanted.delivery_id)
         if entry is None:
             self._report(_exporting(wanted.delivery_id))
-            entry = await self._fetch(wanted)
+            try:
+                entry = await self._fetch(wanted)
+            except BaseException:  # no entry tells anybody of what had come of it
+                self._repository.remove_staged(wanted.delivery_id)
+                raise
         self._report(entry.status())
         wanted = await self._wait_verdict(wanted)
         answers = wanted.verdict == nodes_pb2.DELIVERY_VERDICT_LIVE

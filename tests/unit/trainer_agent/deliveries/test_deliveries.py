@@ -17,7 +17,7 @@ from tiercel.trainer_agent.deliveries.copies import PlacedFiles
 from tiercel.trainer_agent.deliveries.deliveries import Deliveries
 from tiercel.trainer_agent.deliveries.delivery_log import DeliveryLog
 from tiercel.trainer_agent.disk.job_folder import JobFolder
-from tiercel.trainer_agent.errors import DeliveryFailedError, FallsShortError
+from tiercel.trainer_agent.errors import DeliveryFailedError, FallsShortError, TransferError
 from tiercel.trainer_agent.models.repository import ModelRepository
 from tiercel.trainer_agent.models.served import ServedModels
 from tiercel.trainer_agent.runs.table import RunTable
@@ -88,7 +88,8 @@ class Node:
 
     def __init__(self, folder: Path, tasks: Supervisor) -> None:
         self.folder, self.runs, self.told = folder, PlayedRuns(), list[nodes_pb2.DeliveryStatus]()
-        self.fetched = list[PlacedFiles]()
+        self.fetching: Exception | None = None
+        self.is_slow = False
         export = folder / "job" / "exports" / "job-tier-1"
         export.mkdir(parents=True)
         (export / "model.onnx").write_bytes(MODEL)
@@ -110,11 +111,14 @@ class Node:
         return run
 
     async def fetch(self, files: PlacedFiles, staged_id: str) -> None:
-        """The broker has what was deployed."""
+        """The broker has what was deployed, and something may go wrong once part of it is here."""
         staged = self.folder / "models" / ".staging" / staged_id
         staged.mkdir(parents=True)
         (staged / "model.onnx").write_bytes(MODEL)
-        self.fetched.append(files)
+        if self.is_slow:
+            await asyncio.Event().wait()
+        if self.fetching is not None:
+            raise self.fetching
 
     async def load(self, model: str, version: int | None = None) -> str:
         """Whatever is published answers."""
@@ -208,3 +212,28 @@ async def test_any_other_error_is_final(node: Node) -> None:
     status = await node.outcome()
     assert (status.stage, status.reason) == (nodes_pb2.DELIVERY_STAGE_FAILED, ENDED.message)
     assert len(run.asked) == 1
+
+
+def deployed() -> nodes_pb2.WantedDelivery:
+    """A file that somebody deployed."""
+    wanted = wanted_delivery("job-1", target=0.9)
+    wanted.deployed_sha256 = GOOD.sha256
+    return wanted
+
+
+@pytest.mark.parametrize("error", [TransferError("the disk is full"), OSError(28, "No space left on device")])
+async def test_of_a_file_that_did_not_come_whole_nothing_is_left(node: Node, error: Exception) -> None:
+    node.fetching = error
+    node.deliveries.start(deployed())
+    assert (await node.outcome()).stage == nodes_pb2.DELIVERY_STAGE_FAILED
+    assert list((node.folder / "models" / ".staging").iterdir()) == []
+
+
+async def test_of_a_file_that_nobody_wants_any_more_nothing_is_left(node: Node) -> None:
+    node.is_slow = True
+    wanted = deployed()
+    node.deliveries.start(wanted)
+    staging = node.folder / "models" / ".staging"
+    await until(lambda: staging.is_dir() and list(staging.iterdir()))
+    node.deliveries.abandon(wanted.delivery_id)
+    await until(lambda: not list(staging.iterdir()))
