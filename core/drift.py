@@ -46,7 +46,7 @@ class InputDrift:
         """The same for people."""
         at = f" at {self.node_id}" if self.node_id else ""
         if not self.rows:
-            return f"too few to compare yet{at}: {self.reference_rows} rows"
+            return f"too few to compare yet{at}: {self.reference_rows} row{'' if self.reference_rows == 1 else 's'}"
         farthest = ", ".join(f"{each.name} {each.distance:.2g}" for each in self.farthest[:3])
         found = "different from" if self.drifted else "like"
         return f"{found} the first ones{at}; largest distances: {farthest} (different is above {self.bound:.2g})"

@@ -24,6 +24,10 @@ class Terminal:
         """What it shows now."""
         return self._tmux("capture-pane", "-p").rstrip()
 
+    def lines(self) -> list[str]:
+        """The lines that its command printed and are still to be seen, however many rows each takes."""
+        return [line.rstrip() for line in self._tmux("capture-pane", "-p", "-J").splitlines()]
+
     def wait(self, text: str) -> str:
         """What it shows once a text is in it."""
         until = time.monotonic() + _DEADLINE_SECONDS

@@ -18,6 +18,7 @@ import tiercel
 from tiercel.broker.client.state_dir import default_state_dir, read_addresses
 from tiercel.core.addresses import port_in, split_address
 from tiercel.core.errors import TiercelError
+from tiercel.core.figures import size
 
 if TYPE_CHECKING:
     from tiercel.broker.cli.session import Target
@@ -121,7 +122,7 @@ def _disk(target: Target) -> Finding:
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
     use = shutil.disk_usage(folder)
-    words = f"{use.free / 1024**3:.1f} GiB free of {use.total / 1024**3:.1f} GiB at {folder}"
+    words = f"{size(use.free)} free of {size(use.total)} at {folder}"
     mend = "Make room; 'tiercel du' says what is Tiercel's, and --state-dir puts it elsewhere."
     if use.free < _LEAST_FREE_BYTES:
         return Finding(State.FAIL, words, mend)
@@ -133,7 +134,7 @@ def _clock(_: Target) -> Finding:
     state = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(512))
     if state == _CLOCK_IS_OFF:
         mend = "Certificates and tokens need a right clock where machines are several: timedatectl set-ntp true."
-        return Finding(State.WARN, "nobody keeps it right", mend)
+        return Finding(State.WARN, "no program sets it by the network", mend)
     return Finding(State.OK, "kept right") if state >= 0 else Finding(State.OK, "it is not said who keeps it")
 
 

@@ -7,7 +7,6 @@ import click
 from tiercel.broker.cli.completion import complete_endpoint
 from tiercel.broker.cli.exit_codes import USAGE
 from tiercel.broker.cli.group import LazyGroup, examples_text
-from tiercel.broker.cli.lines import say
 from tiercel.broker.cli.output import ENDPOINT_COLUMNS, endpoint_notes, endpoint_rows, print_json, print_table
 from tiercel.broker.cli.parameters import command, json_option, target_options
 from tiercel.broker.cli.session import Target, fail, run
@@ -32,6 +31,8 @@ def endpoints(context: click.Context, *, as_json: bool, target: Target) -> None:
     if as_json:
         print_json([endpoint.to_json() for endpoint in found])
     elif found:
+        from tiercel.broker.cli.lines import say
+
         print_table(ENDPOINT_COLUMNS, [row for endpoint in found for row in endpoint_rows(endpoint)])
         for line in endpoint_notes(found):
             say(line)

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 import click
 
 from tiercel.broker.cli.completion import complete_endpoint, complete_job
-from tiercel.broker.cli.details import endpoint_lines, job_lines
-from tiercel.broker.cli.lines import LABEL_WIDTH, say
 from tiercel.broker.cli.output import (
     DECISION_COLUMNS,
     JOB_COLUMNS,
@@ -48,6 +46,9 @@ def ls(*, active: bool, limit: int | None, as_json: bool, target: Target) -> Non
 @target_options
 def show(job_id: str, *, as_json: bool, target: Target) -> None:
     """Show all that is known about a job."""
+    from tiercel.broker.cli.details import job_lines  # listings do without
+    from tiercel.broker.cli.lines import LABEL_WIDTH, say
+
     job = run(target, lambda client: client.get_job(job_id))
     if as_json:
         print_json(job.to_json())
@@ -177,6 +178,9 @@ def explain(job_id: str, *, endpoint: str, request_id: str, key: str, as_json: b
     if bool(job_id) is bool(endpoint):
         fail("Name either a job, 'tiercel explain JOB', or an endpoint, 'tiercel explain --endpoint NAME'.")
     explanation: Explanation | EndpointExplanation
+    from tiercel.broker.cli.details import endpoint_lines, job_lines
+    from tiercel.broker.cli.lines import LABEL_WIDTH, say
+
     if endpoint:
         explanation = run(target, lambda client: client.explain_endpoint(endpoint))
         lines = endpoint_lines(explanation.endpoint)

@@ -99,8 +99,8 @@ def _forecast(entry: Candidate) -> str:
     if entry.status is None:
         return f"all its tiers are reached; it ends after about {_seconds(record.to_end)} more of CPU time"
     if record.known is None:
-        used = f"{_seconds(entry.job.cpu_seconds)} of CPU time used so far"
-        return f"works for tier {entry.status.number}; no earlier run shows how long that takes; {used}"
+        used = f"; {_seconds(entry.job.cpu_seconds)} of CPU time used so far" if entry.job.cpu_seconds else ""
+        return f"works for tier {entry.status.number}; no earlier run shows how long that takes{used}"
     remaining = record.remaining
     span = f"{_seconds(remaining.low)} to {_seconds(remaining.high)}"
     doubt = f", if ever (a chance of {percent(1 - remaining.never)})" if remaining.never >= 0.05 else ""

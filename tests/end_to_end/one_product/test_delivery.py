@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -13,15 +14,20 @@ import pytest
 
 from testing import onnx_models
 from testing.mqtt import mosquitto_command
-from testing.product import Product
+from testing.needs import need
+from testing.product import Product, tiercel_command
 from testing.product_use import JOB_SECONDS, client_of, digits_job, get_json, post_json, serving_index, tiercel
 from testing.sample_images import load_samples
+from testing.terminals import terminal
 from tiercel import Client, EndpointBusyError, InvalidSpecError, JobState, NotFoundError, TierState
 from tiercel.broker.client.state_dir import read_token
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]
 
 TRITON_CLIENT = Path(__file__).parents[3] / "testing" / "triton_client.py"
+PICTURES = Path(__file__).parents[3] / "build" / "cli-pictures"
+SIZES = ((80, 24), (200, 50))
+WIDE = ("explain", "events", "what-if")  # views that a wider terminal shows otherwise
 IMAGES = 40
 
 
@@ -57,8 +63,35 @@ async def test_a_job_is_delivered_tier_by_tier_and_everybody_sees_it(product: Pr
         await _check_deployed_files(owner, stranger, product, tmp_path)
     assert (await serving_index(product))["digits", "2"] == "READY"
     await _check_command_line(product)
+    await asyncio.to_thread(_check_terminals, product, handle.id)
     await _check_standard_clients(product, tmp_path)
     await _check_retained_topics(product, handle.id)
+
+
+def _check_terminals(product: Product, job_id: str) -> None:
+    """No line of a view is cut in the middle of a word; they are kept in build/cli-pictures, to be looked at."""
+    need(shutil.which("tmux"), "tmux", "tmux")
+    where = ("--state-dir", str(product.state_dir))
+    tenant = (*where, "--tenant", "delivery")
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    for name, options in (
+        ("status", where),
+        (f"explain {job_id}", tenant),
+        ("explain --endpoint digits", tenant),
+        ("what-if --policy fifo", tenant),
+        ("events", tenant),
+        ("doctor", where),
+        ("policy show", where),
+        ("quota show", where),
+        ("quota show delivery", where),
+    ):
+        for width, height in SIZES if name.startswith(WIDE) else SIZES[:1]:
+            with terminal(width, height, tiercel_command(*name.split(), *options), {}) as view:
+                text, lines = view.wait("END "), view.lines()
+            picture = name.replace(f" {job_id}", " job").replace(" --", "-").replace(" ", "-")
+            (PICTURES / f"{picture}-{width}x{height}.txt").write_text(f"{text}\n")
+            assert "END 0" in text
+            assert [line for line in lines if len(line) > width] == []
 
 
 async def _check_deployed_files(owner: Client, stranger: Client, product: Product, tmp_path: Path) -> None:
