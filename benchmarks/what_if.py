@@ -9,7 +9,8 @@ What a new broker begins with (``calibration.py``) was chosen on the made-up pro
 seeds; on recorded training (``curves``, ``runs``, ``cluster``) it is only shown.
 
 Where the error comes from is told by asking once more, of jobs whose true work is known ("work"), and by those of these
-predictions before whose tiers nobody else came ("alone"): what is left is what the shares will be.
+predictions before whose tiers nobody else came ("alone"): what is left is what the shares will be. Live it is told
+both of all predictions and of those before whose tiers nobody else came.
 """
 
 from __future__ import annotations
@@ -153,13 +154,14 @@ def _seconds(came: Result, job_id: str, tier: int, now: float) -> float | None:
 def figures_of(runs: Sequence[Sequence[Settled]]) -> Json:
     """How far off predictions were: as drawn, as a new broker tells them, and as one that knows the runs before."""
     before: list[tuple[Span, float]] = []
-    known = [(each.with_work, each.came, each.alone) for run in runs for each in run if each.with_work is not None]
+    known = [(each.with_work, each.came) for run in runs for each in run if each.with_work is not None]
     ways: dict[str, list[tuple[Span, float]]] = {
         "drawn": [],
         "new": [],
         "learnt": [],
-        "work": [(drawn, came) for drawn, came, _ in known],
-        "alone": [(drawn, came) for drawn, came, alone in known if alone],
+        "work": known,
+        # Live nobody can ask again with the true work.
+        "alone": [(each.with_work or each.drawn, each.came) for run in runs for each in run if each.alone],
     }
     for number, run in enumerate(runs):
         learnt = calibration(before)
@@ -217,10 +219,14 @@ def lived(repetitions: int) -> list[Json]:
             for number in range(repetitions)
         ]
         runs = [
-            [Settled(p.drawn, p.came_seconds) for p in block if (p.came_seconds or 0.0) > _LEAST_SECONDS]  # type: ignore[arg-type]
+            [
+                Settled(each.drawn, each.came_seconds, alone=block.is_alone(each))
+                for each in block.predictions
+                if each.came_seconds is not None and each.came_seconds > _LEAST_SECONDS
+            ]
             for block in blocks
         ]
-        never = sum(each.state is PredictionState.NEVER for block in blocks for each in block)
+        never = sum(each.state is PredictionState.NEVER for block in blocks for each in block.predictions)
         rows.append({"jobs": "live", "policy": ARMS[arm].policy, "never": never, **figures_of(runs)})
         print(_line(rows[-1]), flush=True)
     return rows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks.scheduling.arms import ARMS
@@ -31,6 +31,7 @@ class _Asking:
 
     def __init__(self) -> None:
         self.predictions: tuple[Prediction, ...] = ()
+        self.submitted: tuple[float, ...] = ()
         self._task: asyncio.Task[None] | None = None
 
     async def begin(self, product: Product) -> None:
@@ -51,6 +52,7 @@ class _Asking:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
         async with Client.from_state_dir(product.state_dir, TENANT) as client, asyncio.timeout(_SETTLE_SECONDS):
+            self.submitted = tuple(job.submitted_at.timestamp() for job in await client.list_jobs())
             while True:
                 self.predictions = (await client.predictions(limit=_MOST)).predictions
                 if all(each.state is not PredictionState.OPEN for each in self.predictions):
@@ -58,8 +60,21 @@ class _Asking:
                 await asyncio.sleep(1.0)
 
 
-async def predicted_live(arm: str, repetition: int, folder: Path, cores: int) -> tuple[Prediction, ...]:
-    """The settled predictions of one schedule under an arm that knows earlier runs, the oldest first.
+@dataclass(frozen=True, slots=True)
+class Lived:
+    """What a live broker predicted in one schedule, and what came."""
+
+    predictions: tuple[Prediction, ...]  # those that are settled, the oldest first
+    submitted: tuple[float, ...]  # when each job was submitted, seconds since the Unix epoch
+
+    def is_alone(self, prediction: Prediction) -> bool:
+        """Whether no job was submitted between a prediction and its tier: of such a job no prediction can know."""
+        made, came = prediction.made_at.timestamp(), prediction.came_seconds
+        return came is not None and not any(made < each < made + came for each in self.submitted)
+
+
+async def predicted_live(arm: str, repetition: int, folder: Path, cores: int) -> Lived:
+    """The settled predictions of one schedule under an arm that knows earlier runs.
 
     Raises:
         ProductError: The product did not start.
@@ -69,4 +84,4 @@ async def predicted_live(arm: str, repetition: int, folder: Path, cores: int) ->
     seconds = deadline_seconds(schedule, recordings, cores)
     settings = LiveSettings(folder, "process", seconds, recordings, first=asking.begin, last=asking.end)
     await run_schedule(replace(ARMS[arm], knows_past=True), schedule, settings)
-    return asking.predictions[::-1]
+    return Lived(asking.predictions[::-1], asking.submitted)
