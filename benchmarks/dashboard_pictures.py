@@ -67,7 +67,7 @@ async def take_pictures(folder: Path) -> None:
             await _follow(browser, address, token, jobs, folder)
             await jobs[0].cancel()
             await jobs[3].suspend()
-            await _try_earlier_version(product, (await jobs[0].refresh()).tiers[-2].version)
+            await _try_another_version(product, client)
             operator = (state / "operator.token").read_text().strip()
             views = _views(jobs)
             for name, look in LOOKS.items():
@@ -112,8 +112,10 @@ async def _act(tab: Tab, folder: Path, name: str) -> None:
     await page.screenshot(path=folder / f"predicted-{name}.png", full_page=True)
 
 
-async def _try_earlier_version(product: Product, version: int | None) -> None:
-    """Put a version on trial that is worse, so that the pictures have one."""
+async def _try_another_version(product: Product, client: Client) -> None:
+    """Put the newest version that does not answer on trial, so that the pictures have one."""
+    endpoint = next(each for each in await client.list_endpoints() if each.name == JOBS[0].endpoint)
+    version = max(each.version for each in endpoint.versions if not each.live)
     token = (product.state_dir / "agent" / "serving.token").read_text().strip()
     url = f"http://{product.addresses['serving_http']}/v2/repository/models/{JOBS[0].endpoint}/load"
     body = {"parameters": {"version": str(version), "canary_fraction": 0.5, "canary_seconds": TRIAL_SECONDS}}
