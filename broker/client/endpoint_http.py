@@ -7,6 +7,7 @@ import contextlib
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import aiohttp
@@ -24,6 +25,7 @@ from tiercel.core.errors import (
     UnavailableError,
 )
 from tiercel.core.jsonable import Json
+from tiercel.core.trust.disbelief import alert_words, clock_words
 from tiercel.core.trust.trust import AUTHORITY_VARIABLE, PIN_VARIABLE
 
 if TYPE_CHECKING:
@@ -91,6 +93,8 @@ class EndpointHttp:
                 yield response
         except aiohttp.ClientSSLError as error:
             self._knows.forget_trust()
+            if wrong := clock_words(str(error), datetime.now(UTC)):
+                raise UnavailableError(f"The certificate of the inference server at {url} {wrong}.") from error
             message = (
                 f"Whoever answers at {url} is not to be believed ({error}); check the address, and for a node set "
                 f"{PIN_VARIABLE} or {AUTHORITY_VARIABLE} as for its broker."
@@ -99,8 +103,8 @@ class EndpointHttp:
         except (aiohttp.ClientError, TimeoutError, asyncio.IncompleteReadError, ValueError, RecursionError) as error:
             if isinstance(error, aiohttp.ClientConnectionError):  # who is refused by TLS 1.3 is often told no more
                 self._knows.forget_trust()
-            message = f"The inference server does not answer at {url} ({str(error) or 'it took too long'}); try again."
-            raise UnavailableError(message) from error
+            why = alert_words(str(error)) or str(error) or "it took too long"
+            raise UnavailableError(f"The inference server does not answer at {url} ({why}); try again.") from error
 
 
 @contextlib.contextmanager

@@ -28,6 +28,17 @@ def clock_words(details: str, now: datetime | None = None) -> str:
     return f"{found[0]} by this machine's clock{told}; see which of the two clocks is wrong" if found else ""
 
 
+def alert_words(details: str) -> str:
+    """What the other end says of the certificate that it was shown, where clocks may be why; empty for nothing.
+
+    Args:
+        details: What OpenSSL says of its alert.
+    """
+    if "CERTIFICATE_EXPIRED" not in details:
+        return ""
+    return "by its clock, the certificate that it was shown has run out; 'tiercel status' names a clock that is wrong"
+
+
 def is_unvouched(details: str) -> bool:
     """Whether nobody whom this end believes vouches for whoever answers."""
     return _REFUSED in details and not clock_words(details)
