@@ -14,7 +14,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-import aiohttp
 from playwright.async_api import Browser
 
 from benchmarks.demo_jobs import JOBS
@@ -32,7 +31,6 @@ LAST_TARGETS: Final = (0.98, 0.999, 0.999, 60.0)
 OBJECTIVE_SECONDS: Final = 0.02
 # Long enough that the curves and the delays have something to show.
 SEEN_SECONDS: Final = 4.0
-TRIAL_SECONDS: Final = 600
 # Of the picture that documents show.
 SHOWN: Final = (1280, 1180)
 LOOKS: Final[dict[str, dict[str, Any]]] = {
@@ -67,7 +65,6 @@ async def take_pictures(folder: Path) -> None:
             await _follow(browser, address, token, jobs, folder)
             await jobs[0].cancel()
             await jobs[3].suspend()
-            await _try_another_version(product, client)
             operator = (state / "operator.token").read_text().strip()
             views = _views(jobs)
             for name, look in LOOKS.items():
@@ -110,18 +107,6 @@ async def _act(tab: Tab, folder: Path, name: str) -> None:
     await page.get_by_role("button", name="Predict").click()
     await page.get_by_role("heading", name="What would be different").wait_for()
     await page.screenshot(path=folder / f"predicted-{name}.png", full_page=True)
-
-
-async def _try_another_version(product: Product, client: Client) -> None:
-    """Put the newest version that does not answer on trial, so that the pictures have one."""
-    endpoint = next(each for each in await client.list_endpoints() if each.name == JOBS[0].endpoint)
-    version = max(each.version for each in endpoint.versions if not each.live)
-    token = (product.state_dir / "agent" / "serving.token").read_text().strip()
-    url = f"http://{product.addresses['serving_http']}/v2/repository/models/{JOBS[0].endpoint}/load"
-    body = {"parameters": {"version": str(version), "canary_fraction": 0.5, "canary_seconds": TRIAL_SECONDS}}
-    headers = {"Authorization": f"Bearer {token}"}
-    async with aiohttp.ClientSession(headers=headers) as session, session.post(url, json=body) as answer:
-        answer.raise_for_status()
 
 
 async def _take_lost(browser: Browser, address: str, token: str, product: Product, folder: Path) -> None:
