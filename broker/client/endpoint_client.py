@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
@@ -87,8 +87,9 @@ class OnePlace:
         self._believed: Believed | None = None
         self._context: ssl.SSLContext | None = None
 
-    async def find(self, endpoint: str) -> Place:
+    async def find(self, endpoint: str, silent: Collection[str] = ()) -> Place:
         """The address; whoever answers there is looked at, since it may be another node than before."""
+        del silent  # there is no other
         if not _ENDPOINT.fullmatch(endpoint):
             raise NotFoundError(f"No endpoint is called {endpoint[:100]!r}: that is no name", field="endpoint")
         if self.url.startswith("https://") and self._trust:

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 MAX_ANSWER_BYTES = 256 * 1024**2
 """The largest answer of an inference server that is read."""
 _EVENT: Final = b"data: "
+# A machine that is away does not even refuse, and another replica may answer.
+_CONNECT_SECONDS: Final = 5.0
 
 
 class EndpointHttp:
@@ -83,7 +85,7 @@ class EndpointHttp:
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         encryption = await self._knows.encryption(place, has_key=bool(key))
         headers = ({"Authorization": f"Bearer {key}"} if key else {}) | trace_context()
-        timeout = aiohttp.ClientTimeout(total=deadline_seconds)
+        timeout = aiohttp.ClientTimeout(total=deadline_seconds, sock_connect=_CONNECT_SECONDS)
         try:
             async with self._session.request(
                 method, url, json=body, headers=headers, allow_redirects=False, timeout=timeout, **encryption

@@ -206,13 +206,25 @@ class InferenceClient:
                     part = part_of(await anext(events, _CUT))
 
     async def _where_it_answers(self, endpoint: str, ask: Callable[[], Awaitable[T]]) -> T:
-        if endpoint in self._places:
+        silent: set[str] = set()
+        if (place := self._places.get(endpoint)) is not None:
             try:
                 return await ask()
-            except (UnavailableError, NotFoundError, NotAllowedError):
+            except (UnavailableError, NotFoundError, NotAllowedError) as error:
                 # It may have moved, or be for others than before: look again, once.
                 self._forget(endpoint)
-        self._places[endpoint] = await self._knows.find(endpoint)
+                silent |= {place.url} if isinstance(error, UnavailableError) else set()
+        place = self._places[endpoint] = await self._knows.find(endpoint, silent)
+        try:
+            return await ask()
+        except UnavailableError:
+            # Its home may be gone, and the broker does not know yet: another replica answers meanwhile.
+            silent.add(place.url)
+            self._forget(endpoint)
+            other = await self._knows.find(endpoint, silent)
+            if other.url in silent:
+                raise
+            self._places[endpoint] = other
         return await ask()
 
     def _forget(self, endpoint: str) -> None:

@@ -10,7 +10,7 @@ from tiercel.core.endpoint_access import EndpointAccess
 from tiercel.core.errors import NotFoundError, UnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Collection, Mapping
 
     from tiercel.broker.client.access import Access
     from tiercel.broker.client.connection import Connection
@@ -39,8 +39,12 @@ class Place:
 class Places(Protocol):
     """Knows where to ask."""
 
-    async def find(self, endpoint: str) -> Place:
+    async def find(self, endpoint: str, silent: Collection[str] = ()) -> Place:
         """Where an endpoint answers now.
+
+        Args:
+            endpoint: Its name.
+            silent: URLs that did not answer just now; one of them only where there is no other.
 
         Raises:
             TiercelError: Nowhere, or it cannot be found out.
@@ -79,9 +83,10 @@ class BrokerPlaces:
         self._access: Access | None = None
         self._since = 0.0
 
-    async def find(self, endpoint: str) -> Place:
+    async def find(self, endpoint: str, silent: Collection[str] = ()) -> Place:
         """Where the tenant's endpoint answers."""
-        place = place_of(endpoint, await self._list_endpoints())
+        places = places_of(endpoint, await self._list_endpoints())
+        place = next((each for each in places if each.url not in silent), places[0])
         if self._is_elsewhere and not place.node:
             raise UnavailableError(f"Endpoint '{endpoint}' answers on the broker's own machine alone; ask it there.")
         return place
@@ -106,8 +111,8 @@ class BrokerPlaces:
             self._access = None
 
 
-def place_of(endpoint: str, endpoints: tuple[EndpointInfo, ...]) -> Place:
-    """Where an endpoint answers.
+def places_of(endpoint: str, endpoints: tuple[EndpointInfo, ...]) -> tuple[Place, ...]:
+    """Where an endpoint answers: at its home first, then at its other replicas.
 
     Args:
         endpoint: Its name.
@@ -126,8 +131,14 @@ def place_of(endpoint: str, endpoints: tuple[EndpointInfo, ...]) -> Place:
         raise UnavailableError(
             f"Endpoint '{endpoint}' has no version yet; it gets one when a job reaches its first tier."
         )
-    if not info.serving_http:
+    others = {each.node_id: each.serving_http for each in info.places if each.answering_version is not None}
+    addresses = {info.node_id: info.serving_http, **others}
+    found = tuple(_place(node_id, address, info.access) for node_id, address in addresses.items() if address)
+    if not found:
         raise UnavailableError(f"The inference server of endpoint '{endpoint}' does not answer; try again.")
-    if info.serving_http.startswith("https://"):
-        return Place(info.serving_http, info.node_id, info.access)
-    return Place(f"http://{info.serving_http}", access=info.access)
+    return found
+
+
+def _place(node_id: str, address: str, access: EndpointAccess) -> Place:
+    is_encrypted = address.startswith("https://")
+    return Place(address, node_id, access) if is_encrypted else Place(f"http://{address}", access=access)

@@ -84,6 +84,31 @@ async def test_where_it_answers_is_remembered_until_it_moves(
     assert script.calls.count("ListEndpoints") == 2
 
 
+async def test_another_replica_answers_before_the_broker_knows_that_the_home_does_not(
+    client: Client, script: Script, model: DoublingModel
+) -> None:
+    other = DoublingModel()
+    places = [
+        jobs_pb2.EndpointReplica(node_id="a", answering_version=3, serving_http=script.endpoints[0].serving_http),
+        jobs_pb2.EndpointReplica(node_id="b", serving_http="127.0.0.1:9"),  # has no version yet
+        jobs_pb2.EndpointReplica(node_id="c", answering_version=3, serving_http=await other.start()),
+    ]
+    script.endpoints[0].node_id = "a"
+    script.endpoints[0].places.extend(places)
+    try:
+        await client.infer("digits", {"input": [[1, 2]]})
+        assert (len(model.requests), len(other.requests)) == (1, 0)
+        await model.stop()
+        for _ in range(2):
+            await client.infer("digits", {"input": [[1, 2]]})
+        assert len(other.requests) == 2
+        assert script.calls.count("ListEndpoints") == 2
+    finally:
+        await other.stop()
+    with pytest.raises(UnavailableError, match="does not answer at"):
+        await client.infer("digits", {"input": [[1, 2]]})
+
+
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [

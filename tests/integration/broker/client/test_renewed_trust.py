@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -43,7 +43,7 @@ class Given:
         self.url = url
         self.contexts = list(contexts)
 
-    async def find(self, endpoint: str) -> Place:
+    async def find(self, endpoint: str, silent: Collection[str] = ()) -> Place:
         return Place(self.url, "n1")
 
     async def encryption(self, place: Place, *, has_key: bool) -> Mapping[str, Any]:
