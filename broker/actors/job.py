@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import secrets
 from collections import deque
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tiercel.broker.actors.clock import moment_of
@@ -64,6 +64,18 @@ _ASKED_FOR = (CancelRequested, ResumeRequested, SuspendRequested, PrioritySet)
 _ROUTINE = (Reported, UsageMeasured, ShareUpdated, Deferred, TierFeasibilityChanged, Ticked)
 
 
+@dataclass(slots=True)
+class _Step:
+    """What messages lead to."""
+
+    job: Job  # afterwards
+    taken: int = 0  # messages
+    effects: list[JobEffect] = field(default_factory=list)
+    observed: list[Observation] = field(default_factory=list)
+    notes: list[tuple[JobInput, JobState, JobState]] = field(default_factory=list)  # for the history
+    is_worth_writing: bool = False
+
+
 class JobActor(Actor[JobInput]):
     """Owns one job: runs its machine, makes each step durable, then carries out the effects.
 
@@ -117,41 +129,23 @@ class JobActor(Actor[JobInput]):
         return isinstance(message, Reported) and isinstance(following, Reported) and message.run_id == following.run_id
 
     async def receive_all(self, messages: Sequence[JobInput]) -> None:
-        """Take one step of the job's life, of several reports if they wait.
+        """Take one step of the job's life; of several reports one for as many as nothing follows from.
 
         Raises:
             IllegalTransitionError: Its state has no edge for that; tells the inputs that led there.
         """
-        job, now = self._job, self._clock.now()
-        effects: list[JobEffect] = []
-        observed: list[Observation] = []
-        notes: list[tuple[JobInput, JobState, JobState]] = []
-        is_worth_writing = False
-        for message in messages:
-            before = job
-            try:
-                job, following = machine.handle(before, message, moment_of(self._clock))
-            except IllegalTransitionError as error:
-                error.history = self._history.lines()
-                raise
-            # What comes every few seconds, or much too often, is not worth a transaction.
-            if (job is before and not following) or isinstance(message, UsageMeasured):
-                continue
-            if self._is_one_too_many(following):
-                continue
-            is_worth_writing = True
-            effects += following
-            observed += _observed(before, job, message, now)
-            if job.state is not before.state or not isinstance(message, _ROUTINE):
-                notes.append((message, before.state, job.state))
-        if is_worth_writing:
+        step = self._led_to(messages)
+        if step.is_worth_writing:
             # What is asked for from outside is refused while nothing can be written; what happened waits until it can.
-            await self.take_step(job, effects, observed, refusable=isinstance(messages[0], _ASKED_FOR))
-        elif job is not self._job:
-            self._job = job
+            refusable = isinstance(messages[0], _ASKED_FOR)
+            await self.take_step(step.job, step.effects, step.observed, refusable=refusable)
+        elif step.job is not self._job:
+            self._job = step.job
             self._observe()
-        for note in notes:
-            self._history.add(now, *note)
+        for note in step.notes:
+            self._history.add(self._clock.now(), *note)
+        if step.taken < len(messages):
+            await self.receive_all(messages[step.taken :])
 
     async def resume(self) -> None:
         """Continue a job that was loaded from the store.
@@ -231,6 +225,30 @@ class JobActor(Actor[JobInput]):
             self._peers.count_use(job.tenant, *(-each for each in more))
             raise
         self._counted = counted
+
+    def _led_to(self, messages: Sequence[JobInput]) -> _Step:
+        """What messages lead to, up to the first from which more follows than news."""
+        step = _Step(self._job)
+        for message in messages:
+            before, step.taken = step.job, step.taken + 1
+            try:
+                step.job, effects = machine.handle(before, message, moment_of(self._clock))
+            except IllegalTransitionError as error:
+                error.history = self._history.lines()
+                raise
+            # What comes every few seconds, or much too often, is not worth a transaction.
+            if (step.job is before and not effects) or isinstance(message, UsageMeasured):
+                continue
+            if self._is_one_too_many(effects):
+                continue
+            step.is_worth_writing = True
+            step.effects += effects
+            step.observed += _observed(before, step.job, message, self._clock.now())
+            if step.job.state is not before.state or not isinstance(message, _ROUTINE):
+                step.notes.append((message, before.state, step.job.state))
+            if not all(isinstance(each, Announce | Reschedule) for each in effects):
+                break  # what follows, such as a version's lineage, is about the job as it is then
+        return step
 
     def _is_one_too_many(self, effects: Sequence[JobEffect]) -> bool:
         """Whether a report says nothing but where the metric is, and there were too many of these."""
