@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import tiercel
 from tiercel.core.jobs import JobState
+from tiercel.core.nodes import Drain
 from tiercel.core.status import ClusterStatus, EndpointStatus, NodeStatus, WaitingJob
 
 if TYPE_CHECKING:
@@ -74,9 +75,13 @@ def _node(actor: NodeActor, jobs: Sequence[Job]) -> NodeStatus:
 
 
 def _endpoint(endpoint: Endpoint, nodes: Iterable[NodeActor]) -> EndpointStatus:
-    # A node that is to have a copy is told to answer once it has it.
+    # A node that is to have a copy is told to answer once it has it; one that is drained only as long as it has to.
     shall = {endpoint.node_id, *endpoint.replica_nodes} if endpoint.live_version else set()
-    wanted = [actor for actor in nodes if endpoint.name in actor.answers_for or actor.node.id in shall]
+    wanted = [
+        actor
+        for actor in nodes
+        if endpoint.name in actor.answers_for or (actor.node.id in shall and actor.node.drain is Drain.NO)
+    ]
     heard = {
         actor.node.id: [each for (name, _), each in actor.served.items() if name == endpoint.name] for actor in wanted
     }

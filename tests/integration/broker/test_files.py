@@ -243,7 +243,7 @@ async def test_the_command_line_lists_and_fetches(tmp_path: Path, monkeypatch: p
         listed = await tiercel()
         assert listed.stdout.splitlines()[0].split() == ["PATH", "SIZE", "AGE", "RUN"]
         assert listed.stdout.splitlines()[1].split()[:3] == ["plots/a.svg", "6", "B"]
-        assert listed.stdout.splitlines()[3].split()[:3] == ["report.html", "1.7", "MiB"]
+        assert listed.stdout.splitlines()[3].split()[:3] == ["report.html", "1.72", "MiB"]
         (first, *_) = json.loads((await tiercel("--json")).stdout)
         assert set(first) == {"path", "size_bytes", "sha256", "run_id", "kept_at"}
         fetched = await tiercel("--get", "plots", "--get", "*.html", "--to", str(tmp_path / "out"))
