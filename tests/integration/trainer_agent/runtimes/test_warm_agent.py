@@ -27,14 +27,14 @@ async def test_the_runs_of_a_tenant_become_warm_and_learn_the_same(
         cold_seconds, cold_output = await _run(broker, "first-1", linear)
         async with asyncio.timeout(90):
             for number in itertools.count():
-                warm_seconds, warm_output = await _run(broker, f"next{number}-1", linear)
+                _, warm_output = await _run(broker, f"next{number}-1", linear)
                 assert warm_output == cold_output
-                if warm_seconds < cold_seconds / 2:
+                if (warm := _begun(broker, f"next{number}-1")).warm:
                     break
                 await asyncio.sleep(2.0)
-    cold, warm = _begun(broker, "first-1"), _begun(broker, f"next{number}-1")
-    assert (cold.warm, warm.warm) == (False, True)
-    assert 0 <= warm.begun_cpu_seconds < cold.begun_cpu_seconds / 2 < cold_seconds
+    cold = _begun(broker, "first-1")
+    assert not cold.warm
+    assert 0 <= warm.begun_cpu_seconds < cold.begun_cpu_seconds < cold_seconds
 
 
 @pytest.mark.docker
