@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import signal
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
@@ -31,6 +32,7 @@ from tiercel.trainer_agent.runtimes.contract import Exit, Output
 _log = logging.getLogger(__name__)
 
 _RETRY_SECONDS: Final = 0.5
+_WHY_SECONDS: Final = 1.0
 _MOST_REFUSALS: Final = 10
 _FIRST_SIGNAL_CODE: Final = 128
 _LAST_SIGNAL: Final = 64
@@ -65,6 +67,7 @@ class DockerRun:
         self._priority = priority
         self._usage = Usage()
         self._exit: Exit | None = None
+        self._is_stopping = False
         self._closed = False
 
     @property
@@ -88,7 +91,7 @@ class DockerRun:
         while self._exit is None:
             try:
                 await self._container.wait()
-                self._exit = _exit_of((await self._container.show())["State"])
+                self._exit = await self._ask_how_it_ended()
             except EngineError as error:
                 if isinstance(error, DockerError) and error.status == NOT_FOUND:
                     self._exit = Exit(-9, "The container was removed by somebody else.")
@@ -101,6 +104,7 @@ class DockerRun:
         """See :class:`~tiercel.trainer_agent.runtimes.contract.RunHandle`."""
         if self._exit is not None:
             return
+        self._is_stopping = True
         limit = aiohttp.ClientTimeout(total=grace_seconds + 30)
         try:
             await self._container.stop(t=math.ceil(grace_seconds), timeout=limit)
@@ -149,6 +153,14 @@ class DockerRun:
 
     def _log(self, position: str = "") -> ContainerLog:
         return ContainerLog(self._docker, self._container.id, self._is_running, position, waited=self.is_warm)
+
+    async def _ask_how_it_ended(self) -> Exit:
+        found = _exit_of((await self._container.show())["State"])
+        if found.code != -signal.SIGKILL or found.reason or self._is_stopping:
+            return found
+        # That memory was short comes by an event of its own, behind that of the end.
+        await asyncio.sleep(_WHY_SECONDS)
+        return _exit_of((await self._container.show())["State"])
 
     async def _ask_engine(self) -> Usage | None:
         """What the engine measured last; it takes up to a second to say."""
