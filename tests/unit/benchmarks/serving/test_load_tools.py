@@ -82,9 +82,11 @@ def test_what_is_sent_differs_as_it_was_asked_for(
 ) -> None:
     need(shutil.which("wrk"), "the load tool wrk", "wrk")
     body = bodies_of(model, bodies)
-    load = wrk(f"http://127.0.0.1:{server.server_port}/", body, 1, 1, tmp_path)
-    assert load.failed == 0
-    seen = dict(server.seen)
+    for _ in range(20):  # a second may be too short for three requests on a busy machine
+        server.seen.clear()
+        assert wrk(f"http://127.0.0.1:{server.server_port}/", body, 1, 1, tmp_path).failed == 0
+        if len(seen := dict(server.seen)) > 2 or bodies is Bodies.SAME:
+            break
     assert len(seen) > 2 or bodies is Bodies.SAME
     if bodies is Bodies.SAME:
         assert set(seen) == {body.content}
