@@ -113,7 +113,7 @@ async def _take_lost(browser: Browser, address: str, token: str, product: Produc
     """While the broker is away; what it was told last stays."""
     async with open_tab(browser, address, token) as tab:
         await tab.show("now")
-        await tab.page.get_by_role("group", name="Jobs that train").wait_for()
+        await tab.page.get_by_role("group", name="Endpoints that answer").wait_for()
         await product.kill()
         await tab.page.get_by_text("The broker does not answer.").wait_for()
         await tab.page.screenshot(path=folder / "lost-light.png")
