@@ -237,9 +237,8 @@ class JobActor(Actor[JobInput]):
                 error.history = self._history.lines()
                 raise
             # What comes every few seconds, or much too often, is not worth a transaction.
-            if (step.job is before and not effects) or isinstance(message, UsageMeasured):
-                continue
-            if self._is_one_too_many(effects):
+            is_nothing = step.job is before and not effects
+            if is_nothing or isinstance(message, UsageMeasured) or self._is_one_too_many(effects):
                 continue
             step.is_worth_writing = True
             step.effects += effects

@@ -120,12 +120,6 @@ class Generation:
             TiercelError: It does not fit the model, or there is no room; of a text, the listener may hear that.
         """
         loaded, decoder = found
-        tokenizing: Future[Array] | None = None
-        asked: tuple[Array, int] | None = None
-        if isinstance(request.prompt, str):
-            tokenizing = tokenized(request, request.prompt, decoder, context_of(decoder, self.limits))
-        else:
-            asked = self._checked(request, np.array(request.prompt, np.int64), decoder)
         ends = request.stop if decoder.end_token is None else request.stop | {decoder.end_token}
         seed = secrets.randbits(64) if request.seed is None else request.seed
         loop = self._loop_of(loaded, decoder)
@@ -133,16 +127,16 @@ class Generation:
         row = Row(loop, request.sampling, np.random.default_rng(seed), ends, arrived or now, listener)
         if self._recent is not None and self._recent.wants(request.id):
             row.notes = Notes(self._recent, loaded.model, loaded.version_text, request.id, row.arrived, now)
-        if asked is not None:
-            row.ask(*asked)
-        if tokenizing is not None:
-            row.tokenizing = tokenizing
-            tokenizing.add_done_callback(partial(self._tokenized, request, decoder, loop, row))
+        if isinstance(request.prompt, str):
+            row.tokenizing = tokenized(request, request.prompt, decoder, context_of(decoder, self.limits))
+            row.tokenizing.add_done_callback(partial(self._tokenized, request, decoder, loop, row))
+        else:
+            row.ask(*self._checked(request, np.array(request.prompt, np.int64), decoder))
         try:
             loop.add(row, request.timeout)
         except CapacityExceededError:
-            if tokenizing is not None:
-                tokenizing.cancel()
+            if row.tokenizing is not None:
+                row.tokenizing.cancel()
             raise
         return row
 

@@ -8,6 +8,7 @@ Everything but the steps themselves happens on the event loop.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import time
 from collections import deque
@@ -145,9 +146,8 @@ class DecodeLoop:
     def _let_in(self) -> list[Row]:
         self._room.hold(self, self._bytes(self._begun))
         new: list[Row] = []
-        for row in [each for each in self._waiting if len(each.prompt)]:
-            if len(self._begun) == self.limits.rows:
-                break
+        known = (row for row in self._waiting if len(row.prompt))
+        for row in list(itertools.islice(known, self.limits.rows - len(self._begun))):
             if not self._room.hold(self, self._bytes([*self._begun, row])):
                 break
             self._waiting.remove(row)

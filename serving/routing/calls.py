@@ -74,14 +74,15 @@ def read_answer(headers: Mapping[bytes, bytes], body: bytes) -> CallAnswer | Non
 def _messages(content: bytes) -> tuple[bytes, ...]:
     """What :attr:`CallAnswer.content` holds of several messages; raises ValueError where it is cut off."""
     messages: list[bytes] = []
-    while content:
-        if len(content) < _LENGTH.size:
+    end = 0
+    while end < len(content):
+        begin = end + _LENGTH.size
+        if begin > len(content):
             raise ValueError("a length is cut off")
-        end = _LENGTH.size + _LENGTH.unpack_from(content)[0]
+        end = begin + _LENGTH.unpack_from(content, end)[0]
         if end > len(content):
             raise ValueError("a message is cut off")
-        messages.append(content[_LENGTH.size : end])
-        content = content[end:]
+        messages.append(content[begin:end])
     return tuple(messages)
 
 

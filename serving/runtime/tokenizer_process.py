@@ -57,13 +57,13 @@ class TokenizerProcess:
             refused = receive(found, _MOST_FRAME_BYTES)
             if not refused:
                 return np.frombuffer(receive(found, _MOST_FRAME_BYTES), np.uint32)
-        except (OSError, EOFError) as error:
+            raise InvalidRequestError(f"text_input: the version's tokenizer does not take it: {refused.decode()}")
+        except (OSError, EOFError, ValueError) as error:  # the last where it says what makes no sense
             self.close()
             raise UnavailableError(
                 "the process that runs the version's tokenizer ended, or took too long for a text; try again in a "
                 "moment, or send the prompt as input_ids"
             ) from error
-        raise InvalidRequestError(f"text_input: the version's tokenizer does not take it: {refused.decode()}")
 
     def end(self) -> None:
         """End the process for good, whatever it is busy with; any thread may say so. Does not block."""
