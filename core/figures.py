@@ -28,21 +28,15 @@ def percent(part: float) -> str:
 
 
 def number(value: float, digits: int = _DIGITS) -> str:
-    """A metric or another figure of no special kind.
+    """A metric or another figure of no special kind; what is nearly 1, as an accuracy, is never told as 1.
 
     Args:
         value: The figure.
         digits: How many significant digits it has; more where it is told beside another, see :func:`compared`.
     """
-    if not math.isfinite(value) or value == 0:
-        return f"{value:g}".removeprefix("-" if value == 0 else "")
-    rounded = _significant(value, digits)
-    if not _TINY <= abs(float(rounded)) < _HUGE:
-        mantissa = rounded.scaleb(-rounded.adjusted())
-        return f"{_short(f'{mantissa:f}')}e{rounded.adjusted():+d}"
-    if abs(rounded) >= 1000:
-        return _short(f"{_rounded(value, max(0, digits - 1 - rounded.adjusted())):,f}")
-    return _short(repr(float(rounded)))
+    while (told := _in_digits(value, digits)) in {"1", "-1"} and abs(value) < 1 and digits < _MOST_DIGITS:
+        digits += 1
+    return told
 
 
 def compared(value: float, other: float) -> tuple[str, str]:
@@ -58,7 +52,24 @@ def size(count: float) -> str:
     unit = 0
     while count >= 999.5 and unit < len(_UNITS) - 1:
         count, unit = count / 1024, unit + 1
-    return f"{number(count, 3)} {_UNITS[unit]}"
+    return f"{_in_digits(count, 3)} {_UNITS[unit]}"
+
+
+def plural(count: float, what: str) -> str:
+    """How many of something there are."""
+    return f"{number(count)} {what}{'' if count == 1 else 's'}"
+
+
+def _in_digits(value: float, digits: int) -> str:
+    if not math.isfinite(value) or value == 0:
+        return f"{value:g}".removeprefix("-" if value == 0 else "")
+    rounded = _significant(value, digits)
+    if not _TINY <= abs(float(rounded)) < _HUGE:
+        mantissa = rounded.scaleb(-rounded.adjusted())
+        return f"{_short(f'{mantissa:f}')}e{rounded.adjusted():+d}"
+    if abs(rounded) >= 1000:
+        return _short(f"{_rounded(value, max(0, digits - 1 - rounded.adjusted())):,f}")
+    return _short(repr(float(rounded)))
 
 
 def _significant(value: float, digits: int) -> Decimal:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tiercel.broker.cli.lines import plural
 from tiercel.broker.cli.output import (
     clean,
     delay_cell,
@@ -17,7 +16,7 @@ from tiercel.broker.cli.output import (
     share_text,
     tier_cell,
 )
-from tiercel.core.figures import size
+from tiercel.core.figures import plural, size
 from tiercel.core.jobs import TierState
 from tiercel.core.ranks import ranks_of
 from tiercel.core.retraining import REPEATS_LABEL, RETRAINS_LABEL
@@ -174,7 +173,7 @@ def _asked(resources: Resources) -> str:
         return words
     needed = resources.accelerator_memory_bytes
     each = f"{size(needed)} of it" if needed else "all of it"
-    return f"{words}, {resources.accelerators} GPU{'s' if resources.accelerators > 1 else ''} with {each}"
+    return f"{words}, {plural(resources.accelerators, 'GPU')} with {each}"
 
 
 def _as_ranks(spec: JobSpec) -> str:

@@ -7,7 +7,6 @@ import shutil
 import click
 
 from tiercel.broker.cli.output import is_terminal
-from tiercel.core.figures import number
 
 # Of what stands at the beginning of a line: what it is about.
 LABEL_WIDTH = 10
@@ -31,8 +30,3 @@ def wrapped(line: str, indent: int = 0) -> str:
     import textwrap
 
     return textwrap.fill(line, width, subsequent_indent=" " * indent, break_on_hyphens=False)
-
-
-def plural(count: float, what: str) -> str:
-    """How many of something there are."""
-    return f"{number(count)} {what}{'' if count == 1 else 's'}"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tiercel.core import figures
-from tiercel.core.figures import percent, size
+from tiercel.core.figures import percent, plural, size
 from tiercel.core.jobs import JobState, TierState
 from tiercel.core.nodes import Drain
 
@@ -209,7 +209,7 @@ def share_cell(job: JobInfo) -> str:
 def share_text(share: Share) -> str:
     """A share of the CPU and of accelerators."""
     cap = f" ≤{share.cpu_cap_cores:.2g}" if share.cpu_cap_cores else ""
-    held = ", ".join(f"{percent(each.fraction)}" for each in share.accelerators)
+    held = ", ".join(percent(each.fraction) for each in share.accelerators)
     return f"{percent(share.cpu_weight)}{cap}" + (f" + GPU {held}" if held else "")
 
 
@@ -337,8 +337,7 @@ def _notes_of(endpoint: EndpointInfo) -> Iterator[str]:
     if missing := missing_copies(endpoint):
         yield f"{name} on {missing}"
     if endpoint.auto_replicas and endpoint.replicas_reason:
-        nodes = f"{endpoint.replicas} node{'s' if endpoint.replicas > 1 else ''}"
-        yield f"{name} on {nodes}: {clean(endpoint.replicas_reason)}"
+        yield f"{name} on {plural(endpoint.replicas, 'node')}: {clean(endpoint.replicas_reason)}"
 
 
 def missing_copies(endpoint: EndpointInfo) -> str:
@@ -363,7 +362,7 @@ def _version_cells(
 
 def _endpoint_row(endpoint: EndpointInfo) -> tuple[str, ...]:
     count = len(endpoint.variants)
-    words = (f"{count} variant{'s' if count > 1 else ''}", "", "", "")
+    words = (plural(count, "variant"), "", "", "")
     return (
         endpoint.name,
         *(words if count else _version_cells(endpoint, endpoint.live_version, endpoint)),

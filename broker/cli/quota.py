@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tiercel.broker.cli.lines import LABEL_WIDTH, plural, say
+from tiercel.broker.cli.lines import LABEL_WIDTH, say
 from tiercel.broker.cli.operator import as_operator, as_operator_or_tenant
 from tiercel.broker.cli.output import clean, number, print_json, print_table
 from tiercel.broker.cli.parameters import broker_option, command, json_option, state_dir_option
-from tiercel.core.figures import size
+from tiercel.core.figures import plural, size
 from tiercel.core.tenant_use import fair_words
 
 if TYPE_CHECKING:

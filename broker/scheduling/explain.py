@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from tiercel.broker.scheduling.feasible import Need, Room, first_unmet
 from tiercel.broker.scheduling.interface import JobView, NodeView
 from tiercel.broker.scheduling.rank import ALL_REACHED, Stage
-from tiercel.core.figures import percent
+from tiercel.core.figures import percent, plural
 from tiercel.core.nodes import Accelerator
 
 _GIB = 1024**3
@@ -23,7 +23,7 @@ def equal_share(others: int) -> str:
     """Why a job has its share where all jobs of a node have the same; ``others`` are the other jobs there."""
     if not others:
         return "the only job on this node: it may use all of it"
-    return f"equal share with {_count_of(others, 'other job')} on this node"
+    return f"equal share with {plural(others, 'other job')} on this node"
 
 
 def in_queue(why: str, weight: float, position: int, front: int) -> str:
@@ -59,7 +59,7 @@ def part_of_accelerator(name: str, fraction: float, others: int) -> str:
     """What a job has of an accelerator beside ``others``."""
     if not others:
         return f"{name} to itself"
-    return f"{percent(fraction)} of {name} beside {_count_of(others, 'other job')}"
+    return f"{percent(fraction)} of {name} beside {plural(others, 'other job')}"
 
 
 # --- Why a job waits --------------------------------------------------------------------------------------------------
@@ -174,10 +174,6 @@ def _waits_for_accelerators(job: JobView) -> str:
 
 def _accelerators(count: int) -> str:
     return "an accelerator" if count == 1 else f"{count} accelerators of one node"
-
-
-def _count_of(count: int, what: str) -> str:
-    return f"{count} {what}{'s' if count > 1 else ''}"
 
 
 def _gib(size_bytes: int) -> str:

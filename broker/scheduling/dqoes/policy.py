@@ -32,7 +32,7 @@ from tiercel.broker.scheduling.dqoes.rule import (
 )
 from tiercel.broker.scheduling.interface import Assignment, EndpointView, JobView, NodeView, Plan, Snapshot
 from tiercel.broker.scheduling.placement import jobs_by_node, place
-from tiercel.core.figures import percent
+from tiercel.core.figures import percent, plural
 from tiercel.core.shares import Share
 
 # Limits that change by less than this fraction stand still.
@@ -199,7 +199,7 @@ def _train(node: NodeView, jobs: Sequence[JobView], endpoints: Mapping[str, Shar
     weight = (1 - sum(share.cpu_weight for share in endpoints.values())) / len(jobs)
     reason = f"equal share of what {len(endpoints)} endpoints with an objective leave" if endpoints else "equal share"
     others = len(jobs) - 1
-    reason += f", with {others} other job{'s' if others > 1 else ''} on this node" if others else ", the only job here"
+    reason += f", with {plural(others, 'other job')} on this node" if others else ", the only job here"
     return [Assignment(job.id, node.id, Share(weight, reason=reason)) for job in jobs]
 
 

@@ -12,6 +12,12 @@ const MOST_DIGITS = 17;
 /** A metric or a number of no special kind, by default with four significant digits: core/figures.py has the same rule. */
 export function number(value, digits = 4) {
   if (!known(value)) return UNKNOWN;
+  // What is nearly 1, as an accuracy, is never told as 1.
+  const isNearly = Math.abs(+value.toPrecision(digits)) === 1 && Math.abs(value) < 1 && digits < MOST_DIGITS;
+  return isNearly ? number(value, digits + 1) : inDigits(value, digits);
+}
+
+function inDigits(value, digits) {
   const rounded = value.toPrecision(digits);
   const size = Math.abs(+rounded);
   if (size !== 0 && (size < TINY || size >= HUGE)) return value.toExponential(digits - 1).replace(/\.?0+e/, "e");
@@ -47,7 +53,7 @@ export function bytes(count) {
   if (!known(count)) return UNKNOWN;
   let [left, unit] = [count, 0];
   for (; left >= 999.5 && unit < UNITS.length - 1; unit += 1) left /= 1024;
-  return `${number(left, 3)} ${UNITS[unit]}`;
+  return `${inDigits(left, 3)} ${UNITS[unit]}`;
 }
 
 /** Seconds as at most two units: 8.2 s, 3 min 5 s, 2 h 4 min. */
