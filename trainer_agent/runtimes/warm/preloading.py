@@ -6,6 +6,7 @@ Imports as little as it can: all of it is in the runs.
 from __future__ import annotations
 
 import importlib
+import importlib.machinery
 import importlib.util
 import os
 import random
@@ -152,11 +153,17 @@ def why_not_in(folder: Path, module: str, at_start: frozenset[str]) -> str:
         return f"the template has imported {module}, which is the program"
     loaded = {name.partition(".")[0] for name in sys.modules} - at_start
     try:
-        own = {entry.partition(".")[0] for entry in os.listdir(folder)}  # noqa: PTH208 - names are wanted
+        own = {_as_module(entry) for entry in os.listdir(folder)}  # noqa: PTH208 - names are wanted
     except OSError:
         return ""
     both = sorted(loaded & own)
     return f"the program has a module {both[0]} of its own, as the template has" if both else ""
+
+
+def _as_module(entry: str) -> str:
+    """What a file or folder is imported as; a file that is no module, such as tiercel.yaml, keeps its name."""
+    ending = next((each for each in importlib.machinery.all_suffixes() if entry.endswith(each)), "")
+    return entry.removesuffix(ending)
 
 
 def _with_packages(name: str) -> list[str]:

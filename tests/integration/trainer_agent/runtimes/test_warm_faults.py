@@ -131,6 +131,9 @@ async def test_a_module_of_the_program_goes_before_one_of_the_template(node: War
     python = interpreter(tmp_path / "env", {"models": "of = 'the node'"})
     await node.warm_up(["models"], python=python)
     launch = node.launch("import models\nprint(models.of)", python=python)
+    (launch.job_folder / "program" / "models.yaml").write_text("no module")
+    run = await node.runtime.start(launch)
+    assert (run.note, await finish(run)) == ("", (0, "the node\n"))
     (launch.job_folder / "program" / "models.py").write_text("of = 'the job'")
     run = await node.runtime.start(launch)
     assert run.note == "started cold: the program has a module models of its own, as the template has"
