@@ -6,9 +6,11 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from tiercel.core.trust.certificates import Identity
+from tiercel.core.wire import timestamp
 from tiercel.trainer_agent.connection.dialling import JoinedDialler
 from tiercel.trainer_agent.connection.outbox import Reporter
 from tiercel.trainer_agent.connection.stream import BrokerConnection
@@ -22,9 +24,19 @@ class JoinedAgent:
         file: Its certificate.
         welcomes: How often the broker welcomed it.
         answered: The last heartbeat that the broker answered.
+
+    Args:
+        clock_ahead: By how much its clock is ahead of this machine's.
     """
 
-    def __init__(self, node_id: str, folder: Path, address: Callable[[], str], identity: Identity) -> None:
+    def __init__(
+        self,
+        node_id: str,
+        folder: Path,
+        address: Callable[[], str],
+        identity: Identity,
+        clock_ahead: timedelta = timedelta(0),
+    ) -> None:
         folder.mkdir(exist_ok=True)
         self.file = folder / "identity.pem"
         self.file.write_bytes(identity.to_file())
@@ -34,11 +46,12 @@ class JoinedAgent:
         self._address = address
         self._instance = secrets.token_hex(16)
         self._beats = 0
+        self._clock_ahead = clock_ahead
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Keep its connection up inside."""
-        dialler = JoinedDialler(self._address, self.file)
+        dialler = JoinedDialler(self._address, self.file, self._now)
         connection = BrokerConnection(dialler=dialler, node=self, reporter=Reporter(), facts=self)
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(connection.run()), group.create_task(dialler.keep_fresh())]
@@ -64,9 +77,9 @@ class JoinedAgent:
         )
 
     def heartbeat(self) -> nodes_pb2.Heartbeat:
-        """Nothing but its number."""
+        """Nothing but its number, and the time by its clock."""
         self._beats += 1
-        return nodes_pb2.Heartbeat(number=self._beats)
+        return nodes_pb2.Heartbeat(number=self._beats, at=timestamp(self._now().timestamp()))
 
     def ended(self) -> list[nodes_pb2.RunStatus]:
         """None."""
@@ -82,6 +95,9 @@ class JoinedAgent:
 
     def ingest(self, wanted: nodes_pb2.WantedState) -> None:
         """Nothing is."""
+
+    def _now(self) -> datetime:
+        return datetime.now(UTC) + self._clock_ahead
 
     def log(self, run_id: str) -> None:
         """There are no runs."""

@@ -120,7 +120,13 @@ class NodeStream:
             reports, self._taken = self._taken, {}
             heartbeat, self._heartbeat = self._heartbeat, 0
             fence = fence_to_proto(self._agents.fence())
-            taken = nodes_pb2.Taken(reports=reports, heartbeat=heartbeat, fence=fence, authorities=self._authorities())
+            taken = nodes_pb2.Taken(
+                reports=reports,
+                heartbeat=heartbeat,
+                fence=fence,
+                authorities=self._authorities(),
+                clock_ahead_seconds=self._clock_ahead,
+            )
             async with self._writing:
                 await write(nodes_pb2.ConnectResponse(taken=taken))
             await asyncio.sleep(GATHER_SECONDS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -135,16 +136,19 @@ class InferenceClient:
         hints: Json = {} if minimum_accuracy is None else {"parameters": {"minimum_accuracy": minimum_accuracy}}
         if request_id:
             hints["id"] = request_id
-        return await self._where_it_answers(endpoint, lambda: self._infer(endpoint, inputs, hints, key))
+
+        async def ask(place: Place, ends_at: float) -> InferenceResult:
+            return await self._infer(place, ends_at, endpoint, inputs, hints, key)
+
+        return await self._where_it_answers(endpoint, ask)
 
     async def explain(self, endpoint: str, request_id: str, key: str = "") -> Json:
         """What became of a request; see :meth:`Client.explain_request`."""
 
-        async def ask() -> Json:
-            place = self._places[endpoint]
+        async def ask(place: Place, ends_at: float) -> Json:
             # As it is, since an id of ".." would be taken for the folder above.
             path = f"/v2/models/{quote(endpoint, safe='')}/requests/{quote(request_id, safe='')}"
-            answer = await self._request("GET", URL(place.url + path, encoded=True), place, key)
+            answer = await self._request("GET", URL(place.url + path, encoded=True), place, key, ends_at)
             with understood(place.url):
                 return dict(answer)
 
@@ -154,10 +158,9 @@ class InferenceClient:
         """Say what was right; see :meth:`Client.feedback`."""
         items = [{"id": request_id, "label": label} for request_id, label in labels.items()]
 
-        async def tell() -> Json:
-            place = self._places[endpoint]
+        async def tell(place: Place, ends_at: float) -> Json:
             url = f"{place.url}/v2/models/{endpoint}/feedback"
-            answer = await self._request("POST", url, place, key, {"feedback": items})
+            answer = await self._request("POST", url, place, key, ends_at, {"feedback": items})
             with understood(place.url):
                 return dict(answer)
 
@@ -169,14 +172,13 @@ class InferenceClient:
         """Have an endpoint generate; see :meth:`Client.generate`."""
         body = body_of(prompt, sampling, request_id)
 
-        async def ask() -> Generated:
-            place = self._places[endpoint]
+        async def ask(place: Place, ends_at: float) -> Generated:
             url = f"{place.url}/v2/models/{endpoint}/generate"
-            answer = await self._http.request("POST", url, place, key, self._options.generate_deadline_seconds, body)
+            answer = await self._request("POST", url, place, key, ends_at, body)
             with understood(url):
                 return whole_of(endpoint, answer)
 
-        return await self._where_it_answers(endpoint, ask)
+        return await self._where_it_answers(endpoint, ask, self._options.generate_deadline_seconds)
 
     async def generate_stream(
         self, endpoint: str, prompt: str | Sequence[int], sampling: Sampling, key: str = "", request_id: str = ""
@@ -184,69 +186,92 @@ class InferenceClient:
         """The same, in parts as they come; see :meth:`Client.generate_stream`."""
         body = body_of(prompt, sampling, request_id)
 
-        async def begin() -> tuple[GeneratedPart, AsyncGenerator[Any]]:
-            place = self._places[endpoint]
+        async def begin(place: Place, ends_at: float) -> tuple[str, GeneratedPart, AsyncGenerator[Any]]:
             url = f"{place.url}/v2/models/{endpoint}/generate_stream"
-            events = self._http.events(url, place, key, self._options.generate_deadline_seconds, body)
+            events = self._http.events(url, place, key, _left(ends_at), body)
             try:
                 with understood(url):
-                    return part_of(await anext(events, _CUT)), events
+                    return url, part_of(await anext(events, _CUT)), events
             except BaseException:
                 await events.aclose()
                 raise
 
         # Once it has begun it is not asked for again: the answer might be another one.
-        part, events = await self._where_it_answers(endpoint, begin)
+        url, part, events = await self._where_it_answers(endpoint, begin, self._options.generate_deadline_seconds)
         async with aclosing(events):
             while True:
                 yield part
                 if part.finish_reason:
                     return
-                with understood(self._places[endpoint].url):
+                with understood(url):
                     part = part_of(await anext(events, _CUT))
 
-    async def _where_it_answers(self, endpoint: str, ask: Callable[[], Awaitable[T]]) -> T:
+    async def _where_it_answers(
+        self, endpoint: str, ask: Callable[[Place, float], Awaitable[T]], seconds: float | None = None
+    ) -> T:
+        """Ask where it answered before, then at each place that the broker names, until one answers.
+
+        Args:
+            endpoint: Its name.
+            ask: Asks at a place, until a moment of the monotonic clock.
+            seconds: For all of it; left out, those of a request.
+        """
+        ends_at = time.monotonic() + (self._options.infer_deadline_seconds if seconds is None else seconds)
         silent: set[str] = set()
         if (place := self._places.get(endpoint)) is not None:
             try:
-                return await ask()
+                return await ask(place, ends_at)
             except (UnavailableError, NotFoundError, NotAllowedError) as error:
-                # It may have moved, or be for others than before: look again, once.
+                # It may have moved, or be for others than before.
                 self._forget(endpoint)
+                if time.monotonic() >= ends_at:
+                    raise
                 silent |= {place.url} if isinstance(error, UnavailableError) else set()
-        place = self._places[endpoint] = await self._knows.find(endpoint, silent)
-        try:
-            return await ask()
-        except UnavailableError:
-            # Its home may be gone, and the broker does not know yet: another replica answers meanwhile.
-            silent.add(place.url)
-            self._forget(endpoint)
-            other = await self._knows.find(endpoint, silent)
-            if other.url in silent:
-                raise
-            self._places[endpoint] = other
-        return await ask()
+        # Its home may be gone, and the broker does not know yet: another replica answers meanwhile.
+        place = await self._knows.find(endpoint, silent)
+        while True:
+            try:
+                answer = await ask(place, ends_at)
+            except UnavailableError:
+                silent.add(place.url)
+                self._forget(endpoint)
+                if time.monotonic() >= ends_at:
+                    raise
+                place = await self._knows.find(endpoint, silent)
+                if place.url in silent:
+                    raise
+            else:
+                self._places[endpoint] = place
+                return answer
 
     def _forget(self, endpoint: str) -> None:
         self._places.pop(endpoint, None)
         self._datatypes.pop(endpoint, None)
 
-    async def _infer(self, endpoint: str, inputs: Mapping[str, ArrayLike], hints: Json, key: str) -> InferenceResult:
-        place = self._places[endpoint]
+    async def _infer(
+        self, place: Place, ends_at: float, endpoint: str, inputs: Mapping[str, ArrayLike], hints: Json, key: str
+    ) -> InferenceResult:
         url = f"{place.url}/v2/models/{endpoint}"
         datatypes = self._datatypes.get(endpoint)
         if datatypes is None:
             with understood(url):
-                metadata = await self._request("GET", url, place, key)
+                metadata = await self._request("GET", url, place, key, ends_at)
                 datatypes = {str(each["name"]): str(each["datatype"]) for each in metadata["inputs"]}
             self._datatypes[endpoint] = datatypes
         tensors = _tensors(inputs, datatypes)
-        answer = await self._request("POST", f"{url}/infer", place, key, {"inputs": tensors, **hints})
+        answer = await self._request("POST", f"{url}/infer", place, key, ends_at, {"inputs": tensors, **hints})
         with understood(url):
             return _result(endpoint, answer)
 
-    async def _request(self, method: str, url: str | URL, place: Place, key: str, body: Json | None = None) -> Any:
-        return await self._http.request(method, url, place, key, self._options.infer_deadline_seconds, body)
+    async def _request(
+        self, method: str, url: str | URL, place: Place, key: str, ends_at: float, body: Json | None = None
+    ) -> Any:
+        return await self._http.request(method, url, place, key, _left(ends_at), body)
+
+
+def _left(ends_at: float) -> float:
+    """Seconds until then; a little where there are none, since aiohttp takes 0 for no deadline."""
+    return max(0.001, ends_at - time.monotonic())
 
 
 def _tensors(inputs: Mapping[str, ArrayLike], datatypes: Mapping[str, str]) -> list[Json]:

@@ -112,7 +112,7 @@ class BrokerPlaces:
 
 
 def places_of(endpoint: str, endpoints: tuple[EndpointInfo, ...]) -> tuple[Place, ...]:
-    """Where an endpoint answers: at its home first, then at its other replicas.
+    """Where an endpoint answers: its home first if it is one of them, and last if another node answers in its place.
 
     Args:
         endpoint: Its name.
@@ -131,8 +131,8 @@ def places_of(endpoint: str, endpoints: tuple[EndpointInfo, ...]) -> tuple[Place
         raise UnavailableError(
             f"Endpoint '{endpoint}' has no version yet; it gets one when a job reaches its first tier."
         )
-    others = {each.node_id: each.serving_http for each in info.places if each.answering_version is not None}
-    addresses = {info.node_id: info.serving_http, **others}
+    addresses = {each.node_id: each.serving_http for each in info.places if each.answering_version is not None}
+    addresses.setdefault(info.node_id, info.serving_http)  # it hands on what it does not answer itself
     found = tuple(_place(node_id, address, info.access) for node_id, address in addresses.items() if address)
     if not found:
         raise UnavailableError(f"The inference server of endpoint '{endpoint}' does not answer; try again.")

@@ -11,7 +11,7 @@ import logging
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -77,8 +77,13 @@ class Dialler(Protocol):
             DialError: It is not known now.
         """
 
-    def heed(self, authorities: Sequence[str]) -> None:
-        """The broker says which authorities to believe, by their pins, the one first that is to vouch for this node."""
+    def heed(self, authorities: Sequence[str], clock_ahead_seconds: float) -> None:
+        """What the broker says.
+
+        Args:
+            authorities: Whom to believe, by their pins, the one first that is to vouch for this node.
+            clock_ahead_seconds: By how much this machine's clock is ahead of the broker's, which dates certificates.
+        """
 
     @property
     def outdated(self) -> asyncio.Event:
@@ -108,7 +113,7 @@ class LocalDialler:
         """See :class:`Dialler`."""
         return (("authorization", f"Bearer {self.token()}"),)
 
-    def heed(self, authorities: Sequence[str]) -> None:
+    def heed(self, authorities: Sequence[str], clock_ahead_seconds: float) -> None:
         """There is nobody to believe."""
 
     async def keep_fresh(self) -> None:
@@ -132,6 +137,7 @@ class JoinedDialler:
         self.file = file
         self.now = now
         self._heeded: tuple[str, ...] = ()
+        self._ahead = timedelta(0)
         self._told = asyncio.Event()
         self._outdated = asyncio.Event()
 
@@ -144,7 +150,7 @@ class JoinedDialler:
         identity = self._read()
         own = identity.certificate
         authorities = self._believed(identity)
-        if self.now() > own.not_valid_after_utc:
+        if self._brokers_now() > own.not_valid_after_utc:
             raise DialError(
                 f"The node's certificate ran out at {own.not_valid_after_utc}, by this machine's clock: set that if it "
                 "is wrong; else give this machine a new line of 'tiercel node token', by the same name and with the "
@@ -172,32 +178,37 @@ class JoinedDialler:
         """See :class:`Dialler`."""
         return self._outdated
 
-    def heed(self, authorities: Sequence[str]) -> None:
+    def heed(self, authorities: Sequence[str], clock_ahead_seconds: float) -> None:
         """See :class:`Dialler`."""
+        self._ahead = timedelta(seconds=clock_ahead_seconds)
         told = tuple(authorities[:_MOST_AUTHORITIES])
         if told and told != self._heeded:
             self._heeded = told
             self._told.set()
 
     async def keep_fresh(self) -> None:
-        """See :class:`Dialler`; a broker that is away is asked again."""
+        """See :class:`Dialler`; a broker that is away is asked again.
+
+        What is old is known once the broker has told its time, or a look later where it does not.
+        """
         attempts = Attempts(_RETRY)
         complaint = Complaint(_log, "the node's certificate cannot be renewed now: %s")
         jitter = random.random()  # noqa: S311 - spreads load
         while True:
-            self._told.clear()
             try:
                 await asyncio.to_thread(self._write_believed)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self._look_seconds()):
+                        await self._told.wait()
+                self._told.clear()
                 if self._is_due(jitter):
                     await self.renew()
                     attempts.reset()
                 complaint.note("")
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(self._look_seconds()):
-                        await self._told.wait()
             except (DialError, aio.AioRpcError, CertificateError, OSError) as error:
                 complaint.note(_words(error))
                 await asyncio.sleep(min(attempts.next_seconds(), self._look_seconds()))
+                self._told.set()  # it is looked at again at once
 
     async def renew(self) -> None:
         """Have a new key signed, and put both in place of the earlier ones.
@@ -223,6 +234,9 @@ class JoinedDialler:
         await asyncio.to_thread(self._write_believed)
         _log.info("the node has a new certificate, good until %s", fresh.certificate.not_valid_after_utc)
 
+    def _brokers_now(self) -> datetime:
+        return self.now() - self._ahead
+
     def _look_seconds(self) -> float:
         try:
             own = self._read().certificate
@@ -233,7 +247,7 @@ class JoinedDialler:
     def _is_due(self, jitter: float) -> bool:
         """Whether the certificate is old, or not as the broker wants it."""
         identity = self._read()
-        if self.now() >= renewal_time(identity.certificate, jitter):
+        if self._brokers_now() >= renewal_time(identity.certificate, jitter):
             return True
         believed = {pin_of(each): each for each in self._believed(identity)}
         if not self._heeded:

@@ -135,7 +135,7 @@ class BrokerConnection:
                     outbox.forget_others(run.run_id for run in response.wanted.runs)
                 case "taken":
                     self._node.note_taken(response.taken)
-                    self._dialler.heed(response.taken.authorities)
+                    self._dialler.heed(response.taken.authorities, response.taken.clock_ahead_seconds)
                     outbox.confirm(response.taken.reports)
         raise DialError(f"The broker ended the stream ({await _ending(call)}).")
 

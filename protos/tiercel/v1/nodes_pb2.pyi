@@ -1286,8 +1286,13 @@ class Taken(_message.Message):
     HEARTBEAT_FIELD_NUMBER: _builtins.int
     FENCE_FIELD_NUMBER: _builtins.int
     AUTHORITIES_FIELD_NUMBER: _builtins.int
+    CLOCK_AHEAD_SECONDS_FIELD_NUMBER: _builtins.int
     heartbeat: _builtins.int
     """The latest heartbeat; 0 for none. Each is answered."""
+    clock_ahead_seconds: _builtins.float
+    """By how much the node's clock is ahead of the broker's, as its last heartbeat has it; 0 where they agree, or it is not
+    known. A certificate is as old as the broker's clock says.
+    """
     @_builtins.property
     def reports(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
         """Of runs: all reports up to this sequence need never be sent again. At most 256 of a run may be on their way, sent and
@@ -1311,10 +1316,11 @@ class Taken(_message.Message):
         heartbeat: _builtins.int = ...,
         fence: Global___Fence | None = ...,
         authorities: _abc.Iterable[_builtins.str] | None = ...,
+        clock_ahead_seconds: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["fence", b"fence"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["authorities", b"authorities", "fence", b"fence", "heartbeat", b"heartbeat", "reports", b"reports"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["authorities", b"authorities", "clock_ahead_seconds", b"clock_ahead_seconds", "fence", b"fence", "heartbeat", b"heartbeat", "reports", b"reports"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

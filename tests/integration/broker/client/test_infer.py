@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -11,8 +12,8 @@ import pytest
 from opentelemetry.sdk.trace import TracerProvider
 
 from testing.doubling_model import DoublingModel
-from testing.jobs_service import Script
-from tiercel import Client, InvalidSpecError, NotFoundError, UnavailableError
+from testing.jobs_service import TOKEN, Script
+from tiercel import Client, ClientOptions, InvalidSpecError, NotFoundError, UnavailableError
 from tiercel.v1 import jobs_pb2
 
 
@@ -85,7 +86,7 @@ async def test_where_it_answers_is_remembered_until_it_moves(
 
 
 async def test_another_replica_answers_before_the_broker_knows_that_the_home_does_not(
-    client: Client, script: Script, model: DoublingModel
+    address: str, client: Client, script: Script, model: DoublingModel
 ) -> None:
     other = DoublingModel()
     places = [
@@ -103,10 +104,33 @@ async def test_another_replica_answers_before_the_broker_knows_that_the_home_doe
             await client.infer("digits", {"input": [[1, 2]]})
         assert len(other.requests) == 2
         assert script.calls.count("ListEndpoints") == 2
+        # It is there again and drained, and the other one answers in its place.
+        home = script.endpoints[0].places[0]
+        home.ClearField("answering_version")
+        script.endpoints[0].serving_http = home.serving_http = await model.start()
+        async with Client(address, token=TOKEN) as later:
+            await later.infer("digits", {"input": [[1, 2]]})
+        assert (len(model.requests), len(other.requests)) == (1, 3)
+        await model.stop()
     finally:
         await other.stop()
     with pytest.raises(UnavailableError, match="does not answer at"):
         await client.infer("digits", {"input": [[1, 2]]})
+
+
+async def test_nobody_else_is_asked_once_the_deadline_is_over(
+    address: str, script: Script, model: DoublingModel
+) -> None:
+    script.endpoints[0].node_id = "a"
+    options = ClientOptions(infer_deadline_seconds=0.3)
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections, and never says anything
+        for node, serving in (("a", f"127.0.0.1:{silent.getsockname()[1]}"), ("b", script.endpoints[0].serving_http)):
+            place = jobs_pb2.EndpointReplica(node_id=node, answering_version=3, serving_http=serving)
+            script.endpoints[0].places.append(place)
+        async with Client(address, token=TOKEN, options=options) as client:
+            with pytest.raises(UnavailableError, match="does not answer"):
+                await client.infer("digits", {"input": [[1, 2]]})
+    assert model.asked == 0
 
 
 @pytest.mark.parametrize(

@@ -130,7 +130,8 @@ async def test_a_node_renews_its_certificate_while_it_works(tmp_path: Path) -> N
         first = await joined(broker, tmp_path / "b", "n2")
         file.write_bytes(first.to_file())
         address = broker.addresses["nodes_tls"]
-        later = JoinedDialler(lambda: address, file, lambda: datetime.now(UTC) + timedelta(seconds=0.8 * LIFE))
+        later = JoinedDialler(lambda: address, file)
+        later.heed([Authority.from_file((tmp_path / "b" / "authority.key").read_bytes()).pin], -0.8 * LIFE)
         agent = ScriptedAgent("", "n2", open_channel=lambda _: later.open(()))
         async with agent.connected(address):
             keeping = asyncio.ensure_future(later.keep_fresh())
@@ -146,6 +147,16 @@ async def test_a_node_renews_its_certificate_while_it_works(tmp_path: Path) -> N
             again.instance = agent.instance  # the broker may not know yet that the stream before is gone
             async with again.connected(address):
                 assert again.ending is None
+
+
+async def test_a_node_with_a_clock_far_ahead_renews_its_certificate_by_the_brokers_clock(tmp_path: Path) -> None:
+    async with running_broker(tmp_path / "b", listen=WIDE, heartbeat_seconds=0.1) as broker:
+        first = await joined(broker, tmp_path / "b", "n2")
+        ahead = CERTIFICATE_LIFE * 25 / 30
+        agent = JoinedAgent("n2", tmp_path / "n2", lambda: broker.addresses["nodes_tls"], first, ahead)
+        async with agent.running():
+            await until(lambda: agent.was_answered(5))
+        assert (agent.identity, agent.welcomes) == (first, 1)
 
 
 async def test_a_node_whose_certificate_is_of_no_use_says_so_before_it_dials(tmp_path: Path) -> None:
