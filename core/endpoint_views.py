@@ -148,6 +148,7 @@ class EndpointInfo(Jsonable):
         keep: Of how many versions files are kept.
         retraining: What is done about its model being less often right in use, or why nothing is, in plain words; empty
             where no job asked for that.
+        awaited: What versions wait for on other nodes that are delivered and not announced yet, in plain words.
     """
 
     name: str
@@ -176,6 +177,7 @@ class EndpointInfo(Jsonable):
     places: tuple[ReplicaInfo, ...] = ()
     keep: int = KEPT_VERSIONS
     retraining: str = ""
+    awaited: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

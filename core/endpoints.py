@@ -286,3 +286,11 @@ class Deployment:
     metric: str = ""  # name of the metric; empty where nobody said how good it is
     direction: Direction = Direction.MAX  # whether a larger or a smaller metric is better
     may_replace: bool = False  # whether it shall answer even where it is worse, or takes or gives something else
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """How much of a version's files has gone from one machine to another so far."""
+
+    bytes: int
+    of_bytes: int

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from tiercel.broker.actors.clock import Clock
     from tiercel.broker.actors.journal import Journal
     from tiercel.broker.actors.peers import Peers
+    from tiercel.broker.lifecycle.awaited import Awaited
     from tiercel.broker.lifecycle.replicas import Upcoming
     from tiercel.broker.lifecycle.serving_node import ServingNode
     from tiercel.core.jobs import Job, TierStatus
@@ -109,6 +110,11 @@ class EndpointActor(Actor[EndpointMessage]):
     def pulled(self) -> Collection[int]:
         """Numbers of the versions whose files are held, or on their way, since its tenant asked for them."""
         return self._replicas.pulled
+
+    @property
+    def awaited(self) -> tuple[Awaited, ...]:
+        """The versions that are not announced yet, since other nodes are waited for."""
+        return self._replicas.awaited(self._endpoint, self._deliveries, self._work)
 
     @property
     def replicas_reason(self) -> str:
@@ -210,12 +216,7 @@ class EndpointActor(Actor[EndpointMessage]):
             self._peers.declare_models(node_id, self._endpoint.name, models)
 
     def _upcoming(self, nodes: Mapping[str, ServingNode]) -> list[Upcoming]:
-        judged = [
-            (self._deliveries[known], work.node_id)
-            for known, work in self._work.items()
-            if work.node_id and self._deliveries[known].verdict is Verdict.LIVE and work.answered is None
-        ]
-        return self._replicas.upcoming(self._endpoint, nodes, judged)
+        return self._replicas.under_way(self._endpoint, nodes, self._deliveries, self._work)
 
     async def _look(self) -> None:
         """See whether it answers where it shall, and go on with deliveries that waited for that."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tiercel.broker.actors.admission import check_unfed, is_free
 from tiercel.broker.actors.endpoint_messages import AccessSet, EndpointDeleted, FileArrived
+from tiercel.broker.actors.explaining import awaited
 from tiercel.broker.actors.replicas import DEPLOY_SECONDS
 from tiercel.broker.lifecycle.deployment import check_open
 from tiercel.core.endpoints import DeliveryState, Endpoint
@@ -228,6 +229,10 @@ class EndpointService:
         """Why an endpoint answers on as many nodes as it does; empty where its job says on how many."""
         actor = self._registry.endpoints.get(name)
         return actor.replicas_reason if actor is not None else ""
+
+    def awaited(self, name: str) -> tuple[str, ...]:
+        """Which versions of an endpoint are not announced yet that were judged, and why, in plain words."""
+        return tuple(awaited(name, self._registry).values())
 
     def share(self, name: str) -> Share | None:
         """What an endpoint may use of its node; None while nothing limits it."""

@@ -1,12 +1,14 @@
-"""What a job is told of itself beyond what it knows: why it has its share now, and what a drained node means for it."""
+"""What a tenant is told beyond what jobs and endpoints know of themselves: why it is so now, and what is awaited."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tiercel.broker.lifecycle.awaited import awaited_words
 from tiercel.broker.lifecycle.move import drained_words
-from tiercel.core.jobs import JobState
+from tiercel.core.endpoints import delivery_id
+from tiercel.core.jobs import JobState, TierState
 from tiercel.core.nodes import Drain
 from tiercel.core.tenant_use import fair_words
 
@@ -15,12 +17,35 @@ if TYPE_CHECKING:
     from tiercel.core.jobs import Job
 
 
+def awaited(endpoint: str, registry: ActorRegistry) -> dict[str, str]:
+    """By delivery: why a version of an endpoint is not announced yet that was judged, and how far that is."""
+    actor, store = registry.endpoints.get(endpoint), registry.versions
+    if actor is None or store is None:
+        return {}
+    return {
+        each.files.delivery_id: awaited_words(
+            each,
+            is_held=store.held(endpoint).get(each.files.version) == each.files.sha256,
+            arrived=store.arrived(endpoint, each.files.version),
+            fetched=store.fetched(endpoint, each.files.version),
+        )
+        for each in actor.awaited
+    }
+
+
 def explained(job: Job, registry: ActorRegistry) -> Job:
     """The job with the reason that its share has now, which may be another than when it was given.
 
-    One that runs on a drained node, and of which nothing else is to be said, tells whether and when it leaves.
+    One that runs on a drained node, and of which nothing else is to be said, tells whether and when it leaves; a tier
+    that was reached, which other nodes it waits for before it is delivered.
     """
-    if job.run is None or job.state.is_final:
+    if job.state.is_final:
+        return job
+    if any(tier.state is TierState.REACHED for tier in job.tiers):
+        words = awaited(job.spec.endpoint, registry)
+        tiers = [(tier, words.get(delivery_id(job.id, tier.number, job.delivery_count(tier)))) for tier in job.tiers]
+        job = replace(job, tiers=tuple(replace(tier, reason=said) if said else tier for tier, said in tiers))
+    if job.run is None:
         return job
     reason = registry.scheduler.reason_for(job.id, job.node_id)
     if reason:

@@ -117,7 +117,7 @@ class ActorRegistry:
         self._leases = leases
         self._tenants = tenants or {}
         self._checkpoints = checkpoints
-        self._versions = versions
+        self.versions = versions
         self._joined = joined
         self.has_store = has_store
         self.uses = TenantUses(clock)
@@ -318,7 +318,7 @@ class ActorRegistry:
 
     def held_files(self, endpoint: str) -> Mapping[int, str]:
         """SHA-256 of the versions of an endpoint whose files the broker holds, by number."""
-        return self._versions.held(endpoint) if self._versions is not None else {}
+        return self.versions.held(endpoint) if self.versions is not None else {}
 
     def delays(self, endpoint: str) -> DelayWindow | None:
         """How long the answers of an endpoint took in the longest window that is measured; None while nothing is."""
@@ -327,8 +327,8 @@ class ActorRegistry:
 
     def keep_files(self, endpoint: str, versions: Collection[int]) -> None:
         """Remove the files that the broker holds of other versions of an endpoint."""
-        if self._versions is not None:
-            self._versions.keep_only(endpoint, versions)
+        if self.versions is not None:
+            self.versions.keep_only(endpoint, versions)
 
     def served_version(self, endpoint: str) -> int:
         """The highest version of an endpoint that answers on any node, as that says; 0 for none."""

@@ -6,13 +6,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tiercel.broker.lifecycle import replicas
+from tiercel.broker.lifecycle.awaited import Awaited
 from tiercel.broker.lifecycle.pulls import pulled_files, with_pulls
 from tiercel.broker.lifecycle.versions import VersionFiles
+from tiercel.core.endpoints import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 
     from tiercel.broker.actors.clock import Clock
+    from tiercel.broker.actors.delivery_work import Work
     from tiercel.broker.actors.peers import Peers
     from tiercel.broker.lifecycle.replicas import Upcoming
     from tiercel.broker.lifecycle.serving_node import ServingNode
@@ -77,6 +80,21 @@ class Replicas:
         """The versions that are to answer soon, of deliveries with the nodes that have their models."""
         return [replicas.upcoming(endpoint, delivery, node_id, nodes) for delivery, node_id in deliveries]
 
+    def under_way(
+        self,
+        endpoint: Endpoint,
+        nodes: Mapping[str, ServingNode],
+        deliveries: Mapping[str, Delivery],
+        works: Mapping[str, Work],
+    ) -> list[Upcoming]:
+        """The same of those that are under way, were judged, and do not answer yet."""
+        judged = [
+            (deliveries[known], work.node_id)
+            for known, work in works.items()
+            if work.node_id and deliveries[known].verdict is Verdict.LIVE and work.answered is None
+        ]
+        return self.upcoming(endpoint, nodes, judged)
+
     def wanted(
         self, endpoint: Endpoint, nodes: Mapping[str, ServingNode], coming: Sequence[Upcoming]
     ) -> Mapping[str, tuple[WantedModel, ...]]:
@@ -104,6 +122,25 @@ class Replicas:
         """Whether other nodes are about to answer with what is live by now."""
         waited = replicas.not_flipped(endpoint, nodes)
         return self._waits(("flip", endpoint.live_version), waited, FLIP_SECONDS)
+
+    def awaited(
+        self, endpoint: Endpoint, deliveries: Mapping[str, Delivery], works: Mapping[str, Work]
+    ) -> tuple[Awaited, ...]:
+        """The versions that are not announced yet, since other nodes are waited for."""
+        nodes, now = self.nodes(endpoint), self._clock.alive()
+        found = []
+        for coming in self.under_way(endpoint, nodes, deliveries, works):
+            files, waited = coming.files, replicas.without_files(coming, nodes)
+            if waited and not works[files.delivery_id].released:
+                since = now - self._since.get(("copy", files.delivery_id), now)
+                found.append(Awaited(files, coming.node_id, waited, since, COPY_SECONDS))
+        waited = replicas.not_flipped(endpoint, nodes)
+        for known, work in works.items():
+            if waited and work.answered is not None:
+                files = VersionFiles(deliveries[known].version, deliveries[known].sha256, known)
+                since = now - self._since.get(("flip", endpoint.live_version), now)
+                found.append(Awaited(files, work.node_id, waited, since, FLIP_SECONDS, answers=True))
+        return tuple(found)
 
     def is_late(self, delivery_id: str) -> bool:
         """Whether a node has been asked to answer with a file for too long."""

@@ -19,7 +19,7 @@ from tiercel.core.wire import from_proto, to_proto
 from tiercel.v1 import common_pb2, jobs_pb2, nodes_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from tiercel.broker.actors.node_messages import EndpointSharesDeclared
     from tiercel.broker.actors.service import BrokerService
@@ -63,6 +63,7 @@ def endpoint_told(service: BrokerService, endpoint: Endpoint, nodes: Mapping[str
         service.endpoints.feedback(endpoint.name),
         service.retrainings.words.get(endpoint.name, ""),
         service.endpoints.inputs(endpoint),
+        service.endpoints.awaited(endpoint.name),
     )
 
 
@@ -78,6 +79,7 @@ def endpoint_to_proto(
     feedback: Mapping[int, VersionFeedback] = MappingProxyType({}),
     retraining: str = "",
     inputs: Asked = MappingProxyType({}),
+    awaited: tuple[str, ...] = (),
 ) -> jobs_pb2.Endpoint:
     """An endpoint as its tenant sees it.
 
@@ -93,6 +95,7 @@ def endpoint_to_proto(
         feedback: What applications said of its versions, by number.
         retraining: What is done about it being less often right, or why nothing is.
         inputs: What its nodes know of what its versions are asked, by number.
+        awaited: What versions that are to answer wait for.
     """
     plain = served.get("", ServedStatus())
     info = EndpointInfo(
@@ -105,11 +108,7 @@ def endpoint_to_proto(
         serving_grpc=node.serving_grpc if node is not None else "",
         objective_seconds=endpoint.objective_seconds,
         share=share,
-        variants=tuple(
-            _variant_info(endpoint, version, load, served.get(version.variant, ServedStatus()))
-            for version in endpoint.live
-            if version.variant
-        ),
+        variants=tuple(_variant_infos(endpoint, load, served)),
         answering_version=plain.version or None,
         problem=plain.problem,
         pinned="" in endpoint.pinned,
@@ -120,6 +119,7 @@ def endpoint_to_proto(
         places=places,
         keep=endpoint.keep,
         retraining=retraining,
+        awaited=awaited,
     )
     message = to_proto(info, jobs_pb2.Endpoint)
     if load is not None:
@@ -185,8 +185,18 @@ def places_of(
 def _replica_info(live: int, node: Node, serving: ServingNode) -> ReplicaInfo:
     if not node.online:
         return ReplicaInfo(node.id, problem="the node is offline")
-    problem = "" if serving.answering == live else serving.failed.get(live, "it is on its way there")
+    is_left = serving.leaving and not serving.answering
+    awaited = "the node is drained, and others answer in its place" if is_left else "it is on its way there"
+    problem = "" if serving.answering == live else serving.failed.get(live, awaited)
     return ReplicaInfo(node.id, serving.answering or None, node.serving_http, node.serving_grpc, problem)
+
+
+def _variant_infos(
+    endpoint: Endpoint, load: EndpointLoad | None, served: Mapping[str, ServedStatus]
+) -> Iterator[VariantInfo]:
+    for version in endpoint.live:
+        if version.variant:
+            yield _variant_info(endpoint, version, load, served.get(version.variant, ServedStatus()))
 
 
 def _variant_info(endpoint: Endpoint, live: Version, load: EndpointLoad | None, served: ServedStatus) -> VariantInfo:

@@ -66,6 +66,6 @@ async def give_out(
         node_id=request.node_id, endpoint=request.endpoint, version=request.version, files=files
     )
     yield nodes_pb2.FetchCheckpointResponse(header=header)
-    pieces = store.read(request.endpoint, request.version)
+    pieces = store.read(request.endpoint, request.version, request.node_id)
     while piece := await asyncio.to_thread(next, pieces, b""):
         yield nodes_pb2.FetchCheckpointResponse(data=piece)

@@ -38,6 +38,7 @@ def endpoint_lines(endpoint: EndpointInfo) -> list[str]:
         f"share     {limit}",
         *_input_lines(endpoint),
         *([f"retrain   {clean(endpoint.retraining)}"] if endpoint.retraining else []),
+        *(f"awaited   {clean(each)}" for each in endpoint.awaited),
     ]
     if endpoint.requests_per_second is not None and endpoint.cpu_cores is not None:
         lines.append(f"load      {endpoint.requests_per_second:.3g} requests/s, {endpoint.cpu_cores:.2g} cores")
@@ -125,6 +126,15 @@ def job_lines(job: JobInfo) -> list[str]:
     if job.log_tail:
         lines += ["last output:", *(f"  {line}" for line in clean(job.log_tail).splitlines())]
     return lines
+
+
+def why_lines(job: JobInfo) -> list[str]:
+    """A job, and why it is as it is: its state, its share, and what a tier that was reached waits for."""
+    waiting = tuple(tier for tier in job.tiers if tier.state is TierState.REACHED and tier.reason)
+    return [
+        *(line for line in job_lines(job) if line.startswith(("job", "state", "share"))),
+        *map(_tier_line, waiting),
+    ]
 
 
 def _retrains_lines(job: JobInfo) -> list[str]:

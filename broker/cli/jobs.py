@@ -178,7 +178,7 @@ def explain(job_id: str, *, endpoint: str, request_id: str, key: str, as_json: b
     if bool(job_id) is bool(endpoint):
         fail("Name either a job, 'tiercel explain JOB', or an endpoint, 'tiercel explain --endpoint NAME'.")
     explanation: Explanation | EndpointExplanation
-    from tiercel.broker.cli.details import endpoint_lines, job_lines
+    from tiercel.broker.cli.details import endpoint_lines, why_lines
     from tiercel.broker.cli.lines import LABEL_WIDTH, say
 
     if endpoint:
@@ -186,7 +186,7 @@ def explain(job_id: str, *, endpoint: str, request_id: str, key: str, as_json: b
         lines = endpoint_lines(explanation.endpoint)
     else:
         explanation = run(target, lambda client: client.explain_job(job_id))
-        lines = [line for line in job_lines(explanation.job) if line.startswith(("job", "state", "share"))]
+        lines = why_lines(explanation.job)
     if as_json:
         print_json(explanation.to_json())
         return

@@ -336,6 +336,7 @@ def _notes_of(endpoint: EndpointInfo) -> Iterator[str]:
             yield f"{name} on {place.node_id}: {clean(place.problem)}"
     if missing := missing_copies(endpoint):
         yield f"{name} on {missing}"
+    yield from (f"{name}: {clean(each)}" for each in endpoint.awaited)
     if endpoint.auto_replicas and endpoint.replicas_reason:
         yield f"{name} on {plural(endpoint.replicas, 'node')}: {clean(endpoint.replicas_reason)}"
 

@@ -17,7 +17,7 @@ from tiercel.core.trust.certificates import (
     make_key,
     make_request,
     read_chain,
-    renewal_time,
+    shown_for,
     to_pem,
 )
 from tiercel.core.trust.contexts import load_identity
@@ -76,7 +76,7 @@ class Access:
             load_identity(context, identity)
         except OSError as error:
             raise _useless(error) from error
-        return _Fresh(context, renewal_time(chain[0]))
+        return _Fresh(context, datetime.now(UTC) + shown_for(chain[0]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -209,13 +209,7 @@ class InferenceClient:
     async def _where_it_answers(
         self, endpoint: str, ask: Callable[[Place, float], Awaitable[T]], seconds: float | None = None
     ) -> T:
-        """Ask where it answered before, then at each place that the broker names, until one answers.
-
-        Args:
-            endpoint: Its name.
-            ask: Asks at a place, until a moment of the monotonic clock.
-            seconds: For all of it; left out, those of a request.
-        """
+        """Ask where it answered before, then at each place that the broker names, until one answers or time is over."""
         ends_at = time.monotonic() + (self._options.infer_deadline_seconds if seconds is None else seconds)
         silent: set[str] = set()
         if (place := self._places.get(endpoint)) is not None:

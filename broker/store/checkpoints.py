@@ -249,6 +249,16 @@ class CheckpointWriter:
             self._missing -= len(part)
             self._close_files_that_are_whole()
 
+    @property
+    def total_bytes(self) -> int:
+        """How much was announced."""
+        return sum(file.size_bytes for file in self._checkpoint.files)
+
+    @property
+    def missing_bytes(self) -> int:
+        """How much of it has not come yet."""
+        return self._missing + sum(file.size_bytes for file in self._left[1:])
+
     def finish(self) -> None:
         """Put it in place for good; blocks while the disk writes.
 

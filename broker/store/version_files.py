@@ -11,6 +11,7 @@ import os
 import re
 import secrets
 from typing import TYPE_CHECKING, BinaryIO
+from weakref import WeakValueDictionary
 
 from tiercel.broker.store.checkpoints import (
     CHUNK_BYTES,
@@ -26,6 +27,7 @@ from tiercel.broker.store.checkpoints import (
     room_on,
 )
 from tiercel.core.deploying import DEFAULT_MODEL_BYTES, most_version_bytes
+from tiercel.core.endpoints import Moved
 from tiercel.core.errors import NotFoundError, StoreDamagedError, UnavailableError, wrong_field
 from tiercel.core.onnx_data import DATA_FILE, DataDigest, data_of
 from tiercel.core.onnx_signature import read_signature
@@ -62,6 +64,8 @@ class VersionStore:
         self._model_bytes = model_bytes
         self._reserve_bytes = reserve_bytes
         self._held: dict[str, dict[int, str]] = {}
+        self._arriving: WeakValueDictionary[tuple[str, int], CheckpointWriter] = WeakValueDictionary()
+        self._fetched: dict[tuple[str, int, str], Moved] = {}
         self._arrived = asyncio.Event()
         for path in folder.iterdir():
             match = _KEY.fullmatch(path.name)
@@ -88,7 +92,21 @@ class VersionStore:
         names = {file.name for file in files}
         if MODEL_FILE not in names or not names <= _FILE_NAMES:
             raise wrong_field("header.files", f"a version has {MODEL_FILE}, and of others {', '.join(_FILE_NAMES)}")
-        return CheckpointWriter(self._folder, key, Checkpoint(key, tuple(files)))
+        writer = self._arriving[endpoint, version] = CheckpointWriter(self._folder, key, Checkpoint(key, tuple(files)))
+        return writer
+
+    def arrived(self, endpoint: str, version: int) -> Moved | None:
+        """How much has come of a version that is being taken in; None where none is."""
+        writer = self._arriving.get((endpoint, version))
+        return Moved(writer.total_bytes - writer.missing_bytes, writer.total_bytes) if writer is not None else None
+
+    def fetched(self, endpoint: str, version: int) -> Mapping[str, Moved]:
+        """How much of a version nodes have read that are reading it now, by node."""
+        return {
+            node: moved
+            for (name, number, node), moved in self._fetched.items()
+            if (name, number) == (endpoint, version)
+        }
 
     def upload(self, files: Sequence[CheckpointFile]) -> VersionUpload:
         """Begin to take in the files of a version whose number is not known yet.
@@ -161,12 +179,18 @@ class VersionStore:
         except (FileNotFoundError, ValueError):
             raise UnavailableError(f"version {version} of endpoint {endpoint!r} is not here yet; try again") from None
 
-    def read(self, endpoint: str, version: int) -> Iterator[bytes]:
-        """The content of its files, one after the other, in pieces of up to 256 KiB."""
+    def read(self, endpoint: str, version: int, node_id: str) -> Iterator[bytes]:
+        """The content of its files for a node, one after the other, in pieces of up to 256 KiB."""
         with self._path(endpoint, version).open("rb") as file:
-            read_manifest(file)
-            while piece := file.read(CHUNK_BYTES):
-                yield piece
+            total = sum(each.size_bytes for each in read_manifest(file).files)
+            read = 0
+            try:
+                while piece := file.read(CHUNK_BYTES):
+                    yield piece
+                    read += len(piece)
+                    self._fetched[endpoint, version, node_id] = Moved(read, total)
+            finally:
+                self._fetched.pop((endpoint, version, node_id), None)
 
     def open_whole(self, endpoint: str, version: int) -> BinaryIO | None:
         """The file that holds a version with what is said of it, or None; it is replaced, never changed."""

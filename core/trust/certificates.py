@@ -222,6 +222,14 @@ def renewal_time(certificate: x509.Certificate, jitter: float = 0.5) -> datetime
     return begin + (end - begin) * (_RENEWED_AFTER + _SPREAD * (jitter - 0.5))
 
 
+def shown_for(certificate: x509.Certificate) -> timedelta:
+    """For how long a certificate is shown that came just now, whatever this machine's clock says of its dates.
+
+    It may begin as long ago as it is good for, for those whose clocks are behind: two thirds of what is left at least.
+    """
+    return (certificate.not_valid_after_utc - certificate.not_valid_before_utc) / 2 * _RENEWED_AFTER
+
+
 def look_seconds(certificate_life: timedelta, longest_seconds: float) -> float:
     """How long a certificate may be left alone: one that is good for minutes must not run out in between."""
     return min(longest_seconds, certificate_life.total_seconds() / _LOOKS)

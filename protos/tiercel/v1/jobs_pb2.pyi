@@ -1681,6 +1681,7 @@ class Endpoint(_message.Message):
     AUTO_REPLICAS_FIELD_NUMBER: _builtins.int
     REPLICAS_REASON_FIELD_NUMBER: _builtins.int
     RETRAINING_FIELD_NUMBER: _builtins.int
+    AWAITED_FIELD_NUMBER: _builtins.int
     ACCESS_FIELD_NUMBER: _builtins.int
     REPLICAS_FIELD_NUMBER: _builtins.int
     PLACES_FIELD_NUMBER: _builtins.int
@@ -1734,6 +1735,10 @@ class Endpoint(_message.Message):
         """The variants that answer, by name; none for an endpoint without variants."""
 
     @_builtins.property
+    def awaited(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What versions wait for on other nodes that are delivered and not announced yet, in plain words."""
+
+    @_builtins.property
     def places(self) -> _containers.RepeatedCompositeFieldContainer[Global___EndpointReplica]:
         """The nodes that shall answer, its home first; of an endpoint with variants none."""
 
@@ -1757,6 +1762,7 @@ class Endpoint(_message.Message):
         auto_replicas: _builtins.bool = ...,
         replicas_reason: _builtins.str = ...,
         retraining: _builtins.str = ...,
+        awaited: _abc.Iterable[_builtins.str] | None = ...,
         access: _common_pb2.EndpointAccess.ValueType = ...,
         replicas: _builtins.int = ...,
         places: _abc.Iterable[Global___EndpointReplica] | None = ...,
@@ -1764,7 +1770,7 @@ class Endpoint(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_answering_version", b"_answering_version", "_live_version", b"_live_version", "_objective_seconds", b"_objective_seconds", "answering_version", b"answering_version", "live_version", b"live_version", "load", b"load", "objective_seconds", b"objective_seconds", "share", b"share"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_answering_version", b"_answering_version", "_live_version", b"_live_version", "_objective_seconds", b"_objective_seconds", "access", b"access", "answering_version", b"answering_version", "auto_replicas", b"auto_replicas", "keep", b"keep", "live_version", b"live_version", "load", b"load", "name", b"name", "node_id", b"node_id", "objective_seconds", b"objective_seconds", "pinned", b"pinned", "places", b"places", "problem", b"problem", "replicas", b"replicas", "replicas_reason", b"replicas_reason", "retraining", b"retraining", "serving_grpc", b"serving_grpc", "serving_http", b"serving_http", "share", b"share", "tenant", b"tenant", "variants", b"variants", "versions", b"versions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_answering_version", b"_answering_version", "_live_version", b"_live_version", "_objective_seconds", b"_objective_seconds", "access", b"access", "answering_version", b"answering_version", "auto_replicas", b"auto_replicas", "awaited", b"awaited", "keep", b"keep", "live_version", b"live_version", "load", b"load", "name", b"name", "node_id", b"node_id", "objective_seconds", b"objective_seconds", "pinned", b"pinned", "places", b"places", "problem", b"problem", "replicas", b"replicas", "replicas_reason", b"replicas_reason", "retraining", b"retraining", "serving_grpc", b"serving_grpc", "serving_http", b"serving_http", "share", b"share", "tenant", b"tenant", "variants", b"variants", "versions", b"versions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__answering_version: _TypeAlias = _typing.Literal["answering_version"]  # noqa: Y015
     _WhichOneofArgType__answering_version: _TypeAlias = _typing.Literal["_answering_version", b"_answering_version"]  # noqa: Y015

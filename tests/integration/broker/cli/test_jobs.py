@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -136,6 +137,10 @@ def test_a_resumed_job_that_is_waited_for_is_followed_past_its_earlier_end(
 def test_explain(tiercel: Tiercel, script: Script) -> None:
     script.jobs["j1"] = wire.job()
     assert "not decided" in tiercel("explain", "j1").stdout
+    script.jobs["j1"].tiers[0].state, script.jobs["j1"].tiers[0].reason = (
+        jobs_pb2.TIER_STATE_REACHED,
+        "waits for a copy",
+    )
     share = common_pb2.Share(cpu_weight=0.75, reason="It is nearest to its first tier.")
     script.decisions.append(
         jobs_pb2.Decision(at=wire.SUBMITTED, policy="tradl", trigger="tier", node_id="n1", share=share)
@@ -144,6 +149,7 @@ def test_explain(tiercel: Tiercel, script: Script) -> None:
     output = tiercel("explain", "j1").stdout
 
     assert "share     50 %: Half, since two jobs run." in output
+    assert re.search(r"tier 1 .* reached: waits for a copy\n", output)
     assert output.splitlines()[-1].endswith("tier     tradl   n1    75 %  It is nearest to its first tier.")
     explanation = json.loads(tiercel("explain", "j1", "--json").stdout)
     assert explanation["decisions"][0]["share"]["reason"] == "It is nearest to its first tier."

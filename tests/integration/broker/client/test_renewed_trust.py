@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Collection, Mapping
-from datetime import UTC, datetime
-from typing import Any
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
 
+import grpc
 import pytest
 from aiohttp import web
 
 from testing.handshakes import Shown
+from tiercel.broker.client.access import Access
+from tiercel.broker.client.connection import Connection
 from tiercel.broker.client.inference import InferenceClient
 from tiercel.broker.client.options import ClientOptions
 from tiercel.broker.client.places import Place
 from tiercel.broker.trust.authority import Authority
-from tiercel.core.trust.certificates import Identity, key_to_pem, make_key, to_pem
+from tiercel.core.trust.certificates import Identity, key_to_pem, make_key, read_request, to_pem
+from tiercel.v1 import access_pb2
 
 NOW = datetime.now(UTC)
 OUTPUT = {"name": "y", "datatype": "FP32", "shape": [1], "data": [2.0]}
@@ -51,6 +55,31 @@ class Given:
 
     def forget_trust(self) -> None:
         self.contexts.pop(0)
+
+
+class Issuing:
+    """A broker whose clock is so far behind this machine's that what it issues is old here from the beginning."""
+
+    def __init__(self) -> None:
+        self.authority = Authority.create(NOW)
+        self.asked = 0
+        self.channel = grpc.aio.insecure_channel("127.0.0.1:9")
+
+    async def call(
+        self, _method: object, request: access_pb2.IssueCertificateRequest
+    ) -> access_pb2.IssueCertificateResponse:
+        self.asked += 1
+        key = read_request(request.certificate_request)
+        certificate = self.authority.issue_to_tenant("alice", key, NOW - timedelta(hours=20))
+        return access_pb2.IssueCertificateResponse(certificates=self.authority.chain_of(certificate))
+
+
+async def test_who_has_a_clock_that_is_ahead_asks_for_no_certificate_at_each_request() -> None:
+    broker = Issuing()
+    access = Access(cast("Connection", broker))
+    assert await access.context() is await access.context()
+    assert broker.asked == 1
+    await broker.channel.close()
 
 
 @pytest.mark.parametrize("who", ["the caller", "the node", "both"])

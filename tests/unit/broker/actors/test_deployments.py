@@ -148,7 +148,7 @@ async def test_a_broker_that_is_killed_in_the_middle_goes_on_and_one_without_the
 ) -> None:
     async with running_actors(store, versions=version_store(tmp_path)) as actors:
         nodes = ReplicaNodes(actors, version_store(tmp_path))
-        nodes.versions = actors.registry._versions or nodes.versions
+        nodes.versions = actors.registry.versions or nodes.versions
         await nodes.connect("n1")
         tasks = [await begun(nodes, content) for content in (b"a", b"b")]
     for task in tasks:

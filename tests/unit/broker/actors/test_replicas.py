@@ -11,7 +11,9 @@ from testing.replica_nodes import ReplicaNodes, endpoint, version_store
 from tiercel.broker.actors.endpoint_messages import VersionChosen
 from tiercel.broker.actors.node_messages import DrainSet
 from tiercel.broker.actors.replicas import COPY_SECONDS, FLIP_SECONDS
+from tiercel.broker.api.endpoints import places_of
 from tiercel.broker.lifecycle.job_events import MoveOrdered, RunExited
+from tiercel.broker.store.checkpoints import CheckpointFile
 from tiercel.broker.store.contract import Store
 from tiercel.core.endpoints import DeliveryState, Verdict
 from tiercel.core.events import EndpointEvent
@@ -62,19 +64,40 @@ async def other(nodes: ReplicaNodes, job: Job) -> str:
     return next(name for name in nodes.nodes if name != job.node_id)
 
 
+async def told(nodes: ReplicaNodes, job: Job) -> str:
+    """Why its first tier is not delivered yet, as its tenant is told, of the endpoint as well."""
+    service = nodes.actors.service
+    reason = service.explained(await nodes.actors.job(job.id)).tiers[0].reason
+    assert "".join(service.endpoints.awaited("digits")) == reason
+    return reason
+
+
 async def test_copies_are_made_first_then_all_flip_then_it_is_announced(nodes: ReplicaNodes) -> None:
     actors = nodes.actors
     await nodes.connect("n1", "n2")
     job = await running(actors, replicas=2)
+    home, copy = job.node_id, await other(nodes, job)
     await staged(nodes, job, 1, 0.85)
     assert await verdict_told(nodes, job) is Verdict.OPEN, "no copy is there"
+    begin = f"version 1 waits for its copy on node {copy}: "
+    assert await told(nodes, job) == f"{begin}node {home} has sent the broker nothing yet; for 0 s, at most 120 s"
+    with nodes.versions.begin("digits", 1, [CheckpointFile("model.onnx", 3 << 20, "0" * 64)]) as writer:
+        writer.write(bytes(1 << 20))
+        assert (
+            await told(nodes, job) == f"{begin}node {home} has sent the broker 1 MiB of 3 MiB; for 0 s, at most 120 s"
+        )
+    await nodes.obey(home)
+    assert await told(nodes, job) == f"{begin}the broker has it for that; for 0 s, at most 120 s"
     await nodes.obey()
-    assert await verdict_told(nodes, job) is Verdict.LIVE
+    assert (await verdict_told(nodes, job), await told(nodes, job)) == (Verdict.LIVE, "")
     assert nodes.answering() == {"n1": 0, "n2": 0}
     await answers(nodes, job, 1, 0.85)
     assert (announced(actors), (await actors.job(job.id)).tiers[0].state) == ([], TierState.REACHED)
+    begin = f"version 1 answers on node {home}, and is announced once node {copy} does as well"
+    assert await told(nodes, job) == f"{begin}; for 0 s, at most 60 s"
     await nodes.obey()
     assert nodes.answering() == {"n1": 1, "n2": 1}
+    assert await told(nodes, job) == ""
     assert (announced(actors), (await actors.job(job.id)).tiers[0].state) == ([1], TierState.DELIVERED)
     assert endpoint(actors).replica_nodes == (await other(nodes, job),)
 
@@ -273,6 +296,10 @@ async def test_a_drained_node_answers_until_another_one_does(nodes: ReplicaNodes
     await nodes.obey()
     assert nodes.answering()[home] == 0
     assert sorted(nodes.answering().values()) == [0] * (3 - count) + [1] * count
+    serving = actors.service.endpoints.replicas("digits")
+    known = {name: actor.node for name, actor in actors.registry.nodes.items()}
+    (place, *_) = places_of(endpoint(actors), known, serving)
+    assert (place.node_id, place.problem) == (home, "the node is drained, and others answer in its place")
     await nodes.nodes[home].actor.send(DrainSet(Drain.NO))
     await actors.pass_time(1.0)
     await nodes.obey()

@@ -31,14 +31,17 @@ def test_a_table_is_followed_by_what_is_wrong_with_whom() -> None:
     broken = VariantInfo("small", 1, 0.9, None, None, "its model was refused")
     away = replace(HOME, answering_version=None, problem="the node is offline")
     assert endpoint_notes([replace(ENDPOINT, replicas=2, places=(HOME, HOME))]) == []
-    found = replace(ENDPOINT, problem="its server refused it", variants=(broken,), places=(away, LATE))
+    coming = ("version 3 waits for its copy on node n2",)
+    found = replace(ENDPOINT, problem="its server refused it", variants=(broken,), places=(away, LATE), awaited=coming)
     assert endpoint_notes([found]) == [
         "digits: its server refused it",
         "digits, variant small: its model was refused",
         "digits on n1: the node is offline",
         "digits on n2: its disk is full",
         "digits on 2 of 3 nodes: no other node is up, serves and has room; more follow when there are",
+        f"digits: {coming[0]}",
     ]
+    assert endpoint_lines(found)[-1] == f"awaited   {coming[0]}"
 
 
 def test_the_nodes_are_told_to_tenants() -> None:

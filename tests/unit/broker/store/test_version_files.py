@@ -11,6 +11,7 @@ import pytest
 from testing import onnx_models
 from tiercel.broker.store.checkpoints import CheckpointFile
 from tiercel.broker.store.version_files import VersionStore
+from tiercel.core.endpoints import Moved
 from tiercel.core.errors import CannotWriteError, InvalidSpecError, NotFoundError, UnavailableError
 from tiercel.core.onnx_data import DATA_FILE, joined
 
@@ -35,10 +36,16 @@ def test_what_was_taken_in_is_there_in_the_next_life_too_and_what_was_broken_off
     first, second = put(store, 1), put(store, 2, b"another")
     with store.begin("digits", 3, [described("model.onnx", MODEL)]) as writer:
         writer.write(MODEL[:3])
+        assert store.arrived("digits", 3) == Moved(3, len(MODEL))
+    del writer
+    assert store.arrived("digits", 3) is None
     (tmp_path / ".digits@4.part").write_bytes(b"?")
     again = VersionStore(tmp_path)
     assert again.held("digits") == {1: first, 2: second}
-    assert b"".join(again.read("digits", 2)) == b"another"
+    pieces = again.read("digits", 2, "n2")
+    assert next(pieces) == b"another"
+    assert list(pieces) == []
+    assert again.fetched("digits", 2) == {}
     again.keep_only("digits", {2})
     again.keep_endpoints({"digits"})
     assert [path.name for path in tmp_path.iterdir()] == ["digits@2"]
