@@ -36,14 +36,14 @@ class Rule:
     constants: Mapping[str, object] = field(default_factory=dict)  # see :class:`.Arm`
 
 
-_SERVING, _CONTENTION = "utility.serving", "utility.contention"
+_SERVING = "utility.serving"
 RULES: Mapping[str, Rule] = {
-    "endpoints are full at 80 % (`FULL`)": Rule(constants={f"{_SERVING}.FULL": 0.8, f"{_CONTENTION}.FULL": 0.8}),
-    "endpoints are full at 100 % (`FULL`)": Rule(constants={f"{_SERVING}.FULL": 1.0, f"{_CONTENTION}.FULL": 1.0}),
+    "endpoints are full at 80 % (`_FULL`)": Rule(constants={f"{_SERVING}._FULL": 0.8}),
+    "endpoints are full at 100 % (`_FULL`)": Rule(constants={f"{_SERVING}._FULL": 1.0}),
     "late is only who answers half in time (`_IN_TIME`)": Rule(constants={f"{_SERVING}._IN_TIME": 0.5}),
     "one measurement says who waits for answers (`_OPEN_AFTER`)": Rule(constants={f"{_SERVING}._OPEN_AFTER": 1}),
-    "who is served changes at any gain (`_STAYS`)": Rule(constants={f"{_CONTENTION}._STAYS": 1.0}),
-    "a least part of a tenth (`LEAST`)": Rule(constants={f"{_SERVING}.LEAST": 0.1, f"{_CONTENTION}.LEAST": 0.1}),
+    "who is served changes at any gain (`_STAYS`)": Rule(constants={f"{_SERVING}._STAYS": 1.0}),
+    "a least part of a tenth (`LEAST`)": Rule(constants={f"{_SERVING}.LEAST": 0.1}),
     "an answer is worth ten times as much (`answers_per_value`)": Rule({"answers_per_value": 10.0}),
     "no room kept for answers (`answers_well`)": Rule({"answers_well": 100.0}),
 }

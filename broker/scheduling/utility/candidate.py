@@ -15,6 +15,7 @@ from tiercel.broker.scheduling.interface import JobView
 from tiercel.broker.scheduling.tiers import handing_over, next_tier
 from tiercel.broker.scheduling.utility.record import JobRecord
 from tiercel.broker.scheduling.utility.settings import UtilitySettings
+from tiercel.core.durations import in_words
 from tiercel.core.figures import percent
 from tiercel.core.jobs import TierStatus
 
@@ -29,7 +30,7 @@ class Candidate:
     priority: float  # value per CPU second of working on it
     # The moment for the sake of which it goes before others that are worth more, when it or a job due later must be
     # over (seconds since the Unix epoch); else infinite.
-    overdue_for: float = math.inf
+    overdue_for: float
 
     @property
     def job(self) -> JobView:
@@ -60,26 +61,28 @@ class Candidate:
         return (hopeless, trains, late, worth / per_second, submitted_at, name)
 
 
-def candidate(record: JobRecord, most_cores: float, now: float, settings: UtilitySettings) -> Candidate:
+def candidate(
+    record: JobRecord, most_cores: float, now: float, overdue_for: float, settings: UtilitySettings
+) -> Candidate:
     """A job with its priority.
 
     Args:
         record: What is held of it.
         most_cores: What there is for it at most.
         now: Seconds since the Unix epoch.
+        overdue_for: See :class:`Candidate`.
         settings: Of the policy.
     """
-    job, status, priority = record.job, next_tier(record.job), settings.finishing * record.job.tenant_weight
-    priority /= record.to_end
+    job, status = record.job, next_tier(record.job)
+    priority = settings.finishing * job.tenant_weight / record.to_end
     if status is not None:
-        rate = settings.later_tiers**record.stage * record.remaining.rate
+        worth = status.tier.value * job.tenant_weight * settings.later_tiers**record.stage * record.remaining.rate
         if status.tier.deadline_seconds is not None:  # more where its deadline can just be met
             left = job.submitted_at + status.tier.deadline_seconds - now
             needed = record.remaining.expected / min(record.needs.cores, most_cores)
-            rate *= 1 + needed / left if left >= needed > 0 else 1.0
-        priority = max(status.tier.value * job.tenant_weight * rate, priority)
-    delivering = handing_over(job, now, settings.handing_over_seconds)
-    return Candidate(record, status, delivering, priority)
+            worth *= 1 + needed / left if left >= needed > 0 else 1.0
+        priority = max(worth, priority)
+    return Candidate(record, status, handing_over(job, now, settings.handing_over_seconds), priority, overdue_for)
 
 
 def sentence(entry: Candidate, position: int, front: int, weight: float) -> str:
@@ -88,26 +91,22 @@ def sentence(entry: Candidate, position: int, front: int, weight: float) -> str:
         return f"{entry.record.unreachable}; goes on with {percent(weight)} of the node until it makes progress"
     if position < front and entry.delivering is not None:
         return in_queue(f"hands over the model of its tier {entry.delivering.number}", weight, position, front)
-    late = (
-        "goes first, as it would end too late otherwise; " if position < front and entry.overdue_for < math.inf else ""
-    )
+    is_late = entry.overdue_for < math.inf and position < front
+    late = "goes first, as it would end too late otherwise; " if is_late else ""
     return in_queue(f"{late}{_forecast(entry)}", weight, position, front)
 
 
 def _forecast(entry: Candidate) -> str:
-    record = entry.record
+    record, remaining = entry.record, entry.record.remaining
     if entry.status is None:
         return f"all its tiers are reached; it ends after about {_seconds(record.to_end)} more of CPU time"
     if record.known is None:
         used = f"; {_seconds(entry.job.cpu_seconds)} of CPU time used so far" if entry.job.cpu_seconds else ""
         return f"works for tier {entry.status.number}; no earlier run shows how long that takes{used}"
-    remaining = record.remaining
     span = f"{_seconds(remaining.low)} to {_seconds(remaining.high)}"
     doubt = f", if ever (a chance of {percent(1 - remaining.never)})" if remaining.never >= 0.05 else ""
     return f"tier {entry.status.number} in about {span} of CPU time{doubt}, going by earlier runs of the same program"
 
 
 def _seconds(value: float) -> str:
-    if value < 120:
-        return f"{value:.2g} s" if value < 10 else f"{value:.0f} s"
-    return f"{value / 60:.0f} min" if value < 7200 else f"{value / 3600:.0f} h"
+    return in_words(float(f"{value:.2g}") if value < 10 else round(value))

@@ -9,8 +9,9 @@ the time until then, they go before those that are due later, and again by worth
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from tiercel.broker.scheduling.equal_shares import Account, FairClock, Place, advanced, fair_finishes
 from tiercel.broker.scheduling.interface import Snapshot
@@ -31,14 +32,13 @@ class Review:
     due: Mapping[str, float] = field(default_factory=dict)  # when each job must be over
 
 
-@dataclass(frozen=True, slots=True)
-class Claimant:
+class Claimant(NamedTuple):
     """A job that has a right to be over in time."""
 
-    job_id: str  # the job
     due: float  # when it must be over, seconds since the Unix epoch
-    remaining: float  # CPU seconds that it needs till then
-    cores: float  # cores that it can use
+    job_id: str  # the job
+    seconds: float  # what it needs till then of what it shares with others: CPU seconds, or those of an accelerator
+    width: float  # how much of that it can use at once
 
 
 def reviewed(
@@ -80,36 +80,35 @@ def reviewed(
     return Review(at, frozenset(records), clock, due)
 
 
-def late(claimants: Sequence[Claimant], now: float, cores: float) -> tuple[dict[str, float], float]:
-    """The jobs of a node that must go before the others now, and the least time that anybody has to spare.
+def late(claimants: Iterable[Claimant], now: float, width: float) -> tuple[dict[str, float], float]:
+    """Who must go before the others now, and the least time that anybody has to spare.
 
     A job goes first by itself if it is late even alone. Where the jobs that are due by some moment need all the time
-    that the node has until then, they go before those that are due later; who of them runs is open as long as those due
+    that there is until then, they go before those that are due later; who of them runs is open as long as those due
     earlier still have time.
 
     Args:
-        claimants: Its jobs.
+        claimants: They share something.
         now: Seconds since the Unix epoch.
-        cores: Its cores.
+        width: How much there is of that: cores, or one accelerator.
 
     Returns:
         By job, the moment (seconds since the Unix epoch) for the sake of which it goes first, smaller ones first; and
         the seconds until somebody is late: negative where somebody is, infinite without jobs.
     """
-    demand = 0.0
-    spare = math.inf
+    demand, spare = 0.0, math.inf
     overdue: dict[str, float] = {}
-    waiting: list[Claimant] = []
-    for claimant in sorted(claimants, key=lambda claimant: (claimant.due, claimant.job_id)):
-        demand += claimant.remaining
+    waiting: list[str] = []
+    for claimant in sorted(claimants):
+        demand += claimant.seconds
         left = claimant.due - now
-        by_itself, with_all_before = left - claimant.remaining / claimant.cores, left - demand / cores
+        by_itself, with_all_before = left - claimant.seconds / claimant.width, left - demand / width
         spare = min(spare, by_itself, with_all_before)
-        waiting.append(claimant)
         if with_all_before < 0:
-            overdue.update((each.job_id, claimant.due) for each in waiting)
+            overdue |= dict.fromkeys((*waiting, claimant.job_id), claimant.due)
             waiting.clear()
         elif by_itself < 0:
             overdue[claimant.job_id] = claimant.due
-            waiting.pop()
+        else:
+            waiting.append(claimant.job_id)
     return overdue, spare

@@ -4,7 +4,7 @@ Who is worth most runs, as many at a time as there are cores, and everybody else
 showed that this is where most of the gain lies, whatever the order. One index says who (:mod:`.utility.candidate`),
 from what is held of each job (:mod:`.utility.record`); one constraint who goes first all the same
 (:mod:`.utility.fairness`); one rule where (:mod:`.utility.migration`). Endpoints with a delay objective compete for the
-same cores by the same value (:mod:`.utility.contention`), by what they need and are worth (:mod:`.utility.serving`).
+same cores by the same value (:mod:`.utility.serving`).
 """
 
 from __future__ import annotations
@@ -12,18 +12,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from operator import attrgetter
 
 from tiercel.broker.scheduling.forecast.pace import Speeds
 from tiercel.broker.scheduling.interface import Assignment, EndpointView, JobView, NodeView, Plan, Snapshot, Trigger
 from tiercel.broker.scheduling.placement import jobs_by_node, place
-from tiercel.broker.scheduling.utility.contention import limits
 from tiercel.broker.scheduling.utility.fairness import Review, reviewed
 from tiercel.broker.scheduling.utility.migration import Load, Migration, choose_migration, soonest_done
 from tiercel.broker.scheduling.utility.queue import Pass, Queue
 from tiercel.broker.scheduling.utility.record import Held, JobRecord, renew
-from tiercel.broker.scheduling.utility.serving import EndpointRecord, cores_left, in_steps, observe
+from tiercel.broker.scheduling.utility.serving import EndpointRecord, cores_left, in_steps, limits, observe
 from tiercel.broker.scheduling.utility.settings import UtilitySettings
 from tiercel.core.shares import Share
 
@@ -58,17 +56,20 @@ class UtilityPolicy:
     def plan(self, snapshot: Snapshot, state: UtilityState) -> tuple[Plan, UtilityState]:
         """Renew what is held of jobs and endpoints, place jobs, and share each node by worth."""
         nodes = sorted(snapshot.nodes, key=attrgetter("id"))
-        views = sorted(snapshot.endpoints, key=attrgetter("name"))
+        views: dict[str, list[EndpointView]] = {node.id: [] for node in nodes}
+        for view in sorted(snapshot.endpoints, key=attrgetter("name")):
+            views.get(view.node_id, []).append(view)
         held = renew(snapshot, state.held, state.speeds)
-        news = _news(state.held.records, held.records)
-        speeds = state.speeds.after(news, (node.id for node in nodes))
-        endpoints = observe(views, {node.id: node for node in nodes}, state.endpoints)
-        left = cores_left(nodes, views)
+        speeds = state.speeds.after(_news(state.held.records, held.records), views)
+        endpoints: dict[str, EndpointRecord] = {}
+        for node in nodes:
+            endpoints |= observe(views[node.id], node, state.endpoints)
+        left = {node.id: cores_left(node, views[node.id]) for node in nodes}
         review = reviewed(state.review, snapshot, held.records, left, self.settings.guard_ratio)
         this = Pass(snapshot.now, held.records, review.due, self.settings)
 
-        loads = self._loads(nodes, views, left, speeds)
         cores = math.fsum(node.cpu_cores for node in nodes) or 1.0
+        loads = self._loads(nodes, views, left, speeds)
         placement = place(snapshot, soonest_done(loads, held.records), lambda jobs: this.line(jobs, cores))
         groups = jobs_by_node(snapshot, placement)
         migration = None
@@ -76,19 +77,18 @@ class UtilityPolicy:
             loads = self._loads(nodes, views, left, speeds)
             migration = choose_migration(snapshot, groups, held.records, loads, placement.kept)
         if migration is not None:
-            groups[migration.source] = [job for job in groups[migration.source] if job.id != migration.job.id]
+            groups[migration.job.node_id].remove(migration.job)
             groups.setdefault(migration.target, []).append(migration.job)
 
-        asked, queues, shares = _with_objectives(views, endpoints), dict[str, Queue](), dict[str, Share]()
+        queues, shares = dict[str, Queue](), dict[str, Share]()
         for node in nodes:
             queue = this.rank(node, groups.get(node.id, ()), left[node.id], state.queues.get(node.id))
-            price = queue.priority * self.settings.answers_per_value
-            limited = limits(asked.get(node.id, ()), node, price, endpoints)
+            limited = limits(views[node.id], node, queue.priority * self.settings.answers_per_value, endpoints)
             capacity = in_steps(1.0 - math.fsum(share.cpu_weight for share in limited.values()))
             queues[node.id] = queue.shared_out(capacity, self.settings.floor)
             shares |= limited
         plan = Plan(
-            tuple(chain.from_iterable(_assignments(queue, migration) for queue in queues.values())),
+            tuple(_told(each, migration) for queue in queues.values() for each in queue.assignments),
             placement.waiting,
             {name: record.unreachable for name, record in sorted(held.records.items()) if record.unreachable},
             shares,
@@ -98,17 +98,17 @@ class UtilityPolicy:
     def _loads(
         self,
         nodes: Sequence[NodeView],
-        views: Sequence[EndpointView],
+        views: Mapping[str, Sequence[EndpointView]],
         left: Mapping[str, float],
         speeds: Speeds,
-    ) -> dict[str, Load]:
+    ) -> list[Load]:
         """Nodes with the endpoints that they answer for, and nothing to do."""
-        used, well = {view.name: max(view.cpu_cores_used, 0.0) for view in views}, self.settings.answers_well
-        loads = {node.id: Load(node, max(left[node.id], 1e-9), speeds, well, used) for node in nodes}
-        for view in views:
-            if view.node_id in loads:
-                loads[view.node_id].answers.add(view.name)
-        return loads
+        used = {view.name: max(view.cpu_cores_used, 0.0) for there in views.values() for view in there}
+        well = self.settings.answers_well
+        return [
+            Load(node, max(left[node.id], 1e-9), speeds, well, used, {view.name for view in views[node.id]})
+            for node in nodes
+        ]
 
 
 def _news(before: Mapping[str, JobRecord], now: Mapping[str, JobRecord]) -> list[tuple[JobView | None, JobView]]:
@@ -117,24 +117,8 @@ def _news(before: Mapping[str, JobRecord], now: Mapping[str, JobRecord]) -> list
     return [(before[name].job if name in before else None, now[name].job) for name in news]
 
 
-def _with_objectives(
-    views: Sequence[EndpointView], records: Mapping[str, EndpointRecord]
-) -> dict[str, list[EndpointView]]:
-    """By node, the endpoints that have an objective."""
-    groups: dict[str, list[EndpointView]] = {}
-    for view in views:
-        if view.objective_seconds is not None and view.name in records:
-            groups.setdefault(view.node_id, []).append(view)
-    return groups
-
-
-def _assignments(queue: Queue, migration: Migration | None) -> tuple[Assignment, ...]:
-    """What the jobs of a node get; one that comes from another node is told why."""
-    if migration is None or migration.target != queue.node.id:
-        return queue.assignments
-    return tuple(
-        replace(each, share=replace(each.share, reason=f"{migration.reason}; {each.share.reason}"))
-        if each.job_id == migration.job.id
-        else each
-        for each in queue.assignments
-    )
+def _told(given: Assignment, migration: Migration | None) -> Assignment:
+    """What a job gets; one that comes from another node is told why."""
+    if migration is None or given.job_id != migration.job.id:
+        return given
+    return replace(given, share=replace(given.share, reason=f"{migration.reason}; {given.share.reason}"))

@@ -9,7 +9,7 @@ waits for one leaves its CPU to others.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
@@ -32,13 +32,12 @@ class Queue:
 
     node: NodeView  # the node
     key: tuple[object, ...]  # all else that the order rests on
-    candidates: tuple[Candidate, ...]  # its jobs, those first that shall run
+    candidates: Sequence[Candidate]  # its jobs, those first that shall run
     held: Mapping[str, Grant]  # the accelerators of each job that holds any
     parts: Mapping[str, float]  # of those in front, the part of their full speed that there is room for
     # When somebody might be late, a deadline weighs more, or a model may be handed over; seconds since the Unix epoch.
     holds_until: float
-    # Value per CPU second of the best of the jobs that work for a tier; a little for those that only go on.
-    priority: float
+    priority: float  # value per CPU second of the best of the jobs; 0 without any
     capacity: float = 0.0  # part of the node's weight that they share; 0 while that is not settled
     assignments: tuple[Assignment, ...] = ()  # what they get
 
@@ -96,13 +95,11 @@ class Pass:
         key = (cores, *(self.records[job.id] for job in jobs))
         if before is not None and self.now < before.holds_until and before.node is node and before.key == key:
             return before
-        held = grants(node, jobs) if any(job.resources.accelerators for job in jobs) else {}
+        held = grants(node, jobs)
         candidates, spare = self._ranked(jobs, node.cpu_cores, cores, held)
-        timed = any(entry.is_timed for entry in candidates)
-        until = self.now if timed else self.now + spare / 2
-        worth = [entry.priority for entry in candidates if entry.status is not None]
-        priority = max([*worth, 1e-9]) if candidates else 0.0
-        return Queue(node, key, candidates, held, _in_front(candidates, held, cores), until, priority)
+        until = self.now if any(entry.is_timed for entry in candidates) else self.now + spare / 2
+        worth = max((entry.priority for entry in candidates), default=0.0)
+        return Queue(node, key, candidates, held, _in_front(candidates, held, cores), until, worth)
 
     def line(self, jobs: Sequence[JobView], cores: float) -> list[JobView]:
         """Jobs that wait for a node, those first that shall find one: who is late, then who is worth most.
@@ -111,44 +108,33 @@ class Pass:
             jobs: They.
             cores: Cores of all nodes together.
         """
-        records = {job.id: job for job in jobs}
-        return [records[entry.job.id] for entry in self._ranked(jobs, cores, cores, {}, waiting=True)[0]]
+        return [entry.job for entry in self._ranked(jobs, cores, cores, {})[0]]
 
     def _ranked(
-        self,
-        jobs: Sequence[JobView],
-        most_cores: float,
-        cores: float,
-        held: Mapping[str, Grant],
-        *,
-        waiting: bool = False,
-    ) -> tuple[tuple[Candidate, ...], float]:
+        self, jobs: Sequence[JobView], most: float, cores: float, held: Mapping[str, Grant]
+    ) -> tuple[list[Candidate], float]:
         """Jobs that compete for so many cores, those first that go first, and the seconds until another is late."""
-        entries = {job.id: candidate(self.records[job.id], most_cores, self.now, self.settings) for job in jobs}
-        overdue, spare = late(self._claimants(entries.values(), most_cores, waiting=waiting), self.now, cores)
+        records = {job.id: self.records[job.id] for job in jobs}
+        claims = {
+            name: Claimant(self.due[name], name, record.to_end, min(record.needs.cores, most))
+            for name, record in records.items()
+            if name in self.due and not record.unreachable
+        }
+        overdue, spare = late(claims.values(), self.now, cores)
         for names in holders(held).values():
-            there, spare_there = late(self._claimants([entries[name] for name in names]), self.now, 1.0)
+            needs = {name: records[name].needs for name in names if name in claims}
+            busy = (
+                claims[name]._replace(seconds=claims[name].seconds * need.accelerator_per_cpu, width=need.fraction)
+                for name, need in needs.items()
+            )
+            there, spare_there = late(busy, self.now, 1.0)
             spare = min(spare, spare_there)
             overdue |= {name: min(overdue.get(name, math.inf), moment) for name, moment in there.items()}
-        for name, moment in overdue.items():
-            entries[name] = replace(entries[name], overdue_for=moment)
-        return tuple(sorted(entries.values(), key=_RANK)), spare
-
-    def _claimants(
-        self, entries: Iterable[Candidate], most_cores: float | None = None, *, waiting: bool = False
-    ) -> list[Claimant]:
-        """Those whom fairness looks after, and what they need of the CPU, or else of an accelerator that they share."""
-        # Of the end of a job that has never run nothing is known; it would never begin if it had to be.
-        found = []
-        for entry in entries:
-            name, record = entry.job.id, entry.record
-            if name not in self.due or record.unreachable or not (waiting or record.tells_end):
-                continue
-            seconds, width = record.to_end, min(record.needs.cores, most_cores or math.inf)
-            if most_cores is None:
-                seconds, width = record.to_end * record.needs.accelerator_per_cpu, record.needs.fraction
-            found.append(Claimant(name, self.due[name], seconds, width))
-        return found
+        entries = [
+            candidate(record, most, self.now, overdue.get(name, math.inf), self.settings)
+            for name, record in records.items()
+        ]
+        return sorted(entries, key=_RANK), spare
 
 
 def _in_front(candidates: Sequence[Candidate], held: Mapping[str, Grant], cores: float) -> dict[str, float]:

@@ -32,8 +32,6 @@ from tiercel.broker.scheduling.interface import CurvePoint, JobView, PastRun, Sn
 from tiercel.broker.scheduling.tiers import next_tier, reached_tiers
 from tiercel.core.jobs import Direction
 
-# CPU seconds to a first tier while no job has got there yet.
-_FIRST_GUESS = forecast_from_samples((5.0,), 1.0)
 # What has outlived all that is known of others is as likely to last as long again, and so is what has outlived most.
 _OUTLIVED = Forecast((), (), 0.0)
 _WITH_AS_LONG_AGAIN = 2.0
@@ -54,7 +52,6 @@ class JobRecord:
     known_last: Forecast | None  # the same to its last tier
     remaining: Remaining  # CPU seconds to its next tier
     to_end: float  # CPU seconds that it is expected to need until it is over, > 0
-    tells_end: bool  # whether that rests on earlier runs or on its own pace
     reach: ReachRecord  # whether its next tier is within reach
     needs: Needs  # what it uses of CPU and accelerators
 
@@ -105,14 +102,16 @@ def renew(snapshot: Snapshot, held: Held, speeds: Speeds) -> Held:
 def _prior(snapshot: Snapshot, held: Held) -> Forecast:
     """The work to a first tier of jobs of which nothing is known: what others needed."""
     if not held.samples:
-        return _FIRST_GUESS
+        return _OUTLIVED
     middle = sorted(held.samples)[len(held.samples) // 2]
-    # By what they have had now: what is held of them is from the pass before, which made first tiers 4 % later.
-    works = [
-        min(job.cpu_seconds, _MOST) for job in snapshot.jobs if (known := held.records.get(job.id)) and known.stage == 0
-    ]
     # Those not there yet count too where they have had more than most needed: else only the short ones would be known.
-    needed = [*held.samples, *(_WITH_AS_LONG_AGAIN * spent for spent in sorted(works) if spent > middle)]
+    # By what they have had now: what is held of them is from the pass before, which made first tiers 4 % later.
+    longer = [
+        _WITH_AS_LONG_AGAIN * min(job.cpu_seconds, _MOST)
+        for job in snapshot.jobs
+        if job.cpu_seconds > middle and (known := held.records.get(job.id)) and known.stage == 0
+    ]
+    needed = [*held.samples, *sorted(longer)]
     return forecast_from_samples(needed, 1.0 / math.sqrt(len(needed)))
 
 
@@ -148,7 +147,6 @@ def record_after(
         known_last=last,
         remaining=remaining,
         to_end=max(_end_of(job, spent, remaining, last, most) - spent, 1e-3),
-        tells_end=bool(past) or most < math.inf,
         reach=reach,
         needs=needs_of(job),
     )

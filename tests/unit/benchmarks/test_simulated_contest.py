@@ -26,10 +26,10 @@ def test_three_endpoints_of_a_node_want_what_one_would() -> None:
 
 
 def test_a_constant_is_another_one_only_meanwhile() -> None:
-    before = serving.FULL
-    with otherwise({"utility.serving.FULL": 0.5}):
-        assert serving.FULL == 0.5
-    assert before == serving.FULL
+    before = serving._FULL
+    with otherwise({"utility.serving._FULL": 0.5}):
+        assert serving._FULL == 0.5
+    assert before == serving._FULL
     with pytest.raises(AttributeError), otherwise({"utility.serving.NOTHING": 1}):
         pass
 

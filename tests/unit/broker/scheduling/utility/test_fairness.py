@@ -6,7 +6,7 @@ from tiercel.broker.scheduling.utility.fairness import Claimant, late
 
 
 def claim(name: str, due: float, remaining: float) -> Claimant:
-    return Claimant(name, due, remaining, 1.0)
+    return Claimant(due, name, remaining, 1.0)
 
 
 def test_nobody_is_late_while_there_is_time() -> None:

@@ -33,7 +33,6 @@ def test_the_last_epoch_is_the_end_however_far_the_tier_is() -> None:
 def test_without_a_pace_as_much_is_left_as_to_the_tier() -> None:
     record = record_of(new_job(16))
     assert record.to_end == pytest.approx(record.remaining.expected)
-    assert not record.tells_end
 
 
 def test_there_is_always_a_little_left() -> None:

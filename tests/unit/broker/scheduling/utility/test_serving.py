@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from tiercel.broker.scheduling.interface import EndpointView, NodeView
-from tiercel.broker.scheduling.utility.contention import limits
-from tiercel.broker.scheduling.utility.serving import LEAST, EndpointRecord, cores_left, observe
+from tiercel.broker.scheduling.utility.serving import LEAST, EndpointRecord, cores_left, limits, observe
 from tiercel.core.shares import Share
 
 NODE = NodeView("node", 2.0, 1 << 30)
@@ -43,7 +42,7 @@ class Node:
     def renew(self, views: Sequence[EndpointView]) -> dict[str, Share]:
         self.now += 2.0
         views = [replace(view, share=self.shares.get(view.name)) for view in views]
-        self.records = observe(views, {"node": NODE}, self.records)
+        self.records = observe(views, NODE, self.records)
         self.shares = limits(views, NODE, self.price, self.records)
         return self.shares
 
@@ -62,7 +61,7 @@ def test_endpoints_that_can_all_be_answered_are_not_limited() -> None:
         shares = node.renew(measured([endpoint("a", 30.0), endpoint("b", 45.0)], step))
         assert shares == {}
     # A quarter of the node is 12 and a half of the steps in which that is told apart.
-    assert cores_left([NODE], [endpoint("a", 30.0), endpoint("b", 45.0)]) == pytest.approx({"node": 12 * LEAST * 2.0})
+    assert cores_left(NODE, [endpoint("a", 30.0), endpoint("b", 45.0)]) == pytest.approx(12 * LEAST * 2.0)
 
 
 def test_an_endpoint_alone_is_never_limited_however_dear_training_is() -> None:
