@@ -138,6 +138,8 @@ def record_after(
     if reach.unreachable or (known is None and _has_levelled_off(job)):
         reach = judge(job, reach, _REACH)
     most = work_of_all_epochs(job) * speed
+    ended = max((curve.spent[-1] for curve in past), default=0.0)  # it says nothing once it goes on for longer
+    most = min(most, ended) if ended > spent else most
     return JobRecord(
         job=job,
         stage=stage,
@@ -169,7 +171,7 @@ def _has_levelled_off(job: JobView) -> bool:
 
 
 def _end_of(job: JobView, spent: float, remaining: Remaining, last: Forecast | None, most: float) -> float:
-    """CPU seconds from the start after which the job will be over: at its last tier, or after its last epoch."""
+    """CPU seconds from the start after which the job will be over: at its last tier, or after all that it may do."""
     to_last = remaining_after(last, spent) if last is not None else remaining
     ends_at_tier = last is not None and not job.continues and to_last.never < 0.5
     return min(spent + to_last.expected, most) if ends_at_tier or most == math.inf else most
