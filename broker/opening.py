@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tiercel.broker.actors.clock import Clock
     from tiercel.broker.settings import BrokerSettings
     from tiercel.broker.store.artefacts.contract import Artefacts
-    from tiercel.broker.store.sql import SqlStore
+    from tiercel.broker.store.sql import Store
     from tiercel.broker.tenancy import Tenancy
     from tiercel.broker.trust.encryption import Encryption
 
@@ -60,9 +60,7 @@ class Entrance:
     dashboard: Dashboard  # what browsers see
 
 
-def bind_entrance(
-    settings: BrokerSettings, store: SqlStore, clock: Clock, stack: contextlib.AsyncExitStack
-) -> Entrance:
+def bind_entrance(settings: BrokerSettings, store: Store, clock: Clock, stack: contextlib.AsyncExitStack) -> Entrance:
     """Bind all ports, before anything changes: one that is taken must leave the state as it is.
 
     Args:
@@ -108,7 +106,7 @@ def _open_people(settings: BrokerSettings, tenancy: Tenancy, clock: Clock) -> Pe
 class Kept:
     """What the broker keeps."""
 
-    store: SqlStore  # the database
+    store: Store  # the database
     logs: RunLogs  # output of runs
     checkpoints: CheckpointStore  # copies of checkpoints
     versions: VersionStore  # files of versions, for a while
@@ -119,7 +117,7 @@ class Kept:
 
 
 async def open_kept(
-    settings: BrokerSettings, store: SqlStore, sealer: Sealer, clock: Clock, stack: contextlib.AsyncExitStack
+    settings: BrokerSettings, store: Store, sealer: Sealer, clock: Clock, stack: contextlib.AsyncExitStack
 ) -> Kept:
     """Open all that is kept.
 
@@ -142,7 +140,7 @@ async def open_kept(
 
 
 async def _open_artefacts(
-    settings: BrokerSettings, store: SqlStore, stack: contextlib.AsyncExitStack
+    settings: BrokerSettings, store: Store, stack: contextlib.AsyncExitStack
 ) -> tuple[Artefacts, Ownership] | None:
     if not settings.artefacts:
         return None

@@ -28,7 +28,7 @@ from tiercel.broker.state_folder import prepare_state_dir
 from tiercel.broker.state_lock import broker_lock
 from tiercel.broker.store.drains import DrainStore
 from tiercel.broker.store.policy import PolicyStore
-from tiercel.broker.store.sql import SqlStore, sqlite_url
+from tiercel.broker.store.sql import Store, sqlite_url
 from tiercel.broker.store.tokens import TokenStore
 from tiercel.core.errors import wrong_field
 
@@ -127,7 +127,7 @@ class Broker:
         if self._tracing is not None:
             stack.push_async_callback(asyncio.to_thread, self._tracing.close)
         _require_loopback(settings.host)
-        store = SqlStore(sqlite_url(settings.state_dir / "broker.sqlite"))
+        store = Store(sqlite_url(settings.state_dir / "broker.sqlite"))
         policies = PolicyKeeper(
             settings.policy, settings.policy_options, PolicyStore(store), is_told=settings.is_policy_told
         )

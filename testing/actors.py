@@ -29,7 +29,7 @@ from tiercel.broker.scheduling.fair import FairPolicy
 from tiercel.broker.scheduling.interface import Policy
 from tiercel.broker.scheduling.loop import LoopSettings
 from tiercel.broker.store.checkpoints import CheckpointStore
-from tiercel.broker.store.contract import Store
+from tiercel.broker.store.sql import Store
 from tiercel.broker.store.version_files import VersionStore
 from tiercel.core.endpoints import DeliveryState
 from tiercel.core.events import Event

@@ -11,7 +11,7 @@ from typing import Self
 
 from benchmarks.scheduling.kinds import KINDS, Kind
 from benchmarks.scheduling.schedules import TRAINING_SEEDS, Schedule
-from tiercel.broker.store.sql import SqlStore, sqlite_url
+from tiercel.broker.store.sql import Store, sqlite_url
 from tiercel.core.run_records import RunRecord, workload_of
 
 FOLDER = Path(__file__).parents[1] / "recordings" / "alone"
@@ -128,7 +128,7 @@ async def remember(recordings: Recordings, schedule: Schedule, tenant: str, data
         for kind, seed in sorted({(job.kind, job.training_seed) for job in schedule.jobs})
         for run in recordings.earlier(kind, seed)
     ]
-    async with SqlStore(sqlite_url(database)) as store:
+    async with Store(sqlite_url(database)) as store:
         await store.save(run_records=records)
 
 

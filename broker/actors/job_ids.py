@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tiercel.broker.actors.registry import ActorRegistry
-    from tiercel.broker.store.contract import Store
+    from tiercel.broker.store.sql import Store
     from tiercel.core.jobs import Job
 
 _SHOWN = 5

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tiercel.broker.actors.job import is_over
 
 if TYPE_CHECKING:
-    from tiercel.broker.store.contract import Store
+    from tiercel.broker.store.sql import Store
     from tiercel.core.jobs import Job
 
 # That are read from the store together.

@@ -14,7 +14,7 @@ from tiercel.core.events import Event, JobChange, JobEvent, ShareDecision, State
 
 if TYPE_CHECKING:
     from tiercel.broker.actors.clock import Clock
-    from tiercel.broker.store.contract import Store
+    from tiercel.broker.store.sql import Store
     from tiercel.core.endpoints import Delivery, Endpoint
     from tiercel.core.jobs import Job
     from tiercel.core.run_records import RunRecord

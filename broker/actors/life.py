@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tiercel.broker.actors.registry import ActorRegistry
     from tiercel.broker.actors.supervisor import Supervisor
     from tiercel.broker.store.checkpoints import CheckpointStore
-    from tiercel.broker.store.contract import Store
+    from tiercel.broker.store.sql import Store
     from tiercel.broker.store.version_files import VersionStore
     from tiercel.core.endpoints import Endpoint
     from tiercel.core.jobs import Job

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from tiercel.broker.actors.policy_choice import PolicyKeeper
     from tiercel.broker.actors.registry import ActorRegistry
     from tiercel.broker.scheduling.interface import Snapshot
-    from tiercel.broker.store.contract import Store
     from tiercel.broker.store.predictions import PredictionStore
+    from tiercel.broker.store.sql import Store
     from tiercel.broker.what_if.calibration import Calibration
     from tiercel.core.jobs import Job
     from tiercel.core.predictions import Prediction

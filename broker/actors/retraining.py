@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tiercel.broker.actors.endpoint import EndpointActor
     from tiercel.broker.actors.journal import Journal
     from tiercel.broker.actors.registry import ActorRegistry
-    from tiercel.broker.store.contract import Store
+    from tiercel.broker.store.sql import Store
     from tiercel.core.endpoints import Endpoint
     from tiercel.core.jobs import Job
     from tiercel.core.retraining import Retraining

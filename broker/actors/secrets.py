@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Container, Sequence
 
     from tiercel.broker.actors.clock import Clock
-    from tiercel.broker.store.contract import Store
     from tiercel.broker.store.sealing import Sealer
+    from tiercel.broker.store.sql import Store
 
 
 class SecretService:

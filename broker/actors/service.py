@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from tiercel.broker.actors.registry import ActorRegistry
     from tiercel.broker.actors.supervisor import Supervisor
     from tiercel.broker.lifecycle.job_events import JobInput
-    from tiercel.broker.store.contract import Store
+    from tiercel.broker.store.sql import Store
     from tiercel.core.disk_use import NodeDisk
     from tiercel.core.jobs import JobSpec
     from tiercel.core.retraining import Retraining
@@ -187,7 +187,7 @@ class BrokerService:
         newest_first: bool = False,
         limit: int = JOBS_AT_A_TIME,
     ) -> Sequence[Job]:
-        """A page of a tenant's jobs, or (None) of all; see :meth:`~tiercel.broker.store.contract.Store.list_jobs`."""
+        """A page of a tenant's jobs, or (None) of all; see :meth:`~tiercel.broker.store.sql.Store.list_jobs`."""
         found = await self._store.list_jobs(
             tenant=tenant, active_only=active_only, after=after, newest_first=newest_first, limit=limit
         )

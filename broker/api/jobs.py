@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from tiercel.broker.actors.journal import Journal
     from tiercel.broker.actors.service import BrokerService
     from tiercel.broker.api.auth import Context
-    from tiercel.broker.store.contract import Store
     from tiercel.broker.store.logs import RunLogs
     from tiercel.broker.store.projects import ProjectStore
+    from tiercel.broker.store.sql import Store
     from tiercel.broker.tenancy import Tenancy
     from tiercel.core.jobs import Job, JobSpec
     from tiercel.core.tenants import Tenant

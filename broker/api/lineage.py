@@ -14,7 +14,7 @@ from tiercel.v1 import lineage_pb2, lineage_pb2_grpc
 if TYPE_CHECKING:
     from tiercel.broker.actors.service import BrokerService
     from tiercel.broker.api.auth import Context
-    from tiercel.broker.store.contract import Store
+    from tiercel.broker.store.sql import Store
     from tiercel.broker.tenancy import Tenancy
     from tiercel.core.endpoints import Delivery, Endpoint, Version
     from tiercel.core.events import JobEvent

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tiercel.broker.settings import BrokerSettings
     from tiercel.broker.store.logs import RunLogs
     from tiercel.broker.store.sealing import Sealer
-    from tiercel.broker.store.sql import SqlStore
+    from tiercel.broker.store.sql import Store
     from tiercel.broker.tenancy import Tenancy
     from tiercel.broker.trust.encryption import Encryption
 
@@ -58,7 +58,7 @@ class Dashboard:
         encryption: Encryption | None,
         tenancy: Tenancy,
         clock: Clock,
-        store: SqlStore,
+        store: Store,
         sealer: Sealer,
     ) -> None:
         places = [Place(settings.host, settings.dashboard_port, "--dashboard-port")]

@@ -10,10 +10,10 @@ from sqlalchemy import insert, select
 from tiercel.broker.store import tables
 
 if TYPE_CHECKING:
-    from tiercel.broker.store.sql import SqlStore
+    from tiercel.broker.store.sql import Store
 
 
-async def owner_name(store: SqlStore) -> str:
+async def owner_name(store: Store) -> str:
     """The name, which is made where there is none."""
     query = select(tables.artefact_owner.c.name)
     async with store.reading() as connection:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy.ext.asyncio import AsyncConnection
 
-    from tiercel.broker.store.sql import SqlStore
+    from tiercel.broker.store.sql import Store
 
 _ROWS = tables.audit_rows
 _START = tables.audit_start
@@ -34,7 +34,7 @@ class AuditStore:
         most_rows: How many are kept; beyond it the oldest of them are gone, but for the hash of the last.
     """
 
-    def __init__(self, store: SqlStore, most_rows: int = MOST_ROWS) -> None:
+    def __init__(self, store: Store, most_rows: int = MOST_ROWS) -> None:
         self._store = store
         self._most = most_rows
         self._folded = min(_FOLDED_AT_A_TIME, most_rows // 2)

@@ -10,13 +10,13 @@ from tiercel.broker.store import tables
 from tiercel.core.nodes import Drain
 
 if TYPE_CHECKING:
-    from tiercel.broker.store.sql import SqlStore
+    from tiercel.broker.store.sql import Store
 
 
 class DrainStore:
     """Keeps what the operator asked for."""
 
-    def __init__(self, store: SqlStore) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
 
     async def load(self) -> dict[str, Drain]:

@@ -11,7 +11,7 @@ from tiercel.broker.store import tables
 from tiercel.core.endpoint_access import Key
 
 if TYPE_CHECKING:
-    from tiercel.broker.store.sql import SqlStore
+    from tiercel.broker.store.sql import Store
 
 _TABLE = tables.endpoint_keys
 
@@ -19,7 +19,7 @@ _TABLE = tables.endpoint_keys
 class KeyStore:
     """Keeps keys."""
 
-    def __init__(self, store: SqlStore) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
 
     async def load(self) -> list[KeptKey]:

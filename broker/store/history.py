@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement
 
-    from tiercel.broker.store.sql import SqlStore
+    from tiercel.broker.store.sql import Store
 
 _EVENTS = tables.events.c
 _ROWS_AT_A_TIME = 500
@@ -37,7 +37,7 @@ class Report(NamedTuple):
 class History:
     """Reads what is kept of jobs."""
 
-    def __init__(self, store: SqlStore) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
         # Long curves, a piece at a time: whatever else the broker does comes in between.
         self._one_at_a_time = asyncio.Lock()

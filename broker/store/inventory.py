@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tiercel.broker.store.kept_files import KeptFiles
     from tiercel.broker.store.logs import RunLogs
     from tiercel.broker.store.projects import ProjectStore
-    from tiercel.broker.store.sql import SqlStore
+    from tiercel.broker.store.sql import Store
 
 _JOBS_AT_A_TIME = 500
 # Whose size says what an event takes.
@@ -30,9 +30,7 @@ _SAMPLE = 1_000
 class Inventory:
     """Knows what is kept."""
 
-    def __init__(
-        self, state_dir: Path, store: SqlStore, logs: RunLogs, files: KeptFiles, projects: ProjectStore
-    ) -> None:
+    def __init__(self, state_dir: Path, store: Store, logs: RunLogs, files: KeptFiles, projects: ProjectStore) -> None:
         self._state_dir = state_dir
         self._store = store
         self._logs = logs

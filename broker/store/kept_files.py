@@ -19,7 +19,7 @@ from tiercel.core.errors import NotFoundError, UnavailableError, wrong_field
 from tiercel.core.files import Admission, FileLimits, KeptFile, admit
 
 if TYPE_CHECKING:
-    from tiercel.broker.store.sql import SqlStore
+    from tiercel.broker.store.sql import Store
     from tiercel.core.blobs import BlobFolder, BlobReceiver
 
 _COLUMNS = tables.files.c
@@ -30,7 +30,7 @@ _AT_A_TIME = 500
 class KeptFiles:
     """Keeps files of jobs. A content is there before anything refers to it, and goes after the last that did."""
 
-    def __init__(self, store: SqlStore, contents: BlobFolder, limits: FileLimits) -> None:
+    def __init__(self, store: Store, contents: BlobFolder, limits: FileLimits) -> None:
         self._store = store
         self._contents = contents
         self.limits = limits

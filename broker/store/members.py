@@ -10,7 +10,7 @@ from sqlalchemy import delete, func, insert, select, update
 from tiercel.broker.store import tables
 
 if TYPE_CHECKING:
-    from tiercel.broker.store.sql import SqlStore
+    from tiercel.broker.store.sql import Store
 
 _TOKENS = tables.join_tokens.c
 _CERTIFICATES = tables.node_certificates.c
@@ -48,7 +48,7 @@ class Member:
 class MemberStore:
     """Keeps join tokens and members."""
 
-    def __init__(self, store: SqlStore) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
 
     async def load(self, now: float) -> list[Member]:

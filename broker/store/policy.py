@@ -12,13 +12,13 @@ from tiercel.broker.store import tables
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tiercel.broker.store.sql import SqlStore
+    from tiercel.broker.store.sql import Store
 
 
 class PolicyStore:
     """Keeps the name of one policy, and its options."""
 
-    def __init__(self, store: SqlStore) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
 
     async def load(self) -> tuple[str, dict[str, str]] | None:

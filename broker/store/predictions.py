@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Row
 
-    from tiercel.broker.store.sql import SqlStore
+    from tiercel.broker.store.sql import Store
 
 _ROWS = tables.predictions.c
 _SPAN = ("seconds", "low", "high")
@@ -25,7 +25,7 @@ _SPAN = ("seconds", "low", "high")
 class PredictionStore:
     """Keeps predictions, each known by its job, its tier and when it was made."""
 
-    def __init__(self, store: SqlStore) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
 
     async def load_open(self) -> list[Prediction]:

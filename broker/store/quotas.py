@@ -11,13 +11,13 @@ from tiercel.broker.store import tables
 from tiercel.core.quotas import Allowance
 
 if TYPE_CHECKING:
-    from tiercel.broker.store.sql import SqlStore
+    from tiercel.broker.store.sql import Store
 
 
 class QuotaStore:
     """Keeps what the operator set."""
 
-    def __init__(self, store: SqlStore) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
 
     async def load(self) -> dict[str, Allowance]:

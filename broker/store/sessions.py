@@ -11,7 +11,7 @@ from tiercel.broker.store import tables
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from tiercel.broker.store.sql import SqlStore
+    from tiercel.broker.store.sql import Store
 
 _TABLE = tables.sessions
 
@@ -27,7 +27,7 @@ class KeptSession(NamedTuple):
 class SessionStore:
     """Keeps sessions."""
 
-    def __init__(self, store: SqlStore) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
 
     async def load(self) -> list[KeptSession]:

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from sqlalchemy import URL, Connection, Delete, Select, Table, delete, event, func, make_url, select, tuple_
 from sqlalchemy.dialects import postgresql, sqlite
@@ -26,7 +26,6 @@ from sqlalchemy.pool import ConnectionPoolEntry
 
 from tiercel.broker.store import errors, rows, tables
 from tiercel.broker.store.backups import back_up_before_upgrade, backups_of
-from tiercel.broker.store.contract import Store
 from tiercel.broker.store.failures import cause_of, failure_of
 from tiercel.broker.store.schema import ForeignSchemaError, upgrade_schema
 from tiercel.core.endpoints import Delivery, Endpoint
@@ -56,8 +55,12 @@ def sqlite_url(path: Path) -> URL:
     return URL.create("sqlite+aiosqlite", database=str(path))
 
 
-class SqlStore(Store):
-    """Keeps everything in an SQL database.
+class Store:
+    """Jobs, deliveries, endpoints, decisions and events that outlive the broker's process.
+
+    Entering it opens it, leaving it closes it. Every operation raises :class:`.UnavailableError` where the database is
+    not open or does not answer, and :class:`.StoreDamagedError` where it holds something that cannot be read. What
+    comes back equals what was saved, NaN and infinities included.
 
     Args:
         url: The database, e.g. from :func:`sqlite_url`. A file is made when missing, readable by its owner only.
@@ -83,8 +86,20 @@ class SqlStore(Store):
             event.listen(engine.sync_engine, "begin", _begin_sqlite)
         return engine
 
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
     async def open(self) -> None:
-        """Connect, and bring the schema up to date."""
+        """Connect, and bring an older schema up to date.
+
+        Raises:
+            UnavailableError: It cannot be opened, is not ours, or was written by a newer Tiercel.
+            StoreDamagedError: It is damaged.
+        """
         if self._engine is not None:
             return
         engine = self.make_engine()
@@ -113,7 +128,7 @@ class SqlStore(Store):
         return errors.cannot_open(self._where, cause_of(error)) if isinstance(failure, UnavailableError) else failure
 
     async def close(self) -> None:
-        """Close all connections."""
+        """Close all connections; once more, or after opening failed, it does nothing."""
         engine, self._engine = self._engine, None
         if engine is not None:
             await engine.dispose()
@@ -129,7 +144,19 @@ class SqlStore(Store):
         run_records: Sequence[RunRecord] = (),
         uses: Sequence[TenantUse] = (),
     ) -> None:
-        """Save everything given in one transaction."""
+        """Save everything given, or nothing.
+
+        Jobs, deliveries, endpoints, events, run records and uses replace those of the same id, name, sequence, job or
+        tenant; decisions are added. A job is saved with its script's content, which never changes.
+
+        Raises:
+            InvalidSpecError: Another job of the tenant has the same idempotency key (field ``idempotency_key``).
+            CannotWriteError: The disk takes nothing, or another program holds the database. Nothing was saved.
+            UnavailableError: No answer. All of it may have been saved; repeating is safe, but for decisions, which may
+                then be there twice.
+            TiercelError: Something in the call is refused; repeating it is of no use.
+            TypeError: Something in the call is not of its field's type, where it has to be written.
+        """
         new_scripts = [row for row in map(rows.script_row, jobs) if row and row["job_id"] not in self._scripts_kept]
         try:
             async with self.writing() as connection:
@@ -148,11 +175,6 @@ class SqlStore(Store):
             raise errors.refused(self._where, cause_of(error)) from error
         self._scripts_kept.update(row["job_id"] for row in new_scripts)
 
-    async def load_jobs(self, *, active_only: bool = False) -> list[Job]:
-        """All jobs by submission, or only those that have not finished."""
-        query = _JOBS.order_by(tables.jobs.c.submitted_at, tables.jobs.c.id)
-        return await self._load_jobs(query.where(tables.jobs.c.state.not_in(_FINAL)) if active_only else query)
-
     async def list_jobs(
         self,
         *,
@@ -162,7 +184,7 @@ class SqlStore(Store):
         newest_first: bool = False,
         limit: int = 500,
     ) -> list[Job]:
-        """Jobs by submission, a page at a time, without their scripts' content."""
+        """Jobs by submission (time, then id), without their scripts' content; ``after``: behind a job with these."""
         columns = tables.jobs.c
         place = (columns.submitted_at, columns.id)
         query = select(columns.content).order_by(*(c.desc() for c in place) if newest_first else place).limit(limit)
@@ -176,25 +198,25 @@ class SqlStore(Store):
 
     async def get_job(self, job_id: str) -> Job | None:
         """The job, or None."""
-        return next(iter(await self._load_jobs(_JOBS.where(tables.jobs.c.id == job_id))), None)
+        return await self._job(_JOBS.where(tables.jobs.c.id == job_id))
 
     async def job_ids(self, tenant: str, beginning: str, *, limit: int) -> list[str]:
-        """Ids of the tenant's jobs that begin like this."""
+        """Ids of the tenant's jobs that begin like this, sorted, at most so many."""
         columns = tables.jobs.c
         # By its part and not by LIKE, for which SQLite takes large letters for small ones.
         begins = func.substr(columns.id, 1, len(beginning)) == beginning
         query = select(columns.id).where(columns.tenant == tenant, begins).order_by(columns.id).limit(limit)
-        async with self._transaction() as connection:
+        async with self.reading() as connection:
             return list((await connection.scalars(query)).all())
 
     async def find_job(self, tenant: str, idempotency_key: str) -> Job | None:
-        """The tenant's job with this key, or None."""
+        """The tenant's job with this key, or None; an empty key is nobody's."""
         # Jobs without a key have NULL there, which equals nothing.
         query = _JOBS.where(tables.jobs.c.tenant == tenant, tables.jobs.c.idempotency_key == idempotency_key)
-        return next(iter(await self._load_jobs(query)), None)
+        return await self._job(query)
 
     async def load_deliveries(self, job_id: str | None = None) -> list[Delivery]:
-        """All deliveries, or those of one job, by the time they were requested."""
+        """All deliveries, or those of one job, by the time they were requested, then id."""
         columns = tables.deliveries.c
         query = select(columns.content).order_by(columns.requested_at, columns.id)
         return await self._load(Delivery, query if job_id is None else query.where(columns.job_id == job_id))
@@ -206,7 +228,7 @@ class SqlStore(Store):
     async def events_after(
         self, sequence: int, *, job_id: str | None = None, tenant: str | None = None, limit: int = 1000
     ) -> list[JobEvent]:
-        """Events with a larger sequence number, oldest first."""
+        """Events with a larger sequence number, oldest first; of one job or one tenant if given."""
         columns = tables.events.c
         query = select(columns.content).where(columns.sequence > sequence).order_by(columns.sequence).limit(limit)
         if job_id is not None:
@@ -216,19 +238,19 @@ class SqlStore(Store):
         return await self._load(JobEvent, query)
 
     async def last_sequence(self) -> int:
-        """The largest sequence number ever saved, 0 for none."""
-        async with self._transaction() as connection:
+        """The largest sequence number ever saved, pruned or not; 0 for none."""
+        async with self.reading() as connection:
             return int(await connection.scalar(select(func.max(tables.events.c.sequence))) or 0)
 
     async def load_progress(self, job_id: str, *, limit: int) -> list[JobEvent]:
-        """The job's latest progress events, oldest first."""
+        """The job's latest ``limit`` progress events, oldest first."""
         columns = tables.events.c
         query = select(columns.content).where(columns.job_id == job_id, columns.kind == _PROGRESS)
         newest_first = await self._load(JobEvent, query.order_by(columns.sequence.desc()).limit(limit))
         return newest_first[::-1]
 
     async def decisions_of(self, subject: str, *, limit: int) -> list[ShareDecision]:
-        """The latest decisions about a job or an endpoint, the one saved last first."""
+        """The latest decisions about a subject (:attr:`.ShareDecision.subject`), the one saved last first."""
         columns = tables.decisions.c
         query = select(columns.content).where(columns.job_id == subject).order_by(columns.id.desc()).limit(limit)
         return await self._load(ShareDecision, query)
@@ -240,14 +262,14 @@ class SqlStore(Store):
 
     async def load_uses(self) -> list[TenantUse]:
         """What each tenant has used, by its name."""
-        async with self._transaction() as connection:
+        async with self.reading() as connection:
             found = await connection.execute(select(tables.tenant_uses).order_by(tables.tenant_uses.c.tenant))
             return [TenantUse(**row) for row in found.mappings()]
 
     async def save_secret(self, secret: SealedSecret) -> None:
-        """Save a secret, in place of an earlier one."""
+        """Save a secret, in place of one of the same tenant and name; raises as ``save`` does."""
         try:
-            async with self._writing, self._transaction() as connection:
+            async with self.writing() as connection:
                 await put(connection, tables.secrets, [asdict(secret)])
         except (IntegrityError, DataError) as error:
             raise errors.refused(self._where, cause_of(error)) from None
@@ -255,7 +277,7 @@ class SqlStore(Store):
     async def load_secrets(self, tenant: str) -> list[SealedSecret]:
         """The tenant's secrets by name."""
         columns = tables.secrets.c
-        async with self._transaction() as connection:
+        async with self.reading() as connection:
             found = await connection.execute(
                 select(tables.secrets).where(columns.tenant == tenant).order_by(columns.name)
             )
@@ -267,7 +289,7 @@ class SqlStore(Store):
         return bool(await self._delete(delete(tables.secrets).where(columns.tenant == tenant, columns.name == name)))
 
     async def prune_run_records(self, keep_per_workload: int, keep_workloads: int) -> int:
-        """Drop run records of workloads that have not run for long, and older ones of the others."""
+        """Drop all but the newest records of each workload, and all of those that ran longest ago; how many went."""
         columns = tables.run_records.c
         newest_first = (columns.recorded_at.desc(), columns.job_id.desc())
         rank = func.row_number().over(partition_by=columns.workload, order_by=newest_first)
@@ -285,7 +307,7 @@ class SqlStore(Store):
         )
 
     async def prune_events(self, keep_per_job: int) -> int:
-        """Drop progress events older than the newest ``keep_per_job`` of their job."""
+        """Drop progress events older than the newest ``keep_per_job`` of their job, no other event; how many went."""
         columns = tables.events.c
         rank = func.row_number().over(partition_by=columns.job_id, order_by=columns.sequence.desc())
         ranked = select(columns.sequence, rank.label("rank")).where(columns.kind == _PROGRESS).subquery()
@@ -295,7 +317,7 @@ class SqlStore(Store):
         return await self._delete(delete(tables.events).where(columns.sequence.in_(old), columns.sequence < newest))
 
     async def prune_decisions(self, keep: int) -> int:
-        """Drop decisions older than the newest ``keep`` of their subject."""
+        """Drop decisions older than the newest ``keep`` of their subject; how many went."""
         columns = tables.decisions.c
         rank = func.row_number().over(partition_by=columns.job_id, order_by=columns.id.desc())
         ranked = select(columns.id, rank.label("rank")).subquery()
@@ -303,18 +325,18 @@ class SqlStore(Store):
         return await self._delete(delete(tables.decisions).where(columns.id.in_(old)))
 
     async def _load(self, kind: type[_T], query: Select[Any]) -> list[_T]:
-        async with self._transaction() as connection:
+        async with self.reading() as connection:
             texts = (await connection.scalars(query)).all()
         try:
             return [from_json(kind, text) for text in texts]
         except ValueError as error:
             raise self._unreadable(kind, error) from error
 
-    async def _load_jobs(self, query: Select[Any]) -> list[Job]:
-        async with self._transaction() as connection:
-            found = (await connection.execute(query)).all()
+    async def _job(self, query: Select[Any]) -> Job | None:
+        async with self.reading() as connection:
+            found = (await connection.execute(query)).first()
         try:
-            return [rows.job_from_row(content, script) for content, script in found]
+            return rows.job_from_row(*found) if found else None
         except ValueError as error:
             raise self._unreadable(Job, error) from error
 
@@ -327,18 +349,6 @@ class SqlStore(Store):
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncConnection]:
-        """A connection for whoever keeps something else in the same database."""
-        async with self._transaction() as connection:
-            yield connection
-
-    @asynccontextmanager
-    async def writing(self) -> AsyncIterator[AsyncConnection]:
-        """The same to write with, one at a time; what was written is there for good once this was left."""
-        async with self._writing, self._transaction() as connection:
-            yield connection
-
-    @asynccontextmanager
-    async def _transaction(self) -> AsyncIterator[AsyncConnection]:
         """A connection in a transaction that is committed at the end, or undone when anything goes wrong."""
         if self._engine is None:
             raise errors.not_open()
@@ -351,6 +361,12 @@ class SqlStore(Store):
             raise
         except SQLAlchemyError as error:
             raise failure_of(error, self._where) from error
+
+    @asynccontextmanager
+    async def writing(self) -> AsyncIterator[AsyncConnection]:
+        """The same to write with, one at a time; what was written is there for good once this was left."""
+        async with self._writing, self.reading() as connection:
+            yield connection
 
 
 _JOBS = select(tables.jobs.c.content, tables.scripts.c.content).outerjoin_from(

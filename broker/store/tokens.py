@@ -13,7 +13,7 @@ from tiercel.core.roles import Role
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tiercel.broker.store.sql import SqlStore
+    from tiercel.broker.store.sql import Store
 
 _TOKENS = tables.access_tokens
 
@@ -21,7 +21,7 @@ _TOKENS = tables.access_tokens
 class TokenStore:
     """Keeps tokens."""
 
-    def __init__(self, store: SqlStore) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
 
     async def load(self) -> list[IssuedToken]:

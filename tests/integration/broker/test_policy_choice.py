@@ -82,4 +82,4 @@ def policy_choice_store(broker: Broker) -> Any:
     from tiercel.broker.store.policy import PolicyStore
 
     assert broker._service is not None
-    return PolicyStore(broker._service._store)  # type: ignore[arg-type]
+    return PolicyStore(broker._service._store)

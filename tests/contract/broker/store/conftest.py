@@ -5,9 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from testing.memory_store import MemoryStore
-from tiercel.broker.store.contract import Store
-from tiercel.broker.store.sql import SqlStore, sqlite_url
+from tiercel.broker.store.sql import Store, sqlite_url
 
 
 @pytest.fixture
@@ -15,15 +13,10 @@ def database(tmp_path: Path) -> Path:
     return tmp_path / "broker.sqlite"
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def reopened(request: pytest.FixtureRequest, database: Path) -> Callable[[], Store]:
+@pytest.fixture
+def reopened(database: Path) -> Callable[[], Store]:
     """Makes a store over what an earlier one saved, as a broker does that was started again."""
-    memory = MemoryStore()
-
-    def make() -> Store:
-        return memory if request.param == "memory" else SqlStore(sqlite_url(database))
-
-    return make
+    return lambda: Store(sqlite_url(database))
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from sqlalchemy import Connection, create_engine, inspect, text
 
 from testing.stored import stored_delivery, stored_event, stored_job
 from tiercel.broker.store.schema import NEWEST_REVISION, apply_revisions, upgrade_schema
-from tiercel.broker.store.sql import SqlStore, sqlite_url
+from tiercel.broker.store.sql import Store, sqlite_url
 from tiercel.broker.store.tables import metadata
 from tiercel.core.endpoints import Endpoint, Version
 from tiercel.core.errors import CannotWriteError, StoreDamagedError, TiercelError, UnavailableError
@@ -31,13 +31,13 @@ def change(database: Path, statement: str) -> None:
 
 async def assert_cannot_open(database: Path, words: str, kind: type[TiercelError] = UnavailableError) -> None:
     with pytest.raises(kind, match=words) as caught:
-        async with SqlStore(sqlite_url(database)):
+        async with Store(sqlite_url(database)):
             pass
     assert str(database) in caught.value.message
 
 
 async def test_a_new_file_is_its_owners_only(database: Path) -> None:
-    async with SqlStore(sqlite_url(database)) as store:
+    async with Store(sqlite_url(database)) as store:
         await store.save(jobs=[stored_job("a")])
         modes = {path.name: path.stat().st_mode & 0o777 for path in database.parent.iterdir()}
     assert modes["broker.sqlite"] == 0o600
@@ -64,26 +64,26 @@ async def test_a_database_of_somebody_else_is_left_alone(database: Path) -> None
 
 
 async def test_a_database_of_a_newer_tiercel_is_left_alone(database: Path) -> None:
-    async with SqlStore(sqlite_url(database)):
+    async with Store(sqlite_url(database)):
         pass
     change(database, "UPDATE alembic_version SET version_num = 'from-the-future'")
     await assert_cannot_open(database, "newer version of Tiercel; install that version")
 
 
 async def test_a_damaged_entry_is_named_without_its_content(database: Path) -> None:
-    async with SqlStore(sqlite_url(database)) as store:
+    async with Store(sqlite_url(database)) as store:
         await store.save(jobs=[stored_job("a")], events=[stored_event(1)])
         change(database, "UPDATE jobs SET content = '{}'")
         change(database, "UPDATE events SET content = 'secret nonsense'")
         with pytest.raises(StoreDamagedError, match="in Job: a stored Job cannot be read: id: Field required"):
-            await store.load_jobs()
+            await store.list_jobs()
         with pytest.raises(StoreDamagedError, match="damaged entry in JobEvent") as caught:
             await store.events_after(0)
         assert "secret" not in caught.value.message
 
 
 async def test_a_missing_script_is_damage(database: Path) -> None:
-    async with SqlStore(sqlite_url(database)) as store:
+    async with Store(sqlite_url(database)) as store:
         await store.save(jobs=[stored_job("a")])
         change(database, "DELETE FROM scripts")
         with pytest.raises(StoreDamagedError, match="the script of job a is missing"):
@@ -94,32 +94,32 @@ async def test_a_locked_database_is_given_up_in_time_and_works_on_afterwards(
     database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tiercel.broker.store.sql.LOCK_SECONDS", 0.2)
-    async with SqlStore(sqlite_url(database)) as store:
+    async with Store(sqlite_url(database)) as store:
         with contextlib.closing(sqlite3.connect(database)) as other:
             other.execute("BEGIN EXCLUSIVE")
             with pytest.raises(CannotWriteError, match=r"program has locked it.*nothing was changed.*try again"):
                 await store.save(jobs=[stored_job("a")])
-            assert await store.load_jobs() == [], "reading goes on"
+            assert await store.list_jobs() == [], "reading goes on"
         await store.save(jobs=[stored_job("a")])
         assert await store.get_job("a") == stored_job("a")
 
 
 async def test_content_that_is_refused_is_not_held_for_a_database_that_does_not_answer(database: Path) -> None:
-    async with SqlStore(sqlite_url(database)) as store:
+    async with Store(sqlite_url(database)) as store:
         with pytest.raises(TiercelError, match="refused what was to be saved: NOT NULL") as caught:
             # SQLite takes NaN for NULL
             await store.save(jobs=[stored_job("a"), stored_job("b", submitted_at=math.nan)])
         assert not isinstance(caught.value, UnavailableError)
-        assert await store.load_jobs() == []
+        assert await store.list_jobs() == []
 
 
 async def test_writers_and_readers_at_the_same_time_get_along(database: Path) -> None:
-    async with SqlStore(sqlite_url(database)) as store, asyncio.TaskGroup() as tasks:
+    async with Store(sqlite_url(database)) as store, asyncio.TaskGroup() as tasks:
         for number in range(40):
             tasks.create_task(store.save(jobs=[stored_job(f"job{number}")], events=[stored_event(number + 1)]))
-            tasks.create_task(store.load_jobs())
-    async with SqlStore(sqlite_url(database)) as store:
-        assert len(await store.load_jobs()) == 40
+            tasks.create_task(store.list_jobs())
+    async with Store(sqlite_url(database)) as store:
+        assert len(await store.list_jobs()) == 40
         assert await store.last_sequence() == 40
 
 
@@ -139,14 +139,14 @@ async def test_what_was_stored_before_there_were_variants_has_none(database: Pat
     version = Version(1, "a", 1, "accuracy", 0.9, 1.0, "ab")
     endpoint = Endpoint("digits", "ada", 2, (version,), "n1")
     job, delivery = stored_job("a"), stored_delivery("a", 1)
-    async with SqlStore(sqlite_url(database)) as store:
+    async with Store(sqlite_url(database)) as store:
         await store.save(jobs=[job], deliveries=[delivery], endpoints=[endpoint])
     for table, field in (("endpoints", "versions[0].variant"), ("deliveries", "variant"), ("jobs", "spec.variant")):
         change(database, f"UPDATE {table} SET content = json_remove(content, '$.{field}')")
-    async with SqlStore(sqlite_url(database)) as store:
+    async with Store(sqlite_url(database)) as store:
         assert await store.load_endpoints() == [endpoint]
         assert await store.load_deliveries() == [delivery]
-        assert await store.load_jobs() == [job]
+        assert await store.get_job("a") == job
         # What is stored from now on is read back as it is.
         small = replace(endpoint, versions=(replace(version, variant="small"),))
         await store.save(endpoints=[small], deliveries=[replace(delivery, variant="small")])
@@ -159,7 +159,7 @@ class StoppedError(Exception):
 
 
 async def test_a_migration_that_is_cut_short_leaves_nothing_behind(database: Path) -> None:
-    store = SqlStore(sqlite_url(database))
+    store = Store(sqlite_url(database))
 
     def cut_short(connection: Connection) -> None:
         upgrade_schema(connection)
@@ -174,16 +174,16 @@ async def test_a_migration_that_is_cut_short_leaves_nothing_behind(database: Pat
     with contextlib.closing(sqlite3.connect(database)) as empty:
         assert empty.execute("SELECT name FROM sqlite_master").fetchall() == []
     async with store:
-        assert await store.load_jobs() == []
+        assert await store.list_jobs() == []
 
 
 WRITER = """
 import asyncio, itertools, pathlib, sys
 from testing.stored import stored_event, stored_job
-from tiercel.broker.store.sql import SqlStore, sqlite_url
+from tiercel.broker.store.sql import Store, sqlite_url
 
 async def main():
-    async with SqlStore(sqlite_url(pathlib.Path(sys.argv[1]))) as store:
+    async with Store(sqlite_url(pathlib.Path(sys.argv[1]))) as store:
         for number in itertools.count(1):
             await store.save(jobs=[stored_job(f"job{number}")], events=[stored_event(number, f"job{number}")])
             print(number, flush=True)
@@ -205,7 +205,7 @@ async def test_what_was_saved_survives_a_killed_process_whole(database: Path) ->
         rest = (await writer.stdout.read()).split()
         await writer.wait()
     saved = max([saved, *map(int, rest)])
-    async with SqlStore(sqlite_url(database)) as store:
+    async with Store(sqlite_url(database)) as store:
         last = await store.last_sequence()
         assert last in {saved, saved + 1}  # killed between the commit and the message
-        assert {job.id for job in await store.load_jobs()} == {f"job{number}" for number in range(1, last + 1)}
+        assert {job.id for job in await store.list_jobs()} == {f"job{number}" for number in range(1, last + 1)}

@@ -15,27 +15,27 @@ from testing.small_disk import fill, small_disk
 from testing.stored import stored_event, stored_job
 from tiercel.broker.store.backups import KEPT_BACKUPS, back_up_before_upgrade, backups_of
 from tiercel.broker.store.schema import apply_revisions, is_older_revision
-from tiercel.broker.store.sql import SqlStore, sqlite_url
+from tiercel.broker.store.sql import Store, sqlite_url
 from tiercel.core.errors import CannotWriteError, StoreDamagedError, TiercelError
 
 
 async def test_a_full_disk_refuses_what_is_saved_and_is_read_all_the_same(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", 4 * 1024 * 1024) as disk:
-        async with SqlStore(sqlite_url(disk / "broker.sqlite")) as store:
+        async with Store(sqlite_url(disk / "broker.sqlite")) as store:
             await store.save(jobs=[stored_job("a")], events=[stored_event(1)])
             filler = fill(disk)
             large = stored_job("b", script=bytes(512 * 1024))
             with pytest.raises(CannotWriteError, match=rf"no space left in {disk}\); nothing was changed. Make room"):
                 await store.save(jobs=[large])
-            assert [job.id for job in await store.load_jobs()] == ["a"]
+            assert [job.id for job in await store.list_jobs()] == ["a"]
             assert await store.last_sequence() == 1
             filler.unlink()
             await store.save(jobs=[large], events=[stored_event(2)])
-            assert [job.id for job in await store.load_jobs()] == ["a", "b"]
+            assert [job.id for job in await store.list_jobs()] == ["a", "b"]
 
 
 async def test_what_was_saved_survives_a_loss_of_power(tmp_path: Path) -> None:
-    engine = SqlStore(sqlite_url(tmp_path / "broker.sqlite")).make_engine()
+    engine = Store(sqlite_url(tmp_path / "broker.sqlite")).make_engine()
     async with engine.connect() as connection:
         answer = await connection.exec_driver_sql("PRAGMA synchronous")
         assert answer.scalar() == 2, "the disk is waited for at each commit: FULL"
@@ -43,20 +43,20 @@ async def test_what_was_saved_survives_a_loss_of_power(tmp_path: Path) -> None:
 
 
 async def test_a_garbled_file_says_what_to_do_and_never_to_try_again(database: Path) -> None:
-    async with SqlStore(sqlite_url(database)) as store:
+    async with Store(sqlite_url(database)) as store:
         await store.save(jobs=[stored_job(f"j{number}", script=os.urandom(20_000)) for number in range(20)])
     whole = database.read_bytes()
     for damaged in (whole[: len(whole) // 2], whole[:4096] + os.urandom(len(whole) - 4096), b"\0" * len(whole)):
         database.write_bytes(damaged)
         with pytest.raises(StoreDamagedError, match=r"is damaged \(.*\)\. Stop the broker") as caught:
-            async with SqlStore(sqlite_url(database)) as store:
-                await store.load_jobs()
+            async with Store(sqlite_url(database)) as store:
+                await store.list_jobs()
         assert "ry again" not in caught.value.message
         assert "start without it" in caught.value.message, "there is no copy"
 
 
 async def test_a_file_that_is_garbled_while_it_is_in_use_is_damaged(database: Path) -> None:
-    async with SqlStore(sqlite_url(database)) as store:
+    async with Store(sqlite_url(database)) as store:
         await store.save(jobs=[stored_job(f"j{number}", script=os.urandom(20_000)) for number in range(20)])
         with contextlib.closing(sqlite3.connect(database)) as other:
             other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -66,7 +66,7 @@ async def test_a_file_that_is_garbled_while_it_is_in_use_is_damaged(database: Pa
             file.write(os.urandom(size - 4096))
         (database.parent / "broker.sqlite.0001.backup").touch()
         with pytest.raises(StoreDamagedError, match=r"copy .*broker\.sqlite\.0001\.backup to its place"):
-            await store.load_jobs()
+            await store.list_jobs()
         with pytest.raises(StoreDamagedError, match=r"copy .*broker\.sqlite\.0001\.backup to its place"):
             await store.save(jobs=[stored_job("new")])
 
@@ -92,7 +92,7 @@ async def test_a_database_is_copied_before_it_is_upgraded_and_the_last_two_copie
     assert is_older_revision("0001")
     assert not is_older_revision("from-the-future")
     await older(database, "0001")
-    async with SqlStore(sqlite_url(database)):
+    async with Store(sqlite_url(database)):
         pass
     copies = backups_of(database)
     assert [Path(copy).name for copy in copies] == [f"broker.sqlite.{name}.backup" for name in ("0001", "000x")]
@@ -102,7 +102,7 @@ async def test_a_database_is_copied_before_it_is_upgraded_and_the_last_two_copie
         assert copy.execute("SELECT id FROM jobs").fetchall() == [("of-0001",)]
         assert copy.execute("SELECT version_num FROM alembic_version").fetchall() == [("0001",)]
     before = Path(copies[0]).stat().st_mtime_ns
-    async with SqlStore(sqlite_url(database)):
+    async with Store(sqlite_url(database)):
         pass
     assert Path(copies[0]).stat().st_mtime_ns == before, "what is up to date is not copied"
 
@@ -113,7 +113,7 @@ async def test_without_room_for_a_copy_nothing_is_upgraded(tmp_path: Path) -> No
         await older(database, "0001")
         fill(disk)
         with pytest.raises(TiercelError, match="cannot be opened"):
-            async with SqlStore(sqlite_url(database)):
+            async with Store(sqlite_url(database)):
                 pass
         (disk / "filler").unlink()
         with contextlib.closing(sqlite3.connect(database)) as unchanged:

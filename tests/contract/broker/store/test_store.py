@@ -1,4 +1,4 @@
-"""What every store does."""
+"""What a store does."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from testing.stored import stored_decision, stored_delivery, stored_event, stored_job, stored_run_record
-from tiercel.broker.store.contract import Store
+from tiercel.broker.store.sql import Store
 from tiercel.core.endpoints import DeliveryState, Endpoint, Version
 from tiercel.core.errors import InvalidSpecError, UnavailableError
 from tiercel.core.events import ProgressMade, ShareChanged, StateChanged, TierChanged
@@ -42,7 +42,7 @@ async def test_everything_comes_back_after_opening_again(reopened: Callable[[], 
         await store.save(uses=[TenantUse("bob", 6.0, 7.0, 8.0)])
         await store.save(jobs=[job], deliveries=[delivery], endpoints=[ENDPOINT], decisions=[decision], events=events)
     async with reopened() as store:
-        assert await store.load_jobs() == [job]
+        assert await store.get_job("a") == job
         assert await store.load_deliveries() == [delivery]
         assert await store.load_endpoints() == [ENDPOINT]
         assert await store.decisions_of("a", limit=9) == [decision]
@@ -53,7 +53,7 @@ async def test_everything_comes_back_after_opening_again(reopened: Callable[[], 
 
 async def test_an_empty_store_has_nothing(store: Store) -> None:
     await store.save()
-    assert await store.load_jobs() == []
+    assert await store.list_jobs() == []
     assert await store.get_job("a") is None
     assert await store.load_deliveries() == []
     assert await store.load_endpoints() == []
@@ -78,7 +78,7 @@ async def test_saving_again_replaces(store: Store) -> None:
     endpoint = replace(ENDPOINT, node_id="node")
     event = stored_event(1, change=StateChanged(JobState.RUNNING, ""))
     await store.save(jobs=[job], deliveries=[delivery], endpoints=[endpoint], events=[event])
-    assert await store.load_jobs() == [job]
+    assert await store.get_job("a") == job
     assert await store.load_deliveries() == [delivery]
     assert await store.load_endpoints() == [endpoint]
     assert await store.events_after(0) == [event]
@@ -94,10 +94,8 @@ async def test_a_script_comes_back_byte_by_byte_also_for_a_job_saved_many_times(
     async with reopened() as store:
         await store.save(jobs=[replace(job, epoch=2)])
         assert await store.get_job("a") == replace(job, epoch=2)
-        assert [entry.spec.script for entry in await store.load_jobs()][1:] == [
-            None,
-            stored_job("c", script=b"").spec.script,
-        ]
+        assert await store.get_job("b") == stored_job("b", script=None)
+        assert await store.get_job("c") == stored_job("c", script=b"")
 
 
 async def test_numbers_that_are_not_finite_survive(reopened: Callable[[], Store]) -> None:
@@ -120,8 +118,8 @@ async def test_jobs_come_by_submission_and_finished_ones_can_be_left_out(store: 
             stored_job("e", submitted_at=0.5, state=JobState.FAILED),
         ]
     )
-    assert [job.id for job in await store.load_jobs()] == ["e", "c", "b", "d", "a"]
-    assert [job.id for job in await store.load_jobs(active_only=True)] == ["c", "d"]
+    assert [job.id for job in await store.list_jobs()] == ["e", "c", "b", "d", "a"]
+    assert [job.id for job in await store.list_jobs(active_only=True)] == ["c", "d"]
 
 
 async def test_jobs_are_listed_a_page_at_a_time_without_their_scripts(store: Store) -> None:
@@ -177,7 +175,7 @@ async def test_a_second_job_under_a_key_is_refused_and_nothing_of_the_call_is_ke
             events=[stored_event(2)],
         )
     assert caught.value.field == "idempotency_key"
-    assert [job.id for job in await store.load_jobs()] == ["a"]
+    assert [job.id for job in await store.list_jobs()] == ["a"]
     assert (await store.load_deliveries(), await store.load_endpoints()) == ([], [])
     assert await store.decisions_of("b", limit=9) == []
     assert await store.last_sequence() == 1
@@ -275,9 +273,9 @@ async def test_old_run_records_and_workloads_that_have_not_run_for_long_can_be_d
 async def test_a_store_that_is_not_open_says_so(reopened: Callable[[], Store]) -> None:
     store = reopened()
     with pytest.raises(UnavailableError, match="not open"):
-        await store.load_jobs()
+        await store.list_jobs()
     async with store:
-        assert await store.load_jobs() == []
+        assert await store.list_jobs() == []
     with pytest.raises(UnavailableError, match="not open"):
         await store.save(jobs=[stored_job("a")])
     await store.close()

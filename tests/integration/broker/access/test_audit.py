@@ -26,7 +26,7 @@ from tiercel.broker.client.membership import create_join_token, join
 from tiercel.broker.client.tokens import create_token
 from tiercel.broker.server import Broker
 from tiercel.broker.store.audit import AuditStore
-from tiercel.broker.store.sql import SqlStore, sqlite_url
+from tiercel.broker.store.sql import Store, sqlite_url
 from tiercel.core.audit import AuditRow, AuditStart, ChainCheck, calls_of
 from tiercel.core.errors import CannotWriteError, NotAuthenticatedError, UnavailableError
 from tiercel.core.roles import Role
@@ -211,7 +211,7 @@ async def test_many_changes_at_once_are_one_chain(tmp_path: Path) -> None:
 
 
 async def _written(folder: Path, count: int, most: int) -> AsyncIterator[tuple[AuditStart, list[AuditRow]]]:
-    async with SqlStore(sqlite_url(folder / "broker.sqlite")) as store:
+    async with Store(sqlite_url(folder / "broker.sqlite")) as store:
         kept = AuditStore(store, most)
         audit = Audit(kept, ManualClock())
         await audit.start()
@@ -232,7 +232,7 @@ async def test_there_is_a_bound_and_the_chain_goes_on_behind_it(tmp_path: Path) 
 
 
 async def test_somebody_who_writes_rows_beside_the_broker_is_found_and_stops_nothing(tmp_path: Path) -> None:
-    async with SqlStore(sqlite_url(tmp_path / "broker.sqlite")) as store:
+    async with Store(sqlite_url(tmp_path / "broker.sqlite")) as store:
         kept = AuditStore(store)
         audit = Audit(kept, SystemClock())
         await audit.start()

@@ -20,7 +20,7 @@ from tiercel.broker.actors.clock import SystemClock
 from tiercel.broker.cli import app
 from tiercel.broker.client.tokens import create_token, list_tokens, revoke_token
 from tiercel.broker.server import Broker
-from tiercel.broker.store.sql import SqlStore, sqlite_url
+from tiercel.broker.store.sql import Store, sqlite_url
 from tiercel.broker.store.tokens import TokenStore
 from tiercel.broker.tenancy import open_tenancy
 from tiercel.core.errors import ConflictError, InvalidSpecError, NotFoundError, QuotaExceededError
@@ -164,7 +164,7 @@ async def test_what_is_no_token_gets_nobody_in_however_often(tmp_path: Path) -> 
 async def test_there_is_a_bound_names_are_told_apart_and_old_ones_are_forgotten(tmp_path: Path) -> None:
     clock = ManualClock(1_800_000_000.0)
     tenancy = open_tenancy(tmp_path, ["alice", "bob"], clock.now)
-    async with SqlStore(sqlite_url(tmp_path / "broker.sqlite")) as store:
+    async with Store(sqlite_url(tmp_path / "broker.sqlite")) as store:
         tokens = Tokens(TokenStore(store), tenancy, clock)
         await tokens.start()
         _, first = await tokens.create("n0", "alice", Role.VIEWER, 3600.0)

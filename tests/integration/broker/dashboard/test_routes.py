@@ -17,7 +17,7 @@ from testing.until import until
 from tiercel.broker.api.matrix import Matrix
 from tiercel.broker.client.tokens import create_token
 from tiercel.broker.server import Broker
-from tiercel.broker.store.sql import SqlStore, sqlite_url
+from tiercel.broker.store.sql import Store, sqlite_url
 from tiercel.broker.tenancy import open_tenancy
 from tiercel.core.events import JobEvent, ProgressMade
 from tiercel.core.roles import Role
@@ -150,7 +150,7 @@ async def test_a_curve_of_ten_thousand_points_is_as_many_as_can_be_seen(tmp_path
             JobEvent(1_000_000 + each, job_id, "alice", began + each, ProgressMade(each, peaks.get(each, 0.5), {}, 1.0))
             for each in range(1, 10_501)
         ]
-        async with SqlStore(sqlite_url(tmp_path / "broker.sqlite")) as store:
+        async with Store(sqlite_url(tmp_path / "broker.sqlite")) as store:
             await store.save(events=events)
         answer = await browser.get(f"jobs/{job_id}/curve?width=300")
         points = answer.content["points"]

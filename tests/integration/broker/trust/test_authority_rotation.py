@@ -26,7 +26,7 @@ from tiercel.broker.client.status import cluster_status
 from tiercel.broker.server import Broker
 from tiercel.broker.store.audit import AuditStore
 from tiercel.broker.store.members import MemberStore
-from tiercel.broker.store.sql import SqlStore, sqlite_url
+from tiercel.broker.store.sql import Store, sqlite_url
 from tiercel.broker.trust.kept_authority import KeptAuthority
 from tiercel.broker.trust.membership import Membership
 from tiercel.broker.trust.rotation import KEPT_SECONDS, TENANTS_SECONDS, Rotation
@@ -174,7 +174,7 @@ PORTS = {
 @contextlib.asynccontextmanager
 async def opened(folder: Path, clock: ManualClock) -> AsyncIterator[tuple[Membership, Rotation, Audit]]:
     """What a broker that was started on the folder knows."""
-    async with SqlStore(sqlite_url(folder / "broker.sqlite")) as store:
+    async with Store(sqlite_url(folder / "broker.sqlite")) as store:
         kept = KeptAuthority.open(folder, datetime.fromtimestamp(clock.now(), UTC))
         membership = Membership(MemberStore(store), kept, clock)
         await membership.start()

@@ -15,7 +15,7 @@ from sqlalchemy import text
 
 from testing.clock import ManualClock
 from tiercel.broker.store.members import MemberStore
-from tiercel.broker.store.sql import SqlStore, sqlite_url
+from tiercel.broker.store.sql import Store, sqlite_url
 from tiercel.broker.trust.authority import CERTIFICATE_LIFE, Authority
 from tiercel.broker.trust.kept_authority import KeptAuthority
 from tiercel.broker.trust.membership import MOST_TOKENS, TOKEN_SECONDS, Admitted, Membership
@@ -37,7 +37,7 @@ LIFE = CERTIFICATE_LIFE.total_seconds()
 
 @contextlib.asynccontextmanager
 async def opened(folder: Path, clock: ManualClock, names: Sequence[str] = ()) -> AsyncIterator[Membership]:
-    async with SqlStore(sqlite_url(folder / "broker.sqlite")) as store:
+    async with Store(sqlite_url(folder / "broker.sqlite")) as store:
         membership = Membership(MemberStore(store), KeptAuthority(folder, AUTHORITY), clock, names=names)
         await membership.start()
         yield membership
@@ -236,7 +236,7 @@ async def test_a_stranger_with_a_certificate_of_the_same_form_is_nobody(tmp_path
 
 async def test_tokens_that_nobody_uses_are_bounded(tmp_path: Path) -> None:
     clock = ManualClock(START)
-    async with SqlStore(sqlite_url(tmp_path / "broker.sqlite")) as store:
+    async with Store(sqlite_url(tmp_path / "broker.sqlite")) as store:
         membership = Membership(MemberStore(store), KeptAuthority(tmp_path, AUTHORITY), clock)
         await membership.start()
         async with store.writing() as connection:

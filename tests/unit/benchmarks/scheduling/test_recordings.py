@@ -12,7 +12,7 @@ from benchmarks.scheduling.record import recording_of, runs_to_record
 from benchmarks.scheduling.recordings import FOLDER, Recording, RecordingError, Recordings, remember
 from benchmarks.scheduling.schedules import TRAINING_SEEDS, Schedule, ScheduledJob
 from tests.support.scheduling_runs import job_outcome, recording
-from tiercel.broker.store.sql import SqlStore, sqlite_url
+from tiercel.broker.store.sql import Store, sqlite_url
 from tiercel.core.run_records import workload_of
 
 
@@ -44,7 +44,7 @@ async def test_a_broker_remembers_runs_with_other_seeds_only(tmp_path: Path) -> 
     known = Recordings({("cnn-small", seed): recording(training_seed=seed) for seed in range(TRAINING_SEEDS)})
     schedule = Schedule("small", 1, (ScheduledJob("a", "cnn-small", 1, 0.0),))
     await remember(known, schedule, "default", tmp_path / "broker.sqlite")
-    async with SqlStore(sqlite_url(tmp_path / "broker.sqlite")) as store:
+    async with Store(sqlite_url(tmp_path / "broker.sqlite")) as store:
         records = await store.load_run_records()
     assert {record.job_id for record in records} == {"earlier-cnn-small-0", "earlier-cnn-small-2"}
     wanted = workload_of("default", KINDS["cnn-small"].spec("a", 1, "docker"))

@@ -16,7 +16,7 @@ from tiercel.broker.access.sign_in import (
 )
 from tiercel.broker.store.sealing import Sealer
 from tiercel.broker.store.sessions import SessionStore
-from tiercel.broker.store.sql import SqlStore, sqlite_url
+from tiercel.broker.store.sql import Store, sqlite_url
 from tiercel.core.errors import NotAuthenticatedError
 
 
@@ -29,7 +29,7 @@ class Time:
 
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[SessionStore]:
-    async with SqlStore(sqlite_url(tmp_path / "broker.sqlite")) as database:
+    async with Store(sqlite_url(tmp_path / "broker.sqlite")) as database:
         yield SessionStore(database)
 
 

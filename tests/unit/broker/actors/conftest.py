@@ -1,4 +1,4 @@
-"""Actors over the real stores and a manual clock."""
+"""Actors over the real store and a manual clock."""
 
 from __future__ import annotations
 
@@ -8,17 +8,13 @@ from pathlib import Path
 import pytest
 
 from testing.actors import Actors, running_actors
-from testing.memory_store import MemoryStore
 from testing.replica_nodes import ReplicaNodes, version_store
-from tiercel.broker.store.contract import Store
-from tiercel.broker.store.sql import SqlStore, sqlite_url
+from tiercel.broker.store.sql import Store, sqlite_url
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
-    """Both stores: what holds over one must hold over the other."""
-    made = MemoryStore() if request.param == "memory" else SqlStore(sqlite_url(tmp_path / "broker.sqlite"))
-    async with made as opened:
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[Store]:
+    async with Store(sqlite_url(tmp_path / "broker.sqlite")) as opened:
         yield opened
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from testing.actors import ALICE, BOB, GIB, Actors, running, running_actors, submit, wanted_of
 from testing.clock import ManualClock
-from tiercel.broker.store.contract import Store
+from tiercel.broker.store.sql import Store
 from tiercel.core.endpoints import DeliveryState
 from tiercel.core.errors import EndpointBusyError, InvalidSpecError, NotFoundError
 from tiercel.core.events import JobEvent, PriorityChanged, StateChanged

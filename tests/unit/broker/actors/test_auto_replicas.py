@@ -15,7 +15,7 @@ from tiercel.broker.actors.replica_loads import reading_of
 from tiercel.broker.lifecycle import replica_count
 from tiercel.broker.lifecycle.replica_count import GROW_SECONDS, LOOK_SECONDS
 from tiercel.broker.lifecycle.serving_node import ServingNode
-from tiercel.broker.store.contract import Store
+from tiercel.broker.store.sql import Store
 from tiercel.core.endpoints import DeliveryState, Endpoint, EndpointUsage, Version
 from tiercel.core.jobs import AUTO_REPLICAS, Direction, Job, Tier
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from testing.actors import running, running_actors, submit, wanted_of
-from testing.memory_store import MemoryStore
 from testing.replica_nodes import ENDPOINT, ReplicaNodes, endpoint, version_store
 from testing.until import until
 from tiercel.broker.actors import endpoint_service
@@ -20,7 +18,7 @@ from tiercel.broker.actors.endpoint_messages import VersionChosen
 from tiercel.broker.actors.replicas import DEPLOY_SECONDS
 from tiercel.broker.lifecycle.deployment import Arrived
 from tiercel.broker.store.checkpoints import CheckpointFile
-from tiercel.broker.store.contract import Store
+from tiercel.broker.store.sql import Store
 from tiercel.core.checkpoints import Artefact
 from tiercel.core.deploying import MAX_COMING, Deploy
 from tiercel.core.endpoints import Delivery, DeliveryState, Signature, Tensor, Verdict, deployment_id
@@ -36,14 +34,6 @@ from tiercel.core.events import EndpointEvent
 from tiercel.core.jobs import Tier
 
 TAKES_FOUR = Signature((Tensor("x", "FP32", (-1, 4)),), (Tensor("y", "FP32", (-1, 4)),))
-
-
-@pytest.fixture
-async def light(tmp_path: Path) -> AsyncIterator[ReplicaNodes]:
-    """Over the store in memory alone, for what has nothing to do with storing."""
-    held = version_store(tmp_path)
-    async with MemoryStore() as store, running_actors(store, versions=held) as started:
-        yield ReplicaNodes(started, held)
 
 
 def sha256(content: bytes) -> str:
@@ -169,61 +159,61 @@ async def test_a_broker_that_is_killed_in_the_middle_goes_on_and_one_without_the
         assert endpoint(actors).live_version == 1
 
 
-async def test_a_node_that_goes_away_or_never_answers_is_given_up_and_told_to_keep_nothing(light: ReplicaNodes) -> None:
-    await light.connect("n1")
-    lost = await begun(light, b"a")
-    await light.actors.pass_time(12.0)
+async def test_a_node_that_goes_away_or_never_answers_is_given_up_and_told_to_keep_nothing(nodes: ReplicaNodes) -> None:
+    await nodes.connect("n1")
+    lost = await begun(nodes, b"a")
+    await nodes.actors.pass_time(12.0)
     with pytest.raises(InvalidSpecError, match="node n1 went away before it answered with it; deploy it again"):
         await lost
-    await light.connect("n1")
+    await nodes.connect("n1")
     # It had not heard of that, and comes back with the file.
-    await answered(light, 1)
-    node = light.nodes["n1"]
+    await answered(nodes, 1)
+    node = nodes.nodes["n1"]
     (model,) = (await wanted_of(node.actor, node.epoch)).models
-    assert (model.version, model.kept, light.actors.service.endpoints.of("alice")) == (0, (), [])
-    silent = await begun(light, b"b")
+    assert (model.version, model.kept, nodes.actors.service.endpoints.of("alice")) == (0, (), [])
+    silent = await begun(nodes, b"b")
     for _ in range(int(DEPLOY_SECONDS / 5.0) + 1):
-        light.actors.clock.advance(5.0)
-        await light.actors.heartbeat(node.actor, light.nodes["n1"].epoch)
-        light.actors.registry.look_after_replicas()
-        await light.actors.settle()
+        nodes.actors.clock.advance(5.0)
+        await nodes.actors.heartbeat(node.actor, nodes.nodes["n1"].epoch)
+        nodes.actors.registry.look_after_replicas()
+        await nodes.actors.settle()
         if silent.done():
             break
     with pytest.raises(InvalidSpecError, match="node n1 did not answer with it in time"):
         await silent
 
 
-async def test_the_place_is_the_endpoints_home_or_the_node_that_is_named(light: ReplicaNodes) -> None:
+async def test_the_place_is_the_endpoints_home_or_the_node_that_is_named(nodes: ReplicaNodes) -> None:
     with pytest.raises(UnavailableError, match="no node does answer for models now"):
-        await deploy(light)
-    await light.connect("n1", "n2")
+        await deploy(nodes)
+    await nodes.connect("n1", "n2")
     with pytest.raises(NotFoundError, match="there is no node 'n3'"):
-        await deploy(light, node_id="n3")
-    first = await begun(light, b"a", node_id="n2")
-    assert await wanted(light, "n2") == [(1, Verdict.LIVE)]
-    await answered(light, 1, "n2")
+        await deploy(nodes, node_id="n3")
+    first = await begun(nodes, b"a", node_id="n2")
+    assert await wanted(nodes, "n2") == [(1, Verdict.LIVE)]
+    await answered(nodes, 1, "n2")
     await first
-    second = await begun(light, b"b")
-    assert await wanted(light, "n2") == [(2, Verdict.LIVE)]
-    await answered(light, 2, "n1")
+    second = await begun(nodes, b"b")
+    assert await wanted(nodes, "n2") == [(2, Verdict.LIVE)]
+    await answered(nodes, 2, "n1")
     assert not second.done(), "nobody asked that node"
-    await answered(light, 2, "n2")
+    await answered(nodes, 2, "n2")
     await second
 
 
-async def test_copies_on_other_nodes_are_there_before_a_file_answers_anywhere(light: ReplicaNodes) -> None:
-    await light.connect("n1", "n2")
-    task = await begun(light, replicas=2, node_id="n1")
-    assert await wanted(light) == [(1, Verdict.OPEN)]
-    await light.obey()
-    assert await wanted(light) == [(1, Verdict.LIVE)]
-    light.nodes["n1"].answering, light.nodes["n1"].copies[1] = 1, sha256(b"a")
-    await light.say("n1")
-    await answered(light, 1)
+async def test_copies_on_other_nodes_are_there_before_a_file_answers_anywhere(nodes: ReplicaNodes) -> None:
+    await nodes.connect("n1", "n2")
+    task = await begun(nodes, replicas=2, node_id="n1")
+    assert await wanted(nodes) == [(1, Verdict.OPEN)]
+    await nodes.obey()
+    assert await wanted(nodes) == [(1, Verdict.LIVE)]
+    nodes.nodes["n1"].answering, nodes.nodes["n1"].copies[1] = 1, sha256(b"a")
+    await nodes.say("n1")
+    await answered(nodes, 1)
     assert not task.done()
-    await light.obey()
+    await nodes.obey()
     await task
-    assert light.answering() == {"n1": 1, "n2": 1}
+    assert nodes.answering() == {"n1": 1, "n2": 1}
 
 
 async def test_a_tenant_has_so_many_endpoints_and_no_more(nodes: ReplicaNodes, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,26 +227,26 @@ async def test_a_tenant_has_so_many_endpoints_and_no_more(nodes: ReplicaNodes, m
     nodes.actors.service.endpoints.check_deploy("alice", "first")  # what it has may be fed
 
 
-async def test_what_others_have_or_what_takes_something_else_is_refused(light: ReplicaNodes) -> None:
-    await light.connect("n1")
-    first = await begun(light, b"a", metric="accuracy", value=0.9)
+async def test_what_others_have_or_what_takes_something_else_is_refused(nodes: ReplicaNodes) -> None:
+    await nodes.connect("n1")
+    first = await begun(nodes, b"a", metric="accuracy", value=0.9)
     with pytest.raises(EndpointBusyError, match=r"'model\.onnx' is being deployed"):
-        await light.actors.service.endpoints.delete("alice", ENDPOINT)
-    await answered(light, 1)
+        await nodes.actors.service.endpoints.delete("alice", ENDPOINT)
+    await answered(nodes, 1)
     await first
     with pytest.raises(EndpointBusyError, match="belongs to another tenant"):
-        await deploy(light, tenant="bob")
+        await deploy(nodes, tenant="bob")
     other = Signature((Tensor("x", "FP32", (-1, 5)),), TAKES_FOUR.outputs)
     with pytest.raises(InvalidSpecError, match=r"file: it takes 'x' as FP32 \[-1, 5\], and version 1 took"):
-        await deploy(light, signature=other)
-    await light.actors.service.endpoints.delete("alice", ENDPOINT)
-    await submit(light.actors, "variants", variant="small", tiers=(Tier(0.5),))
+        await deploy(nodes, signature=other)
+    await nodes.actors.service.endpoints.delete("alice", ENDPOINT)
+    await submit(nodes.actors, "variants", variant="small", tiers=(Tier(0.5),))
     with pytest.raises(EndpointBusyError, match=r"has variants \(small\), to which no file can be deployed"):
-        await deploy(light, endpoint="variants")
-    tasks = [await begun(light, bytes([number])) for number in range(MAX_COMING)]
+        await deploy(nodes, endpoint="variants")
+    tasks = [await begun(nodes, bytes([number])) for number in range(MAX_COMING)]
     with pytest.raises(OverloadedError, match="has 4 files that are being deployed"):
-        await deploy(light, b"too many")
-    assert light.versions.held(ENDPOINT).keys() == {2, 3, 4, 5}
+        await deploy(nodes, b"too many")
+    assert nodes.versions.held(ENDPOINT).keys() == {2, 3, 4, 5}
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
@@ -273,19 +263,19 @@ async def test_what_others_have_or_what_takes_something_else_is_refused(light: R
     ],
 )
 async def test_a_file_answers_unless_it_is_said_to_be_worse(
-    light: ReplicaNodes, measured: dict[str, Any], verdict: Verdict
+    nodes: ReplicaNodes, measured: dict[str, Any], verdict: Verdict
 ) -> None:
-    await light.connect("n1")
-    job = await running(light.actors)
-    await light.actors.report(job.run_id, 0.85)
+    await nodes.connect("n1")
+    job = await running(nodes.actors)
+    await nodes.actors.report(job.run_id, 0.85)
     for state in (DeliveryState.LOADING, DeliveryState.DELIVERED):
-        await light.actors.delivery(f"{job.id}-tier-1", state, value=0.85, sha256="ab", signature=TAKES_FOUR)
-    task = await begun(light, **measured)
-    assert await wanted(light) == [(2, verdict)]
-    await answered(light, 2)
+        await nodes.actors.delivery(f"{job.id}-tier-1", state, value=0.85, sha256="ab", signature=TAKES_FOUR)
+    task = await begun(nodes, **measured)
+    assert await wanted(nodes) == [(2, verdict)]
+    await answered(nodes, 2)
     await task
-    assert endpoint(light.actors).live_version == (2 if verdict is Verdict.LIVE else 1)
+    assert endpoint(nodes.actors).live_version == (2 if verdict is Verdict.LIVE else 1)
     if not measured:  # what a job delivers then is not known to be better
-        await light.actors.report(job.run_id, 0.95, 2)
-        await light.actors.delivery(f"{job.id}-tier-2", DeliveryState.LOADING, value=0.95, sha256="cd")
-        assert await wanted(light) == [(3, Verdict.HELD)]
+        await nodes.actors.report(job.run_id, 0.95, 2)
+        await nodes.actors.delivery(f"{job.id}-tier-2", DeliveryState.LOADING, value=0.95, sha256="cd")
+        assert await wanted(nodes) == [(3, Verdict.HELD)]

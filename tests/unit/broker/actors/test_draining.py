@@ -10,7 +10,7 @@ import pytest
 from testing.actors import Actors, make_node, running, running_actors, submit, wanted_of
 from tiercel.broker.actors.maintenance import LeftThere, Maintenance
 from tiercel.broker.store.drains import DrainStore
-from tiercel.broker.store.sql import SqlStore, sqlite_url
+from tiercel.broker.store.sql import Store, sqlite_url
 from tiercel.core.errors import NotFoundError
 from tiercel.core.events import NodeEvent
 from tiercel.core.jobs import JobState
@@ -18,19 +18,19 @@ from tiercel.core.nodes import Drain
 
 
 @pytest.fixture
-async def sql(tmp_path: Path) -> AsyncIterator[SqlStore]:
-    async with SqlStore(sqlite_url(tmp_path / "broker.sqlite")) as opened:
+async def sql(tmp_path: Path) -> AsyncIterator[Store]:
+    async with Store(sqlite_url(tmp_path / "broker.sqlite")) as opened:
         yield opened
 
 
 @pytest.fixture
-async def actors(sql: SqlStore) -> AsyncIterator[Actors]:
+async def actors(sql: Store) -> AsyncIterator[Actors]:
     async with running_actors(sql) as made:
         yield made
 
 
 @pytest.fixture
-def maintenance(sql: SqlStore, actors: Actors) -> Maintenance:
+def maintenance(sql: Store, actors: Actors) -> Maintenance:
     return Maintenance(DrainStore(sql), actors.registry)
 
 
@@ -107,7 +107,7 @@ async def test_a_job_of_a_variant_says_whom_it_follows(actors: Actors, maintenan
 
 
 async def test_an_agent_that_comes_back_finds_its_node_drained_also_after_a_restart(
-    sql: SqlStore, actors: Actors, maintenance: Maintenance
+    sql: Store, actors: Actors, maintenance: Maintenance
 ) -> None:
     await actors.connect()
     await maintenance.drain("n1", migrate=True)

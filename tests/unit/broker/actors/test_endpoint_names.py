@@ -6,7 +6,7 @@ import pytest
 
 from testing.actors import ALICE, BOB, Actors, running, running_actors, submit, wanted_of
 from tiercel.broker.lifecycle.versions import WantedModel
-from tiercel.broker.store.contract import Store
+from tiercel.broker.store.sql import Store
 from tiercel.core.errors import EndpointBusyError, NotFoundError
 from tiercel.core.events import EndpointGone
 

@@ -9,7 +9,7 @@ import pytest
 from testing.actors import ALICE, BOB, Actors, running, running_actors, submit
 from testing.jobs import new_job
 from tiercel.broker.actors.endpoint_queues import MAX_QUEUED, queue_steps
-from tiercel.broker.store.contract import Store
+from tiercel.broker.store.sql import Store
 from tiercel.core.errors import EndpointBusyError
 from tiercel.core.jobs import Job, JobState
 

@@ -10,7 +10,7 @@ from testing.actors import ALICE, Actors, running_actors
 from testing.jobs import make_spec
 from tiercel.broker.actors.node import NodeActor
 from tiercel.broker.scheduling.dqoes.policy import DqoesPolicy, DqoesSettings
-from tiercel.broker.store.contract import Store
+from tiercel.broker.store.sql import Store
 from tiercel.core.endpoints import EndpointLoad, EndpointUsage
 from tiercel.core.events import EndpointMeasured, EndpointShareChanged
 from tiercel.core.jobs import Job

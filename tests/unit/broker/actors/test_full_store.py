@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,13 +12,13 @@ import pytest
 from testing.actors import ALICE, Actors, running, running_actors, submit
 from testing.clock import ManualClock
 from testing.jobs import make_spec
-from testing.memory_store import MemoryStore
 from testing.until import until
 from tiercel.broker.actors.clock import SystemClock
 from tiercel.broker.actors.journal import BACKOFF
 from tiercel.broker.actors.life import TICK_SECONDS
 from tiercel.broker.actors.mailbox import MAX_FAILURES_IN_A_ROW
 from tiercel.broker.lifecycle.job_events import Reported
+from tiercel.broker.store.sql import Store, sqlite_url
 from tiercel.core.endpoints import EndpointUsage
 from tiercel.core.errors import CannotWriteError
 from tiercel.core.events import ProgressMade
@@ -26,11 +27,11 @@ from tiercel.core.jobs import JobState, Tier
 from tiercel.core.retraining import Retrain
 
 
-class FullStore(MemoryStore):
+class FullStore(Store):
     """A store on a disk that is full while a test says so; reading works all the time."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, folder: Path) -> None:
+        super().__init__(sqlite_url(folder / "broker.sqlite"))
         self.full = False
         self.saves = 0
         self.free = asyncio.Event()  # while it is not set, writing takes its time
@@ -45,8 +46,8 @@ class FullStore(MemoryStore):
 
 
 @pytest.fixture
-async def store() -> AsyncIterator[FullStore]:
-    async with FullStore() as opened:
+async def store(tmp_path: Path) -> AsyncIterator[FullStore]:
+    async with FullStore(tmp_path) as opened:
         yield opened
 
 
@@ -73,7 +74,7 @@ async def test_what_is_asked_of_a_full_store_is_refused_and_changes_nothing(acto
             await actors.service.cancel("alice", job.id)
     assert (await actors.service.find_job("alice", job.id)).state is JobState.RUNNING
     assert [known.name for known in actors.service.endpoints.of("alice")] == ["digits"]
-    assert [known.id for known in await store.load_jobs()] == [job.id]
+    assert [known.id for known in await store.list_jobs()] == [job.id]
     assert [known.name for known in await store.load_endpoints()] == ["digits"], "no endpoint without its job"
     await make_room(actors, store)
     await actors.heartbeat(actor, epoch)

@@ -6,7 +6,7 @@ from testing.actors import Actors, make_node, running_actors
 from testing.jobs import make_spec
 from tiercel.broker.scheduling.fair import FairPolicy, FairState
 from tiercel.broker.scheduling.interface import CurvePoint, PastRun, Plan, Snapshot
-from tiercel.broker.store.contract import Store
+from tiercel.broker.store.sql import Store
 from tiercel.core.jobs import Script
 from tiercel.core.tenants import Tenant
 

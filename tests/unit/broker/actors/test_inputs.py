@@ -12,7 +12,7 @@ from tiercel.broker.actors.endpoint_messages import VersionChosen
 from tiercel.broker.actors.feedback import InputsHeard
 from tiercel.broker.lifecycle.drift import judged
 from tiercel.broker.progress.topics import message_of
-from tiercel.broker.store.contract import Store
+from tiercel.broker.store.sql import Store
 from tiercel.core.drift import FeatureDrift, InputDrift
 from tiercel.core.endpoints import DeliveryState, Endpoint, EndpointUsage, Version
 from tiercel.core.events import InputsJudged

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sqlite3
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from testing.clock import ManualClock
 from testing.jobs import new_job
-from testing.memory_store import MemoryStore
 from testing.until import until
 from tiercel.broker.actors import journal as journal_module
 from tiercel.broker.actors.journal import BACKOFF, BATCH, Commit, Journal
+from tiercel.broker.store.sql import Store, sqlite_url
 from tiercel.core.errors import CannotWriteError, StoreDamagedError, UnavailableError
 from tiercel.core.events import Event, JobEvent, NodeEvent, StateChanged
 from tiercel.core.jobs import Job, JobState
@@ -23,11 +25,11 @@ from tiercel.core.jobs import Job, JobState
 CHANGE = StateChanged(JobState.PENDING, "why")
 
 
-class FailingStore(MemoryStore):
+class FailingStore(Store):
     """A store that fails on demand, as a full disk or a defect would make it."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, folder: Path) -> None:
+        super().__init__(sqlite_url(folder / "broker.sqlite"))
         self.away = 0
         self.failure: Exception = CannotWriteError("the disk is full")
         self.saves = 0
@@ -46,8 +48,8 @@ class FailingStore(MemoryStore):
 
 
 @pytest.fixture
-async def store() -> AsyncIterator[FailingStore]:
-    async with FailingStore() as opened:
+async def store(tmp_path: Path) -> AsyncIterator[FailingStore]:
+    async with FailingStore(tmp_path) as opened:
         yield opened
 
 
@@ -80,15 +82,16 @@ async def test_what_comes_together_is_written_together(store: FailingStore) -> N
     async with running(journal):
         await asyncio.gather(*(journal.commit(Commit(job=job(str(number)))) for number in range(50)))
     assert store.saves < 5
-    assert len(await store.load_jobs()) == 50
+    assert len(await store.list_jobs()) == 50
 
 
-async def test_listeners_hear_of_it_when_it_is_durable(store: FailingStore) -> None:
+async def test_listeners_hear_of_it_when_it_is_durable(store: FailingStore, tmp_path: Path) -> None:
     heard: list[int] = []
 
     def listen(event: Event) -> None:
         assert isinstance(event, JobEvent)
-        assert event in store._events()
+        with contextlib.closing(sqlite3.connect(tmp_path / "broker.sqlite")) as other:
+            assert other.execute("SELECT sequence FROM events").fetchall() == [(event.sequence,)]
         heard.append(event.sequence)
 
     journal = Journal(store, ManualClock(), 0, [listen])
@@ -144,7 +147,7 @@ async def test_a_store_that_takes_nothing_is_tried_for_ever_with_bounded_pauses(
         assert journal.is_writable
         await journal.commit_or_refuse(Commit(job=job("b")))
     assert journal.sequence == 1
-    assert [known.id for known in await store.load_jobs()] == ["a", "b"]
+    assert [known.id for known in await store.list_jobs()] == ["a", "b"]
 
 
 async def test_what_may_be_refused_is_refused_at_once_while_the_store_takes_nothing(store: FailingStore) -> None:
@@ -165,7 +168,7 @@ async def test_what_may_be_refused_is_refused_at_once_while_the_store_takes_noth
         store.away = 0
         clock.advance(BACKOFF.longest_seconds)
         await must
-    assert [known.id for known in await store.load_jobs()] == ["must"], "what was refused is nowhere"
+    assert [known.id for known in await store.list_jobs()] == ["must"], "what was refused is nowhere"
 
 
 async def test_what_was_perhaps_written_is_not_refused_but_written_again(store: FailingStore) -> None:
@@ -181,7 +184,7 @@ async def test_what_was_perhaps_written_is_not_refused_but_written_again(store: 
         assert not unsure.done()
         clock.advance(BACKOFF.longest_seconds)
         await unsure
-    assert [known.id for known in await store.load_jobs()] == ["a"]
+    assert [known.id for known in await store.list_jobs()] == ["a"]
 
 
 async def test_a_damaged_store_ends_the_journal_and_every_commit(
@@ -218,4 +221,4 @@ async def test_a_commit_that_nobody_waits_for_any_more_is_kept_all_the_same(stor
     commit.cancel()
     async with running(journal):
         await journal.commit(Commit(job=job("b"), changes=[CHANGE]))
-    assert [known.id for known in await store.load_jobs()] == ["a", "b"]
+    assert [known.id for known in await store.list_jobs()] == ["a", "b"]

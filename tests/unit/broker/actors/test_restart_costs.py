@@ -11,7 +11,7 @@ from testing.clock import ManualClock
 from tiercel.broker.lifecycle.job_events import RunIsAlive
 from tiercel.broker.scheduling.fair import FairPolicy, FairState
 from tiercel.broker.scheduling.interface import Plan, RestartCost, Snapshot
-from tiercel.broker.store.contract import Store
+from tiercel.broker.store.sql import Store
 from tiercel.core.starts import Start
 
 

@@ -13,7 +13,7 @@ from testing.jobs import make_spec
 from tiercel.broker.actors.endpoint_messages import AccessSet, PromisesJudged, RetrainingNoted, VersionChosen
 from tiercel.broker.lifecycle import retraining
 from tiercel.broker.progress.topics import message_of
-from tiercel.broker.store.contract import Store
+from tiercel.broker.store.sql import Store
 from tiercel.core.endpoint_access import EndpointAccess
 from tiercel.core.endpoints import DeliveryState, Endpoint, EndpointUsage
 from tiercel.core.errors import InvalidSpecError
@@ -62,7 +62,7 @@ async def decide(actors: Actors) -> Retraining:
 
 
 async def retrainings_stored(store: Store) -> list[str]:
-    return [job.id for job in await store.load_jobs() if job.retrains is not None]
+    return [job.id for job in await store.list_jobs() if job.retrains is not None]
 
 
 async def test_what_falls_below_its_promise_is_trained_again_and_replaced_by_what_is_better_now(actors: Actors) -> None:

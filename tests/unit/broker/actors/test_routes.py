@@ -8,7 +8,7 @@ from testing.actors import Actors, make_node, running, running_actors, wanted_of
 from tiercel.broker.actors.node import NodeActor
 from tiercel.broker.actors.node_messages import NodeReported, ServedStatus, ServingReported
 from tiercel.broker.lifecycle.versions import WantedModel
-from tiercel.broker.store.contract import Store
+from tiercel.broker.store.sql import Store
 from tiercel.core.endpoints import DeliveryState
 from tiercel.core.errors import UnavailableError
 from tiercel.core.routes import Backend, Routes

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import tempfile
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import pytest
 
 from testing.clock import ManualClock
 from testing.jobs import make_spec
-from testing.memory_store import MemoryStore
 from tiercel.broker.actors.journal import Journal
 from tiercel.broker.actors.scheduler import SchedulerActor
 from tiercel.broker.actors.scheduler_messages import (
@@ -32,6 +33,7 @@ from tiercel.broker.lifecycle.job_events import (
 from tiercel.broker.scheduling.fair import FairPolicy, FairState
 from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Plan, Snapshot, Trigger
 from tiercel.broker.scheduling.loop import LoopSettings
+from tiercel.broker.store.sql import Store, sqlite_url
 from tiercel.core.jobs import Resources, TierState, TierStatus
 from tiercel.core.shares import Share
 from tiercel.core.tenants import PriorityClass
@@ -55,7 +57,7 @@ class Scheduler:
 
     actor: SchedulerActor
     clock: ManualClock
-    store: MemoryStore
+    store: Store
     told: list[tuple[str, JobInput]] = field(default_factory=list)
 
     async def on_news(
@@ -81,15 +83,16 @@ class Scheduler:
 @contextlib.asynccontextmanager
 async def running(policy: FairPolicy) -> AsyncIterator[Scheduler]:
     clock, told = ManualClock(), list[tuple[str, JobInput]]()
-    async with MemoryStore() as store, asyncio.TaskGroup() as group:
-        journal = Journal(store, clock, 0)
-        actor = SchedulerActor(
-            policy, LoopSettings(), journal, clock, lambda job_id, message: told.append((job_id, message))
-        )
-        tasks = [group.create_task(journal.run()), group.create_task(actor.run())]
-        yield Scheduler(actor, clock, store, told)
-        for task in tasks:
-            task.cancel()
+    with tempfile.TemporaryDirectory() as folder:
+        async with Store(sqlite_url(Path(folder, "broker.sqlite"))) as store, asyncio.TaskGroup() as group:
+            journal = Journal(store, clock, 0)
+            actor = SchedulerActor(
+                policy, LoopSettings(), journal, clock, lambda job_id, message: told.append((job_id, message))
+            )
+            tasks = [group.create_task(journal.run()), group.create_task(actor.run())]
+            yield Scheduler(actor, clock, store, told)
+            for task in tasks:
+                task.cancel()
 
 
 @pytest.fixture

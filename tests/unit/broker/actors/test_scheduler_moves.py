@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import tempfile
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from testing.clock import ManualClock
 from testing.jobs import make_spec
-from testing.memory_store import MemoryStore
 from tiercel.broker.actors.journal import Journal
 from tiercel.broker.actors.scheduler import SchedulerActor
 from tiercel.broker.actors.scheduler_messages import (
@@ -24,6 +25,7 @@ from tiercel.broker.lifecycle.job_events import Assigned, Deferred, JobInput, Mo
 from tiercel.broker.scheduling.fair import FairPolicy, FairState
 from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView, Plan, Snapshot, Trigger
 from tiercel.broker.scheduling.loop import LoopSettings
+from tiercel.broker.store.sql import Store, sqlite_url
 from tiercel.core.jobs import Resources, TierStatus
 from tiercel.core.nodes import Accelerator
 from tiercel.core.shares import AcceleratorShare, Share
@@ -88,17 +90,18 @@ class Scheduler:
 @contextlib.asynccontextmanager
 async def scheduler() -> AsyncIterator[Scheduler]:
     clock, told = ManualClock(), list[tuple[str, JobInput]]()
-    async with MemoryStore() as store, asyncio.TaskGroup() as group:
-        journal = Journal(store, clock, 0)
-        actor = SchedulerActor(
-            Mover(), LoopSettings(), journal, clock, lambda job, message: told.append((job, message))
-        )
-        tasks = [group.create_task(journal.run()), group.create_task(actor.run())]
-        running = Scheduler(actor, clock, told)
-        await running.on_news(*(NodeObserved(name, NodeView(name, 4.0, 3 * GIB)) for name in ("n1", "n2")))
-        yield running
-        for task in tasks:
-            task.cancel()
+    with tempfile.TemporaryDirectory() as folder:
+        async with Store(sqlite_url(Path(folder, "broker.sqlite"))) as store, asyncio.TaskGroup() as group:
+            journal = Journal(store, clock, 0)
+            actor = SchedulerActor(
+                Mover(), LoopSettings(), journal, clock, lambda job, message: told.append((job, message))
+            )
+            tasks = [group.create_task(journal.run()), group.create_task(actor.run())]
+            running = Scheduler(actor, clock, told)
+            await running.on_news(*(NodeObserved(name, NodeView(name, 4.0, 3 * GIB)) for name in ("n1", "n2")))
+            yield running
+            for task in tasks:
+                task.cancel()
 
 
 def placements(told: list[tuple[str, JobInput]]) -> dict[str, JobInput]:

@@ -10,7 +10,7 @@ from testing.actors import ALICE, Actors, running, running_actors, submit
 from testing.clock import ManualClock
 from testing.jobs import AT, final_job, running_job
 from tiercel.broker.lifecycle.series import LABEL, next_of
-from tiercel.broker.store.contract import Store
+from tiercel.broker.store.sql import Store
 from tiercel.core.errors import InvalidSpecError
 from tiercel.core.events import JobEvent, StateChanged
 from tiercel.core.jobs import Job, JobState

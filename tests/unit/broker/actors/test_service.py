@@ -14,7 +14,7 @@ from tiercel.broker.actors import service
 from tiercel.broker.lifecycle import report_bounds
 from tiercel.broker.lifecycle.job_events import Reported
 from tiercel.broker.scheduling.utility.policy import UtilityPolicy
-from tiercel.broker.store.contract import Store
+from tiercel.broker.store.sql import Store
 from tiercel.core.errors import (
     EndpointBusyError,
     InvalidSpecError,
@@ -285,7 +285,7 @@ async def test_a_client_that_vanishes_leaves_a_whole_job_or_none(actors: Actors)
         call.cancel()
         await asyncio.gather(call, return_exceptions=True)
         await actors.wait_admitted()
-    stored = await actors.store.load_jobs()
+    stored = await actors.store.list_jobs()
     assert {job.id for job in stored} == set(actors.registry.jobs)
     assert len(stored) > 1, "an admission that has begun is seen through"
     assert {job.state for job in stored} == {JobState.STARTING}

@@ -10,7 +10,7 @@ import pytest
 from testing.actors import Actors, make_node, running, running_actors, submit, wanted_of
 from testing.clock import ManualClock
 from tiercel.broker.actors.life import PRUNE_SECONDS
-from tiercel.broker.store.contract import Store
+from tiercel.broker.store.sql import Store
 from tiercel.core.endpoints import DeliveryState
 from tiercel.core.errors import (
     TiercelError,

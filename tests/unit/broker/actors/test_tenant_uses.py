@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from testing.actors import ALICE, BOB, make_node, running, running_actors, submit
 from testing.clock import ManualClock
 from testing.jobs import make_spec
-from testing.memory_store import MemoryStore
 from tiercel.broker.lifecycle.job_events import UsageMeasured
 from tiercel.broker.scheduling.fair import FairPolicy, FairState
 from tiercel.broker.scheduling.interface import Plan, Snapshot
+from tiercel.broker.store.sql import Store, sqlite_url
 from tiercel.core.errors import QuotaExceededError
 from tiercel.core.jobs import Resources
 from tiercel.core.tenants import Tenant
@@ -30,8 +32,8 @@ class Recording(FairPolicy):
         return super().plan(snapshot, state)
 
 
-async def test_what_a_job_has_used_is_counted_once_also_over_a_restart() -> None:
-    store, clock = MemoryStore(), ManualClock()
+async def test_what_a_job_has_used_is_counted_once_also_over_a_restart(tmp_path: Path) -> None:
+    store, clock = Store(sqlite_url(tmp_path / "broker.sqlite")), ManualClock()
     async with store:
         async with running_actors(store, clock) as actors:
             await actors.connect()
@@ -52,8 +54,8 @@ async def test_what_a_job_has_used_is_counted_once_also_over_a_restart() -> None
             assert actors.registry.uses.of("bob").core_seconds == 0.0
 
 
-async def test_who_has_used_what_it_may_submits_nothing_until_it_is_less() -> None:
-    store, clock = MemoryStore(), ManualClock()
+async def test_who_has_used_what_it_may_submits_nothing_until_it_is_less(tmp_path: Path) -> None:
+    store, clock = Store(sqlite_url(tmp_path / "broker.sqlite")), ManualClock()
     async with store, running_actors(store, clock) as actors:
         small = Tenant("alice", "a" * 32, max_core_hours=10 / 3600)
         await actors.connect()
@@ -75,8 +77,8 @@ async def test_who_has_used_what_it_may_submits_nothing_until_it_is_less() -> No
         await submit(actors, "d", nothing)
 
 
-async def test_the_policy_sees_who_has_used_more() -> None:
-    store, clock, policy = MemoryStore(), ManualClock(), Recording()
+async def test_the_policy_sees_who_has_used_more(tmp_path: Path) -> None:
+    store, clock, policy = Store(sqlite_url(tmp_path / "broker.sqlite")), ManualClock(), Recording()
     async with store, running_actors(store, clock, policy) as actors:
         await actors.connect(make_node(cpu_cores=2.0))
         actors.registry.uses.count("bob", 100 * 3600.0, 0.0)

@@ -9,7 +9,7 @@ import pytest
 from testing.actors import ALICE, BOB, Actors, make_node, running_actors, submit, wanted_of
 from testing.jobs import make_spec
 from tiercel.broker.actors.admission import MAX_VARIANTS, check_endpoint
-from tiercel.broker.store.contract import Store
+from tiercel.broker.store.sql import Store
 from tiercel.core.endpoints import Endpoint, EndpointUsage, Version
 from tiercel.core.errors import EndpointBusyError, InvalidSpecError
 from tiercel.core.events import EndpointEvent

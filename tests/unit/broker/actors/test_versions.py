@@ -12,7 +12,7 @@ from tiercel.broker.actors.node import NodeActor
 from tiercel.broker.actors.node_messages import NodeReported, ServedStatus, ServingReported
 from tiercel.broker.lifecycle.job_events import MoveOrdered, RunExited
 from tiercel.broker.lifecycle.versions import WantedModel
-from tiercel.broker.store.contract import Store
+from tiercel.broker.store.sql import Store
 from tiercel.core.endpoints import DeliveryState, Endpoint, Verdict
 from tiercel.core.errors import NotFoundError
 from tiercel.core.events import EndpointEvent

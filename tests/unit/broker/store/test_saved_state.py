@@ -13,7 +13,7 @@ import pytest
 from testing.artefacts import MemoryArtefacts
 from tiercel.broker.store.artefacts.contract import DATABASES_MARK
 from tiercel.broker.store.saved_state import DATABASE, save, take_from_file, take_from_store
-from tiercel.broker.store.sql import SqlStore, sqlite_url
+from tiercel.broker.store.sql import Store, sqlite_url
 from tiercel.core.errors import InvalidSpecError, NotFoundError, StoreDamagedError
 
 
@@ -22,7 +22,7 @@ async def broker(tmp_path: Path) -> Path:
     """The state directory of a broker that has run."""
     folder = tmp_path / "broker"
     folder.mkdir()
-    async with SqlStore(sqlite_url(folder / DATABASE)):
+    async with Store(sqlite_url(folder / DATABASE)):
         pass
     (folder / "secrets.key").write_bytes(b"key")
     (folder / "tenants.toml").write_text("[alice]")
@@ -41,8 +41,8 @@ async def test_database_and_keys_come_back_and_nobody_else_may_read_them(broker:
     assert take_from_file(file, found, with_database=True) == names
     assert (found / "secrets.key").read_bytes() == b"key"
     assert {path.stat().st_mode & 0o777 for path in [file, *found.iterdir()]} == {0o600}
-    async with SqlStore(sqlite_url(found / DATABASE)) as store:
-        assert await store.load_jobs() == []
+    async with Store(sqlite_url(found / DATABASE)) as store:
+        assert await store.list_jobs() == []
     with pytest.raises(InvalidSpecError, match="exists"):
         save(broker, file)
     with pytest.raises(InvalidSpecError, match="exists"):

@@ -13,7 +13,6 @@ import pytest
 from testing.actors import Actors, make_node, running, running_actors
 from testing.artefacts import MemoryArtefacts
 from testing.clock import ManualClock
-from testing.memory_store import MemoryStore
 from tiercel.broker.actors.artefacts.checkpoints import CheckpointKeeper
 from tiercel.broker.actors.artefacts.keeper import ArtefactKeeper
 from tiercel.broker.actors.artefacts.own import OwnArtefacts
@@ -21,6 +20,7 @@ from tiercel.broker.lifecycle.job_events import CheckpointCopied
 from tiercel.broker.store.artefacts import failures
 from tiercel.broker.store.artefacts.ownership import Ownership
 from tiercel.broker.store.checkpoints import CheckpointFile, CheckpointStore
+from tiercel.broker.store.sql import Store, sqlite_url
 from tiercel.core.errors import ConflictError, UnavailableError
 from tiercel.core.jobs import Job, JobState
 
@@ -77,7 +77,7 @@ class Lives:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.store = MemoryStore()
+        self.store = Store(sqlite_url(folder / "broker.sqlite"))
         self.clock = ManualClock()
         self.artefacts = MemoryArtefacts()
 
@@ -99,6 +99,7 @@ class _Life:
 
     async def __aexit__(self, *error: object) -> None:
         await self._actors.__aexit__(*error)  # type: ignore[arg-type]
+        await self._lives.store.close()
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from tiercel.broker.store.artefacts import failures
 from tiercel.broker.store.artefacts.databases import KEPT_DATABASES
 from tiercel.broker.store.artefacts.ownership import Ownership
 from tiercel.broker.store.policy import PolicyStore
-from tiercel.broker.store.sql import SqlStore, sqlite_url
+from tiercel.broker.store.sql import Store, sqlite_url
 from tiercel.core.errors import CannotWriteError
 
 INTERVAL = 600.0
@@ -55,7 +55,7 @@ class Kept:
 
     async def change(self, name: str) -> None:
         """Something is written into the database."""
-        async with SqlStore(sqlite_url(self.database)) as store:
+        async with Store(sqlite_url(self.database)) as store:
             await PolicyStore(store).put(name, {})
 
 

@@ -12,7 +12,6 @@ import pytest
 from testing.actors import Actors, running_actors, submit
 from testing.artefacts import MemoryArtefacts
 from testing.clock import ManualClock
-from testing.memory_store import MemoryStore
 from tiercel.broker.actors.artefacts.keeper import ArtefactKeeper
 from tiercel.broker.actors.artefacts.own import OwnArtefacts
 from tiercel.broker.actors.artefacts.projects import AGAIN_SECONDS, ProjectKeeper
@@ -20,7 +19,7 @@ from tiercel.broker.store.artefacts.ownership import Ownership
 from tiercel.broker.store.backups import copy_database
 from tiercel.broker.store.projects import ProjectStore
 from tiercel.broker.store.saved_state import DATABASE, take_projects
-from tiercel.broker.store.sql import SqlStore, sqlite_url
+from tiercel.broker.store.sql import Store, sqlite_url
 from tiercel.broker.store.stored_projects import ProjectKey, StoredProjects
 from tiercel.core.errors import StoreDamagedError
 from tiercel.core.jobs import Job
@@ -30,7 +29,7 @@ from tiercel.core.projects import Entry, Kind, Project, encode_folder, sha256_of
 class Broker:
     """What is kept of projects, in a state directory, by actors whose jobs run from them."""
 
-    def __init__(self, folder: Path, actors: Actors, database: SqlStore) -> None:
+    def __init__(self, folder: Path, actors: Actors, database: Store) -> None:
         self.folder = folder
         self.artefacts = MemoryArtefacts()
         self.projects = ProjectStore(folder / "projects")
@@ -74,9 +73,8 @@ async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
     folder = tmp_path / "broker"
     folder.mkdir()
     async with (
-        SqlStore(sqlite_url(folder / DATABASE)) as database,
-        MemoryStore() as jobs,
-        running_actors(jobs, has_store=True) as actors,
+        Store(sqlite_url(folder / DATABASE)) as database,
+        running_actors(database, has_store=True) as actors,
     ):
         yield Broker(folder, actors, database)
 

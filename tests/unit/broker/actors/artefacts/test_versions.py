@@ -11,7 +11,6 @@ import pytest
 from testing.actors import Actors, running, running_actors
 from testing.artefacts import MemoryArtefacts
 from testing.clock import ManualClock
-from testing.memory_store import MemoryStore
 from testing.replica_nodes import ReplicaNodes, version_store
 from tests.unit.broker.actors.test_replicas import answers, staged
 from tiercel.broker.actors.artefacts.keeper import ArtefactKeeper
@@ -20,6 +19,7 @@ from tiercel.broker.actors.artefacts.versions import VersionKeeper
 from tiercel.broker.actors.endpoint_messages import VersionChosen
 from tiercel.broker.store.artefacts import failures
 from tiercel.broker.store.artefacts.ownership import Ownership
+from tiercel.broker.store.sql import Store, sqlite_url
 from tiercel.core.endpoints import DeliveryState, Endpoint
 from tiercel.core.errors import UnavailableError
 from tiercel.core.jobs import Job
@@ -45,6 +45,7 @@ class Life:
 
     async def __aexit__(self, *error: object) -> None:
         await self._actors.__aexit__(*error)  # type: ignore[arg-type]
+        await self._place.store.close()
 
     async def look(self, rounds: int = 4) -> None:
         """Time passes: nodes do what is wanted, and the keeper looks."""
@@ -67,7 +68,7 @@ class Place:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.store = MemoryStore()
+        self.store = Store(sqlite_url(folder / "broker.sqlite"))
         self.clock = ManualClock()
         self.artefacts = MemoryArtefacts()
 
