@@ -40,6 +40,13 @@ def bars_table(what: str, bars: Iterable[Bar]) -> str:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table."""
+    """A Markdown table.
+
+    Raises:
+        ValueError: A row has another number of cells than the header.
+    """
     lines = [header, ["---"] * len(header), *rows]
+    for cells in lines:
+        if len(cells) != len(header):
+            raise ValueError(f"a row of {len(cells)} cells under a header of {len(header)}: {cells}")
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)

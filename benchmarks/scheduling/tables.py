@@ -81,6 +81,7 @@ def _arms(figures: Json) -> list[str]:
     columns = [
         *(f"{name}, s" for name in MEASURES),
         "worst tier 1",
+        "best finish",
         "worst finish",
         "CPU vs alone",
         "controller, cores",

@@ -43,3 +43,5 @@ def test_one_marker_without_the_other_is_refused_and_nothing_is_written(document
 
 def test_a_table() -> None:
     assert table(["a", "b"], [["1", "2"], ["3", "4"]]) == "| a | b |\n| --- | --- |\n| 1 | 2 |\n| 3 | 4 |"
+    with pytest.raises(ValueError, match="3 cells under a header of 2"):
+        table(["a", "b"], [["1", "2", "3"]])
