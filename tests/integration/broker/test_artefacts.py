@@ -136,7 +136,8 @@ async def test_another_brokers_store_is_refused(s3: S3Server, tmp_path: Path) ->
     for name in ("one", "other"):
         (tmp_path / name).mkdir()
     async with running_broker(tmp_path / "one", artefacts=URL):
-        pass
+        # A store that is slow to answer is claimed once it does.
+        await until(lambda: s3.client.list_objects_v2(Bucket=BUCKET, Prefix="lab/owner.json")["KeyCount"])
     with pytest.raises(ConflictError, match="is another broker's; give each broker a place of its own"):
         async with running_broker(tmp_path / "other", artefacts=URL):
             pass

@@ -283,7 +283,8 @@ async def test_who_has_the_token_in_a_file_goes_on_with_the_next_one(
             shift[0] = 301.0
             # What was begun with the first token ends, and begins anew with the second.
             second = await client.submit(make_spec(endpoint="other"))
-            await until(lambda: second.id in seen)
+            await until(lambda: second.id in seen or watching.done())
+            assert not watching.done(), watching.exception()
             file.write_text("")
             with pytest.raises(NotAuthenticatedError, match="has no token"):
                 await client.list_jobs()
