@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from benchmarks.simulated_policies import Arm
+from tiercel.broker.scheduling.forecast.work import Forecast
 
 ARMS = (
     Arm("fair", "fair", {}, slices=False),
@@ -61,6 +62,12 @@ ABLATIONS = (
         {},
         history=True,
         constants={"utility.fairness._REVIEW_SECONDS": 30.0},
+    ),
+    Arm(
+        "utility, as long again while no job has a tier, nothing known",
+        "utility",
+        {},
+        constants={"utility.record._FIRST_GUESS": Forecast((), (), 0.0)},
     ),
     Arm(
         "utility, who has no tier yet counts for what it had, nothing known",

@@ -32,6 +32,8 @@ from tiercel.broker.scheduling.interface import CurvePoint, JobView, PastRun, Sn
 from tiercel.broker.scheduling.tiers import next_tier, reached_tiers
 from tiercel.core.jobs import Direction
 
+# CPU seconds to a first tier while no job has got there yet.
+_FIRST_GUESS = forecast_from_samples((5.0,), 1.0)
 # What has outlived all that is known of others is as likely to last as long again, and so is what has outlived most.
 _OUTLIVED = Forecast((), (), 0.0)
 _WITH_AS_LONG_AGAIN = 2.0
@@ -102,7 +104,7 @@ def renew(snapshot: Snapshot, held: Held, speeds: Speeds) -> Held:
 def _prior(snapshot: Snapshot, held: Held) -> Forecast:
     """The work to a first tier of jobs of which nothing is known: what others needed."""
     if not held.samples:
-        return _OUTLIVED
+        return _FIRST_GUESS
     middle = sorted(held.samples)[len(held.samples) // 2]
     # Those not there yet count too where they have had more than most needed: else only the short ones would be known.
     # By what they have had now: what is held of them is from the pass before, which made first tiers 4 % later.
