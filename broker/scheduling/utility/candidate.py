@@ -47,18 +47,14 @@ class Candidate:
         """Whether its position may be another one without any news: a deadline comes nearer, a hand-over is over."""
         return self.delivering is not None or bool(self.status and self.status.tier.deadline_seconds)
 
-    @property
-    def rank(self) -> tuple[bool, bool, float, float, float, str]:
-        """Smaller comes first: who hands over and late ones, then by worth, and the hopeless at the end."""
-        late, worth = self.overdue_for, -self.priority
-        return (self.is_hopeless, self.delivering is None, late, worth, self.job.submitted_at, self.job.id)
+    def rank(self, *, on_accelerators: bool = False) -> tuple[bool, bool, float, float, float, str]:
+        """Smaller comes first: who hands over and late ones, then by worth, and the hopeless at the end.
 
-    @property
-    def accelerator_rank(self) -> tuple[bool, bool, float, float, float, str]:
-        """The same by value per second of its accelerators, for jobs that compete for one."""
-        hopeless, trains, late, worth, submitted_at, name = self.rank
-        per_second = self.record.needs.accelerator_per_cpu * self.job.resources.accelerators
-        return (hopeless, trains, late, worth / per_second, submitted_at, name)
+        Worth is that of a CPU second, or, among jobs that compete for accelerators, of a second of these.
+        """
+        used = self.record.needs.accelerator_per_cpu * self.job.resources.accelerators if on_accelerators else 1.0
+        order = (self.is_hopeless, self.delivering is None, self.overdue_for, -self.priority / used)
+        return (*order, self.job.submitted_at, self.job.id)
 
 
 def candidate(

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from tiercel.broker.scheduling.equal_shares import Account, FairClock, Place, advanced, fair_finishes
 from tiercel.broker.scheduling.interface import Snapshot
@@ -30,15 +29,6 @@ class Review:
     jobs: frozenset[str] = frozenset()  # those that there were
     clock: FairClock = field(default_factory=FairClock)  # the virtual cluster with equal shares
     due: Mapping[str, float] = field(default_factory=dict)  # when each job must be over
-
-
-class Claimant(NamedTuple):
-    """A job that has a right to be over in time."""
-
-    due: float  # when it must be over, seconds since the Unix epoch
-    job_id: str  # the job
-    seconds: float  # what it needs till then of what it shares with others: CPU seconds, or those of an accelerator
-    width: float  # how much of that it can use at once
 
 
 def reviewed(
@@ -80,17 +70,18 @@ def reviewed(
     return Review(at, frozenset(records), clock, due)
 
 
-def late(claimants: Iterable[Claimant], now: float, width: float) -> tuple[dict[str, float], float]:
-    """Who must go before the others now, and the least time that anybody has to spare.
+def late(claims: Iterable[tuple[float, str, float, float]], now: float, cores: float) -> tuple[dict[str, float], float]:
+    """The jobs of a node that must go before the others now, and the least time that anybody has to spare.
 
     A job goes first by itself if it is late even alone. Where the jobs that are due by some moment need all the time
-    that there is until then, they go before those that are due later; who of them runs is open as long as those due
+    that the node has until then, they go before those that are due later; who of them runs is open as long as those due
     earlier still have time.
 
     Args:
-        claimants: They share something.
+        claims: When each job must be over (seconds since the Unix epoch), its id, the CPU seconds that it needs till
+            then, and the cores that it can use.
         now: Seconds since the Unix epoch.
-        width: How much there is of that: cores, or one accelerator.
+        cores: Those of the node.
 
     Returns:
         By job, the moment (seconds since the Unix epoch) for the sake of which it goes first, smaller ones first; and
@@ -99,16 +90,15 @@ def late(claimants: Iterable[Claimant], now: float, width: float) -> tuple[dict[
     demand, spare = 0.0, math.inf
     overdue: dict[str, float] = {}
     waiting: list[str] = []
-    for claimant in sorted(claimants):
-        demand += claimant.seconds
-        left = claimant.due - now
-        by_itself, with_all_before = left - claimant.seconds / claimant.width, left - demand / width
+    for due, name, remaining, width in sorted(claims):
+        demand += remaining
+        by_itself, with_all_before = due - now - remaining / width, due - now - demand / cores
         spare = min(spare, by_itself, with_all_before)
         if with_all_before < 0:
-            overdue |= dict.fromkeys((*waiting, claimant.job_id), claimant.due)
+            overdue |= dict.fromkeys((*waiting, name), due)
             waiting.clear()
         elif by_itself < 0:
-            overdue[claimant.job_id] = claimant.due
+            overdue[name] = due
         else:
-            waiting.append(claimant.job_id)
+            waiting.append(name)
     return overdue, spare

@@ -40,7 +40,7 @@ class Load:
     answers_well: float  # see :class:`.UtilitySettings`
     used: Mapping[str, float]  # cores that the answers of each endpoint use
     answers: set[str]  # endpoints that it answers for, or will once its jobs deliver
-    ahead: list[tuple[float, float]] = field(default_factory=list)  # stage and CPU seconds to the next tier of each
+    ahead: dict[str, tuple[float, float]] = field(default_factory=dict)  # by job, stage, CPU seconds to a tier
     cpu: float = 0.0  # CPU seconds until all its jobs are over
     accelerators: float = 0.0  # seconds of all its accelerators together until then
     wanted: float = 0.0  # cores that its jobs can use together
@@ -51,9 +51,11 @@ class Load:
         return self.speeds.of(job.workload, self.node.id)
 
     def add(self, record: JobRecord) -> None:
-        """A job is here, or shall be; one that gets nowhere is in nobody's way."""
+        """A job is here, or shall be, if that is new; one that gets nowhere is in nobody's way."""
+        if record.job.id in self.ahead:
+            return
         speed, lost = self.speed(record.job), bool(record.unreachable)
-        self.ahead.append((math.inf if lost else record.stage, record.remaining.expected / speed))
+        self.ahead[record.job.id] = (math.inf if lost else record.stage, record.remaining.expected / speed)
         self.answers.add(record.job.endpoint)
         self.wanted += record.needs.cores
         self.uses += record.job.resources.accelerators
@@ -76,7 +78,7 @@ class Load:
     def delay(self, record: JobRecord) -> float:
         """Seconds by which a job that comes here, and those that are here, reach their next tiers later for it."""
         own = record.remaining.expected / self.speed(record.job)
-        others = sum(min(own, expected) for stage, expected in self.ahead if stage <= record.stage)
+        others = sum(min(own, expected) for stage, expected in self.ahead.values() if stage <= record.stage)
         return others / self.cores + own / record.job.resources.cpu_cores
 
     def left(self, job: JobView) -> float:
@@ -124,7 +126,7 @@ def choose_migration(
         snapshot: Jobs, nodes, and what restarts cost.
         groups: The jobs of each node.
         records: What is held of jobs.
-        loads: Nodes, with nothing to do so far.
+        loads: Nodes, with some of what they have to do.
         kept: Jobs that wait for room, by the node that keeps it for them.
     """
     if len(loads) < 2 or not any(job.migratable for job in snapshot.jobs):

@@ -10,23 +10,20 @@ same cores by the same value (:mod:`.utility.serving`).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
 from tiercel.broker.scheduling.forecast.pace import Speeds
-from tiercel.broker.scheduling.interface import Assignment, EndpointView, JobView, NodeView, Plan, Snapshot, Trigger
+from tiercel.broker.scheduling.interface import Assignment, EndpointView, Plan, Snapshot
 from tiercel.broker.scheduling.placement import jobs_by_node, place
 from tiercel.broker.scheduling.utility.fairness import Review, reviewed
 from tiercel.broker.scheduling.utility.migration import Load, Migration, choose_migration, soonest_done
 from tiercel.broker.scheduling.utility.queue import Pass, Queue
-from tiercel.broker.scheduling.utility.record import Held, JobRecord, renew
+from tiercel.broker.scheduling.utility.record import Held, renew
 from tiercel.broker.scheduling.utility.serving import EndpointRecord, cores_left, in_steps, limits, observe
 from tiercel.broker.scheduling.utility.settings import UtilitySettings
 from tiercel.core.shares import Share
-
-# After these a node may have nothing to do.
-_MAY_IDLE = frozenset({Trigger.EXIT, Trigger.NODE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +57,13 @@ class UtilityPolicy:
         for view in sorted(snapshot.endpoints, key=attrgetter("name")):
             views.get(view.node_id, []).append(view)
         held = renew(snapshot, state.held, state.speeds)
-        speeds = state.speeds.after(_news(state.held.records, held.records), views)
+        before = state.held.records
+        news = [
+            (before[name].job if name in before else None, record.job)
+            for name, record in held.records.items()
+            if record is not before.get(name)
+        ]
+        speeds = state.speeds.after(sorted(news, key=lambda pair: pair[1].id), views)
         endpoints: dict[str, EndpointRecord] = {}
         for node in nodes:
             endpoints |= observe(views[node.id], node, state.endpoints)
@@ -69,12 +72,16 @@ class UtilityPolicy:
         this = Pass(snapshot.now, held.records, review.due, self.settings)
 
         cores = math.fsum(node.cpu_cores for node in nodes) or 1.0
-        loads = self._loads(nodes, views, left, speeds)
+        used = {view.name: max(view.cpu_cores_used, 0.0) for there in views.values() for view in there}
+        well = self.settings.answers_well
+        loads = [
+            Load(node, max(left[node.id], 1e-9), speeds, well, used, {view.name for view in views[node.id]})
+            for node in nodes
+        ]
         placement = place(snapshot, soonest_done(loads, held.records), lambda jobs: this.line(jobs, cores))
         groups = jobs_by_node(snapshot, placement)
         migration = None
-        if review.at > state.review.at or snapshot.trigger in _MAY_IDLE:
-            loads = self._loads(nodes, views, left, speeds)
+        if review.at > state.review.at:
             migration = choose_migration(snapshot, groups, held.records, loads, placement.kept)
         if migration is not None:
             groups[migration.job.node_id].remove(migration.job)
@@ -94,27 +101,6 @@ class UtilityPolicy:
             shares,
         )
         return plan, UtilityState(held, endpoints, review, queues, speeds)
-
-    def _loads(
-        self,
-        nodes: Sequence[NodeView],
-        views: Mapping[str, Sequence[EndpointView]],
-        left: Mapping[str, float],
-        speeds: Speeds,
-    ) -> list[Load]:
-        """Nodes with the endpoints that they answer for, and nothing to do."""
-        used = {view.name: max(view.cpu_cores_used, 0.0) for there in views.values() for view in there}
-        well = self.settings.answers_well
-        return [
-            Load(node, max(left[node.id], 1e-9), speeds, well, used, {view.name for view in views[node.id]})
-            for node in nodes
-        ]
-
-
-def _news(before: Mapping[str, JobRecord], now: Mapping[str, JobRecord]) -> list[tuple[JobView | None, JobView]]:
-    """Jobs with news, as they were and as they are."""
-    news = sorted(name for name, record in now.items() if record is not before.get(name))
-    return [(before[name].job if name in before else None, now[name].job) for name in news]
 
 
 def _told(given: Assignment, migration: Migration | None) -> Assignment:

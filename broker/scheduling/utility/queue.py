@@ -11,19 +11,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from operator import attrgetter
 
 from tiercel.broker.scheduling.accelerators import Grant, grants
 from tiercel.broker.scheduling.allocate import beside_floor, divide_accelerator, holders, with_fractions
 from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView
 from tiercel.broker.scheduling.utility.candidate import Candidate, candidate, sentence
-from tiercel.broker.scheduling.utility.fairness import Claimant, late
+from tiercel.broker.scheduling.utility.fairness import late
 from tiercel.broker.scheduling.utility.record import JobRecord
 from tiercel.broker.scheduling.utility.settings import UtilitySettings
 from tiercel.core.shares import Share
 
 _NO_ROOM = 1e-9
-_RANK = attrgetter("rank")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +48,13 @@ class Queue:
         """
         if capacity == self.capacity:
             return self
-        ahead, names = len(self.parts), [entry.job.id for entry in self.candidates]
-        records = {entry.job.id: entry.record for entry in self.candidates}
-        cores = {name: part * records[name].needs.most_cores for name, part in self.parts.items()}
-        weights = beside_floor(cores, names, capacity, floor)
+        of = {entry.job.id: entry for entry in self.candidates}
+        cores = {name: part * of[name].record.needs.most_cores for name, part in self.parts.items()}
+        weights = beside_floor(cores, list(of), capacity, floor)
         fractions = {on: self._of_accelerator(on_it, floor) for on, on_it in holders(self.held).items()}
         assignments = []
-        order = sorted(self.candidates, key=lambda entry: entry.job.id not in self.parts)
-        for position, entry in enumerate(order):
-            name = entry.job.id
-            share = Share(weights[name], reason=sentence(entry, position, ahead, weights[name]))
+        for position, name in enumerate(sorted(of, key=lambda name: name not in self.parts)):
+            share = Share(weights[name], reason=sentence(of[name], position, len(self.parts), weights[name]))
             if name in self.held:
                 share = with_fractions(share, name, self.held[name], fractions, self.node)
             assignments.append(Assignment(name, self.node.id, share))
@@ -96,7 +91,7 @@ class Pass:
         if before is not None and self.now < before.holds_until and before.node is node and before.key == key:
             return before
         held = grants(node, jobs)
-        candidates, spare = self._ranked(jobs, node.cpu_cores, cores, held)
+        candidates, spare = self._ranked(jobs, node.cpu_cores, cores)
         until = self.now if any(entry.is_timed for entry in candidates) else self.now + spare / 2
         worth = max((entry.priority for entry in candidates), default=0.0)
         return Queue(node, key, candidates, held, _in_front(candidates, held, cores), until, worth)
@@ -108,54 +103,39 @@ class Pass:
             jobs: They.
             cores: Cores of all nodes together.
         """
-        return [entry.job for entry in self._ranked(jobs, cores, cores, {})[0]]
+        return [entry.job for entry in self._ranked(jobs, cores, cores)[0]]
 
-    def _ranked(
-        self, jobs: Sequence[JobView], most: float, cores: float, held: Mapping[str, Grant]
-    ) -> tuple[list[Candidate], float]:
+    def _ranked(self, jobs: Sequence[JobView], most: float, cores: float) -> tuple[list[Candidate], float]:
         """Jobs that compete for so many cores, those first that go first, and the seconds until another is late."""
         records = {job.id: self.records[job.id] for job in jobs}
-        claims = {
-            name: Claimant(self.due[name], name, record.to_end, min(record.needs.cores, most))
+        claims = (
+            (self.due[name], name, record.to_end, min(record.needs.cores, most))
             for name, record in records.items()
             if name in self.due and not record.unreachable
-        }
-        overdue, spare = late(claims.values(), self.now, cores)
-        for names in holders(held).values():
-            needs = {name: records[name].needs for name in names if name in claims}
-            busy = (
-                claims[name]._replace(seconds=claims[name].seconds * need.accelerator_per_cpu, width=need.fraction)
-                for name, need in needs.items()
-            )
-            there, spare_there = late(busy, self.now, 1.0)
-            spare = min(spare, spare_there)
-            overdue |= {name: min(overdue.get(name, math.inf), moment) for name, moment in there.items()}
+        )
+        overdue, spare = late(claims, self.now, cores)
         entries = [
             candidate(record, most, self.now, overdue.get(name, math.inf), self.settings)
             for name, record in records.items()
         ]
-        return sorted(entries, key=_RANK), spare
+        return sorted(entries, key=Candidate.rank), spare
 
 
 def _in_front(candidates: Sequence[Candidate], held: Mapping[str, Grant], cores: float) -> dict[str, float]:
     """Who runs in front: by job, the part of its full speed that there is room for, in (0, 1]."""
-    eligible = [entry for entry in candidates if not entry.is_hopeless] or list(candidates)
-    holding = (entry for entry in eligible if entry.job.id in held)
-    users = {id(entry): entry for entry in sorted(holding, key=attrgetter("accelerator_rank"))}
+    eligible = [entry for entry in candidates if not entry.is_hopeless] or candidates
+    uses = {name: {share.id for share in grant} for name, grant in held.items()}
+    users = sorted((e for e in eligible if e.job.id in uses), key=lambda entry: entry.rank(on_accelerators=True))
     left = {share.id: 1.0 for grant in held.values() for share in grant}
     parts: dict[str, float] = {}
     for place in eligible:
-        if cores <= _NO_ROOM:
-            break
-        entry, fraction, mine = place, 0.0, {share.id for share in held.get(place.job.id, ())}
-        if mine:  # its place is for whoever makes most of its accelerators
-            entry = next((e for e in users.values() if mine & {share.id for share in held[e.job.id]}), place)
-            users.pop(id(entry), None)
-            mine = {share.id for share in held[entry.job.id]}
-            fraction = entry.record.needs.fraction
-        part = min(1.0, cores / entry.record.needs.cores, *(left[name] / fraction for name in mine))
-        if part > _NO_ROOM and entry.job.id not in parts:
-            parts[entry.job.id] = part
-            cores -= part * entry.record.needs.cores
-            left |= {name: left[name] - part * fraction for name in mine}
-    return parts or {entry.job.id: 1.0 for entry in eligible[:1]}  # there is always somebody to run
+        mine = uses.get(place.job.id, set())  # its place is for whoever makes most of its accelerators
+        entry = next((user for user in users if mine & uses[user.job.id]), place)
+        users = [user for user in users if user is not entry]
+        name, needs, mine = entry.job.id, entry.record.needs, uses.get(entry.job.id, set())
+        part = min(1.0, cores / needs.cores, *(left[each] / needs.fraction for each in mine))
+        if part > _NO_ROOM and name not in parts:
+            parts[name] = part
+            cores -= part * needs.cores
+            left |= {each: left[each] - part * needs.fraction for each in mine}
+    return parts

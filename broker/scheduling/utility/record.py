@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from tiercel.broker.scheduling.forecast.curve import sign_of
 from tiercel.broker.scheduling.forecast.pace import Speeds
@@ -40,6 +41,8 @@ _WITH_AS_LONG_AGAIN = 2.0
 _SAMPLES_KEPT = 64
 _REACH = ReachSettings()
 _MOST = 1e12
+# What counts of a job; its share does not. Where these are the same objects as before, comparing costs next to nothing.
+_news = attrgetter("cpu_seconds", "observations", "tiers", "node_id", "movable")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,6 @@ class JobRecord:
     spent: float  # CPU seconds that it has used, of nodes in the mean
     past: tuple[PastCurve, ...]  # earlier runs of its program
     known: Forecast | None  # CPU seconds from its start to its next tier as earlier runs tell it, or None
-    known_last: Forecast | None  # the same to its last tier
     remaining: Remaining  # CPU seconds to its next tier
     to_end: float  # CPU seconds that it is expected to need until it is over, > 0
     reach: ReachRecord  # whether its next tier is within reach
@@ -87,7 +89,7 @@ def renew(snapshot: Snapshot, held: Held, speeds: Speeds) -> Held:
     for job in snapshot.jobs:
         before = held.records.get(job.id)
         told = before is not None and (before.known is not None or before.stage > 0)
-        if before is not None and _no_news(before.job, job) and (told or prior is held.prior):
+        if before is not None and _news(before.job) == _news(job) and (told or prior is held.prior):
             records[job.id] = before
             continue
         key = (job.workload, job.similar, job.direction)
@@ -130,10 +132,7 @@ def record_after(
         speed: Work that a CPU second of its node does for it: earlier runs told theirs of nodes in the mean.
     """
     stage, spent = reached_tiers(job), speed * (min(job.cpu_seconds, _MOST) if job.cpu_seconds > 0 else 0.0)
-    if before is not None and before.stage == stage:
-        known, last = before.known, before.known_last
-    else:
-        known, last = _known(job, stage, past), _known(job, len(job.tiers) - 1, past)
+    known = before.known if before is not None and before.stage == stage else _known(job, stage, past)
     # To a later tier as much again as it has had, where nothing tells.
     remaining = remaining_after(known or (prior if stage == 0 else _OUTLIVED), spent)
     reach = record_of(job, before.reach if before is not None else None)
@@ -148,9 +147,8 @@ def record_after(
         spent=spent,
         past=past,
         known=known,
-        known_last=last,
         remaining=remaining,
-        to_end=max(_end_of(job, spent, remaining, last, most) - spent, 1e-3),
+        to_end=max(_end_of(job, spent, remaining, past, most) - spent, 1e-3),
         reach=reach,
         needs=needs_of(job),
     )
@@ -172,19 +170,9 @@ def _has_levelled_off(job: JobView) -> bool:
     return curve is not None and has_levelled_off(curve, sign_of(job.direction) * status.tier.target)
 
 
-def _end_of(job: JobView, spent: float, remaining: Remaining, last: Forecast | None, most: float) -> float:
+def _end_of(job: JobView, spent: float, remaining: Remaining, past: tuple[PastCurve, ...], most: float) -> float:
     """CPU seconds from the start after which the job will be over: at its last tier, or after all that it may do."""
+    last = _known(job, len(job.tiers) - 1, past) if past and not job.continues else None
     to_last = remaining_after(last, spent) if last is not None else remaining
-    ends_at_tier = last is not None and not job.continues and to_last.never < 0.5
-    return min(spent + to_last.expected, most) if ends_at_tier or most == math.inf else most
-
-
-def _no_news(before: JobView, job: JobView) -> bool:
-    """Whether nothing that counts has changed of a job; its share does not."""
-    return before is job or (
-        before.cpu_seconds == job.cpu_seconds
-        and before.observations is job.observations
-        and before.tiers is job.tiers
-        and before.node_id == job.node_id
-        and before.movable is job.movable
-    )
+    ends_there = last is not None and to_last.never < 0.5
+    return min(spent + to_last.expected, most) if ends_there or most == math.inf else most

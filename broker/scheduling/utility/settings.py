@@ -26,12 +26,7 @@ class UtilitySettings:
 
     def __post_init__(self) -> None:
         """Refuse what no run could make sense of."""
-        if not (0 < self.floor < 1 and 0 < self.later_tiers <= 1):
-            msg = "floor and later_tiers must be between 0 and 1"
-            raise ValueError(msg)
-        if self.guard_ratio < 0:
-            msg = "guard_ratio must be 0 or more"
-            raise ValueError(msg)
-        if min(self.answers_per_value, self.answers_well, self.finishing) <= 0:
-            msg = "answers_per_value, answers_well and finishing must be more than 0"
+        fits = 0 < self.floor < 1 and 0 < self.later_tiers <= 1 and self.guard_ratio >= 0
+        if not fits or min(self.answers_per_value, self.answers_well, self.finishing) <= 0:
+            msg = "floor and later_tiers must be between 0 and 1, guard_ratio at least 0, the others more than 0"
             raise ValueError(msg)

@@ -155,20 +155,19 @@ def test_a_job_that_waits_gets_its_devices_in_the_same_plan() -> None:
     assert (new.node_id, new.share.accelerators) == ("free", (AcceleratorShare("free-0", 1.0, 16 * GIB),))
 
 
-def test_the_guard_looks_at_devices_too() -> None:
-    """Each of two jobs could still be over in time, and the CPU has room for both, but their device has not."""
+def test_who_would_be_over_too_late_goes_first_on_its_device() -> None:
+    """The CPU has room for all three jobs, their device for one."""
     policy = UtilityPolicy(UtilitySettings(guard_ratio=1.2))
     old = [on_device(name, "long", "node-0", intensity=4.0) for name in ("a", "b")]
     newer = on_device("c", "longest", "node-0", intensity=4.0, submitted_at=1310.0, tenant_weight=100.0)
     on = gpu_node(16, cpu_cores=4.0)
     _, state = policy.plan(seen(*old, nodes=[on]), policy.initial_state())
-    # Under equal sharing both would be over at about 1320 s, so they must be before about 1600 s: 160 s of the device
-    # for each, which at 1310 s are too many for both.
-    plan, _ = policy.plan(replace(seen(*old, newer, nodes=[on]), now=1310.0), state)
+    # Under equal sharing both would be over at about 1320 s, so they must be before about 1600 s; each needs 160 s.
+    plan, state = policy.plan(replace(seen(*old, newer, nodes=[on]), now=1310.0), state)
+    assert fractions(plan)["c"] > 0.9
+    plan, _ = policy.plan(replace(seen(*old, newer, nodes=[on]), now=1450.0), state)
     assert fractions(plan)["a"] > 0.9
     assert reasons(plan)["a"].startswith("goes first, as it would end too late otherwise")
-    unguarded = plan_of(*old, newer, nodes=[on])
-    assert fractions(unguarded)["c"] > 0.9
 
 
 def test_decisions_do_not_change_back_and_forth() -> None:

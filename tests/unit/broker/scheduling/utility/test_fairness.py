@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tiercel.broker.scheduling.utility.fairness import Claimant, late
+from tiercel.broker.scheduling.utility.fairness import late
 
 
-def claim(name: str, due: float, remaining: float) -> Claimant:
-    return Claimant(due, name, remaining, 1.0)
+def claim(name: str, due: float, remaining: float) -> tuple[float, str, float, float]:
+    return due, name, remaining, 1.0
 
 
 def test_nobody_is_late_while_there_is_time() -> None:

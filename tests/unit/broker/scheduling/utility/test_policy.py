@@ -15,7 +15,6 @@ from tiercel.broker.scheduling.interface import (
     JobView,
     Plan,
     Snapshot,
-    Trigger,
 )
 from tiercel.broker.scheduling.utility.policy import UtilityPolicy, UtilityState
 from tiercel.broker.scheduling.utility.settings import UtilitySettings
@@ -242,8 +241,8 @@ def test_one_moves_at_a_time_and_only_where_a_node_would_idle() -> None:
     policy = UtilityPolicy(UNGUARDED)
     state = policy.initial_state()
     sent: list[tuple[str, str]] = []
-    for now in (1000.0, 1001.0, 1002.0, 1003.0):
-        seen = replace(snapshot(jobs, nodes), history=HISTORY, now=now, trigger=Trigger.EXIT)
+    for now in (1000.0, 1005.0, 1010.0, 1015.0):
+        seen = replace(snapshot(jobs, nodes), history=HISTORY, now=now)
         plan, state = policy.plan(seen, state)
         places = {entry.job_id: entry.node_id for entry in plan.assignments}
         moved = [each.id for each in jobs if places[each.id] != each.node_id]
