@@ -243,10 +243,13 @@ class DataPlane:
 
         Raises:
             CapacityExceededError: So much waits for this model already that another request would be refused.
+            TiercelError: Nothing answers for it; what :meth:`.Registry.live` raises.
         """
         record = self._registry.known(model)
         if record is None or record.live is None:
-            if self._endpoints is not None:
+            if self._endpoints is None or not self._endpoints.knows(model):
+                self._registry.live(model)
+            else:
                 self._endpoints.check_room(model)
             return
         if record.live.session.inline_elements >= 0 and not record.account.waiting:

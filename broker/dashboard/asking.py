@@ -103,7 +103,7 @@ class Asking:
         return await self._ask("GET", "", asked, context)
 
     async def _canary(self, asked: Asked, context: Context) -> Spoken:
-        """How the trial of an endpoint's newer version goes, or the last one went; `null` where none is known here."""
+        """How the trial of an endpoint's version goes, or the last one went; `null` where none is known here."""
         self._service.endpoints.find(tenant_of(context, self._tenancy).name, asked.part("endpoint"))
         try:
             return await self._ask("GET", "/canary", asked, context)

@@ -10,11 +10,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from tiercel.broker.scheduling.feasible import Need, Room, first_unmet
 from tiercel.broker.scheduling.interface import JobView, NodeView
 from tiercel.broker.scheduling.rank import ALL_REACHED, Stage
-from tiercel.core.figures import percent, plural
+from tiercel.core.figures import percent, plural, size
 from tiercel.core.nodes import Accelerator
-
-_GIB = 1024**3
-
 
 # --- Why a job has its share ------------------------------------------------------------------------------------------
 
@@ -89,8 +86,8 @@ def why_waiting(job: JobView, nodes: Sequence[NodeView], rooms: Sequence[Room]) 
         return _kept(kept[0])
     free = max(room.free_bytes for room in fitting)
     return (
-        f"waits for memory: it asks for {_gib(job.resources.memory_bytes)}, "
-        f"and at most {_gib(free)} is free on a node that can run it; it starts when other jobs end"
+        f"waits for memory: it asks for {size(job.resources.memory_bytes)}, "
+        f"and at most {size(free)} is free on a node that can run it; it starts when other jobs end"
     )
 
 
@@ -118,8 +115,8 @@ def _unmet(job: JobView, need: Need, nodes: Sequence[NodeView]) -> str:
             most = f"{max(node.cpu_cores for node in nodes):g}"
             return f"asks for {wanted.cpu_cores:g} cores; the largest node that could run it has {most}"
         case Need.MEMORY:
-            most = _gib(max(node.memory_bytes for node in nodes))
-            return f"asks for {_gib(wanted.memory_bytes)} of memory; the largest node that could run it has {most}"
+            most = size(max(node.memory_bytes for node in nodes))
+            return f"asks for {size(wanted.memory_bytes)} of memory; the largest node that could run it has {most}"
         case Need.ACCELERATORS:
             return _lacks_accelerators(job, nodes)
         case Need.OPEN:
@@ -155,10 +152,10 @@ def _too_small(job: JobView, accelerators: Sequence[Accelerator]) -> str:
     least = job.resources.accelerator_memory_bytes
     problems = sorted({view.problem for view in accelerators if view.problem and view.memory_bytes >= least})
     because = f" (a larger one: {problems[0]})" if problems else ""
-    asked = _gib(least)
+    asked = size(least)
     each = " on each" if job.resources.accelerators > 1 else ""
     return (
-        f"asks for {asked} of accelerator memory{each}; the largest accelerator that it could use has {_gib(largest)}"
+        f"asks for {asked} of accelerator memory{each}; the largest accelerator that it could use has {size(largest)}"
         f"{because}"
     )
 
@@ -168,13 +165,9 @@ def _waits_for_accelerators(job: JobView) -> str:
     if not wanted.accelerator_memory_bytes:
         what = f"{_accelerators(wanted.accelerators)} to itself"
         return f"waits for {what}: other jobs are on those that could run it; it starts when they end"
-    what = f"{_gib(wanted.accelerator_memory_bytes)} on {_accelerators(wanted.accelerators)}"
+    what = f"{size(wanted.accelerator_memory_bytes)} on {_accelerators(wanted.accelerators)}"
     return f"waits for accelerator memory: it asks for {what}, and other jobs hold it; it starts when they end"
 
 
 def _accelerators(count: int) -> str:
     return "an accelerator" if count == 1 else f"{count} accelerators of one node"
-
-
-def _gib(size_bytes: int) -> str:
-    return f"{size_bytes / _GIB:.2f} GiB"

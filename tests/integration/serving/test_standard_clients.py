@@ -116,6 +116,7 @@ def test_bad_http_from_the_network(server: ServingProcess) -> None:
     assert (method.status, method.headers["allow"]) == (405, "POST")
     assert server.request("GET", "/v2/nothing").status == 404
     assert server.request("POST", path, b"{").status == 400
+    assert server.request("POST", "/v2/models/nobody/infer", b"{").status == 404
     page = server.request("POST", "/v2/repository/models/plus/unload", b"", {"Origin": "http://evil.example"})
     assert page.status == 403
     override = server.request("POST", "/v2/repository/models/plus/load", {"parameters": {"config": "{}"}})

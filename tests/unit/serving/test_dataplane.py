@@ -267,5 +267,6 @@ async def test_what_is_refused_early_is_refused_all_the_same(plane: Plane) -> No
         plane.plane.check_room("loop")
     assert (line_of(plane, "loop")["requests"], line_of(plane, "loop")["failures"]) == (3, 1)
     await asyncio.gather(*waiting, return_exceptions=True)
-    plane.plane.check_room("unknown")
+    with pytest.raises(NotFoundError):
+        plane.plane.check_room("unknown")
     assert line_of(plane, "loop")["failures"] == 3

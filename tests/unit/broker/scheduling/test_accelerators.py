@@ -95,7 +95,7 @@ def test_device_memory_is_never_promised_twice() -> None:
     placement = place(snapshot(jobs, [gpu_node(16, 8)]))
     assert sorted(placement.node_of) == ["w0", "w1", "w2"]
     assert placement.waiting["w3"] == (
-        "waits for accelerator memory: it asks for 6.00 GiB on an accelerator, and other jobs hold it; "
+        "waits for accelerator memory: it asks for 6 GiB on an accelerator, and other jobs hold it; "
         "it starts when they end"
     )
 
@@ -118,11 +118,11 @@ def test_a_policy_of_its_own_preference_sees_only_nodes_with_room_on_their_devic
         ),
         (asking(waiting_job("j"), 2), [gpu_node(16)], "2 accelerators of one node; no node that could run it has more"),
         (asking(waiting_job("j")), [gpu_node(16, problem="lost")], "has one in good order (lost)"),
-        (asking(waiting_job("j"), gib=17), [gpu_node(16)], "asks for 17.00 GiB of accelerator memory; the largest"),
+        (asking(waiting_job("j"), gib=17), [gpu_node(16)], "asks for 17 GiB of accelerator memory; the largest"),
         (
             asking(waiting_job("j"), gib=17),
             [gpu_node(24, problem="lost", name="a"), gpu_node(16, name="b")],
-            "the largest accelerator that it could use has 16.00 GiB (a larger one: lost)",
+            "the largest accelerator that it could use has 16 GiB (a larger one: lost)",
         ),
     ],
 )

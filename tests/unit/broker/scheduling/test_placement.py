@@ -31,8 +31,8 @@ def test_running_jobs_keep_their_node_and_their_memory_even_where_they_came_late
     late = job("late", submitted_at=99, memory_bytes=3 * GIB)
     placement = place(snapshot([waiting_job("early", memory_bytes=2 * GIB), late], [node(memory_bytes=4 * GIB)]))
     assert placement.node_of == {"late": "node"}
-    assert "2.00 GiB" in placement.waiting["early"]
-    assert "1.00 GiB is free" in placement.waiting["early"]
+    assert "asks for 2 GiB" in placement.waiting["early"]
+    assert "most 1 GiB is free" in placement.waiting["early"]
 
 
 def test_room_is_kept_for_the_first_that_finds_none_on_the_node_that_can_have_it_soonest() -> None:
@@ -97,7 +97,7 @@ def test_a_job_whose_node_is_offline_is_neither_placed_nor_waiting() -> None:
         (waiting_job("j", runtime="docker", image="mine"), [node(runtimes=("docker",), images=["other:1"])], "mine"),
         (waiting_job("j", image="mine"), [node(runtimes=("docker", "process"), images=["other:1"])], "image mine"),
         (waiting_job("j", cpu_cores=5), [node(cpu_cores=4)], "asks for 5 cores; the largest node"),
-        (waiting_job("j", memory_bytes=65 * GIB), [node()], "asks for 65.00 GiB of memory; the largest node"),
+        (waiting_job("j", memory_bytes=65 * GIB), [node()], "asks for 65 GiB of memory; the largest node"),
     ],
 )
 def test_a_waiting_job_is_told_the_first_need_that_no_node_meets(

@@ -1,4 +1,4 @@
-// The trial of an endpoint's newer version: asked for now and then, told in a card, marked in the curve of delays.
+// The trial of a version beside the one that answers: asked for now and then, told in a card, marked in the curve of delays.
 import { get, path } from "../api.js";
 import { duration, milliseconds, percent, plural } from "../format.js";
 import { html } from "../html.js";
@@ -24,14 +24,13 @@ export const trialText = (trial) => `version ${trial.version} ${STATES[trial.sta
 export function Trial({ trial }) {
   const side = ({ answers, errors, mean_ms }) =>
     `${plural(answers, "answer")}${answers ? `, ${milliseconds(mean_ms / 1000)} in the mean` : ""}, ${errors} failed`;
-  return html`<${Card} title="Trial of a newer version">
+  return html`<${Card} title=${`Trial of version ${trial.version}`}>
     <${Facts} facts=${[
-      ["Version", html`<span class="version">${trial.version}</span> ${STATES[trial.state] ?? trial.state}`],
-      ["Instead of", `version ${trial.against}`],
+      ["State", STATES[trial.state] ?? trial.state],
       ["Its part", `${percent(trial.fraction)} of the requests`],
       ["For", duration(trial.seconds)],
-      ["The new one", side(trial.new)],
-      ["The old one", side(trial.old)],
+      [`Version ${trial.version}`, side(trial.new)],
+      [`Version ${trial.against}`, side(trial.old)],
       ["Same answers", trial.compared.rows ? `${trial.compared.agreed} of ${trial.compared.rows} rows` : ""],
       ["Why", trial.reason],
     ]} />
