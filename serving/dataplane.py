@@ -23,6 +23,7 @@ from tiercel.serving.explaining.recent_requests import RecentRequests, Trace
 from tiercel.serving.models.loaded_version import LoadedVersion
 from tiercel.serving.models.registry import Registry
 from tiercel.serving.requests import Answered, Checked, InferRequest, InferResult, OutputTensor, Template
+from tiercel.serving.runtime.decoder import INPUT_IDS, TEXT_INPUT
 from tiercel.serving.tensors import Array, described
 
 if TYPE_CHECKING:
@@ -322,7 +323,7 @@ class DataPlane:
         return {"name": "tiercel", "version": __version__, "extensions": list(EXTENSIONS)}
 
     def model_metadata(self, model: str, version: str = "") -> dict[str, Any]:
-        """Inputs and outputs of a model.
+        """Inputs and outputs of a model; of one that generates, as which field it takes its prompt.
 
         Raises:
             NotFoundError: It is not loaded, or not in this version.
@@ -342,6 +343,8 @@ class DataPlane:
         if live.int8 is not None:
             both = ((FP32, live), (INT8, live.int8))
             told["parameters"] = {"variants": [{"name": name, "accuracy": each.accuracy} for name, each in both]}
+        if (decoder := live.session.decoder) is not None:
+            told.setdefault("parameters", {})["prompt"] = INPUT_IDS if decoder.tokenizer is None else TEXT_INPUT
         return told
 
 

@@ -119,6 +119,40 @@ def gather() -> bytes:
     )
 
 
+def letters() -> bytes:
+    """A decoder, with bytes for its tokenizer, that goes on with the letter that follows, and ends before ``z``."""
+    ids, cache = (TensorProto.INT64, ("rows", "new")), (TensorProto.FLOAT, ("rows", 1, "past", 1))
+    grown = (TensorProto.FLOAT, ("rows", 1, "all", 1))
+    kinds = ("key", "value")
+    nodes = [
+        helper.make_node("Gather", ["following", "input_ids"], ["logits"]),
+        helper.make_node("Gather", ["nothing", "input_ids"], ["kept"]),
+        helper.make_node("Unsqueeze", ["kept", "axis"], ["new"]),
+        *(
+            helper.make_node("Concat", [f"past_key_values.0.{kind}", "new"], [f"present.0.{kind}"], axis=2)
+            for kind in kinds
+        ),
+    ]
+    constants = {
+        "following": np.eye(256, k=1, dtype=np.float32),
+        "nothing": np.zeros((256, 1), np.float32),
+        "axis": np.array([1]),
+    }
+    content = model(
+        nodes,
+        {"input_ids": ids, **{f"past_key_values.0.{kind}": cache for kind in kinds}},
+        {
+            "logits": (TensorProto.FLOAT, ("rows", "new", 256)),
+            **{f"present.0.{kind}": grown for kind in kinds},
+        },
+        constants,
+    )
+    told = onnx.load_model_from_string(content)
+    said = {"eos_token_id": str(ord("z")), "context_length": "1024", "tokenizer": "bytes"}
+    helper.set_model_props(told, said)
+    return bytes(told.SerializeToString())
+
+
 def centred() -> bytes:
     """``y = x - mean of x over the batch``, both [n, 4]: what a row gives depends on the others."""
     return model(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
 import json
 import time
@@ -20,7 +21,6 @@ from tiercel.core.errors import (
     DeadlineExceededError,
     InvalidRequestError,
     NotAllowedError,
-    NotAuthenticatedError,
     NotFoundError,
     RateExceededError,
     TiercelError,
@@ -31,6 +31,8 @@ from tiercel.core.roles import Role
 from tiercel.v1 import addresses_pb2
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
     from tiercel.broker.actors.registry import ActorRegistry
     from tiercel.broker.actors.service import BrokerService
     from tiercel.broker.api.auth import Context
@@ -41,10 +43,12 @@ if TYPE_CHECKING:
 MOST_QUESTION_BYTES = 4 * 1024 * 1024
 MOST_ANSWER_BYTES = 4 * 1024 * 1024
 ANSWER_SECONDS = 20.0
+# Longer than inference servers give an answer that is generated, unless they are told otherwise.
+GENERATION_SECONDS = 130.0
 MOST_QUESTIONS, MOST_QUESTIONS_OF_A_TENANT = 16, 4
 KEY_HEADER = "X-Tiercel-Key"
 _REFUSALS: dict[int, type[TiercelError]] = {
-    401: NotAuthenticatedError,
+    401: NotAllowedError,  # the key is wrong, not who is signed in
     404: NotFoundError,
     413: TooLargeError,
     429: RateExceededError,
@@ -79,7 +83,7 @@ class Asking:
         self._registry = registry
         self._tenancy = tenancy
         self._places = Places("a tenant", MOST_QUESTIONS_OF_A_TENANT, MOST_QUESTIONS)
-        self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=ANSWER_SECONDS))
+        self._session = aiohttp.ClientSession()
 
     async def close(self) -> None:
         """End the connections."""
@@ -96,6 +100,7 @@ class Asking:
             Route("GET", f"{path}/metadata", rule, request, read=self._metadata),
             Route("GET", f"{path}/canary", rule, request, read=self._canary),
             Route("POST", f"{path}/infer", rule, request, read=self._infer, most_bytes=MOST_QUESTION_BYTES),
+            Route("POST", f"{path}/generate", rule, request, follow=self._generate),
         )
 
     async def _metadata(self, asked: Asked, context: Context) -> Spoken:
@@ -114,7 +119,27 @@ class Asking:
         """Asks an endpoint: a request of the Open Inference Protocol as JSON."""
         return await self._ask("POST", "/infer", asked, context)
 
+    async def _generate(self, asked: Asked, context: Context) -> AsyncGenerator[bytes]:
+        """Has an endpoint generate: an event for each token as it comes, as docs/generation.md has it."""
+        async with self._answering("POST", "/generate_stream", asked, context, GENERATION_SECONDS) as answer:
+            left = MOST_ANSWER_BYTES
+            async for piece in answer.content.iter_any():
+                left -= len(piece)
+                if left < 0:
+                    raise TooLargeError(f"the answer is more than {MOST_ANSWER_BYTES} bytes; ask for less")
+                yield piece
+
     async def _ask(self, verb: str, path: str, asked: Asked, context: Context) -> Spoken:
+        began = time.perf_counter()
+        async with self._answering(verb, path, asked, context, ANSWER_SECONDS) as answer:
+            content = await body_of(answer.content, MOST_ANSWER_BYTES)
+        return Spoken(content, (time.perf_counter() - began) * 1000)
+
+    @contextlib.asynccontextmanager
+    async def _answering(
+        self, verb: str, path: str, asked: Asked, context: Context, seconds: float
+    ) -> AsyncGenerator[aiohttp.ClientResponse]:
+        """What an inference server answers, if it is no refusal."""
         tenant = tenant_of(context, self._tenancy).name
         endpoint = self._service.endpoints.find(tenant, asked.part("endpoint"))
         self._check_may_ask(endpoint, context)
@@ -122,12 +147,24 @@ class Asking:
         headers = {"Content-Type": "application/json"}
         if key := asked.header(KEY_HEADER):
             headers["Authorization"] = f"Bearer {key}"
-        began = time.perf_counter()
-        with self._places.taken(tenant):
-            status, content = await self._answer(verb, url, headers, asked.body)
-        if status != 200:
-            raise _REFUSALS.get(status, InvalidRequestError if status < 500 else UnavailableError)(_why(content))
-        return Spoken(content, (time.perf_counter() - began) * 1000)
+        data = io.BytesIO(asked.body) if asked.body else None
+        limit = aiohttp.ClientTimeout(total=seconds)
+        try:
+            with self._places.taken(tenant):
+                async with self._session.request(
+                    verb, url, data=data, headers=headers, allow_redirects=False, timeout=limit
+                ) as answer:
+                    if answer.status != 200:
+                        refusal = InvalidRequestError if answer.status < 500 else UnavailableError
+                        said = _why(await body_of(answer.content, MOST_ANSWER_BYTES))
+                        raise _REFUSALS.get(answer.status, refusal)(said)
+                    yield answer
+        except TimeoutError:
+            raise DeadlineExceededError(f"the model did not answer within {seconds:g} s; ask for less") from None
+        except (aiohttp.ClientError, asyncio.IncompleteReadError) as error:
+            raise UnavailableError(
+                f"the inference server does not answer ({type(error).__name__}); try again"
+            ) from None
 
     def _check_may_ask(self, endpoint: Endpoint, context: Context) -> None:
         """A viewer gets no certificate of its tenant's, by which it could ask elsewhere; so it may not ask here."""
@@ -136,19 +173,6 @@ class Asking:
             raise NotAllowedError(
                 f"a viewer asks what is public, or with a key; endpoint {endpoint.name} is for its tenant's submitters"
             )
-
-    async def _answer(self, verb: str, url: str, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
-        try:
-            async with self._session.request(
-                verb, url, data=io.BytesIO(body) if body else None, headers=headers, allow_redirects=False
-            ) as answer:
-                return answer.status, await body_of(answer.content, MOST_ANSWER_BYTES)
-        except TimeoutError:
-            raise DeadlineExceededError(f"the model did not answer within {ANSWER_SECONDS:g} s; ask for less") from None
-        except (aiohttp.ClientError, asyncio.IncompleteReadError) as error:
-            raise UnavailableError(
-                f"the inference server does not answer ({type(error).__name__}); try again"
-            ) from None
 
     def _inference_server(self, home: str) -> str:
         """Where the one of a node on this machine answers; others could say any address of ours."""

@@ -18,14 +18,15 @@ from tiercel.core.jsonable import Json, json_of
 from tiercel.core.lineage import Lineage
 from tiercel.core.policies import PolicyChoice
 from tiercel.core.predictions import PredictionRecord
+from tiercel.core.quotas import Quota
 from tiercel.core.status import ClusterStatus
 from tiercel.core.views import Explanation, JobInfo
 from tiercel.core.what_if import WhatIf
 from tiercel.core.wire import from_proto
-from tiercel.v1 import files_pb2, jobs_pb2, lineage_pb2, policy_pb2, status_pb2, what_if_pb2
+from tiercel.v1 import files_pb2, jobs_pb2, lineage_pb2, policy_pb2, quotas_pb2, status_pb2, what_if_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable
 
     from google.protobuf.message import Message
 
@@ -45,6 +46,7 @@ class Route:
         request: Its request; where there is a ``read``, made before the body is there.
         answer: Its answer as JSON types, or as text.
         read: Answers in its place.
+        follow: Answers in its place, with server-sent events.
         most_bytes: Of the body, where there is a ``read``.
     """
 
@@ -54,6 +56,7 @@ class Route:
     request: Callable[[Asked], Message]
     answer: Callable[[Any], Any] = lambda found: found
     read: Callable[[Asked, Context], Awaitable[Any]] | None = None
+    follow: Callable[[Asked, Context], AsyncGenerator[bytes]] | None = None
     most_bytes: int = MAX_BODY_BYTES
 
     @property
@@ -102,6 +105,13 @@ def translations() -> tuple[Route, ...]:
             "LineageService/GetLineage",
             lambda a: lineage_pb2.GetLineageRequest(endpoint=a.part("endpoint")),
             lambda found: [from_proto(Lineage, each).to_json() for each in found.versions],
+        ),
+        Route(
+            "GET",
+            "quotas",
+            "QuotasService/GetQuotas",
+            lambda _: quotas_pb2.GetQuotasRequest(),
+            lambda found: [from_proto(Quota, each).to_json() for each in found.quotas],
         ),
         Route("GET", "policy", "PolicyService/GetPolicy", lambda _: policy_pb2.GetPolicyRequest(), _policy),
         Route("POST", "policy", "PolicyService/SetPolicy", _policy_request, _policy),

@@ -26,7 +26,7 @@ from tiercel.core.wire import from_proto
 from tiercel.v1 import jobs_pb2, status_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Collection, Sequence
+    from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 
     from tiercel.broker.access.sign_in import SignIn
     from tiercel.broker.api.auth import Context
@@ -95,6 +95,11 @@ class Site:
 
     def _answering(self, route: Route) -> Any:
         async def answer(request: web.Request) -> web.StreamResponse:
+            if (follow := route.follow) is not None:
+                asked = Asked(request, await read_body(request))
+                return await self._events(
+                    request, route.full_method, route.request(asked), lambda context: follow(asked, context)
+                )
             async with asyncio.timeout(REQUEST_SECONDS):
                 if route.read is not None:
                     asked, handler = Asked(request, b""), self._reading(route, request)
@@ -211,6 +216,20 @@ class Site:
     async def _stream(self, request: web.Request) -> web.StreamResponse:
         """What happens, as server-sent events; `Last-Event-ID` says after which."""
         last_id = request.headers.get("Last-Event-ID", "")
+
+        def follow(context: Context) -> AsyncGenerator[bytes]:
+            return self._publisher.follow(_audience(self._caller(context)), last_id)
+
+        return await self._events(request, STATUS, status_pb2.GetStatusRequest(), follow)
+
+    async def _events(
+        self,
+        request: web.Request,
+        method: str,
+        message: object,
+        follow: Callable[[Context], AsyncGenerator[bytes]],
+    ) -> web.StreamResponse:
+        """Server-sent events, once there is one: what fails before is an answer of its own, and later simply ends."""
         response = web.StreamResponse(
             headers={
                 "Content-Type": "text/event-stream; charset=utf-8",
@@ -219,8 +238,8 @@ class Site:
             }
         )
 
-        async def follow(_: object, context: Context) -> AsyncGenerator[bytes]:
-            async with contextlib.aclosing(self._publisher.follow(_audience(self._caller(context)), last_id)) as pieces:
+        async def tell(_: object, context: Context) -> AsyncGenerator[bytes]:
+            async with contextlib.aclosing(follow(context)) as pieces:
                 async for piece in pieces:
                     yield piece
 
@@ -235,18 +254,13 @@ class Site:
                     request.transport.abort()
                 raise CallRefusedError("cancelled", "nobody reads this") from error
 
-        handler: grpc.RpcMethodHandler[Any, Any] = grpc.unary_stream_rpc_method_handler(follow)
+        handler: grpc.RpcMethodHandler[Any, Any] = grpc.unary_stream_rpc_method_handler(tell)
         try:
             await self._calls.call(
-                STATUS,
-                status_pb2.GetStatusRequest(),
-                self._token(request),
-                peer_of(request),
-                handler=handler,
-                write=write,
+                method, message, self._token(request), peer_of(request), handler=handler, write=write
             )
         except CallRefusedError as error:
-            if not response.prepared:  # else it simply ends
+            if not response.prepared:
                 raise _sign_in_error() if error.code == NotAuthenticatedError.code else error from None
         return response
 

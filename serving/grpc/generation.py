@@ -16,10 +16,9 @@ from tiercel.serving.grpc.server.wire import Status
 from tiercel.serving.grpc.templates import GrpcRequest
 from tiercel.serving.models.loaded_version import LoadedVersion
 from tiercel.serving.requests import InputTensor
-from tiercel.serving.runtime.decoder import INPUT_IDS, Decoder
+from tiercel.serving.runtime.decoder import INPUT_IDS, TEXT_INPUT, Decoder
 from tiercel.serving.tensors import encode_raw
 
-TEXT_INPUT: Final = "text_input"
 _PROMPTS: Final = frozenset({TEXT_INPUT, INPUT_IDS})
 _FINAL: Final = "triton_final_response"
 """Says of an answer whether it is the last one of its request, as Triton does."""

@@ -21,6 +21,7 @@ from tiercel.serving.runtime.tokenizer import Tokenizer
 from tiercel.serving.tensors import Array, TensorSpec
 
 INPUT_IDS: Final = "input_ids"
+TEXT_INPUT: Final = "text_input"  # in place of ids, where there is a tokenizer
 ATTENTION_MASK: Final = "attention_mask"
 POSITION_IDS: Final = "position_ids"
 LOGITS: Final = "logits"

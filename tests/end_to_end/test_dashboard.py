@@ -5,13 +5,14 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, expect
 
-from testing import figures
+from testing import figures, onnx_models
 from testing.axe import AXE, LOOKS, to_look, what_axe_finds
 from testing.product import Product
 from testing.product_use import JOB_SECONDS, client_of, digits_job, tiercel
@@ -203,6 +204,34 @@ async def test_an_endpoint_answers_numbers_and_images_or_it_says_what_it_takes(
     await expect(page.locator(".answer .part")).to_have_count(10)
 
 
+async def test_an_endpoint_generates_as_it_is_watched_until_it_is_stopped_or_says_why_not(
+    tab: Tab, shared_product: Product, tmp_path: Path
+) -> None:
+    page, file = tab.page, tmp_path / "letters.onnx"
+    file.write_bytes(onnx_models.letters())
+    async with client_of(shared_product) as alice:
+        await alice.deploy(file, "letters")
+    await tab.show("endpoints/letters")
+    ask, most = page.get_by_role("button", name="Ask", exact=True), page.get_by_label("Tokens of the answer at most")
+    answer, said = page.get_by_label("Answer", exact=True), page.locator(".ask ~ [role=status]")
+    await page.get_by_label("Prompt").fill("a")
+    await ask.click()
+    await expect(answer).to_have_text("bcdefghijklmnopqrstuvwxy")
+    await expect(said).to_have_text(re.compile(r"^24 tokens by version 1 in .* It came to its end\.$"))
+    await most.fill("3")
+    await ask.click()
+    await expect(answer).to_have_text("bcd")
+    await expect(said).to_contain_text("It is as long as it may be.")
+    await most.fill("5000")
+    await ask.click()
+    await expect(page.locator(".problem")).to_contain_text("max_tokens must be a whole number from 1 to ")
+    await page.route("**/generate", lambda _: None)  # it is held up until somebody has enough
+    await ask.click()
+    await page.get_by_role("button", name="Stop", exact=True).click()
+    await expect(said).to_have_text("You stopped it.")
+    await expect(ask).to_be_enabled()
+
+
 async def delivered(product: Product) -> None:
     """The endpoint digits has two versions, of which the newest answers."""
     async with client_of(product) as alice:
@@ -242,8 +271,15 @@ async def test_who_may_only_look_has_nothing_to_press_and_who_is_nobody_is_told_
         await page.keyboard.press("?")
         await expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_be_visible()
         await page.keyboard.press("Escape")
+        await page.route("**/quotas", lambda route: route.abort())
         await page.keyboard.press("u")
         await expect(page.get_by_role("heading", name="Usage", level=1)).to_be_visible()
+        await expect(page.locator(".problem")).to_contain_text("The broker does not answer.")
+        await page.unroute("**/quotas")
+        await page.get_by_role("button", name="Try again").click()
+        quota = page.get_by_role("group", name="Quota of alice").get_by_role("row")
+        await expect(quota.filter(has_text="Unfinished jobs")).to_have_text(re.compile(r"jobs\s*0\s*(\d+)\s*\1"))
+        await expect(quota.filter(has_text="CPU time")).to_have_text(re.compile(r"CPU time\s*[\d.]+ s\s*no limit"))
         await tab.show("audit")
         await expect(page.get_by_text("The audit log is the operator")).to_be_visible()
         await page.get_by_role("button", name="Sign out").click()
@@ -271,6 +307,8 @@ async def test_an_operator_sees_machines_and_who_did_what_and_no_tenants_jobs(
         await expect(log.get_by_text("JobsService.SubmitJob")).not_to_have_count(0)
         await tab.show("usage")
         await expect(page.get_by_role("group", name="Usage by tenant").get_by_text("alice")).to_be_visible()
+        for tenant in ("alice", "bob"):
+            await expect(page.get_by_role("group", name=f"Quota of {tenant}")).to_be_visible()
         await tab.show("jobs")
         await expect(page.get_by_text("Jobs and endpoints are their tenants")).to_be_visible()
 
@@ -343,6 +381,7 @@ VIEWS = (
     "jobs",
     "endpoints",
     "endpoints/digits",
+    "endpoints/letters",
     "compare",
     "what-if",
     "audit",

@@ -207,6 +207,8 @@ def test_models_that_are_no_decoders_do_not_generate(served: Served) -> None:
     status, error = served.refused({"input_ids": [1]}, model="plus")
     assert (status, "no decoder" in error) == (400, True)
     assert served.refused({"input_ids": [1]}, model="nobody")[0] == 404
+    for model, told in (("gpt", {"prompt": "input_ids"}), ("text", {"prompt": "text_input"}), ("plus", None)):
+        assert served.server.request("GET", f"/v2/models/{model}").content.get("parameters") == told
     assert served.server.request("POST", "/v2/models/gpt/versions/9/generate", {"input_ids": [1]}).status == 404
     status, error = served.refused(b'{"input_ids": [' + b"1," * 600_000 + b"1]}")
     assert (status, "bytes" in error) == (413, True)

@@ -88,7 +88,7 @@ export function clock(iso) {
 
 export const secondsSince = (iso) => (Date.now() - new Date(iso).getTime()) / 1000;
 export const jobName = (job) => job.spec?.name || job.id;
-export const plural = (count, one, many = `${one}s`) => `${count} ${count === 1 ? one : many}`;
+export const plural = (count, one, many = `${one}s`) => `${number(count)} ${count === 1 ? one : many}`;
 
 export const FINAL_STATES = ["completed", "missed", "failed", "cancelled"];
 export const isOver = (job) => FINAL_STATES.includes(job.state);

@@ -124,6 +124,10 @@ export const Facts = ({ facts }) => html`<dl class="facts">
     )}
 </dl>`;
 
+/** A part of something, from 0 to 1, as a bar. */
+export const Part = ({ part }) =>
+  html`<span class="part"><span class="part-fill" style=${{ width: `${100 * Math.min(1, part)}%` }}></span></span>`;
+
 /** What a share is: the part of the node's CPU, a cap, accelerators. */
 export function shareText(share) {
   if (!share) return UNKNOWN;

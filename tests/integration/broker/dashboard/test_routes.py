@@ -47,8 +47,10 @@ OUTCOMES = {
     # Where the scripted agent says that its inference server is, nobody is.
     "GET endpoints/{endpoint}/metadata": (401, 403, 403, 404, 403, 503),
     "POST endpoints/{endpoint}/infer": (401, 403, 403, 404, 403, 503),
+    "POST endpoints/{endpoint}/generate": (401, 403, 403, 404, 403, 503),
     "GET audit": (401, 403, 200, 403, 403, 403),
     "GET usage": (401, 403, 200, 200, 200, 200),
+    "GET quotas": (401, 403, 200, 200, 200, 200),
     "GET policy": (401, 403, 200, 200, 200, 200),
     "POST policy": (401, 403, 200, 403, 403, 403),
     "GET predictions": (401, 403, 200, 200, 200, 200),
@@ -228,7 +230,7 @@ async def test_every_route_names_a_method_whose_rule_holds_but_for_the_pages_and
         site, matrix = broker.dashboard.site, Matrix.read()
     ruled = {f"{route.verb} {route.path}": matrix.rule(route.full_method) for route in site.routes}
     assert {name for name, rule in ruled.items() if rule.changes} == {
-        name for name in ruled if name.startswith("POST") and not name.endswith(("/infer", "what-if"))
+        name for name in ruled if name.startswith("POST") and not name.endswith(("/infer", "/generate", "what-if"))
     }
     served = {
         f"{route.method} {route.resource.canonical.removeprefix(API)}"

@@ -1,14 +1,21 @@
-// Asks an endpoint: numbers typed, or an image dropped and made the tensor that the model takes.
+// Asks an endpoint: numbers typed, an image dropped and made the tensor that the model takes, or a prompt.
 import { get, path, postWithHeaders } from "../api.js";
 import { number } from "../format.js";
 import { html, useRef, useState } from "../html.js";
 import { imageShape, RANGES, tensorOf } from "../images.js";
-import { Card, Loading, Problem, Table, useLoad } from "../parts.js";
+import { Card, Loading, Part, Problem, Table, useLoad } from "../parts.js";
+import { Generate } from "./generate.js";
 import { Missing } from "./job_parts.js";
 
 const BARS_MOST = 24;
 
 export function Ask({ endpoint }) {
+  const [key, setKey] = useState("");
+  const lock =
+    endpoint.access === "key" &&
+    html`<label>Key of this endpoint<input type="password" autocomplete="off" value=${key}
+      onInput=${(event) => setKey(event.target.value)} /></label>`;
+  const more = { name: endpoint.name, lock, headers: key ? { "x-tiercel-key": key } : {} };
   const asked = useLoad(
     () => get(`${path("endpoints", endpoint.name)}/metadata`),
     [endpoint.name, endpoint.live_version],
@@ -19,13 +26,14 @@ export function Ask({ endpoint }) {
         ? html`<${Missing} error=${asked.error} what="what it takes" />`
         : !asked.value
           ? html`<${Loading} what="what it takes" />`
-          : html`<${Form} name=${endpoint.name} inputs=${asked.value.inputs} locked=${endpoint.access === "key"} />`
+          : asked.value.parameters?.prompt
+            ? html`<${Generate} field=${asked.value.parameters.prompt} ...${more} />`
+            : html`<${Form} inputs=${asked.value.inputs} ...${more} />`
     }
   </${Card}>`;
 }
 
-function Form({ name, inputs, locked }) {
-  const [key, setKey] = useState("");
+function Form({ name, inputs, lock, headers }) {
   const [texts, setTexts] = useState(() => Object.fromEntries(inputs.map((input) => [input.name, ""])));
   const [answer, setAnswer] = useState(null);
   const [error, setError] = useState(null);
@@ -37,12 +45,8 @@ function Form({ name, inputs, locked }) {
     setError(null);
     try {
       const body = { inputs: inputs.map((input) => tensor(input, texts[input.name])) };
-      const { content, headers } = await postWithHeaders(
-        `${path("endpoints", name)}/infer`,
-        body,
-        key ? { "x-tiercel-key": key } : {},
-      );
-      setAnswer({ ...content, milliseconds: headers.get("x-tiercel-milliseconds") });
+      const told = await postWithHeaders(`${path("endpoints", name)}/infer`, body, headers);
+      setAnswer({ ...told.content, milliseconds: told.headers.get("x-tiercel-milliseconds") });
     } catch (problem) {
       setAnswer(null);
       setError(problem);
@@ -54,11 +58,7 @@ function Form({ name, inputs, locked }) {
       (input) => html`<${Input} key=${input.name} input=${input} text=${texts[input.name]}
       set=${(text) => set(input, text)} />`,
     )}
-    ${
-      locked &&
-      html`<label>Key of this endpoint<input type="password" autocomplete="off" value=${key}
-      onInput=${(event) => setKey(event.target.value)} /></label>`
-    }
+    ${lock}
     <button type="submit" class="filled" disabled=${busy}>Ask</button>
   </form>
   ${error && html`<${Problem} error=${error} />`}
@@ -175,7 +175,6 @@ function Output({ output }) {
     rows=${values.map((value, index) => [
       index,
       html`<span class=${value === most ? "most" : ""}>${number(value)}</span>`,
-      html`<span class="part"><span class="part-fill"
-        style=${{ width: `${most > least ? (100 * (value - least)) / (most - least) : 0}%` }}></span></span>`,
+      html`<${Part} part=${most > least ? (value - least) / (most - least) : 0} />`,
     ])} />`;
 }

@@ -9,6 +9,7 @@ import {
   Empty,
   Facts,
   Loading,
+  Part,
   Problem,
   shareText,
   Table,
@@ -170,7 +171,6 @@ const Variants = ({ endpoint }) => html`<${Table} caption="Variants and their pa
     variant.name,
     variant.live_version,
     number(variant.accuracy),
-    html`<span class="part"><span class="part-fill" style=${{ width: `${100 * (variant.answered_part ?? 0)}%` }}></span>
-      </span> ${percent(variant.answered_part)}`,
+    html`<${Part} part=${variant.answered_part ?? 0} /> ${percent(variant.answered_part)}`,
     variant.problem || undefined,
   ])} />`;

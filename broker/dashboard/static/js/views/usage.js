@@ -1,8 +1,8 @@
-// Usage: who used what, in CPU and accelerator time.
+// Usage: who used what, in CPU and accelerator time, and what tenants may use.
 import { get } from "../api.js";
-import { coreTime, number } from "../format.js";
+import { bytes, coreTime, duration, number, plural } from "../format.js";
 import { html } from "../html.js";
-import { Card, Empty, Loading, Problem, State, Table, useLoad } from "../parts.js";
+import { Card, Empty, Facts, Loading, Part, Problem, State, Table, useLoad } from "../parts.js";
 import { link } from "../route.js";
 
 const SPANS = [
@@ -29,7 +29,47 @@ export function Usage({ query }) {
         : !asked.value
           ? html`<${Loading} what="usage" />`
           : html`<${Sums} usage=${asked.value} />`
-    }`;
+    }
+    <${Quotas} />`;
+}
+
+function Quotas() {
+  const { value, error, again } = useLoad(() => get("quotas"), []);
+  if (error) return html`<${Problem} error=${error} again=${again} />`;
+  if (!value) return html`<${Loading} what="quotas" />`;
+  return html`<h2>Quotas</h2><div class="cards">
+    ${value.map((quota) => html`<${Quota} key=${quota.tenant} quota=${quota} />`)}</div>`;
+}
+
+function Quota({ quota }) {
+  const time = (hours) => coreTime(3600 * hours);
+  const row = (name, used, most, told) => [
+    name,
+    told(used),
+    most == null ? "no limit" : told(most),
+    most == null ? undefined : told(Math.max(0, most - used)),
+    most == null ? undefined : html`<${Part} part=${most ? used / most : 1} />`,
+  ];
+  const { classes, fair_factor: fair } = quota;
+  return html`<${Card} title=${`What ${quota.tenant} may use`} wide>
+    <${Table} caption=${`Quota of ${quota.tenant}`} head=${["What", "#Used", "#Allowed", "#Left", "Used part"]} rows=${[
+      row("Unfinished jobs", quota.active_jobs, quota.max_active_jobs, number),
+      row("CPU time", quota.core_hours, quota.max_core_hours, time),
+      row("Accelerator time", quota.device_hours, quota.max_device_hours, time),
+      row("Projects", quota.projects_bytes, quota.max_projects_bytes, bytes),
+      row("Files that jobs left", quota.files_bytes, quota.max_files_bytes, bytes),
+    ]} />
+    <${Facts} facts=${[
+      ["Of such time", `half of what was used counts after ${duration(quota.half_life_seconds)}`],
+      [
+        "Holds now",
+        `${plural(quota.cpu_cores, "core")}, ${bytes(quota.memory_bytes)}, ${plural(quota.accelerators, "accelerator")}`,
+      ],
+      ["Weight", `${number(quota.weight)}${fair === 1 ? "" : `, × ${number(fair, 3)} by what all have used`}`],
+      ["Priority classes", classes.map((each) => `${each.name} (${each.value})`).join(", ") || "none"],
+      ["Set by", quota.is_set ? "the operator" : "tenants.toml"],
+    ]} />
+  </${Card}>`;
 }
 
 const byCpu = (rows) => [...rows].sort((one, other) => other.cpu_seconds - one.cpu_seconds);
@@ -50,8 +90,7 @@ function Sums({ usage }) {
         coreTime(row.cpu_seconds),
         hours(row.cpu_seconds),
         coreTime(row.accelerator_seconds),
-        html`<span class="part"><span class="part-fill" style=${{ width: `${(100 * row.cpu_seconds) / most}%` }}></span>
-          </span>`,
+        html`<${Part} part=${row.cpu_seconds / most} />`,
       ])} /></${Card}>`
     }
     <${Card} title="Jobs" wide aside=${html`<span class="muted">${usage.cut ? "of the latest jobs only" : ""}</span>`}>
