@@ -63,7 +63,7 @@ def _packages(_: Target) -> Finding:
     if missing := missing_of(TRAINING):
         words = f"training scripts lack {', '.join(missing)}"
         return Finding(State.WARN, words, "If jobs run as processes here: pip install 'tiercel[train]'.")
-    return Finding(State.OK, "those of serving and training")
+    return Finding(State.OK, "for serving and training")
 
 
 def _docker(_: Target) -> Finding:
@@ -162,7 +162,7 @@ def _ports(target: Target) -> Finding:
         mend = "If it does not run, 'tiercel up' opens them; if it does, another program or a firewall is in the way."
         places = ", ".join(f"{name} {addresses[name]}" for name in silent)
         return Finding(State.WARN, f"nobody answers at {places}", mend)
-    return Finding(State.OK, "all that addresses.json names answer")
+    return Finding(State.OK, "all of addresses.json answer")
 
 
 def _mqtt(target: Target) -> Finding:

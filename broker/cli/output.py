@@ -124,7 +124,7 @@ def _print_rich_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> 
     console.print(table)
     if silent:
         told = ", ".join(silent)
-        console.print(Text(f"left out for want of width: {told}; --json has all", style="dim"))
+        console.print(Text(f"no room for the columns {told}; --json has all", style="dim"))
 
 
 def table_that_fits(

@@ -29,7 +29,7 @@ def show(*, as_json: bool, target: Target) -> None:
         print_json({**choice_json(choice), "names": list(names)})
         return
     click.echo(choice_line(choice))
-    say(f"There are: {', '.join(names)}.")
+    say(f"Policies: {', '.join(names)}.")
 
 
 @command("tiercel policy set fifo", "tiercel policy set flowcon --option alpha=0.05")

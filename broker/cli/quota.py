@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
     from tiercel.core.quotas import Quota, UsableClass
 
-_COLUMNS = ("TENANT", "JOBS", "RUN", "CORES", "MEMORY", "GPUS", "CORE-H", "GPU-H", "COUNTS")
+_COLUMNS = ("TENANT", "JOBS", "RUN", "CORES", "MEMORY", "GPUS", "CORE-H", "GPU-H", "WEIGHT")
 _HOUR, _DAY = 3600.0, 86400.0
+_LEAST_HOURS = 0.01
 
 
 @command("tiercel quota show", "tiercel quota show alice --json")
@@ -30,8 +31,8 @@ _HOUR, _DAY = 3600.0, 86400.0
 def show(tenant: str, *, as_json: bool, state_dir: Path | None, broker: str) -> None:
     """Say what a tenant may use and does: unfinished jobs, what they hold of nodes, room at the broker.
 
-    Of all tenants: a row for each. COUNTS is its weight, and how many times
-    as much it counts by fair share. Room at the broker is told of one only.
+    Of all tenants: a row for each. WEIGHT is followed by how many times as
+    much its jobs count by fair share. Room at the broker is told of one only.
 
     Of one: its priority classes too, as tenants.toml had them when the broker
     started.
@@ -109,10 +110,10 @@ def _lines(quota: Quota) -> list[str]:
     hours = f"{_hours(quota.core_hours, quota.max_core_hours)} of cores"
     device_hours = f"{_hours(quota.device_hours, quota.max_device_hours)} of accelerators"
     devices = plural(quota.accelerators, "accelerator")
-    set_by = "set by the operator" if quota.is_set else "of tenants.toml"
+    set_by = "set by the operator" if quota.is_set else "by tenants.toml"
     lines = [
         f"tenant    {clean(quota.tenant)}",
-        f"jobs      {quota.active_jobs} of {quota.max_active_jobs} unfinished ({set_by}), {quota.running_jobs} run",
+        f"jobs      {quota.active_jobs} of {quota.max_active_jobs} unfinished ({set_by}), {quota.running_jobs} running",
         f"holds     {plural(quota.cpu_cores, 'core')}, {size(quota.memory_bytes)}, {devices}",
         f"hours     {hours}, {device_hours}; half of them count after {_span(quota.half_life_seconds)}",
         f"projects  {size(quota.projects_bytes)} of {size(quota.max_projects_bytes)}",
@@ -137,4 +138,5 @@ def _span(seconds: float) -> str:
 
 
 def _hours(used: float, most: float | None) -> str:
-    return f"{used:.3g}" if most is None else f"{used:.3g} of {most:.3g}"
+    told = f"< {_LEAST_HOURS:g}" if 0 < used < _LEAST_HOURS else number(used)
+    return told if most is None else f"{told} of {number(most)}"

@@ -205,7 +205,7 @@ def _apply(changes: Changes, state_dir: Path | None, broker: str) -> PolicyChoic
 
 
 def _print(found: WhatIf) -> None:
-    for sentence in found.difference or ("Nothing that is worth telling changes.",):
+    for sentence in found.difference or ("Nothing would change by much.",):
         say(clean(sentence))
     rows = [
         (
@@ -231,7 +231,7 @@ def _print(found: WhatIf) -> None:
         )
     click.echo("")
     left = f" {found.left_out} jobs were left out." if found.left_out else ""
-    click.echo(f"Snapshot {found.snapshot}, policy {clean(found.policy)}, {found.draws} futures.{left}")
+    click.echo(f"Snapshot {found.snapshot}, policy {clean(found.policy)}, {found.draws} simulated futures.{left}")
     _print_assumptions(found.assumptions)
 
 

@@ -28,7 +28,7 @@ async def test_another_policy_is_set_shown_and_refused_in_a_line(tmp_path: Path)
         first = await run(tmp_path, "policy", "show", "--tenant", "alice")
         assert first.exit_code == 0, first.output
         assert first.stdout.startswith("utility: ")
-        assert "There are: " in first.stdout
+        assert "Policies: " in first.stdout
         done = await run(tmp_path, "policy", "set", "flowcon", "--option", "alpha=0.05")
         assert (done.exit_code, done.stdout) == (0, "flowcon alpha=0.05: set by the operator.\n"), done.output
         told = json.loads((await run(tmp_path, "policy", "show", "--tenant", "alice", "--json")).stdout)

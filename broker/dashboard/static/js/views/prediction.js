@@ -12,7 +12,7 @@ export function Prediction({ answer }) {
     <${Card} title="What would be different" wide>
       ${
         difference.length === 0
-          ? html`<${Empty} title="Nothing that is worth telling" />`
+          ? html`<${Empty} title="Nothing would change by much" />`
           : html`<ul>${difference.map((sentence) => html`<li key=${sentence}>${sentence}</li>`)}</ul>`
       }
     </${Card}>
