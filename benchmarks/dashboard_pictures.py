@@ -84,7 +84,6 @@ async def take_pictures(folder: Path) -> None:
             await jobs[3].suspend()
             preempted = await _preempt(client)
             await _try_another_version(product, client)
-            await _drift(product)
             await _deploy_a_decoder(client, Path(scratch))
             operator = (state / "operator.token").read_text().strip()
             views = _views(jobs, preempted)
@@ -94,7 +93,7 @@ async def take_pictures(folder: Path) -> None:
                         await tab.show(route)
                         await asyncio.sleep(SEEN_SECONDS if name == "light" else 1.5)
                         await tab.page.screenshot(path=folder / f"{view}-{name}.png", full_page=True)
-                    await _act(tab, folder, name)
+                    await _act(tab, folder, name, product)
                 async with open_tab(browser, address, operator, **look) as tab:
                     for view in ("now", "audit", "usage"):
                         await tab.show(view)
@@ -109,7 +108,7 @@ async def take_pictures(folder: Path) -> None:
             await application.stop()
 
 
-async def _act(tab: Tab, folder: Path, name: str) -> None:
+async def _act(tab: Tab, folder: Path, name: str, product: Product) -> None:
     """What is there once somebody pressed something: a dialog, two versions side by side, a prediction, an answer."""
     page, endpoint = tab.page, f"endpoints/{JOBS[0].endpoint}"
     await tab.show(endpoint)
@@ -124,6 +123,10 @@ async def _act(tab: Tab, folder: Path, name: str) -> None:
     await page.get_by_role("group", name="What differs").wait_for()
     await page.evaluate("scrollTo(0, 0)")  # else the bar at the top is in the middle of the picture
     await page.screenshot(path=folder / f"asked-{name}.png", full_page=True)
+    await _drift(product)  # now, as what the application goes on to ask is usual
+    await tab.show(f"endpoints/{DRIFTING.endpoint}")
+    await page.get_by_text("different from the first ones").wait_for()
+    await page.screenshot(path=folder / f"drifted-{name}.png", full_page=True)
     await tab.show(f"endpoints/{GENERATING}")
     await page.get_by_label("Prompt").fill("a")
     await page.get_by_role("button", name="Ask", exact=True).click()
@@ -235,7 +238,6 @@ def _views(jobs: Sequence[JobHandle], preempted: JobHandle) -> dict[str, str]:
         "job-suspended": f"jobs/{ids[3]}",
         "job-preempted": f"jobs/{preempted.id}",
         "endpoint": f"endpoints/{JOBS[0].endpoint}",
-        "endpoint-drifted": f"endpoints/{DRIFTING.endpoint}",
         "compare": f"compare?jobs={','.join(ids[:3])}",
         "nothing": "jobs/nobody's",
     }

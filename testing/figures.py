@@ -71,3 +71,20 @@ READ_BY_A_PAGE: Final = """async ([parts, numbers, pairs, sizes]) => {
 }"""
 GIVEN: Final = [[*PERCENT], [*NUMBER], [[*pair] for pair in COMPARED], [*SIZE]]
 READ: Final = [[*PERCENT.values()], [*NUMBER.values()], [[*words] for words in COMPARED.values()], [*SIZE.values()]]
+
+# Many long curves in one plot, and one that grows, as the page takes points out of them.
+CURVES_OF_A_PAGE: Final = """async () => {
+  const { alignCurves, withPoint } = await import("/assets/js/decimate.js");
+  const value = (at, top) => (at === 1234 ? top : at === 777 ? -top : at % 7);
+  const curve = (top) => Array.from({ length: 10000 }, (_, at) => [at, value(at, top)]);
+  const [xs, ...columns] = alignCurves(Array.from({ length: 50 }, (_, number) => curve(100 + number)), 300);
+  let grown = [];
+  for (const point of curve(100)) grown = withPoint(grown, point, 1600);
+  const values = grown.map((point) => point[1]);
+  return {
+    lengths: [...new Set([xs, ...columns].map((each) => each.length))],
+    extremes: columns.map((each) => [Math.min(...each), Math.max(...each)]),
+    grown: grown.length, least: Math.min(...values), greatest: Math.max(...values), last: grown.at(-1),
+    ordered: grown.every((point, index) => index === 0 || grown[index - 1][0] < point[0]),
+  };
+}"""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from playwright.async_api import Browser, ConsoleMessage, Page, Request, async_playwright
+from playwright.async_api import Browser, ConsoleMessage, Page, Request, async_playwright, expect
 
 from testing.needs import need
 
@@ -63,6 +64,19 @@ class Tab:
 
     def _asked(self, request: Request) -> None:
         self.hosts.add(urlsplit(request.url).netloc)
+
+
+async def confirm(page: Page, action: str) -> None:
+    """Press a button of a view, and then the one of the dialog that asks."""
+    await page.get_by_role("button", name=action, exact=True).click()
+    await page.locator("dialog[open] button[type=submit]").click()
+
+
+async def refused(page: Page, words: str | re.Pattern[str]) -> None:
+    """The dialog says why not, and can be left."""
+    await expect(page.locator("dialog[open] [role=alert]")).to_contain_text(words)
+    await page.get_by_role("button", name="Leave it").click()
+    await expect(page.locator("dialog[open]")).to_have_count(0)
 
 
 @contextlib.asynccontextmanager

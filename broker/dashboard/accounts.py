@@ -1,4 +1,4 @@
-"""Who did what, and who used what."""
+"""Who did what, who used what, and who may use what."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from tiercel.core.audit import calls_of
 from tiercel.core.durations import seconds_in
 from tiercel.core.errors import InvalidRequestError
 from tiercel.core.jsonable import Json, json_of
-from tiercel.v1 import audit_pb2, status_pb2
+from tiercel.core.quotas import Quota
+from tiercel.core.wire import from_proto
+from tiercel.v1 import audit_pb2, quotas_pb2, status_pb2
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -66,6 +68,13 @@ class Accounts:
         return (
             Route("GET", "audit", "AuditService/ReadAudit", lambda _: audit_pb2.ReadAuditRequest(), read=self._rows),
             Route("GET", "usage", "StatusService/GetStatus", lambda _: status_pb2.GetStatusRequest(), read=self._usage),
+            Route(
+                "GET",
+                "quotas",
+                "QuotasService/GetQuotas",
+                lambda _: quotas_pb2.GetQuotasRequest(),
+                lambda found: [from_proto(Quota, each).to_json() for each in found.quotas],
+            ),
         )
 
     async def _rows(self, asked: Asked, _: Context) -> Json:

@@ -18,12 +18,11 @@ from tiercel.core.jsonable import Json, json_of
 from tiercel.core.lineage import Lineage
 from tiercel.core.policies import PolicyChoice
 from tiercel.core.predictions import PredictionRecord
-from tiercel.core.quotas import Quota
 from tiercel.core.status import ClusterStatus
 from tiercel.core.views import Explanation, JobInfo
 from tiercel.core.what_if import WhatIf
 from tiercel.core.wire import from_proto
-from tiercel.v1 import files_pb2, jobs_pb2, lineage_pb2, policy_pb2, quotas_pb2, status_pb2, what_if_pb2
+from tiercel.v1 import files_pb2, jobs_pb2, lineage_pb2, policy_pb2, status_pb2, what_if_pb2
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -105,13 +104,6 @@ def translations() -> tuple[Route, ...]:
             "LineageService/GetLineage",
             lambda a: lineage_pb2.GetLineageRequest(endpoint=a.part("endpoint")),
             lambda found: [from_proto(Lineage, each).to_json() for each in found.versions],
-        ),
-        Route(
-            "GET",
-            "quotas",
-            "QuotasService/GetQuotas",
-            lambda _: quotas_pb2.GetQuotasRequest(),
-            lambda found: [from_proto(Quota, each).to_json() for each in found.quotas],
         ),
         Route("GET", "policy", "PolicyService/GetPolicy", lambda _: policy_pb2.GetPolicyRequest(), _policy),
         Route("POST", "policy", "PolicyService/SetPolicy", _policy_request, _policy),

@@ -129,8 +129,10 @@ def _reason(job: JobView, share: Share, levels: Mapping[str, float]) -> str:
     what = f"class {job.priority_class.name}" if job.priority_class.name else "without a class"
     if before:
         part = percent(share.cpu_weight)
-        return f"{what}: {before} of higher classes go first on this node; it has {part} of it till then"
-    return f"{what}: it goes before {behind} of lower classes, with {percent(share.cpu_weight)} of the node"
+        first = "1 job of a higher class goes" if before == 1 else f"{before} jobs of higher classes go"
+        return f"{what}: {first} first on this node; it has {part} of it till then"
+    last = "1 job of a lower class" if behind == 1 else f"{behind} jobs of lower classes"
+    return f"{what}: it goes before {last}, with {percent(share.cpu_weight)} of the node"
 
 
 # --- Preemption -------------------------------------------------------------------------------------------------------

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, expect
 
 from testing import figures, onnx_models
 from testing.axe import AXE, LOOKS, to_look, what_axe_finds
 from testing.product import Product
 from testing.product_use import JOB_SECONDS, client_of, digits_job, tiercel
-from testing.web_pages import PHONE, WAIT_SECONDS, Tab, open_tab, running_chromium
+from testing.web_pages import PHONE, WAIT_SECONDS, Tab, confirm, open_tab, refused, running_chromium
 from tiercel import JobState
 from tiercel.broker.client.state_dir import read_token
 
@@ -85,19 +85,6 @@ async def test_what_happens_is_seen_as_it_happens_over_a_restart_of_the_broker(
         assert await page.evaluate("window.here"), "the page was loaded anew"
         await second.cancel()
         await second.wait(JOB_SECONDS)
-
-
-async def confirm(page: Page, action: str) -> None:
-    """Press a button of a view, and then the one of the dialog that asks."""
-    await page.get_by_role("button", name=action, exact=True).click()
-    await page.locator("dialog[open] button[type=submit]").click()
-
-
-async def refused(page: Page, words: str | re.Pattern[str]) -> None:
-    """The dialog says why not, and can be left."""
-    await expect(page.locator("dialog[open] [role=alert]")).to_contain_text(words)
-    await page.get_by_role("button", name="Leave it").click()
-    await expect(page.locator("dialog[open]")).to_have_count(0)
 
 
 async def test_each_action_on_a_job_is_done_or_says_why_not(tab: Tab, shared_product: Product) -> None:
@@ -277,7 +264,7 @@ async def test_who_may_only_look_has_nothing_to_press_and_who_is_nobody_is_told_
         await expect(page.locator(".problem")).to_contain_text("The broker does not answer.")
         await page.unroute("**/quotas")
         await page.get_by_role("button", name="Try again").click()
-        quota = page.get_by_role("group", name="Quota of alice").get_by_role("row")
+        quota = page.get_by_role("group", name="What alice may use").get_by_role("row")
         await expect(quota.filter(has_text="Unfinished jobs")).to_have_text(re.compile(r"jobs\s*0\s*(\d+)\s*\1"))
         await expect(quota.filter(has_text="CPU time")).to_have_text(re.compile(r"CPU time\s*[\d.]+ s\s*no limit"))
         await tab.show("audit")
@@ -308,7 +295,7 @@ async def test_an_operator_sees_machines_and_who_did_what_and_no_tenants_jobs(
         await tab.show("usage")
         await expect(page.get_by_role("group", name="Usage by tenant").get_by_text("alice")).to_be_visible()
         for tenant in ("alice", "bob"):
-            await expect(page.get_by_role("group", name=f"Quota of {tenant}")).to_be_visible()
+            await expect(page.get_by_role("group", name=f"What {tenant} may use")).to_be_visible()
         await tab.show("jobs")
         await expect(page.get_by_text("Jobs and endpoints are their tenants")).to_be_visible()
 
@@ -345,26 +332,9 @@ async def test_tabs_of_a_browser_share_one_stream_and_one_that_goes_leaves_it_to
     assert len(streams) == 2
 
 
-CURVES = """async () => {
-  const { alignCurves, withPoint } = await import("/assets/js/decimate.js");
-  const value = (at, top) => (at === 1234 ? top : at === 777 ? -top : at % 7);
-  const curve = (top) => Array.from({ length: 10000 }, (_, at) => [at, value(at, top)]);
-  const [xs, ...columns] = alignCurves(Array.from({ length: 50 }, (_, number) => curve(100 + number)), 300);
-  let grown = [];
-  for (const point of curve(100)) grown = withPoint(grown, point, 1600);
-  const values = grown.map((point) => point[1]);
-  return {
-    lengths: [...new Set([xs, ...columns].map((each) => each.length))],
-    extremes: columns.map((each) => [Math.min(...each), Math.max(...each)]),
-    grown: grown.length, least: Math.min(...values), greatest: Math.max(...values), last: grown.at(-1),
-    ordered: grown.every((point, index) => index === 0 || grown[index - 1][0] < point[0]),
-  };
-}"""
-
-
 async def test_curves_are_no_more_points_than_can_be_seen_and_lose_no_peak(tab: Tab) -> None:
     await tab.show("now")
-    found = await tab.page.evaluate(CURVES)
+    found = await tab.page.evaluate(figures.CURVES_OF_A_PAGE)
     assert found["lengths"] == [600]
     assert found["extremes"] == [[-100 - number, 100 + number] for number in range(50)]
     assert found["grown"] <= 1600

@@ -39,8 +39,9 @@ export function Delays({ endpoint, trial }) {
   useEffect(() => {
     if (!trial) return;
     const words = trialText(trial);
-    // What was over when the page was opened is in the card; that a version is promoted is a swap.
-    if (words !== tried && trial.state !== "PROMOTED" && (tried || trial.state === "RUNNING"))
+    // What was there when the page was opened is in the card; that a version is promoted is a swap.
+    const isNew = trial.state === "RUNNING" ? trial.seconds < seconds() : tried && trial.state !== "PROMOTED";
+    if (words !== tried && isNew)
       mark(words, `${words[0].toUpperCase()}${words.slice(1)}`);
     setTried(words);
   }, [trial?.version, trial?.state]);

@@ -127,7 +127,7 @@ function About({ endpoint, live }) {
     ["Tenant", endpoint.tenant],
     ["Replicas", `${endpoint.replicas}${endpoint.auto_replicas ? ", the broker decides" : ""}`],
     ["Why so many", endpoint.replicas_reason],
-    ["Inputs", live && asked(live)],
+    ["Inputs", live?.inputs.length ? asked(live) : ""],
     ["Retraining", endpoint.retraining],
     [
       "HTTP",

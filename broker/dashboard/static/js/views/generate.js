@@ -1,6 +1,6 @@
 // Has an endpoint generate: a prompt, and the answer as it comes, which can be stopped.
 import { path, postForEvents } from "../api.js";
-import { duration, plural } from "../format.js";
+import { duration, milliseconds, plural } from "../format.js";
 import { html, useEffect, useRef, useState } from "../html.js";
 import { Problem } from "../parts.js";
 
@@ -64,7 +64,9 @@ export function Generate({ name, field, lock, headers }) {
   ${answer?.text && html`<pre class="log" tabindex="0" aria-label="Answer">${answer.text}</pre>`}`;
 }
 
+const time = (seconds) => (seconds < 1 ? milliseconds(seconds) : duration(seconds));
+
 function summary({ version, tokens, seconds, first, end }) {
   if (!tokens) return ENDS[end];
-  return `${plural(tokens, "token")} by version ${version} in ${duration(seconds)}, the first after ${duration(first)}. ${ENDS[end]}`;
+  return `${plural(tokens, "token")} by version ${version} in ${time(seconds)}, the first after ${time(first)}. ${ENDS[end]}`;
 }

@@ -142,7 +142,7 @@ const Deliveries = ({
   rows=${job.tiers.map((tier, index) => [
     `tier ${tier.number}`,
     number(tier.target),
-    tier.state,
+    isOver(job) && tier.state === "pending" ? "not reached" : tier.state,
     number(tier.reached_value),
     number(tier.delivered_value),
     duration(tier.reached_seconds),

@@ -131,7 +131,7 @@ export function Lineage({ job }) {
             head=${["#Version", "#Tier", "#Measured", "Run", "Program", "Model", "Delivered"]}
           rows=${versions.map((each) => [
             each.version,
-            each.tier,
+            each.tier || "best",
             number(each.value),
             each.run_id || UNKNOWN,
             html`<code>${programOf(each)}</code>`,

@@ -95,7 +95,7 @@ function Listing({ jobs, chosen, toggle, found }) {
   }
   return html`<p class="unseen" role="status">${plural(jobs.length, "job")}</p><${Table}
     caption="Jobs, the newest first" keys=${jobs.map((job) => job.id)}
-    head=${["Choose", "Job", "State", "Tiers", "#Best", "#Share", "Node", "Endpoint", "#Took", "Submitted"]}
+    head=${["Choose", "Job", "State", "Tiers", "#Best", "#Share", "Node", "Endpoint", "#Time", "Submitted"]}
     rows=${jobs.map((job) => [
       html`<input type="checkbox" aria-label=${`Compare ${jobName(job)} ${job.id}`} checked=${chosen.has(job.id)}
         onChange=${() => toggle(job.id)} />`,

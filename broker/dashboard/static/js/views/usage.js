@@ -15,7 +15,7 @@ const SPANS = [
 export function Usage({ query }) {
   const span = query.get("span") ?? "";
   const asked = useLoad(() => get(`usage${span ? `?since=${encodeURIComponent(span)}` : ""}`), [span]);
-  return html`<h1>Usage</h1><p class="lead">CPU and accelerator time that was used, by tenant and by job.</p>
+  return html`<h1>Usage</h1><p class="lead">CPU and accelerator time that was used, and what may be used.</p>
     <div class="tools"><div class="choice" role="group" aria-label="Since when">${SPANS.map(
       ([name, title]) => html`<a
       key=${name} href=${link("usage", "", { span: name })} aria-current=${name === span ? "true" : undefined}>${title}
@@ -37,7 +37,7 @@ function Quotas() {
   const { value, error, again } = useLoad(() => get("quotas"), []);
   if (error) return html`<${Problem} error=${error} again=${again} />`;
   if (!value) return html`<${Loading} what="quotas" />`;
-  return html`<h2>Quotas</h2><div class="cards">
+  return html`<div class="cards">
     ${value.map((quota) => html`<${Quota} key=${quota.tenant} quota=${quota} />`)}</div>`;
 }
 
@@ -51,8 +51,8 @@ function Quota({ quota }) {
     most == null ? undefined : html`<${Part} part=${most ? used / most : 1} />`,
   ];
   const { classes, fair_factor: fair } = quota;
-  return html`<${Card} title=${`What ${quota.tenant} may use`} wide>
-    <${Table} caption=${`Quota of ${quota.tenant}`} head=${["What", "#Used", "#Allowed", "#Left", "Used part"]} rows=${[
+  return html`<${Card} title=${`Quota of ${quota.tenant}`} wide>
+    <${Table} caption=${`What ${quota.tenant} may use`} head=${["What", "#Used", "#Allowed", "#Left", "Used part"]} rows=${[
       row("Unfinished jobs", quota.active_jobs, quota.max_active_jobs, number),
       row("CPU time", quota.core_hours, quota.max_core_hours, time),
       row("Accelerator time", quota.device_hours, quota.max_device_hours, time),

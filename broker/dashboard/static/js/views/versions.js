@@ -1,6 +1,6 @@
 // The versions of an endpoint: which answers, how good each is, two of them side by side, and files that go.
 import { get, path, post } from "../api.js";
-import { number, UNKNOWN } from "../format.js";
+import { milliseconds, number, UNKNOWN } from "../format.js";
 import { html, useState } from "../html.js";
 import { load } from "../live.js";
 import { Action, Card, Empty, Loading, Problem, Table, useLoad, useMayChange, When } from "../parts.js";
@@ -28,7 +28,7 @@ export function Versions({ endpoint }) {
             answers(each),
             number(each.value),
             each.in_use ? inUse(each.in_use) : undefined,
-            each.metric,
+            each.metric || undefined,
             each.tier || (each.job_id ? "best" : undefined),
             each.variant || undefined,
             each.job_id ? html`<a href=${link("jobs", each.job_id)}>${each.job_id}</a>` : deployed(each),
@@ -79,16 +79,16 @@ function Differences({ endpoint, versions }) {
   return html`<h3>Version ${first} beside version ${second}</h3>${
     asked.value.length
       ? html`<${Table} caption="What differs" head=${["What", `Version ${first}`, `Version ${second}`]}
-        rows=${asked.value.map((each) => [html`<code>${each.what}</code>`, text(each.first), text(each.second)])} />`
+        rows=${asked.value.map((each) => [html`<code>${each.what}</code>`, text(each.what, each.first), text(each.what, each.second)])} />`
       : html`<${Empty} title="They are the same" />`
   }`;
 }
 
 const DIGEST = /^[0-9a-f]{64}$/;
 
-function text(value) {
+function text(what, value) {
   if (value == null || value === "" || (Array.isArray(value) && !value.length)) return UNKNOWN;
-  if (typeof value === "number") return number(value);
+  if (typeof value === "number") return what.endsWith("_seconds") ? milliseconds(value) : number(value);
   if (DIGEST.test(value)) return html`<code title=${value}>${value.slice(0, 12)}…</code>`;
   return html`<span class="reason">${Array.isArray(value) ? value.join(", ") : String(value)}</span>`;
 }
