@@ -56,10 +56,13 @@ export function bytes(count) {
   return `${inDigits(left, 3)} ${UNITS[unit]}`;
 }
 
+const TEN_YEARS = 3650 * 86400; // what is predicted to take longer is not known any better
+
 /** Seconds as at most two units: 8.2 s, 3 min 5 s, 2 h 4 min. */
 export function duration(seconds) {
   if (!known(seconds)) return UNKNOWN;
   const total = Math.max(0, seconds);
+  if (total > TEN_YEARS) return "> 10 years";
   if (total < 10) return `${+total.toFixed(1)} s`;
   const whole = Math.round(total);
   if (whole < 60) return `${whole} s`;

@@ -116,7 +116,9 @@ function Header({ current }) {
       ${policy && html`<span class="policy" title="The policy that decides who gets what">policy ${policy}</span>`}
       ${
         session &&
-        html`<span class="tenant">${session.tenant ? `${session.tenant} · ` : ""}${session.role}</span>
+        html`<span class="tenant">${session.tenant || session.role}${
+          session.tenant && html`<span class="role"> · ${session.role}</span>`
+        }</span>
         <button type="button" class="quiet" onClick=${leave}>Sign out</button>`
       }
     </div>

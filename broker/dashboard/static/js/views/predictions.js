@@ -40,7 +40,7 @@ const within = ({ told, came_seconds: came }) => told.low <= came && came <= tol
 function error({ told, came_seconds: came }) {
   if (!came) return UNKNOWN;
   const off = told.seconds / came - 1;
-  return `${off < 0 ? "−" : "+"}${percent(Math.abs(off))}`;
+  return `${off < 0 ? "−" : "+"}${Math.round(100 * Math.abs(off))} %`;
 }
 
 /** How far off predictions were, by policy; `turn` says when to ask again. */

@@ -60,7 +60,7 @@ function Quota({ quota }) {
       row("Files that jobs left", quota.files_bytes, quota.max_files_bytes, bytes),
     ]} />
     <${Facts} facts=${[
-      ["Of such time", `half of what was used counts after ${duration(quota.half_life_seconds)}`],
+      ["Used time", `after ${duration(quota.half_life_seconds)} half of it counts`],
       [
         "Holds now",
         `${plural(quota.cpu_cores, "core")}, ${bytes(quota.memory_bytes)}, ${plural(quota.accelerators, "accelerator")}`,
