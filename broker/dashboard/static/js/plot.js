@@ -4,6 +4,14 @@ import { duration, number, UNKNOWN } from "./format.js";
 import { Table } from "./parts.js";
 
 const TABLE_ROWS = 25;
+const [MINUTE, HOUR, DAY] = [60, 3600, 86400];
+// Between two times of an axis, in seconds: those that people count by.
+const STEPS = [
+  ...[0.001, 0.01, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30],
+  ...[1, 2, 5, 10, 20, 30].map((count) => count * MINUTE),
+  ...[1, 2, 6, 12].map((count) => count * HOUR),
+  ...[1, 2, 5, 10, 30, 100, 365].map((count) => count * DAY),
+];
 const dark = matchMedia("(prefers-color-scheme: dark)");
 
 /** A colour of the style sheet, for the canvas. */
@@ -149,7 +157,7 @@ function options(series, height, host, latest) {
       y: { range: (_, least, most) => (latest.current.y.range ?? padded)(least ?? 0, most ?? 1) },
     },
     axes: [
-      { ...axis, space: 90, size: 30, values: (_, ticks) => ticks.map((tick) => latest.current.x(tick)) },
+      { ...axis, space: 90, size: 30, incrs: STEPS, values: (_, ticks) => ticks.map((tick) => latest.current.x(tick)) },
       { ...axis, size: 62, values: (_, ticks) => ticks.map((tick) => (latest.current.y.format ?? number)(tick)) },
     ],
     series: [

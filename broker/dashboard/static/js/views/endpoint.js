@@ -154,7 +154,7 @@ const asked = ({ inputs }) =>
 const Places = ({ endpoint }) =>
   endpoint.places.length === 0 && !endpoint.node_id
     ? html`<${Empty} title="It answers nowhere yet" />`
-    : html`<${Table} caption="Where it answers" head=${["Node", "#Version", "As it shall be", "Note"]}
+    : html`<${Table} caption="Where it answers" head=${["Node", "#Version", "As wanted", "Note"]}
       rows=${(endpoint.places.length
         ? endpoint.places
         : [{ node_id: endpoint.node_id, answering_version: endpoint.answering_version, problem: endpoint.problem }]
