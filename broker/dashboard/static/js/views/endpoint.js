@@ -141,9 +141,9 @@ const two = (distance) => String(+distance.toPrecision(2));
 
 const asked = ({ inputs }) =>
   inputs.map(
-    (said) => html`<span class=${said.drifted ? "reason" : "muted"}>${
+    (said) => html`<span class=${said.drifted ? "" : "muted"}>${
       said.rows
-        ? `${said.drifted ? "different from" : "like"} the first ones at ${said.node_id}; largest distances: ${said.farthest
+        ? `${said.drifted ? "✕ different from" : "like"} the first ones at ${said.node_id}; largest distances: ${said.farthest
             .slice(0, 3)
             .map((each) => `${each.name} ${two(each.distance)}`)
             .join(", ")} (different is above ${two(said.bound)})`
