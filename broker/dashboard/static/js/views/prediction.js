@@ -48,8 +48,8 @@ function Tiers({ jobs }) {
           `tier ${tier.tier} · ${number(tier.target)}`,
           span(tier.present),
           span(tier.changed),
-          html`<${Difference} before=${tier.present?.seconds} after=${tier.changed?.seconds} />`,
-          html`<${Bands} tier=${tier} furthest=${furthest} />`,
+          difference(tier.present?.seconds, tier.changed?.seconds),
+          (tier.present || tier.changed) && html`<${Bands} tier=${tier} furthest=${furthest} />`,
           where(job),
         ])} />`
   }
@@ -74,7 +74,7 @@ const where = ({ present, changed }) =>
     ? present.node_id || "waits"
     : `${present.node_id || "waits"} → ${changed.node_id || "waits"}`;
 
-function Difference({ before, after }) {
+function difference(before, after) {
   if (before == null || after == null) return UNKNOWN;
   const seconds = Math.abs(after - before);
   if (seconds < 0.01 * Math.max(before, 1)) return "the same";
