@@ -203,7 +203,7 @@ class _Rows:
         few = (each[:KEPT_ROWS] for each in signature.example)  # they are in each copy, and in checkpoints
         rounded = tuple(each.astype(np.float32) if each.dtype == np.float64 else each for each in few)
         self.signature = replace(signature, example=rounded)
-        self.samples = Samples(self.signature)
+        self.samples = Samples(self.signature, invents=False)
         self.names = signature.input_names if isinstance(example, Mapping) else None
 
 

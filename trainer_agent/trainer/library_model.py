@@ -31,16 +31,20 @@ class Library(abc.ABC):
     """A model in training, as its library has it."""
 
     @abc.abstractmethod
-    def predict(self, rows: Any) -> Any:
-        """What the ONNX file has to answer to rows of the model's input."""
+    def predict(self, *inputs: Any) -> Any:
+        """What the ONNX file has to answer to rows of the model's inputs."""
+
+    def inputs_of(self, example_input: Any) -> Any:
+        """An example as the model's ONNX file takes it."""
+        return example_input
 
     @abc.abstractmethod
     def freeze(self) -> Any:
         """The model as it is now: something to pickle, which no training changes. Cheap, unlike an ONNX file."""
 
     @abc.abstractmethod
-    def convert(self, frozen: Any, row: Array) -> OnnxSource:
-        """A frozen model as ONNX, for rows like this one.
+    def convert(self, frozen: Any, *row: Array) -> OnnxSource:
+        """A frozen model as ONNX, for rows like this one, an array an input.
 
         Raises:
             ImportError: The converter is not installed; says what to install.
@@ -71,9 +75,10 @@ class LibraryModel(AnyModel):
     """
 
     def __init__(self, library: Library, example_input: ExampleInput) -> None:
-        super().__init__(None, library.predict, example_input, library.save)
+        taken = library.inputs_of(example_input)
+        super().__init__(None, library.predict, taken, library.save)
         inputs = 1 if self._rows is None else len(self._rows.signature.input_names)
-        if inputs != 1:
+        if inputs != 1 and taken is example_input:
             raise TypeError(
                 f"example_input has {inputs} inputs, and such a model takes one; leave model out and say how it "
                 "becomes ONNX, connect(export=...)"
@@ -95,9 +100,9 @@ class LibraryModel(AnyModel):
         if not copy.frozen:
             return super().export(copy, path)
         (frozen,) = copy.frozen
-        row = copy.questions[0].batch[0][0]
+        row = [each[0] for each in copy.questions[0].batch]
         try:
-            content = content_of(self._library.convert(frozen, row), self._folder)
+            content = content_of(self._library.convert(frozen, *row), self._folder)
         except DeliveryFailedError:
             raise
         except Exception as error:  # converters raise anything

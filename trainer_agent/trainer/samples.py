@@ -46,8 +46,8 @@ _CHANGES: tuple[tuple[str, Callable[[Array], Array]], ...] = (
 class Samples:
     """Keeps some of the rows that the script evaluates on, since real rows find what made-up ones do not."""
 
-    def __init__(self, signature: Signature) -> None:
-        self._signature = signature
+    def __init__(self, signature: Signature, *, invents: bool = True) -> None:
+        self._signature, self._invents = signature, invents
         self._rows: Batch | None = None
 
     @property
@@ -72,7 +72,7 @@ class Samples:
 
     def reference(self) -> Batch:
         """The :data:`REFERENCE_ROWS` rows that are handed over with the model."""
-        rows = self._rows if self._rows is not None else _varied(self._signature.example)
+        rows = self._rows if self._rows is not None else _repeated(self._signature.example, self._invents)
         length = rows[0].shape[0]
         chosen = np.linspace(0, length - 1, REFERENCE_ROWS).astype(np.int64)
         return tuple(array[chosen] for array in rows)
@@ -111,9 +111,11 @@ def _is_real(array: Array) -> bool:
     return np.issubdtype(array.dtype, np.floating)
 
 
-def _varied(example: Batch) -> Batch:
-    """The reference rows made of an example: repeated, with numbers that differ a little where they may."""
+def _repeated(example: Batch, invents: bool) -> Batch:
+    """The reference rows made of an example: repeated, and where that is allowed with numbers that differ a little."""
     repeated = [array[np.arange(REFERENCE_ROWS) % array.shape[0]] for array in example]
+    if not invents:
+        return tuple(repeated)
     factors = 1 + 0.05 * np.arange(REFERENCE_ROWS)
     return tuple(
         array * factors.astype(array.dtype).reshape(-1, *[1] * (array.ndim - 1)) if _is_real(array) else array

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tiercel.trainer_agent.trainer.frames import in_parts, is_frame, numbers_of
+
 Array = npt.NDArray[Any]
 Batch = tuple[Array, ...]
 Prediction = Array | tuple[Array, ...]
@@ -72,6 +74,7 @@ class Signature:
         Raises:
             ValueError: If their number is not that of the model's inputs.
         """
+        values = in_parts(values, self.input_names)
         self.check_count(values)
         return tuple(_cast(as_array(value), like) for value, like in zip(values, self.example, strict=True))
 
@@ -86,6 +89,8 @@ def as_array(value: Any) -> Array:
     """What a framework has as an array of NumPy; it may share memory with it."""
     if hasattr(value, "detach"):  # a tensor of PyTorch, wherever it lives
         value = value.detach().cpu()
+    if is_frame(value):
+        value = numbers_of(value)
     array: Array = np.asarray(value)
     # Texts are objects here and there, and a file without pickles holds none.
     return array.astype(np.str_) if array.dtype.kind == "O" else array

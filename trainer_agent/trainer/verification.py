@@ -14,6 +14,7 @@ import numpy as np
 
 from tiercel.core.figures import percent
 from tiercel.trainer_agent.errors import DeliveryFailedError
+from tiercel.trainer_agent.trainer.frames import in_parts
 from tiercel.trainer_agent.trainer.samples import Samples
 from tiercel.trainer_agent.trainer.signature import Array, Batch, Prediction, as_array, unpack
 
@@ -118,6 +119,7 @@ class OnnxModel:
         Raises:
             ValueError: If their number is not that of the original's inputs.
         """
+        arrays = in_parts(arrays, self.input_names)
         if len(arrays) != len(self.input_names):
             names = ", ".join(self.input_names)
             raise ValueError(f"the model takes {len(self.input_names)} inputs ({names}), got {len(arrays)}")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeGuard
 
 import numpy as np
 
+from tiercel.trainer_agent.trainer.frames import columns_of, has_texts, is_frame
+from tiercel.trainer_agent.trainer.libraries.converters import settings_of
 from tiercel.trainer_agent.trainer.library_model import Library, needing
 from tiercel.trainer_agent.trainer.onnx_files import OnnxSource
 from tiercel.trainer_agent.trainer.signature import Array
@@ -32,9 +34,21 @@ class Estimator(Library):
 
     def __init__(self, estimator: Estimating) -> None:
         self._estimator = estimator
+        self._columns: tuple[Any, ...] = ()  # of the data frame that it takes; none where it takes an array
 
-    def predict(self, rows: Any) -> Any:
+    def inputs_of(self, example_input: Any) -> Any:
+        """An input for each column of a data frame that has texts, or of which the estimator picks columns by name."""
+        if not is_frame(example_input):
+            return example_input
+        parts = (self._estimator, *self._estimator.get_params().values())
+        if not (has_texts(example_input) or any(hasattr(each, "transformers") for each in parts)):
+            return example_input
+        self._columns = tuple(example_input.columns)
+        return columns_of(example_input)
+
+    def predict(self, *inputs: Any) -> Any:
         """Probabilities of a classifier that has them, else what it predicts."""
+        rows = inputs[0] if not self._columns or is_frame(inputs[0]) else self._frame(inputs)
         # A warm start may leave the method to be found out by what was fitted.
         ask: Callable[[Any], Any] = getattr(self._estimator, "predict_proba", None) or self._estimator.predict
         return ask(rows)
@@ -43,15 +57,24 @@ class Estimator(Library):
         """A pickle."""
         return pickle.dumps(self._estimator, protocol=5)
 
-    def convert(self, frozen: Any, row: Array) -> OnnxSource:
+    def convert(self, frozen: Any, *row: Array) -> OnnxSource:
         """By skl2onnx."""
         with needing("skl2onnx"):
             from skl2onnx import to_onnx
+            from skl2onnx.common.data_types import FloatTensorType, StringTensorType
         estimator = pickle.loads(frozen)  # noqa: S301 - of this process, or of the job's checkpoint
-        # Scores as maps are nothing that a server takes.
-        options = {id(estimator): {"zipmap": False}} if hasattr(estimator, "classes_") else None
-        model: OnnxSource = to_onnx(estimator, np.zeros((1, *row.shape), np.float32), options=options)
-        return model
+        names = [str(name) for name in self._columns] or ["X"]
+        types = [
+            (name, (FloatTensorType if each.dtype.kind in "biuf" else StringTensorType)([None, *each.shape]))
+            for name, each in zip(names, row, strict=True)
+        ]
+        return _named(to_onnx(estimator, initial_types=types, **settings_of(estimator)), names)
+
+    def _frame(self, inputs: Sequence[Any]) -> Any:
+        import pandas as pd
+
+        columns = (np.asarray(each)[:, 0] for each in inputs)
+        return pd.DataFrame(dict(zip(self._columns, columns, strict=True)))
 
     def restore(self, saved: Any, *, warm: bool) -> None:
         """See :class:`~tiercel.trainer_agent.trainer.library_model.Library`."""
@@ -61,6 +84,17 @@ class Estimator(Library):
             raise ValueError(f"it is a {type(found).__name__}, and this script's is a {type(self._estimator).__name__}")
         vars(self._estimator).clear()
         vars(self._estimator).update(vars(found))
+
+
+def _named(model: Any, names: Sequence[str]) -> OnnxSource:
+    """With inputs of these names: the converter writes '_' for what is neither letter nor digit."""
+    changed = {value.name: name for value, name in zip(model.graph.input, names, strict=True) if value.name != name}
+    for value in model.graph.input:
+        value.name = changed.get(value.name, value.name)
+    for node in model.graph.node if changed else ():
+        node.input[:] = [changed.get(name, name) for name in node.input]
+    found: OnnxSource = model
+    return found
 
 
 def is_estimator(model: object) -> TypeGuard[Estimating]:

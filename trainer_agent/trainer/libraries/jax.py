@@ -44,20 +44,20 @@ class _Function(Library):
     def __init__(self, function: Callable[[Any, Any], Any], weights: Callable[[], Any]) -> None:
         self._function, self._weights = function, weights
 
-    def predict(self, rows: Any) -> Any:
+    def predict(self, *inputs: Any) -> Any:
         """As the function answers."""
-        return jax.tree.map(np.asarray, self._function(self._weights(), rows))
+        return jax.tree.map(np.asarray, self._function(self._weights(), *inputs))
 
     def freeze(self) -> Any:
         """Its weights, as arrays of NumPy."""
         return jax.tree.map(np.array, self._weights())
 
-    def convert(self, frozen: Any, row: Array) -> OnnxSource:
+    def convert(self, frozen: Any, *row: Array) -> OnnxSource:
         """By jax2onnx."""
         with needing("jax2onnx"):
             from jax2onnx import to_onnx
         weights = jax.tree.map(jnp.asarray, frozen)
-        inputs = [jax.ShapeDtypeStruct(("rows", *row.shape), row.dtype)]
+        inputs = [jax.ShapeDtypeStruct(("rows", *each.shape), each.dtype) for each in row]
         model: OnnxSource = to_onnx(lambda rows: self._function(weights, rows), inputs=inputs)
         return model
 

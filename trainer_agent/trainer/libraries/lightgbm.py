@@ -14,7 +14,7 @@ from tiercel.trainer_agent.trainer.libraries.boosting import BoosterLibrary, Boo
 from tiercel.trainer_agent.trainer.library_model import needing
 from tiercel.trainer_agent.trainer.onnx_files import OnnxSource
 from tiercel.trainer_agent.trainer.session import CHECKPOINT_SECONDS
-from tiercel.trainer_agent.trainer.signature import Array, Evaluate, ExampleInput
+from tiercel.trainer_agent.trainer.signature import Array, Evaluate, ExampleInput, as_array
 
 _GO_ON = "init_model=callback.booster"
 _MEASURE = "valid_sets=, or eval_set= to fit()"
@@ -98,18 +98,18 @@ class TiercelCallback:
 class BoosterOfLightgbm(BoosterLibrary[lightgbm.Booster]):
     """A booster of LightGBM."""
 
-    def predict(self, rows: Any) -> Any:
+    def predict(self, *inputs: Any) -> Any:
         """Of two classes both, as the ONNX file has it."""
-        answer = np.asarray(self.current.predict(rows, num_iteration=-1))
+        answer = np.asarray(self.current.predict(as_array(*inputs), num_iteration=-1))
         is_binary = answer.ndim == 1 and _objective(self.current) in ("binary", "cross_entropy")
         return np.stack([1 - answer, answer], axis=1) if is_binary else answer
 
-    def convert(self, frozen: Any, row: Array) -> OnnxSource:
+    def convert(self, frozen: Any, *row: Array) -> OnnxSource:
         """By onnxmltools."""
         with needing("onnxmltools"):
             from onnxmltools.convert import convert_lightgbm
             from onnxmltools.convert.common.data_types import FloatTensorType
-        types = [("X", FloatTensorType([None, *row.shape]))]
+        types = [("X", FloatTensorType([None, *row[0].shape]))]
         model: OnnxSource = convert_lightgbm(self.read(frozen), initial_types=types, zipmap=False)
         return model
 

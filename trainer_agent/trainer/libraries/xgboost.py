@@ -14,7 +14,7 @@ from tiercel.trainer_agent.trainer.libraries.boosting import BoosterLibrary, Boo
 from tiercel.trainer_agent.trainer.library_model import needing
 from tiercel.trainer_agent.trainer.onnx_files import OnnxSource
 from tiercel.trainer_agent.trainer.session import CHECKPOINT_SECONDS
-from tiercel.trainer_agent.trainer.signature import Array, Evaluate, ExampleInput
+from tiercel.trainer_agent.trainer.signature import Array, Evaluate, ExampleInput, as_array
 
 _GO_ON = "xgb_model=callback.booster"
 _MEASURE = "evals=, or eval_set= to fit()"
@@ -122,9 +122,9 @@ class TiercelCallback(TrainingCallback):
 class BoosterOfXgboost(BoosterLibrary[xgboost.Booster]):
     """A booster of XGBoost."""
 
-    def predict(self, rows: Any) -> Any:
+    def predict(self, *inputs: Any) -> Any:
         """Probabilities of all classes where there are classes, as the ONNX file has it."""
-        kind = _objective(self.current)
+        rows, kind = as_array(*inputs), _objective(self.current)
         if kind == "multi:softmax":  # it answers labels, and its file both
             scores = self.current.inplace_predict(rows, predict_type="margin", validate_features=False)
             powers = np.exp(scores - scores.max(axis=1, keepdims=True))
@@ -132,7 +132,7 @@ class BoosterOfXgboost(BoosterLibrary[xgboost.Booster]):
         answer = self.current.inplace_predict(rows, validate_features=False)
         return np.stack([1 - answer, answer], axis=1) if kind == "binary:logistic" else answer
 
-    def convert(self, frozen: Any, row: Array) -> OnnxSource:
+    def convert(self, frozen: Any, *row: Array) -> OnnxSource:
         """By onnxmltools."""
         with needing("onnxmltools"):
             from onnxmltools.convert import convert_xgboost
@@ -143,7 +143,7 @@ class BoosterOfXgboost(BoosterLibrary[xgboost.Booster]):
         booster.feature_names = None
         if _objective(booster) == "multi:softmax":  # of which the converter leaves the scores as they are
             booster.set_param({"objective": "multi:softprob"})
-        model: OnnxSource = convert_xgboost(booster, initial_types=[("X", FloatTensorType([None, *row.shape]))])
+        model: OnnxSource = convert_xgboost(booster, initial_types=[("X", FloatTensorType([None, *row[0].shape]))])
         return model
 
     def written(self, booster: xgboost.Booster) -> bytes:

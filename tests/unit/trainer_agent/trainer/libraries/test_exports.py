@@ -11,10 +11,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import xgboost
+from sklearn.compose import make_column_transformer
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, SGDClassifier, SGDRegressor
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from tiercel.trainer_agent.errors import CheckpointError, DeliveryFailedError
 from tiercel.trainer_agent.trainer.checkpoints import CheckpointStore
@@ -59,6 +61,11 @@ MODELS: dict[str, Callable[[], Library]] = {
     "estimator with labels alone": lambda: estimator(SGDClassifier(random_state=0), THREE),
     "estimator with numbers": lambda: estimator(SGDRegressor(random_state=0), NUMBERS),
     "pipeline": lambda: estimator(make_pipeline(StandardScaler(), LogisticRegression()), TWO),
+    "pipeline that ends with LightGBM": lambda: estimator(
+        make_pipeline(StandardScaler(), lightgbm.LGBMClassifier(n_estimators=3, num_leaves=4, n_jobs=1, verbose=-1)),
+        THREE,
+    ),
+    "estimator of XGBoost with numbers": lambda: estimator(xgboost.XGBRegressor(n_estimators=3, n_jobs=1), NUMBERS + 9),
     "LightGBM, two classes": lambda: lightgbm_booster("binary", TWO, NAMED),
     "LightGBM, three classes": lambda: lightgbm_booster("multiclass", THREE, num_class=3),
     "LightGBM, numbers": lambda: lightgbm_booster("regression", NUMBERS),
@@ -86,6 +93,30 @@ def test_the_file_answers_as_the_model_does_and_is_asked_like_it(name: str, tmp_
         np.testing.assert_allclose(said, wanted, rtol=1e-3, atol=1e-4)
     else:
         assert (said == wanted).all()
+
+
+def test_a_data_frame_is_asked_for_by_its_columns(tmp_path: Path) -> None:
+    frame = NAMED.assign(city=pd.Categorical(np.array(["Rome", "Oslo"])[TWO]), **{"km/h": TWO > 0, "days": THREE})
+    frame["said"] = np.array(["not so good", "good", "very good"])[THREE]
+    picked = make_column_transformer(
+        (StandardScaler(), ["age", "days"]), (OneHotEncoder(), ["city", "km/h"]), (TfidfVectorizer(), "said")
+    )
+    made = make_pipeline(picked, LogisticRegression()).fit(frame, THREE)
+    model = LibraryModel(Estimator(made), frame[:40])
+    found = model.export(model.keep(), tmp_path / "model.onnx")
+    assert found.model.taken == tuple(frame.columns)
+    assert {each.shape[1:] for each in found.rows or ()} == {(1,)}
+    np.testing.assert_allclose(found.predict(frame), made.predict_proba(frame), rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(model.predict((frame,)), made.predict_proba(frame))
+
+
+def test_a_booster_takes_categories_of_a_data_frame_by_their_number(tmp_path: Path) -> None:
+    frame = NAMED.assign(city=pd.Categorical([*np.array(["Rome", "Oslo"])[TWO][:-1], None]), is_new=TWO > 0)
+    library = lightgbm_booster("multiclass", THREE, frame, num_class=3, min_data_per_group=1)
+    model = LibraryModel(library, frame)
+    found = model.export(model.keep(), tmp_path / "model.onnx")
+    wanted = library.current.predict(frame)  # type: ignore[attr-defined] # of LightGBM's
+    np.testing.assert_allclose(found.predict(frame), wanted, rtol=1e-3, atol=1e-4)
 
 
 def test_what_a_converter_does_not_know_is_no_model_and_the_reason_says_so(tmp_path: Path) -> None:
