@@ -83,8 +83,11 @@ def mlp(layers: Sequence[int] = (64, 128, 10), seed: int = 0) -> bytes:
     )
 
 
-def counting_loop() -> bytes:
-    """``y = k`` by counting in a loop of k steps, so that its running time is its input; k and y are INT64 scalars."""
+def counting_loop(steps: int | None = None) -> bytes:
+    """``y = k`` by counting in a loop of k steps, so that its running time is its input; k and y are INT64 scalars.
+
+    With ``steps`` it takes so many whatever k is.
+    """
     body = helper.make_graph(
         [
             helper.make_node("Identity", ["go"], ["go_on"]),
@@ -102,10 +105,10 @@ def counting_loop() -> bytes:
         ],
     )
     return model(
-        [helper.make_node("Loop", ["k", "", "zero"], ["y"], body=body)],
+        [helper.make_node("Loop", ["k" if steps is None else "steps", "", "zero"], ["y"], body=body)],
         {"k": (TensorProto.INT64, [])},
         {"y": (TensorProto.INT64, [])},
-        {"zero": np.array(0, np.int64), "one": np.array(1, np.int64)},
+        {"zero": np.array(0, np.int64), "one": np.array(1, np.int64), "steps": np.array(steps or 0, np.int64)},
     )
 
 

@@ -85,6 +85,9 @@ async def test_a_check_that_does_not_end_is_ended(tmp_path: Path) -> None:
     verifier = Verifier(limits(timeout=0.5))
     with pytest.raises(ArtefactRefusedError, match=r"longer than 0\.5 seconds"):
         await verify(verifier, endless(tmp_path))
+    onnx_models.put(tmp_path, "alone", 1, onnx_models.counting_loop(STEPS))  # without a reference to run it on
+    with pytest.raises(ArtefactRefusedError, match=r"longer than 0\.5 seconds"):
+        await verify(verifier, repository.artefact(tmp_path, "alone", 1))
     await until(lambda: not readers(verifier))
     await verified_in_the_end(verifier, good(tmp_path))
     await verifier.stop()
