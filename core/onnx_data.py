@@ -201,8 +201,10 @@ def _opened(path: Path) -> int:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
-        what = "is a link; put the file itself beside the model" if path.is_symlink() else error.strerror
-        raise DataError(f"{path.name}, where weights of it lie, {what or 'cannot be read'}") from error
+        what = "is a link; put the file itself beside the model"
+        if not path.is_symlink():
+            what = f"cannot be read ({error.strerror}); it has to be beside the model"
+        raise DataError(f"{path.name}, where weights of it lie, {what}") from error
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise DataError(f"{path.name}, where weights of it lie, is no plain file")
@@ -243,10 +245,16 @@ def _rewritten_tensor(tensor: Message, parts: _Parts) -> bytes:
             said[_key_of(value)] = value.text(_ENTRY_VALUE)
         else:
             written.append(tensor.data[place])
-    begin = parts.begin_of(said.get("location", ""))
-    offset = said.get("offset", "0")
-    if not (offset.isascii() and offset.isdecimal() and len(offset) < 19):
-        raise DataError(f"its weights begin at byte {offset[:40]!r} of {said['location'][:200]!r}, which is no number")
+    location, offset = said.get("location", ""), said.get("offset", "0")
+    begin = parts.begin_of(location)
+    for text in (offset, said.get("length", "0")):
+        if not (text.isascii() and text.isdecimal() and len(text) < 19):
+            raise DataError(
+                f"{location[:200]!r} has weights of it at byte or of length {text[:40]!r}, which is no number"
+            )
+    end, size = int(offset) + int(said.get("length", "0")), parts.found[PurePosixPath(location).name].size_bytes
+    if end > size:  # what comes after it in the one file is no weight
+        raise DataError(f"its weights end at byte {end} of {location[:200]!r}, which has {size}; save the model again")
     now = {"location": DATA_FILE, "offset": str(begin + int(offset))}
     now |= {key: value for key, value in said.items() if key in _KEPT - now.keys()}
     for key, text in now.items():

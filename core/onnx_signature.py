@@ -10,10 +10,16 @@ from pathlib import Path
 from typing import Final
 
 from tiercel.core.endpoints import Signature, Tensor
-from tiercel.core.protobuf_walk import Message, NoMessageError
+from tiercel.core.protobuf_walk import MAX_NAME_BYTES, Message, NoMessageError
 
-MAX_TENSORS: Final = 64
+MAX_TENSORS: Final = 256
+"""Inputs, and outputs: a table with a column each, or a decoder with a cache for each layer, has many."""
 MAX_AXES: Final = 16
+UNREADABLE: Final = (
+    f"is no ONNX model, only a part of one, or has more than {MAX_TENSORS} inputs or outputs, a name of more than "
+    f"{MAX_NAME_BYTES} bytes, or an input or output that is no tensor; export it again"
+)
+"""What a file is of which :func:`read_signature` says nothing."""
 # Weights may be inputs of the graph as well, in old files: nobody has to give them.
 _MAX_WEIGHTS: Final = 100_000
 

@@ -128,7 +128,7 @@ def validate_endpoint_name(name: str) -> None:
     if not _ENDPOINT.fullmatch(name):
         raise wrong_field(
             "endpoint",
-            f"{name!r} is not an endpoint's name; use 1 to 63 of a-z, 0-9, '.', '_' and '-', "
+            f"{name[:80]!r} is not an endpoint's name; use 1 to 63 of a-z, 0-9, '.', '_' and '-', "
             "beginning with a letter or digit",
         )
 

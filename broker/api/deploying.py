@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
+import json
 from typing import TYPE_CHECKING
 
 from tiercel.broker.lifecycle.deployment import Arrived, place_for
 from tiercel.broker.store.checkpoints import CheckpointFile
-from tiercel.broker.store.version_files import INT8_FILE, MODEL_FILE, REFERENCE_FILE
+from tiercel.broker.store.version_files import ACCURACY_FILE, INT8_FILE, MODEL_FILE, REFERENCE_FILE
+from tiercel.core.accuracy import accuracy_of
 from tiercel.core.deploy_validation import validate_deploy
 from tiercel.core.deploying import Deploy
 from tiercel.core.endpoints import Endpoint
 from tiercel.core.errors import UnavailableError, wrong_field
 from tiercel.core.onnx_data import DATA_FILE
+from tiercel.core.onnx_signature import UNREADABLE
 from tiercel.core.tasks import run_in_thread
 from tiercel.core.wire import from_proto
 from tiercel.v1 import models_pb2
@@ -63,17 +67,24 @@ async def deploy(tenant: str, by: str, messages: Messages, endpoints: EndpointSe
         INT8_FILE: asked.int8_file,
     }
     files = [CheckpointFile(name, f.size_bytes, f.sha256) for name, f in announced.items() if f is not None]
+    # What nodes with copies tell of it; where it is verified, its node writes what it found in this one's place.
+    accuracy = accuracy_of(asked.value, asked.direction)
+    told = b"" if accuracy is None else json.dumps({"accuracy": accuracy}).encode()
+    if told:
+        files.append(CheckpointFile(ACCURACY_FILE, len(told), hashlib.sha256(told).hexdigest()))
     with contextlib.ExitStack() as held:
         upload = held.enter_context(store.upload(files))
         seconds = UPLOAD_SECONDS + sum(file.size_bytes for file in files) / SLOWEST_BYTES_PER_SECOND
         try:
             async with asyncio.timeout(seconds):
                 await _receive(messages, upload)
+            if told:
+                await run_in_thread(upload.write, told)
         except TimeoutError:
             raise UnavailableError(f"it took more than {seconds:.0f} s to send; try again") from None
         signature = await run_in_thread(upload.signature)
         if signature is None:
-            raise wrong_field("file", f"{asked.file!r} is no ONNX model, or only a part of one; export it again")
+            raise wrong_field("file", f"{asked.file!r} {UNREADABLE}")
         await run_in_thread(upload.check_data)
 
         async def put(endpoint: str, version: int) -> None:

@@ -119,7 +119,8 @@ def deploy(
         where = ", ".join(version.nodes) or "its node"
         click.echo(f"{endpoint} answers with version {version.version} on {where}.")
     else:
-        click.echo(clean(version.held or f"{endpoint} has another version that answers by now."))
+        why = version.held or "another version answers by now"
+        click.echo(clean(f"{endpoint}:{version.version} is kept and does not answer: {why}"))
     if version.int8 is not None:
         click.echo(clean(f"Its int8 model {version.int8.outcome}"))
 

@@ -104,7 +104,7 @@ class Deploying(ABC):
             UnavailableError: No node can answer with it now, or it is not known in time what becomes of it.
         """
         if accuracy is not None:
-            metric, value = "accuracy", accuracy
+            metric, value = "accuracy", _fraction(accuracy)
         said: dict[str, Any] = {"endpoint": endpoint, "metric": metric, "value": value, "direction": direction}
         said |= {"node_id": node, "replicas": replicas, "objective_seconds": objective_seconds, "access": access}
         prepare = partial(_prepared, Path(file), inputs or {}, reference, calibration, said | {"replace": replace})
@@ -164,18 +164,26 @@ def _prepared(
     return _described(path, parts, int8=int8, **said), parts
 
 
+def _fraction(accuracy: float) -> float:
+    if not 0 <= accuracy <= 1:
+        raise wrong_field("accuracy", f"{accuracy} is no fraction from 0 to 1; say anything else by its metric")
+    return accuracy
+
+
 def _parts_of(path: Path, inputs: Mapping[str, Sequence[int]], reference: str | Path | None) -> _Parts:
     """What is to be sent; blocks."""
     from tiercel.core.onnx_data import DataError, joined
-    from tiercel.core.onnx_signature import read_signature
+    from tiercel.core.onnx_signature import UNREADABLE, read_signature
 
     if reference is not None and inputs:
         raise wrong_field("inputs", "are given beside a reference, which has some; leave out one of the two")
     try:
         model = _file(path, "file", MAX_MODEL_BYTES)
         signature = read_signature(path)
+        if not path.is_file():
+            raise wrong_field("file", f"{path} is a folder; give the ONNX file in it")
         if signature is None:
-            raise wrong_field("file", f"{path} is no ONNX model, or only a part of one; export it again")
+            raise wrong_field("file", f"{path} {UNREADABLE}")
         data = None
         if (found := joined(path)) is not None:
             data = _Part(found.size_bytes, partial(_weights_of, found), found.digest())

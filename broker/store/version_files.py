@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 MODEL_FILE = "model.onnx"
 REFERENCE_FILE = "reference.npz"
 INT8_FILE = "model.int8.onnx"
-_FILE_NAMES = frozenset({MODEL_FILE, DATA_FILE, INT8_FILE, REFERENCE_FILE, "accuracy.json"})
+ACCURACY_FILE = "accuracy.json"
+_FILE_NAMES = frozenset({MODEL_FILE, DATA_FILE, INT8_FILE, REFERENCE_FILE, ACCURACY_FILE})
 # Of the longest name of an endpoint with the largest number of a version.
 _KEY_CHARACTERS = 63 + 1 + 18
 _KEY = re.compile(r"([a-z0-9][a-z0-9._-]{0,62})@([1-9][0-9]{0,17})")

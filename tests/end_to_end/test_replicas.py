@@ -14,6 +14,7 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
+from testing import onnx_models
 from testing.product_use import digits_job
 from testing.small_disk import small_disk
 from testing.two_nodes import JOB_SECONDS, TwoNodes, two_nodes
@@ -117,6 +118,12 @@ async def test_tiers_answer_on_two_nodes_when_they_are_announced_and_one_that_wa
     assert first == second
     assert set(first) == {"model.onnx", "reference.npz", "accuracy.json"}
     await catches_up(nodes)
+    (tmp_path / "plus.onnx").write_bytes(onnx_models.plus(1.0))
+    async with nodes.client() as alice:
+        await alice.deploy(tmp_path / "plus.onnx", "plus", accuracy=0.9, replicas=2)
+    await wait_answering(nodes, "plus", {"n1": 1, "n2": 1})
+    stored = [nodes.folder / node / "agent" / "models" / "plus" / "1" for node in ("n1", "n2")]
+    assert [(folder / "accuracy.json").read_text() for folder in stored] == ['{"accuracy": 0.9}'] * 2
 
 
 async def catches_up(nodes: TwoNodes) -> None:

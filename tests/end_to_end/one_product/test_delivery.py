@@ -103,9 +103,14 @@ async def _check_deployed_files(owner: Client, stranger: Client, product: Produc
     paths["strange"].write_bytes(onnx_models.with_custom_operator())
     version = await owner.deploy(paths["one"], "plus", accuracy=0.9, inputs={"x": (3, 4)})
     assert (version.version, version.live, version.nodes, version.value) == (1, True, ("local",), 0.9)
-    for name, reason in (("part", "no ONNX model, or only a part"), ("strange", "is not a standard one")):
+    for name, reason in (("part", "no ONNX model, only a part"), ("strange", "is not a standard one")):
         with pytest.raises(InvalidSpecError, match=f"file: .*{reason}"):
             await owner.deploy(paths[name], "plus", replace=True)
+    for wrong in (-0.1, 97.0):
+        with pytest.raises(InvalidSpecError, match=r"accuracy: .* is no fraction from 0 to 1"):
+            await owner.deploy(paths["two"], "plus", accuracy=wrong)
+    with pytest.raises(InvalidSpecError, match="is a folder; give the ONNX file in it"):
+        await owner.deploy(tmp_path, "plus")
     with pytest.raises(EndpointBusyError, match="belongs to another tenant"):
         await stranger.deploy(paths["one"], "plus")
     words = ("deploy", str(paths["two"]), "--endpoint", "plus", "--json")

@@ -92,6 +92,11 @@ def linked(path: Path) -> None:
     data.symlink_to("elsewhere")
 
 
+def cut(path: Path) -> None:
+    data = path.with_name("some.onnx_data")
+    os.truncate(data, data.stat().st_size - 1)
+
+
 def piped(path: Path) -> None:
     data = path.with_name("some.onnx_data")
     data.unlink()
@@ -106,10 +111,11 @@ def piped(path: Path) -> None:
         (name_of("deep/some.onnx_data"), "have to be files beside the model"),
         (name_of(".."), "have to be files beside the model"),
         (name_of(""), "have to be files beside the model"),
-        (name_of("gone"), "gone, where weights of it lie, No such file"),
+        (name_of("gone"), "gone, where weights of it lie, cannot be read .No such file"),
         (linked, "is a link; put the file itself beside the model"),
         (piped, "is no plain file"),
         (lambda path: path.with_name("some.onnx_data").unlink(), "No such file"),
+        (cut, r"its weights end at byte \d+ of 'some.onnx_data', which has \d+; save"),
     ],
 )  # fmt: skip
 def test_weights_anywhere_else_are_refused(tmp_path: Path, change: Callable[[Path], None], sentence: str) -> None:
