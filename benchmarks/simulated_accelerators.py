@@ -23,7 +23,7 @@ from benchmarks.results import KEEP_HELP, Bar, Json
 from benchmarks.simulated_policies import summarise
 from benchmarks.simulated_workloads import FAIR_SLICES, past_runs, program, with_time_slices
 from tiercel.broker.simulation import DrawnJobs, Scenario, Workload, equal_nodes, simulate
-from tiercel.broker.simulation.accelerated import accelerated, with_devices
+from tiercel.broker.simulation.accelerated import accelerated, equipped
 from tiercel.broker.simulation.arrivals import Poisson
 from tiercel.broker.simulation.curves import Family
 from tiercel.broker.simulation.scenario import GIB
@@ -85,7 +85,7 @@ def scenario(devices: int, *, history: bool) -> Scenario:
     device = statistics.fmean(busy) / (NODES * devices)
     return Scenario(
         name=f"{devices} devices a node",
-        nodes=tuple(with_devices(node, devices) for node in equal_nodes(NODES, CORES)),
+        nodes=tuple(equipped(node, devices) for node in equal_nodes(NODES, CORES)),
         jobs=DrawnJobs(workloads, JOBS, Poisson(LOAD / max(cpu, device))),
         history={each.name: past_runs(each) for each in workloads} if history else {},
     )

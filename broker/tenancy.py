@@ -181,7 +181,7 @@ def _parse(path: Path, text: str) -> dict[str, Tenant]:
                 str(table["token"]),
                 int(table.get("max_active_jobs", DEFAULT_MAX_ACTIVE_JOBS)),
                 float(table.get("max_core_hours", math.inf)),
-                float(table.get("max_device_hours", math.inf)),
+                float(table.get("max_accelerator_hours", math.inf)),
                 float(table.get("weight", DEFAULT_WEIGHT)),
             )
             for name, table in tables.items()
@@ -239,7 +239,10 @@ def _check(path: Path, tenant: Tenant) -> None:
         raise wrong_field(
             "tenants", f"{path} allows {tenant.name} {tenant.max_active_jobs} active jobs; give 0 or more"
         )
-    for name, hours in (("max_core_hours", tenant.max_core_hours), ("max_device_hours", tenant.max_device_hours)):
+    for name, hours in (
+        ("max_core_hours", tenant.max_core_hours),
+        ("max_accelerator_hours", tenant.max_accelerator_hours),
+    ):
         if not (0 <= hours <= MAX_HOURS or hours == math.inf):
             raise wrong_field("tenants", f"{path} gives {tenant.name} {name} of {hours:g}; give 0 to {MAX_HOURS:g}")
     if not (tenant.weight > 0 and math.isfinite(tenant.weight)):

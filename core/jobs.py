@@ -76,7 +76,7 @@ class Resources:
     Attributes:
         cpu_cores: Cores its process can use at the same time.
         memory_bytes: Memory limit in bytes.
-        accelerators: Devices that its program uses at the same time; 0: it cannot use any, and gets none.
+        accelerators: Those that its program uses at the same time; 0: it cannot use any, and gets none.
         accelerator_memory_bytes: Memory that it needs on each of them; 0: all there is, so that it shares the device
             with nobody.
         scratch_bytes: What its scratch folder may have on the disk; 0: it has none.

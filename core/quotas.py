@@ -16,7 +16,7 @@ class Allowance:
 
     max_active_jobs: int | None = None  # how many unfinished jobs it may have
     max_core_hours: float | None = None  # how many hours of cores its jobs may have used, as they fade
-    max_device_hours: float | None = None  # how many of accelerators, alike
+    max_accelerator_hours: float | None = None  # how many of accelerators, alike
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +47,8 @@ class Quota(Jsonable):
     max_files_bytes: int  # what they may have
     core_hours: float  # hours of cores that its jobs have used; after each half-life half of them count
     max_core_hours: float | None  # how many they may have used; None for as many as they like
-    device_hours: float  # the same of accelerators
-    max_device_hours: float | None  # how many they may have used; None for as many as they like
+    accelerator_hours: float  # the same of accelerators
+    max_accelerator_hours: float | None  # how many they may have used; None for as many as they like
     half_life_seconds: float  # after how long half of what was used counts
     fair_factor: float = 1.0  # how many times as much as its weight says its jobs count, by what all have used
     classes: tuple[UsableClass, ...] = ()  # the priority classes that it may use, highest value first

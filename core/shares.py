@@ -38,16 +38,16 @@ class Share:
     speed: float = field(default=1.0, metadata=NOT_TOLD)
 
     def same_limits(
-        self, other: Share | None, *, tolerance: float = 0.0, device_tolerance: float | None = None
+        self, other: Share | None, *, tolerance: float = 0.0, accelerator_tolerance: float | None = None
     ) -> bool:
         """Whether ``other`` grants the same: an equal cap, the same devices, fractions that hardly differ.
 
         Args:
             other: What to compare with.
             tolerance: By how much the CPU's weight may differ, absolute.
-            device_tolerance: By how much each device's fraction may; as much as the CPU's weight when left out.
+            accelerator_tolerance: By how much each device's fraction may; as much as the CPU's weight when left out.
         """
-        for_devices = tolerance if device_tolerance is None else device_tolerance
+        for_accelerators = tolerance if accelerator_tolerance is None else accelerator_tolerance
         return (
             other is not None
             and self.cpu_cap_cores == other.cpu_cap_cores
@@ -55,7 +55,7 @@ class Share:
             and len(self.accelerators) == len(other.accelerators)
             and all(
                 (mine.id, mine.memory_bytes, mine.cap) == (theirs.id, theirs.memory_bytes, theirs.cap)
-                and abs(mine.fraction - theirs.fraction) <= for_devices
+                and abs(mine.fraction - theirs.fraction) <= for_accelerators
                 for mine, theirs in zip(self.accelerators, other.accelerators, strict=True)
             )
         )

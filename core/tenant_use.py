@@ -15,7 +15,7 @@ class TenantUse(Jsonable):
 
     tenant: str  # its name
     core_seconds: float = 0.0  # CPU seconds of training; after each half-life half of them count
-    device_seconds: float = 0.0  # of accelerators, alike
+    accelerator_seconds: float = 0.0  # of accelerators, alike
     at: float = 0.0  # the moment, in seconds since the Unix epoch
 
     def faded(self, now: float, half_life: float) -> TenantUse:
@@ -26,14 +26,16 @@ class TenantUse(Jsonable):
             half_life: Seconds after which half is left.
         """
         left = 0.5 ** (max(0.0, now - self.at) / half_life)
-        return replace(self, core_seconds=self.core_seconds * left, device_seconds=self.device_seconds * left, at=now)
+        return replace(
+            self, core_seconds=self.core_seconds * left, accelerator_seconds=self.accelerator_seconds * left, at=now
+        )
 
-    def plus(self, core_seconds: float, device_seconds: float) -> TenantUse:
+    def plus(self, core_seconds: float, accelerator_seconds: float) -> TenantUse:
         """With more that was used now."""
         return replace(
             self,
             core_seconds=max(0.0, self.core_seconds + core_seconds),
-            device_seconds=max(0.0, self.device_seconds + device_seconds),
+            accelerator_seconds=max(0.0, self.accelerator_seconds + accelerator_seconds),
         )
 
 
@@ -53,26 +55,33 @@ def fair_words(factor: float) -> str:
 
 
 def fair_factors(
-    weights: Mapping[str, float], uses: Mapping[str, TenantUse], cores: float, devices: int, *, prior_seconds: float
+    weights: Mapping[str, float],
+    uses: Mapping[str, TenantUse],
+    cores: float,
+    accelerators: int,
+    *,
+    prior_seconds: float,
 ) -> dict[str, float]:
     """By how much each tenant counts for more or less than its weight, since others have used more or less than theirs.
 
     As the fair-tree factor of Slurm does, 2 to the power of what a tenant has used of what all have, against what its
-    weight is of all weights; of cores and devices the one that it has used more of counts (dominant resource fairness,
-    Ghodsi et al., 2011). Nobody counts for more than four times as much, or less than a quarter. A single tenant's
-    factor is 1, and so are those of tenants who have used as much as their weights say.
+    weight is of all weights; of cores and accelerators that counts of which it has used more (dominant resource
+    fairness, Ghodsi et al., 2011). Nobody counts for more than four times as much, or less than a quarter. A single
+    tenant's factor is 1, and so are those of tenants who have used as much as their weights say.
 
     Args:
         weights: Those of the tenants that have jobs, > 0.
         uses: What they have used, as of now.
         cores: Cores of all nodes.
-        devices: Accelerators of all nodes.
+        accelerators: Accelerators of all nodes.
         prior_seconds: For how long all nodes have to be used until what was used counts for half of what it would.
     """
     core_seconds = _parts({name: uses[name].core_seconds for name in weights}, cores * prior_seconds)
-    device_seconds = _parts({name: uses[name].device_seconds for name in weights}, devices * prior_seconds)
+    accelerator_seconds = _parts(
+        {name: uses[name].accelerator_seconds for name in weights}, accelerators * prior_seconds
+    )
     all_weights = sum(weights.values())
-    parts = {name: max(core_seconds[name], device_seconds[name]) for name in weights}
+    parts = {name: max(core_seconds[name], accelerator_seconds[name]) for name in weights}
     mean = sum(parts.values())
     return {
         name: min(max(2.0 ** (mean - parts[name] * all_weights / weight), 0.25), 4.0)

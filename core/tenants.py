@@ -45,7 +45,7 @@ class Tenant:
     token: str = field(repr=False)  # secret that its calls carry
     max_active_jobs: int = DEFAULT_MAX_ACTIVE_JOBS  # how many of its jobs may be unfinished at the same time
     max_core_hours: float = math.inf  # how many hours of cores its jobs may have used, as they fade
-    max_device_hours: float = math.inf  # how many of accelerators, alike
+    max_accelerator_hours: float = math.inf  # how many of accelerators, alike
     weight: float = DEFAULT_WEIGHT  # what its jobs and endpoints are worth among those of others, > 0
     classes: tuple[PriorityClass, ...] = ()  # the priority classes that it may use
 

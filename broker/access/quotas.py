@@ -110,8 +110,8 @@ class Quotas:
             max_files_bytes,
             use.core_seconds / 3600,
             _or_none(tenant.max_core_hours),
-            use.device_seconds / 3600,
-            _or_none(tenant.max_device_hours),
+            use.accelerator_seconds / 3600,
+            _or_none(tenant.max_accelerator_hours),
             self._uses.half_life,
             classes=_classes(tenant),
         )

@@ -54,7 +54,7 @@ def check_hours(tenant: Tenant, spec: JobSpec, use: TenantUse, half_life: float)
     """
     wanted = [("cores", use.core_seconds, tenant.max_core_hours)]
     if spec.resources.accelerators:
-        wanted.append(("accelerators", use.device_seconds, tenant.max_device_hours))
+        wanted.append(("accelerators", use.accelerator_seconds, tenant.max_accelerator_hours))
     for what, seconds, hours in wanted:
         used = seconds / 3600
         if used >= hours:

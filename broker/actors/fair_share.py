@@ -52,7 +52,7 @@ class FairShare:
         return self._latest.get(tenant, 1.0)
 
     def _factors(self, weights: dict[str, float], nodes: Collection[NodeView]) -> dict[str, float]:
-        cores, devices = sum(node.cpu_cores for node in nodes), sum(len(node.accelerators) for node in nodes)
+        cores, accelerators = sum(node.cpu_cores for node in nodes), sum(len(node.accelerators) for node in nodes)
         uses = {tenant: self._use_of(tenant) for tenant in weights}
-        factors = fair_factors(weights, uses, cores, devices, prior_seconds=_AFTER_SECONDS)
+        factors = fair_factors(weights, uses, cores, accelerators, prior_seconds=_AFTER_SECONDS)
         return {tenant: 2.0 ** (round(math.log2(factor) * _STEPS) / _STEPS) for tenant, factor in factors.items()}

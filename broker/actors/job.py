@@ -294,7 +294,7 @@ class JobActor(Actor[JobInput]):
             self._peers.observe_job(job.id, self._view(), job.attempts)
             return
         self._peers.observe_job(
-            job.id, self._view(), job.attempts, leaving=leaving.node_id, leaving_devices=leaving.accelerators
+            job.id, self._view(), job.attempts, leaving=leaving.node_id, leaving_accelerators=leaving.accelerators
         )
 
     def _view(self) -> JobView | None:

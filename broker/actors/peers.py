@@ -170,7 +170,7 @@ class Peers(Protocol):
         attempts: int,
         *,
         leaving: str = "",
-        leaving_devices: tuple[str, ...] = (),
+        leaving_accelerators: tuple[str, ...] = (),
     ) -> None:
         """Show the scheduler a job as it is now, or (None) that it needs nothing of any node.
 
@@ -179,7 +179,7 @@ class Peers(Protocol):
             view: What a policy may see of it.
             attempts: Number of its latest run.
             leaving: While it is moved: the node that it leaves, and where it still holds what it was given.
-            leaving_devices: Ids of the accelerators that it still holds there.
+            leaving_accelerators: Ids of the accelerators that it still holds there.
         """
         ...
 
@@ -199,7 +199,7 @@ class Peers(Protocol):
         """Show the scheduler what the job's runs took to get to work."""
         ...
 
-    def count_use(self, tenant: str, core_seconds: float, device_seconds: float) -> TenantUse:
+    def count_use(self, tenant: str, core_seconds: float, accelerator_seconds: float) -> TenantUse:
         """Count what a tenant's job has used; less than nothing takes back what did not become durable."""
         ...
 

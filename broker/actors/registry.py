@@ -342,10 +342,10 @@ class ActorRegistry:
         attempts: int,
         *,
         leaving: str = "",
-        leaving_devices: tuple[str, ...] = (),
+        leaving_accelerators: tuple[str, ...] = (),
     ) -> None:
         """Show the scheduler a job as it is now, or (None) that it needs nothing of any node."""
-        send_latest(self.scheduler, ("job", job_id), JobObserved(job_id, view, attempts, leaving, leaving_devices))
+        send_latest(self.scheduler, ("job", job_id), JobObserved(job_id, view, attempts, leaving, leaving_accelerators))
 
     def refuse_move(self, job_id: str) -> None:
         """Tell the scheduler that the job cannot be moved now."""
@@ -364,9 +364,9 @@ class ActorRegistry:
         """Show the scheduler what the job's runs took to get to work."""
         send(self.scheduler, StartsMeasured(workload, job.id, job.starts))
 
-    def count_use(self, tenant: str, core_seconds: float, device_seconds: float) -> TenantUse:
+    def count_use(self, tenant: str, core_seconds: float, accelerator_seconds: float) -> TenantUse:
         """Count what a tenant's job has used; less than nothing takes back what did not become durable."""
-        return self.uses.count(tenant, core_seconds, device_seconds)
+        return self.uses.count(tenant, core_seconds, accelerator_seconds)
 
     def begin_job(self, job: Job) -> None:
         """Look after a job that was made with the end of another one, and is durable."""

@@ -281,7 +281,7 @@ class SchedulerActor(Actor[SchedulerMessage]):
             if view is None:
                 continue
             reservation = self._reserved.get(job_id)
-            leaving, devices = observed.leaving, observed.leaving_devices
+            leaving, devices = observed.leaving, observed.leaving_accelerators
             if reservation is not None:
                 assignment = reservation.assignment
                 if reservation.moves and not leaving:

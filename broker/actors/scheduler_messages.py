@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 class JobObserved:
     """A job as it is now; ``view`` is None when it needs nothing of any node.
 
-    ``leaving`` is the node that it leaves while it is moved, ``leaving_devices`` are its accelerators there.
+    ``leaving`` is the node that it leaves while it is moved, ``leaving_accelerators`` are its accelerators there.
     """
 
     job_id: str
     view: JobView | None
     attempts: int
     leaving: str = ""
-    leaving_devices: tuple[str, ...] = ()
+    leaving_accelerators: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,11 +35,11 @@ class TenantUses:
         """What a tenant has used, as of now."""
         return self._uses.get(tenant, TenantUse(tenant)).faded(self._clock.now(), self.half_life)
 
-    def count(self, tenant: str, core_seconds: float, device_seconds: float) -> TenantUse:
+    def count(self, tenant: str, core_seconds: float, accelerator_seconds: float) -> TenantUse:
         """Count more; less than nothing takes back what was counted and did not become durable.
 
         Returns:
             What is to be stored with the step of the job that has used it.
         """
-        self._uses[tenant] = use = self.of(tenant).plus(core_seconds, device_seconds)
+        self._uses[tenant] = use = self.of(tenant).plus(core_seconds, accelerator_seconds)
         return use

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tiercel.core.jobs import Job
     from tiercel.core.quotas import Quota
 
-_ALLOWED: Final = ("max_active_jobs", "max_core_hours", "max_device_hours")
+_ALLOWED: Final = ("max_active_jobs", "max_core_hours", "max_accelerator_hours")
 
 
 class QuotasService(quotas_pb2_grpc.QuotasServiceServicer):

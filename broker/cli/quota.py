@@ -53,7 +53,7 @@ def show(tenant: str, *, as_json: bool, state_dir: Path | None, broker: str) -> 
 @click.argument("tenant", metavar="TENANT", help="As tenants.toml names it.")
 @click.option("--jobs", type=click.IntRange(min=0), metavar="N", help="How many unfinished jobs it may have.")
 @click.option("--core-hours", type=click.FloatRange(min=0), metavar="HOURS", help="Hours of cores it may have used.")
-@click.option("--device-hours", type=click.FloatRange(min=0), metavar="HOURS", help="Hours of accelerators, alike.")
+@click.option("--accelerator-hours", type=click.FloatRange(min=0), metavar="HOURS", help="Of accelerators, alike.")
 @click.option("--reset", is_flag=True, help="What tenants.toml says counts again.")
 @json_option
 @state_dir_option
@@ -63,7 +63,7 @@ def set_(
     *,
     jobs: int | None,
     core_hours: float | None,
-    device_hours: float | None,
+    accelerator_hours: float | None,
     reset: bool,
     as_json: bool,
     state_dir: Path | None,
@@ -77,9 +77,9 @@ def set_(
     from tiercel.broker.client.quotas import set_quota
     from tiercel.core.quotas import Allowance
 
-    changes = Allowance(jobs, core_hours, device_hours)
+    changes = Allowance(jobs, core_hours, accelerator_hours)
     if (changes == Allowance()) is not reset:
-        raise click.UsageError("Give either --reset or what it may use: --jobs, --core-hours, --device-hours.")
+        raise click.UsageError("Give either --reset or what it may use: --jobs, --core-hours, --accelerator-hours.")
     quota = as_operator(state_dir, broker, lambda connection: set_quota(connection, tenant, changes))
     if as_json:
         print_json(quota.to_json())
@@ -87,7 +87,7 @@ def set_(
         click.echo(
             f"{clean(quota.tenant)} may have {quota.max_active_jobs} unfinished jobs and has {quota.active_jobs}; of "
             f"cores it has used {_hours(quota.core_hours, quota.max_core_hours)} hours, of accelerators "
-            f"{_hours(quota.device_hours, quota.max_device_hours)}."
+            f"{_hours(quota.accelerator_hours, quota.max_accelerator_hours)}."
         )
 
 
@@ -100,7 +100,7 @@ def _row(quota: Quota) -> tuple[str, ...]:
         size(quota.memory_bytes),
         str(quota.accelerators),
         _hours(quota.core_hours, quota.max_core_hours),
-        _hours(quota.device_hours, quota.max_device_hours),
+        _hours(quota.accelerator_hours, quota.max_accelerator_hours),
         _counts(quota),
     )
 
@@ -108,14 +108,14 @@ def _row(quota: Quota) -> tuple[str, ...]:
 def _lines(quota: Quota) -> list[str]:
     """All of one tenant."""
     hours = f"{_hours(quota.core_hours, quota.max_core_hours)} of cores"
-    device_hours = f"{_hours(quota.device_hours, quota.max_device_hours)} of accelerators"
+    accelerator_hours = f"{_hours(quota.accelerator_hours, quota.max_accelerator_hours)} of accelerators"
     devices = plural(quota.accelerators, "accelerator")
     set_by = "set by the operator" if quota.is_set else "by tenants.toml"
     lines = [
         f"tenant    {clean(quota.tenant)}",
         f"jobs      {quota.active_jobs} of {quota.max_active_jobs} unfinished ({set_by}), {quota.running_jobs} running",
         f"holds     {plural(quota.cpu_cores, 'core')}, {size(quota.memory_bytes)}, {devices}",
-        f"hours     {hours}, {device_hours}; half of them count after {_span(quota.half_life_seconds)}",
+        f"hours     {hours}, {accelerator_hours}; half of them count after {_span(quota.half_life_seconds)}",
         f"projects  {size(quota.projects_bytes)} of {size(quota.max_projects_bytes)}",
         f"files     {size(quota.files_bytes)} of {size(quota.max_files_bytes)}",
         f"weight    {number(quota.weight)}",

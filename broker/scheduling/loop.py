@@ -131,7 +131,7 @@ def _moves(entry: Assignment, job: JobView, node: NodeView, tolerance: float) ->
     if job.node_id != entry.node_id:
         return True
     weight = tolerance / _speed_of_whole_node(job, node)
-    return not entry.share.same_limits(job.share, tolerance=weight, device_tolerance=tolerance)
+    return not entry.share.same_limits(job.share, tolerance=weight, accelerator_tolerance=tolerance)
 
 
 def _speed_of_whole_node(job: JobView, node: NodeView) -> float:

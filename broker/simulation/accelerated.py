@@ -14,7 +14,7 @@ DEVICE_BYTES = 16 * GIB
 _JOB_BYTES = 4 * GIB
 
 
-def with_devices(node: NodeView, count: int, memory_bytes: int = DEVICE_BYTES) -> NodeView:
+def equipped(node: NodeView, count: int, memory_bytes: int = DEVICE_BYTES) -> NodeView:
     """The node with so many accelerators that are all alike."""
     devices = tuple(Accelerator(f"{node.id}-gpu{index}", "simulated", memory_bytes) for index in range(count))
     return replace(node, accelerators=devices)
@@ -52,5 +52,5 @@ def with_accelerators(scenario: Scenario, per_node: int, *, part: float = 0.5, i
             for index, kind in enumerate(jobs.workloads)
         )
         jobs = replace(jobs, workloads=kinds)
-    nodes = tuple(with_devices(node, per_node) for node in scenario.nodes)
+    nodes = tuple(equipped(node, per_node) for node in scenario.nodes)
     return replace(scenario, name=f"{scenario.name}+accelerators", nodes=nodes, jobs=jobs)

@@ -71,7 +71,10 @@ class When(enum.Enum):
     help="Part of the kinds of jobs that use one.",
 )
 @click.option(
-    "--intensity", type=click.FloatRange(min=0.001), default=2.0, help="Their device seconds per CPU second of work."
+    "--intensity",
+    type=click.FloatRange(min=0.001),
+    default=2.0,
+    help="Their accelerator seconds per CPU second of work.",
 )
 @click.option("--trace", type=click.Path(path_type=Path), help="Jobs from a CSV file instead.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -204,7 +207,7 @@ _COLUMNS = (
     ("WORST SLOWDOWN", "worst_slowdown", ".1f"),
     ("TIER 1/SRPT", "tier_1_against_srpt", ".2f"),
     ("MOVES", "migrations", "d"),
-    ("DEVICES BUSY", "accelerator_utilisation", ".0%"),
+    ("ACCELERATORS BUSY", "accelerator_utilisation", ".0%"),
     ("QUALITY", "served_quality", ".0f"),
     ("PASSES", "passes", "d"),
     ("PASS MS", "median_decision_seconds", "ms"),

@@ -24,7 +24,9 @@ class QuotaStore:
         """What each tenant may use of whom that was set."""
         async with self._store.reading() as connection:
             rows = (await connection.execute(select(tables.quotas))).all()
-        return {row.tenant: Allowance(row.max_active_jobs, row.max_core_hours, row.max_device_hours) for row in rows}
+        return {
+            row.tenant: Allowance(row.max_active_jobs, row.max_core_hours, row.max_accelerator_hours) for row in rows
+        }
 
     async def put(self, tenant: str, allowance: Allowance | None) -> None:
         """Keep what a tenant may use, or (None) that nothing is set."""

@@ -255,7 +255,7 @@ quotas = Table(
     Column("tenant", Text, primary_key=True),
     Column("max_active_jobs", Integer),
     Column("max_core_hours", Double),
-    Column("max_device_hours", Double),
+    Column("max_accelerator_hours", Double),
 )
 
 # What a tenant's jobs have used, as of a moment.
@@ -264,7 +264,7 @@ tenant_uses = Table(
     metadata,
     Column("tenant", Text, primary_key=True),
     Column("core_seconds", Double, nullable=False),
-    Column("device_seconds", Double, nullable=False),
+    Column("accelerator_seconds", Double, nullable=False),
     Column("at", Double, nullable=False),
 )
 

@@ -293,7 +293,7 @@ class NodeHello(_message.Message):
 
     @_builtins.property
     def accelerators(self) -> _containers.RepeatedCompositeFieldContainer[Global___Accelerator]:
-        """Devices that jobs may use, in the order of the machine's bus."""
+        """Accelerators that jobs may use, in the order of the machine's bus."""
 
     @_builtins.property
     def data(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.NodeData]:

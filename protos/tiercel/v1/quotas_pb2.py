@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from tiercel.v1 import rights_pb2 as tiercel_dot_v1_dot_rights__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17tiercel/v1/quotas.proto\x12\ntiercel.v1\x1a\x17tiercel/v1/rights.proto\"<\n\x0bUsableClass\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x05\x12\x10\n\x08preempts\x18\x03 \x01(\x08\"\x84\x04\n\x05Quota\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\x17\n\x0fmax_active_jobs\x18\x02 \x01(\r\x12\x0e\n\x06is_set\x18\x03 \x01(\x08\x12\x0e\n\x06weight\x18\x04 \x01(\x01\x12\x13\n\x0b\x61\x63tive_jobs\x18\x05 \x01(\r\x12\x14\n\x0crunning_jobs\x18\x06 \x01(\r\x12\x11\n\tcpu_cores\x18\x07 \x01(\x01\x12\x14\n\x0cmemory_bytes\x18\x08 \x01(\x04\x12\x14\n\x0c\x61\x63\x63\x65lerators\x18\t \x01(\r\x12\x16\n\x0eprojects_bytes\x18\n \x01(\x04\x12\x1a\n\x12max_projects_bytes\x18\x0b \x01(\x04\x12\x13\n\x0b\x66iles_bytes\x18\x0c \x01(\x04\x12\x17\n\x0fmax_files_bytes\x18\r \x01(\x04\x12\x12\n\ncore_hours\x18\x0e \x01(\x01\x12\x1b\n\x0emax_core_hours\x18\x0f \x01(\x01H\x00\x88\x01\x01\x12\x14\n\x0c\x64\x65vice_hours\x18\x10 \x01(\x01\x12\x1d\n\x10max_device_hours\x18\x11 \x01(\x01H\x01\x88\x01\x01\x12\x19\n\x11half_life_seconds\x18\x12 \x01(\x01\x12\x13\n\x0b\x66\x61ir_factor\x18\x13 \x01(\x01\x12(\n\x07\x63lasses\x18\x14 \x03(\x0b\x32\x17.tiercel.v1.UsableClassB\x11\n\x0f_max_core_hoursB\x13\n\x11_max_device_hours\"\"\n\x10GetQuotasRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\"6\n\x11GetQuotasResponse\x12!\n\x06quotas\x18\x01 \x03(\x0b\x32\x11.tiercel.v1.Quota\"\xb7\x01\n\x0fSetQuotaRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\x1c\n\x0fmax_active_jobs\x18\x02 \x01(\rH\x00\x88\x01\x01\x12\x1b\n\x0emax_core_hours\x18\x03 \x01(\x01H\x01\x88\x01\x01\x12\x1d\n\x10max_device_hours\x18\x04 \x01(\x01H\x02\x88\x01\x01\x42\x12\n\x10_max_active_jobsB\x11\n\x0f_max_core_hoursB\x13\n\x11_max_device_hours\"4\n\x10SetQuotaResponse\x12 \n\x05quota\x18\x01 \x01(\x0b\x32\x11.tiercel.v1.Quota2\xbe\x01\n\rQuotasService\x12S\n\tGetQuotas\x12\x1c.tiercel.v1.GetQuotasRequest\x1a\x1d.tiercel.v1.GetQuotasResponse\"\t\xa2\xbb\x18\x05\n\x03\x02\x03\x04\x12X\n\x08SetQuota\x12\x1b.tiercel.v1.SetQuotaRequest\x1a\x1c.tiercel.v1.SetQuotaResponse\"\x11\xa2\xbb\x18\r\n\x01\x04\x10\x01\x1a\x06tenantb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17tiercel/v1/quotas.proto\x12\ntiercel.v1\x1a\x17tiercel/v1/rights.proto\"<\n\x0bUsableClass\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x05\x12\x10\n\x08preempts\x18\x03 \x01(\x08\"\x93\x04\n\x05Quota\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\x17\n\x0fmax_active_jobs\x18\x02 \x01(\r\x12\x0e\n\x06is_set\x18\x03 \x01(\x08\x12\x0e\n\x06weight\x18\x04 \x01(\x01\x12\x13\n\x0b\x61\x63tive_jobs\x18\x05 \x01(\r\x12\x14\n\x0crunning_jobs\x18\x06 \x01(\r\x12\x11\n\tcpu_cores\x18\x07 \x01(\x01\x12\x14\n\x0cmemory_bytes\x18\x08 \x01(\x04\x12\x14\n\x0c\x61\x63\x63\x65lerators\x18\t \x01(\r\x12\x16\n\x0eprojects_bytes\x18\n \x01(\x04\x12\x1a\n\x12max_projects_bytes\x18\x0b \x01(\x04\x12\x13\n\x0b\x66iles_bytes\x18\x0c \x01(\x04\x12\x17\n\x0fmax_files_bytes\x18\r \x01(\x04\x12\x12\n\ncore_hours\x18\x0e \x01(\x01\x12\x1b\n\x0emax_core_hours\x18\x0f \x01(\x01H\x00\x88\x01\x01\x12\x19\n\x11\x61\x63\x63\x65lerator_hours\x18\x10 \x01(\x01\x12\"\n\x15max_accelerator_hours\x18\x11 \x01(\x01H\x01\x88\x01\x01\x12\x19\n\x11half_life_seconds\x18\x12 \x01(\x01\x12\x13\n\x0b\x66\x61ir_factor\x18\x13 \x01(\x01\x12(\n\x07\x63lasses\x18\x14 \x03(\x0b\x32\x17.tiercel.v1.UsableClassB\x11\n\x0f_max_core_hoursB\x18\n\x16_max_accelerator_hours\"\"\n\x10GetQuotasRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\"6\n\x11GetQuotasResponse\x12!\n\x06quotas\x18\x01 \x03(\x0b\x32\x11.tiercel.v1.Quota\"\xc1\x01\n\x0fSetQuotaRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\x1c\n\x0fmax_active_jobs\x18\x02 \x01(\rH\x00\x88\x01\x01\x12\x1b\n\x0emax_core_hours\x18\x03 \x01(\x01H\x01\x88\x01\x01\x12\"\n\x15max_accelerator_hours\x18\x04 \x01(\x01H\x02\x88\x01\x01\x42\x12\n\x10_max_active_jobsB\x11\n\x0f_max_core_hoursB\x18\n\x16_max_accelerator_hours\"4\n\x10SetQuotaResponse\x12 \n\x05quota\x18\x01 \x01(\x0b\x32\x11.tiercel.v1.Quota2\xbe\x01\n\rQuotasService\x12S\n\tGetQuotas\x12\x1c.tiercel.v1.GetQuotasRequest\x1a\x1d.tiercel.v1.GetQuotasResponse\"\t\xa2\xbb\x18\x05\n\x03\x02\x03\x04\x12X\n\x08SetQuota\x12\x1b.tiercel.v1.SetQuotaRequest\x1a\x1c.tiercel.v1.SetQuotaResponse\"\x11\xa2\xbb\x18\r\n\x01\x04\x10\x01\x1a\x06tenantb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -39,15 +39,15 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_USABLECLASS']._serialized_start=64
   _globals['_USABLECLASS']._serialized_end=124
   _globals['_QUOTA']._serialized_start=127
-  _globals['_QUOTA']._serialized_end=643
-  _globals['_GETQUOTASREQUEST']._serialized_start=645
-  _globals['_GETQUOTASREQUEST']._serialized_end=679
-  _globals['_GETQUOTASRESPONSE']._serialized_start=681
-  _globals['_GETQUOTASRESPONSE']._serialized_end=735
-  _globals['_SETQUOTAREQUEST']._serialized_start=738
-  _globals['_SETQUOTAREQUEST']._serialized_end=921
-  _globals['_SETQUOTARESPONSE']._serialized_start=923
-  _globals['_SETQUOTARESPONSE']._serialized_end=975
-  _globals['_QUOTASSERVICE']._serialized_start=978
-  _globals['_QUOTASSERVICE']._serialized_end=1168
+  _globals['_QUOTA']._serialized_end=658
+  _globals['_GETQUOTASREQUEST']._serialized_start=660
+  _globals['_GETQUOTASREQUEST']._serialized_end=694
+  _globals['_GETQUOTASRESPONSE']._serialized_start=696
+  _globals['_GETQUOTASRESPONSE']._serialized_end=750
+  _globals['_SETQUOTAREQUEST']._serialized_start=753
+  _globals['_SETQUOTAREQUEST']._serialized_end=946
+  _globals['_SETQUOTARESPONSE']._serialized_start=948
+  _globals['_SETQUOTARESPONSE']._serialized_end=1000
+  _globals['_QUOTASSERVICE']._serialized_start=1003
+  _globals['_QUOTASSERVICE']._serialized_end=1193
 # @@protoc_insertion_point(module_scope)

@@ -69,8 +69,8 @@ class Quota(_message.Message):
     MAX_FILES_BYTES_FIELD_NUMBER: _builtins.int
     CORE_HOURS_FIELD_NUMBER: _builtins.int
     MAX_CORE_HOURS_FIELD_NUMBER: _builtins.int
-    DEVICE_HOURS_FIELD_NUMBER: _builtins.int
-    MAX_DEVICE_HOURS_FIELD_NUMBER: _builtins.int
+    ACCELERATOR_HOURS_FIELD_NUMBER: _builtins.int
+    MAX_ACCELERATOR_HOURS_FIELD_NUMBER: _builtins.int
     HALF_LIFE_SECONDS_FIELD_NUMBER: _builtins.int
     FAIR_FACTOR_FIELD_NUMBER: _builtins.int
     CLASSES_FIELD_NUMBER: _builtins.int
@@ -104,9 +104,9 @@ class Quota(_message.Message):
     """Hours of cores that its jobs have used; after each half-life half of them count."""
     max_core_hours: _builtins.float
     """How many they may have used until a new one is refused; absent for as many as they like."""
-    device_hours: _builtins.float
+    accelerator_hours: _builtins.float
     """The same of accelerators."""
-    max_device_hours: _builtins.float
+    max_accelerator_hours: _builtins.float
     """How many they may have used until a new one is refused; absent for as many as they like."""
     half_life_seconds: _builtins.float
     """After how many seconds half of what was used counts."""
@@ -134,24 +134,24 @@ class Quota(_message.Message):
         max_files_bytes: _builtins.int = ...,
         core_hours: _builtins.float = ...,
         max_core_hours: _builtins.float | None = ...,
-        device_hours: _builtins.float = ...,
-        max_device_hours: _builtins.float | None = ...,
+        accelerator_hours: _builtins.float = ...,
+        max_accelerator_hours: _builtins.float | None = ...,
         half_life_seconds: _builtins.float = ...,
         fair_factor: _builtins.float = ...,
         classes: _abc.Iterable[Global___UsableClass] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_core_hours", b"_max_core_hours", "_max_device_hours", b"_max_device_hours", "max_core_hours", b"max_core_hours", "max_device_hours", b"max_device_hours"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_accelerator_hours", b"_max_accelerator_hours", "_max_core_hours", b"_max_core_hours", "max_accelerator_hours", b"max_accelerator_hours", "max_core_hours", b"max_core_hours"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_core_hours", b"_max_core_hours", "_max_device_hours", b"_max_device_hours", "accelerators", b"accelerators", "active_jobs", b"active_jobs", "classes", b"classes", "core_hours", b"core_hours", "cpu_cores", b"cpu_cores", "device_hours", b"device_hours", "fair_factor", b"fair_factor", "files_bytes", b"files_bytes", "half_life_seconds", b"half_life_seconds", "is_set", b"is_set", "max_active_jobs", b"max_active_jobs", "max_core_hours", b"max_core_hours", "max_device_hours", b"max_device_hours", "max_files_bytes", b"max_files_bytes", "max_projects_bytes", b"max_projects_bytes", "memory_bytes", b"memory_bytes", "projects_bytes", b"projects_bytes", "running_jobs", b"running_jobs", "tenant", b"tenant", "weight", b"weight"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_accelerator_hours", b"_max_accelerator_hours", "_max_core_hours", b"_max_core_hours", "accelerator_hours", b"accelerator_hours", "accelerators", b"accelerators", "active_jobs", b"active_jobs", "classes", b"classes", "core_hours", b"core_hours", "cpu_cores", b"cpu_cores", "fair_factor", b"fair_factor", "files_bytes", b"files_bytes", "half_life_seconds", b"half_life_seconds", "is_set", b"is_set", "max_accelerator_hours", b"max_accelerator_hours", "max_active_jobs", b"max_active_jobs", "max_core_hours", b"max_core_hours", "max_files_bytes", b"max_files_bytes", "max_projects_bytes", b"max_projects_bytes", "memory_bytes", b"memory_bytes", "projects_bytes", b"projects_bytes", "running_jobs", b"running_jobs", "tenant", b"tenant", "weight", b"weight"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__max_accelerator_hours: _TypeAlias = _typing.Literal["max_accelerator_hours"]  # noqa: Y015
+    _WhichOneofArgType__max_accelerator_hours: _TypeAlias = _typing.Literal["_max_accelerator_hours", b"_max_accelerator_hours"]  # noqa: Y015
     _WhichOneofReturnType__max_core_hours: _TypeAlias = _typing.Literal["max_core_hours"]  # noqa: Y015
     _WhichOneofArgType__max_core_hours: _TypeAlias = _typing.Literal["_max_core_hours", b"_max_core_hours"]  # noqa: Y015
-    _WhichOneofReturnType__max_device_hours: _TypeAlias = _typing.Literal["max_device_hours"]  # noqa: Y015
-    _WhichOneofArgType__max_device_hours: _TypeAlias = _typing.Literal["_max_device_hours", b"_max_device_hours"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_accelerator_hours) -> _WhichOneofReturnType__max_accelerator_hours | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_core_hours) -> _WhichOneofReturnType__max_core_hours | None: ...
-    @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_device_hours) -> _WhichOneofReturnType__max_device_hours | None: ...
 
 Global___Quota: _TypeAlias = Quota  # noqa: Y015
 
@@ -204,14 +204,14 @@ class SetQuotaRequest(_message.Message):
     TENANT_FIELD_NUMBER: _builtins.int
     MAX_ACTIVE_JOBS_FIELD_NUMBER: _builtins.int
     MAX_CORE_HOURS_FIELD_NUMBER: _builtins.int
-    MAX_DEVICE_HOURS_FIELD_NUMBER: _builtins.int
+    MAX_ACCELERATOR_HOURS_FIELD_NUMBER: _builtins.int
     tenant: _builtins.str
     """The tenant."""
     max_active_jobs: _builtins.int
     """Jobs that are not over that it may have; absent to leave that as it is. All absent: tenants.toml says it again."""
     max_core_hours: _builtins.float
     """Hours of cores that its jobs may have used, as they fade; absent to leave that as it is."""
-    max_device_hours: _builtins.float
+    max_accelerator_hours: _builtins.float
     """Hours of accelerators, alike; absent to leave that as it is."""
     def __init__(
         self,
@@ -219,24 +219,24 @@ class SetQuotaRequest(_message.Message):
         tenant: _builtins.str = ...,
         max_active_jobs: _builtins.int | None = ...,
         max_core_hours: _builtins.float | None = ...,
-        max_device_hours: _builtins.float | None = ...,
+        max_accelerator_hours: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_active_jobs", b"_max_active_jobs", "_max_core_hours", b"_max_core_hours", "_max_device_hours", b"_max_device_hours", "max_active_jobs", b"max_active_jobs", "max_core_hours", b"max_core_hours", "max_device_hours", b"max_device_hours"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_accelerator_hours", b"_max_accelerator_hours", "_max_active_jobs", b"_max_active_jobs", "_max_core_hours", b"_max_core_hours", "max_accelerator_hours", b"max_accelerator_hours", "max_active_jobs", b"max_active_jobs", "max_core_hours", b"max_core_hours"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_active_jobs", b"_max_active_jobs", "_max_core_hours", b"_max_core_hours", "_max_device_hours", b"_max_device_hours", "max_active_jobs", b"max_active_jobs", "max_core_hours", b"max_core_hours", "max_device_hours", b"max_device_hours", "tenant", b"tenant"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_accelerator_hours", b"_max_accelerator_hours", "_max_active_jobs", b"_max_active_jobs", "_max_core_hours", b"_max_core_hours", "max_accelerator_hours", b"max_accelerator_hours", "max_active_jobs", b"max_active_jobs", "max_core_hours", b"max_core_hours", "tenant", b"tenant"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__max_accelerator_hours: _TypeAlias = _typing.Literal["max_accelerator_hours"]  # noqa: Y015
+    _WhichOneofArgType__max_accelerator_hours: _TypeAlias = _typing.Literal["_max_accelerator_hours", b"_max_accelerator_hours"]  # noqa: Y015
     _WhichOneofReturnType__max_active_jobs: _TypeAlias = _typing.Literal["max_active_jobs"]  # noqa: Y015
     _WhichOneofArgType__max_active_jobs: _TypeAlias = _typing.Literal["_max_active_jobs", b"_max_active_jobs"]  # noqa: Y015
     _WhichOneofReturnType__max_core_hours: _TypeAlias = _typing.Literal["max_core_hours"]  # noqa: Y015
     _WhichOneofArgType__max_core_hours: _TypeAlias = _typing.Literal["_max_core_hours", b"_max_core_hours"]  # noqa: Y015
-    _WhichOneofReturnType__max_device_hours: _TypeAlias = _typing.Literal["max_device_hours"]  # noqa: Y015
-    _WhichOneofArgType__max_device_hours: _TypeAlias = _typing.Literal["_max_device_hours", b"_max_device_hours"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_accelerator_hours) -> _WhichOneofReturnType__max_accelerator_hours | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_active_jobs) -> _WhichOneofReturnType__max_active_jobs | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_core_hours) -> _WhichOneofReturnType__max_core_hours | None: ...
-    @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_device_hours) -> _WhichOneofReturnType__max_device_hours | None: ...
 
 Global___SetQuotaRequest: _TypeAlias = SetQuotaRequest  # noqa: Y015
 

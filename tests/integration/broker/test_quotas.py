@@ -36,7 +36,7 @@ async def test_a_quota_is_changed_while_the_broker_runs_and_outlives_it(tmp_path
             with pytest.raises(grpc.aio.AioRpcError, match="has 1 unfinished jobs and may have 1"):
                 await tenant.submit(endpoint="other")
             hours = await set_quota(operator, "alice", Allowance(max_core_hours=0.0))
-            assert (hours.max_active_jobs, hours.max_core_hours, hours.max_device_hours) == (1, 0.0, None)
+            assert (hours.max_active_jobs, hours.max_core_hours, hours.max_accelerator_hours) == (1, 0.0, None)
             await set_quota(operator, "alice", Allowance(max_active_jobs=5))
             with pytest.raises(grpc.aio.AioRpcError, match="used 0 hours of cores and may have used 0"):
                 await tenant.submit(endpoint="other")
@@ -44,8 +44,8 @@ async def test_a_quota_is_changed_while_the_broker_runs_and_outlives_it(tmp_path
             assert (await get_quotas(operator, "bob"))[0].max_active_jobs == 20, "nobody else's"
             await alice.close()
             for wrong in (-1.0, float("nan"), float("inf")):
-                with pytest.raises(InvalidSpecError, match="max_device_hours"):
-                    await set_quota(operator, "alice", Allowance(max_device_hours=wrong))
+                with pytest.raises(InvalidSpecError, match="max_accelerator_hours"):
+                    await set_quota(operator, "alice", Allowance(max_accelerator_hours=wrong))
             for name, jobs, error in (("nobody", 3, NotFoundError), ("alice", 10**6, InvalidSpecError)):
                 with pytest.raises(error):
                     await set_quota(operator, name, Allowance(jobs))

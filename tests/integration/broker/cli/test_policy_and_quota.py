@@ -118,7 +118,7 @@ async def test_a_quota_is_shown_set_reset_and_refused_in_a_line(tmp_path: Path) 
         assert max(map(len, (shown.stdout + one.stdout).splitlines())) <= 80
         (own,) = json.loads((await run(tmp_path, "quota", "show", "alice", "--json")).stdout)
         assert (own["tenant"], own["max_active_jobs"], own["is_set"]) == ("alice", 3, True)
-        done = await run(tmp_path, "quota", "set", "alice", "--core-hours", "200", "--device-hours", "1.5")
+        done = await run(tmp_path, "quota", "set", "alice", "--core-hours", "200", "--accelerator-hours", "1.5")
         assert "3 unfinished" in done.stdout, "what is not named stays"
         assert "used 0 of 200 hours, of accelerators 0 of 1.5" in done.stdout
         back = json.loads((await run(tmp_path, "quota", "set", "alice", "--reset", "--json")).stdout)

@@ -9,7 +9,7 @@ import pytest
 from testing.simulation import GIB, steps
 from tiercel.broker.scheduling.registry import BUILT_IN
 from tiercel.broker.simulation import Scenario, Workload, equal_nodes, simulate
-from tiercel.broker.simulation.accelerated import with_devices
+from tiercel.broker.simulation.accelerated import equipped
 from tiercel.broker.simulation.result import JobOutcome
 from tiercel.broker.simulation.workload import ListedJobs, PlannedJob
 from tiercel.core.jobs import JobState, Resources
@@ -31,7 +31,7 @@ def short(memory_gib: int = 3, devices: int = 0) -> Workload:
 
 
 def outcomes(policy: str, *jobs: PlannedJob, memory_gib: int = 8, devices: int = 0) -> dict[str, JobOutcome]:
-    nodes = tuple(with_devices(each, devices) for each in equal_nodes(1, 2.0, memory_gib * GIB))
+    nodes = tuple(equipped(each, devices) for each in equal_nodes(1, 2.0, memory_gib * GIB))
     return {each.name: each for each in simulate(Scenario(nodes=nodes, jobs=ListedJobs(jobs)), policy).jobs}
 
 

@@ -9,7 +9,7 @@ import pytest
 from testing.simulation import GIB, steps
 from tiercel.broker.scheduling.registry import BUILT_IN
 from tiercel.broker.simulation import Scenario, Workload, equal_nodes, simulate
-from tiercel.broker.simulation.accelerated import with_devices
+from tiercel.broker.simulation.accelerated import equipped
 from tiercel.broker.simulation.workload import ListedJobs, PlannedJob
 from tiercel.core.jobs import Resources
 
@@ -25,7 +25,7 @@ def among_small_ones(small: Resources, large: Resources, memory_bytes: int, devi
         for number in range(SMALL_JOBS)
     ]
     jobs.append(PlannedJob(4.0, asking(large, "large"), name="large", tenant="large"))
-    return Scenario(nodes=tuple(with_devices(each, devices) for each in nodes), jobs=ListedJobs(tuple(jobs)))
+    return Scenario(nodes=tuple(equipped(each, devices) for each in nodes), jobs=ListedJobs(tuple(jobs)))
 
 
 def asking(resources: Resources, name: str) -> Workload:

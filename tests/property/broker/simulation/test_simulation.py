@@ -13,7 +13,7 @@ from tiercel.broker.scheduling.interface import NodeView
 from tiercel.broker.scheduling.loop import LoopSettings
 from tiercel.broker.scheduling.registry import BUILT_IN
 from tiercel.broker.simulation import DrawnJobs, MachineSettings, Result, Scenario, Workload, equal_nodes, simulate
-from tiercel.broker.simulation.accelerated import with_devices
+from tiercel.broker.simulation.accelerated import equipped
 from tiercel.broker.simulation.accelerators import AcceleratorUser, limited_by_accelerators
 from tiercel.broker.simulation.arrivals import AllAtOnce, Arrivals, Poisson, Uniform
 from tiercel.broker.simulation.bounds import Task, pooled_mean, srpt_mean, tier_tasks
@@ -65,7 +65,7 @@ def scenarios(draw: st.DrawFn) -> Scenario:
     arrivals = draw(st.sampled_from(processes))
     penalty = draw(st.sampled_from([Colocation(0.0), Colocation(0.28), Colocation(0.2, PenaltyModel.HARMONIC)]))
     return Scenario(
-        nodes=tuple(with_devices(node, DEVICES) for node in equal_nodes(draw(st.integers(1, 3)), CORES)),
+        nodes=tuple(equipped(node, DEVICES) for node in equal_nodes(draw(st.integers(1, 3)), CORES)),
         jobs=DrawnJobs(kinds, draw(st.integers(1, 12)), arrivals),
         machines=MachineSettings(colocation=penalty, spawn_seconds=draw(st.sampled_from([0.0, 0.3]))),
         loop=LoopSettings(interval_seconds=1.0, gather_seconds=draw(st.sampled_from([0.0, 0.5]))),

@@ -143,7 +143,7 @@ async def test_accelerators_are_held_on_both_nodes_until_the_exit_is_confirmed()
         replace(view("j1", "n2", there), resources=wanted, migratable=False),
         1,
         leaving="n1",
-        leaving_devices=("n1-0",),
+        leaving_accelerators=("n1-0",),
     )
     waiting = JobObserved("j2", replace(view("j2"), resources=wanted), 0)
     async with scheduler() as running:

@@ -71,7 +71,7 @@ async def test_who_has_used_what_it_may_submits_nothing_until_it_is_less(tmp_pat
         await actors.service.cancel("alice", job.id)
         clock.advance(WEEK * 1.01)
         await submit(actors, "b", small)
-        nothing = Tenant("alice", "a" * 32, max_device_hours=0.0)
+        nothing = Tenant("alice", "a" * 32, max_accelerator_hours=0.0)
         with pytest.raises(QuotaExceededError, match=r"hours of accelerators.*ask the operator"):
             await actors.service.submit(nothing, make_spec(endpoint="d", resources=Resources(accelerators=1)), "")
         await submit(actors, "d", nothing)

@@ -10,7 +10,7 @@ import pytest
 
 from testing.simulation import GIB, scenario, steps
 from tiercel.broker.simulation import Scenario, SimulationError, Workload, simulate
-from tiercel.broker.simulation.accelerated import accelerated, with_accelerators, with_devices
+from tiercel.broker.simulation.accelerated import accelerated, equipped, with_accelerators
 from tiercel.broker.simulation.accelerators import AcceleratorUser, limited_by_accelerators
 from tiercel.broker.simulation.presets import mixed_jobs
 from tiercel.broker.simulation.trace import TraceError, read_trace
@@ -24,7 +24,7 @@ SMALL = steps(0.5, 0.9)
 
 def on_devices(*jobs: tuple[float, Workload], devices: int = 1, cores: float = 1.0, nodes: int = 1) -> Scenario:
     planned = replace(scenario(*jobs, nodes=nodes, cores=cores), record_usage=True)
-    return replace(planned, nodes=tuple(with_devices(node, devices) for node in planned.nodes))
+    return replace(planned, nodes=tuple(equipped(node, devices) for node in planned.nodes))
 
 
 def test_a_job_goes_at_the_speed_of_what_it_is_short_of() -> None:
