@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tiercel.core.data_sets import MAX_NAME_CHARACTERS, MAX_OF_A_NODE, NodeData, is_data_name
+from tiercel.core.data_sets import MAX_NAME_CHARACTERS, MAX_OF_A_NODE, is_data_name
 from tiercel.core.errors import InvalidSpecError, UnavailableError, wrong_field
 from tiercel.core.locks import LockHeldError, take
 
@@ -49,10 +49,6 @@ class DeclaredData:
             return os.path.realpath(self.path, strict=True) == os.fspath(self.path)
         except OSError:
             return False
-
-    def told(self) -> NodeData:
-        """What others are told of it."""
-        return NodeData(self.name, self.size_bytes)
 
 
 class DataDeclarations:

@@ -179,11 +179,6 @@ class EndpointLoad:
         """95th percentile of the delay in the shortest window, or None without answers."""
         return self.windows[0].p95_seconds if self.windows else None
 
-    @property
-    def p99_seconds(self) -> float | None:
-        """99th percentile of the delay in the shortest window, or None without answers."""
-        return self.windows[0].p99_seconds if self.windows else None
-
 
 class DeliveryState(enum.Enum):
     """Where a delivery is."""

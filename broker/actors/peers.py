@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from tiercel.core.jobs import Direction, Job, TierStatus
     from tiercel.core.routes import Routes
     from tiercel.core.run_records import RunRecord
-    from tiercel.core.shares import Share
     from tiercel.core.tenant_use import TenantUse
 
 
@@ -217,18 +216,6 @@ class Peers(Protocol):
 
     def observe_endpoint(self, name: str, view: EndpointView | None, copies: tuple[EndpointView, ...] = ()) -> None:
         """Show the scheduler an endpoint on its home and on other nodes, or (None) that no version of it is live."""
-        ...
-
-    def declare_endpoint_shares(
-        self, node_id: str, shares: Mapping[str, Share], objectives: Mapping[str, float]
-    ) -> None:
-        """Tell a node what its endpoints may use; those that are not named are not limited.
-
-        Args:
-            node_id: The node.
-            shares: What they may use, by endpoint.
-            objectives: Seconds in which they should answer, by endpoint.
-        """
         ...
 
     def reschedule(self, trigger: str) -> None:

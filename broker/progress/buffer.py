@@ -33,15 +33,6 @@ class Buffer:
         self._latest_bytes = 0
         self._latest: OrderedDict[str, Message] = OrderedDict()
         self._must_resend = False
-        self.dropped = 0
-
-    def __len__(self) -> int:
-        return len(self._waiting)
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing has to be sent."""
-        return not self._waiting and not self._must_resend
 
     def add(self, message: Message) -> None:
         """Take in a message; never refuses one."""
@@ -82,7 +73,6 @@ class Buffer:
             if not message.retain:
                 del self._waiting[index]
                 self._waiting_bytes -= _size(message)
-                self.dropped += 1
                 return
         self._waiting.clear()
         self._waiting_bytes = 0

@@ -33,17 +33,6 @@ _DEFAULT_PORTS = {"mqtt": 1883, "mqtts": 8883}
 
 
 @dataclass(frozen=True, slots=True)
-class PublisherStatistics:
-    """What a publisher has done so far."""
-
-    connected: bool  # whether it has a connection now
-    connections: int  # how many it has had
-    messages_published: int  # messages handed to the MQTT broker; at QoS 1, confirmed by it
-    messages_dropped: int  # progress that gave way because the buffer was full, or was lost with a connection
-    messages_waiting: int  # in the buffer now
-
-
-@dataclass(frozen=True, slots=True)
 class _Address:
     host: str
     port: int
@@ -65,6 +54,10 @@ class MqttPublisher:
         username: For the MQTT broker; empty for none.
         backoff: Pauses between attempts to connect.
         now: The clock, seconds since the Unix epoch.
+
+    Attributes:
+        connected: Set while there is a connection.
+        connections: How many there have been.
 
     Raises:
         InvalidSpecError: The URL has another form, or carries a password.
@@ -88,27 +81,10 @@ class MqttPublisher:
         self._now = now
         self._buffer = Buffer(limits)
         self._arrived = asyncio.Event()
-        self._connected = asyncio.Event()
+        self.connected = asyncio.Event()
         self._said_unreachable = False
         self._cancelled = False
-        self._connections = 0
-        self._published = 0
-        self._lost = 0
-
-    @property
-    def messages_published(self) -> int:
-        """Messages handed to the MQTT broker so far."""
-        return self._published
-
-    def statistics(self) -> PublisherStatistics:
-        """What it has done so far."""
-        return PublisherStatistics(
-            connected=self._connected.is_set(),
-            connections=self._connections,
-            messages_published=self._published,
-            messages_dropped=self._buffer.dropped + self._lost,
-            messages_waiting=len(self._buffer),
-        )
+        self.connections = 0
 
     @property
     def address(self) -> str:
@@ -120,15 +96,11 @@ class MqttPublisher:
         self._buffer.add(message_of(event))
         self._arrived.set()
 
-    async def wait_connected(self) -> None:
-        """Wait until there is a connection."""
-        await self._connected.wait()
-
     async def run(self) -> None:
         """Publish until cancelled; the network cannot make it end. On cancellation it says that the broker goes."""
         failures = 0
         while True:
-            connections = self._connections
+            connections = self.connections
             try:
                 await self._run_connection()
             except* (aiomqtt.MqttError, OSError) as group:
@@ -136,7 +108,7 @@ class MqttPublisher:
             if self._cancelled:
                 # The connection broke while it was being left, and its error took the place of the cancellation.
                 raise asyncio.CancelledError
-            failures = 1 if self._connections > connections else failures + 1
+            failures = 1 if self.connections > connections else failures + 1
             # Jitter spreads load; nothing secret depends on it.
             await asyncio.sleep(self._backoff.seconds(failures, random.random()))  # noqa: S311
 
@@ -158,7 +130,7 @@ class MqttPublisher:
             logger=_LIBRARY_LOGGER,
         )
         async with client:
-            self._connections += 1
+            self.connections += 1
             self._log_reachable()
             try:
                 async with asyncio.TaskGroup() as group:
@@ -169,12 +141,12 @@ class MqttPublisher:
                 await self._say_goodbye(client)
                 raise
             finally:
-                self._connected.clear()
+                self.connected.clear()
 
     async def _send(self, client: aiomqtt.Client) -> None:
         await self._publish(client, broker_presence(online=True, at=self._now()))
         self._buffer.resend_state()
-        self._connected.set()
+        self.connected.set()
         while True:
             self._arrived.clear()
             while (message := self._buffer.take()) is not None:
@@ -182,13 +154,8 @@ class MqttPublisher:
             await self._arrived.wait()
 
     async def _publish(self, client: aiomqtt.Client, message: Message) -> None:
-        try:
-            await client.publish(message.topic, message.payload, message.qos, message.retain)
-        except aiomqtt.MqttError:
-            # State is sent again on the next connection, progress is not.
-            self._lost += not message.retain
-            raise
-        self._published += 1
+        # Where this fails, state is sent again on the next connection, and progress is not.
+        await client.publish(message.topic, message.payload, message.qos, message.retain)
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             # wait_for, as aiomqtt uses it, loses a cancellation that comes together with the answer (before 3.12).
@@ -213,7 +180,7 @@ class MqttPublisher:
         )
 
     def _log_reachable(self) -> None:
-        if self._said_unreachable or self._connections == 1:
+        if self._said_unreachable or self.connections == 1:
             _LOGGER.info("Publishing news to the MQTT broker at %s.", self._address)
         self._said_unreachable = False
 

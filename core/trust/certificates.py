@@ -238,8 +238,3 @@ def look_seconds(certificate_life: timedelta, longest_seconds: float) -> float:
 def is_due(certificate: x509.Certificate, now: datetime) -> bool:
     """Whether one's own certificate is to be replaced: it is old, or was issued by a clock that was far ahead."""
     return now < certificate.not_valid_before_utc or now >= renewal_time(certificate)
-
-
-def is_over(certificate: x509.Certificate, now: datetime, tolerance: timedelta = timedelta(0)) -> bool:
-    """Whether a certificate has run out."""
-    return now > certificate.not_valid_after_utc + tolerance

@@ -79,7 +79,6 @@ def _ends(nodes: list[list[int]]) -> frozenset[int]:
 _TREE = _nodes()
 _STEPS = _steps(_TREE)
 _ENDS = _ends(_TREE)
-_CODES = _codes()
 
 
 @lru_cache(maxsize=1024)
@@ -106,15 +105,3 @@ def decode(data: bytes) -> bytes:
     if node not in _ENDS:
         raise HuffmanError("a string's padding is wrong")
     return bytes(decoded)
-
-
-def encode(data: bytes) -> bytes:
-    """``data`` in the code, padded with ones."""
-    bits = length = 0
-    for byte in data:
-        code, size = _CODES[byte]
-        bits = bits << size | code
-        length += size
-    padding = -length % 8
-    bits = bits << padding | (1 << padding) - 1
-    return bits.to_bytes((length + padding) // 8, "big")

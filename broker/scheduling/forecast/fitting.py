@@ -34,12 +34,6 @@ class Shape(enum.Enum):
             return [1.0 / (1.0 + rate * each) for each in x]
         return [1.0 / math.sqrt(1.0 + rate * each) for each in x]
 
-    def inverse(self, value: float) -> float:
-        """Where it has fallen to a value in (0, 1)."""
-        if self is Shape.EXPONENTIAL:
-            return -math.log(value)
-        return (1.0 / value if self is Shape.INVERSE else 1.0 / (value * value)) - 1.0
-
 
 class ShapedFit(NamedTuple):
     """``level + factor * shape(rate * x)``."""

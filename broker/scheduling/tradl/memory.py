@@ -41,11 +41,6 @@ class TradlState:
     jobs: Mapping[str, JobMemory] = field(default_factory=dict)  # by job id
     nodes: NodeMemories = field(default_factory=dict)  # what was decided, by node id
 
-    @property
-    def records(self) -> tuple[ReachRecord, ...]:
-        """What is held of each job's next tier, by job id."""
-        return tuple(self.jobs[job_id].record for job_id in sorted(self.jobs))
-
 
 def remember(job: JobView, earlier: JobMemory | None) -> JobMemory:
     """What is known of the job: ``earlier`` itself if there are no news."""

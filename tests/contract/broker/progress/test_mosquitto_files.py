@@ -58,7 +58,7 @@ class Files:
         publisher = MqttPublisher(url, username=user, password=password, backoff=QUICK)
         task = asyncio.create_task(publisher.run())
         async with asyncio.timeout(90):
-            await publisher.wait_connected()
+            await publisher.connected.wait()
         try:
             yield publisher
         finally:

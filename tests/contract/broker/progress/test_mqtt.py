@@ -75,7 +75,7 @@ async def test_state_is_sent_again_after_the_mqtt_broker_was_restarted(
 
             await mosquitto.stop()
             # The publisher must have noticed, or the restart could be quicker than it.
-            await until(lambda: not publisher.statistics().connected)
+            await until(lambda: not publisher.connected.is_set())
             publisher.publish_nowait(tier_event(1, sequence=2))
             with pytest.raises(aiomqtt.MqttError):
                 await before.wait_message("never")
@@ -84,7 +84,7 @@ async def test_state_is_sent_again_after_the_mqtt_broker_was_restarted(
         async with subscribed(mosquitto.port) as after:
             await after.wait_message("/tiers/1", state="delivered")
             assert any(topic.endswith("/state") for topic in after.seen_topics())
-        assert publisher.statistics().connections == 2
+        assert publisher.connections == 2
 
     ours = [record for record in caplog.records if record.name.startswith("tiercel")]
     warnings = [record for record in ours if record.levelno >= logging.WARNING]

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tiercel.serving.http2 import huffman
 from tiercel.serving.http2.hpack import STATIC_TABLE, Decoder, HpackError, encode
 
 NAMES = st.sampled_from([b":path", b"content-type", b"x-a", b"grpc-timeout", b"cookie"]) | st.binary(max_size=40)
@@ -57,12 +56,6 @@ def test_any_bytes_mean_the_same_to_both_or_are_refused(blocks: list[bytes]) -> 
         if expected is None:
             return
         assert list(found.fields) == expected
-
-
-@settings(deadline=None)
-@given(st.binary(max_size=200))
-def test_huffman(data: bytes) -> None:
-    assert huffman.decode(huffman.encode(data)) == data
 
 
 def test_the_static_table() -> None:

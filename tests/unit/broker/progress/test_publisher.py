@@ -9,13 +9,11 @@ from typing import NoReturn, Self
 import aiomqtt
 import pytest
 
-from testing.events import progress_event, state_event
+from testing.events import progress_event
 from testing.mqtt import TENANCY
-from tiercel.broker.progress.buffer import BufferLimits
 from tiercel.broker.progress.embedded import EmbeddedMqttBroker
 from tiercel.broker.progress.publisher import MqttPublisher
 from tiercel.core.errors import InvalidSpecError
-from tiercel.core.jobs import JobState
 
 
 @pytest.mark.parametrize("url", ["", "127.0.0.1:1883", "http://h:1", "mqtt://", "mqtt://h:port", "mqtt://h/path"])
@@ -29,18 +27,6 @@ async def test_a_password_in_the_url_is_refused_and_not_repeated() -> None:
     with pytest.raises(InvalidSpecError, match="TIERCEL_MQTT_PASSWORD") as caught:
         MqttPublisher("mqtt://somebody:secret@host")
     assert "secret" not in caught.value.message
-
-
-async def test_statistics_count_what_waits_and_what_gave_way() -> None:
-    publisher = MqttPublisher("mqtt://127.0.0.1:1", limits=BufferLimits(waiting=2))
-    publisher.publish_nowait(progress_event(1))
-    publisher.publish_nowait(progress_event(2))
-    publisher.publish_nowait(state_event(JobState.RUNNING))
-
-    statistics = publisher.statistics()
-
-    assert (statistics.messages_waiting, statistics.messages_dropped) == (2, 1)
-    assert (statistics.connected, statistics.messages_published) == (False, 0)
 
 
 async def test_the_embedded_broker_stays_on_loopback() -> None:
@@ -85,7 +71,7 @@ async def test_it_ends_when_it_is_told_to_even_if_the_connection_breaks_over_it(
     monkeypatch.setattr(aiomqtt, "Client", _BreaksOnLeaving)
     publisher = MqttPublisher("mqtt://127.0.0.1:1")
     running = asyncio.create_task(publisher.run())
-    await publisher.wait_connected()
+    await publisher.connected.wait()
     running.cancel()
     done, _ = await asyncio.wait([running], timeout=10)
     assert done
