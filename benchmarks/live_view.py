@@ -48,7 +48,6 @@ class View(Protocol):
 
     def show(self, state: DemoState) -> None:
         """Show it as it is now; called a few times a second."""
-        ...
 
 
 def view_for(console: Console) -> View:

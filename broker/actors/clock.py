@@ -20,7 +20,6 @@ class Clock(Protocol):
 
     def now(self) -> float:
         """Seconds since the Unix epoch: for what people read and for what is stored. Somebody may set it."""
-        ...
 
     def alive(self) -> float:
         """Seconds that the broker has been alive: for how long somebody has been silent.
@@ -28,15 +27,12 @@ class Clock(Protocol):
         It never goes back. While the broker was stopped, or its machine slept, nobody could be heard, so that such a
         pause adds next to nothing.
         """
-        ...
 
     def tick(self) -> None:
         """Note that the broker is at work; whoever lets time pass says so, again and again."""
-        ...
 
     async def sleep(self, seconds: float) -> None:
         """Let ``seconds`` pass."""
-        ...
 
 
 class SystemClock:

@@ -18,6 +18,12 @@ if TYPE_CHECKING:
     from tiercel.core.views import NodeInfo
 
 DATA_COLUMNS = ("NODE", "DATA SET", "SIZE")
+_agent_dir_option = click.option(
+    "--agent-dir",
+    type=click.Path(path_type=Path),
+    help="State directory of an agent that 'tiercel up' did not start.",
+    show_default="STATE_DIR/agent",
+)
 
 
 def data_rows(node: NodeInfo) -> list[tuple[str, ...]]:
@@ -29,12 +35,7 @@ def data_rows(node: NodeInfo) -> list[tuple[str, ...]]:
 @click.argument("name", help="What jobs ask for: 1 to 63 of a-z, 0-9 and '-'.")
 @click.argument("path", type=click.Path(path_type=Path), help="A file or folder; what it links to is looked up now.")
 @state_dir_option
-@click.option(
-    "--agent-dir",
-    type=click.Path(path_type=Path),
-    help="State directory of an agent that 'tiercel up' did not start.",
-    show_default="STATE_DIR/agent",
-)
+@_agent_dir_option
 def add(name: str, path: Path, *, state_dir: Path | None, agent_dir: Path | None) -> None:
     """Offer a file or folder to jobs, to read; the agent notices within seconds."""
     try:
@@ -48,12 +49,7 @@ def add(name: str, path: Path, *, state_dir: Path | None, agent_dir: Path | None
 @command("tiercel node data list")
 @json_option
 @state_dir_option
-@click.option(
-    "--agent-dir",
-    type=click.Path(path_type=Path),
-    help="State directory of an agent that 'tiercel up' did not start.",
-    show_default="STATE_DIR/agent",
-)
+@_agent_dir_option
 def list_(*, as_json: bool, state_dir: Path | None, agent_dir: Path | None) -> None:
     """List what this node offers, with its paths."""
     try:
@@ -83,12 +79,7 @@ def list_(*, as_json: bool, state_dir: Path | None, agent_dir: Path | None) -> N
 @command("tiercel node data remove imagenet")
 @click.argument("name", help="What jobs ask for: 1 to 63 of a-z, 0-9 and '-'.")
 @state_dir_option
-@click.option(
-    "--agent-dir",
-    type=click.Path(path_type=Path),
-    help="State directory of an agent that 'tiercel up' did not start.",
-    show_default="STATE_DIR/agent",
-)
+@_agent_dir_option
 def remove(name: str, *, state_dir: Path | None, agent_dir: Path | None) -> None:
     """Offer a data set no more. Its files stay, and so do the runs that read them."""
     try:

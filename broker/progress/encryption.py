@@ -25,7 +25,6 @@ class Shown(Protocol):
 
     def current(self) -> Identity:
         """The key and the certificates of this moment."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +105,9 @@ class Entrance(Protocol):
 
     def knocked(self, inner: asyncio.Protocol, transport: asyncio.Transport) -> bool:
         """Whether a connection may begin its handshake."""
-        ...
 
     def went(self, inner: asyncio.Protocol) -> None:
         """It has ended."""
-        ...
 
 
 class Knock(asyncio.Protocol):

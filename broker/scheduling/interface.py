@@ -326,11 +326,9 @@ class Policy(Protocol, Generic[StateT]):
 
     def initial_state(self) -> StateT:
         """The state before the first call."""
-        ...
 
     def plan(self, snapshot: Snapshot, state: StateT) -> tuple[Plan, StateT]:
         """Decide, and return the state for the next call.
 
         Weights of a node's jobs must add up to at most 1, each in (0, 1]; memory must never be promised twice.
         """
-        ...

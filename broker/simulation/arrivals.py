@@ -14,7 +14,6 @@ class Arrivals(Protocol):
 
     def times(self, count: int, source: Random) -> Sequence[float]:
         """Seconds from the start of ``count`` arrivals, never falling."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

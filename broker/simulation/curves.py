@@ -46,7 +46,6 @@ class Curve(Protocol):
             noise: Standard deviation of what is added to each value.
             source: Where the noise comes from.
         """
-        ...
 
 
 # The part of the way at which a stepped curve seems to level off.

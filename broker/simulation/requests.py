@@ -14,7 +14,6 @@ class RequestRate(Protocol):
 
     def per_second(self, now: float, seed: int) -> float:
         """Requests per second, ``now`` seconds from the start; the same for the same time and seed."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

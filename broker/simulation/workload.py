@@ -132,7 +132,6 @@ class JobSource(Protocol):
 
     def draw(self, seed: int) -> Sequence[PlannedJob]:
         """The jobs of one simulation, the same for the same seed."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

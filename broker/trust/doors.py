@@ -28,11 +28,9 @@ if TYPE_CHECKING:
         @property
         def pin(self) -> str:
             """Stands for the key of the authority that vouches for it, at this moment."""
-            ...
 
         def current(self) -> Identity:
             """The key and the certificates of this moment; called on any thread."""
-            ...
 
 
 logger = logging.getLogger(__name__)

@@ -35,11 +35,9 @@ class Pace(Protocol):
 
     def seconds_for(self, size_bytes: int) -> float:
         """How long so much takes at least."""
-        ...
 
     async def wait_for(self, size_bytes: int) -> None:
         """Wait until so much more may be sent."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

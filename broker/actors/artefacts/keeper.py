@@ -33,15 +33,12 @@ class Kind(Protocol):
             TiercelError: The store is away, full or another broker's; the rest is mended with the next look.
             OSError: The broker cannot read what is to be stored.
         """
-        ...
 
     def needed(self) -> set[str]:
         """SHA-256 of what must stay in the store."""
-        ...
 
     async def tell(self, problem: str) -> None:
         """Say to those whom it concerns why the store does not do what it should."""
-        ...
 
 
 class ArtefactKeeper:

@@ -30,7 +30,6 @@ class Artefacts(Protocol):
     @property
     def where(self) -> str:
         """What people know it by; holds no secret."""
-        ...
 
     async def put(self, artefact: Artefact, source: BinaryIO, seconds: float) -> None:
         """Keep an artefact for good; one that is there already may be written again.
@@ -43,7 +42,6 @@ class Artefacts(Protocol):
         Raises:
             StoreDamagedError: The content is not what was said; nothing is kept.
         """
-        ...
 
     async def get(self, artefact: Artefact, target: Path, seconds: float) -> None:
         """Write an artefact into a file that does not exist yet; it has the right content when this returns.
@@ -52,32 +50,24 @@ class Artefacts(Protocol):
             NotFoundError: It is not there.
             StoreDamagedError: What is there is something else; nothing of it is left in the file's place.
         """
-        ...
 
     async def has(self, artefact: Artefact, seconds: float) -> bool:
         """Whether an artefact is there, with its size."""
-        ...
 
     async def delete(self, sha256: str, seconds: float) -> None:
         """Remove an artefact, if it is there."""
-        ...
 
     async def held(self, seconds: float) -> dict[str, int]:
         """All that are there, each with its bytes; at most :data:`MAX_HELD`."""
-        ...
 
     async def remove_unfinished(self, seconds: float) -> None:
         """Remove what an earlier life of the broker has left half; only while nobody else puts."""
-        ...
 
     async def read_mark(self, seconds: float, *, name: str = OWNER_MARK) -> bytes | None:
         """What was written under a mark's name; None if nothing was. Of a longer one the beginning."""
-        ...
 
     async def write_mark(self, content: bytes, seconds: float, *, only_new: bool, name: str = OWNER_MARK) -> None:
         """Write a mark, whole or not at all; with ``only_new`` nothing happens where there is one."""
-        ...
 
     async def close(self) -> None:
         """Let go of connections and threads."""
-        ...
