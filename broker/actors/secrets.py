@@ -52,7 +52,7 @@ class SecretService:
             NotFoundError: There is none of this name.
         """
         if not await self._store.delete_secret(tenant, name):
-            raise NotFoundError(f"name: there is no secret {name!r}; 'tiercel secret list' lists yours", field="name")
+            raise NotFoundError(f"name: there is no secret {name!r}; 'tiercel secret ls' lists yours", field="name")
 
     async def values(self, tenant: str, names: Sequence[str]) -> dict[str, str]:
         """The values of secrets of a tenant, for its run alone.

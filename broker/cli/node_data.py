@@ -46,7 +46,7 @@ def add(name: str, path: Path, *, state_dir: Path | None, agent_dir: Path | None
     click.echo(f"Jobs may read {added.path}{large} as {name}.")
 
 
-@command("tiercel node data list")
+@command("tiercel node data ls")
 @json_option
 @state_dir_option
 @_agent_dir_option

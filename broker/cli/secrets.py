@@ -24,7 +24,7 @@ def set_secret(name: str, *, target: Target) -> None:
     click.echo(f"Secret {name} is set.")
 
 
-@command("tiercel secret list")
+@command("tiercel secret ls")
 @json_option
 @target_options
 def list_secrets(*, as_json: bool, target: Target) -> None:

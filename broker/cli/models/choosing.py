@@ -52,7 +52,7 @@ def pin(model: str, *, as_json: bool, target: Target) -> None:
     _show(run(target, lambda client: client.models.pin(name, version)), as_json=as_json)
 
 
-@command("tiercel models rm digits 2")
+@command("tiercel models remove digits 2")
 @endpoint_argument
 @click.argument("version", metavar="VERSION", help="Its number.")
 @json_option

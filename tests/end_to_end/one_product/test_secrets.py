@@ -41,7 +41,7 @@ async def test_a_secret_reaches_the_script_and_nothing_else(product: Product) ->
                 await asyncio.sleep(0.2)
         assert output.split() == [b"7", hashlib.sha256(VALUE.encode()).hexdigest().encode()]
 
-        shown = [await secret("list"), await secret("list", "--json")]
+        shown = [await secret("ls"), await secret("ls", "--json")]
         shown += [
             (await tiercel(*command, state_dir=product.state_dir, tenant="secrets")).output
             for command in (("show", job.id), ("show", job.id, "--json"), ("ls", "--json"), ("explain", job.id))

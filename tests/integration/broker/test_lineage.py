@@ -65,9 +65,9 @@ async def test_versions_say_where_they_come_from_to_their_tenant_alone(
 
         assert "stays whatever is delivered" in (await tiercel("pin", "digits")).stdout
         assert json.loads((await tiercel("show", "digits", "--json")).stdout)["version"]["pinned"]
-        assert "is what answers" in (await tiercel("rm", "digits", "2")).stderr
-        assert "digits:1 go" in (await tiercel("rm", "digits", "1")).stdout
-        assert "keeps no files of version 1; it keeps 2" in (await tiercel("rm", "digits", "1")).stderr
+        assert "is what answers" in (await tiercel("remove", "digits", "2")).stderr
+        assert "digits:1 go" in (await tiercel("remove", "digits", "1")).stdout
+        assert "keeps no files of version 1; it keeps 2" in (await tiercel("remove", "digits", "1")).stderr
         assert json.loads((await tiercel("keep", "digits", "7", "--json")).stdout) == {"endpoint": "digits", "keep": 7}
         (known,) = await client.list_endpoints()
         assert (known.keep, [each.kept for each in known.versions]) == (7, [False, True])

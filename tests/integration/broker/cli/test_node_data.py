@@ -23,12 +23,12 @@ def test_add_list_and_remove(tmp_path: Path) -> None:
         assert result.exit_code == 0, result.output
         return result.output
 
-    assert "offers one" in run("list")
+    assert "offers one" in run("ls")
     assert str(tmp_path / "train.csv") in run("add", "table", str(tmp_path / "train.csv"))
     assert list(DataDeclarations(tmp_path / "state" / "agent").read()) == ["table"]
-    assert run("list").split()[4:] == ["table", "4", "KiB", "there", str(tmp_path / "train.csv")]
+    assert run("ls").split()[4:] == ["table", "4", "KiB", "there", str(tmp_path / "train.csv")]
     (tmp_path / "train.csv").unlink()
-    (row,) = json.loads(run("list", "--json"))
+    (row,) = json.loads(run("ls", "--json"))
     assert (row["name"], row["state"], row["path"]) == ("table", "gone", str(tmp_path / "train.csv"))
     run("remove", "table")
     assert DataDeclarations(tmp_path / "state" / "agent").read() == {}
@@ -41,7 +41,7 @@ def test_what_is_wrong_is_said_in_a_sentence(tmp_path: Path) -> None:
     assert "nowhere cannot be used (No such file or directory)" in result.output
     (tmp_path / "agent").mkdir()
     (tmp_path / "agent" / "data.json").write_text("{")
-    result = CliRunner().invoke(app, ["node", "data", "list", "--agent-dir", str(tmp_path / "agent")])
+    result = CliRunner().invoke(app, ["node", "data", "ls", "--agent-dir", str(tmp_path / "agent")])
     assert result.exit_code == 1
     assert "data.json" in result.output
 
