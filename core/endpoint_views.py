@@ -9,7 +9,7 @@ from tiercel.core.drift import InputDrift
 from tiercel.core.endpoint_access import EndpointAccess
 from tiercel.core.endpoints import KEPT_VERSIONS, DelayWindow
 from tiercel.core.feedback import AccuracyInUse
-from tiercel.core.fields import TOLD_OTHERWISE
+from tiercel.core.fields import LOCAL, TOLD_OTHERWISE
 from tiercel.core.jsonable import Jsonable
 from tiercel.core.quantised import QuantisedModel
 from tiercel.core.shares import Share
@@ -45,6 +45,7 @@ class VersionInfo(Jsonable):
         in_use: How often it was right, by what applications say afterwards; None while they have said nothing.
         int8: What became of its int8 model; None where its job asked for none.
         inputs: Whether what it is asked is like what it was asked at first, as each node says at which it answers.
+        was_there: Whether it was there before :meth:`~tiercel.Client.deploy`, which returned it.
     """
 
     version: int
@@ -70,6 +71,7 @@ class VersionInfo(Jsonable):
     in_use: AccuracyInUse | None = None
     int8: QuantisedModel | None = None
     inputs: tuple[InputDrift, ...] = ()
+    was_there: bool = field(default=False, metadata=LOCAL)
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,17 +40,23 @@ class Outcomes:
     """Tells those who deployed files and wait what becomes of them."""
 
     def __init__(self) -> None:
-        self._expected: dict[str, asyncio.Future[Delivery]] = {}
+        self._expected: dict[str, list[asyncio.Future[Delivery]]] = {}
 
     def expect(self, delivery_id: str, outcome: asyncio.Future[Delivery]) -> None:
         """Somebody waits for the end of a delivery."""
-        self._expected[delivery_id] = outcome
+        self._expected.setdefault(delivery_id, []).append(outcome)
 
     def tell(self, delivery: Delivery) -> None:
         """A delivery is over."""
-        outcome = self._expected.pop(delivery.id, None)
-        if outcome is not None and not outcome.done():
-            outcome.set_result(delivery)
+        for outcome in self._expected.pop(delivery.id, []):
+            if not outcome.done():
+                outcome.set_result(delivery)
+
+    def tell_of(self, delivery: Delivery, outcome: asyncio.Future[Delivery]) -> None:
+        """Somebody waits for the end of a delivery that others have asked for, and that may be over."""
+        self.expect(delivery.id, outcome)
+        if delivery.state.is_final:
+            self.tell(delivery)
 
     def refuse(self, outcome: asyncio.Future[Delivery], error: TiercelError) -> None:
         """A file is not taken."""

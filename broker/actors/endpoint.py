@@ -14,6 +14,7 @@ from tiercel.broker.actors.endpoint_messages import (
     DeliveryReported,
     EndpointDeleted,
     EndpointMessage,
+    FileAnnounced,
     FileArrived,
     FilesAsked,
     KeptSet,
@@ -25,6 +26,7 @@ from tiercel.broker.actors.endpoint_messages import (
     VersionRemoved,
     VersionStored,
     changed,
+    terms_of,
 )
 from tiercel.broker.actors.endpoint_views import view_of, views_of_copies
 from tiercel.broker.actors.journal import Commit
@@ -134,7 +136,8 @@ class EndpointActor(Actor[EndpointMessage]):
             case NodesChanged():
                 await self._look()
             case VersionStored():
-                await self._note_stored(message)
+                await self._keep(message.applied_to(self._endpoint))
+                self._show()
             case EndpointDeleted():
                 await self._delete()
             case VersionChosen() | CandidateChosen():
@@ -142,8 +145,8 @@ class EndpointActor(Actor[EndpointMessage]):
             case FilesAsked(version):
                 self._replicas.pull(version)
                 self._show()
-            case FileArrived():
-                await self._ingest_file(message)
+            case FileAnnounced() | FileArrived():
+                await self._hear_of_file(message)
 
     async def _hear_of_delivery(self, message: DeliverTier | DeliveryReported | DeliveryAbandoned) -> None:
         match message:
@@ -166,10 +169,19 @@ class EndpointActor(Actor[EndpointMessage]):
             report = work.answered or DeliveryReport(DeliveryState.FAILED, reason=reason)
             await self._step(self._deliveries[known_id], report, work.node_id)
 
+    async def _hear_of_file(self, message: FileAnnounced | FileArrived) -> None:
+        if (known := deployment.repeated(self._endpoint, message.deploy)) is not None:
+            await self._change(terms_of(message.deploy, self._endpoint))
+            self._outcomes.tell_of(known, message.outcome)
+        elif isinstance(message, FileArrived):
+            await self._ingest_file(message)
+        else:
+            message.outcome.cancel()
+
     async def _ingest_file(self, message: FileArrived) -> None:
         nodes, served = self._replicas.nodes(self._endpoint), self._peers.served_version(self._endpoint.name)
         try:
-            endpoint = message.terms(self._endpoint)
+            endpoint = terms_of(message.deploy, self._endpoint)
             endpoint, coming = deployment.accepted(endpoint, message.arrived, nodes, self._clock.now(), served)
         except TiercelError as error:  # a mistake of whoever asks is none of the actor's
             self._outcomes.refuse(message.outcome, error)
@@ -223,9 +235,7 @@ class EndpointActor(Actor[EndpointMessage]):
         nodes = self._replicas.nodes(self._endpoint)
         endpoint = replicas.spread(self._count.applied_to(self._endpoint, nodes), nodes)
         endpoint = variant_files.moved(endpoint, nodes, has_store=self._peers.has_store)
-        if endpoint is not self._endpoint:
-            await self._journal.commit(Commit(endpoint=endpoint))
-            self._endpoint = endpoint
+        await self._keep(endpoint)
         await self._deploy(nodes)
         self._show()
         for coming in self._upcoming(nodes):
@@ -237,16 +247,10 @@ class EndpointActor(Actor[EndpointMessage]):
             if work.answered is not None and not self._replicas.waits_for_flips(self._endpoint, nodes):
                 await self._step(self._deliveries[known], work.answered, work.node_id)
 
-    async def _note_stored(self, message: VersionStored) -> None:
-        known = {each.version: each for each in self._endpoint.versions}.get(message.version)
-        if known is None or known.sha256 != message.sha256 or known.stored == message.stored:
-            return
-        changed = replace(known, stored=message.stored)
-        found = tuple(changed if each is known else each for each in self._endpoint.versions)
-        endpoint = replace(self._endpoint, versions=found)
-        await self._journal.commit(Commit(endpoint=endpoint))
-        self._endpoint = endpoint
-        self._show()
+    async def _keep(self, endpoint: Endpoint) -> None:
+        if endpoint is not self._endpoint:
+            await self._journal.commit(Commit(endpoint=endpoint))
+            self._endpoint = endpoint
 
     async def _choose(self, message: VersionChosen | CandidateChosen) -> None:
         before, endpoint = self._endpoint, message.applied_to(self._endpoint)
@@ -362,8 +366,7 @@ class EndpointActor(Actor[EndpointMessage]):
 
     async def _wait_for_flips(self, endpoint: Endpoint, known: Delivery, report: DeliveryReport, node_id: str) -> None:
         """The version answers on its node; it is delivered once it does on the others, which are told now."""
-        await self._journal.commit(Commit(endpoint=endpoint))
-        self._endpoint = endpoint
+        await self._keep(endpoint)
         answered = replace(report, delivered_at=None)  # when all of them answer
         self._work[known.id] = replace(self._work[known.id], node_id=node_id, released=True, answered=answered)
         await self._look()

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tiercel.broker.lifecycle.endpoint import DeliveryReport
     from tiercel.broker.lifecycle.promises import Heard
     from tiercel.core.checkpoints import Artefact
+    from tiercel.core.deploying import Deploy
     from tiercel.core.endpoint_access import EndpointAccess
     from tiercel.core.endpoints import Delivery, Endpoint
     from tiercel.core.events import Event
@@ -84,6 +85,14 @@ class VersionStored:
     version: int
     sha256: str
     stored: Artefact | None
+
+    def applied_to(self, endpoint: Endpoint) -> Endpoint:
+        """The endpoint with that; the same object where that is nothing new."""
+        known = next((each for each in endpoint.versions if each.version == self.version), None)
+        if known is None or known.sha256 != self.sha256 or known.stored == self.stored:
+            return endpoint
+        changed = replace(known, stored=self.stored)
+        return replace(endpoint, versions=tuple(changed if each is known else each for each in endpoint.versions))
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,13 +175,26 @@ class FileArrived:
     put: Callable[[str, int], Awaitable[None]]  # puts it where the files of an endpoint's version are
     outcome: asyncio.Future[Delivery]  # what becomes of it: a delivery that is over, or why it is not taken
 
-    def terms(self, endpoint: Endpoint) -> Endpoint:
-        """The endpoint as whoever deploys wants it; what was not said stays."""
-        deploy = self.arrived.deploy
-        auto = AUTO_REPLICAS if endpoint.auto_replicas else endpoint.replicas
-        replicas = auto if deploy.replicas is None else deploy.replicas
-        access = endpoint.access if deploy.access is None else deploy.access
-        return replace(TermsSet(deploy.objective_seconds, replicas).applied_to(endpoint), access=access)
+    @property
+    def deploy(self) -> Deploy:
+        """What was said of it."""
+        return self.arrived.deploy
+
+
+@dataclass(frozen=True, slots=True)
+class FileAnnounced:
+    """Somebody is about to send a file, unless it is there already."""
+
+    deploy: Deploy  # what was said of it
+    outcome: asyncio.Future[Delivery]  # what becomes of it; cancelled where it is another one
+
+
+def terms_of(deploy: Deploy, endpoint: Endpoint) -> Endpoint:
+    """An endpoint as whoever deploys to it wants it; what was not said stays."""
+    auto = AUTO_REPLICAS if endpoint.auto_replicas else endpoint.replicas
+    replicas = auto if deploy.replicas is None else deploy.replicas
+    access = endpoint.access if deploy.access is None else deploy.access
+    return replace(TermsSet(deploy.objective_seconds, replicas).applied_to(endpoint), access=access)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +253,7 @@ EndpointMessage = (
     | KeptSet
     | FilesAsked
     | FileArrived
+    | FileAnnounced
     | PromisesJudged
     | RetrainingNoted
     | EndpointDeleted

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from tiercel.broker.actors.admission import check_unfed, is_free
-from tiercel.broker.actors.endpoint_messages import AccessSet, EndpointDeleted, FileArrived
+from tiercel.broker.actors.endpoint_messages import AccessSet, EndpointDeleted, FileAnnounced, FileArrived
 from tiercel.broker.actors.explaining import awaited
 from tiercel.broker.actors.replicas import DEPLOY_SECONDS
-from tiercel.broker.lifecycle.deployment import check_open
+from tiercel.broker.lifecycle.deployment import check_open, repeated
 from tiercel.core.endpoints import DeliveryState, Endpoint
 from tiercel.core.errors import EndpointBusyError, NotFoundError, QuotaExceededError, UnavailableError, wrong_field
 from tiercel.core.routes import Routes
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tiercel.broker.lifecycle.deployment import Arrived
     from tiercel.broker.lifecycle.drift import Asked
     from tiercel.broker.lifecycle.serving_node import ServingNode
+    from tiercel.core.deploying import Deploy
     from tiercel.core.endpoint_access import EndpointAccess
     from tiercel.core.endpoints import Delivery, EndpointLoad
     from tiercel.core.feedback import VersionFeedback
@@ -124,20 +125,22 @@ class EndpointService:
             TiercelError: As :func:`.deployment.accepted`, or the broker's disk takes nothing.
         """
         outcome: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
-        name = arrived.deploy.endpoint
         taking = self._ingest_file(tenant, FileArrived(arrived, put, outcome), held)
         await self._supervisor.shield(taking, name="deployment")
-        try:
-            async with asyncio.timeout(DEPLOY_SECONDS):
-                delivery = await outcome
-        except TimeoutError:
-            raise UnavailableError(
-                f"it is not known yet whether {arrived.deploy.file!r} answers for endpoint {name!r}; "
-                f"'tiercel models ls {name}' says so once it does"
-            ) from None
-        if delivery.state is DeliveryState.FAILED:
-            raise wrong_field("file", delivery.reason)
-        return delivery
+        return await _outcome_of(arrived.deploy, outcome)
+
+    async def deployed(self, tenant: str, deploy: Deploy) -> Delivery | None:
+        """The delivery of a file that is there already, or on its way, once that is over; None where it is another one.
+
+        Raises:
+            TiercelError: As :meth:`deploy`.
+        """
+        endpoint = self.check_deploy(tenant, deploy.endpoint)
+        if endpoint is None or repeated(endpoint, deploy) is None:
+            return None
+        outcome: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
+        await self._registry.endpoints[deploy.endpoint].call(FileAnnounced(deploy, outcome))
+        return None if outcome.cancelled() else await _outcome_of(deploy, outcome)
 
     async def _ingest_file(self, tenant: str, message: FileArrived, held: AbstractContextManager[Any]) -> None:
         name = message.arrived.deploy.endpoint
@@ -251,3 +254,17 @@ class EndpointService:
         actor = self._registry.endpoints.get(name)
         node = self._registry.nodes.get(actor.endpoint.node_id) if actor is not None else None
         return self._registry.scheduler.endpoints.load(name) if node is not None and node.node.online else None
+
+
+async def _outcome_of(deploy: Deploy, outcome: asyncio.Future[Delivery]) -> Delivery:
+    try:
+        async with asyncio.timeout(DEPLOY_SECONDS):
+            delivery = await outcome
+    except TimeoutError:
+        raise UnavailableError(
+            f"it is not known yet whether {deploy.file!r} answers for endpoint {deploy.endpoint!r}; "
+            f"'tiercel models ls {deploy.endpoint}' says so once it does"
+        ) from None
+    if delivery.state is DeliveryState.FAILED:
+        raise wrong_field("file", delivery.reason)
+    return delivery

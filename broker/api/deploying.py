@@ -39,8 +39,12 @@ UPLOAD_SECONDS = 3600.0
 SLOWEST_BYTES_PER_SECOND = 1024**2
 
 
-async def deploy(tenant: str, by: str, messages: Messages, endpoints: EndpointService, store: VersionStore) -> Delivery:
-    """Take in a file and make it the next version of an endpoint; returns its delivery, which is over.
+async def deploy(
+    tenant: str, by: str, messages: Messages, endpoints: EndpointService, store: VersionStore
+) -> tuple[Delivery, bool]:
+    """Take in a file and make it the next version of an endpoint, unless it is one already.
+
+    Returns its delivery, which is over, and whether it was there.
 
     Args:
         tenant: Whose endpoint it is to be.
@@ -57,6 +61,8 @@ async def deploy(tenant: str, by: str, messages: Messages, endpoints: EndpointSe
     """
     asked = from_proto(Deploy, await messages.header())
     validate_deploy(asked)
+    if (there := await endpoints.deployed(tenant, asked)) is not None:
+        return there, True
     # What can be refused is, before megabytes are sent.
     known = endpoints.check_deploy(tenant, asked.endpoint) or Endpoint(asked.endpoint, tenant)
     place_for(known, endpoints.replicas(asked.endpoint), asked.node_id)
@@ -91,7 +97,7 @@ async def deploy(tenant: str, by: str, messages: Messages, endpoints: EndpointSe
             await run_in_thread(upload.put, endpoint, version)
             store.finished(endpoint, version)
 
-        return await endpoints.deploy(tenant, Arrived(asked, by, signature), put, held.pop_all())
+        return await endpoints.deploy(tenant, Arrived(asked, by, signature), put, held.pop_all()), False
 
 
 async def _receive(messages: Messages, upload: VersionUpload) -> None:

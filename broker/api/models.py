@@ -77,11 +77,11 @@ class ModelsService(models_pb2_grpc.ModelsServiceServicer):
         by = deployer(caller, self._tenancy)
         try:
             with self._uploads.taken(tenant):
-                delivery = await deploy(tenant, by, messages, self._service.endpoints, self._versions)
+                delivery, was_there = await deploy(tenant, by, messages, self._service.endpoints, self._versions)
         except TiercelError:
             await drop(request_iterator)
             raise
-        return models_pb2.DeployModelResponse(endpoint=delivery.endpoint, version=delivery.version)
+        return models_pb2.DeployModelResponse(endpoint=delivery.endpoint, version=delivery.version, was_there=was_there)
 
     async def RemoveVersion(
         self, request: models_pb2.RemoveVersionRequest, context: Context

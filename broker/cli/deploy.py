@@ -115,6 +115,8 @@ def deploy(
     if as_json:
         print_json(version.to_json())
         return
+    if version.was_there:
+        click.echo(f"{clean(file.name)} is version {version.version} of {endpoint} already; no other one is made.")
     if version.live:
         where = ", ".join(version.nodes) or "its node"
         click.echo(f"{endpoint} answers with version {version.version} on {where}.")

@@ -94,8 +94,8 @@ class Deploying(ABC):
             progress: Called with the bytes that were sent, and those that are to be sent.
 
         Returns:
-            The version; ``held`` says why it does not answer, where it does not, and ``int8`` what became of its int8
-            model.
+            The version: ``held`` says why it does not answer, ``int8`` what became of its int8 model, and ``was_there``
+            that the same file with the same value is one already, or was on its way, so that no other one is made.
 
         Raises:
             InvalidSpecError: The file is broken, too large, refused by its node, or takes or gives something else than
@@ -110,8 +110,13 @@ class Deploying(ABC):
         prepare = partial(_prepared, Path(file), inputs or {}, reference, calibration, said | {"replace": replace})
         with nullcontext("") if calibration is None else TemporaryDirectory(prefix="tiercel-int8-") as scratch:
             deploy, parts = await asyncio.to_thread(prepare, Path(scratch))
-            version = await _send(self._connection, deploy, parts, progress)
-        return next(each for each in await Models(self._connection).list(endpoint) if each.version == version)
+            sent = await _send(self._connection, deploy, parts, progress)
+        return await _told(Models(self._connection), sent)
+
+
+async def _told(models: Models, sent: models_pb2.DeployModelResponse) -> VersionInfo:
+    version = next(each for each in await models.list(sent.endpoint) if each.version == sent.version)
+    return replaced(version, was_there=sent.was_there)
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,8 +311,8 @@ def reference_of(signature: Signature, shapes: Mapping[str, Sequence[int]]) -> b
 
 async def _send(
     connection: Connection, deploy: Deploy, parts: _Parts, progress: Callable[[int, int], None] | None
-) -> int:
-    """Send a model and wait until it is a version; returns the version's number."""
+) -> models_pb2.DeployModelResponse:
+    """Send a model and wait until it is a version."""
     total = sum(part.size_bytes for part in parts.all())
 
     async def requests() -> AsyncGenerator[models_pb2.DeployModelRequest]:
@@ -323,5 +328,5 @@ async def _send(
 
     stub = models_pb2_grpc.ModelsServiceStub(connection.channel)
     seconds = _SECONDS + total / _SLOWEST_BYTES_PER_SECOND
-    response = await connection.send(stub.DeployModel, requests(), seconds=seconds)
-    return int(response.version)
+    response: models_pb2.DeployModelResponse = await connection.send(stub.DeployModel, requests(), seconds=seconds)
+    return response

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tiercel.broker.lifecycle.endpoint import version_of
 from tiercel.broker.lifecycle.replicas import NEEDED_BYTES, lot
-from tiercel.broker.lifecycle.versions import places_of, why_different, why_held
+from tiercel.broker.lifecycle.versions import kept, places_of, why_different, why_held
 from tiercel.core.deploying import MAX_COMING
 from tiercel.core.endpoints import Delivery, DeliveryState, Deployment, Verdict, deployment_id
 from tiercel.core.errors import EndpointBusyError, NotFoundError, OverloadedError, UnavailableError, wrong_field
@@ -85,6 +85,40 @@ def accepted(
     metric = deploy.metric if deploy.value is not None else ""
     deployment = Deployment(delivery, node_id, metric, deploy.direction, deploy.replace)
     return replace(endpoint, next_version=number + 1, coming=(*endpoint.coming, deployment)), deployment
+
+
+def repeated(endpoint: Endpoint, deploy: Deploy) -> Delivery | None:
+    """What a file is already that is deployed once more, such as by a command whose broker died; None for another one.
+
+    It is the last that is on its way; else the version that answers, or the newest one. What whoever deploys wants
+    otherwise makes a version of its own: another value, another node, an int8 model, or that it answers all the same.
+    """
+    said = (deploy.model.sha256, deploy.metric, deploy.value, deploy.direction)
+    if deploy.int8 is not None:
+        return None
+    for coming in endpoint.coming[-1:]:
+        delivery, measured = coming.delivery, coming.delivery.value is not None
+        known = (delivery.sha256, coming.metric, delivery.value, coming.direction if measured else deploy.direction)
+        is_as_wanted = deploy.node_id in {"", coming.node_id} and deploy.replace == coming.may_replace
+        return delivery if known == said and is_as_wanted and delivery.int8 is None else None
+    live = endpoint.live_of("")
+    for version in (live, *endpoint.versions[-1:]):
+        if version is None or version.job_id or version.int8 is not None or version not in (live, *kept(endpoint)):
+            continue
+        known = (version.sha256, version.metric, version.value, version.direction or deploy.direction)
+        is_as_wanted = deploy.node_id in {"", version.node_id} and (version == live or not deploy.replace)
+        if known == said and is_as_wanted:
+            return Delivery(
+                deployment_id(endpoint.name, version.version),
+                "",
+                tier=0,
+                target=version.value or 0.0,
+                endpoint=endpoint.name,
+                version=version.version,
+                state=DeliveryState.DELIVERED,
+                requested_at=version.delivered_at,
+            )
+    return None
 
 
 def check_open(endpoint: Endpoint, jobs: Iterable[Job] = ()) -> None:

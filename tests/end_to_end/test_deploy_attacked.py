@@ -231,7 +231,8 @@ async def test_a_broker_that_is_killed_while_a_file_comes_or_is_loaded(shared_pr
         async with client_of(shared_product) as alice:
             # What the broker had taken becomes a version by itself, and the same command makes no harm.
             await wait_newest(alice, third)
-            assert (await deployed(alice, third, accuracy=0.9)).live
+            there = (await alice.models.list(NAME))[0]
+            assert await deployed(alice, third, accuracy=0.9) == replace(there, was_there=True)
             await answers(alice, 13.0)
             await tidy(shared_product)
     assert set().union(*asking.values.values()) == {11.0, 12.0, 13.0}
