@@ -111,7 +111,8 @@ def _node_problems(node: NodeStatus, version: str) -> Iterator[Problem]:
     if not node.online:
         action = (
             "see whether the machine and its network are up, and start its agent there ('tiercel join', 'tiercel up'); "
-            f"if it is gone for good: 'tiercel node remove {node.id}'"
+            f"if it is gone for good: 'tiercel node remove {node.id}'. Where it was removed, it is listed until no job "
+            "and no endpoint has anything there"
         )
         yield Problem(about, "it is offline", action)
         return
@@ -152,7 +153,7 @@ def _endpoint_problems(endpoint: EndpointStatus, offline: set[str]) -> Iterator[
         why = (
             f"node {', '.join(gone)} is offline" if gone else f"nothing is loaded on {', '.join(silent) or 'any node'}"
         )
-        yield Problem(about, f"nobody answers for it: {why}", "bring that node back, or train it anew elsewhere")
+        yield Problem(about, f"nobody answers for it: {why}", "bring that node back, train it anew, or delete it")
     elif silent and endpoint.live_version:
         is_away = bool(offline.intersection(silent))
         action = "bring that node back" if is_away else f"'tiercel explain --endpoint {endpoint.name}' says why"

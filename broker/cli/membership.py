@@ -18,6 +18,7 @@ from tiercel.core.errors import TiercelError
 if TYPE_CHECKING:
     from typing import Any, TypeVar
 
+    from tiercel.broker.client.connection import Connection
     from tiercel.core.trust.join_token import JoinToken
 
     T = TypeVar("T")
@@ -73,10 +74,22 @@ def token_(
 @broker_option
 def remove_(node_id: str, *, state_dir: Path | None, broker: str) -> None:
     """Take a machine that joined off the list: it is cut off within a second, and refused from then on."""
+    from tiercel.broker.client.draining import only_on
     from tiercel.broker.client.membership import remove_node
+    from tiercel.broker.client.status import cluster_status
 
-    as_operator(state_dir, broker, lambda connection: remove_node(connection, node_id))
+    async def remove(connection: Connection) -> tuple[str, ...]:
+        status = await cluster_status(connection)
+        await remove_node(connection, node_id)
+        return only_on(status, node_id)
+
+    unanswered = as_operator(state_dir, broker, remove)
     click.echo(f"Node {node_id} is no node any more.")
+    if unanswered:
+        click.echo(
+            f"It alone answered for {', '.join(unanswered)}: nobody does now, unless the artefact store has its model. "
+            "'tiercel node drain NODE --migrate --wait' before 'remove' has others take over."
+        )
 
 
 @command("tiercel join broker.example.com:7443 --token -")

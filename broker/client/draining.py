@@ -42,6 +42,16 @@ def left_on(status: ClusterStatus, node_id: str) -> LeftThere:
     return LeftThere(node.jobs, endpoints, is_stuck=is_alone and stays)
 
 
+def only_on(status: ClusterStatus, node_id: str) -> tuple[str, ...]:
+    """The endpoints of all tenants for which nobody but a node answers, by name.
+
+    Args:
+        status: As the broker's operator is told.
+        node_id: The node.
+    """
+    return tuple(each.name for each in status.endpoints if node_id in each.nodes and not {*each.answering} - {node_id})
+
+
 async def wait_until_empty(
     node_id: str,
     look: Callable[[], Awaitable[ClusterStatus]],

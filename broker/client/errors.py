@@ -20,7 +20,8 @@ from tiercel.core.errors import (
     TiercelError,
     UnavailableError,
 )
-from tiercel.core.trust.disbelief import clock_words
+from tiercel.core.trust.disbelief import clock_words, is_unvouched
+from tiercel.core.trust.trust import AUTHORITY_VARIABLE, PIN_VARIABLE
 from tiercel.v1 import RETRY_KEY, RETRY_TYPE, refusals_pb2
 
 # What something between us and the broker may answer without our code.
@@ -59,6 +60,12 @@ def from_rpc_error(error: grpc.aio.AioRpcError, address: str) -> TiercelError:
         )
     if wrong := clock_words(details, datetime.now(UTC)):
         return UnavailableError(f"The certificate of the broker at {address} {wrong}, or whether it was renewed.")
+    if is_unvouched(details):
+        return UnavailableError(
+            f"Whoever answers at {address} is not vouched for by the authority that this client was told to believe "
+            f"({AUTHORITY_VARIABLE}, {PIN_VARIABLE}): it is another broker, somebody stands between, or the authority "
+            "was rotated; nothing was sent. Ask the broker's operator for the address and authority.pem."
+        )
     # A server that goes cancels its streams.
     if status in {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED}:
         return UnavailableError(

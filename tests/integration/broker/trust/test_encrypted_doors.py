@@ -92,7 +92,7 @@ async def test_a_tenant_says_nothing_to_whom_it_does_not_know(broker: Broker, tm
     tried: tuple[tuple[str, Trust, type[Exception], str], ...] = (
         (address, Trust(pin="p" * 43), NotAuthenticatedError, "belong to the broker that the pin stands for"),
         (address, Trust(pin="short"), InvalidSpecError, "a pin has 43 characters"),
-        (address, Trust(authority=stranger), UnavailableError, "does not answer"),
+        (address, Trust(authority=stranger), UnavailableError, "not vouched for by the authority that this client"),
         (address, Trust(authority=tmp_path / "none.pem"), InvalidSpecError, "has no certificates"),
         (broker.broker_address, Trust(pin=broker.addresses["pin"]), UnavailableError, "TLS 1.3"),
         ("192.0.2.1:7000", Trust(), InvalidSpecError, "no token is sent unencrypted"),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tiercel.broker.client import draining
-from tiercel.broker.client.draining import left_on, wait_until_empty
+from tiercel.broker.client.draining import left_on, only_on, wait_until_empty
 from tiercel.broker.client.membership import LeftThere
 from tiercel.core.errors import InvalidSpecError, OverloadedError, UnavailableError
 from tiercel.core.nodes import Drain
@@ -122,3 +122,10 @@ async def test_a_place_that_may_come_and_jobs_that_end_by_themselves_are_waited_
 
 def test_what_is_on_other_nodes_does_not_count() -> None:
     assert left_on(status(0), "far") == LeftThere(0, ())
+
+
+def test_who_removes_a_node_is_told_for_what_nobody_else_answers() -> None:
+    answering = {"alone": ("far",), "silent": (), "both": ("far", "near"), "taken over": ("near",)}
+    endpoints = [EndpointStatus(name, "bob", 1, ("far", "near"), there) for name, there in answering.items()]
+    found = ClusterStatus("1", endpoints=(*endpoints, EndpointStatus("other", "bob", 1, ("near",), ())))
+    assert only_on(found, "far") == ("alone", "silent")
