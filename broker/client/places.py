@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tiercel.core.endpoint_access import EndpointAccess
 from tiercel.core.errors import NotFoundError, UnavailableError
+from tiercel.core.trust.trust import is_loopback
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -133,7 +134,9 @@ def places_of(endpoint: str, endpoints: tuple[EndpointInfo, ...]) -> tuple[Place
         )
     addresses = {each.node_id: each.serving_http for each in info.places if each.answering_version is not None}
     addresses.setdefault(info.node_id, info.serving_http)  # it hands on what it does not answer itself
-    found = tuple(_place(node_id, address, info.access) for node_id, address in addresses.items() if address)
+    # Whatever a node says of itself: to another machine nothing is sent in the clear.
+    asked = {node_id: each for node_id, each in addresses.items() if each.startswith("https://") or is_loopback(each)}
+    found = tuple(_place(node_id, address, info.access) for node_id, address in asked.items())
     if not found:
         raise UnavailableError(f"The inference server of endpoint '{endpoint}' does not answer; try again.")
     return found

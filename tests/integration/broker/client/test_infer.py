@@ -14,6 +14,9 @@ from opentelemetry.sdk.trace import TracerProvider
 from testing.doubling_model import DoublingModel
 from testing.jobs_service import TOKEN, Script
 from tiercel import Client, ClientOptions, InvalidSpecError, NotFoundError, UnavailableError
+from tiercel.broker.client.places import places_of
+from tiercel.core.endpoint_views import EndpointInfo
+from tiercel.core.wire import from_proto
 from tiercel.v1 import jobs_pb2
 
 
@@ -116,6 +119,21 @@ async def test_another_replica_answers_before_the_broker_knows_that_the_home_doe
         await other.stop()
     with pytest.raises(UnavailableError, match="does not answer at"):
         await client.infer("digits", {"input": [[1, 2]]})
+
+
+async def test_a_node_that_says_it_is_asked_in_the_clear_elsewhere_is_sent_nothing(
+    client: Client, script: Script, model: DoublingModel
+) -> None:
+    script.endpoints[0].node_id = "a"
+    for node, serving in (("a", "192.0.2.1:80"), ("b", script.endpoints[0].serving_http)):
+        place = jobs_pb2.EndpointReplica(node_id=node, answering_version=3, serving_http=serving)
+        script.endpoints[0].places.append(place)
+    await client.infer("digits", {"input": [[1, 2]]})
+    assert len(model.requests) == 1
+    del script.endpoints[0].places[1]
+    script.endpoints[0].serving_http = "192.0.2.1:80"
+    with pytest.raises(UnavailableError, match="The inference server of endpoint 'digits' does not answer"):
+        places_of("digits", (from_proto(EndpointInfo, script.endpoints[0]),))
 
 
 async def test_nobody_else_is_asked_once_the_deadline_is_over(
