@@ -120,26 +120,26 @@ async def test_two_at_once_answer_in_the_order_in_which_they_came_and_can_be_rol
 
 
 async def test_the_same_file_once_more_is_the_same_version_unless_something_else_is_asked_for(
-    light: ReplicaNodes,
+    nodes: ReplicaNodes,
 ) -> None:
-    await light.connect("n1", "n2")
+    await nodes.connect("n1", "n2")
     measured: dict[str, Any] = {"metric": "accuracy", "value": 0.9, "node_id": "n1"}
-    tasks = [await begun(light, **measured) for _ in range(2)]
-    await answered(light, 1)
+    tasks = [await begun(nodes, **measured) for _ in range(2)]
+    await answered(nodes, 1)
     assert [(await task).version for task in tasks] == [1, 1]
-    assert (await deploy(light, **measured, replace=True, replicas=2)).version == 1
-    assert (endpoint(light.actors).next_version, endpoint(light.actors).replicas) == (2, 2)
+    assert (await deploy(nodes, **measured, replace=True, replicas=2)).version == 1
+    assert (endpoint(nodes.actors).next_version, endpoint(nodes.actors).replicas) == (2, 2)
     worse = {**measured, "value": 0.8}
     for said, number in ((worse, 2), (worse | {"replace": True}, 3), (measured, 4), (measured | {"node_id": "n2"}, 5)):
-        task = await begun(light, **said)
-        await light.obey()
-        await answered(light, number, said["node_id"])
-        await light.obey()
+        task = await begun(nodes, **said)
+        await nodes.obey()
+        await answered(nodes, number, said["node_id"])
+        await nodes.obey()
         assert (await task).version == number
         if number == 2:
-            assert "0.8" in endpoint(light.actors).versions[-1].held
-            assert (await deploy(light, **said)).version == 2
-    assert light.versions.held(ENDPOINT).keys() <= {5}
+            assert "0.8" in endpoint(nodes.actors).versions[-1].held
+            assert (await deploy(nodes, **said)).version == 2
+    assert nodes.versions.held(ENDPOINT).keys() <= {5}
 
 
 async def test_what_a_node_refuses_is_no_version_and_what_answered_goes_on(nodes: ReplicaNodes) -> None:
