@@ -115,8 +115,12 @@ def deploy(
     if as_json:
         print_json(version.to_json())
         return
+    _tell(file.name, endpoint, version)
+
+
+def _tell(name: str, endpoint: str, version: VersionInfo) -> None:
     if version.was_there:
-        click.echo(f"{clean(file.name)} is version {version.version} of {endpoint} already; no other one is made.")
+        click.echo(f"{clean(name)} is version {version.version} of {endpoint} already; no other one is made.")
     if version.live:
         where = ", ".join(version.nodes) or "its node"
         click.echo(f"{endpoint} answers with version {version.version} on {where}.")
