@@ -39,7 +39,8 @@ class RunRecord:
 def workload_of(tenant: str, spec: JobSpec) -> str:
     """A fingerprint that is equal for jobs which train the same thing.
 
-    That is: the same program of the same tenant with the same arguments and data sets, reporting the same metric.
+    That is: the same program of the same tenant with the same arguments and data sets, reporting the same metric. The
+    program of a project is all that lies in its folder.
     Options that only seed a random number generator (``--seed 3``, ``--random-state=3``) do not count, since runs that
     differ in their seed alone need about the same work. Runs of other tenants are kept apart: nobody shall be misled by
     them.
@@ -58,6 +59,8 @@ def workload_of(tenant: str, spec: JobSpec) -> str:
         parts.append(["command", *_arguments_that_matter(spec.command)])
     if spec.data:
         parts.append(_data_of(spec))
+    if spec.project is not None:
+        parts.append(["project", spec.project.sha256])
     return _fingerprint(parts)
 
 
@@ -69,12 +72,16 @@ def similar_to(tenant: str, spec: JobSpec) -> tuple[str, ...]:
 
     Returns:
         Of the program by its name with the same arguments and data sets, whatever its text is; of the program by its
-        name alone; of the endpoint.
+        name alone; of the endpoint. ``python train.py`` names no project: of one that was edited the endpoint says
+        which it is, and of one that is tried with other arguments its content.
     """
     name, arguments = _entry_point(spec)
     metric = (tenant, spec.metric, spec.direction.value)
-    edited = ("edited", name, _arguments_that_matter(arguments), _data_of(spec))
-    found = (edited, ("other arguments", name), ("endpoint", spec.endpoint))
+    edited: tuple[object, ...] = ("edited", name, _arguments_that_matter(arguments), _data_of(spec))
+    other_arguments: tuple[object, ...] = ("other arguments", name)
+    if spec.project is not None:
+        edited, other_arguments = (*edited, spec.endpoint), (*other_arguments, spec.project.sha256)
+    found = (edited, other_arguments, ("endpoint", spec.endpoint))
     return tuple(_fingerprint([*metric, *each]) for each in found)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tiercel.core.data_validation import validate_data
 from tiercel.core.errors import wrong_field
+from tiercel.core.figures import size
 from tiercel.core.jobs import AUTO_REPLICAS, Direction
 from tiercel.core.path_patterns import validate_outputs
 from tiercel.core.projects import validate_project
@@ -300,7 +301,8 @@ def _validate_limits(spec: JobSpec) -> None:
         raise wrong_field("resources.cpu_cores", f"{cores} is not a positive number of cores")
     if memory < MIN_MEMORY_BYTES:
         raise wrong_field(
-            "resources.memory_bytes", f"{memory} bytes are too few for training; give {MIN_MEMORY_BYTES} or more"
+            "resources.memory_bytes",
+            f"{size(memory)} is too little; give {size(MIN_MEMORY_BYTES)} or more",
         )
     if memory > MAX_MEMORY_BYTES:
         raise wrong_field("resources.memory_bytes", f"{memory} bytes are more than any machine has")

@@ -14,6 +14,7 @@
     │       └── DataGoneError         a data set is not on the node any more
     └── TrainerError                  what a training script gets to read; public as tiercel.trainer
         ├── AgentUnreachableError     no welcome from the node's agent
+        ├── ConnectedError            the script has connected a model already
         ├── RanksError                another rank of the run is gone, or does not come
         ├── MissingMetricError        a report lacks the metric that the job's tiers are about
         └── CheckpointError           a checkpoint does not fit the model or the optimizer
@@ -78,6 +79,10 @@ class TrainerError(TiercelError):
 
 class AgentUnreachableError(TrainerError):
     """The agent did not welcome the process in time."""
+
+
+class ConnectedError(TrainerError):
+    """The process has connected a model, and a run trains one."""
 
 
 class RanksError(TrainerError):

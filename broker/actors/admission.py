@@ -12,6 +12,7 @@ from tiercel.broker.scheduling.interface import JobView
 from tiercel.broker.scheduling.views import needed_data, needed_labels, node_view
 from tiercel.core.durations import in_words
 from tiercel.core.errors import EndpointBusyError, InvalidSpecError, QuotaExceededError, wrong_field
+from tiercel.core.figures import size
 from tiercel.core.nodes import Drain
 from tiercel.core.tenant_use import seconds_until
 
@@ -335,7 +336,7 @@ def _unmet(spec: JobSpec, need: Need, nodes: Sequence[NodeView]) -> tuple[str, s
             largest = max(node.memory_bytes for node in nodes)
             return (
                 "resources.memory_bytes",
-                f"{wanted.memory_bytes} are more than any node that could run it has ({largest})",
+                f"{size(wanted.memory_bytes)} is more than any node that could run it has ({size(largest)})",
             )
         case Need.ACCELERATORS | Need.OPEN:
             return _lacks_accelerators(wanted, nodes)
@@ -352,7 +353,7 @@ def _lacks_accelerators(wanted: Resources, nodes: Sequence[NodeView]) -> tuple[s
     largest = max(each.memory_bytes for node in enough for each in node.accelerators)
     return (
         "resources.accelerator_memory_bytes",
-        f"{wanted.accelerator_memory_bytes} are more than the accelerators of any node have ({largest} at most)",
+        f"{size(wanted.accelerator_memory_bytes)} is more than any node's accelerators have ({size(largest)} at most)",
     )
 
 

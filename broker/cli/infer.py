@@ -37,7 +37,7 @@ at_option = click.option(
 
 @command("echo '{\"input\": [[0.1, 0.2]]}' | tiercel infer digits", "tiercel infer digits inputs.json --json")
 @click.argument("endpoint", help="The endpoint's name.", shell_complete=complete_endpoint)
-@click.argument("file", default="-", metavar="FILE", help="JSON with the inputs; '-' for standard input.")
+@click.argument("file", default="-", metavar="[FILE]", help="JSON with the inputs; '-' for standard input.")
 @click.option(
     "--minimum-accuracy", type=float, help="Of an endpoint with variants: let none answer that is less accurate."
 )

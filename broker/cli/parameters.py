@@ -53,6 +53,18 @@ endpoint_argument = click.argument(
 )
 
 
+class _Command(click.Command):
+    """Errors of its options say whose they are, which click leaves out where an option lacks its value."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click does."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            error.ctx = error.ctx or ctx
+            raise
+
+
 def command(*examples: str, **settings: bool) -> Callable[[Callable[..., None]], click.Command]:
     """Makes a command of a function, whose docstring is the help.
 
@@ -60,7 +72,7 @@ def command(*examples: str, **settings: bool) -> Callable[[Callable[..., None]],
         examples: Command lines, with which the help ends.
         settings: Of its context, as :class:`click.Context` takes them.
     """
-    return click.command(epilog=examples_text(*examples), context_settings=dict(settings))
+    return click.command(cls=_Command, epilog=examples_text(*examples), context_settings=dict(settings))
 
 
 def target_options(function: Callable[..., None]) -> Callable[..., None]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 import click
 
 from tiercel.broker.cli.completion import complete_job
-from tiercel.broker.cli.output import is_terminal
+from tiercel.broker.cli.output import clean, is_terminal
 from tiercel.broker.cli.parameters import command, json_option, target_options
 from tiercel.broker.cli.session import Target, exit_by, run
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 # Of jobs that nobody named, so that those which run are not pushed off the screen.
 _FINISHED_SHOWN = 3
+# Lines of the output of a job that failed.
+_OUTPUT_SHOWN = 5
 
 
 @command("tiercel watch", "tiercel watch JOB --json")
@@ -45,6 +47,8 @@ def watch(job_ids: tuple[str, ...], *, as_json: bool, target: Target) -> None:
         return await _follow(client, jobs, screen, named=bool(job_ids))
 
     finished = run(target, follow)
+    if not as_json:
+        _say_last_output(finished)
     exit_by(finished)
 
 
@@ -61,7 +65,20 @@ async def follow_job(client: Client, job_id: str, *, quiet: bool) -> JobInfo:
     """
     screen = _Nothing() if quiet else _screen(None)
     (job,) = await _follow(client, [await client.get_job(job_id)], screen, named=True)
+    if not quiet:
+        _say_last_output([job])
     return job
+
+
+def _say_last_output(jobs: Iterable[JobInfo]) -> None:
+    """The lines that say, as a rule, why a script failed."""
+    from tiercel.core.jobs import JobState
+
+    for job in jobs:
+        lines = clean(job.log_tail).splitlines() if job.state is JobState.FAILED else []
+        if lines:
+            click.echo(f"Last output of {job.id} ('tiercel logs {job.id}' has all of it):")
+            click.echo("\n".join(f"  {line}" for line in lines[-_OUTPUT_SHOWN:]))
 
 
 class _Screen(Protocol):

@@ -93,7 +93,7 @@ def what_if(
         _check_applicable(changes, yes=yes)
     found = _ask(changes, state_dir, broker, tenant)
     if not as_json:
-        _print(found)
+        _print(found, asked=changes != Changes())
     if not apply:
         chosen = None
     elif yes or click.confirm(f"Have {changes.policy} decide from now on?", err=True):
@@ -204,9 +204,14 @@ def _apply(changes: Changes, state_dir: Path | None, broker: str) -> PolicyChoic
     )
 
 
-def _print(found: WhatIf) -> None:
-    for sentence in found.difference or ("Nothing would change by much.",):
-        say(clean(sentence))
+def _print(found: WhatIf, *, asked: bool) -> None:
+    """Tell it; where nothing was asked to be different, only how things are."""
+    jobs = [(job, tier) for job in found.jobs for tier in job.tiers]
+    if not jobs:
+        say("No tier of a job is left to be reached.")
+    if asked:
+        for sentence in found.difference or ("Nothing would change by much.",):
+            say(clean(sentence))
     rows = [
         (
             job.id or "-",
@@ -217,22 +222,22 @@ def _print(found: WhatIf) -> None:
             clean(job.changed.node_id) or "-",
             _span(tier.changed, job.note),
         )
-        for job in found.jobs
-        for tier in job.tiers
+        for job, tier in jobs
     ]
-    if rows:
-        click.echo("")
-        print_table(_COLUMNS, rows)
-    if found.endpoints:
-        click.echo("")
-        print_table(
-            _ENDPOINT_COLUMNS,
-            [(clean(each.name), *_in_time(each.present), *_in_time(each.changed)) for each in found.endpoints],
-        )
+    _print_both(_COLUMNS, rows, 5 if not asked else None)
+    endpoints = [(clean(each.name), *_in_time(each.present), *_in_time(each.changed)) for each in found.endpoints]
+    _print_both(_ENDPOINT_COLUMNS, endpoints, 3 if not asked else None)
     click.echo("")
     left = f" {found.left_out} jobs were left out." if found.left_out else ""
     click.echo(f"Snapshot {found.snapshot}, policy {clean(found.policy)}, {found.draws} simulated futures.{left}")
     _print_assumptions(found.assumptions)
+
+
+def _print_both(columns: Sequence[str], rows: Sequence[Sequence[str]], first: int | None) -> None:
+    """A table behind an empty line, of its first columns; nothing without rows."""
+    if rows:
+        click.echo("")
+        print_table(columns[:first], [row[:first] for row in rows])
 
 
 def _print_assumptions(assumptions: Sequence[str]) -> None:

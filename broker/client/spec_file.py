@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import reprlib
 import shlex
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ByteSize, ConfigDict, Field, ValidationError, create_model
@@ -32,9 +33,23 @@ from tiercel.core.retraining import DAY_SECONDS, Retrain
 from tiercel.core.shipping import Shipping
 from tiercel.core.validation import MAX_SCRIPT_BYTES
 
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
 SPEC_FILES = ("tiercel.yaml", "tiercel.yml", "tiercel.toml")
 _MAX_SPEC_BYTES = 1024 * 1024
 _PROGRAMS = ("script", "module", "command")
+_MESSAGES = {"missing": "is missing", "too_short": "is empty; give one at least"}
+# By how pydantic's names for what is wrong begin.
+_WANTED = {
+    "int_": "a whole number",
+    "float_": "a number",
+    "bool_": "true or false",
+    "string_": "text; put it in quotes",
+    "byte_size": "a size; write one such as 512MiB or 4GiB",
+    **dict.fromkeys(("list_", "tuple_"), "a list; write it in brackets, with commas: [first, second]"),
+    **dict.fromkeys(("dict_", "model_", "dataclass_"), "fields with values; write {name: value}"),
+}
 _SHELL = frozenset({"&&", "||", ";", "|", "&", ">", ">>", "<", "2>&1"})
 
 
@@ -249,10 +264,16 @@ def _read(path: Path) -> dict[str, Any]:
         raise InvalidSpecError(message, field="file") from None
     except (tomllib.TOMLDecodeError, yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         kind = "TOML" if path.suffix == ".toml" else "YAML"
-        raise InvalidSpecError(f"{path} is not {kind}: {error}", field="file") from None
+        raise InvalidSpecError(f"{path} is not {kind}: {_in_one_line(error)}", field="file") from None
     if not isinstance(values, dict):
         raise InvalidSpecError(f"{path} holds no fields; see 'tiercel submit --help'.", field="file")
     return values
+
+
+def _in_one_line(error: Exception) -> str:
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        return f"line {error.problem_mark.line + 1}: {error.problem}"
+    return " ".join(str(error).split())
 
 
 def _merged(values: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -288,8 +309,20 @@ def _invalid(error: ValidationError) -> InvalidSpecError:
     found = error.errors(include_url=False)
     first = next((each for each in found if each["type"] == "extra_forbidden"), found[0])
     field = _field(first["loc"])
-    messages = {"missing": "is missing", "extra_forbidden": f"is no field of a job's spec{_suggestion(first['loc'])}"}
-    return InvalidSpecError(f"{field}: {messages.get(first['type'], first['msg'])}", field=field)
+    return InvalidSpecError(f"{field}: {_said(first)}", field=field)
+
+
+def _said(error: ErrorDetails) -> str:
+    """What is wrong with a field, with what was written there, in words of the file and not of Python."""
+    kind, written = error["type"], reprlib.repr(error["input"])
+    if kind == "extra_forbidden":
+        return f"is no field of a job's spec{_suggestion(error['loc'])}"
+    if kind in _MESSAGES:
+        return _MESSAGES[kind]
+    if kind in {"enum", "literal_error"}:
+        return f"{written} is not {error['ctx']['expected']}"
+    wanted = next((words for beginning, words in _WANTED.items() if kind.startswith(beginning)), "")
+    return f"{written} is not {wanted}" if wanted else error["msg"]
 
 
 def _suggestion(location: tuple[int | str, ...]) -> str:

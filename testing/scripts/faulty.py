@@ -4,7 +4,8 @@
 accuracies of 0.5, then NaN. ``wrong-metric`` reports under a name that nobody asked for. ``unexportable`` uses an
 operation that ONNX has not. ``random`` answers differently each time, so that no export can match it. ``lying``
 reports better than its model is. ``uncopyable`` keeps something in the model that cannot be copied. ``out-of-memory``
-asks for more of a made-up accelerator than it was granted. All but ``hang`` end by themselves.
+asks for more of a made-up accelerator than it was granted. ``twice`` connects a second model. All
+but ``hang`` end by themselves.
 """
 
 from __future__ import annotations
@@ -70,6 +71,8 @@ if fault == "out-of-memory":
     vars(accelerators)["CudaMemory"] = SmallAccelerator
 model = Model()
 job = tiercel.trainer.connect(model, example_input=x[:1].abs(), evaluate=evaluate)
+if fault == "twice":
+    tiercel.trainer.connect(model, example_input=x[:1].abs(), evaluate=evaluate)
 for epoch in job.epochs(4):
     loss = nn.functional.cross_entropy(model(x), y)
     with torch.no_grad():  # by hand: an optimizer of torch.optim imports PyTorch's compiler, which takes its time

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tiercel.trainer_agent.errors import (
     AgentUnreachableError,
     CheckpointError,
+    ConnectedError,
     MissingMetricError,
     RanksError,
     TrainerError,
@@ -16,6 +17,7 @@ from tiercel.trainer_agent.trainer.signature import Evaluate, ExampleInput, Pred
 __all__ = [
     "AgentUnreachableError",
     "CheckpointError",
+    "ConnectedError",
     "Evaluate",
     "ExampleInput",
     "Job",

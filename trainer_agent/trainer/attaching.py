@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tiercel.trainer_agent.errors import AgentUnreachableError
+from tiercel.trainer_agent.errors import AgentUnreachableError, ConnectedError
 from tiercel.trainer_agent.trainer.accelerators import Accelerators
 from tiercel.trainer_agent.trainer.attached import EXIT_WAIT_SECONDS, AttachedJob
 from tiercel.trainer_agent.trainer.channel import SOCKET_FILE, AgentChannel, Terminated
@@ -46,6 +46,9 @@ _POLL_SECONDS = 1.0
 EXPORTS_FOLDER = "exports"
 CHECKPOINTS_FOLDER = "checkpoints"
 
+_open: set[Path] = set()
+"""Folders of the runs that this process is connected to: the agent talks to one of its connections only."""
+
 
 @dataclass(frozen=True, slots=True)
 class Training:
@@ -61,9 +64,15 @@ def attach(run_directory: Path, training: Training, rank: Rank) -> AttachedJob |
 
     Raises:
         AgentUnreachableError: If the agent does not welcome the process.
+        ConnectedError: If the process is connected already.
         CheckpointError: If an earlier checkpoint does not fit.
         RanksError: If another rank is gone, or does not come.
     """
+    if run_directory in _open:
+        raise ConnectedError(
+            "connect() was called before in this run, which trains one model; put its parts into one torch.nn.Module, "
+            "or close() the first job"
+        )
     return _follow(run_directory, training, rank) if rank.number else _lead(run_directory, training, rank)
 
 
@@ -87,6 +96,8 @@ def _lead(run_directory: Path, training: Training, rank: Rank) -> AttachedJob:
         call_on_sigterm(lambda: channel.put_request(Terminated()), stack)
         _import_early(stack)
         _close_at_exit(job)
+        _open.add(run_directory)
+        stack.callback(_open.discard, run_directory)
         # From here on the job owns what was opened.
         resources.push(stack.pop_all())
     return job
@@ -113,6 +124,8 @@ def _follow(run_directory: Path, training: Training, rank: Rank) -> FollowerJob:
         job.restore()
         call_on_sigterm(job.terminate, stack)
         _close_at_exit(job)
+        _open.add(run_directory)
+        stack.callback(_open.discard, run_directory)
         resources.push(stack.pop_all())
     return job
 

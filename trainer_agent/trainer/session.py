@@ -113,7 +113,7 @@ def connect(
         TypeError: ``model`` is neither a PyTorch module nor an estimator, its weights are spread over several ranks, or
             what belongs to one of the two ways was given with the other.
         ValueError: ``example_input`` or ``dynamic_axes`` does not fit the model.
-        AgentUnreachableError: If the agent does not answer for a minute.
+        AgentUnreachableError, ConnectedError: If the agent does not answer for a minute; a model is connected already.
         RanksError: If another rank of the run is gone or does not call this, or there are several without ``model``.
         CheckpointError: If an earlier run's checkpoint does not fit the model or the optimizer.
     """
@@ -130,7 +130,7 @@ def connect_model(trained: Trained, evaluate: Evaluate | None, checkpoint_second
     """Connect a model, however it is asked, exported and kept, to the agent that runs the script, if there is one.
 
     Raises:
-        AgentUnreachableError, RanksError, CheckpointError: As of :func:`connect`.
+        AgentUnreachableError, ConnectedError, RanksError, CheckpointError: As of :func:`connect`.
     """
     run_directory = os.environ.get(RUN_DIRECTORY_VARIABLE)
     if not run_directory:

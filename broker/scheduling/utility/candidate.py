@@ -101,7 +101,8 @@ def _forecast(entry: Candidate) -> str:
         return f"works for tier {entry.status.number}; no earlier run shows how long that takes{used}"
     span = f"{_seconds(remaining.low)} to {_seconds(remaining.high)}"
     doubt = f", if ever (a chance of {percent(1 - remaining.never)})" if remaining.never >= 0.05 else ""
-    return f"tier {entry.status.number} in about {span} of CPU time{doubt}, going by earlier runs of the same program"
+    program = "a program like it" if any(curve.differs for curve in record.past) else "the same program"
+    return f"tier {entry.status.number} in about {span} of CPU time{doubt}, going by earlier runs of {program}"
 
 
 def _seconds(value: float) -> str:

@@ -87,6 +87,9 @@ async def test_tenants_and_operators_are_told_what_is_theirs(tmp_path: Path) -> 
             told = await asyncio.to_thread(CliRunner().invoke, app, arguments)
             assert told.exit_code == 0, told.output
             assert json.loads(told.stdout)["difference"] == [f"{job.id} is cancelled"]
+            told = await asyncio.to_thread(CliRunner().invoke, app, arguments[:5])
+            header = next(line for line in told.output.splitlines() if line)
+            assert header.split("  ")[-1].strip() == "AS THINGS ARE", "nothing was asked to be different"
 
 
 async def test_what_was_predicted_is_recorded_by_itself_and_settled_though_the_broker_began_anew(

@@ -8,6 +8,7 @@ import pytest
 
 from testing.jobs import make_spec
 from tiercel.core.jobs import Direction, Resources, Script, Tier
+from tiercel.core.projects import Project
 from tiercel.core.run_records import similar_to, workload_of
 
 
@@ -68,9 +69,20 @@ def test_commands_are_told_apart() -> None:
     assert fingerprint(module="", command=("python", "a.py", "--seed", "3")) in found
 
 
-def shared(**changes: Any) -> list[bool]:
+def test_a_project_counts_by_its_content() -> None:
+    command: dict[str, Any] = {"module": "", "command": ("python", "train.py")}
+    assert fingerprint(**command, project=Project("a" * 64)) != fingerprint(**command, project=Project("b" * 64))
+    assert fingerprint(**command, project=Project("a" * 64, commit="c" * 40)) == fingerprint(
+        **command, project=Project("a" * 64)
+    )
+
+
+SCRIPT = {"module": "", "script": Script("train.py", b"x"), "arguments": ("--rate", "0.1")}
+PROJECT = {"module": "", "command": ("python", "train.py", "--rate", "0.1"), "project": Project("a" * 64)}
+
+
+def shared(before: dict[str, Any], **changes: Any) -> list[bool]:
     """Which fingerprints a job shares with one that differs from it in something."""
-    before = {"module": "", "script": Script("train.py", b"x"), "arguments": ("--rate", "0.1")}
     tenant = changes.pop("of", "alice")
     mine, other = similar_to("alice", make_spec(**before)), similar_to(tenant, make_spec(**(before | changes)))
     return [one == another for one, another in zip(mine, other, strict=True)]
@@ -91,7 +103,19 @@ def shared(**changes: Any) -> list[bool]:
     ],
 )
 def test_what_an_edit_leaves_alone(changes: dict[str, Any], expected: list[bool]) -> None:
-    assert shared(**changes) == expected
+    assert shared(SCRIPT, **changes) == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"project": Project("b" * 64)}, [True, False, True]),
+        ({"project": Project("b" * 64), "endpoint": "elsewhere"}, [False, False, False]),  # another one's train.py
+        ({"command": ("python", "train.py", "--rate", "0.2"), "endpoint": "elsewhere"}, [False, True, False]),
+    ],
+)
+def test_what_an_edit_of_a_project_leaves_alone(changes: dict[str, Any], expected: list[bool]) -> None:
+    assert shared(PROJECT, **changes) == expected
 
 
 def test_a_command_is_named_by_its_words_before_the_first_option() -> None:

@@ -59,6 +59,10 @@ async def test_a_policy_that_was_looked_at_first_is_set_at_once(tmp_path: Path) 
             assert sentence in refused.stderr
         looked = await run(tmp_path, "what-if", "--policy", "fifo", "--option", "at_a_time=1")
         assert looked.exit_code == 0, looked.output
+        assert looked.stdout.splitlines()[:2] == [
+            "No tier of a job is left to be reached.",
+            "Nothing would change by much.",
+        ]
         assert "fifo" not in (await run(tmp_path, "policy", "show", "--tenant", "alice")).stdout.splitlines()[0]
         done = await run(tmp_path, "what-if", "--policy", "fifo", "--option", "at_a_time=1", "--apply", "--yes")
         assert done.exit_code == 0, done.output

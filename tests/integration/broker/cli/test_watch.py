@@ -64,13 +64,19 @@ def test_several_jobs_until_the_last_has_ended(tiercel: Tiercel, running: Script
         wire.progress_made(7, 0.1, "j3"),
         wire.state_changed(8, jobs_pb2.JOB_STATE_FAILED, "It crashed.", "j2"),
     ]
-    running.ends_with["j2"] = wire.job("j2", jobs_pb2.JOB_STATE_FAILED)
+    failed = running.ends_with["j2"] = wire.job("j2", jobs_pb2.JOB_STATE_FAILED)
+    failed.log_tail = "\n".join(f"line {number}" for number in range(20)) + "\nKeyError: \x1b[31m'age'\n"
 
     result = tiercel("watch", "j1", "j2")
 
     assert result.exit_code == 3, "one of them failed"
     assert "j2  digits  failed: It crashed." in result.stdout
     assert "j3" not in result.stdout
+    assert result.stdout.splitlines()[-6:] == [
+        "Last output of j2 ('tiercel logs j2' has all of it):",
+        *(f"  line {number}" for number in range(16, 20)),
+        "  KeyError: \ufffd[31m'age'",
+    ]
 
 
 def test_a_job_that_has_ended_already(tiercel: Tiercel, script: Script) -> None:

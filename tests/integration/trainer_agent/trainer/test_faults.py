@@ -74,6 +74,13 @@ def test_the_wrong_metric_is_an_error_that_names_both(start_server: StartServer,
     assert server.recorded.reports == []
 
 
+def test_a_second_model_is_refused_while_the_first_trains(start_server: StartServer, start_script: StartScript) -> None:
+    start_server(tiers=(0.8,))
+    finished = start_script("faulty", "twice").wait()
+    assert finished.returncode == 1
+    assert "ConnectedError: connect() was called before in this run, which trains one model" in finished.output
+
+
 def test_a_script_that_hangs_is_there_but_says_nothing(start_server: StartServer, start_script: StartScript) -> None:
     server = start_server(tiers=(0.8,))
     script = start_script("faulty", "hang")

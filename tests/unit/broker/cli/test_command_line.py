@@ -16,6 +16,7 @@ from tiercel.broker.cli import app
         (["sumbit"], "Error: No such command 'sumbit'. Did you mean 'submit'? See 'tiercel --help'."),
         (["node", "data", "ad"], "Error: No such command 'ad'. Did you mean 'add'? See 'tiercel node data --help'."),
         (["ls", "--jsn"], "Error: No such option '--jsn'. Did you mean '--json'? See 'tiercel ls --help'."),
+        (["ls", "--limit"], "Error: Option '--limit' requires an argument. See 'tiercel ls --help'."),
         (["show"], "Error: Missing argument 'JOB'. See 'tiercel show --help'."),
         (
             ["ls", "--limit", "0"],

@@ -53,7 +53,7 @@ def test_the_example_is_a_spec(tmp_path: Path) -> None:
         ("node_labels", {f"l{n}": "x" for n in range(33)}, "node_labels: has 33 entries; at most 32 are taken"),
         ("priority", 101, "priority: 101 is not a number from -100 to 100"),
         ("priority", -101, "priority: -101 is not a number from -100 to 100"),
-        ("priority", "high", "priority: Input should be a valid integer"),
+        ("priority", "high", "priority: 'high' is not a whole number"),
         ("every", "1s", "every: 1 s is not a time from 1m to 366d"),
         ("every", "daily", "every: 'daily' is not a time; write one such as 90m"),
         ("max_duration", "4000d", "max_duration: 3.456e+08 s is not a time from 1s to 3650d"),
@@ -99,9 +99,9 @@ def test_flags_change_of_retries_what_they_name(
             "retries.backoff: is no field of a job's spec; did you mean retries.back_off?",
         ),
         ({"count": 3, "back_off": "soon"}, "retries.back_off: 'soon' is not a time"),
-        ({"count": 3, "exit_codes": ["x"]}, "retries.exit_codes[0]: Input should be a valid integer"),
+        ({"count": 3, "exit_codes": ["x"]}, "retries.exit_codes[0]: 'x' is not a whole number"),
         ({"count": 0, "exit_codes": [75]}, "retries.count: is 0, so that nothing else about retries means anything"),
-        ([3], "retries: Input should be a valid integer"),
+        ([3], "retries: [3] is not a whole number"),
     ],
 )
 def test_retries_that_cannot_be_are_refused(retries: object, message: str) -> None:

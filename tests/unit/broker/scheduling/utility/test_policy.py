@@ -31,6 +31,9 @@ def test_the_job_that_needs_least_runs_and_the_others_keep_a_floor() -> None:
         "the one that runs now, with 99 % of the node"
     )
     assert reasons(plan)["c"].startswith("tier 1 in about 38s to 42s of CPU time")
+    differing = tuple(replace(run, differs=0.2) for run in HISTORY["short"])
+    edited = plan_of(known("d", "edited", similar=("name",)), similar={"name": differing})
+    assert "of CPU time, going by earlier runs of a program like it: " in reasons(edited)["d"]
     assert reasons(plan)["c"].endswith("2 go before it; keeps 1 % of the node until its turn")
 
 
