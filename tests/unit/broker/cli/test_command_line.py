@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -27,6 +30,20 @@ from tiercel.broker.cli import app
 def test_an_error_is_one_line_that_says_where_help_is(words: list[str], line: str) -> None:
     result = CliRunner().invoke(app, words, prog_name="tiercel")
     assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"{line}\n")
+
+
+def test_an_interrupt_while_it_is_imported_leaves_no_traceback() -> None:
+    importing = (
+        "import builtins, signal, tiercel.__main__ as entry\n"
+        "import_ = builtins.__import__\n"
+        "def interrupted(name, *rest):\n"
+        "    if name == 'tiercel.broker.cli': signal.raise_signal(signal.SIGINT)\n"
+        "    return import_(name, *rest)\n"
+        "builtins.__import__ = interrupted\n"
+        "entry.main()\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", importing], capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stderr) == (-signal.SIGINT, "")
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
