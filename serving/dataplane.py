@@ -270,6 +270,8 @@ class DataPlane:
         answer: asyncio.Future[InferResult] = asyncio.get_running_loop().create_future()
 
         def on_answer(result: InferResult | TiercelError) -> None:
+            if answer.cancelled():  # in this turn of the loop
+                return
             if isinstance(result, TiercelError):
                 answer.set_exception(result)
             else:

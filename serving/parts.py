@@ -132,7 +132,7 @@ def make_doors(settings: Settings, models: Models, start_task: StartTask, tracin
     add_metrics(routes, metrics)
     add_descriptions(routes, descriptions)
     add_explaining(routes, models.recent, handing)
-    add_feedback(routes, feedback, handing)
+    add_feedback(routes, feedback, handing, plane, gate, settings.max_json_bytes, settings.request_timeout)
     add_generation(routes, models.generation, handing, start_task, tracing)
     routes.tell_in_usage("feedback", lambda _: feedback.accuracies())
     routes.tell_in_usage("inputs", partial(told, models.registry, models.endpoints))

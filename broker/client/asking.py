@@ -117,23 +117,34 @@ class Asking(ABC):
         """
         return await self._asking().explain(endpoint, request_id, self._shown(key))
 
-    async def feedback(self, endpoint: str, labels: Mapping[str, Any], key: str | None = None) -> Json:
-        """Say what was right, so that the accuracy of the versions that answered is measured; see docs/serving.md.
+    async def feedback(
+        self,
+        endpoint: str,
+        labels: Mapping[str, Any] | ArrayLike,
+        key: str | None = None,
+        *,
+        inputs: Mapping[str, ArrayLike] | None = None,
+    ) -> Json:
+        """Say what was right, so that the accuracy of the versions that answer is measured; see docs/serving.md.
 
         Args:
             endpoint: Its name.
             labels: By the id of a request, 1,000 at most: a number or text for each of its rows, or for its only row.
+                With ``inputs`` no ids: one for each of their rows, 1,000 at most.
             key: As for :meth:`infer`.
+            inputs: For each input of the model, as for :meth:`infer`: the live version answers them, and that counts.
 
         Returns:
             ``taken``, how many count now; ``refused``, why others do not; ``unknown``, ids that no node knows any more.
+            Inputs are one, and refused as ``item`` 0.
 
         Raises:
-            NotFoundError: No node knows any of the requests, or knows them any more.
+            NotFoundError: No node knows any of the requests, or knows them any more, or the endpoint.
+            InvalidSpecError: An input is missing or unknown, or labels are not of that form.
             NotAuthenticatedError: The endpoint takes keys, and this is none of its own that is good.
             UnavailableError: Nobody answers.
         """
-        return await self._asking().feedback(endpoint, labels, self._shown(key))
+        return await self._asking().feedback(endpoint, labels, inputs, self._shown(key))
 
     def _shown(self, key: str | None) -> str:
         chosen = self._own_key if key is None else key

@@ -14,7 +14,7 @@ from yarl import URL
 
 from tiercel.broker.client.endpoint_http import EndpointHttp, understood
 from tiercel.broker.client.generation import Generated, GeneratedPart, Sampling, body_of, part_of, whole_of
-from tiercel.core.errors import InvalidSpecError, NotAllowedError, NotFoundError, UnavailableError
+from tiercel.core.errors import InvalidSpecError, NotAllowedError, NotFoundError, UnavailableError, wrong_field
 from tiercel.core.jsonable import Json
 
 if TYPE_CHECKING:
@@ -154,13 +154,22 @@ class InferenceClient:
 
         return await self._where_it_answers(endpoint, ask)
 
-    async def feedback(self, endpoint: str, labels: Mapping[str, Any], key: str = "") -> Json:
+    async def feedback(
+        self, endpoint: str, labels: Any, inputs: Mapping[str, ArrayLike] | None = None, key: str = ""
+    ) -> Json:
         """Say what was right; see :meth:`Client.feedback`."""
-        items = [{"id": request_id, "label": label} for request_id, label in labels.items()]
+        labels = _plain(labels)
+        if (inputs is None) is not isinstance(labels, Mapping):
+            raise wrong_field("labels", "must be by the ids of requests, or with inputs a list with one for each row")
 
         async def tell(place: Place, ends_at: float) -> Json:
-            url = f"{place.url}/v2/models/{endpoint}/feedback"
-            answer = await self._request("POST", url, place, key, ends_at, {"feedback": items})
+            url = f"{place.url}/v2/models/{endpoint}"
+            if inputs is None:
+                items = [{"id": request_id, "label": label} for request_id, label in labels.items()]
+            else:
+                tensors = _tensors(inputs, await self._datatypes_of(place, ends_at, endpoint, key))
+                items = [{"inputs": tensors, "label": labels}]
+            answer = await self._request("POST", f"{url}/feedback", place, key, ends_at, {"feedback": items})
             with understood(place.url):
                 return dict(answer)
 
@@ -246,21 +255,35 @@ class InferenceClient:
         self, place: Place, ends_at: float, endpoint: str, inputs: Mapping[str, ArrayLike], hints: Json, key: str
     ) -> InferenceResult:
         url = f"{place.url}/v2/models/{endpoint}"
+        tensors = _tensors(inputs, await self._datatypes_of(place, ends_at, endpoint, key))
+        answer = await self._request("POST", f"{url}/infer", place, key, ends_at, {"inputs": tensors, **hints})
+        with understood(url):
+            return _result(endpoint, answer)
+
+    async def _datatypes_of(self, place: Place, ends_at: float, endpoint: str, key: str) -> dict[str, str]:
+        """What each input of the endpoint's model is of."""
         datatypes = self._datatypes.get(endpoint)
         if datatypes is None:
+            url = f"{place.url}/v2/models/{endpoint}"
             with understood(url):
                 metadata = await self._request("GET", url, place, key, ends_at)
                 datatypes = {str(each["name"]): str(each["datatype"]) for each in metadata["inputs"]}
             self._datatypes[endpoint] = datatypes
-        tensors = _tensors(inputs, datatypes)
-        answer = await self._request("POST", f"{url}/infer", place, key, ends_at, {"inputs": tensors, **hints})
-        with understood(url):
-            return _result(endpoint, answer)
+        return datatypes
 
     async def _request(
         self, method: str, url: str | URL, place: Place, key: str, ends_at: float, body: Json | None = None
     ) -> Any:
         return await self._http.request(method, url, place, key, _left(ends_at), body)
+
+
+def _plain(labels: Any) -> Any:
+    """Labels as JSON has them, whatever arrays or numbers of NumPy they are."""
+    if isinstance(labels, Mapping):
+        return {request_id: _plain(label) for request_id, label in labels.items()}
+    to_list = getattr(labels, "tolist", None)
+    plain = labels if to_list is None else to_list()
+    return [_plain(each) for each in plain] if isinstance(plain, list | tuple) else plain
 
 
 def _left(ends_at: float) -> float:

@@ -22,13 +22,14 @@ MOST_ROWS: Final = 64
 _MOST_CHARACTERS: Final = 128
 
 
-def answered(output: Array) -> Answered | None:
+def answered(output: Array, most_rows: int = MOST_ROWS) -> Answered | None:
     """What an output says of each row: its class, label or value. None where that is not kept.
 
     Args:
-        output: Of shape [rows, classes] for classes, [rows] or [rows, 1] for labels and values; 64 rows at most.
+        output: Of shape [rows, classes] for classes, [rows] or [rows, 1] for labels and values.
+        most_rows: Of more rows nothing is kept.
     """
-    if not 1 <= output.ndim <= 2 or not 0 < len(output) <= MOST_ROWS or not output.size:
+    if not 1 <= output.ndim <= 2 or not 0 < len(output) <= most_rows or not output.size:
         return None
     kind = output.dtype.kind
     if output.ndim == 2 and output.shape[1] > 1:
@@ -59,7 +60,7 @@ class Window:
 
 
 class Feedback:
-    """Takes feedback on requests that are remembered."""
+    """Takes feedback on requests that are remembered, and on answers."""
 
     def __init__(self, recent: RecentRequests) -> None:
         self._recent = recent
@@ -87,15 +88,33 @@ class Feedback:
             )
         if not found.answer:
             raise InvalidRequestError(f"'{request_id}': feedback on this request came before; it counts once")
-        classes, *said = found.answer
+        try:
+            self.count(model, found.variant, found.version, found.answer, label)
+        except InvalidRequestError as error:
+            raise InvalidRequestError(f"'{request_id}': {error.message}") from error
+        self._recent.forget_answer(model, request_id)
+
+    def count(self, model: str, variant: str, version: str, answer: Answered, label: object) -> None:
+        """Count how right an answer is.
+
+        Args:
+            model: Who was asked.
+            variant: Who answered, of an endpoint with variants; else empty.
+            version: That answered.
+            answer: What it said.
+            label: As for :meth:`take`.
+
+        Raises:
+            InvalidRequestError: It makes no sense for that answer.
+        """
+        classes, *said = answer
         given = label if isinstance(label, list) else [label]
         if len(given) != len(said):
-            raise InvalidRequestError(f"'{request_id}': label must have an entry for each of its {len(said)} rows")
+            raise InvalidRequestError(f"label must have an entry for each of its {len(said)} rows")
         is_of_values = any(type(each) is float for each in said)
         for each, row in zip(given, said, strict=True):
-            _check(request_id, each, row, classes)
-        self._recent.forget_answer(model, request_id)
-        window = self._window(model, found.variant, found.version, is_of_values)
+            _check(each, row, classes)
+        window = self._window(model, variant, version, is_of_values)
         for each, row in zip(given, said, strict=True):
             window.rows.append(abs(each - row) if is_of_values else float(each == row))
         window.count += len(said)
@@ -128,13 +147,15 @@ class Feedback:
         return window
 
 
-def _check(request_id: str, given: Any, said: Any, classes: Any) -> None:
+def _check(given: Any, said: Any, classes: Any) -> None:
     """Raise unless this may be the truth of a row."""
     if type(said) is float:
         if type(given) not in (int, float) or not abs(given) <= 1e300:
-            raise InvalidRequestError(f"'{request_id}': label must be a finite number")
+            raise InvalidRequestError("label must be a finite number")
+        if not math.isfinite(said):
+            raise InvalidRequestError("label cannot be compared: the model answered no finite number")
     elif type(given) is not type(said):
         wanted = {int: "a whole number", bool: "true or false", str: "a text"}[type(said)]
-        raise InvalidRequestError(f"'{request_id}': label must be {wanted}, as the model answers")
+        raise InvalidRequestError(f"label must be {wanted}, as the model answers")
     elif classes and not 0 <= given < classes:
-        raise InvalidRequestError(f"'{request_id}': label must be a class's number, 0 to {classes - 1}")
+        raise InvalidRequestError(f"label must be a class's number, 0 to {classes - 1}")

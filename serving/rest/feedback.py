@@ -1,23 +1,37 @@
-"""Feedback on requests over REST: ``POST /v2/models/M/feedback``, at whichever node answered them."""
+"""Feedback over REST: ``POST /v2/models/M/feedback``, on requests at whichever node answered them, and on inputs."""
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+import asyncio
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from tiercel.core.errors import InvalidRequestError, NotFoundError, TooLargeError
-from tiercel.serving.explaining.feedback import Feedback
-from tiercel.serving.rest.handing import RestHanding
-from tiercel.serving.rest.messages import HttpRequest, HttpResponse, json_response
-from tiercel.serving.rest.routes import Parameters, Routes, body_object
+from tiercel.core.errors import (
+    DeadlineExceededError,
+    InferenceFailedError,
+    InvalidRequestError,
+    NotFoundError,
+    TiercelError,
+    TooLargeError,
+)
+from tiercel.serving.explaining.feedback import WINDOW_ROWS, Feedback, answered
+from tiercel.serving.requests import InferRequest, InferResult
+from tiercel.serving.rest.feedback_items import Item, at_field, read_items
+from tiercel.serving.rest.handing import RestHanding, time_left
+from tiercel.serving.rest.messages import HttpRefusedError, HttpRequest, HttpResponse, json_response
+from tiercel.serving.rest.routes import MOST_AT_ONCE, Parameters, Routes
 from tiercel.serving.routing.relay import HOPS
 
-MOST_ITEMS: Final = 1000
-_MOST_BYTES: Final = 1024**2
+if TYPE_CHECKING:
+    from tiercel.serving.access.gate import Gate
+    from tiercel.serving.dataplane import DataPlane
+    from tiercel.serving.explaining.recent_requests import Answered
+
+# What is wrong with these inputs and may be right with the next ones.
+_OF_ITS_OWN: Final = (InvalidRequestError, TooLargeError, InferenceFailedError)
 
 
 @dataclass(slots=True)
@@ -25,73 +39,174 @@ class _Told:
     """What became of feedback; ``unknown`` are the items whose requests nobody knows."""
 
     taken: int = 0
-    refused: list[dict[str, str]] = field(default_factory=list)
-    unknown: list[dict[str, Any]] = field(default_factory=list)
+    refused: list[dict[str, Any]] = field(default_factory=list)
+    unknown: list[Item] = field(default_factory=list)
 
     def answer(self) -> HttpResponse:
-        ids = [each["id"] for each in self.unknown]
+        ids = [each.id for each in self.unknown]
         return json_response({"taken": self.taken, "refused": self.refused, "unknown": ids})
 
 
-def add_feedback(routes: Routes, feedback: Feedback, handing: RestHanding) -> None:
-    """Have feedback taken, and told what it says of each version."""
+def add_feedback(
+    routes: Routes,
+    feedback: Feedback,
+    handing: RestHanding,
+    plane: DataPlane,
+    gate: Gate,
+    max_json_bytes: int,
+    timeout: float,
+) -> None:
+    """Have feedback taken, and told what it says of each version.
 
-    def take(request: HttpRequest, of: Parameters) -> HttpResponse | Coroutine[None, None, HttpResponse]:
-        """Takes what was right in answers, by the ids of their requests."""
-        model = of["model"]
-        told = _told_here(feedback, model, _items(request))
-        if told.unknown and HOPS not in request.headers:
-            return elsewhere(request, model, told)
-        return told.answer()
-
-    async def elsewhere(request: HttpRequest, model: str, told: _Told) -> HttpResponse:
-        body = orjson.dumps({"feedback": told.unknown})
-        asked = HttpRequest(request.head, body, caller=request.caller)
-        for answer in await handing.answers_of_each(asked, model):
-            if answer.status == HTTPStatus.OK:
-                said = orjson.loads(answer.body)
-                told.taken += said["taken"]
-                told.refused += said["refused"]
-                unknown = set(said["unknown"])
-                told.unknown = [each for each in told.unknown if each["id"] in unknown]
-        if told.unknown and not told.taken and not told.refused:
-            raise NotFoundError(
-                f"no node that was asked knows a request with the id '{told.unknown[0]['id'][:128]}' to "
-                f"'{model[:200]}' (any more); feedback is taken on the last few thousand that had an id of their own"
-            )
-        return told.answer()
+    Args:
+        routes: Where.
+        feedback: Counts it.
+        handing: Knows the other nodes.
+        plane: Answers inputs.
+        gate: Lets inputs in, beyond the first of a request.
+        max_json_bytes: Largest JSON.
+        timeout: Seconds in which all inputs of a request are answered at the latest.
+    """
+    taking = _Taking(feedback, handing, plane, gate, max_json_bytes, timeout)
 
     def tell(_: HttpRequest, of: Parameters) -> HttpResponse:
         """How good the versions of a model are by the feedback that came."""
         return json_response({"model": of["model"], "versions": feedback.of(of["model"])})
 
-    routes.add("POST", "/v2/models/{model}/feedback", take, for_all=True)
+    routes.add("POST", "/v2/models/{model}/feedback", taking.take, for_all=True)
     routes.add("GET", "/v2/models/{model}/feedback", tell)
 
 
-def _told_here(feedback: Feedback, model: str, items: list[dict[str, Any]]) -> _Told:
-    told = _Told()
-    for item in items:
+class _Taking:
+    """Takes feedback; see :func:`add_feedback`."""
+
+    def __init__(
+        self,
+        feedback: Feedback,
+        handing: RestHanding,
+        plane: DataPlane,
+        gate: Gate,
+        max_json_bytes: int,
+        timeout: float,
+    ) -> None:
+        self._feedback = feedback
+        self._handing = handing
+        self._plane = plane
+        self._gate = gate
+        self._max_json_bytes = max_json_bytes
+        self._timeout = timeout
+        # What is read takes many times its bytes for a moment.
+        self._reading = asyncio.Lock()
+
+    async def take(self, request: HttpRequest, of: Parameters) -> HttpResponse:
+        """Takes what was right: in answers, by the ids of their requests, or for inputs, which are answered for it."""
+        model, told = of["model"], _Told()
+        items = await self._read(request, model)
+        self._take_here(model, [item for item in items if item.inputs is None], told)
+        if told.unknown and HOPS not in request.headers:
+            await self._take_elsewhere(request, model, told)
+        why = await self._compare(request, model, [item for item in items if item.inputs is not None], told)
+        if told.taken or told.refused:
+            return told.answer()
+        if why is not None:
+            raise why
+        if told.unknown and HOPS not in request.headers:
+            raise NotFoundError(
+                f"no node that was asked knows a request with the id '{told.unknown[0].id[:128]}' to "
+                f"'{model[:200]}' (any more); feedback is taken on the last few thousand that had an id of their own"
+            )
+        return told.answer()
+
+    async def _read(self, request: HttpRequest, model: str) -> list[Item]:
+        keep_bodies = not self._plane.has(model)
+        if len(request.body) <= MOST_AT_ONCE:
+            return read_items(request, self._max_json_bytes, keep_bodies=keep_bodies)
+        async with self._reading:
+            return await asyncio.to_thread(read_items, request, self._max_json_bytes, keep_bodies=keep_bodies)
+
+    def _take_here(self, model: str, items: list[Item], told: _Told) -> None:
+        """Count what is known here."""
+        for item in items:
+            try:
+                self._feedback.take(model, item.id, item.label)
+                told.taken += 1
+            except NotFoundError:
+                told.unknown.append(item)
+            except InvalidRequestError as error:
+                told.refused.append(item.refused(error.message))
+
+    async def _take_elsewhere(self, request: HttpRequest, model: str, told: _Told) -> None:
+        """Have the other nodes count what is known there."""
+        body = orjson.dumps({"feedback": [{"id": each.id, "label": each.label} for each in told.unknown]})
+        asked = HttpRequest(request.head, body, caller=request.caller)
+        for answer in await self._handing.answers_of_each(asked, model):
+            if answer.status == HTTPStatus.OK:
+                said = orjson.loads(answer.body)
+                told.taken += said["taken"]
+                told.refused += said["refused"]
+                unknown = set(said["unknown"])
+                told.unknown = [each for each in told.unknown if each.id in unknown]
+
+    async def _compare(self, request: HttpRequest, model: str, items: list[Item], told: _Told) -> TiercelError | None:
+        """Have inputs answered, and count them; gives why the rest was not, which is refused, or None for no rest."""
+        limit = min(self._timeout, time_left(request) or self._timeout)
+        done = 0
+        why: TiercelError
         try:
-            feedback.take(model, item["id"], item["label"])
-            told.taken += 1
-        except NotFoundError:
-            told.unknown.append(item)
+            async with asyncio.timeout(limit):
+                for item in items:  # one after the other, so that nobody else waits for more than one of them
+                    if done:  # the first one was let in; the others are as much work
+                        self._gate.check(request.caller, model, request.authorization)
+                    await self._compare_one(request, model, item, told)
+                    done += 1
+        except TimeoutError:
+            why = DeadlineExceededError(f"'{model[:200]}' did not answer all inputs within {limit:.6g} seconds")
+        except TiercelError as error:
+            why = error
+        else:
+            return None
+        if told.taken or told.refused:
+            told.refused += [item.refused(why.message) for item in items[done:]]
+        return why
+
+    async def _compare_one(self, request: HttpRequest, model: str, item: Item, told: _Told) -> None:
+        if item.body and self._handing.is_due(request, model):
+            await self._hand_on(request, model, item, told)
+            return
+        inputs = item.inputs or ()
+        try:
+            result = await self._plane.infer(InferRequest(model, "", list(inputs)))
+        except _OF_ITS_OWN as error:
+            told.refused.append(item.refused(at_field(item.place, inputs, error.message)))
+            return
+        variant = str((result.parameters or {}).get("variant", ""))
+        try:
+            self._feedback.count(model, variant, result.version, _answer_of(result, item.rows), item.label)
         except InvalidRequestError as error:
-            told.refused.append({"id": item["id"], "error": error.message})
-    return told
+            told.refused.append(item.refused(f"feedback[{item.place}].{error.message}"))
+        else:
+            told.taken += 1
+
+    async def _hand_on(self, request: HttpRequest, model: str, item: Item, told: _Told) -> None:
+        """Have a node answer that has the model, and count it there."""
+        answer = await self._handing.answer(HttpRequest(request.head, item.body, caller=request.caller), model)
+        said = orjson.loads(answer.body)
+        if answer.status != HTTPStatus.OK:
+            raise HttpRefusedError(HTTPStatus(answer.status), said["error"], answer.headers)
+        told.taken += said["taken"]
+        for each in said["refused"]:
+            told.refused.append(item.refused(each["error"].replace("feedback[0]", f"feedback[{item.place}]", 1)))
 
 
-def _items(request: HttpRequest) -> list[dict[str, Any]]:
-    """What the body says, each with an id and a label."""
-    if len(request.body) > _MOST_BYTES:
-        raise TooLargeError(f"feedback has {len(request.body)} bytes, {_MOST_BYTES} are possible; send less at once")
-    items = body_object(request).get("feedback")
-    if not isinstance(items, list) or not 0 < len(items) <= MOST_ITEMS:
+def _answer_of(result: InferResult, rows: int) -> Answered:
+    answer = None
+    if result.outputs:
+        output = result.outputs[0].array
+        if output.ndim in {1, 2} and len(output) != rows:
+            raise InvalidRequestError(f"label must have an entry for each of its {len(output)} rows")
+        answer = answered(output, WINDOW_ROWS)
+    if answer is None:
         raise InvalidRequestError(
-            f'feedback must be a list of 1 to {MOST_ITEMS} items such as {{"id": "7f3a", "label": 3}}'
+            "label cannot be compared: the model's first output is not of shape [rows], [rows, 1] or [rows, classes]"
         )
-    for item in items:
-        if not isinstance(item, dict) or not isinstance(item.get("id"), str) or "label" not in item:
-            raise InvalidRequestError('feedback: each item must be an object with "id", a text, and "label"')
-    return items
+    return answer

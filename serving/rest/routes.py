@@ -47,7 +47,7 @@ from tiercel.serving.routing.relay import HOPS
 from tiercel.serving.tasks import StartTask
 
 # Bodies of more bytes than this are read in another thread.
-_MOST_AT_ONCE = 64 * 1024
+MOST_AT_ONCE = 64 * 1024
 
 Parameters = Mapping[str, str]
 # At once, or a coroutine that a task of its own will run.
@@ -128,19 +128,22 @@ class Routes:
             path: Where; its parts ``{NAME}`` are given to the endpoint by name.
             endpoint: Gets the request and those parts; returns the answer, or a coroutine where it has to wait for
                 something. What it raises becomes the answer.
-            for_all: Whether POST is for everybody; else it is taken for a change of the server, which is for operators.
+            for_all: Whether POST is for everybody; else it is taken for a change of the server, which is for operators,
+                and made also where the caller goes away meanwhile.
         """
         for_operators = method == "POST" and not for_all
 
         @wraps(endpoint)
-        def handle(request: HttpRequest, parameters: Parameters, respond: Respond) -> None:
+        def handle(request: HttpRequest, parameters: Parameters, respond: Respond) -> Cancellable | None:
             if for_operators:
                 self._operators.check(request.headers.get(b"authorization", b"").decode("latin-1"))
             answer = endpoint(request, parameters)
             if isinstance(answer, HttpResponse):
                 respond(answer)
-            else:
-                self._start_task(_answer_later(answer, path, respond), path)
+                return None
+            work = None if for_operators else Handed()
+            self._start_task(_answer_later(answer, path, respond, work), path)
+            return work
 
         self._table.add(method, path, handle)
 
@@ -303,7 +306,7 @@ class Routes:
 
     async def _load(self, request: HttpRequest, parameters: Parameters) -> HttpResponse:
         """Loads the newest version of a model, or the one that `parameters` name or bring; answers once it is live."""
-        large = len(request.body) > _MOST_AT_ONCE
+        large = len(request.body) > MOST_AT_ONCE
         content = await asyncio.to_thread(body_object, request) if large else body_object(request)
         given = content.get("parameters") or {}
         if not isinstance(given, dict):
@@ -371,7 +374,12 @@ async def _unpack(inflater: Inflater, request: HttpRequest, respond: Respond, ha
         handle(request, respond)
 
 
-async def _answer_later(answer: Coroutine[Any, Any, HttpResponse], what: str, respond: Respond) -> None:
+async def _answer_later(
+    answer: Coroutine[Any, Any, HttpResponse], what: str, respond: Respond, work: Handed | None
+) -> None:
+    if work is not None and not work.begin():
+        answer.close()
+        return
     try:
         response = await answer
     except TiercelError as error:

@@ -61,7 +61,7 @@ def _of_serving() -> Iterator[tuple[str, str, str]]:
     add_metrics(routes, _NOBODY)
     add_descriptions(routes, _NOBODY)
     add_explaining(routes, _NOBODY, _NOBODY)
-    add_feedback(routes, _NOBODY, _NOBODY)
+    add_feedback(routes, *[_NOBODY] * 6)
     add_generation(routes, _NOBODY, _NOBODY, _NOBODY)
     add_handed_calls(routes, _NOBODY, _NOBODY)
     add_handover(routes, _NOBODY)

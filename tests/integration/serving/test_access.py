@@ -36,7 +36,7 @@ from tiercel.inference import open_inference_grpc_pb2_grpc as pb_grpc
 WIDE = "127.0.0.2"
 BODY = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [0, 0, 0, 0]}]}).encode()
 OPERATOR = {"Authorization": "Bearer " + "t" * 43}
-GOOD, SLOW, OTHERS, PASSING = (Token.draw("key").to_text() for _ in range(4))
+GOOD, SLOW, TWICE, OTHERS, PASSING = (Token.draw("key").to_text() for _ in range(5))
 STATUS = grpc.StatusCode
 
 
@@ -47,7 +47,9 @@ def key_of(text: str, per_second: float = 0.0) -> EndpointKey:
 RULES = (
     EndpointRule("open", "one", EndpointAccess.PUBLIC),
     EndpointRule("own", "one", EndpointAccess.TENANT),
-    EndpointRule("locked", "one", EndpointAccess.KEY, (key_of(GOOD), key_of(SLOW, 0.5), key_of(PASSING))),
+    EndpointRule(
+        "locked", "one", EndpointAccess.KEY, (key_of(GOOD), key_of(SLOW, 0.5), key_of(TWICE, 2.0), key_of(PASSING))
+    ),
     EndpointRule("others", "two", EndpointAccess.KEY, (key_of(OTHERS),)),
 )
 
@@ -244,6 +246,21 @@ def test_too_many_are_told_when_to_come_again_by_both_protocols(site: Site) -> N
     assert site.infer("locked", bearer(GOOD)).status == 200
     text = site.server.request("GET", "/metrics").body.decode()
     assert 'tiercel_access_refusals_total{reason="rate"}' in text
+
+
+def test_each_inputs_of_feedback_are_a_request_of_the_key(site: Site) -> None:
+    item = {"inputs": json.loads(BODY)["inputs"], "label": 0}
+
+    def say(key: str, items: int) -> Reply:
+        body = {"feedback": [item] * items}
+        return site.server.request("POST", "/v2/models/locked/feedback", body, bearer(key) if key else None)
+
+    assert [say(key, 1).status for key in ("", OTHERS)] == [401, 401]
+    assert say(GOOD, 3).content["taken"] == 3
+    limited = say(TWICE, 1000).content
+    assert limited["taken"] + len(limited["refused"]) == 1000
+    assert limited["refused"][-1]["item"] == 999
+    assert "the key asks 'locked' more often than it is good for" in limited["refused"][-1]["error"]
 
 
 def test_requests_in_one_pipe_are_looked_at_one_by_one(site: Site) -> None:

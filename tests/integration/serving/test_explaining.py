@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import grpc
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -19,7 +20,7 @@ from testing.serving_process import ServingProcess, serving, wait_for
 from tiercel.broker.cli.app import app
 from tiercel.broker.cli.asked import request_lines
 from tiercel.broker.client.endpoint_client import EndpointClient
-from tiercel.core.errors import NotFoundError
+from tiercel.core.errors import InvalidSpecError, NotFoundError
 from tiercel.inference import open_inference_grpc_pb2 as pb
 
 INPUT = {"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [0.0, 1.0, 2.0, 3.0]}
@@ -44,6 +45,7 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
     for name in ("near", "far"):
         (root / name / "models").mkdir(parents=True)
     onnx_models.put(root / "far" / "models", "m", 1, onnx_models.plus(1))
+    onnx_models.put(root / "far" / "models", "fed", 1, onnx_models.plus(1))
     onnx_models.put(root / "far" / "models", "loop", 1, onnx_models.counting_loop())
     access = {"endpoints": [{"endpoint": "other", "tenant": "t", "access": "key", "keys": []}]}
     (root / "far" / "access.json").write_text(json.dumps(access))
@@ -52,12 +54,18 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
         "routes_file": root / "far" / "routes.json",
         "access_file": root / "far" / "access.json",
         "remembered_requests": 64,
+        "request_timeout": 600,  # so that what is given up is not given up for that
     }
     with (
         serving(root / "far" / "models", root / "far", far_settings) as far,
         serving(root / "near" / "models", root / "near", {"routes_file": root / "near" / "routes.json"}) as near,
     ):
-        lead(near, root / "near" / "routes.json", "near", {name: (clear("far", far.http),) for name in ("m", "other")})
+        lead(
+            near,
+            root / "near" / "routes.json",
+            "near",
+            {name: (clear("far", far.http),) for name in ("m", "fed", "other")},
+        )
         lead(far, root / "far" / "routes.json", "far", {"m": (clear("far", far.http),)})
         yield Nodes(far, near)
 
@@ -213,14 +221,78 @@ def test_feedback_that_is_none_or_on_what_nobody_knows_is_refused(nodes: Nodes) 
     assert unknown.status == 404
     assert "no node that was asked knows a request with the id 'never asked'" in unknown.error
     one = {"id": "a", "label": 0}
-    wrong: list[object] = [None, [], {}, [3], [{"id": 3, "label": 0}], [{"id": "a"}], [one] * 1001]
+    wrong: list[object] = [None, [], {}, [3], [{"id": "a"}], [one] * 1001]
     for items in wrong:
         assert say(nodes.far, items).status == 400, items
     not_json = b'{"feedback": [{"id": "a", "label": NaN}]}'
     assert nodes.far.request("POST", "/v2/models/m/feedback", not_json).status == 400
-    assert nodes.far.request("POST", "/v2/models/m/feedback", b" " * (1024**2 + 1)).status == 413
+    large = b'{"feedback": [{"id": "a", "label": 0}]}' + b" " * 1024**2
+    assert nodes.far.request("POST", "/v2/models/m/feedback", large).status == 413
     assert say(nodes.far, [{"id": "first", "label": 0}], "other").status == 401
     assert nodes.far.request("GET", "/v2/models/other/feedback").status == 401
+
+
+def rows_of(*rows: list[float], label: object, **changed: object) -> dict[str, object]:
+    tensor = INPUT | {"shape": [len(rows), 4], "data": rows} | changed
+    return {"inputs": [tensor], "label": label}
+
+
+def test_inputs_are_answered_and_compared_where_the_model_is(nodes: Nodes) -> None:
+    third, first = [0.0, 1.0, 2.0, 3.0], [5.0, 0.0, 0.0, 0.0]
+    items = [
+        rows_of(third, label=3),
+        {"id": "no", "label": 0},
+        rows_of(third, first, label=[3, 1]),
+        rows_of(*[first] * 997, label=[0] * 997),
+        *(rows_of(third, label=3) | {"inputs": [each]} for each in (INPUT | {"shape": [4, 1]}, INPUT | {"name": "z"})),
+    ]
+    for count, server in ((1, nodes.near), (2, nodes.far)):
+        reply = say(server, items[:4], "fed")
+        assert reply.status == 200, reply.body
+        assert reply.content == {"taken": 3, "refused": [], "unknown": ["no"]}
+        (version,) = nodes.far.request("GET", "/v2/models/fed/feedback").content["versions"]
+        assert (version["version"], version["rows"], version["count"]) == ("1", 1000, 1000 * count)
+        assert version["accuracy"] == 0.999
+        wrong = [*items[4:], rows_of(third, first, label=[3, 0, 0]), rows_of(third, label=4), rows_of(third, label="3")]
+        refused = say(server, wrong, "fed").content["refused"]
+        assert [each["item"] for each in refused] == [0, 1, 2, 3, 4]
+        for each, why in zip(
+            refused,
+            (
+                "feedback[0].inputs[0].shape is [4, 1], but the model takes [-1, 4]",
+                "feedback[1].inputs: input 'z' is unknown",
+                "feedback[2].label must have an entry for each of its 2 rows",
+                "feedback[3].label must be a class's number, 0 to 3",
+                "feedback[4].label must be a whole number",
+            ),
+            strict=True,
+        ):
+            assert each["error"].startswith(why)
+        many = say(server, [rows_of(*[first] * 10_000, label=[0] * 10_000)], "fed")
+        assert (many.status, "1000 are possible" in many.error) == (400, True)
+        assert say(server, [rows_of(third, label=3)], "nothing").status == 404
+        assert say(server, [rows_of(third, label=3)], "other").status == 401
+    assert nodes.near.request("GET", "/v2/models/fed/feedback").content["versions"] == []
+    usage = nodes.far.request("GET", "/v2/usage").content
+    assert [each["rows"] for each in usage["feedback"] if each["model"] == "fed"] == [1000]
+    assert "fed" in [each["model"] for each in usage["inputs"]], "they are looked at as what is asked"
+
+
+def test_inputs_are_answered_no_further_when_their_caller_leaves(nodes: Nodes) -> None:
+    def usage() -> dict[str, int]:
+        models = nodes.far.request("GET", "/v2/usage").content["models"]
+        return next(each for each in models if each["name"] == "loop")
+
+    tensor = {"name": "k", "datatype": "INT64", "shape": [], "data": [500_000_000]}
+    body = json.dumps({"feedback": [{"inputs": [tensor], "label": 0}] * 1000}).encode()
+    before = usage()
+    address = nodes.far.http.rpartition(":")
+    with socket.create_connection((address[0], int(address[2])), timeout=90) as connection:
+        head = b"POST /v2/models/loop/feedback HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
+        connection.sendall(head % len(body) + body)
+        wait_for(lambda: usage()["requests"] > before["requests"], "the first of them")
+    wait_for(lambda: usage()["failures"] > before["failures"], "the first of them to be given up")
+    assert usage()["requests"] == before["requests"] + 1
 
 
 async def test_the_sdk_says_what_was_right_too(nodes: Nodes) -> None:
@@ -230,3 +302,11 @@ async def test_the_sdk_says_what_was_right_too(nodes: Nodes) -> None:
         assert await client.feedback("m", labels) == {"taken": 1, "refused": [], "unknown": ["said/2"]}
         with pytest.raises(NotFoundError, match="no node that was asked knows"):
             await client.feedback("m", {"said/2": 1})
+        rows = np.array([[0.0, 1.0, 2.0, 3.0], [5.0, 0.0, 0.0, 0.0]], np.float32)
+        inputs = {"x": rows}
+        taken = {"taken": 1, "refused": [], "unknown": []}
+        assert await client.feedback("fed", inputs=inputs, labels=rows.argmax(axis=1)) == taken
+        assert await client.feedback("fed", 3, inputs={"x": rows[:1]}) == taken
+        for given in ({"labels": {"said/1": 3}, "inputs": inputs}, {"labels": [3, 0]}):
+            with pytest.raises(InvalidSpecError, match="labels: must be by the ids of requests, or with inputs"):
+                await client.feedback("fed", **given)

@@ -68,6 +68,14 @@ def test_an_answer_says_variant_version_and_accuracy(server: ServingProcess) -> 
     assert content["outputs"][0]["data"] == [2.0] * 8
 
 
+def test_feedback_on_inputs_counts_with_the_variant_that_answers_them(server: ServingProcess) -> None:
+    tensor = body(2)["inputs"][0] | {"data": [0.0, 1.0, 0.0, 0.0] * 2}
+    reply = server.request("POST", "/v2/models/digits/feedback", {"feedback": [{"inputs": [tensor], "label": [1, 0]}]})
+    assert reply.content == {"taken": 1, "refused": [], "unknown": []}
+    (told,) = server.request("GET", "/v2/models/digits/feedback").content["versions"]
+    assert (told["variant"], told["version"], told["rows"], told["accuracy"]) == ("large", "1", 2, 0.5)
+
+
 def test_the_endpoint_is_there_like_a_model(server: ServingProcess) -> None:
     assert server.request("GET", "/v2/models/digits/ready").status == 200
     metadata = server.request("GET", "/v2/models/digits").content

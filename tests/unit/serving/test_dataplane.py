@@ -191,6 +191,18 @@ async def test_too_many_requests_are_refused_and_none_leaks(plane: Plane) -> Non
     assert int(result.outputs[0].array) == 7
 
 
+async def test_an_answer_that_comes_as_its_caller_leaves_is_dropped(
+    plane: Plane, caplog: pytest.LogCaptureFixture
+) -> None:
+    call = asyncio.ensure_future(plane.ask("plus", x=f32(1, 4)))
+    await asyncio.sleep(0)
+    call.cancel()
+    plane.executor.close()  # answers whoever waits, in the turn of the loop in which the caller leaves
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert not caplog.records, "nothing is handed over to nobody"
+
+
 def test_metadata() -> None:
     plane = Plane()
     assert plane.plane.model_metadata("two", "3")["inputs"][2] == {"name": "k", "datatype": "INT64", "shape": []}

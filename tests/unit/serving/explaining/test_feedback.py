@@ -61,6 +61,10 @@ def test_how_far_off_values_are() -> None:
     house.answer("a", (0, 1.0, 2.0))
     house.feedback.take("m", "a", [1.5, 2])
     assert house.versions()["3"]["mean_absolute_error"] == 0.25
+    house.answer("b", (0, 1.0, math.nan))
+    with pytest.raises(InvalidRequestError, match="'b': label cannot be compared"):
+        house.feedback.take("m", "b", [1.5, 2])
+    assert house.versions()["3"]["mean_absolute_error"] == 0.25, "what cannot be compared spoils nothing"
 
 
 @pytest.mark.parametrize(
