@@ -50,7 +50,7 @@ _STATES: Final = {
 _WORDS: Final = (
     (r"(?<!-)\bMODEL MODEL\b", "digits:1 digits"),
     (r"\bENDPOINT:VERSION\b", "digits:1"),
-    (r"(?<=rm )ENDPOINT VERSION\b", "digits 1"),
+    (r"(?<=remove )ENDPOINT VERSION\b", "digits 1"),
     (r"\bENDPOINT VERSION\b", "digits 3"),
     (r"\bENDPOINT\b", "digits"),
     (r"\bMODEL\b", "digits"),

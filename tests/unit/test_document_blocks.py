@@ -135,7 +135,7 @@ def test_json_is_json(block: Block) -> None:
         ("tiercel submit digits/ --wait", []),
         ("tiercel submit --wiat", ["--wiat"]),
         ("tiercel sumbit", ["sumbit"]),
-        ("tiercel models pin|rm|forget", ["forget"]),
+        ("tiercel models pin|remove|forget", ["forget"]),
         ("tiercel node token [--node-id NAME]", []),
     ],
 )
