@@ -19,6 +19,8 @@ help: ## List the targets
 $(STAMP): pyproject.toml constraints.txt
 	@echo "Installing Tiercel and its tools into $(VENV) (once; a few minutes)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@# an older pip, as Pythons bring it, takes twice the time for all that follows
+	@$(PIP_INSTALL) --upgrade pip
 	@# torch first and by exact version: a looser pin may pull gigabytes of CUDA libraries
 	@$(PIP_INSTALL) "$$(grep '^torch==' constraints.txt)"
 	@# what is there is compiled beside pip, which keeps one core busy
@@ -212,7 +214,7 @@ bars: $(STAMP) ## Derive every bar of every kept result from its figures, and pr
 
 .PHONY: lock
 lock: $(STAMP) ## Write the versions in .venv to constraints.txt
-	@{ head -2 constraints.txt; $(BIN)/python -m pip freeze --exclude-editable | sed 's/+cpu$$//' | sort -f; } > build/constraints.txt
+	@{ head -2 constraints.txt; $(BIN)/python -m pip freeze --all --exclude setuptools --exclude-editable | sed 's/+cpu$$//' | sort -f; } > build/constraints.txt
 	@mv build/constraints.txt constraints.txt
 
 .PHONY: packages
