@@ -80,6 +80,8 @@ class Pages:
 
 def main() -> int:
     """Writes the pages and has zensical make the site of them."""
+    for name, make in reference.KEPT.items():
+        (DOCS / name).write_text(make())
     Pages().write()
     command = [
         sys.executable,

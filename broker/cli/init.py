@@ -130,7 +130,7 @@ def _text(script: Path, folder: Path, facts: ScriptFacts, metric: str) -> str:
         lines.append("direction: max   # its name does not tell: max if more is better, else min")
     lines.append(f"tiers: {tiers}   # ship at the first, go on to the last: put in what is good enough, and the goal")
     lines += _requirement_lines(folder, facts)
-    lines.append("# max_epochs: 100                         # docs/cli.md has all fields")
+    lines.append("# max_epochs: 100                         # docs/spec.md has all fields")
     return "\n".join(re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]", " ", line) for line in lines) + "\n"
 
 

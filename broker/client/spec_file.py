@@ -101,7 +101,7 @@ _RetrainForm = _form(
     budget_core_hours=(float, Field(alias="budget")),
     below=(Below, None),
     window_seconds=_written("window", Seconds, DAY_SECONDS),
-    on=(list[str], []),
+    on=_told(list[str], [], "What starts one: `accuracy`, `inputs` or both; empty for the first."),
 )
 _SpecForm = _form(
     JobSpec,
@@ -128,7 +128,12 @@ _SpecForm = _form(
     ),
     max_duration_seconds=_written("max_duration", Seconds | None, None),
     every_seconds=_written("every", Seconds | None, None),
-    replicas=(Replicas, 1),
+    replicas=_told(
+        Replicas,
+        1,
+        "On how many nodes its endpoint's version answers, where there are as many; becomes the endpoint's. "
+        "`auto`: as many as its load asks for.",
+    ),
     copy_checkpoint_seconds=_written("copy_checkpoint_every", Seconds | None, None),
     retry_back_off_seconds=_written("retries.back_off", Seconds | None, None),
     retry_exit_codes=_written("retries.exit_codes", tuple[int, ...], ()),

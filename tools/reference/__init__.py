@@ -11,7 +11,6 @@ from tools.reference import channels, commands, contract, failures, numbers, pyt
 
 PAGES: Mapping[str, Callable[[], str]] = {
     "cli.md": commands.page,
-    "spec.md": settings.spec_page,
     "sdk.md": python.page,
     "trainer.md": python.trainer_page,
     "protocols.md": contract.page,
@@ -21,4 +20,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "settings.md": settings.page,
     "errors.md": failures.page,
 }
-"""What makes each page, by the file that it becomes."""
+"""What makes each page, by the file that it becomes on the site."""
+
+KEPT: Mapping[str, Callable[[], str]] = {"spec.md": settings.spec_page}
+"""The same of pages that are kept in docs/, for those who read them there; :mod:`tools.site` writes them."""

@@ -66,7 +66,8 @@ def spec_page() -> str:
         "# Job spec\n",
         (
             "The fields of a `tiercel.yaml`, or of a spec in YAML or TOML that `tiercel submit` takes. What is not "
-            "named here is refused. On the command line `--set FIELD=VALUE` gives any of them.\n"
+            "named here is refused. On the command line `--set FIELD=VALUE` gives any of them. `make docs` writes this "
+            "page from the source.\n"
         ),
     ]
     for name, (kind, form) in FORMS.items():

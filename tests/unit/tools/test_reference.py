@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+from pathlib import Path
 
 import click
 import pytest
@@ -21,10 +22,13 @@ from tools.reference.contract import Described, section
 from tools.reference.text import Docstring, UndescribedError, described, docstring_of, fields_of, inline
 
 
+ROOT = Path(__file__).parents[3]
+
+
 @functools.cache
 def text_of(page: str) -> str:
     """What has no description is named by the error with which this fails."""
-    return reference.PAGES[page]()
+    return {**reference.PAGES, **reference.KEPT}[page]()
 
 
 def test_every_command_and_option_is_there() -> None:
@@ -34,6 +38,11 @@ def test_every_command_and_option_is_there() -> None:
     )
     options = {name for _, command in all_commands() for one in command.params for name in one.opts if name[0] == "-"}
     assert {name for name in options if f"`{name}" not in text and f", {name}" not in text} == set()
+
+
+@pytest.mark.parametrize("page", reference.KEPT)
+def test_a_page_that_is_kept_is_what_the_source_says(page: str) -> None:
+    assert (ROOT / "docs" / page).read_text() == text_of(page), "run 'make docs' and commit the page"
 
 
 def test_commands_have_their_short_help_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
