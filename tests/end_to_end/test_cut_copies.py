@@ -17,7 +17,8 @@ from testing.until import until
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]
 
-SOON = {"TIERCEL_LEASE_SECONDS": "12", "TIERCEL_HEARTBEAT_SECONDS": "1"}
+SOON = {"TIERCEL_LEASE_SECONDS": "10", "TIERCEL_HEARTBEAT_SECONDS": "1", "TIERCEL_GONE_AFTER_SECONDS": "30"}
+"""Jobs of a machine that died begin elsewhere after half a minute, unless the policy moves them sooner."""
 MEGABYTES = 80
 NARROW = 64_000_000
 """Bits a second: ten seconds for a version."""
