@@ -21,7 +21,6 @@ from tools import reference
 from tools.reference.contract import Described, section
 from tools.reference.text import Docstring, UndescribedError, described, docstring_of, fields_of, inline
 
-
 ROOT = Path(__file__).parents[3]
 
 
