@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tiercel.broker.client import Client, JobInfo
+    from tiercel.core.errors import InvalidSpecError
 
 T = TypeVar("T")
 
@@ -40,17 +41,28 @@ def run(target: Target, action: Callable[[Client], Awaitable[T]]) -> T:
 
 def run_to_the_end(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine; ends the command with a sentence if it fails, and quietly if it is interrupted."""
-    # Each help and each completion does without.
-    import asyncio
-
-    from tiercel.core.errors import TiercelError
-
     try:
-        return asyncio.run(coroutine)
-    except TiercelError as error:
-        fail(error.message)
+        # Each help and each completion does without.
+        import asyncio
+
+        from tiercel.core.errors import InvalidSpecError, TiercelError
+
+        try:
+            return asyncio.run(coroutine)
+        except InvalidSpecError as error:
+            fail(_as_written(error))
+        except TiercelError as error:
+            fail(error.message)
     except KeyboardInterrupt:
+        coroutine.close()  # of one that was not begun yet Python would say so
         raise click.exceptions.Exit(INTERRUPTED) from None
+
+
+def _as_written(error: InvalidSpecError) -> str:
+    """Its sentence, with the field by the name that a spec has for it."""
+    from tiercel.broker.client.spec_file import as_written
+
+    return error.message.replace(error.field, as_written(error.field), 1) if error.field else error.message
 
 
 def exit_by(jobs: Iterable[JobInfo]) -> None:

@@ -150,6 +150,16 @@ FORMS: Mapping[str, tuple[type, type[BaseModel]]] = {
 """What people write: by the field under which it stands, what becomes of it and which fields it may have."""
 
 
+def as_written(field: str) -> str:
+    """The name that a file has for a field of :class:`~tiercel.JobSpec`: ``resources.memory``."""
+    head, _, name = field.rpartition(".")
+    place = head.partition("[")[0]
+    known = FORMS[place][1].model_fields.get(name) if place in FORMS else None
+    if known is None or known.alias is None:
+        return field
+    return f"{head}.{known.alias}" if head else known.alias
+
+
 def load_spec(path: str | Path, changes: Mapping[str, Any] | None = None) -> JobSpec:
     """A job's spec from a file.
 

@@ -22,6 +22,7 @@ from tiercel import (
     load_spec,
     parse_spec,
 )
+from tiercel.broker.client.spec_file import as_written
 from tiercel.core.validation import validate_spec
 
 YAML = """
@@ -172,6 +173,20 @@ def test_a_wrong_field_is_named(changes: dict[str, Any], field: str, message: st
 
     assert caught.value.field == field
     assert caught.value.message.startswith(field)
+
+
+@pytest.mark.parametrize(
+    ("field", "written"),
+    [
+        ("resources.memory_bytes", "resources.memory"),
+        ("retry_exit_codes", "retries.exit_codes"),
+        ("tiers[1].target", "tiers[1].target"),
+        ("add_nodes[0].memory_bytes", "add_nodes[0].memory_bytes"),
+        ("", ""),
+    ],
+)
+def test_a_field_has_the_name_that_a_file_has_for_it(field: str, written: str) -> None:
+    assert as_written(field) == written
 
 
 def test_a_field_that_is_written_otherwise_is_not_called_missing() -> None:
