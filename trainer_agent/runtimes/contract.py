@@ -123,6 +123,12 @@ class Launch:
         return found
 
 
+OUT_OF_MEMORY = (
+    "The run used more memory than its limit and was ended by the kernel; ask for more with resources: {memory: 8GiB}."
+)
+"""The reason of an exit for memory."""
+
+
 @dataclass(frozen=True, slots=True)
 class Exit:
     """How a run ended."""

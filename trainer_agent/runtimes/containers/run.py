@@ -27,7 +27,7 @@ from tiercel.trainer_agent.runtimes.containers.engine_calls import (
     update,
 )
 from tiercel.trainer_agent.runtimes.containers.logs import ContainerLog
-from tiercel.trainer_agent.runtimes.contract import Exit, Output
+from tiercel.trainer_agent.runtimes.contract import OUT_OF_MEMORY, Exit, Output
 
 _log = logging.getLogger(__name__)
 
@@ -189,5 +189,5 @@ def _exit_of(state: dict[str, Any]) -> Exit:
     if _FIRST_SIGNAL_CODE < code <= _FIRST_SIGNAL_CODE + _LAST_SIGNAL:
         code = _FIRST_SIGNAL_CODE - code
     if state.get("OOMKilled"):
-        return Exit(code, "The run used more memory than its limit and was ended by the kernel.")
+        return Exit(code, OUT_OF_MEMORY)
     return Exit(code, str(state.get("Error") or ""))

@@ -20,7 +20,7 @@ from tiercel.trainer_agent.limits.entering import ENDED_FIRST, entering
 from tiercel.trainer_agent.limits.mps import Mps
 from tiercel.trainer_agent.limits.thread_scheduling import family
 from tiercel.trainer_agent.runtimes import ranks
-from tiercel.trainer_agent.runtimes.contract import Exit, Launch, Output
+from tiercel.trainer_agent.runtimes.contract import OUT_OF_MEMORY, Exit, Launch, Output
 from tiercel.trainer_agent.runtimes.processes.minding import Minded, end_leftovers
 from tiercel.trainer_agent.runtimes.processes.templates import Templates
 from tiercel.trainer_agent.runtimes.warm.import_records import Key
@@ -227,7 +227,7 @@ class ProcessRun:
         if code is None:
             return _NOBODY_KNOWS
         if self._limits.ran_out_of_memory():
-            return Exit(code, "The run used more memory than its limit and was ended by the kernel.")
+            return Exit(code, OUT_OF_MEMORY)
         return Exit(code)
 
     async def stop(self, grace_seconds: float) -> None:

@@ -13,7 +13,7 @@ from testing.needs import need
 from testing.run_handles import Start, finish, read, ready
 from testing.until import until
 from tiercel.trainer_agent.limits.contract import Limits
-from tiercel.trainer_agent.runtimes.contract import Runtime
+from tiercel.trainer_agent.runtimes.contract import OUT_OF_MEMORY, Runtime
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]  # the first session makes the image
 
@@ -121,4 +121,4 @@ async def test_the_memory_of_all_ranks_together_is_limited(start: Start, runtime
         _, how = await asyncio.gather(read(run), run.wait())
     await run.close()
     assert how.code == -9
-    assert how.reason == "The run used more memory than its limit and was ended by the kernel."
+    assert how.reason == OUT_OF_MEMORY

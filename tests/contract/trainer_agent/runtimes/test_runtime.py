@@ -23,7 +23,7 @@ from tiercel.trainer_agent.limits.contract import CpuShare, Limits
 from tiercel.trainer_agent.limits.entering import ENDED_FIRST
 from tiercel.trainer_agent.limits.thread_scheduling import may_take_back
 from tiercel.trainer_agent.runtimes.containers.config import LABEL_INSTANCE
-from tiercel.trainer_agent.runtimes.contract import Launch, Program, Runtime
+from tiercel.trainer_agent.runtimes.contract import OUT_OF_MEMORY, Launch, Program, Runtime
 from tiercel.trainer_agent.runtimes.processes.runtime import ProcessRuntime
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]  # the first session makes the image
@@ -258,7 +258,7 @@ async def test_the_memory_limit_kills(start: Start, runtime: Runtime, limits: Li
         _, how = await asyncio.gather(read(run), run.wait())
     await run.close()
     assert how.code != 0
-    assert how.reason == "The run used more memory than its limit and was ended by the kernel."
+    assert how.reason == OUT_OF_MEMORY
 
 
 async def test_training_is_ended_before_others_when_the_machine_is_out_of_memory(start: Start) -> None:
