@@ -140,7 +140,10 @@ class Connection:
             return await call
         except grpc.aio.AioRpcError as error:
             if error.details() == _CUT_OFF:
-                raise UnavailableError(f"The call to the broker at {self.address} was cut off.") from error
+                raise UnavailableError(
+                    f"The call to the broker at {self.address} was cut off in the middle; look whether it still runs "
+                    "with 'tiercel status', and try again."
+                ) from error
             raise from_rpc_error(error, self.address) from error
         finally:
             call.cancel()
