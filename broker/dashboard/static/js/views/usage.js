@@ -55,7 +55,7 @@ function Quota({ quota }) {
     <${Table} caption=${`What ${quota.tenant} may use`} head=${["What", "#Used", "#Allowed", "#Left", "Used part"]} rows=${[
       row("Unfinished jobs", quota.active_jobs, quota.max_active_jobs, number),
       row("CPU time", quota.core_hours, quota.max_core_hours, time),
-      row("Accelerator time", quota.device_hours, quota.max_device_hours, time),
+      row("Accelerator time", quota.accelerator_hours, quota.max_accelerator_hours, time),
       row("Projects", quota.projects_bytes, quota.max_projects_bytes, bytes),
       row("Files that jobs left", quota.files_bytes, quota.max_files_bytes, bytes),
     ]} />
