@@ -30,7 +30,7 @@ from tiercel.serving.models.registry import Registry
 from tiercel.serving.operators import read_operators
 from tiercel.serving.rest.compression import Inflater
 from tiercel.serving.rest.extensions import add_descriptions, add_explaining, add_metrics
-from tiercel.serving.rest.feedback import add_feedback
+from tiercel.serving.rest.feedback import FeedbackDoor
 from tiercel.serving.rest.generation import add_generation
 from tiercel.serving.rest.handed_calls import add_handed_calls
 from tiercel.serving.rest.handing import RestHanding
@@ -132,7 +132,7 @@ def make_doors(settings: Settings, models: Models, start_task: StartTask, tracin
     add_metrics(routes, metrics)
     add_descriptions(routes, descriptions)
     add_explaining(routes, models.recent, handing)
-    add_feedback(routes, feedback, handing, plane, gate, settings.max_json_bytes, settings.request_timeout)
+    FeedbackDoor(feedback, handing, plane, gate, settings.max_json_bytes, settings.request_timeout).add_to(routes)
     add_generation(routes, models.generation, handing, start_task, tracing)
     routes.tell_in_usage("feedback", lambda _: feedback.accuracies())
     routes.tell_in_usage("inputs", partial(told, models.registry, models.endpoints))

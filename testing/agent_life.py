@@ -13,6 +13,7 @@ from testing.nodes_broker import DEADLINE, ScriptedBroker
 from testing.until import until
 from tiercel.v1 import nodes_pb2
 
+# A script that goes on until it is ended.
 SLEEPER = "import os, time\nos.write(1, b'pid %d\\n' % os.getpid())\ntime.sleep(600)"
 
 

@@ -47,56 +47,27 @@ class _Told:
         return json_response({"taken": self.taken, "refused": self.refused, "unknown": ids})
 
 
-def add_feedback(
-    routes: Routes,
-    feedback: Feedback,
-    handing: RestHanding,
-    plane: DataPlane,
-    gate: Gate,
-    max_json_bytes: int,
-    timeout: float,
-) -> None:
-    """Have feedback taken, and told what it says of each version.
+@dataclass(slots=True, eq=False)
+class FeedbackDoor:
+    """Takes feedback, and tells what it says of each version."""
 
-    Args:
-        routes: Where.
-        feedback: Counts it.
-        handing: Knows the other nodes.
-        plane: Answers inputs.
-        gate: Lets inputs in, beyond the first of a request.
-        max_json_bytes: Largest JSON.
-        timeout: Seconds in which all inputs of a request are answered at the latest.
-    """
-    taking = _Taking(feedback, handing, plane, gate, max_json_bytes, timeout)
+    feedback: Feedback  # counts it
+    handing: RestHanding  # knows the other nodes
+    plane: DataPlane  # answers inputs
+    gate: Gate  # lets inputs in, beyond the first of a request
+    max_json_bytes: int  # largest JSON
+    timeout: float  # seconds in which all inputs of a request are answered at the latest
+    # What is read takes many times its bytes for a moment.
+    _reading: asyncio.Lock = field(init=False, default_factory=asyncio.Lock)
 
-    def tell(_: HttpRequest, of: Parameters) -> HttpResponse:
+    def add_to(self, routes: Routes) -> None:
+        """Have it asked."""
+        routes.add("POST", "/v2/models/{model}/feedback", self.take, for_all=True)
+        routes.add("GET", "/v2/models/{model}/feedback", self.tell)
+
+    def tell(self, _: HttpRequest, of: Parameters) -> HttpResponse:
         """How good the versions of a model are by the feedback that came."""
-        return json_response({"model": of["model"], "versions": feedback.of(of["model"])})
-
-    routes.add("POST", "/v2/models/{model}/feedback", taking.take, for_all=True)
-    routes.add("GET", "/v2/models/{model}/feedback", tell)
-
-
-class _Taking:
-    """Takes feedback; see :func:`add_feedback`."""
-
-    def __init__(
-        self,
-        feedback: Feedback,
-        handing: RestHanding,
-        plane: DataPlane,
-        gate: Gate,
-        max_json_bytes: int,
-        timeout: float,
-    ) -> None:
-        self._feedback = feedback
-        self._handing = handing
-        self._plane = plane
-        self._gate = gate
-        self._max_json_bytes = max_json_bytes
-        self._timeout = timeout
-        # What is read takes many times its bytes for a moment.
-        self._reading = asyncio.Lock()
+        return json_response({"model": of["model"], "versions": self.feedback.of(of["model"])})
 
     async def take(self, request: HttpRequest, of: Parameters) -> HttpResponse:
         """Takes what was right: in answers, by the ids of their requests, or for inputs, which are answered for it."""
@@ -118,17 +89,17 @@ class _Taking:
         return told.answer()
 
     async def _read(self, request: HttpRequest, model: str) -> list[Item]:
-        keep_bodies = not self._plane.has(model)
+        keep_bodies = not self.plane.has(model)
         if len(request.body) <= MOST_AT_ONCE:
-            return read_items(request, self._max_json_bytes, keep_bodies=keep_bodies)
+            return read_items(request, self.max_json_bytes, keep_bodies=keep_bodies)
         async with self._reading:
-            return await asyncio.to_thread(read_items, request, self._max_json_bytes, keep_bodies=keep_bodies)
+            return await asyncio.to_thread(read_items, request, self.max_json_bytes, keep_bodies=keep_bodies)
 
     def _take_here(self, model: str, items: list[Item], told: _Told) -> None:
         """Count what is known here."""
         for item in items:
             try:
-                self._feedback.take(model, item.id, item.label)
+                self.feedback.take(model, item.id, item.label)
                 told.taken += 1
             except NotFoundError:
                 told.unknown.append(item)
@@ -139,7 +110,7 @@ class _Taking:
         """Have the other nodes count what is known there."""
         body = orjson.dumps({"feedback": [{"id": each.id, "label": each.label} for each in told.unknown]})
         asked = HttpRequest(request.head, body, caller=request.caller)
-        for answer in await self._handing.answers_of_each(asked, model):
+        for answer in await self.handing.answers_of_each(asked, model):
             if answer.status == HTTPStatus.OK:
                 said = orjson.loads(answer.body)
                 told.taken += said["taken"]
@@ -149,14 +120,14 @@ class _Taking:
 
     async def _compare(self, request: HttpRequest, model: str, items: list[Item], told: _Told) -> TiercelError | None:
         """Have inputs answered, and count them; gives why the rest was not, which is refused, or None for no rest."""
-        limit = min(self._timeout, time_left(request) or self._timeout)
+        limit = min(self.timeout, time_left(request) or self.timeout)
         done = 0
         why: TiercelError
         try:
             async with asyncio.timeout(limit):
                 for item in items:  # one after the other, so that nobody else waits for more than one of them
                     if done:  # the first one was let in; the others are as much work
-                        self._gate.check(request.caller, model, request.authorization)
+                        self.gate.check(request.caller, model, request.authorization)
                     await self._compare_one(request, model, item, told)
                     done += 1
         except TimeoutError:
@@ -170,18 +141,18 @@ class _Taking:
         return why
 
     async def _compare_one(self, request: HttpRequest, model: str, item: Item, told: _Told) -> None:
-        if item.body and self._handing.is_due(request, model):
+        if item.body and self.handing.is_due(request, model):
             await self._hand_on(request, model, item, told)
             return
         inputs = item.inputs or ()
         try:
-            result = await self._plane.infer(InferRequest(model, "", list(inputs)))
+            result = await self.plane.infer(InferRequest(model, "", list(inputs)))
         except _OF_ITS_OWN as error:
             told.refused.append(item.refused(at_field(item.place, inputs, error.message)))
             return
         variant = str((result.parameters or {}).get("variant", ""))
         try:
-            self._feedback.count(model, variant, result.version, _answer_of(result, item.rows), item.label)
+            self.feedback.count(model, variant, result.version, _answer_of(result, item.rows), item.label)
         except InvalidRequestError as error:
             told.refused.append(item.refused(f"feedback[{item.place}].{error.message}"))
         else:
@@ -189,7 +160,7 @@ class _Taking:
 
     async def _hand_on(self, request: HttpRequest, model: str, item: Item, told: _Told) -> None:
         """Have a node answer that has the model, and count it there."""
-        answer = await self._handing.answer(HttpRequest(request.head, item.body, caller=request.caller), model)
+        answer = await self.handing.answer(HttpRequest(request.head, item.body, caller=request.caller), model)
         said = orjson.loads(answer.body)
         if answer.status != HTTPStatus.OK:
             raise HttpRefusedError(HTTPStatus(answer.status), said["error"], answer.headers)

@@ -11,7 +11,7 @@ from tiercel.broker.dashboard.histories import Histories
 from tiercel.broker.dashboard.site import API, Site
 from tiercel.broker.progress.topics import ROOT, TOPICS
 from tiercel.serving.rest.extensions import add_descriptions, add_explaining, add_handover, add_metrics
-from tiercel.serving.rest.feedback import add_feedback
+from tiercel.serving.rest.feedback import FeedbackDoor
 from tiercel.serving.rest.generation import add_generation
 from tiercel.serving.rest.handed_calls import add_handed_calls
 from tiercel.serving.rest.routes import Routes
@@ -61,7 +61,7 @@ def _of_serving() -> Iterator[tuple[str, str, str]]:
     add_metrics(routes, _NOBODY)
     add_descriptions(routes, _NOBODY)
     add_explaining(routes, _NOBODY, _NOBODY)
-    add_feedback(routes, *[_NOBODY] * 6)
+    FeedbackDoor(*[_NOBODY] * 6).add_to(routes)
     add_generation(routes, _NOBODY, _NOBODY, _NOBODY)
     add_handed_calls(routes, _NOBODY, _NOBODY)
     add_handover(routes, _NOBODY)
