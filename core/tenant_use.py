@@ -65,7 +65,7 @@ def fair_factors(
     """By how much each tenant counts for more or less than its weight, since others have used more or less than theirs.
 
     As the fair-tree factor of Slurm does, 2 to the power of what a tenant has used of what all have, against what its
-    weight is of all weights; of cores and accelerators that counts of which it has used more (dominant resource
+    weight is of all weights; of cores and accelerators the one that it has used more of counts (dominant resource
     fairness, Ghodsi et al., 2011). Nobody counts for more than four times as much, or less than a quarter. A single
     tenant's factor is 1, and so are those of tenants who have used as much as their weights say.
 
