@@ -131,7 +131,7 @@ gpu-check: ## Measure training and serving on this machine's GPU, with its own p
 	@$(PYTHON) -m benchmarks.gpu_check $(GPU_FLAGS)
 
 .PHONY: bench-what-if
-bench-what-if: $(STAMP) ## Hold what-ifs against what then came (ten minutes; with BENCH_FLAGS='--live 3 --keep' also live)
+bench-what-if: $(STAMP) ## Hold what-ifs against what then came, simulated (ten minutes; live: bench-scheduling)
 	@$(BIN)/python -m benchmarks.what_if $(BENCH_FLAGS)
 
 .PHONY: bench-retraining

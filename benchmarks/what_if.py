@@ -1,4 +1,4 @@
-"""What-ifs against what then came: ``make bench-what-if``; ten minutes, and a few more for each ``--live``.
+"""What-ifs against what then came: ``make bench-what-if``; ten minutes.
 
 Simulated: twelve jobs run on two nodes, with earlier runs of their programs known. After a sixth and a third of the
 time that all of it takes, the scheduler's snapshot is asked when tiers will be reached as things are. The runs that
@@ -9,28 +9,26 @@ What a new broker begins with (``calibration.py``) was chosen on the made-up pro
 seeds; on recorded training (``curves``, ``runs``, ``cluster``) it is only shown.
 
 Where the error comes from is told by asking once more, of jobs whose true work is known ("work"), and by those of these
-predictions before whose tiers nobody else came ("alone"): what is left is what the shares will be. Live it is told
-both of all predictions and of those before whose tiers nobody else came.
+predictions before whose tiers nobody else came ("alone"): what is left is what the shares will be. Of live brokers
+``benchmarks.scheduling`` tells it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
 
 from benchmarks.bars import keep_result
+from benchmarks.prediction_error import LEAST_SECONDS, Settled, figures_of
 from benchmarks.principle.work import kinds as kinds_of_work
-from benchmarks.results import BUILD, KEEP_HELP, ROOT, Bar, Json
-from benchmarks.scheduling.arms import ARMS
+from benchmarks.results import KEEP_HELP, ROOT, Bar, Json
 from benchmarks.sections import bars_table, table, write_section
 from benchmarks.simulated_workloads import past_runs
-from benchmarks.what_if_live import ARMS_ASKED, predicted_live
 from tiercel.broker.scheduling.interface import CurvePoint, PastRun, Plan, Snapshot
 from tiercel.broker.scheduling.registry import AnyPolicy, create_policy
 from tiercel.broker.simulation import DrawnJobs, MachineSettings, Result, Scenario, equal_nodes, simulate
@@ -39,9 +37,7 @@ from tiercel.broker.simulation.cluster import SLICED
 from tiercel.broker.simulation.presets import measured_kinds
 from tiercel.broker.what_if.answer import answer
 from tiercel.broker.what_if.asking import Asking
-from tiercel.broker.what_if.calibration import calibration
 from tiercel.broker.what_if.present import Present, Question, bounded
-from tiercel.core.predictions import PredictionState
 from tiercel.core.what_if import Changes, Span
 
 DOCUMENT = ROOT / "docs" / "what-if.md"
@@ -54,23 +50,10 @@ _WORDS = {
     "curves": "recorded curves",
     "runs": "recorded runs",
     "cluster": "a cluster's arrivals",
-    "live": "live",
 }
-# A tier that comes sooner than so many seconds is there before anybody has read the answer.
-_LEAST_SECONDS = 0.5
 _FIRST_SEED = 100
 _MANY_JOBS, _MANY_NODES = 50, 4
 _TIMED = 5
-
-
-@dataclass(frozen=True, slots=True)
-class Settled:
-    """What futures gave for a tier, and when it came."""
-
-    drawn: Span
-    came: float
-    with_work: Span | None = None  # what futures give that know the true work of each job
-    alone: bool = False  # whether no other job came meanwhile
 
 
 class Watching:
@@ -121,7 +104,7 @@ def settled(scenario: Scenario, policy: str, seed: int) -> Iterator[Settled]:
         told, drawn = _drawn(foretold(seen, came), policy), _drawn(seen, policy)
         for (job_id, tier), span in drawn.items():
             seconds = _seconds(came, job_id, tier, seen.now)
-            if seconds is not None and seconds > _LEAST_SECONDS:
+            if seconds is not None and seconds > LEAST_SECONDS:
                 alone = not any(seen.now < each.arrived_at < seen.now + seconds for each in came.jobs)
                 yield Settled(span, seconds, told.get((job_id, tier)), alone)
 
@@ -151,43 +134,6 @@ def _seconds(came: Result, job_id: str, tier: int, now: float) -> float | None:
     return None if seconds is None else job.arrived_at + seconds - now
 
 
-def figures_of(runs: Sequence[Sequence[Settled]]) -> Json:
-    """How far off predictions were: as drawn, as a new broker tells them, and as one that knows the runs before."""
-    before: list[tuple[Span, float]] = []
-    known = [(each.with_work, each.came) for run in runs for each in run if each.with_work is not None]
-    ways: dict[str, list[tuple[Span, float]]] = {
-        "drawn": [],
-        "new": [],
-        "learnt": [],
-        "work": known,
-        # Live nobody can ask again with the true work.
-        "alone": [(each.with_work or each.drawn, each.came) for run in runs for each in run if each.alone],
-    }
-    for number, run in enumerate(runs):
-        learnt = calibration(before)
-        for each in run:
-            ways["drawn"].append((each.drawn, each.came))
-            ways["new"].append((calibration(()).told(each.drawn), each.came))
-            if number:
-                ways["learnt"].append((learnt.told(each.drawn), each.came))
-        before += [(each.drawn, each.came) for each in run]
-    return {name: _accuracy(found) for name, found in ways.items()}
-
-
-def _accuracy(found: Sequence[tuple[Span, float]]) -> Json:
-    errors = [(told.seconds - came) / came for told, came in found]
-    if len(errors) < 2:
-        return {"predictions": len(found), "median_error": None, "in_band": None}
-    first, middle, third = statistics.quantiles(map(abs, errors), n=4)
-    return {
-        "predictions": len(found),
-        "median_error": round(middle, 4),
-        "quartiles": [round(first, 4), round(third, 4)],
-        "bias": round(statistics.median(errors), 4),
-        "in_band": round(sum(told.low <= came <= told.high for told, came in found) / len(found), 4),
-    }
-
-
 def simulated(seeds: Iterable[int]) -> list[Json]:
     """All sections and policies."""
     sections: Mapping[str, Callable[[int], Scenario]] = {
@@ -210,28 +156,6 @@ def _line(row: Json) -> str:
     return f"{row['jobs']:8} {row['policy']:8} {row['drawn']['predictions']:5}  {'   '.join(ways)}"
 
 
-def lived(repetitions: int) -> list[Json]:
-    """What live brokers predicted, by policy."""
-    rows = []
-    for arm in ARMS_ASKED:
-        blocks = [
-            asyncio.run(predicted_live(arm, number, BUILD / "what-if-live", os.cpu_count() or 1))
-            for number in range(repetitions)
-        ]
-        runs = [
-            [
-                Settled(each.drawn, each.came_seconds, alone=block.is_alone(each))
-                for each in block.predictions
-                if each.came_seconds is not None and each.came_seconds > _LEAST_SECONDS
-            ]
-            for block in blocks
-        ]
-        never = sum(each.state is PredictionState.NEVER for block in blocks for each in block.predictions)
-        rows.append({"jobs": "live", "policy": ARMS[arm].policy, "never": never, **figures_of(runs)})
-        print(_line(rows[-1]), flush=True)
-    return rows
-
-
 async def _timed() -> list[float]:
     """Seconds from question to answer with another policy, by a child process, as the broker asks it."""
     watching = Watching(create_policy("utility"), (6.0,))
@@ -248,7 +172,7 @@ async def _timed() -> list[float]:
 def bars_of(figures: Json) -> list[Bar]:
     """What the figures have to be."""
     rows = [row for row in figures["simulated"] if row["jobs"] in REAL]
-    bars = [
+    return [
         Bar(f"what-if of {_MANY_JOBS} jobs, median", statistics.median(figures["seconds_of_50_jobs"]), "<= 2.0", "s"),
         *(
             Bar(
@@ -259,11 +183,6 @@ def bars_of(figures: Json) -> list[Bar]:
             for row in rows
         ),
     ]
-    live = [
-        Bar(f"live, {row['policy']}: median error of time to tier", row["learnt"]["median_error"], "<= 0.15")
-        for row in figures.get("live", [])
-    ]
-    return [*bars, *live]
 
 
 def section_of(figures: Json, bars: Iterable[Bar]) -> str:
@@ -281,7 +200,7 @@ def section_of(figures: Json, bars: Iterable[Bar]) -> str:
             *(_percent(row[way]["median_error"]) for way in ("work", "alone")),
             *(_percent(row[way]["in_band"]) for way in ("drawn", "new", "learnt")),
         )
-        for row in (*figures["simulated"], *figures.get("live", ()))
+        for row in figures["simulated"]
     ]
     return f"{table(head, rows)}\n\n{bars_table('bar', bars)}"
 
@@ -292,7 +211,6 @@ def _percent(part: float | None) -> str:
 
 def main(
     seeds: Annotated[int, typer.Option(min=2, help="Runs of each policy.")] = 5,
-    live: Annotated[int, typer.Option(min=0, help="Live schedules of each policy, 2 or more; 0 for none.")] = 0,
     *,
     keep: Annotated[bool, typer.Option("--keep", help=KEEP_HELP)] = False,
 ) -> None:
@@ -300,9 +218,7 @@ def main(
     figures: Json = {"seconds_of_50_jobs": asyncio.run(_timed())}
     print(f"{_MANY_JOBS} jobs: {figures['seconds_of_50_jobs']} s")
     figures["simulated"] = simulated(range(_FIRST_SEED, _FIRST_SEED + seeds))
-    if live:
-        figures["live"] = lived(live)
-    command = f"make bench-what-if BENCH_FLAGS='--seeds {seeds}{f' --live {live}' if live else ''} --keep'"
+    command = f"make bench-what-if BENCH_FLAGS='--seeds {seeds} --keep'"
     result = keep_result("what-if", command=command, figures=figures, keep=keep)
     if keep:
         write_section(DOCUMENT, "what-if", section_of(figures, result.bars))

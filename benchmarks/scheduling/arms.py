@@ -38,10 +38,12 @@ class Arm:
 
 _ALL = (
     Arm("fair", "fair", "equal weights, as Docker gives by default", time_slice_seconds=0.0),
-    Arm("fair-slices", "fair", "equal weights and 100 ms slices: the honest baseline"),
+    # Nothing of earlier runs decides under fair and fifo; what-ifs are asked of them as of the others.
+    Arm("fair-slices", "fair", "equal weights and 100 ms slices: the honest baseline", knows_past=True),
     Arm("utility", "utility", "ours, nothing known of earlier runs"),
     Arm("utility-history", "utility", "ours, with earlier runs of the same kinds (other seeds)", knows_past=True),
-    Arm("fifo", "fifo", "a few at a time in the order of arrival, tier 1 first"),
+    Arm("fifo", "fifo", "a few at a time in the order of arrival, tier 1 first", knows_past=True),
+    Arm("srpt-history", "srpt", "least work left to the next tier first, by the same earlier runs", knows_past=True),
     Arm("tradl", "tradl", "TRADL-style: the first tier first, the others at a floor"),
     Arm("las", "las", "least attained service first"),
     Arm("slaq", "slaq", "SLAQ-style: where the metric is predicted to gain most"),
@@ -57,7 +59,7 @@ _ALL = (
 ARMS: Mapping[str, Arm] = MappingProxyType({arm.name: arm for arm in _ALL})
 """All arms by name. All but ``fair`` and ``utility-plain-slices`` have the same long slices."""
 
-CORE = ("fair", "fair-slices", "utility", "utility-history", "fifo", "srpt-oracle")
+CORE = ("fair", "fair-slices", "utility", "utility-history", "fifo", "srpt-history", "srpt-oracle")
 """Run in most blocks."""
 
 WIDE = (*CORE, "tradl", "las", "slaq", "flowcon")

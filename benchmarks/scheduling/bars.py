@@ -73,6 +73,11 @@ def _common_bars(figures: Json) -> list[Bar]:
             Bar(f"simulator, runs {how}: median error of a job's time to tier 1", each["median_percent"], "<= 10", "%")
             for how, each in figures["fidelity"]["all"].items()
         ),
+        *(
+            Bar(f"what-if, {arm}: median error of time to tier", each["learnt"]["median_error"], "<= 0.15")
+            for arm, each in figures.get("what_if", {}).items()
+            if ARMS[arm].knows_past
+        ),
         *sanity_bars(figures),
     ]
 

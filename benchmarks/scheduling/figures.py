@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from benchmarks.averages import mean, rounded
+from benchmarks.prediction_error import LEAST_SECONDS, Settled, figures_of
 from benchmarks.scheduling.analysis import (
     MEASURES,
     Gain,
@@ -51,6 +52,7 @@ def make_figures(
         "gains_two_nodes": _gains(moving, ("fair", "specon")),
         "served": _served(outcomes),
         "fidelity": _fidelity(idle, recordings, cores),
+        "what_if": _what_if(outcomes),
         "table": [_row(run, recordings) for run in outcomes],
     }
 
@@ -136,6 +138,25 @@ def _fidelity_json(found: Fidelity) -> Json:
         "p90_percent": _hundredfold(found.p90),
         "bias_percent": _hundredfold(statistics.median(found.errors) if found.errors else None),
     }
+
+
+def _what_if(outcomes: Sequence[RunOutcome]) -> Json:
+    """How far off the brokers' predictions were, by arm; those that know the future foretell nothing."""
+    found = {}
+    for name, arm in ARMS.items():
+        runs = [_settled(run) for run in outcomes if run.arm == name and run.predictions and not arm.knows_future]
+        if runs:
+            found[name] = figures_of(runs)
+    return found
+
+
+def _settled(run: RunOutcome) -> list[Settled]:
+    submitted = [job.submitted_seconds for job in run.jobs]
+    return [
+        Settled(each.drawn, came, alone=not any(each.made_seconds < at < each.made_seconds + came for at in submitted))
+        for each in run.predictions
+        if (came := each.came_seconds) is not None and came > LEAST_SECONDS
+    ]
 
 
 def _row(run: RunOutcome, recordings: Recordings) -> Json:

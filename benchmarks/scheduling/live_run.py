@@ -15,7 +15,7 @@ from benchmarks.scheduling.arms import Arm, oracle_options
 from benchmarks.scheduling.cpu_meter import CpuMeter, CpuReading
 from benchmarks.scheduling.follower import Follower
 from benchmarks.scheduling.kinds import KINDS
-from benchmarks.scheduling.outcome import JobOutcome, RunOutcome
+from benchmarks.scheduling.outcome import JobOutcome, Predicted, RunOutcome
 from benchmarks.scheduling.recordings import Recordings, remember
 from benchmarks.scheduling.schedules import Schedule
 from benchmarks.scheduling.second_node import SecondNode, processors, wait_nodes
@@ -25,8 +25,11 @@ from testing.application_process import ApplicationProcess
 from testing.load_record import LoadRecord
 from testing.product import Product, ProductError, processes_of
 from tiercel import Client
+from tiercel.core.predictions import PredictionState
 
 TENANT = "default"
+_SETTLE_SECONDS = 10
+_MOST_PREDICTIONS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +41,7 @@ class LiveSettings:
     deadline_seconds: float  # the jobs have to be done after so many seconds
     recordings: Recordings  # what is known of earlier runs, for arms that know the past or the future
     environment: Mapping[str, str] = field(default_factory=dict)  # more variables of the product
-    # Done with the product before the schedule begins, and when it is over, or None.
-    first: Callable[[Product], Awaitable[None]] | None = None
-    last: Callable[[Product], Awaitable[None]] | None = None
+    first: Callable[[Product], Awaitable[None]] | None = None  # done with the product before the schedule begins
 
 
 async def run_schedule(arm: Arm, schedule: Schedule, settings: LiveSettings) -> RunOutcome:
@@ -70,8 +71,6 @@ async def run_schedule(arm: Arm, schedule: Schedule, settings: LiveSettings) -> 
                 if settings.first is not None:
                     await settings.first(product)
                 run = await _work(schedule, product, settings)
-                if settings.last is not None:
-                    await settings.last(product)
             await product.stop()
             left_over = len(product.left_over())
             errors = errors_in((state_dir / "broker.log").read_text(encoding="utf-8", errors="replace"))
@@ -110,6 +109,7 @@ class _Run:
     record: LoadRecord | None
     began_at: float
     timed_out: bool
+    predictions: tuple[Predicted, ...]
 
 
 async def _work(schedule: Schedule, product: Product, settings: LiveSettings) -> _Run:
@@ -134,7 +134,22 @@ async def _work(schedule: Schedule, product: Product, settings: LiveSettings) ->
             for task in tasks:
                 task.cancel()
         record = await application.stop() if application is not None else None
-    return _Run(jobs, used, record, began_at, timed_out)
+        predictions = await _settled(client, began_at)
+    return _Run(jobs, used, record, began_at, timed_out, predictions)
+
+
+async def _settled(client: Client, began_at: float) -> tuple[Predicted, ...]:
+    """What the broker predicted, once it has compared all of it with what came; what is open then is left out."""
+    for _ in range(_SETTLE_SECONDS):
+        recorded = (await client.predictions(limit=_MOST_PREDICTIONS)).predictions
+        if all(each.state is not PredictionState.OPEN for each in recorded):
+            break
+        await asyncio.sleep(1.0)  # the broker looks every two seconds
+    return tuple(
+        Predicted(round(each.made_at.timestamp() - began_at, 3), each.drawn, each.came_seconds)
+        for each in reversed(recorded)
+        if each.state is not PredictionState.OPEN
+    )
 
 
 async def _start_application(
@@ -183,6 +198,7 @@ def _outcome(run: _Run, arm: Arm, schedule: Schedule) -> RunOutcome:
         left_over=0,
         errors=0,
         served=served,
+        predictions=run.predictions,
     )
 
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from tiercel.core.what_if import Span
+
 Json = dict[str, Any]
 
 
@@ -69,6 +71,15 @@ class Served:
 
 
 @dataclass(frozen=True, slots=True)
+class Predicted:
+    """When the broker of its own accord expected a tier, and when it came; see :class:`.Prediction`."""
+
+    made_seconds: float  # when it was predicted, since the schedule began; what follows counts from here
+    drawn: Span
+    came_seconds: float | None  # None: never, as its job ended before
+
+
+@dataclass(frozen=True, slots=True)
 class RunOutcome:
     """A schedule under an arm."""
 
@@ -89,6 +100,7 @@ class RunOutcome:
     left_over: int  # how many processes had to be killed after the product had stopped
     errors: int  # what the broker's log told as an error, such as a plan that could not be carried out
     served: Served | None = None  # what an application got, if one ran
+    predictions: tuple[Predicted, ...] = ()  # that were settled, the oldest first
 
     @property
     def block(self) -> str:
@@ -122,7 +134,11 @@ class RunOutcome:
             served = document["served"]
             if served is not None:
                 document["served"] = Served(**{**served, **{name: tuple(served[name]) for name in _BY_SECOND}})
-            return cls(**{**document, "jobs": tuple(JobOutcome.from_json(job) for job in document["jobs"])})
+            document["jobs"] = tuple(JobOutcome.from_json(job) for job in document["jobs"])
+            document["predictions"] = tuple(
+                Predicted(**{**each, "drawn": Span(**each["drawn"])}) for each in document["predictions"]
+            )
+            return cls(**document)
         except (KeyError, TypeError) as error:
             raise ValueError(f"{path.name} does not hold a run's outcome ({error!r})") from error
 

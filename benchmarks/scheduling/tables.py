@@ -35,7 +35,7 @@ def make_section(figures: Json, bars: list[Bar], *, command: str, machine: Json,
     parts = [head, _bars(bars)]
     parts += [_gains(gains, baseline, "") for baseline in ("fair", "fair-slices", "fifo")]
     parts += [_gains(moving, baseline, ", on two nodes") for baseline in ("fair", "specon")]
-    parts += [_arms(figures), _served(figures), _fidelity(figures), _left_out(figures)]
+    parts += [_arms(figures), _served(figures), _fidelity(figures), _what_if(figures), _left_out(figures)]
     parts.append([f"![{name}]({name})" for name in plots])
     return "\n".join("\n".join(part) + "\n" for part in parts if part)
 
@@ -135,6 +135,33 @@ def _fidelity(figures: Json) -> list[str]:
     )
     found_table = table(("policy", "runs", "replayed", "foretold"), rows)
     return ["### The simulator against these runs", "", note, "", found_table]
+
+
+def _what_if(figures: Json) -> list[str]:
+    found = figures.get("what_if", {})
+    if not found:
+        return []
+    rows = [
+        (
+            arm,
+            *(str(each[way]["predictions"]) for way in ("learnt", "alone")),
+            *(_part(each[way]["median_error"]) for way in ("drawn", "learnt", "alone")),
+            *(_part(each["learnt"].get(name)) for name in ("bias", "in_band")),
+        )
+        for arm, each in found.items()
+    ]
+    note = (
+        "What brokers predicted of their own accord of when tiers come, as things were, and what came. The error is "
+        "(predicted - came) / came. *Corrected*: by the errors of the blocks before, as a broker does that lives on; "
+        "*nobody later*: as drawn, of predictions before whose tiers no other job was submitted. Where an arm knows no "
+        "earlier runs, the broker tells of tiers only once another job of the kind was through."
+    )
+    head = ("policy", "predictions", "nobody later", "error, as drawn", "corrected", "nobody later", "bias", "in band")
+    return ["### What-ifs against these runs", "", note, "", table(head, rows)]
+
+
+def _part(value: float | None) -> str:
+    return "-" if value is None else f"{100.0 * value:.0f} %"
 
 
 def _error(found: Json) -> str:

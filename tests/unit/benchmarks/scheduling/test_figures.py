@@ -9,11 +9,12 @@ import pytest
 from benchmarks.results import Bar
 from benchmarks.scheduling import bars as judge
 from benchmarks.scheduling.figures import make_figures
-from benchmarks.scheduling.outcome import RunOutcome, Served
+from benchmarks.scheduling.outcome import Predicted, RunOutcome, Served
 from benchmarks.scheduling.plots import comparable, draw_all, share_at, stage_at, way_to_last_tier
 from benchmarks.scheduling.recordings import Recordings
 from benchmarks.scheduling.tables import make_section
 from tests.support.scheduling_runs import job_outcome, recording, run_outcome
+from tiercel.core.what_if import Span
 
 KNOWN = Recordings({("cnn-small", seed): recording(training_seed=seed) for seed in range(3)})
 MACHINE = {"cores": 2, "cpu": "a CPU", "kernel": "6.1"}
@@ -50,6 +51,28 @@ def test_bars_say_what_holds() -> None:
     assert bars["served quality, utility-history above the best other"].value is None
     assert bars["tiers delivered"].holds
     assert bars["longest makespan of any policy above fair's"].value == 0.0
+
+
+def test_what_brokers_predicted_is_held_against_what_came() -> None:
+    """Twice too late in each block, which the blocks before correct; before the last tier another job came."""
+    made = (Predicted(1.0, Span(8.0, 4.0, 12.0), 4.0), Predicted(1.0, Span(6.0, 2.0, 9.0), 3.0))
+    met = Predicted(0.0, Span(4.0, 2.0, 9.0), 4.0)
+    jobs = [job_outcome("a"), job_outcome("b", submitted=0.5)]
+    runs = [
+        dataclasses.replace(run_outcome(arm, jobs, repetition=number), predictions=(*made * 10, met))
+        for arm in ("utility-history", "utility", "srpt-oracle")
+        for number in range(3)
+    ]
+    figures = make_figures(runs, KNOWN, 2, {}, len(runs))
+    assert set(figures["what_if"]) == {"utility", "utility-history"}
+    found = figures["what_if"]["utility-history"]
+    assert [found[way]["predictions"] for way in ("drawn", "learnt", "alone")] == [63, 42, 60]
+    assert found["drawn"]["median_error"] == found["alone"]["median_error"] == 1.0
+    assert found["learnt"]["median_error"] < 0.5
+    bars = {bar.name: bar.holds for bar in judge.bars_of(figures) if bar.name.startswith("what-if")}
+    assert set(bars) == {"what-if, utility-history: median error of time to tier"}
+    section = make_section(figures, judge.bars_of(figures), command="c", machine=MACHINE, plots=[])
+    assert "| utility-history | 42 | 60 | 100 % |" in section
 
 
 def test_what_was_not_run_does_not_hold() -> None:

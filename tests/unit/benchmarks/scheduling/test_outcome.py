@@ -5,13 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.scheduling.outcome import RunOutcome, Served
+from benchmarks.scheduling.outcome import Predicted, RunOutcome, Served
 from tests.support.scheduling_runs import job_outcome, run_outcome
+from tiercel.core.what_if import Span
 
 
 @pytest.mark.parametrize("served", [None, Served((0.5, 1.0), (1, 2), (1, 2), 40, 1, 12.5)], ids=["idle", "served"])
 def test_an_outcome_is_read_as_it_was_written(tmp_path: Path, served: Served | None) -> None:
     outcome = run_outcome(jobs=[job_outcome(), job_outcome("b", reached=(2.0, None), finished=None)], served=served)
+    outcome = dataclasses.replace(outcome, predictions=(Predicted(1.0, Span(2.0, 1.0, 3.0), None),))
     outcome.write(tmp_path / "run.json")
     assert RunOutcome.read(tmp_path / "run.json") == outcome
 
