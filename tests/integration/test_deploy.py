@@ -95,16 +95,18 @@ def test_a_compose_file_runs_a_command_that_there_is_and_keeps_its_state(file: P
 
 
 def test_both_compose_files_have_the_same_image_and_unit_files_the_same_options() -> None:
+    """Machines are asked at the same ports, whichever of the two they run."""
     services = {file.stem: yaml.safe_load(file.read_text())["services"] for file in COMPOSE}
     plain = [
         {key: value for key, value in next(iter(each.values())).items() if key != "command"}
         for each in services.values()
     ]
     assert plain[0] == plain[1]
-    broker = services["compose-broker"]["broker"]["command"]
-    unit = shlex.split(service_of(DEPLOY / "tiercel-broker.service")["ExecStart"])
-    for option in ("--listen-port", "--listen-nodes-port"):
-        assert f"{option}={unit[unit.index(option) + 1]}" in broker
+    asked = {"--tls-http-port", "--tls-grpc-port"}
+    for name, ports in (("broker", asked | {"--listen-port", "--listen-nodes-port"}), ("agent", asked)):
+        unit = shlex.split(service_of(DEPLOY / f"tiercel-{name}.service")["ExecStart"])
+        for option in ports:
+            assert f"{option}={unit[unit.index(option) + 1]}" in services[f"compose-{name}"][name]["command"]
 
 
 def test_what_operators_type_at_containers_is_understood() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import socket
 import sys
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
     from tiercel.core.trust.join_token import JoinToken
 
+_LOOK_SECONDS = 2.0
 _JOINED_WITH = "joined_with"
 _NODE_ID = "node_id"
 
@@ -140,12 +142,30 @@ async def run_node(options: NodeOptions) -> None:
         try:
             async with asyncio.TaskGroup() as group:
                 keeping = group.create_task(keeper.keep(), name="agent keeper")
+                remembering = group.create_task(remember_serving(places), name="addresses")
                 await stopping.wait()
                 keeping.cancel()
+                remembering.cancel()
         except* InvalidSpecError as failures:
             raise failures.exceptions[0] from None
         click.echo("Stopping.", err=True)
         await keeper.stop()
+
+
+async def remember_serving(places: Places) -> None:
+    """Note where the inference server listens, until cancelled: a machine that starts again has the same ports.
+
+    Applications elsewhere know a machine by them.
+    """
+    while True:
+        listening = read_earlier(places.serving_state)
+        listening.pop("pid", None)
+        known = read_earlier(places.addresses)
+        told = known | {f"serving_{door}": address for door, address in listening.items()}
+        if known and told != known:
+            with contextlib.suppress(OSError):  # a full disk; the next look does it
+                write_addresses(places.addresses, told)
+        await asyncio.sleep(_LOOK_SECONDS)  # the server says so in a file, once it listens and never again
 
 
 def address_towards(broker: str) -> str:

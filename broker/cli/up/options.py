@@ -127,6 +127,11 @@ class Places:
         return self.state_dir / "agent.log"
 
     @property
+    def serving_state(self) -> Path:
+        """Where the inference server listens, written by itself while it does."""
+        return self.agent_dir / "serving.json"
+
+    @property
     def serving_lock(self) -> Path:
         """Held by the inference server while it lives; its pid inside."""
         return self.agent_dir / "serving.lock"

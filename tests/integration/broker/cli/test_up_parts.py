@@ -21,6 +21,7 @@ from testing.until import until
 from tiercel import InvalidSpecError, UnavailableError
 from tiercel.broker.cli.up.addresses import read_earlier, write_addresses
 from tiercel.broker.cli.up.agent import AgentKeeper, AgentPatience
+from tiercel.broker.cli.up.joined import remember_serving
 from tiercel.broker.cli.up.options import Places, UpOptions
 from tiercel.broker.cli.up.ports import choose_port
 from tiercel.broker.cli.up.processes import stop_holder
@@ -246,6 +247,22 @@ async def test_a_restart_asks_for_the_ports_of_the_last_time(options: UpOptions)
     assert f" http_port='{port}', grpc_port='0'" in said
     assert f"tls_http_port='{port}', tls_grpc_port='0'" in said
     assert "listen_names='lab,lab.example'" in said
+
+
+async def test_a_machine_that_joined_remembers_where_its_server_listened(tmp_path: Path) -> None:
+    places = Places(tmp_path)
+    places.agent_dir.mkdir()
+    write_addresses(places.addresses, {"node_id": "far"})
+    places.serving_state.write_text('{"pid": 7, "http": "127.0.0.1:1", "https": "10.0.0.7:2"}')
+    told = {"node_id": "far", "serving_http": "127.0.0.1:1", "serving_https": "10.0.0.7:2"}
+    remembering = asyncio.create_task(remember_serving(places))
+    await until(lambda: read_earlier(places.addresses) == told)
+    places.serving_state.unlink()  # the server ended
+    remembering.cancel()
+    await asyncio.gather(remembering, return_exceptions=True)
+    await asyncio.wait({remembering := asyncio.create_task(remember_serving(places))}, timeout=0.1)
+    remembering.cancel()
+    assert read_earlier(places.addresses) == told
 
 
 async def test_an_agent_that_cannot_start_says_why(options: UpOptions) -> None:
