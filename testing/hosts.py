@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import itertools
+import json
 import os
 import shutil
 import signal
@@ -65,6 +66,11 @@ class Host:
         """An IPv4 socket of that host in this process; other hosts see its address."""
         with _entered(_NAMESPACES / self._namespace):
             return socket.socket(socket.AF_INET, kind)
+
+    def received_bytes(self) -> int:
+        """How much has come over its cable since it was made."""
+        (told,) = json.loads(_in(self._namespace, "ip", "-s", "-j", "link", "show", _CABLE))
+        return int(told["stats64"]["rx"]["bytes"])
 
     def cut_off(self) -> None:
         """Pull its cable: packets either way vanish, and nobody is told."""
@@ -176,11 +182,12 @@ def _ip(*arguments: str) -> None:
     _run(["ip", *arguments])
 
 
-def _in(namespace: str, *command: str) -> None:
-    _run(["nsenter", f"--net={_NAMESPACES / namespace}", *command])
+def _in(namespace: str, *command: str) -> str:
+    return _run(["nsenter", f"--net={_NAMESPACES / namespace}", *command])
 
 
-def _run(command: Sequence[str]) -> None:
+def _run(command: Sequence[str]) -> str:
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=_COMMAND_SECONDS)
     if done.returncode:
         raise OSError(f"{' '.join(command)}: {done.stderr.strip()}")
+    return done.stdout

@@ -128,8 +128,8 @@ class Peers(Protocol):
     def answers_on(self, node_id: str, endpoint: str) -> int:
         """The version of an endpoint without variants that answers on a node; 0 for none, or while it is offline."""
 
-    def held_files(self, endpoint: str) -> Mapping[int, str]:
-        """SHA-256 of the versions of an endpoint whose files the broker holds, by number."""
+    def held_files(self, endpoint: str, *, arriving: bool = False) -> Mapping[int, str]:
+        """SHA-256 of the versions of an endpoint whose files the broker holds (``arriving``: or is sent), by number."""
 
     def delays(self, endpoint: str) -> DelayWindow | None:
         """How long the answers of an endpoint took in the longest window that is measured; None while nothing is."""

@@ -316,9 +316,9 @@ class ActorRegistry:
         served = self.nodes[node_id].served if node_id in self.nodes else {}
         return served.get((endpoint, ""), ServedStatus()).version
 
-    def held_files(self, endpoint: str) -> Mapping[int, str]:
-        """SHA-256 of the versions of an endpoint whose files the broker holds, by number."""
-        return self.versions.held(endpoint) if self.versions is not None else {}
+    def held_files(self, endpoint: str, *, arriving: bool = False) -> Mapping[int, str]:
+        """SHA-256 of the versions of an endpoint whose files the broker holds (``arriving``: or is sent), by number."""
+        return self.versions.held(endpoint, arriving=arriving) if self.versions is not None else {}
 
     def delays(self, endpoint: str) -> DelayWindow | None:
         """How long the answers of an endpoint took in the longest window that is measured; None while nothing is."""

@@ -108,10 +108,11 @@ class Replicas:
             *(VersionFiles(each.delivery.version, each.delivery.sha256) for each in endpoint.coming),
         }
         numbers = {files.version for files in needed}
-        if held.keys() - numbers:
+        offered = self._peers.held_files(endpoint.name, arriving=True)
+        if offered.keys() - numbers:
             self._peers.keep_files(endpoint.name, numbers)
         self.from_store = replicas.from_store(endpoint, nodes, needed, held) if has_store else ()
-        wanted = replicas.wanted(endpoint, nodes, coming, held, has_store=has_store)
+        wanted = replicas.wanted(endpoint, nodes, coming, held, has_store=has_store, offered=offered)
         return with_pulls(wanted, endpoint, nodes, self._pulled, held)
 
     def waits_for_copies(self, coming: Upcoming, nodes: Mapping[str, ServingNode]) -> bool:

@@ -14,7 +14,7 @@ from tiercel.core.errors import NotFoundError
 from tiercel.v1 import nodes_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable
 
     from tiercel.broker.actors.agents import AgentService
     from tiercel.broker.api.incoming import Incoming
@@ -64,7 +64,7 @@ async def find_for(
 
 async def give_out(
     checkpoint: Checkpoint, node_id: str, store: CheckpointStore
-) -> AsyncIterator[nodes_pb2.FetchCheckpointResponse]:
+) -> AsyncGenerator[nodes_pb2.FetchCheckpointResponse]:
     """What the agent is sent, in order."""
     files = [nodes_pb2.CheckpointFile(name=f.name, size_bytes=f.size_bytes, sha256=f.sha256) for f in checkpoint.files]
     header = nodes_pb2.CheckpointHeader(node_id=node_id, run_id=checkpoint.run_id, files=files)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import re
 from typing import TYPE_CHECKING
@@ -143,8 +144,8 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
             header = await messages.header()
             self._check(context, header)
 
-            async def accept() -> None:
-                await context.write(nodes_pb2.SendCheckpointResponse())
+            async def accept(offset_bytes: int = 0) -> None:
+                await context.write(nodes_pb2.SendCheckpointResponse(offset_bytes=offset_bytes))
 
             if header.endpoint:
                 await version_files.ingest(header, messages, accept, self._agents, self._versions)
@@ -163,8 +164,9 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
             else:
                 checkpoint = await checkpoints.find_for(request, self._agents, self._carried)
                 given = checkpoints.give_out(checkpoint, request.node_id, self._carried)
-            async for response in given:
-                await context.write(response)
+            async with contextlib.aclosing(given):
+                async for response in given:
+                    await context.write(response)
 
     async def FetchScript(  # type: ignore[override]  # see Connect
         self, request: nodes_pb2.FetchScriptRequest, context: Context

@@ -1,11 +1,13 @@
 """Files of versions that several nodes are to have: taken from an agent that has them, given to those that lack them.
 
-They come through the broker, as nodes need not reach each other.
+They come through the broker, as nodes need not reach each other; it passes on what has come while the rest is on its
+way.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING
 
 from tiercel.broker.store.checkpoints import CheckpointFile
@@ -14,7 +16,7 @@ from tiercel.core.errors import NotFoundError, wrong_field
 from tiercel.v1 import nodes_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable
 
     from tiercel.broker.actors.agents import AgentService
     from tiercel.broker.api.incoming import Incoming
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 async def ingest(
     header: nodes_pb2.CheckpointHeader,
     messages: Incoming[nodes_pb2.SendCheckpointRequest],
-    accept: Callable[[], Awaitable[None]],
+    accept: Callable[[int], Awaitable[None]],
     agents: AgentService,
     store: VersionStore,
 ) -> None:
@@ -37,10 +39,11 @@ async def ingest(
     """
     wanted = agents.wanted_of_version(header.node_id, header.endpoint, header.version, sends=True)
     files = [CheckpointFile(file.name, file.size_bytes, file.sha256) for file in header.files]
-    with store.begin(header.endpoint, header.version, files) as writer:
-        if sha256_of(files) != wanted.sha256:
-            raise wrong_field("header.files", "its model is not the one that was asked for: its SHA-256 differs")
-        await accept()
+    if sha256_of(files) != wanted.sha256:
+        raise wrong_field("header.files", "its model is not the one that was asked for: its SHA-256 differs")
+    with store.begin(header.endpoint, header.version, files, resumes=header.resumes) as writer:
+        await accept(writer.offset_bytes)
+        agents.look_after_replicas()  # others may fetch what comes
         while (request := await messages.next()) is not None:
             writer.write(request.data)
         await asyncio.to_thread(writer.finish)
@@ -50,7 +53,7 @@ async def ingest(
 
 async def give_out(
     request: nodes_pb2.FetchCheckpointRequest, agents: AgentService, store: VersionStore
-) -> AsyncIterator[nodes_pb2.FetchCheckpointResponse]:
+) -> AsyncGenerator[nodes_pb2.FetchCheckpointResponse]:
     """What the agent is sent of a version that it shall have, in order.
 
     Raises:
@@ -65,7 +68,10 @@ async def give_out(
     header = nodes_pb2.CheckpointHeader(
         node_id=request.node_id, endpoint=request.endpoint, version=request.version, files=files
     )
+    total = sum(file.size_bytes for file in files)
+    header.offset_bytes = request.offset_bytes if request.offset_bytes < total else 0
     yield nodes_pb2.FetchCheckpointResponse(header=header)
-    pieces = store.read(request.endpoint, request.version, request.node_id)
-    while piece := await asyncio.to_thread(next, pieces, b""):
-        yield nodes_pb2.FetchCheckpointResponse(data=piece)
+    pieces = store.read(request.endpoint, request.version, request.node_id, header.offset_bytes)
+    async with contextlib.aclosing(pieces):
+        async for piece in pieces:
+            yield nodes_pb2.FetchCheckpointResponse(data=piece)

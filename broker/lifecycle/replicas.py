@@ -185,6 +185,7 @@ def wanted(
     held: Mapping[int, str] | None = None,
     *,
     has_store: bool = False,
+    offered: Mapping[int, str] | None = None,
 ) -> Mapping[str, tuple[WantedModel, ...]]:
     """What each node shall do with the versions of an endpoint, by node.
 
@@ -194,11 +195,13 @@ def wanted(
         coming: Versions that are about to be delivered.
         held: SHA-256 of the versions whose files the broker holds, by number.
         has_store: Whether there is an artefact store.
+        offered: The same as ``held``, with those that it is being sent and passes on.
     """
     known = versions.wanted_models(endpoint)
     coming = [each for each in coming if each.members]
     needed = needed_files(endpoint, nodes, coming, held, has_store=has_store)
     held = held or {}
+    offered = held if offered is None else offered
     sends = _sends(endpoint, nodes, coming, held, needed)
     if variant_files.has_variants(endpoint):
         return variant_files.wanted(endpoint, nodes, held, sends)
@@ -211,7 +214,9 @@ def wanted(
     for name in sorted(names):
         before = next((model for model in known.get(name, ()) if not model.variant), None)
         kept = set(before.kept) if before is not None else set()
-        arriving = [each.files for each in coming if name in each.members and _can_have(nodes, name, each.files, held)]
+        arriving = [
+            each.files for each in coming if name in each.members and _can_have(nodes, name, each.files, offered)
+        ]
         kept |= {each.files.version for each in coming if name in {each.node_id, *each.members}}
         copies = tuple(arriving)
         version = 0

@@ -11,8 +11,8 @@ import os
 import re
 import secrets
 from typing import TYPE_CHECKING, BinaryIO
-from weakref import WeakValueDictionary
 
+from tiercel.broker.store.arrivals import Arrival, Intake
 from tiercel.broker.store.checkpoints import (
     CHUNK_BYTES,
     RESERVE_BYTES,
@@ -33,7 +33,7 @@ from tiercel.core.onnx_data import DATA_FILE, DataDigest, data_of
 from tiercel.core.onnx_signature import read_signature
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from tiercel.core.endpoints import Signature
@@ -65,7 +65,7 @@ class VersionStore:
         self._model_bytes = model_bytes
         self._reserve_bytes = reserve_bytes
         self._held: dict[str, dict[int, str]] = {}
-        self._arriving: WeakValueDictionary[tuple[str, int], CheckpointWriter] = WeakValueDictionary()
+        self._arriving: dict[tuple[str, int], Arrival] = {}
         self._fetched: dict[tuple[str, int, str], Moved] = {}
         self._arrived = asyncio.Event()
         for path in folder.iterdir():
@@ -75,12 +75,27 @@ class VersionStore:
             else:
                 self.finished(match[1], int(match[2]))
 
-    def held(self, endpoint: str) -> Mapping[int, str]:
-        """SHA-256 of the ONNX files of the versions of an endpoint that are here, by number."""
-        return self._held.get(endpoint, {})
+    def held(self, endpoint: str, *, arriving: bool = False) -> Mapping[int, str]:
+        """SHA-256 of the ONNX files of the versions of an endpoint that are here, by number.
 
-    def begin(self, endpoint: str, version: int, files: Sequence[CheckpointFile]) -> CheckpointWriter:
+        Args:
+            endpoint: The endpoint.
+            arriving: Also of those of which a part is here, or is to come next.
+        """
+        held = self._held.get(endpoint, {})
+        if not arriving:
+            return held
+        coming = {key[1]: sha256_of(each.files) for key, each in self._arriving.items() if key[0] == endpoint}
+        return {**coming, **held}
+
+    def begin(self, endpoint: str, version: int, files: Sequence[CheckpointFile], *, resumes: bool = False) -> Intake:
         """Begin to take in a version; once it is whole, :meth:`finished` is to be called.
+
+        Args:
+            endpoint: The endpoint.
+            version: The version's number.
+            files: What comes, in this order.
+            resumes: Whether it may begin behind what is here of the same files.
 
         Raises:
             InvalidSpecError: What is announced is not taken; says why.
@@ -89,17 +104,24 @@ class VersionStore:
         key = f"{endpoint}@{version}"
         if not _KEY.fullmatch(key):
             raise wrong_field("header.endpoint", f"{key!r} is no version of an endpoint")
-        self._check(files)
+        known = self._arriving.get((endpoint, version))
+        goes_on = known is not None and resumes and known.goes_on_with(files)
+        self._check(files, known.here_bytes if known is not None and goes_on else 0)
         names = {file.name for file in files}
         if MODEL_FILE not in names or not names <= _FILE_NAMES:
             raise wrong_field("header.files", f"a version has {MODEL_FILE}, and of others {', '.join(_FILE_NAMES)}")
-        writer = self._arriving[endpoint, version] = CheckpointWriter(self._folder, key, Checkpoint(key, tuple(files)))
-        return writer
+        if known is None or not goes_on:
+            if known is not None and not known.is_finishing:
+                known.drop()
+            known = self._arriving[endpoint, version] = Arrival(self._folder, key, files)
+        return Intake(known)
 
     def arrived(self, endpoint: str, version: int) -> Moved | None:
         """How much has come of a version that is being taken in; None where none is."""
-        writer = self._arriving.get((endpoint, version))
-        return Moved(writer.total_bytes - writer.missing_bytes, writer.total_bytes) if writer is not None else None
+        arrival = self._arriving.get((endpoint, version))
+        if arrival is None or not arrival.is_open:
+            return None
+        return Moved(arrival.here_bytes, arrival.total_bytes)
 
     def fetched(self, endpoint: str, version: int) -> Mapping[str, Moved]:
         """How much of a version nodes have read that are reading it now, by node."""
@@ -119,7 +141,7 @@ class VersionStore:
         self._check(files)
         return VersionUpload(self._folder, tuple(files))
 
-    def _check(self, files: Sequence[CheckpointFile]) -> None:
+    def _check(self, files: Sequence[CheckpointFile], here_bytes: int = 0) -> None:
         model_bytes = sum(file.size_bytes for file in files if file.name in {MODEL_FILE, DATA_FILE})
         if model_bytes > self._model_bytes:
             raise wrong_field(
@@ -128,12 +150,13 @@ class VersionStore:
                 "who operates it can set more (TIERCEL_MODEL_BYTES)",
             )
         total = check_files(files, most_version_bytes(self._model_bytes))
-        check_reserve(self._folder, total, self._reserve_bytes)
+        check_reserve(self._folder, total - here_bytes, self._reserve_bytes)
 
     def finished(self, endpoint: str, version: int) -> None:
         """A version was taken in."""
-        found = self.find(endpoint, version)
-        self._held.setdefault(endpoint, {})[version] = sha256_of(found.files)
+        self._held.setdefault(endpoint, {})[version] = sha256_of(self._find_whole(endpoint, version).files)
+        if (arrival := self._arriving.pop((endpoint, version), None)) is not None:
+            arrival.settle()
         self._arrived.set()
         self._arrived = asyncio.Event()
 
@@ -169,24 +192,46 @@ class VersionStore:
         raise NotFoundError(f"file: version {version} of endpoint {endpoint!r} has no {name[:80]!r}", field="file")
 
     def find(self, endpoint: str, version: int) -> Checkpoint:
-        """What is here of a version.
+        """What is here of a version, or on its way.
 
         Raises:
             UnavailableError: Nothing, so far.
         """
+        arrival = self._arriving.get((endpoint, version))
+        if arrival is not None and arrival.is_open:
+            return Checkpoint(f"{endpoint}@{version}", arrival.files)
+        return self._find_whole(endpoint, version)
+
+    def _find_whole(self, endpoint: str, version: int) -> Checkpoint:
         try:
             with self._path(endpoint, version).open("rb") as file:
                 return read_manifest(file)
         except (FileNotFoundError, ValueError):
             raise UnavailableError(f"version {version} of endpoint {endpoint!r} is not here yet; try again") from None
 
-    def read(self, endpoint: str, version: int, node_id: str) -> Iterator[bytes]:
-        """The content of its files for a node, one after the other, in pieces of up to 256 KiB."""
-        with self._path(endpoint, version).open("rb") as file:
+    async def read(self, endpoint: str, version: int, node_id: str, offset: int = 0) -> AsyncGenerator[bytes]:
+        """The content of its files for a node, one after the other, in pieces of up to 256 KiB, as far as it comes.
+
+        Args:
+            endpoint: The endpoint.
+            version: The version's number.
+            node_id: The node.
+            offset: How much of it is left out.
+
+        Raises:
+            UnavailableError: The rest is not here yet.
+        """
+        arrival = self._arriving.get((endpoint, version))
+        arrival = arrival if arrival is not None and arrival.is_open else None
+        path = self._path(endpoint, version) if arrival is None else arrival.path
+        with path.open("rb") as file:
             total = sum(each.size_bytes for each in read_manifest(file).files)
-            read = 0
+            file.seek(offset, os.SEEK_CUR)
+            read = offset
             try:
-                while piece := file.read(CHUNK_BYTES):
+                while read < total:
+                    here = total if arrival is None else await arrival.wait_beyond(read)
+                    piece = await asyncio.to_thread(file.read, min(CHUNK_BYTES, here - read))
                     yield piece
                     read += len(piece)
                     self._fetched[endpoint, version, node_id] = Moved(read, total)
@@ -230,6 +275,8 @@ class VersionStore:
         for version in known.keys() - set(versions):
             self._path(endpoint, version).unlink(missing_ok=True)
             del known[version]
+        for key in [key for key in self._arriving if key[0] == endpoint and key[1] not in versions]:
+            self._arriving.pop(key).drop()
 
     def keep_endpoints(self, endpoints: Collection[str]) -> None:
         """Remove what is of other endpoints."""

@@ -25,6 +25,8 @@ NARROW = 64_000_000
 NARROWER = 8_000_000
 """Nobody waits for the rest of it."""
 PART_BYTES = 10e6
+PART_AGAIN = 16
+"""Megabytes beside a version that a machine may hear: what was on its way when its cable was pulled, and all else."""
 SHORT_SECONDS = 2.0
 """Far less than a lease, of which a copy in front of heartbeats on a narrow cable takes its part, too."""
 ENDPOINT = "weighty"
@@ -112,6 +114,7 @@ async def a_cable_is_pulled(scene: Scene) -> None:
     """First for less than a lease, then for longer: what is there does not wait for who is away."""
     staged = "far/agent/models/.staging"
     scene.far.narrow(NARROW)
+    begun = scene.far.received_bytes()
     scene.stage.write_text("2")
     await until(lambda: scene.bytes_in(staged) > PART_BYTES)
     scene.far.cut_off()
@@ -131,6 +134,7 @@ async def a_cable_is_pulled(scene: Scene) -> None:
     scene.far.connect()
     await scene.wait_answering({"near": 2, "far": 2})
     assert scene.bytes_in(staged) == 0
+    assert scene.far.received_bytes() - begun < (MEGABYTES + PART_AGAIN) * 1e6, "it went on where it was cut off"
     assert await scene.problems() == ""
 
 
@@ -140,6 +144,8 @@ async def the_source_dies(scene: Scene, job: str) -> None:
     scene.near.narrow(NARROW)
     scene.stage.write_text("3")
     await until(lambda: scene.bytes_in("state/versions") > held + PART_BYTES)
+    await until(lambda: scene.bytes_in("far/agent/models/.staging") > PART_BYTES)  # passed on as it comes
+    assert scene.bytes_in("state/versions") < held + MEGABYTES * 1e6
     scene.near.kill()
     await scene.lab.until("nodes", id="near", online=False)
     await scene.lab.until("endpoints", name=ENDPOINT, live_version=3, answering_version=3, node_id="far")

@@ -1,6 +1,7 @@
 """A few files on their way to the broker or from it: the checkpoint of a run, or a version of an endpoint.
 
-They go over calls of their own, so that megabytes do not stand in the way of heartbeats.
+They go over calls of their own, so that megabytes do not stand in the way of heartbeats. A call that breaks off is
+followed by one that goes on where it ended, where the broker can.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import shutil
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Protocol, TypeVar
+from typing import BinaryIO, Final, Protocol, TypeVar
 
 import grpc
 from grpc import aio
@@ -77,6 +78,7 @@ class Parcels:
             nodes_pb2.CheckpointHeader(
                 node_id=self.calls.node_id,
                 instance=self.calls.instance,
+                resumes=True,
                 files=[
                     nodes_pb2.CheckpointFile(name=file.path.name, size_bytes=file.size_bytes, sha256=file.sha256)
                     for file in files
@@ -100,7 +102,11 @@ class Parcels:
             TransferError: They did not come.
         """
         request.node_id, request.instance = self.calls.node_id, self.calls.instance
-        return await self._retried(lambda stub: self._fetch(stub, request, place, check_room))
+        arrived = _Arrived(place)
+        try:
+            return await self._retried(lambda stub: self._fetch(stub, request, arrived, check_room))
+        finally:
+            arrived.close()
 
     async def _retried(self, call: Callable[[Stub], Awaitable[_T]], more_seconds: float = 0.0) -> _T:
         patience = self.limits.patience_seconds + more_seconds
@@ -112,9 +118,12 @@ class Parcels:
         call: _SendCall = stub.SendCheckpoint(metadata=self.calls.metadata())
         try:
             await call.write(nodes_pb2.SendCheckpointRequest(header=header))
-            await _read_answer(call)  # before the content: what is not wanted must not be sent for nothing
+            # Before the content: what is not wanted must not be sent for nothing.
+            skipped = (await _read_answer(call)).offset_bytes
             for file in files:
                 with file.path.open("rb") as reader:
+                    reader.seek(min(skipped, file.size_bytes))
+                    skipped -= reader.tell()
                     while piece := await asyncio.to_thread(reader.read, _CHUNK_BYTES):
                         if pace is not None:
                             await pace.wait_for(len(piece))
@@ -125,20 +134,33 @@ class Parcels:
             call.cancel()
 
     async def _fetch(
-        self, stub: Stub, request: nodes_pb2.FetchCheckpointRequest, place: Path, check_room: Callable[[int], None]
+        self,
+        stub: Stub,
+        request: nodes_pb2.FetchCheckpointRequest,
+        arrived: _Arrived,
+        check_room: Callable[[int], None],
     ) -> list[Path]:
-        await asyncio.to_thread(make_empty, place)
+        request.offset_bytes = arrived.size_bytes
         call = stub.FetchCheckpoint(request, metadata=self.calls.metadata())
-        first = await call.read()
-        if not isinstance(first, nodes_pb2.FetchCheckpointResponse) or not first.HasField("header"):
-            raise await _error_of(call)
-        files = list(first.header.files)
-        self._check(files)
-        check_room(sum(file.size_bytes for file in files))
-        content = _Content(call, self.limits)
-        for file in files:
-            await content.write(file, place / file.name)
-        return [place / file.name for file in files]
+        try:
+            first = await _heard(call.read(), self.limits)
+            if not isinstance(first, nodes_pb2.FetchCheckpointResponse) or not first.HasField("header"):
+                raise await _error_of(call)
+            header = first.header
+            self._check(header.files)
+            if not arrived.goes_on_with(header):
+                await arrived.begin(header.files)
+                if header.offset_bytes:
+                    raise DialError("The files are others than those that had come in part.")
+            check_room(sum(file.size_bytes for file in header.files) - arrived.size_bytes)
+            while not arrived.is_whole:
+                response = await _heard(call.read(), self.limits)
+                if not isinstance(response, nodes_pb2.FetchCheckpointResponse):
+                    raise await _error_of(call)
+                await arrived.write(response.data)
+        finally:
+            call.cancel()
+        return arrived.paths
 
     def _check(self, files: Sequence[nodes_pb2.CheckpointFile]) -> None:
         names = {file.name for file in files if is_plain(file.name)}
@@ -146,34 +168,73 @@ class Parcels:
             raise TransferError("the broker offers files with bad names, or too much")
 
 
-class _Content:
-    """The content of one file after the other, out of pieces that begin and end anywhere."""
+class _Arrived:
+    """What has come of some files, by one call or several: pieces that begin and end anywhere."""
 
-    def __init__(self, call: _FetchCall, limits: TransferLimits) -> None:
-        self._call = call
-        self._limits = limits
-        self._left = b""
+    def __init__(self, place: Path) -> None:
+        self._place = place
+        self._files: list[nodes_pb2.CheckpointFile] = []
+        self._left: list[nodes_pb2.CheckpointFile] = []
+        self._writer: BinaryIO | None = None
+        self._digest = hashlib.sha256()
+        self._missing = 0
+        self.size_bytes = 0
 
-    async def write(self, file: nodes_pb2.CheckpointFile, target: Path) -> None:
-        digest = hashlib.sha256()
-        missing = file.size_bytes
-        with target.open("xb") as writer:
-            while missing:
-                piece = (await self._next())[:missing]
-                self._left = self._left[len(piece) :]
-                missing -= len(piece)
-                digest.update(piece)
-                await asyncio.to_thread(writer.write, piece)
-        if digest.hexdigest() != file.sha256:
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of it is there."""
+        return not self._left
+
+    @property
+    def paths(self) -> list[Path]:
+        """Where the files are."""
+        return [self._place / file.name for file in self._files]
+
+    def goes_on_with(self, header: nodes_pb2.CheckpointHeader) -> bool:
+        """Whether what comes now belongs behind what is there."""
+        return header.offset_bytes == self.size_bytes > 0 and list(header.files) == self._files
+
+    async def begin(self, files: Sequence[nodes_pb2.CheckpointFile]) -> None:
+        """Begin anew, with these files."""
+        self.close()
+        await asyncio.to_thread(make_empty, self._place)
+        self._files, self._left, self.size_bytes = list(files), list(files), 0
+        self._open()
+
+    async def write(self, data: bytes) -> None:
+        """Take in what comes next.
+
+        Raises:
+            TransferError: It is not what was announced.
+        """
+        while data and self._writer is not None:
+            piece, data = data[: self._missing], data[self._missing :]
+            await asyncio.to_thread(self._writer.write, piece)
+            self._digest.update(piece)
+            self._missing -= len(piece)
+            self.size_bytes += len(piece)
+            self._close_whole()
+
+    def close(self) -> None:
+        """Let go of the file that is being written."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    def _open(self) -> None:
+        if self._left:
+            self._writer = (self._place / self._left[0].name).open("xb")
+            self._digest, self._missing = hashlib.sha256(), self._left[0].size_bytes
+            self._close_whole()
+
+    def _close_whole(self) -> None:
+        if self._missing:
+            return
+        self.close()
+        file = self._left.pop(0)
+        if self._digest.hexdigest() != file.sha256:
             raise TransferError(f"{file.name} arrived damaged: its SHA-256 differs")
-
-    async def _next(self) -> bytes:
-        while not self._left:
-            response = await _heard(self._call.read(), self._limits)
-            if not isinstance(response, nodes_pb2.FetchCheckpointResponse):
-                raise await _error_of(self._call)
-            self._left = response.data
-        return self._left
+        self._open()
 
 
 async def _heard(step: Awaitable[_T], limits: TransferLimits) -> _T:
@@ -185,9 +246,11 @@ async def _heard(step: Awaitable[_T], limits: TransferLimits) -> _T:
         raise DialError(f"Nothing was heard for {limits.silence_seconds:g} s.") from None
 
 
-async def _read_answer(call: _SendCall) -> None:
-    if not isinstance(await call.read(), nodes_pb2.SendCheckpointResponse):
+async def _read_answer(call: _SendCall) -> nodes_pb2.SendCheckpointResponse:
+    answer = await call.read()
+    if not isinstance(answer, nodes_pb2.SendCheckpointResponse):
         raise await _error_of(call)
+    return answer
 
 
 async def _error_of(call: _FetchCall | _SendCall) -> Exception:

@@ -1790,12 +1790,19 @@ Global___SendCheckpointRequest: _TypeAlias = SendCheckpointRequest  # noqa: Y015
 class SendCheckpointResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    OFFSET_BYTES_FIELD_NUMBER: _builtins.int
+    offset_bytes: _builtins.int
+    """The first one, of a version: how many bytes of the content are here from an earlier call; what is sent begins behind them. 0
+    unless the header said that this may be.
+    """
     def __init__(
         self,
+        *,
+        offset_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["offset_bytes", b"offset_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1810,6 +1817,7 @@ class FetchCheckpointRequest(_message.Message):
     INSTANCE_FIELD_NUMBER: _builtins.int
     ENDPOINT_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
+    OFFSET_BYTES_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
     """The node that asks."""
     run_id: _builtins.str
@@ -1820,6 +1828,8 @@ class FetchCheckpointRequest(_message.Message):
     """Instead of a run: the endpoint of whose version the files are asked for; empty for a run."""
     version: _builtins.int
     """The number of that version; 0 for a run."""
+    offset_bytes: _builtins.int
+    """How many bytes of the content are here from an earlier call, which was broken off."""
     def __init__(
         self,
         *,
@@ -1828,10 +1838,11 @@ class FetchCheckpointRequest(_message.Message):
         instance: _builtins.str = ...,
         endpoint: _builtins.str = ...,
         version: _builtins.int = ...,
+        offset_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["endpoint", b"endpoint", "instance", b"instance", "node_id", b"node_id", "run_id", b"run_id", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["endpoint", b"endpoint", "instance", b"instance", "node_id", b"node_id", "offset_bytes", b"offset_bytes", "run_id", b"run_id", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1875,6 +1886,8 @@ class CheckpointHeader(_message.Message):
     INSTANCE_FIELD_NUMBER: _builtins.int
     ENDPOINT_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
+    OFFSET_BYTES_FIELD_NUMBER: _builtins.int
+    RESUMES_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
     """The node that calls."""
     run_id: _builtins.str
@@ -1885,6 +1898,10 @@ class CheckpointHeader(_message.Message):
     """Instead of a run: the endpoint of which this is a version; empty for a run."""
     version: _builtins.int
     """The number of that version; 0 for a run."""
+    offset_bytes: _builtins.int
+    """In what the broker sends: what follows begins behind so many bytes of the content."""
+    resumes: _builtins.bool
+    """In what an agent sends: it can begin behind what the broker has from an earlier call."""
     @_builtins.property
     def files(self) -> _containers.RepeatedCompositeFieldContainer[Global___CheckpointFile]:
         """What comes, in this order."""
@@ -1898,10 +1915,12 @@ class CheckpointHeader(_message.Message):
         instance: _builtins.str = ...,
         endpoint: _builtins.str = ...,
         version: _builtins.int = ...,
+        offset_bytes: _builtins.int = ...,
+        resumes: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["endpoint", b"endpoint", "files", b"files", "instance", b"instance", "node_id", b"node_id", "run_id", b"run_id", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["endpoint", b"endpoint", "files", b"files", "instance", b"instance", "node_id", b"node_id", "offset_bytes", b"offset_bytes", "resumes", b"resumes", "run_id", b"run_id", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import pytest
 from grpc import aio
 
 from tiercel.trainer_agent.connection.calls import BrokerCalls
@@ -27,29 +28,45 @@ PIECE = 1024 * 1024
 
 
 class FallsSilent:
-    """Begins well, and is not heard from then on; from the second call on all is well."""
+    """Begins well, and is not heard from then on; from the second call on all is well.
 
-    def __init__(self) -> None:
+    Args:
+        goes_on: Whether the next call may go on where the last one ended, as with a broker of this release.
+
+    Attributes:
+        given: What was sent of the content, over all calls.
+        taken: What came of it.
+    """
+
+    def __init__(self, *, goes_on: bool = True) -> None:
         self.calls = 0
+        self.given = 0
         self.taken = b""
+        self._goes_on = goes_on
 
     async def fetch(
         self, request: nodes_pb2.FetchCheckpointRequest, context: aio.ServicerContext[Any, Any]
     ) -> AsyncIterator[nodes_pb2.FetchCheckpointResponse]:
-        yield nodes_pb2.FetchCheckpointResponse(header=HEADER)
-        for offset in range(0, len(CONTENT), PIECE):
-            yield nodes_pb2.FetchCheckpointResponse(data=CONTENT[offset : offset + PIECE])
+        header = nodes_pb2.CheckpointHeader(offset_bytes=request.offset_bytes if self._goes_on else 0)
+        header.MergeFrom(HEADER)
+        yield nodes_pb2.FetchCheckpointResponse(header=header)
+        for offset in range(header.offset_bytes, len(CONTENT), PIECE):
+            piece = CONTENT[offset : offset + PIECE]
+            self.given += len(piece)
+            yield nodes_pb2.FetchCheckpointResponse(data=piece)
             await self._fall_silent()
 
     async def send(
         self, requests: AsyncIterator[nodes_pb2.SendCheckpointRequest], context: aio.ServicerContext[Any, Any]
     ) -> AsyncIterator[nodes_pb2.SendCheckpointResponse]:
-        await anext(requests)
-        yield nodes_pb2.SendCheckpointResponse()
-        await self._fall_silent()
-        self.taken = b""  # on a slow machine a call may be begun anew once more
+        first = await anext(requests)
+        if not (self._goes_on and first.header.resumes):
+            self.taken = b""
+        yield nodes_pb2.SendCheckpointResponse(offset_bytes=len(self.taken))
         async for request in requests:
             self.taken += request.data
+            if len(self.taken) > PIECE:
+                await self._fall_silent()
         yield nodes_pb2.SendCheckpointResponse()
 
     def handler(self) -> grpc.GenericRpcHandler:
@@ -87,14 +104,20 @@ async def parcels_of(broker: FallsSilent) -> AsyncIterator[Parcels]:
         await server.stop(0)
 
 
-async def test_files_that_stop_to_come_are_fetched_anew(tmp_path: Path) -> None:
-    async with parcels_of(FallsSilent()) as parcels:
+@pytest.mark.parametrize("goes_on", [True, False])
+async def test_files_that_stop_to_come_are_fetched_from_there_on_or_anew(tmp_path: Path, *, goes_on: bool) -> None:
+    broker = FallsSilent(goes_on=goes_on)
+    async with parcels_of(broker) as parcels:
         (file,) = await parcels.fetch(nodes_pb2.FetchCheckpointRequest(endpoint="line", version=1), tmp_path / "here")
     assert file.read_bytes() == CONTENT
+    assert (broker.given == len(CONTENT)) is goes_on
 
 
-async def test_files_that_nobody_takes_any_more_are_sent_anew(tmp_path: Path) -> None:
-    broker, file = FallsSilent(), tmp_path / "model.onnx"
+@pytest.mark.parametrize("goes_on", [True, False])
+async def test_files_that_nobody_takes_any_more_are_sent_from_there_on_or_anew(
+    tmp_path: Path, *, goes_on: bool
+) -> None:
+    broker, file = FallsSilent(goes_on=goes_on), tmp_path / "model.onnx"
     file.write_bytes(CONTENT)
     async with parcels_of(broker) as parcels:
         header = nodes_pb2.CheckpointHeader(endpoint="line", version=1)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 from pathlib import Path
 
 import pytest
 
 from testing import onnx_models
+from testing.until import until
 from tiercel.broker.store.checkpoints import CheckpointFile
 from tiercel.broker.store.version_files import VersionStore
 from tiercel.core.endpoints import Moved
@@ -31,20 +33,19 @@ def put(store: VersionStore, version: int, content: bytes = MODEL, endpoint: str
     return file.sha256
 
 
-def test_what_was_taken_in_is_there_in_the_next_life_too_and_what_was_broken_off_is_not(tmp_path: Path) -> None:
+async def test_what_was_taken_in_is_there_in_the_next_life_too_and_what_was_broken_off_is_not(tmp_path: Path) -> None:
     store = VersionStore(tmp_path)
     first, second = put(store, 1), put(store, 2, b"another")
     with store.begin("digits", 3, [described("model.onnx", MODEL)]) as writer:
         writer.write(MODEL[:3])
         assert store.arrived("digits", 3) == Moved(3, len(MODEL))
-    del writer
     assert store.arrived("digits", 3) is None
     (tmp_path / ".digits@4.part").write_bytes(b"?")
     again = VersionStore(tmp_path)
     assert again.held("digits") == {1: first, 2: second}
     pieces = again.read("digits", 2, "n2")
-    assert next(pieces) == b"another"
-    assert list(pieces) == []
+    assert [piece async for piece in pieces] == [b"another"]
+    assert [piece async for piece in again.read("digits", 2, "n2", offset=3)] == [b"ther"]
     assert again.fetched("digits", 2) == {}
     again.keep_only("digits", {2})
     again.keep_endpoints({"digits"})
@@ -53,6 +54,70 @@ def test_what_was_taken_in_is_there_in_the_next_life_too_and_what_was_broken_off
         again.find("digits", 1)
     again.keep_endpoints(())
     assert list(tmp_path.iterdir()) == []
+
+
+async def test_what_comes_is_passed_on_and_goes_on_where_it_was_broken_off_but_its_end_waits_for_all_of_it(
+    tmp_path: Path,
+) -> None:
+    store, file = VersionStore(tmp_path), described("model.onnx", MODEL)
+    read = bytearray()
+
+    async def reader() -> None:
+        async for piece in store.read("digits", 1, "n2"):
+            read.extend(piece)
+
+    with contextlib.suppress(UnavailableError), store.begin("digits", 1, [file], resumes=True) as first:
+        first.write(MODEL[:2])
+        assert (store.held("digits"), store.held("digits", arriving=True)) == ({}, {1: file.sha256})
+        reading = asyncio.create_task(reader())
+        await until(lambda: bytes(read) == MODEL[:2])
+        raise UnavailableError("its cable was pulled")
+    assert store.arrived("digits", 1) == Moved(2, len(MODEL))
+    with store.begin("digits", 1, [file], resumes=True) as second:
+        second.write(MODEL[2:4])
+        with store.begin("digits", 1, [file], resumes=True) as third:  # the second one is not known to be gone
+            assert (second.offset_bytes, third.offset_bytes) == (2, 4)
+            with pytest.raises(UnavailableError):
+                second.write(MODEL[4:])
+            third.write(MODEL[4:])
+            await until(lambda: bytes(read) == MODEL[:-1])
+            third.finish()
+            assert bytes(read) == MODEL[:-1]
+    store.finished("digits", 1)
+    await reading
+    assert (bytes(read), store.held("digits")) == (MODEL, {1: file.sha256})
+    assert [path.name for path in tmp_path.iterdir()] == ["digits@1"]
+
+
+async def test_what_was_passed_on_of_what_turns_out_to_be_wrong_or_is_not_needed_any_more_never_ends(
+    tmp_path: Path,
+) -> None:
+    store, file = VersionStore(tmp_path), described("model.onnx", MODEL)
+
+    async def read(version: int) -> None:
+        async for _ in store.read("digits", version, "n2"):
+            pass
+
+    with store.begin("digits", 1, [file], resumes=True) as lying:
+        lying.write(b"A")
+        reading = asyncio.create_task(read(1))
+        await until(lambda: bool(store.fetched("digits", 1)))
+        with pytest.raises(InvalidSpecError):
+            lying.write(MODEL[1:])
+    with pytest.raises(UnavailableError):
+        await reading
+    assert store.held("digits", arriving=True) == {1: file.sha256}, "it is to come next"
+    with store.begin("digits", 1, [file], resumes=True) as honest:
+        assert honest.offset_bytes == 0
+        honest.write(MODEL[:1])
+        reading = asyncio.create_task(read(1))
+        await until(lambda: bool(store.fetched("digits", 1)))
+        store.keep_only("digits", ())
+        with pytest.raises(UnavailableError):
+            honest.write(MODEL[1:])
+    with pytest.raises(UnavailableError):
+        await reading
+    assert (store.held("digits", arriving=True), list(tmp_path.iterdir())) == ({}, [])
 
 
 @pytest.mark.parametrize(
