@@ -310,7 +310,7 @@ def section_of(figures: Json, bars: Iterable[Bar]) -> str:
 
 
 def main(
-    seeds: Annotated[int, typer.Option(min=2, help="Runs of each world.")] = 10,
+    seeds: Annotated[int, typer.Option(min=2, help="Runs of each world.")] = 30,
     *,
     keep: Annotated[bool, typer.Option("--keep", help=KEEP_HELP)] = False,
 ) -> None:

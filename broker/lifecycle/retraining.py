@@ -348,7 +348,8 @@ def _left(retrainings: Sequence[Retraining], terms: Retrain, now: float) -> floa
 
 def _pause_until(retrainings: Sequence[Retraining], terms: Retrain) -> float:
     """When the pause after retrainings that did not help is over, seconds since the Unix epoch."""
-    # Spread evenly over the window at first, then twice as long each time, up to a window.
+    # What is trained right after a change has mostly data of before: the first pause is half of what spreads them
+    # evenly over the window, and each further one twice as long, up to a window.
     in_vain = 0
     for each in reversed(retrainings):
         if each.state is RetrainingState.HELPED:
@@ -356,7 +357,7 @@ def _pause_until(retrainings: Sequence[Retraining], terms: Retrain) -> float:
         in_vain += 1
     if not in_vain:
         return 0.0
-    pause = terms.window_seconds / terms.at_most * 2.0 ** min(in_vain - 1, 32)
+    pause = terms.window_seconds / terms.at_most * 2.0 ** (min(in_vain, 32) - 2)
     return retrainings[-1].over_at + min(pause, terms.window_seconds)
 
 

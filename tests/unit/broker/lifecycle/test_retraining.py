@@ -55,8 +55,8 @@ def test_whoever_asked_is_told_why_nothing_is_done() -> None:
         (MISSED, {}, AT, "less often right than 0.9: nothing begins before feedback on 30 rows"),
         (replace(MISSED, pinned=frozenset({""})), BAD, AT, "it was chosen and stays; promote the newest"),
         (replace(MISSED, retrainings=cancelled), BAD, late * 9, "was cancelled; 'tiercel retry"),
-        (replace(MISSED, retrainings=vain[:1]), BAD, AT + 7 * HOUR, "did not help; the next from 1970-01-01 08:16"),
-        (replace(MISSED, retrainings=vain), BAD, late, "the next from 1970-01-01 16:16"),
+        (replace(MISSED, retrainings=vain[:1]), BAD, AT + 3 * HOUR, "did not help; the next from 1970-01-01 04:16"),
+        (replace(MISSED, retrainings=vain), BAD, AT + 7 * HOUR, "the next from 1970-01-01 08:16"),
         (replace(MISSED, retrainings=few), BAD, late, "3 retrainings in 1d is what retrain.at_most allows"),
         (
             replace(MISSED, retrainings=(some,)),
