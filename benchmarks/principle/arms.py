@@ -36,13 +36,6 @@ ABLATIONS = (
         )
     ),
     Arm(
-        "utility, moves that only just pay",
-        "utility",
-        {},
-        history=True,
-        constants={"utility.migration._TIMES_ITS_PRICE": 1.0},
-    ),
-    Arm(
         "utility, equal shares looked at every 5 s only",
         "utility",
         {},

@@ -18,9 +18,6 @@ from tiercel.broker.scheduling.placement import Preference
 from tiercel.broker.scheduling.utility.record import JobRecord
 from tiercel.core.nodes import Drain
 
-# A move must gain so many times its price: what is foretold may be wrong, and who is moved for nothing is over last.
-_TIMES_ITS_PRICE = 2.0
-
 
 class Migration(NamedTuple):
     """A job that is sent elsewhere."""
@@ -148,7 +145,7 @@ def choose_migration(
         if target.left(job) > 0 and (source.left(job) < 0 or target.speed(job) > source.speed(job))
         for cost in (snapshot.restart_seconds(job, there),)
         for after in (max(target.seconds(records[job.id]) + cost, source.seconds(records[job.id], -1.0)),)
-        if (gain := source.seconds() - after) > _TIMES_ITS_PRICE * cost
+        if (gain := source.seconds() - after) > cost
         if room.can_take(job) and target.too_much(job) <= source.too_much(job)
     ]
     if not gains:
