@@ -41,6 +41,14 @@ def identity(kind: int = TensorProto.FLOAT, shape: Shape = ("n",)) -> bytes:
     return model([helper.make_node("Identity", ["x"], ["y"])], {"x": (kind, shape)}, {"y": (kind, shape)})
 
 
+def many_outputs(count: int) -> bytes:
+    """``y0 = y1 = ... = x`` for x of shape [n, 3]."""
+    names = [f"y{number}" for number in range(count)]
+    nodes = [helper.make_node("Identity", ["x"], [name]) for name in names]
+    shape: tuple[int, Shape] = (TensorProto.FLOAT, ["n", 3])
+    return model(nodes, {"x": shape}, dict.fromkeys(names, shape))
+
+
 def plus(value: float, features: int = 4) -> bytes:
     """``y = x + value`` for x of shape [n, features]: the answer says which version gave it."""
     return model(

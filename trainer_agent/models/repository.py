@@ -15,7 +15,7 @@ from typing import Final
 from tiercel.core.deploying import DEFAULT_MODEL_BYTES, INT8_MORE_BYTES, MAX_MODEL_BYTES, MAX_REFERENCE_BYTES
 from tiercel.core.endpoints import Signature, Tensor
 from tiercel.core.onnx_data import DATA_FILE, DataError, data_of
-from tiercel.core.onnx_signature import read_signature
+from tiercel.core.onnx_signature import UNREADABLE, read_signature
 from tiercel.trainer_agent.disk.files import UntrustedFileError, copy_untrusted, open_folder, sync_folder
 from tiercel.trainer_agent.disk.job_folder import EXPORTS, CopiedFile
 from tiercel.trainer_agent.errors import DeliveryFailedError
@@ -136,10 +136,16 @@ class ModelRepository:
             self.note_accuracy(delivery_id, accuracy, int8)
         return 0 if int8 is None else path.stat().st_size
 
-    def signature_of_staged(self, delivery_id: str) -> nodes_pb2.ModelSignature | None:
-        """What the staged model of a delivery takes and gives; None where its file does not say."""
+    def signature_of_staged(self, delivery_id: str) -> nodes_pb2.ModelSignature:
+        """What the staged model of a delivery takes and gives.
+
+        Raises:
+            DeliveryFailedError: Its file does not say.
+        """
         signature = read_signature(self.staged(delivery_id) / _MODEL)
-        return None if signature is None else signature_to_proto(signature)
+        if signature is None:
+            raise DeliveryFailedError(f"The file {UNREADABLE}.")
+        return signature_to_proto(signature)
 
     def size_of_staged(self, delivery_id: str) -> int:
         """Bytes of the staged model of a delivery, with its weights beside it."""

@@ -106,7 +106,11 @@ class LibraryModel(AnyModel):
         except DeliveryFailedError:
             raise
         except Exception as error:  # converters raise anything
-            raise DeliveryFailedError(f"its converter fails: {first_line(error)}") from error
+            message = (
+                f"its converter fails: {first_line(error)}; where it can be made ONNX otherwise, leave model out of "
+                "connect() and hand the file over, job.deliver()"
+            )
+            raise DeliveryFailedError(message) from error
         return super().export(replace(copy, content=content, frozen=()), path)
 
     def restore(self, state: State, rank: int) -> None:

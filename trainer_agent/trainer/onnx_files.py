@@ -17,6 +17,7 @@ from tiercel.trainer_agent.trainer.verification import first_line
 
 LARGEST_BYTES: Final = 2 * 1024**3 - 1
 """Protocol buffers hold no more."""
+_FLOAT: Final = 1  # onnx.TensorProto.FLOAT
 _WEIGHTS_FOLDER: Final = ".weights"
 
 
@@ -104,7 +105,8 @@ def write_checked(content: OnnxContent, path: Path) -> None:
     """Write a model as a file whose inputs and outputs have a free first axis, and its weights beside it.
 
     Converters declare outputs with the size that one row has (onnxmltools' labels of LightGBM); where all inputs have a
-    free first axis, so have all outputs.
+    free first axis, so have all outputs. Scores that are maps at the end (skl2onnx, CatBoost) are left as the tensor
+    that they are made of.
 
     Raises:
         DeliveryFailedError: It is not ONNX, has weights that did not come with it, or takes batches of one size only.
@@ -128,7 +130,7 @@ def write_checked(content: OnnxContent, path: Path) -> None:
                 f"its input {value.name} takes batches of {size} rows only; convert it with a free first axis (None)"
             )
             raise DeliveryFailedError(message)
-    changed = [value for value in model.graph.output if _fixed_size(value) is not None]
+    changed = _without_maps(model) + [value for value in model.graph.output if _fixed_size(value) is not None]
     for value in changed:
         value.type.tensor_type.shape.dim[0].dim_param = BATCH_AXIS
     path.write_bytes(model.SerializeToString() if changed else content.model)
@@ -138,6 +140,23 @@ def write_checked(content: OnnxContent, path: Path) -> None:
             shutil.copyfile(content.data, path.with_name(DATA_FILE))
         except FileNotFoundError as error:
             raise FallsShortError("the model's weights were lost with an earlier run") from error
+
+
+def _without_maps(model: Any) -> list[Any]:
+    """Let outputs that are maps from class to score be the scores instead; returns these outputs."""
+    outputs, found = {value.name: value for value in model.graph.output}, []
+    for node in model.graph.node:
+        if node.op_type != "ZipMap" or node.output[0] not in outputs:
+            continue
+        value, classes = outputs[node.output[0]], sum(len(each.ints) + len(each.strings) for each in node.attribute)
+        node.op_type, node.domain = "Identity", ""
+        del node.attribute[:]
+        scores = value.type.tensor_type
+        scores.elem_type = _FLOAT
+        scores.shape.dim.add()
+        scores.shape.dim.add(dim_value=classes)
+        found.append(value)
+    return found
 
 
 def _fixed_size(value: Any) -> int | None:

@@ -153,6 +153,11 @@ def _alone(trained: Trained, evaluate: Evaluate | None) -> Job:
     return StandaloneJob(trained)
 
 
+def _is_of_keras(model: object) -> bool:
+    """Whether it is one of Keras, which has modules of PyTorch where that is its backend; none can be copied."""
+    return any(base.__module__.partition(".")[0] == "keras" for base in type(model).__mro__)
+
+
 def _known_model(
     model: Any,
     example_input: ExampleInput | None,
@@ -161,7 +166,7 @@ def _known_model(
     dynamic_axes: DynamicAxes | None,
 ) -> Trained:
     torch = sys.modules.get("torch")  # whoever has a module of it has imported it
-    is_module = torch is not None and isinstance(model, torch.nn.Module)
+    is_module = torch is not None and isinstance(model, torch.nn.Module) and not _is_of_keras(model)
     if not (is_module or is_estimator(model)):
         kind = f"{type(model).__module__.partition('.')[0]}'s {type(model).__name__}"
         message = (

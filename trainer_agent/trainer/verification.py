@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tiercel.core.figures import percent
+from tiercel.core.onnx_signature import MAX_TENSORS
 from tiercel.trainer_agent.errors import DeliveryFailedError
 from tiercel.trainer_agent.trainer.frames import in_parts
 from tiercel.trainer_agent.trainer.samples import Samples
@@ -95,6 +96,13 @@ class OnnxModel:
             _type_of(each)
         self.input_names = tuple(self._types) if input_names is None else tuple(input_names)
         self.output_names = tuple(str(output.name) for output in self._session.get_outputs())
+        for count, what in ((len(self._types), "inputs"), (len(self.output_names), "outputs")):
+            if count > MAX_TENSORS:
+                message = (
+                    f"the model has {count} {what}, and {MAX_TENSORS} are served at most: put those that are alike "
+                    "into one, such as by torch.cat"
+                )
+                raise DeliveryFailedError(message)
 
     @property
     def taken(self) -> tuple[str, ...]:
@@ -194,10 +202,7 @@ def _type_of(tensor: Any) -> type:
     found = _TYPES.get(kind.removeprefix("tensor(").removesuffix(")"))
     if found is not None:
         return found
-    advice = (
-        "; convert with options={'zipmap': False} (skl2onnx) or zipmap=False (onnxmltools)" if "map(" in kind else ""
-    )
-    message = f"the model's {tensor.name} is a {kind}, and only tensors of numbers or texts can be served{advice}"
+    message = f"the model's {tensor.name} is a {kind}, and only tensors of numbers or texts can be served"
     raise DeliveryFailedError(message)
 
 

@@ -1,9 +1,11 @@
-"""What skl2onnx does not know by itself: LightGBM's and XGBoost's estimators, alone or in a pipeline, and texts."""
+"""What skl2onnx does not know by itself: estimators of LightGBM and XGBoost, in pipelines too, votes, and texts."""
 
 from __future__ import annotations
 
 import sys
 from typing import Any
+
+import numpy as np
 
 from tiercel.trainer_agent.trainer.library_model import needing
 
@@ -20,6 +22,8 @@ def settings_of(estimator: Any) -> dict[str, Any]:
     Raises:
         ImportError: A converter is not installed; says what to install.
     """
+    if "sklearn.ensemble" in sys.modules:
+        _know_voting()
     libraries = [know for name, know in _LIBRARIES.items() if name in sys.modules]
     for know in libraries:
         know()
@@ -55,10 +59,25 @@ def _know_xgboost() -> None:
     _register("XGBoost", xgboost.XGBClassifier, xgboost.XGBRegressor, convert)
 
 
+def _know_voting() -> None:
+    from skl2onnx.operator_converters.voting_classifier import convert_voting_classifier
+    from sklearn.ensemble import VotingClassifier
+
+    def convert(scope: Any, operator: Any, container: Any) -> None:
+        model = operator.raw_operator  # a copy, of this conversion
+        model.flatten_transform = False  # which is of transform(), and makes the converter refuse it
+        if model.weights is not None:  # it takes an array, without the weights of estimators that were dropped
+            pairs = zip(model.estimators, model.weights, strict=True)
+            model.weights = np.array([weight for (_, each), weight in pairs if not isinstance(each, str)], float)
+        convert_voting_classifier(scope, operator, container)
+
+    _register("SklearnVoting", VotingClassifier, None, convert)
+
+
 _LIBRARIES = {"lightgbm": _know_lightgbm, "xgboost": _know_xgboost}
 
 
-def _register(library: str, classifier: type, regressor: type, convert: Any) -> None:
+def _register(library: str, classifier: type, regressor: type | None, convert: Any) -> None:
     from skl2onnx import update_registered_converter
     from skl2onnx.common import shape_calculator as shapes
 
@@ -66,4 +85,5 @@ def _register(library: str, classifier: type, regressor: type, convert: Any) -> 
         (classifier, shapes.calculate_linear_classifier_output_shapes, _CLASSIFIER_OPTIONS),
         (regressor, shapes.calculate_linear_regressor_output_shapes, None),
     ):
-        update_registered_converter(kind, f"{library}{kind.__name__}", shape, convert, options=options)
+        if kind is not None:
+            update_registered_converter(kind, f"{library}{kind.__name__}", shape, convert, options=options)

@@ -99,4 +99,5 @@ def _named(model: Any, names: Sequence[str]) -> OnnxSource:
 
 def is_estimator(model: object) -> TypeGuard[Estimating]:
     """Whether it is one of scikit-learn, or can be used like one."""
-    return all(hasattr(model, name) for name in ("fit", "predict", "get_params"))
+    # Of the class: a stack of estimators has its methods only once it is fitted.
+    return all(hasattr(type(model), name) for name in ("fit", "predict", "get_params"))

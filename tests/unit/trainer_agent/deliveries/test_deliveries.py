@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 
+from testing import onnx_models
 from testing.nodes_broker import wanted_delivery
 from testing.until import until
 from tiercel.trainer_agent.deliveries.copies import PlacedFiles
@@ -24,7 +25,7 @@ from tiercel.trainer_agent.runs.table import RunTable
 from tiercel.trainer_agent.supervision import Signal, Supervisor
 from tiercel.v1 import common_pb2, nodes_pb2, trainer_pb2
 
-MODEL = b"a model"
+MODEL = onnx_models.identity()
 GOOD = trainer_pb2.ExportDone(value=0.905, sha256=hashlib.sha256(MODEL).hexdigest())
 SHORT = FallsShortError("has score=0.8995, which misses the target 0.9")
 ENDED = DeliveryFailedError("The run ended before it handed over the model.")

@@ -17,6 +17,7 @@ from torch import nn
 
 from testing import onnx_models
 from tiercel.core.onnx_data import data_of
+from tiercel.core.onnx_signature import MAX_TENSORS
 from tiercel.trainer_agent.errors import CheckpointError, DeliveryFailedError, FallsShortError
 from tiercel.trainer_agent.trainer.any_model import AnyModel
 from tiercel.trainer_agent.trainer.checkpoints import LATEST_FILE, CheckpointStore
@@ -137,6 +138,7 @@ def refuse() -> onnx.ModelProto:
         (lambda: onnx_model(batch=4), "its input x takes batches of 4 rows only"),
         (lambda: external(onnx_model()), "its weights lie in other files"),
         (lambda: onnx_model(operator="LogSoftmax"), "disagree on scores"),
+        (lambda: onnx_models.many_outputs(MAX_TENSORS + 1), "has 257 outputs, and 256 are served at most"),
         (lambda: b"\x00nonsense", "it is not ONNX"),
         (lambda: "nowhere.onnx", "the ONNX file cannot be read"),
         (lambda: object(), "bytes, a path or an onnx.ModelProto"),
@@ -149,7 +151,7 @@ def test_what_cannot_be_served_is_refused_in_words(export: Callable[[], Any], se
         model.export(model.keep(), tmp_path / "model.onnx").compared()
 
 
-def test_scores_as_maps_are_refused_with_the_option_that_helps(tmp_path: Path) -> None:
+def test_scores_as_maps_are_the_tensor_that_they_are_made_of(tmp_path: Path) -> None:
     zipped = onnx_model()
     zipped.graph.node.append(
         helper.make_node("ZipMap", ["scores"], ["maps"], domain="ai.onnx.ml", classlabels_int64s=[0, 1, 2])
@@ -158,8 +160,9 @@ def test_scores_as_maps_are_refused_with_the_option_that_helps(tmp_path: Path) -
     kind = helper.make_map_type_proto(TensorProto.INT64, helper.make_tensor_type_proto(TensorProto.FLOAT, []))
     zipped.graph.output[1].CopyFrom(helper.make_value_info("maps", helper.make_sequence_type_proto(kind)))
     model = AnyModel(lambda: zipped, softmax, ROWS)
-    with pytest.raises(DeliveryFailedError, match="'zipmap': False"):
-        model.export(model.keep(), tmp_path / "model.onnx")
+    found = model.export(model.keep(), tmp_path / "model.onnx")
+    assert found.model.output_names == ("label", "maps")
+    np.testing.assert_allclose(found.predict(ROWS), softmax(ROWS), rtol=1e-5)
 
 
 @pytest.mark.parametrize(("outputs", "sentence"), [(softmax(ROWS), ""), (softmax(-ROWS), "disagree on scores")])

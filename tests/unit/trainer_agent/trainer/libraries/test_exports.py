@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 import xgboost
 from sklearn.compose import make_column_transformer
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import RandomForestClassifier, StackingClassifier, VotingClassifier
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, SGDClassifier, SGDRegressor
 from sklearn.pipeline import make_pipeline
@@ -22,7 +22,7 @@ from tiercel.trainer_agent.errors import CheckpointError, DeliveryFailedError
 from tiercel.trainer_agent.trainer.checkpoints import CheckpointStore
 from tiercel.trainer_agent.trainer.libraries import lightgbm as of_lightgbm
 from tiercel.trainer_agent.trainer.libraries import xgboost as of_xgboost
-from tiercel.trainer_agent.trainer.libraries.estimators import Estimator
+from tiercel.trainer_agent.trainer.libraries.estimators import Estimator, is_estimator
 from tiercel.trainer_agent.trainer.library_model import Library, LibraryModel
 from tiercel.trainer_agent.trainer.pickles import PickleFormat
 from tiercel.trainer_agent.trainer.restoring import RunKeeper, RunState
@@ -55,8 +55,13 @@ def xgboost_booster(objective: str, truth: Array, rows: Any = X, **more: Any) ->
     return library
 
 
+SEVERAL = [("linear", LogisticRegression()), ("trees", RandomForestClassifier(3, random_state=0))]
 MODELS: dict[str, Callable[[], Library]] = {
     "estimator with probabilities": lambda: estimator(RandomForestClassifier(3, random_state=0), THREE),
+    "votes, in a pipeline": lambda: estimator(
+        make_pipeline(StandardScaler(), VotingClassifier(SEVERAL, voting="soft", weights=[1, 2])), THREE
+    ),
+    "labels of votes": lambda: estimator(VotingClassifier(SEVERAL), THREE),
     "estimator with texts for labels": lambda: estimator(LogisticRegression(), np.array(["a", "b", "c"])[THREE]),
     "estimator with labels alone": lambda: estimator(SGDClassifier(random_state=0), THREE),
     "estimator with numbers": lambda: estimator(SGDRegressor(random_state=0), NUMBERS),
@@ -117,6 +122,10 @@ def test_a_booster_takes_categories_of_a_data_frame_by_their_number(tmp_path: Pa
     found = model.export(model.keep(), tmp_path / "model.onnx")
     wanted = library.current.predict(frame)  # type: ignore[attr-defined] # of LightGBM's
     np.testing.assert_allclose(found.predict(frame), wanted, rtol=1e-3, atol=1e-4)
+
+
+def test_an_estimator_is_known_before_it_is_fitted() -> None:
+    assert is_estimator(StackingClassifier(SEVERAL))  # which has predict() only once it is
 
 
 def test_what_a_converter_does_not_know_is_no_model_and_the_reason_says_so(tmp_path: Path) -> None:
