@@ -23,6 +23,7 @@ from tiercel.broker.client.membership import join
 from tiercel.broker.client.state_dir import PIN_FOLLOWS
 from tiercel.broker.state_folder import prepare_state_dir, refuse_state_dir
 from tiercel.broker.state_lock import up_lock
+from tiercel.broker.trust.encryption import address_for_others
 from tiercel.core.addresses import join_address, split_address
 from tiercel.core.errors import InvalidSpecError
 from tiercel.core.private_files import write_private
@@ -37,6 +38,7 @@ from tiercel.core.trust.certificates import (
     read_key,
     to_pem,
 )
+from tiercel.core.trust.trust import is_loopback
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -44,6 +46,8 @@ if TYPE_CHECKING:
     from tiercel.core.trust.join_token import JoinToken
 
 _LOOK_SECONDS = 2.0
+_EVERYWHERE = "0.0.0.0"  # noqa: S104 - not listened at
+_ANSWER_SECONDS = 1.0  # from this machine itself
 _JOINED_WITH = "joined_with"
 _NODE_ID = "node_id"
 
@@ -169,15 +173,27 @@ async def remember_serving(places: Places) -> None:
 
 
 def address_towards(broker: str) -> str:
-    """The address of this machine from which it reaches the broker; empty if that is not known."""
+    """The address of this machine at which others reach it; empty if that is not known.
+
+    It is the one from which this machine reaches the broker. Where that is loopback, so on the broker's own machine, it
+    is the machine's first if the broker answers there, too.
+    """
     try:
         # The first of a name's addresses, as whoever dials it by that name does.
-        family, _, _, _, where = socket.getaddrinfo(*split_address(broker), type=socket.SOCK_DGRAM)[0]
+        host, port = split_address(broker)
+        family, _, _, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
             probe.connect(where)  # sends nothing
-            return str(probe.getsockname()[0]).partition("%")[0]
+            here = str(probe.getsockname()[0]).partition("%")[0]
     except (OSError, ValueError):
         return ""
+    if not is_loopback(join_address(here, port)):
+        return here
+    with contextlib.suppress(OSError):
+        other = address_for_others(_EVERYWHERE)
+        socket.create_connection((other, port), _ANSWER_SECONDS).close()
+        return other
+    return here
 
 
 def background_command(options: NodeOptions) -> tuple[str, ...]:

@@ -48,7 +48,7 @@ async def test_a_machine_joins_and_tenants_ask_at_every_address_that_was_asked_f
         async with operator_of(broker, tmp_path / "b") as operator:
             line = await create_join_token(operator, "", 60.0)
         assert line.address == broker.addresses["broker_tls"]
-        assert address_towards(line.address) == HERE
+        assert listen != HERE or address_towards(line.address) == HERE
         for number, host in enumerate((HERE, *also)):
             port = split_address(line.address)[1]
             identity, nodes_port = await join(join_address(host, port), await token_of(broker, tmp_path), f"n{number}")
