@@ -42,7 +42,6 @@ class Arrival(CheckpointWriter):
         self.is_open = True
         self._changed = asyncio.Event()
         self.__enter__()
-        self._show()
 
     @property
     def here_bytes(self) -> int:
@@ -100,6 +99,10 @@ class Arrival(CheckpointWriter):
         if self._is_whole:
             return self.total_bytes
         raise UnavailableError("the rest of this version is not here yet; try again")
+
+    def _write_manifest(self) -> None:
+        super()._write_manifest()
+        self._show()  # whoever reads it begins there
 
     def _show(self) -> None:
         with room_on(self._target.parent):

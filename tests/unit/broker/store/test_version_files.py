@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import resource
+import signal
 from pathlib import Path
 
 import pytest
@@ -87,6 +89,20 @@ async def test_what_comes_is_passed_on_and_goes_on_where_it_was_broken_off_but_i
     await reading
     assert (bytes(read), store.held("digits")) == (MODEL, {1: file.sha256})
     assert [path.name for path in tmp_path.iterdir()] == ["digits@1"]
+
+
+def test_of_a_version_that_finds_no_room_for_its_first_bytes_nothing_stays(tmp_path: Path) -> None:
+    store, file = VersionStore(tmp_path), described("model.onnx", MODEL)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, before[1]))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            store.begin("digits", 1, [file])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert list(tmp_path.iterdir()) == []
 
 
 async def test_what_was_passed_on_of_what_turns_out_to_be_wrong_or_is_not_needed_any_more_never_ends(
