@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from tiercel.core.blobs import is_sha256
 from tiercel.core.errors import InvalidSpecError
 from tiercel.core.fields import LOCAL
+from tiercel.core.figures import size
 
 DEFAULT_PROJECT_BYTES = 256 * 1024**2
 MAX_ENTRIES = 20_000
@@ -103,7 +104,7 @@ def decode_folder(data: bytes) -> tuple[Entry, ...]:
         InvalidSpecError: It is not the listing of a folder.
     """
     if len(data) > MAX_FOLDER_BYTES:
-        raise refuse_project(f"a folder's listing has {len(data)} bytes, more than {MAX_FOLDER_BYTES}; use subfolders")
+        raise refuse_project(f"a folder's listing has more than {size(MAX_FOLDER_BYTES)}; use subfolders")
     try:
         entries = tuple(
             Entry(str(name), Kind(kind), str(content), int(size)) for name, kind, content, size in json.loads(data)
@@ -158,16 +159,16 @@ def _check_place(path: str, entries: int, size_bytes: int, limit_bytes: int) -> 
     if entries > MAX_ENTRIES:
         raise refuse_project(f"it has more than {MAX_ENTRIES} files and folders; leave some out by a .tiercelignore")
     if size_bytes > limit_bytes:
-        raise too_large(size_bytes, limit_bytes, ())
+        raise too_large(limit_bytes, ())
     if len(path) > MAX_PATH_CHARACTERS or path.count("/") >= MAX_DEPTH:
         raise refuse_project(f"the path {path[:80]!r}… is longer than {MAX_PATH_CHARACTERS} characters or too deep")
 
 
-def too_large(size_bytes: int, limit_bytes: int, largest: Sequence[tuple[str, int]]) -> InvalidSpecError:
-    """What is said of a project over the limit."""
-    of = "; the largest are " + ", ".join(f"{path} ({size} bytes)" for path, size in largest) if largest else ""
+def too_large(limit_bytes: int, largest: Sequence[tuple[str, int]]) -> InvalidSpecError:
+    """What is said of a project over the limit; ``largest`` are paths and bytes."""
+    of = "; the largest are " + ", ".join(f"{path} ({size(bytes_)})" for path, bytes_ in largest) if largest else ""
     return refuse_project(
-        f"its files have {size_bytes} bytes or more, and {limit_bytes} may be sent{of}; leave out what is not needed "
+        f"its files have more than the {size(limit_bytes)} that may be sent{of}; leave out what is not needed "
         "by a .tiercelignore, and offer data to jobs as a data set of the node"
     )
 

@@ -16,6 +16,7 @@ from tiercel.broker.cli.parameters import command, json_option, target_options
 from tiercel.broker.cli.session import Target, fail, run, run_to_the_end
 
 if TYPE_CHECKING:
+    from tiercel.broker.client import Client
     from tiercel.broker.client.inference import InferenceResult, Tensor
 
 _SHOWN_ELEMENTS = 32
@@ -70,13 +71,28 @@ def infer(
     if at:
         result = run_to_the_end(_ask_at(at, endpoint, inputs, minimum_accuracy, shown, request_id))
     else:
-        result = run(
-            target, lambda client: client.infer(endpoint, inputs, minimum_accuracy, shown, request_id=request_id)
-        )
+        result = run(target, lambda client: _ask(client, endpoint, inputs, minimum_accuracy, shown, request_id))
     if as_json:
         print_json(result.to_json())
     else:
         _print_result(result)
+
+
+async def _ask(
+    client: Client,
+    endpoint: str,
+    inputs: dict[str, Any],
+    minimum_accuracy: float | None,
+    key: str | None,
+    request_id: str,
+) -> InferenceResult:
+    from tiercel.core.errors import UnavailableError
+
+    try:
+        return await client.infer(endpoint, inputs, minimum_accuracy, key, request_id=request_id)
+    except UnavailableError as error:
+        hint = "A node's inference server answers without a broker: --at ADDRESS, with a key or of a public endpoint."
+        raise UnavailableError(f"{error.message.rstrip('.')}. {hint}") from error
 
 
 async def _ask_at(

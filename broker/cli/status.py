@@ -51,7 +51,7 @@ def _print(found: ClusterStatus) -> None:
     online = sum(node.online for node in found.nodes)
     jobs = ", ".join(f"{count} {state}" for state, count in found.jobs.items()) or "none"
     whose = f" of tenant {clean(found.tenant)}" if found.tenant else ""
-    click.echo(f"Broker {found.version}. Nodes online: {online} of {len(found.nodes)}. Jobs{whose}: {jobs}.")
+    click.echo(f"Broker {found.version}. Nodes online: {online} of {len(found.nodes)}. Jobs under way{whose}: {jobs}.")
     if found.nodes:
         print_table(_NODE_COLUMNS, [_node_row(node) for node in found.nodes])
     if found.endpoints:

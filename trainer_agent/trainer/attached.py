@@ -22,7 +22,7 @@ from tiercel.trainer_agent.trainer.job import Item, Job
 from tiercel.trainer_agent.trainer.leading import Follower, Leader
 from tiercel.trainer_agent.trainer.pacing import Pacer
 from tiercel.trainer_agent.trainer.rank_link import END_OF_EPOCH, Decision, Place
-from tiercel.trainer_agent.trainer.reporting import as_numbers, report_line, require_metric
+from tiercel.trainer_agent.trainer.reporting import as_numbers, report_line, require_metric, say
 from tiercel.trainer_agent.trainer.restoring import Report, RunKeeper, RunState
 from tiercel.trainer_agent.trainer.trained import Trained
 from tiercel.v1 import trainer_pb2
@@ -106,7 +106,7 @@ class AttachedJob(Job):
             self._send_report(run.kept.report)
         for report in run.unacknowledged:
             self._send_report(report)
-        print(f"going on after epoch {run.finished_epochs}", flush=True)
+        say(f"going on after epoch {run.finished_epochs}")
 
     def epochs(self, count: int) -> Iterator[int]:
         """The epochs that are left, counted from 1; ends early when the run is asked to stop."""
@@ -142,7 +142,7 @@ class AttachedJob(Job):
         numbers = as_numbers(metrics)
         require_metric(self._metric, numbers)
         self._begin()
-        print(report_line(self._epoch, numbers), flush=True)
+        say(report_line(self._epoch, numbers))
         report = Report(self._epoch, self._accepted(numbers))
         is_last = self._decision() is not Decision.GO_ON or 0 < self._last_epoch <= self._epoch
         reached = self._deliveries.observe(report, is_last=is_last)
@@ -172,7 +172,7 @@ class AttachedJob(Job):
         error = getattr(sys, "last_value", None)
         self._crashed = self._crashed or error is not None
         if message := self._accelerators.explain(error):
-            print(message, file=sys.stderr, flush=True)
+            say(message, sys.stderr)
         self.close()
 
     def __exit__(
@@ -292,10 +292,10 @@ class AttachedJob(Job):
     def _stop(self, reason: str, *, finish: bool = False) -> None:
         if finish and self._decision() is Decision.GO_ON:
             self._finishing = True
-            print(f"finishing: {reason}", flush=True)
+            say(f"finishing: {reason}")
         elif not (finish or self._stopping):
             self._stopping = True
-            print(f"stopping: {reason or 'the agent asks for it'}", flush=True)
+            say(f"stopping: {reason or 'the agent asks for it'}")
 
     def _wait_handed_over(self, targets: tuple[float, ...]) -> None:
         deadline = time.monotonic() + REQUEST_WAIT_SECONDS

@@ -33,6 +33,7 @@ from tiercel.trainer_agent.trainer.rank_link import (
     pack_state,
     wait_seconds,
 )
+from tiercel.trainer_agent.trainer.reporting import say
 from tiercel.trainer_agent.trainer.restoring import RunKeeper
 from tiercel.trainer_agent.trainer.trained import Trained
 from tiercel.v1 import trainer_pb2
@@ -221,7 +222,7 @@ class FollowerJob(Job):
     def close_at_exit(self) -> None:
         """The same when the interpreter ends: says so if that was about a limit."""
         if message := self._accelerators.explain(getattr(sys, "last_value", None)):
-            print(message, file=sys.stderr, flush=True)
+            say(message, sys.stderr)
         self.close()
 
     def _goes_on(self, epoch: int, step: int) -> bool:

@@ -21,6 +21,7 @@ from tiercel.core.wire import to_proto
 from tiercel.trainer_agent.errors import DeliveryFailedError, FallsShortError
 from tiercel.trainer_agent.trainer.int8 import INT8_FILE, make_int8
 from tiercel.trainer_agent.trainer.onnx_files import link_or_copy
+from tiercel.trainer_agent.trainer.reporting import say
 from tiercel.trainer_agent.trainer.signature import Evaluate, Predict
 from tiercel.trainer_agent.trainer.tiers import TierTracker
 from tiercel.trainer_agent.trainer.trained import Copy, Exported, Trained
@@ -90,7 +91,7 @@ class Handover:
         took = time.monotonic() - started
         measured = f"{self._metric}={number(made.value)}"
         message = f"handed over {request.delivery_id}: {measured} in {took:.2f} s, {made.compared.summary}"
-        print(message, flush=True)
+        say(message)
         done = trainer_pb2.ExportDone(delivery_id=request.delivery_id, value=made.value, sha256=made.sha256)
         if made.int8 is not None:
             done.int8.CopyFrom(to_proto(made.int8, common_pb2.QuantisedModel))

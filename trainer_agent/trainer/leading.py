@@ -27,6 +27,7 @@ from tiercel.trainer_agent.trainer.rank_link import (
     unpack_state,
     wait_seconds,
 )
+from tiercel.trainer_agent.trainer.reporting import say
 from tiercel.v1 import trainer_pb2
 
 STATE_SECONDS: Final = 5.0
@@ -130,7 +131,7 @@ class Leader:
                     )
                 if waited > _SAY_SO_SECONDS and not has_said_so:
                     has_said_so = True
-                    print(f"waiting until rank {missing[0]} calls tiercel.trainer.connect() as well", flush=True)
+                    say(f"waiting until rank {missing[0]} calls tiercel.trainer.connect() as well")
                 self._accept()
         for follower in self.followers:
             follower.tell(Kind.WELCOME, welcome.SerializeToString(), self._patience)

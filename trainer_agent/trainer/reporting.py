@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TextIO
 
 from tiercel.trainer_agent.errors import MissingMetricError
 
@@ -43,6 +44,12 @@ def require_metric(metric: str, numbers: Mapping[str, float]) -> None:
             "it under that name, or submit the job with one of the reported metrics"
         )
         raise MissingMetricError(message)
+
+
+def say(line: str, file: TextIO | None = None) -> None:
+    """Print a line for the job's log; a script that has closed its output goes on training."""
+    with contextlib.suppress(OSError, ValueError):
+        print(line, file=file, flush=True)
 
 
 def report_line(epoch: int, metrics: Mapping[str, float]) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 from tiercel.trainer_agent.errors import CheckpointError
 from tiercel.trainer_agent.trainer.checkpoints import CheckpointStore
+from tiercel.trainer_agent.trainer.reporting import say
 from tiercel.trainer_agent.trainer.trained import Copy, Trained
 from tiercel.trainer_agent.trainer.verification import first_line
 
@@ -101,7 +102,7 @@ class RunKeeper:
             )
             raise CheckpointError(message) from error
         if self._rank == 0:
-            print(f"starting with the weights of job {source}", flush=True)
+            say(f"starting with the weights of job {source}")
 
 
 def _plain(run: RunState) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from tiercel.trainer_agent.trainer.job import Item, Job
 from tiercel.trainer_agent.trainer.rank import Rank
-from tiercel.trainer_agent.trainer.reporting import as_numbers, report_line
+from tiercel.trainer_agent.trainer.reporting import as_numbers, report_line, say
 
 
 class StandaloneJob(Job):
@@ -38,7 +38,7 @@ class StandaloneJob(Job):
         """Print the metrics as one line, in the first of several ranks."""
         numbers = as_numbers(metrics)
         if Rank.of_process().number == 0:
-            print(report_line(self._epoch, numbers), flush=True)
+            say(report_line(self._epoch, numbers))
 
     def close(self) -> None:
         """There is nothing to deliver."""

@@ -139,7 +139,7 @@ class _Tree:
         """
         if self.size_bytes > self.limit_bytes:
             largest = sorted(self.sizes.items(), key=lambda each: -each[1])[:LARGEST_SHOWN]
-            raise too_large(self.size_bytes, self.limit_bytes, largest)
+            raise too_large(self.limit_bytes, largest)
 
     def listing(self, prefix: str) -> str:
         """SHA-256 of a folder's listing, once all that lies in it was read."""

@@ -111,7 +111,7 @@ def test_a_project_is_walked_folders_first() -> None:
     paths = [path for path, _ in walk(root, objects.__getitem__, limit_bytes=5)]
     assert sorted(paths) == ["run", "src", "src/train.py"]
     assert paths.index("src") < paths.index("src/train.py")
-    with pytest.raises(InvalidSpecError, match="5 bytes or more, and 4 may be sent"):
+    with pytest.raises(InvalidSpecError, match="more than the 4 B that may be sent;"):
         list(walk(root, objects.__getitem__, limit_bytes=4))
 
 

@@ -28,7 +28,7 @@ WRONG: list[tuple[Callable[[Path], object], str]] = [
     (
         lambda folder: (folder / "data.bin").write_bytes(bytes(200_000)),
         (
-            r"project: its files have 200\d+ bytes or more, and 100000 may be sent; the largest are data.bin \(200000.*"
+            r"project: its files have more than the 97.7 KiB that may be sent; the largest are data.bin \(195 KiB.*"
             r"; leave out what is not needed by a .tiercelignore, and offer data to jobs as a data set of the node"
         ),
     ),

@@ -105,6 +105,8 @@ def test_a_port_that_is_wanted_must_be_free() -> None:
     assert choose_port("--http-port", port, "") == port
     with pytest.raises(UnavailableError, match="is no port"):
         choose_port("--http-port", 70_000, "")
+    with pytest.raises(UnavailableError, match=r"192\.0\.2\.7 is no address of this machine; give one"):
+        choose_port("--listen-port", 0, "", "192.0.2.7")  # of TEST-NET-1, which nobody has
 
 
 def test_a_restart_gets_its_ports_back_if_they_are_free() -> None:

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import io
 import math
+import os
 
 import numpy as np
 import pytest
 import torch
 
-from tiercel.trainer_agent.trainer.reporting import as_numbers, report_line
+from tiercel.trainer_agent.trainer.reporting import as_numbers, report_line, say
 
 
 def test_numbers_of_every_make_become_floats() -> None:
@@ -28,3 +30,17 @@ def test_an_empty_report_is_refused() -> None:
 
 def test_a_report_is_one_plain_line() -> None:
     assert report_line(3, {"accuracy": 0.93125, "loss": 1.0}) == "epoch 3  accuracy=0.93125  loss=1"
+
+
+def test_a_script_that_closed_its_output_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+    say("heard")
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w", closefd=False) as nobody_listens:
+        say("to nobody", nobody_listens)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), writing)  # what is in the buffer still has to go somewhere
+    os.close(writing)
+    closed = io.StringIO()
+    closed.close()
+    say("too late", closed)
+    assert capsys.readouterr().out == "heard\n"

@@ -118,10 +118,7 @@ def test_a_project_over_the_limit_is_refused_before_it_is_read_with_its_largest_
     with pytest.raises(InvalidSpecError) as caught:
         packed(tmp_path, 20_000)
     message = caught.value.message
-    assert (
-        "its files have 28007 bytes or more, and 20000 may be sent; the largest are 7.bin (7000 bytes), 6.bin"
-        in message
-    )
+    assert "its files have more than the 19.5 KiB that may be sent; the largest are 7.bin (6.84 KiB), 6.bin" in message
     assert "2.bin" not in message
     assert caught.value.field == "project"
 
