@@ -94,11 +94,7 @@ class S3Artefacts:
     async def has(self, artefact: Artefact, seconds: float) -> bool:
         """See :class:`.contract.Artefacts`."""
         async with self._calls(seconds) as calls:
-            try:
-                found = await calls.do("head_object", Key=self._key(artefact.sha256))
-            except MissingError:
-                return False
-            return bool(found["ContentLength"] == artefact.size_bytes)
+            return await self._has(calls, artefact)
 
     async def delete(self, sha256: str, seconds: float) -> None:
         """See :class:`.contract.Artefacts`."""
@@ -173,13 +169,37 @@ class S3Artefacts:
                 answer = await calls.do("upload_part", **upload, PartNumber=number, Body=part)
                 parts.append({"ETag": answer["ETag"], "PartNumber": number})
             _check(artefact, sent, digest.hexdigest())
-            await calls.do("complete_multipart_upload", **upload, MultipartUpload={"Parts": parts})
+            await self._complete(calls, artefact, {**upload, "MultipartUpload": {"Parts": parts}})
         except BaseException:
             # Else the store keeps the parts, unseen, until the broker starts again.
             with contextlib.suppress(Exception):
                 async with asyncio.timeout(_ABORT_SECONDS):
                     await self._client.abort_multipart_upload(Bucket=self._bucket, **upload)
             raise
+
+    async def _complete(self, calls: Calls, artefact: Artefact, upload: dict[str, Any]) -> None:
+        """Have the store make an object of its parts."""
+        # That may take longer than its answer is waited for: the parts are gone then, and the object is there.
+        while True:
+            is_gone = False
+            try:
+                with calls.trying():
+                    await self._client.complete_multipart_upload(Bucket=self._bucket, **upload)
+                    return
+            except MissingError:
+                is_gone = True
+            if await self._has(calls, artefact):
+                return
+            if is_gone:
+                raise failures.no_answer(self.where, "it has lost the parts of what was sent")
+            await calls.pause()
+
+    async def _has(self, calls: Calls, artefact: Artefact) -> bool:
+        try:
+            found = await calls.do("head_object", Key=self._key(artefact.sha256))
+        except MissingError:
+            return False
+        return bool(found["ContentLength"] == artefact.size_bytes)
 
     async def _pieces(self, calls: Calls, artefact: Artefact) -> AsyncGenerator[bytes]:
         """The content of an artefact; where it is cut off it goes on from there."""

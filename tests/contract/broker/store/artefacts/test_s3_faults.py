@@ -173,6 +173,23 @@ async def test_what_is_cut_off_goes_on_from_there(
     assert (tmp_path / "back").read_bytes() == LARGE
 
 
+async def test_what_took_the_store_longer_to_put_together_than_its_answer_was_waited_for_is_there(
+    bucket: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = LARGE + b"slowly"
+    async with opened(bucket.port, monkeypatch) as store:
+        assert isinstance(store, S3Artefacts)
+        complete = store._client.complete_multipart_upload
+
+        async def answer_is_lost(**arguments: object) -> None:
+            await complete(**arguments)
+            raise TimeoutError
+
+        monkeypatch.setattr(store._client, "complete_multipart_upload", answer_is_lost)
+        await store.put(artefact_of(content), io.BytesIO(content), 30.0)
+        assert await store.has(artefact_of(content), 5.0)
+
+
 async def test_what_was_put_half_leaves_nothing_there(bucket: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
     def uploads() -> int:
         return len(bucket.client.list_multipart_uploads(Bucket=BUCKET, Prefix="faults/").get("Uploads", []))
