@@ -18,6 +18,7 @@ from tiercel.trainer_agent.trainer.verification import first_line
 LARGEST_BYTES: Final = 2 * 1024**3 - 1
 """Protocol buffers hold no more."""
 _FLOAT: Final = 1  # onnx.TensorProto.FLOAT
+_IDENTITY_OPSET: Final = 8  # the latest that files of the oldest format may name (IR version 3)
 _WEIGHTS_FOLDER: Final = ".weights"
 
 
@@ -156,6 +157,8 @@ def _without_maps(model: Any) -> list[Any]:
         scores.shape.dim.add()
         scores.shape.dim.add(dim_value=classes)
         found.append(value)
+    if found and all(each.domain for each in model.opset_import):
+        model.opset_import.add(domain="", version=_IDENTITY_OPSET)  # CatBoost's files name their own operators only
     return found
 
 

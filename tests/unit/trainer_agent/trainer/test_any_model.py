@@ -163,6 +163,19 @@ def test_scores_as_maps_are_the_tensor_that_they_are_made_of(tmp_path: Path) -> 
     found = model.export(model.keep(), tmp_path / "model.onnx")
     assert found.model.output_names == ("label", "maps")
     np.testing.assert_allclose(found.predict(ROWS), softmax(ROWS), rtol=1e-5)
+    # CatBoost's files are of the oldest format, and name operators of machine learning only.
+    del zipped.graph.node[:], zipped.graph.output[:1], zipped.opset_import[:]
+    for operator, ends, attributes in (
+        ("Normalizer", ("x", "scores"), {"norm": "L1"}),
+        ("ZipMap", ("scores", "maps"), {"classlabels_int64s": [0, 1, 2]}),
+    ):
+        zipped.graph.node.append(helper.make_node(operator, ends[:1], ends[1:], domain="ai.onnx.ml", **attributes))
+    zipped.opset_import.append(helper.make_opsetid("ai.onnx.ml", 2))
+    zipped.ir_version = 3
+    unit = ROWS / np.abs(ROWS).sum(axis=1, keepdims=True)
+    model = AnyModel(lambda: zipped, lambda rows: rows / np.abs(rows).sum(axis=1, keepdims=True), ROWS)
+    found = model.export(model.keep(), tmp_path / "other.onnx")
+    np.testing.assert_allclose(found.predict(ROWS), unit, rtol=1e-5)
 
 
 @pytest.mark.parametrize(("outputs", "sentence"), [(softmax(ROWS), ""), (softmax(-ROWS), "disagree on scores")])
