@@ -104,8 +104,8 @@ class ReplicaInfo(Jsonable):
     Attributes:
         node_id: The node.
         answering_version: The version that answers there, as the node says; None while none does or it does not say.
-        serving_http: Where it answers, ``host:port``, or empty.
-        serving_grpc: The same over gRPC.
+        serving_http: Where it answers, ``host:port`` or ``https://host:port``, or empty.
+        serving_grpc: The same over gRPC, ``grpcs://`` instead.
         problem: Why that is not the live version, as far as that is known.
     """
 
@@ -126,8 +126,8 @@ class EndpointInfo(Jsonable):
         live_version: The version that shall answer; with variants the highest of those that shall.
         versions: All delivered versions, oldest first.
         node_id: Where it is served, or empty.
-        serving_http: Where it answers, ``host:port``, or empty.
-        serving_grpc: The same over gRPC.
+        serving_http: Where it answers, ``host:port`` or ``https://host:port``, or empty.
+        serving_grpc: The same over gRPC, ``grpcs://`` instead.
         objective_seconds: Delay that its tenant wants from arrival to answer, or None.
         share: What it may use of its node, or None while nothing limits it.
         requests_per_second: Requests that arrived lately, or None while nothing was measured.

@@ -63,14 +63,19 @@ SIZE: Final = {
     270_582_939_648: "252 GiB",
     2**60: "1,048,576 TiB",
 }
+URL: Final = {"127.0.0.1:8000": "http://127.0.0.1:8000", "https://10.0.0.5:7448": "https://10.0.0.5:7448"}
 # The same in the dashboard: a script of a page, what it is given, and what it finds.
-READ_BY_A_PAGE: Final = """async ([parts, numbers, pairs, sizes]) => {
-  const { bytes, compared, number, percent } = await import("/assets/js/format.js");
+READ_BY_A_PAGE: Final = """async ([parts, numbers, pairs, sizes, addresses]) => {
+  const { bytes, compared, number, percent, url } = await import("/assets/js/format.js");
   const pair = (each) => compared(...each);
-  return [parts.map((each) => percent(each)), numbers.map((each) => number(each)), pairs.map(pair), sizes.map(bytes)];
+  const figures = [parts.map((each) => percent(each)), numbers.map((each) => number(each)), pairs.map(pair)];
+  return [...figures, sizes.map(bytes), addresses.map(url)];
 }"""
-GIVEN: Final = [[*PERCENT], [*NUMBER], [[*pair] for pair in COMPARED], [*SIZE]]
-READ: Final = [[*PERCENT.values()], [*NUMBER.values()], [[*words] for words in COMPARED.values()], [*SIZE.values()]]
+GIVEN: Final = [[*PERCENT], [*NUMBER], [[*pair] for pair in COMPARED], [*SIZE], [*URL]]
+READ: Final = [
+    *([*PERCENT.values()], [*NUMBER.values()], [[*words] for words in COMPARED.values()]),
+    *([*SIZE.values()], [*URL.values()]),
+]
 
 # Many long curves in one plot, and one that grows, as the page takes points out of them.
 CURVES_OF_A_PAGE: Final = """async () => {

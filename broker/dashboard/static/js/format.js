@@ -90,6 +90,8 @@ export function clock(iso) {
 }
 
 export const secondsSince = (iso) => (Date.now() - new Date(iso).getTime()) / 1000;
+/** Where something answers over HTTP: addresses on other machines come with their scheme, those on this one without. */
+export const url = (address) => (address.includes("://") ? address : `http://${address}`);
 export const jobName = (job) => job.spec?.name || job.id;
 export const plural = (count, one, many = `${one}s`) => `${number(count)} ${count === 1 ? one : many}`;
 

@@ -1,6 +1,6 @@
 // One endpoint: what answers where, how well and how fast, and what came before.
 import { get, path, post } from "../api.js";
-import { cores, milliseconds, number, percent, plural, rate, UNKNOWN } from "../format.js";
+import { cores, milliseconds, number, percent, plural, rate, UNKNOWN, url } from "../format.js";
 import { html } from "../html.js";
 import { load, useLive } from "../live.js";
 import {
@@ -107,13 +107,12 @@ function EndpointActions({ endpoint }) {
 }
 
 function About({ endpoint, live }) {
-  const promised = endpoint.promised ?? endpoint.promised_value;
   return html`<${Facts} facts=${[
     [
       live ? live.metric : "",
       live &&
         html`<strong>${number(live.value)}
-          </strong> ${live.deployed_by ? "as said" : "measured"}${promised == null ? "" : `, ${number(promised)} promised`}`,
+          </strong> ${live.deployed_by ? "as said" : "measured"}`,
     ],
     ["Deployed", live && deployed(live)],
     ["Requests/s", rate(endpoint.requests_per_second)],
@@ -131,7 +130,7 @@ function About({ endpoint, live }) {
     ["Retraining", endpoint.retraining],
     [
       "HTTP",
-      endpoint.serving_http && html`<code>http://${endpoint.serving_http}/v2/models/${endpoint.name}/infer</code>`,
+      endpoint.serving_http && html`<code>${url(endpoint.serving_http)}/v2/models/${endpoint.name}/infer</code>`,
     ],
     ["gRPC", endpoint.serving_grpc && html`<code>${endpoint.serving_grpc}</code>`],
   ].filter(([name]) => name)} />`;
