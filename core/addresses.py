@@ -8,7 +8,7 @@ import socket
 from typing import Final
 from urllib.parse import unquote
 
-from tiercel.core.errors import wrong_field
+from tiercel.core.errors import UnavailableError, wrong_field
 
 EVERYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104 - compared
 """What stands for all addresses of a machine: those of IPv4, or those of both."""
@@ -74,6 +74,20 @@ def port_in(text: str) -> int:
 def family_of(host: str) -> socket.AddressFamily:
     """The kind of socket that an address takes."""
     return socket.AF_INET6 if ":" in host else socket.AF_INET
+
+
+def require_own(host: str) -> None:
+    """Check that one can listen at an address.
+
+    Raises:
+        UnavailableError: This machine has no such address.
+    """
+    with socket.socket(family_of(host)) as probe:
+        try:
+            probe.bind((host, 0))
+        except OSError:
+            message = f"{host} is no address of this machine; give one that 'ip address' lists."
+            raise UnavailableError(message) from None
 
 
 def reached_here(listening: str) -> str:

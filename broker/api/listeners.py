@@ -12,7 +12,7 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
-from tiercel.core.addresses import join_address
+from tiercel.core.addresses import join_address, require_own
 from tiercel.core.errors import UnavailableError
 from tiercel.v1 import (
     access_pb2,
@@ -157,8 +157,9 @@ def bind(
         credentials: For TLS; None for none, which is for loopback only.
 
     Raises:
-        UnavailableError: The port is in use.
+        UnavailableError: The port is in use, or the address is not this machine's.
     """
+    require_own(host)  # gRPC would print a line of its own beside the sentence
     address = join_address(host, port)
     try:
         return (
@@ -166,8 +167,7 @@ def bind(
         )
     except RuntimeError as error:
         raise UnavailableError(
-            f"port {port} of {host} is in use, or no address of this machine; choose another with {flag}, or 0 for any "
-            "that is free"
+            f"port {port} of {host} is in use; choose another with {flag}, or 0 for any that is free"
         ) from error
 
 

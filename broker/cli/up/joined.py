@@ -25,7 +25,7 @@ from tiercel.broker.state_folder import prepare_state_dir, refuse_state_dir
 from tiercel.broker.state_lock import up_lock
 from tiercel.broker.trust.encryption import address_for_others
 from tiercel.core.addresses import join_address, split_address
-from tiercel.core.errors import InvalidSpecError
+from tiercel.core.errors import InvalidSpecError, TiercelError
 from tiercel.core.private_files import write_private
 from tiercel.core.trust.certificates import (
     MOST_PEM_BYTES,
@@ -150,7 +150,7 @@ async def run_node(options: NodeOptions) -> None:
                 await stopping.wait()
                 keeping.cancel()
                 remembering.cancel()
-        except* InvalidSpecError as failures:
+        except* TiercelError as failures:
             raise failures.exceptions[0] from None
         click.echo("Stopping.", err=True)
         await keeper.stop()

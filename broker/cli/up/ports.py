@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import socket
 
-from tiercel.core.addresses import family_of, port_in
+from tiercel.core.addresses import family_of, port_in, require_own
 from tiercel.core.errors import UnavailableError
 
 HOST = "127.0.0.1"
@@ -27,8 +27,9 @@ def choose_port(flag: str, wanted: int, earlier: str, host: str = HOST) -> int:
         UnavailableError: The wanted port is in use or not ours to use, or this machine has no such address.
     """
     if wanted == 0:
-        before = port_in(earlier) or 0
-        return before if _trouble(before, host) is None else 0
+        before = port_in(earlier)
+        return before if before and _trouble(before, host) is None else 0
+    require_own(host)
     trouble = _trouble(wanted, host)
     if trouble is not None:
         raise UnavailableError(f"Port {wanted} ({flag}) {trouble}; choose another, or 0 for any free one.")
@@ -44,8 +45,5 @@ def _trouble(port: int, host: str) -> str | None:
         except OverflowError:
             return "is no port"
         except OSError as error:
-            if error.errno == errno.EADDRNOTAVAIL:
-                message = f"{host} is no address of this machine; give one that 'ip address' lists, or 0.0.0.0 for all."
-                raise UnavailableError(message) from None
             return "is in use" if error.errno == errno.EADDRINUSE else f"cannot be used ({error.strerror})"
     return None

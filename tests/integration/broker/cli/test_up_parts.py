@@ -21,8 +21,8 @@ from testing.until import until
 from tiercel import InvalidSpecError, UnavailableError
 from tiercel.broker.cli.up.addresses import read_earlier, write_addresses
 from tiercel.broker.cli.up.agent import AgentKeeper, AgentPatience
-from tiercel.broker.cli.up.joined import remember_serving
-from tiercel.broker.cli.up.options import Places, UpOptions
+from tiercel.broker.cli.up.joined import remember_serving, run_node
+from tiercel.broker.cli.up.options import NodeOptions, Places, UpOptions
 from tiercel.broker.cli.up.ports import choose_port
 from tiercel.broker.cli.up.processes import stop_holder
 from tiercel.broker.cli.up.run import _advertised, _broker_settings
@@ -106,7 +106,7 @@ def test_a_port_that_is_wanted_must_be_free() -> None:
     with pytest.raises(UnavailableError, match="is no port"):
         choose_port("--http-port", 70_000, "")
     with pytest.raises(UnavailableError, match=r"192\.0\.2\.7 is no address of this machine; give one"):
-        choose_port("--listen-port", 0, "", "192.0.2.7")  # of TEST-NET-1, which nobody has
+        choose_port("--listen-port", 7443, "", "192.0.2.7")  # of TEST-NET-1, which nobody has
 
 
 def test_a_restart_gets_its_ports_back_if_they_are_free() -> None:
@@ -265,6 +265,17 @@ async def test_a_machine_that_joined_remembers_where_its_server_listened(tmp_pat
     await asyncio.wait({remembering := asyncio.create_task(remember_serving(places))}, timeout=0.1)
     remembering.cancel()
     assert read_earlier(places.addresses) == told
+
+
+async def test_a_machine_that_joined_and_cannot_start_says_why(tmp_path: Path) -> None:
+    places = Places(tmp_path)
+    places.agent_dir.mkdir()
+    places.identity.touch()
+    write_addresses(places.addresses, {"node_id": "far"})
+    with listening() as port:
+        options = NodeOptions(state_dir=tmp_path, node_id="far", advertise="127.0.0.1", tls_http_port=port)
+        with pytest.raises(UnavailableError, match=rf"Port {port} \(--tls-http-port\) is in use"):
+            await run_node(options)
 
 
 async def test_an_agent_that_cannot_start_says_why(options: UpOptions) -> None:

@@ -265,7 +265,7 @@ async def test_a_broker_that_others_cannot_reach_lets_nobody_join(tmp_path: Path
         ({"listen": WIDE, "listen_names": ("Far.node.tiercel.internal",)}, "stands for a node"),
         ({"listen": WIDE, "tls_key": Path("/nowhere")}, "go together"),
         ({"listen": WIDE, **{f"tls_{name}": Path("/nowhere") for name in ("certificate", "key", "ca")}}, "of no use"),
-        ({"listen": "192.0.2.1"}, "no address of this machine"),
+        ({"listen": "192.0.2.1"}, "^192.0.2.1 is no address of this machine; give one that"),
     ],
 )
 async def test_what_is_half_a_door_is_refused(tmp_path: Path, settings: dict[str, Any], words: str) -> None:
