@@ -16,7 +16,9 @@ from tiercel.broker.cli.parameters import command, json_option, target_options
 from tiercel.broker.cli.session import Target, fail, run, run_to_the_end
 
 if TYPE_CHECKING:
-    from tiercel.broker.client import Client
+    from collections.abc import Awaitable, Callable
+
+    from tiercel.broker.client.endpoint_client import EndpointClient
     from tiercel.broker.client.inference import InferenceResult, Tensor
 
 _SHOWN_ELEMENTS = 32
@@ -69,44 +71,37 @@ def infer(
     shown = read_key(key)
     inputs = _read_inputs(file)
     if at:
-        result = run_to_the_end(_ask_at(at, endpoint, inputs, minimum_accuracy, shown, request_id))
+        result = run_to_the_end(
+            _ask_at(at, shown, lambda client: client.infer(endpoint, inputs, minimum_accuracy, request_id=request_id))
+        )
     else:
-        result = run(target, lambda client: _ask(client, endpoint, inputs, minimum_accuracy, shown, request_id))
+        result = run(
+            target,
+            lambda client: _or_name_at(client.infer(endpoint, inputs, minimum_accuracy, shown, request_id=request_id)),
+        )
     if as_json:
         print_json(result.to_json())
     else:
         _print_result(result)
 
 
-async def _ask(
-    client: Client,
-    endpoint: str,
-    inputs: dict[str, Any],
-    minimum_accuracy: float | None,
-    key: str | None,
-    request_id: str,
-) -> InferenceResult:
+async def _or_name_at(answer: Awaitable[InferenceResult]) -> InferenceResult:
     from tiercel.core.errors import UnavailableError
 
     try:
-        return await client.infer(endpoint, inputs, minimum_accuracy, key, request_id=request_id)
+        return await answer
     except UnavailableError as error:
         hint = "A node's inference server answers without a broker: --at ADDRESS, with a key or of a public endpoint."
         raise UnavailableError(f"{error.message.rstrip('.')}. {hint}") from error
 
 
 async def _ask_at(
-    address: str,
-    endpoint: str,
-    inputs: dict[str, Any],
-    minimum_accuracy: float | None,
-    key: str | None,
-    request_id: str,
+    address: str, key: str | None, ask: Callable[[EndpointClient], Awaitable[InferenceResult]]
 ) -> InferenceResult:
     from tiercel.broker.client.endpoint_client import EndpointClient
 
     async with EndpointClient(address, key=key) as client:
-        return await client.infer(endpoint, inputs, minimum_accuracy, request_id=request_id)
+        return await ask(client)
 
 
 def check_place(at: str, target: Target) -> None:

@@ -260,10 +260,13 @@ def test_no_broker_is_a_sentence_that_says_what_to_do(tmp_path: Path, monkeypatc
     nothing = CliRunner().invoke(app, ["ls", "--state-dir", str(tmp_path)])
     address = f"127.0.0.1:{free_port()}"
     away = CliRunner().invoke(app, ["ls", "--broker", address])
+    asked = CliRunner().invoke(app, ["infer", "digits", "--broker", address], input='{"input": [[1]]}')
 
     assert (nothing.exit_code, away.exit_code) == (1, 1)
     assert "start one with 'tiercel up'" in nothing.stderr
     assert f"The broker at {address} does not answer; start it with 'tiercel up'" in away.stderr
+    assert "does not answer; start it" in asked.stderr
+    assert "answers without a broker: --at ADDRESS" in asked.stderr
 
 
 def test_a_token_is_not_to_be_had_on_the_command_line(tiercel: Tiercel) -> None:
