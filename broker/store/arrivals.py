@@ -41,7 +41,7 @@ class Arrival(CheckpointWriter):
         self._is_whole = False
         self.is_open = True
         self._changed = asyncio.Event()
-        self.__enter__()
+        self.open()
 
     @property
     def here_bytes(self) -> int:
@@ -81,7 +81,7 @@ class Arrival(CheckpointWriter):
         """Let go of it; what is not in place is removed, and who reads it asks again."""
         if self.is_open:
             self.is_open = False
-            self.__exit__()
+            self.abandon()
             self._tell()
 
     async def wait_beyond(self, offset: int) -> int:

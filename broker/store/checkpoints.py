@@ -212,12 +212,16 @@ class CheckpointWriter:
         self._digest = hashlib.sha256()
 
     def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def open(self) -> None:
+        """Begin; :meth:`finish` or :meth:`abandon` is to follow."""
         try:
             self._write_manifest()
         except BaseException:
-            self.__exit__()
+            self.abandon()
             raise
-        return self
 
     def _write_manifest(self) -> None:
         manifest = manifest_of(self._checkpoint)
@@ -227,6 +231,10 @@ class CheckpointWriter:
         self._next_file()
 
     def __exit__(self, *_: object) -> None:
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Let go of it: what is not in place is removed."""
         # What is left in its buffer may find no room, which was said before or does not matter any more.
         with contextlib.suppress(OSError):
             self._file.close()

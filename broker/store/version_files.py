@@ -207,7 +207,7 @@ class VersionStore:
             with self._path(endpoint, version).open("rb") as file:
                 return read_manifest(file)
         except (FileNotFoundError, ValueError):
-            raise UnavailableError(f"version {version} of endpoint {endpoint!r} is not here yet; try again") from None
+            raise _not_here(endpoint, version) from None
 
     async def read(self, endpoint: str, version: int, node_id: str, offset: int = 0) -> AsyncGenerator[bytes]:
         """The content of its files for a node, one after the other, in pieces of up to 256 KiB, as far as it comes.
@@ -224,7 +224,11 @@ class VersionStore:
         arrival = self._arriving.get((endpoint, version))
         arrival = arrival if arrival is not None and arrival.is_open else None
         path = self._path(endpoint, version) if arrival is None else arrival.path
-        with path.open("rb") as file:
+        try:
+            file = path.open("rb")
+        except FileNotFoundError:  # let go of since it was found
+            raise _not_here(endpoint, version) from None
+        with file:
             total = sum(each.size_bytes for each in read_manifest(file).files)
             file.seek(offset, os.SEEK_CUR)
             read = offset
@@ -280,11 +284,15 @@ class VersionStore:
 
     def keep_endpoints(self, endpoints: Collection[str]) -> None:
         """Remove what is of other endpoints."""
-        for endpoint in self._held.keys() - set(endpoints):
+        for endpoint in {*self._held, *(name for name, _ in self._arriving)} - set(endpoints):
             self.keep_only(endpoint, ())
 
     def _path(self, endpoint: str, version: int) -> Path:
         return self._folder / f"{endpoint}@{version}"
+
+
+def _not_here(endpoint: str, version: int) -> UnavailableError:
+    return UnavailableError(f"version {version} of endpoint {endpoint!r} is not here yet; try again")
 
 
 class VersionUpload(CheckpointWriter):

@@ -54,8 +54,14 @@ async def test_what_was_taken_in_is_there_in_the_next_life_too_and_what_was_brok
     assert [path.name for path in tmp_path.iterdir()] == ["digits@2"]
     with pytest.raises(UnavailableError):
         again.find("digits", 1)
+    with contextlib.suppress(UnavailableError), again.begin("gone", 1, [described("model.onnx", MODEL)]):
+        raise UnavailableError("the cable was pulled; its endpoint is removed before more comes")
+    lost = again.read("gone", 1, "n2")
     again.keep_endpoints(())
     assert list(tmp_path.iterdir()) == []
+    assert again.held("gone", arriving=True) == {}
+    with pytest.raises(UnavailableError, match="is not here yet"):
+        await anext(lost)
 
 
 async def test_what_comes_is_passed_on_and_goes_on_where_it_was_broken_off_but_its_end_waits_for_all_of_it(
