@@ -121,7 +121,8 @@ def _served(figures: Json) -> list[str]:
 def _fidelity(figures: Json) -> list[str]:
     found = figures["fidelity"]
     if not found["all"]["replayed"]["runs"]:
-        return []
+        why = f"All {found['left_out']} runs are left out: not complete, or others used more than 5 % of the machine."
+        return ["### The simulator against these runs", "", why] if found["left_out"] else []
     rows = [
         (arm, str(each["replayed"]["runs"]), _error(each["replayed"]), _error(each["foretold"]))
         for arm, each in {**found["by_arm"], "all": found["all"]}.items()
@@ -144,7 +145,7 @@ def _what_if(figures: Json) -> list[str]:
     rows = [
         (
             arm,
-            *(str(each[way]["predictions"]) for way in ("learnt", "alone")),
+            *(str(each[way]["predictions"]) for way in ("drawn", "alone")),
             *(_part(each[way]["median_error"]) for way in ("drawn", "learnt", "alone")),
             *(_part(each["learnt"].get(name)) for name in ("bias", "in_band")),
         )
@@ -154,9 +155,10 @@ def _what_if(figures: Json) -> list[str]:
         "What brokers predicted of their own accord of when tiers come, as things were, and what came. The error is "
         "(predicted - came) / came. *Corrected*: by the errors of the blocks before, as a broker does that lives on; "
         "*nobody later*: as drawn, of predictions before whose tiers no other job was submitted. Where an arm knows no "
-        "earlier runs, the broker tells of tiers only once another job of the kind was through."
+        "earlier runs, little is predicted: another job of the kind has to be through."
     )
-    head = ("policy", "predictions", "nobody later", "error, as drawn", "corrected", "nobody later", "bias", "in band")
+    errors = ("median error, as drawn", "corrected", "nobody later")
+    head = ("policy", "predictions", "of these nobody later", *errors, "bias, corrected", "in band, corrected")
     return ["### What-ifs against these runs", "", note, "", table(head, rows)]
 
 

@@ -72,7 +72,7 @@ def test_what_brokers_predicted_is_held_against_what_came() -> None:
     bars = {bar.name: bar.holds for bar in judge.bars_of(figures) if bar.name.startswith("what-if")}
     assert set(bars) == {"what-if, utility-history: median error of time to tier"}
     section = make_section(figures, judge.bars_of(figures), command="c", machine=MACHINE, plots=[])
-    assert "| utility-history | 42 | 60 | 100 % |" in section
+    assert "| utility-history | 63 | 60 | 100 % |" in section
 
 
 def test_what_was_not_run_does_not_hold() -> None:
