@@ -1,8 +1,8 @@
 """Load from a process of its own that notes every answer: ``python -m benchmarks.serving.swap_load``.
 
-Closed loop over keep-alive connections, until stdin ends. A connection that the server announced to close is opened
-anew; one that ends while an answer is due is a failed request. Times are seconds of CLOCK_MONOTONIC, which all
-processes of a machine share.
+Closed loop over keep-alive connections, until stdin ends; a line says when the first answer is there. A connection
+that the server announced to close is opened anew; one that ends while an answer is due is a failed request. Times are
+seconds of CLOCK_MONOTONIC, which all processes of a machine share.
 """
 
 from __future__ import annotations
@@ -81,6 +81,8 @@ class Asking(asyncio.Protocol):
         if len(body) < int(head.split(b"content-length: ")[1].split(b"\r\n")[0]):
             return
         notes = self._notes
+        if not notes.ended and not notes.failures:
+            print("asking", flush=True)
         if head.startswith(b"http/1.1 200 ") and len(notes.ended) < MAX_ANSWERS:
             notes.ended.append(now)
             notes.took.append(now - self._sent)

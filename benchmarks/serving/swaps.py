@@ -76,12 +76,16 @@ def row_request(features: int) -> bytes:
 
 @contextlib.contextmanager
 def load_process(server: ServingProcess, features: int, connections: int, folder: Path) -> Iterator[Path]:
-    """Load while the context lasts; gives the path at which its notes will be."""
+    """Load, from its first answer on, while the context lasts; gives the path at which its notes will be."""
     request, notes = folder / "request", folder / "notes.npz"
     request.write_bytes(row_request(features))
     command = [sys.executable, "-m", "benchmarks.serving.swap_load", server.http, str(request), str(notes)]
-    process = subprocess.Popen([*command, "--connections", str(connections)], stdin=subprocess.PIPE)
+    process = subprocess.Popen(
+        [*command, "--connections", str(connections)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
     try:
+        process.stdout.readline()  # however long it takes to start on a busy machine
         yield notes
     finally:
         process.communicate(timeout=60)

@@ -138,9 +138,7 @@ async def test_a_port_in_use_is_a_sentence_and_changes_nothing(tmp_path: Path) -
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(
-            UnavailableError, match=rf"port {port} of 127.0.0.1 is in use, or .*; choose another with --broker-port"
-        ):
+        with pytest.raises(UnavailableError, match=f"port {port} of 127.0.0.1 is in use; .* with --broker-port"):
             await Broker(make_settings(tmp_path, broker_port=port)).__aenter__()
         assert not (tmp_path / "broker.sqlite").exists()
         with pytest.raises(UnavailableError, match=f"Port {port} is in use"):
