@@ -35,8 +35,9 @@ class Load:
     cores: float  # what answers leave of it, > 0
     speeds: Speeds
     answers_well: float  # see :class:`.UtilitySettings`
-    used: Mapping[str, float]  # cores that the answers of each endpoint use
-    answers: set[str]  # endpoints that it answers for, or will once its jobs deliver
+    used: Mapping[str, float]  # cores that the answers of each endpoint use, on whatever node
+    answers: set[str] = field(default_factory=set)  # endpoints that it answers for, or will once its jobs deliver
+    taken: float = 0.0  # cores that these use
     ahead: dict[str, tuple[float, float]] = field(default_factory=dict)  # by job, stage, CPU seconds to a tier
     cpu: float = 0.0  # CPU seconds until all its jobs are over
     accelerators: float = 0.0  # seconds of all its accelerators together until then
@@ -47,13 +48,23 @@ class Load:
         """Work that a CPU second does here for a job."""
         return self.speeds.of(job.workload, self.node.id)
 
+    def answer(self, endpoint: str) -> None:
+        """An endpoint answers here, or will."""
+        if endpoint not in self.answers:
+            self.answers.add(endpoint)
+            self.taken += self.used.get(endpoint, 0.0)
+
+    def others(self, endpoint: str) -> float:
+        """Cores that the answers of all other endpoints use."""
+        return self.taken - (self.used.get(endpoint, 0.0) if endpoint in self.answers else 0.0)
+
     def add(self, record: JobRecord) -> None:
         """A job is here, or shall be, if that is new; one that gets nowhere is in nobody's way."""
         if record.job.id in self.ahead:
             return
         speed, lost = self.speed(record.job), bool(record.unreachable)
         self.ahead[record.job.id] = (math.inf if lost else record.stage, record.remaining.expected / speed)
-        self.answers.add(record.job.endpoint)
+        self.answer(record.job.endpoint)
         self.wanted += record.needs.cores
         self.uses += record.job.resources.accelerators
         self.cpu += 0.0 if lost else record.to_end / speed
@@ -62,9 +73,11 @@ class Load:
     def too_much(self, job: JobView) -> float:
         """Cores by which answers would use more than it can give them well if it trained a job, and so its endpoint."""
         own = self.used.get(job.endpoint, 0.0)
-        wanted = math.fsum(self.used.get(name, 0.0) for name in self.answers | {job.endpoint})
-        # What an endpoint wants on its own is too much for any node alike. Rounded: what is measured differs by chance.
-        return round(max(wanted - max(self.answers_well * self.node.cpu_cores, own), 0.0), 1) if own else 0.0
+        well = max(
+            self.answers_well * self.node.cpu_cores, own
+        )  # what it wants on its own is too much for any node alike
+        # Rounded: what is measured differs by chance.
+        return round(max(own + self.others(job.endpoint) - well, 0.0), 1) if own else 0.0
 
     def seconds(self, record: JobRecord | None = None, sign: float = 1.0) -> float:
         """Until all jobs are over here, with one more, or with one less."""
@@ -79,8 +92,13 @@ class Load:
         return others / self.cores + own / record.job.resources.cpu_cores
 
     def left(self, job: JobView) -> float:
-        """What is left of what a job competes for beside those who are here; less than nothing where that lacks."""
-        return len(self.node.accelerators) - self.uses if job.resources.accelerators else self.cores - self.wanted
+        """What is left of what a job competes for beside those who are here; less than nothing where that lacks.
+
+        The answers of its own endpoint go where it goes.
+        """
+        if job.resources.accelerators:
+            return len(self.node.accelerators) - self.uses
+        return round(self.node.cpu_cores - self.others(job.endpoint) - self.wanted, 1)
 
 
 def soonest_done(loads: Sequence[Load], records: Mapping[str, JobRecord]) -> Preference:

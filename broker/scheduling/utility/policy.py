@@ -74,10 +74,10 @@ class UtilityPolicy:
         cores = math.fsum(node.cpu_cores for node in nodes) or 1.0
         used = {view.name: max(view.cpu_cores_used, 0.0) for there in views.values() for view in there}
         well = self.settings.answers_well
-        loads = [
-            Load(node, max(left[node.id], 1e-9), speeds, well, used, {view.name for view in views[node.id]})
-            for node in nodes
-        ]
+        loads = [Load(node, max(left[node.id], 1e-9), speeds, well, used) for node in nodes]
+        for load in loads:
+            for view in views[load.node.id]:
+                load.answer(view.name)
         placement = place(snapshot, soonest_done(loads, held.records), lambda jobs: this.line(jobs, cores))
         groups = jobs_by_node(snapshot, placement)
         migration = None

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from testing.scheduling import job, node, snapshot
-from tiercel.broker.scheduling.interface import CurvePoint, PastRun, Plan, RestartCost
+from tiercel.broker.scheduling.interface import CurvePoint, EndpointView, PastRun, Plan, RestartCost
 from tiercel.broker.scheduling.utility.policy import UtilityPolicy
 from tiercel.broker.scheduling.utility.settings import UtilitySettings
 
@@ -18,17 +18,19 @@ CURVE = (CurvePoint(1.0, 0.1), CurvePoint(4.0, 0.9), CurvePoint(9.0, 0.99))
 NODES = [node("a", cpu_cores=1.0), node("b", cpu_cores=1.0)]
 
 
-def plan_at(cost: RestartCost | None, *, length: float = 1.0) -> Plan:
-    """What is decided about two jobs where a restart costs that."""
+def plan_at(
+    cost: RestartCost | None, *, length: float = 1.0, jobs: int = 2, endpoints: tuple[EndpointView, ...] = ()
+) -> Plan:
+    """What is decided about so many jobs where a restart costs that."""
     past = {"program": (PastRun(tuple(replace(point, cpu_seconds=length * point.cpu_seconds) for point in CURVE)),) * 3}
     seen = snapshot(
         [
-            replace(job(f"job{number}", cpu_cores=1.0), workload="program", node_id="a", migratable=True)
-            for number in range(2)
+            replace(job(f"job{n}", cpu_cores=1.0), workload="program", node_id="a", migratable=True, endpoint="own")
+            for n in range(jobs)
         ],
         NODES,
     )
-    seen = replace(seen, history=past, restarts={} if cost is None else {"program": cost})
+    seen = replace(seen, endpoints=endpoints, history=past, restarts={} if cost is None else {"program": cost})
     policy = UtilityPolicy(UtilitySettings(guard_ratio=0.0))
     return policy.plan(seen, policy.initial_state())[0]
 
@@ -55,3 +57,9 @@ def test_where_it_was_warm_it_goes_sooner_than_where_it_never_ran() -> None:
     cold_there = RestartCost(stop_seconds=0.1, cold_seconds=8.0, start_seconds={"a": 0.05})
     assert sent(plan_at(cold_there)) == []
     assert len(sent(plan_at(replace(cold_there, start_seconds={"a": 0.05, "b": 0.05})))) == 1
+
+
+@pytest.mark.parametrize(("name", "moves"), [("own", False), ("other", True)])
+def test_a_job_leaves_the_answers_of_others_but_those_of_its_endpoint_go_with_it(name: str, *, moves: bool) -> None:
+    answers = EndpointView(name, "tenant", "a", requests_per_second=10.0, cpu_cores_used=0.1, delay_seconds=0.01)
+    assert bool(sent(plan_at(SLOW, length=200.0, jobs=1, endpoints=(answers,)))) == moves
