@@ -176,6 +176,7 @@ class Connection:
         clock = asyncio.get_running_loop().time
         failures, failing_since = 0, 0.0
         while True:
+            shown = self._token.text()
             try:
                 async with aclosing(attempt()) as items:
                     async for item in items:
@@ -187,8 +188,8 @@ class Connection:
                 least = error.seconds if isinstance(error, RateExceededError) else 0.0
                 self._check_patience(error, clock() - failing_since + least)
             except NotAuthenticatedError:
-                # It ran out; whoever keeps the file has put the next one there.
-                if not self._token.has_changed():
+                # It ran out; whoever keeps the file has put the next one there, which other calls may show already.
+                if not self._token.differs_from(shown):
                     raise
                 continue
             else:

@@ -32,7 +32,6 @@ class ShownToken:
 
     def __init__(self, given: str | Path) -> None:
         self._given = given
-        self._last = ""
 
     def text(self) -> str:
         """As it is now.
@@ -40,13 +39,12 @@ class ShownToken:
         Raises:
             NotAuthenticatedError: There is none in the file.
         """
-        self._last = self._given if isinstance(self._given, str) else _read(self._given)
-        return self._last
+        return self._given if isinstance(self._given, str) else _read(self._given)
 
-    def has_changed(self) -> bool:
-        """Whether it is another one than was shown last, so that it is worth trying again."""
+    def differs_from(self, shown: str) -> bool:
+        """Whether it is another one by now than a call has shown, so that this is worth trying again."""
         try:
-            return not isinstance(self._given, str) and _read(self._given) != self._last
+            return self.text() != shown
         except NotAuthenticatedError:
             return False
 

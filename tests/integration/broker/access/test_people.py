@@ -280,8 +280,9 @@ async def test_who_has_the_token_in_a_file_goes_on_with_the_next_one(
             first = await client.submit(make_spec())
             await until(lambda: first.id in seen)
             file.write_text(provider.token("ann", groups=["ml"], seconds=7200.0))
+            await client.list_jobs()
             shift[0] = 301.0
-            # What was begun with the first token ends, and begins anew with the second.
+            # What was begun with the first token ends, and begins anew with the second, which others show already.
             second = await client.submit(make_spec(endpoint="other"))
             await until(lambda: second.id in seen or watching.done())
             assert not watching.done(), watching.exception()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
 
+from tiercel.broker.client.connection import Connection
 from tiercel.broker.client.given_token import MAX_FILE_BYTES, ShownToken, given_token
+from tiercel.broker.client.options import ClientOptions
 from tiercel.core.errors import NotAuthenticatedError
 
 
@@ -21,19 +24,38 @@ def test_a_file_is_read_anew_each_time(tmp_path: Path) -> None:
     file.write_text("one\n")
     shown = ShownToken(file)
     assert shown.text() == "one"
-    assert not shown.has_changed()
+    assert not shown.differs_from("one")
     file.write_text("  two  ")
-    assert shown.has_changed()
+    assert shown.differs_from("one")
     assert shown.text() == "two"
-    assert not shown.has_changed()
+    assert not shown.differs_from("two")
     file.unlink()
-    assert not shown.has_changed()
+    assert not shown.differs_from("two")
     with pytest.raises(
         NotAuthenticatedError, match=r"token cannot be read .No such file or directory.; TIERCEL_TOKEN_FILE"
     ):
         shown.text()
     constant = ShownToken("three")
-    assert (constant.text(), constant.has_changed()) == ("three", False)
+    assert (constant.text(), constant.differs_from("three")) == ("three", False)
+
+
+async def test_a_stream_goes_on_with_the_next_token_though_another_call_has_shown_that_already(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("one")
+    connection = Connection("127.0.0.1:1", file, ClientOptions())
+
+    async def attempt() -> AsyncGenerator[str]:
+        yield (token := dict(connection._metadata())["authorization"])
+        if token == "Bearer one":
+            file.write_text("two")
+            connection._metadata()  # of another call
+        raise NotAuthenticatedError("the token ran out")
+
+    tokens = connection.resumed(attempt)
+    assert [await anext(tokens), await anext(tokens)] == ["Bearer one", "Bearer two"]
+    with pytest.raises(NotAuthenticatedError):
+        await anext(tokens)
+    await connection.close()
 
 
 @pytest.mark.parametrize(
