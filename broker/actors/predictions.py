@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from tiercel.broker.what_if.asking import Asking
 from tiercel.broker.what_if.calibration import LATEST, calibrations
-from tiercel.broker.what_if.given import Given
 from tiercel.broker.what_if.predictions import accuracies, is_due, settled, to_record
 from tiercel.broker.what_if.present import Present, Question, bounded
 from tiercel.core.errors import TiercelError
@@ -67,8 +66,6 @@ class Predictions:
         # Tiers that the broker asked about of its own accord, and of which nothing could be said.
         self._silent: set[tuple[str, int]] = set()
         self._may_ask_at = 0.0
-        self._given = Given()
-        self._seen: Snapshot | None = None  # at the last look
 
     async def start(self) -> None:
         """Take up what is recorded."""
@@ -79,7 +76,7 @@ class Predictions:
         """What the scheduler sees now."""
         choice = self._policies.choice
         snapshot = self._registry.scheduler.present()
-        return Present(snapshot, choice.name, dict(choice.options), self._interval_seconds, given=self._given)
+        return Present(snapshot, choice.name, dict(choice.options), self._interval_seconds)
 
     async def ask(
         self, present: Present, changes: Changes, tenant: str = "", *, asker: str = "", is_patient: bool = False
@@ -134,10 +131,6 @@ class Predictions:
     async def look(self) -> None:
         """Settle what came; then ask, where a job lacks a prediction and the last question is long enough ago."""
         await self._settle()
-        snapshot = self._registry.scheduler.present()
-        if self._seen is not None:
-            self._given = self._given.after(self._seen, snapshot)
-        self._seen = snapshot
         if self._clock.alive() < self._may_ask_at:
             return
         present = self.present()

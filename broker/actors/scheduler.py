@@ -33,6 +33,7 @@ from tiercel.broker.lifecycle.job_events import Deferred, Preempted, TierFeasibi
 from tiercel.broker.scheduling import deciding, loop
 from tiercel.broker.scheduling.accelerators import held_by
 from tiercel.broker.scheduling.draining import is_emptying, staying, without_leavers
+from tiercel.broker.scheduling.forecast.given import Given
 from tiercel.broker.scheduling.forecast.times import TierTime, tier_times
 from tiercel.broker.scheduling.history import History
 from tiercel.broker.scheduling.interface import (
@@ -105,6 +106,7 @@ class SchedulerActor(Actor[SchedulerMessage]):
         self._suspending: dict[str, int] = {}
         self._history = History()
         self._restarts = Restarts()
+        self._given = Given()
         # Why jobs have what they have, as of the latest plan; a share whose limits stay is not decided anew.
         self._reasons: dict[str, tuple[str, str]] = {}
         self._staying: Mapping[str, str] = {}
@@ -232,6 +234,7 @@ class SchedulerActor(Actor[SchedulerMessage]):
             for job_id in self._reserved:
                 self._send_reserved(job_id)
         snapshot = self._snapshot(trigger, self._endpoints.views(self._nodes))
+        self._given = self._given.after(snapshot)
         changed: tuple[Assignment, ...] = ()
         shares_moved: list[ShareMoved] = []
         plan = self._ask_policy(snapshot)
@@ -306,6 +309,7 @@ class SchedulerActor(Actor[SchedulerMessage]):
             self._history.by_workload(),
             self._restarts.by_workload(),
             self._history.by_similar(),
+            self._given.parts(),
         )
 
     async def _carry_out(self, assignments: Sequence[Assignment], trigger: Trigger) -> None:

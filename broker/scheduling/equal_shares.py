@@ -23,6 +23,12 @@ class Place:
 
     cores: float  # cores, > 0
     memory_bytes: int  # memory
+    given: float = 1.0  # part of what jobs could use of its cores that they get, in (0, 1]
+
+    def speed(self, width: float) -> float:
+        """Work that jobs that can use ``width`` cores together do here, as a part of what all of them could."""
+        share = min(self.cores / width, 1.0)
+        return self.given * share * (1.0 - _SHARING_COSTS * (1.0 - share))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +77,7 @@ def advanced(clock: FairClock, now: float, places: Mapping[str, Place], jobs: Ma
         attained, over_at = account.attained, account.over_at
         stays = account.began and account.node_id in places  # who waits goes by what was over meanwhile
         if stays and over_at is None:
-            attained += seconds * _speed(places[account.node_id].cores, widths[account.node_id]) * account.cores
+            attained += seconds * places[account.node_id].speed(widths[account.node_id]) * account.cores
         if over_at is None and attained >= known.total:
             over_at = _moment(account.submitted_at, now, known.total / attained if attained > 0 else 1.0)
         accounts[name] = Account(
@@ -148,16 +154,10 @@ def _finishes_on(place: Place, at: float, jobs: Iterable[tuple[str, Account]]) -
             free, width = free - account.memory_bytes, width + account.cores
             heappush(there, (served + max(account.total - account.attained, 0.0) / account.cores, name, account))
         end, name, account = heappop(there)
-        at += (end - served) / _speed(place.cores, width)
+        at += (end - served) / place.speed(width)
         served, finishes[name] = end, at
         free, width = free + account.memory_bytes, width - account.cores
     return finishes
-
-
-def _speed(cores: float, width: float) -> float:
-    """Work that jobs that can use ``width`` cores together do with these, as a part of what all of them could."""
-    share = min(cores / width, 1.0)
-    return share * (1.0 - _SHARING_COSTS * (1.0 - share))
 
 
 def _moment(start: float, end: float, part: float) -> float:

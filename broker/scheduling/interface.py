@@ -238,6 +238,8 @@ class Snapshot:
         history: Earlier runs by ``JobView.workload``, the latest last; bounded.
         similar: The same runs by each of ``JobView.similar``; bounded. See :meth:`earlier_runs`.
         restarts: What restarts were measured to cost, by ``JobView.workload``; bounded. See :meth:`restart_seconds`.
+        given: The part of its cores that a node was measured to give its runs, in (0, 1], by id; the rest goes to other
+            programs of the machine. One that is left out gives all.
     """
 
     now: float
@@ -248,6 +250,7 @@ class Snapshot:
     history: Mapping[str, tuple[PastRun, ...]] = field(default_factory=lambda: types.MappingProxyType({}))
     restarts: Mapping[str, RestartCost] = field(default_factory=lambda: types.MappingProxyType({}))
     similar: Mapping[str, tuple[PastRun, ...]] = field(default_factory=lambda: types.MappingProxyType({}))
+    given: Mapping[str, float] = field(default_factory=lambda: types.MappingProxyType({}))
 
     def earlier_runs(self, job: JobView) -> tuple[PastRun, ...]:
         """What is known of a job before it has run: runs of its program, or of the likest one that ever ran.

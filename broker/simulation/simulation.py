@@ -29,6 +29,7 @@ from tiercel.broker.lifecycle.job_events import (
     TierFeasibilityChanged,
 )
 from tiercel.broker.scheduling import loop
+from tiercel.broker.scheduling.forecast.given import Given
 from tiercel.broker.scheduling.history import History, RunCurve
 from tiercel.broker.scheduling.interface import Assignment, Snapshot, Trigger
 from tiercel.broker.scheduling.options import Options
@@ -107,6 +108,7 @@ class Simulation:
         self._outcomes: list[JobOutcome] = []
         self._history = History(scenario.history, scenario.similar)
         self._restarts = Restarts()
+        self._given = Given()
         self._serving = Serving(scenario, nodes, seed)
         self._agents = SimulatedAgents(scenario, nodes, self._events, self._serving, self._post)
         self._scheduler = SimulatedScheduler(policy, scenario.loop, check_plans=scenario.check_plans)
@@ -257,7 +259,7 @@ class Simulation:
             leaving = (leaving_of(sim.job) for sim in self._leaving.values())
             nodes = nodes_without(nodes, (each for each in leaving if each is not None))
         true_work = {view.id: self._active[view.id].true_work for view in jobs}
-        return OracleSnapshot(
+        snapshot = OracleSnapshot(
             now,
             trigger,
             jobs,
@@ -266,8 +268,11 @@ class Simulation:
             self._history.by_workload(),
             self._restarts.by_workload(),
             self._history.by_similar(),
+            self._given.parts(),
             true_work=true_work,
         )
+        self._given = self._given.after(snapshot)
+        return snapshot
 
     def _carry_out(self, decided: Decided) -> None:
         for assignment in decided.changed:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from tiercel.broker.scheduling.interface import PastRun, Snapshot
 from tiercel.broker.scheduling.options import Options
 from tiercel.broker.what_if.calibration import Calibration
-from tiercel.broker.what_if.given import Given
 from tiercel.core.what_if import Changes, WhatIf
 
 MAX_JOBS = 100
@@ -26,7 +25,6 @@ class Present:
         options: Its options.
         interval_seconds: How often it looks.
         left_out: Jobs that are not in the snapshot since there are too many.
-        given: How much of their cores nodes give runs.
     """
 
     snapshot: Snapshot
@@ -34,7 +32,6 @@ class Present:
     options: Options = field(default_factory=dict)
     interval_seconds: float = 2.0
     left_out: int = 0
-    given: Given = field(default_factory=Given)
 
     @property
     def fingerprint(self) -> str:

@@ -50,7 +50,6 @@ class World:
         options: Its options.
         interval_seconds: How often it looks.
         rests: What is known of each job, by id.
-        given: Part of its cores that each node gives runs, by id; a node that is added gives all.
     """
 
     snapshot: Snapshot
@@ -59,7 +58,6 @@ class World:
     options: Mapping[str, bool | float | str]
     interval_seconds: float
     rests: Mapping[str, Rest]
-    given: Mapping[str, float]
 
 
 def world(present: Present, changes: Changes) -> World:
@@ -84,7 +82,6 @@ def world(present: Present, changes: Changes) -> World:
         dict(changes.policy_options) if changes.policy else present.options,
         present.interval_seconds,
         rests,
-        {node.id: present.given.part_of(node.id) for node in snapshot.nodes},
     )
 
 
@@ -112,7 +109,7 @@ def scenario(of: World, seed: int, seeds: int) -> Scenario:
         measurement_noise=0.0,
         history={**of.snapshot.history, **{job.workload: of.snapshot.earlier_runs(job) for job in of.snapshot.jobs}},
         underway=underway,
-        given=of.given,
+        given=of.snapshot.given,
         horizon_seconds=_HORIZON_SECONDS,
     )
 

@@ -49,7 +49,11 @@ def reviewed(
     at = snapshot.now if is_time else last.at
     if not ratio or not snapshot.nodes:
         return Review(at)
-    places = {node.id: Place(left[node.id], node.memory_bytes) for node in snapshot.nodes if node.cpu_cores > 0}
+    places = {
+        node.id: Place(left[node.id], node.memory_bytes, snapshot.given.get(node.id, 1.0))
+        for node in snapshot.nodes
+        if node.cpu_cores > 0
+    }
     accelerators = sum(len(node.accelerators) for node in snapshot.nodes)
     part = min(accelerators / max(sum(job.resources.accelerators for job in snapshot.jobs), 1), 1.0)
     jobs = {

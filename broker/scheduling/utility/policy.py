@@ -69,7 +69,7 @@ class UtilityPolicy:
             endpoints |= observe(views[node.id], node, state.endpoints)
         left = {node.id: cores_left(node, views[node.id]) for node in nodes}
         review = reviewed(state.review, snapshot, held.records, left, self.settings.guard_ratio)
-        this = Pass(snapshot.now, held.records, review.due, self.settings)
+        this = Pass(snapshot.now, held.records, review.due, snapshot.given, self.settings)
 
         cores = math.fsum(node.cpu_cores for node in nodes) or 1.0
         used = {view.name: max(view.cpu_cores_used, 0.0) for there in views.values() for view in there}

@@ -76,6 +76,7 @@ class Pass:
     now: float  # seconds since the Unix epoch
     records: Mapping[str, JobRecord]  # what is held of each job
     due: Mapping[str, float]  # when each job must be over
+    given: Mapping[str, float]  # see :attr:`.Snapshot.given`
     settings: UtilitySettings  # of the policy
 
     def rank(self, node: NodeView, jobs: Sequence[JobView], cores: float, before: Queue | None) -> Queue:
@@ -91,7 +92,7 @@ class Pass:
         if before is not None and self.now < before.holds_until and before.node is node and before.key == key:
             return before
         held = grants(node, jobs)
-        candidates, spare = self._ranked(jobs, node.cpu_cores, cores)
+        candidates, spare = self._ranked(jobs, node.cpu_cores, cores, self.given.get(node.id, 1.0))
         until = self.now if any(entry.is_timed for entry in candidates) else self.now + spare / 2
         worth = max((entry.priority for entry in candidates), default=0.0)
         return Queue(node, key, candidates, held, _in_front(candidates, held, cores), until, worth)
@@ -105,15 +106,17 @@ class Pass:
         """
         return [entry.job for entry in self._ranked(jobs, cores, cores)[0]]
 
-    def _ranked(self, jobs: Sequence[JobView], most: float, cores: float) -> tuple[list[Candidate], float]:
+    def _ranked(
+        self, jobs: Sequence[JobView], most: float, cores: float, given: float = 1.0
+    ) -> tuple[list[Candidate], float]:
         """Jobs that compete for so many cores, those first that go first, and the seconds until another is late."""
         records = {job.id: self.records[job.id] for job in jobs}
         claims = (
-            (self.due[name], name, record.to_end, min(record.needs.cores, most))
+            (self.due[name], name, record.to_end, given * min(record.needs.cores, most))
             for name, record in records.items()
             if name in self.due and not record.unreachable
         )
-        overdue, spare = late(claims, self.now, cores)
+        overdue, spare = late(claims, self.now, given * cores)
         entries = [
             candidate(record, most, self.now, overdue.get(name, math.inf), self.settings)
             for name, record in records.items()

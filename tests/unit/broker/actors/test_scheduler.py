@@ -243,3 +243,12 @@ async def test_whoever_was_told_to_stop_for_another_is_seen_stopping_and_nobody_
     await scheduler.on_news(JobObserved("j1", view("j1"), 1))
     told = [name for name, message in await scheduler.happened() if isinstance(message, Assigned)]
     assert told == ["j2"]
+
+
+async def test_policies_are_shown_what_a_node_was_measured_to_give_its_runs(scheduler: Scheduler) -> None:
+    placed = view("j1", node_id="n1", share=Share(1.0, None, "all of it"))
+    for look in range(60):  # it could use a core, and gets half of one
+        await scheduler.on_news(JobObserved("j1", replace(placed, cpu_seconds=float(look)), 1))
+        await scheduler.happened()
+        scheduler.clock.advance(2.0)
+    assert scheduler.actor.present().given == {"n1": pytest.approx(0.5, abs=0.05)}

@@ -20,7 +20,6 @@ from tiercel.broker.scheduling.interface import (
 )
 from tiercel.broker.scheduling.registry import policy_names
 from tiercel.broker.what_if.answer import ANOTHER, answer
-from tiercel.broker.what_if.given import Given
 from tiercel.broker.what_if.present import MAX_JOBS, Present, Question, bounded
 from tiercel.core.errors import InvalidSpecError, NotFoundError
 from tiercel.core.jobs import Direction, Observation, Resources, Tier, TierState, TierStatus
@@ -97,7 +96,8 @@ def test_a_job_alone_is_predicted_to_need_what_earlier_runs_needed() -> None:
 def test_where_other_programs_take_half_of_a_node_all_takes_twice_as_long() -> None:
     present = bounded(Present(Snapshot(NOW, Trigger.INTERVAL, (job("a"),), (NODE,), (), {"digits": (CURVE,)}), "fair"))
     whole = answer(Question(present, Changes())).jobs[0].tiers
-    half = answer(Question(replace(present, given=Given({"n1": 499.0}, {"n1": 1000.0})), Changes())).jobs[0].tiers
+    slow = replace(present, snapshot=replace(present.snapshot, given={"n1": 0.5}))
+    half = answer(Question(slow, Changes())).jobs[0].tiers
     for one, other in zip(whole, half, strict=True):
         assert one.drawn is not None
         assert other.drawn is not None

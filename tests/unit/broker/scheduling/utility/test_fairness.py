@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
+from testing.scheduling import job, past, snapshot
 from tiercel.broker.scheduling.utility.fairness import late
+from tiercel.broker.scheduling.utility.policy import UtilityPolicy
 
 
 def claim(name: str, due: float, remaining: float) -> tuple[float, str, float, float]:
@@ -43,3 +49,16 @@ def test_who_is_late_even_alone_takes_nobody_with_it() -> None:
 
 def test_one_thread_cannot_be_hurried_by_more_cores() -> None:
     assert late([claim("a", 9.9, 10)], 0.0, 8.0)[0] == {"a": 9.9}
+
+
+def test_on_a_node_that_gives_half_nobody_must_be_over_sooner_than_equal_shares_of_that_half() -> None:
+    policy = UtilityPolicy()
+    jobs = [replace(job(name, submitted_at=1000.0), workload="program") for name in "ab"]
+    seen = replace(snapshot(jobs), history={"program": past((1.0, 0.5), (40.0, 0.95))})
+
+    def seconds(given: float) -> list[float]:
+        plan, state = policy.plan(replace(seen, given={"node": given}), policy.initial_state())
+        assert len(plan.assignments) == 2
+        return [due - seen.now for due in state.review.due.values()]
+
+    assert seconds(0.5) == pytest.approx([2 * each for each in seconds(1.0)])

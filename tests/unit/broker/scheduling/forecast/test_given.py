@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.broker.what_if.test_answer import NODE, NOW, job
+from tiercel.broker.scheduling.forecast.given import Given
 from tiercel.broker.scheduling.interface import EndpointView, NodeView, Snapshot, Trigger
-from tiercel.broker.what_if.given import Given
 
 TWO = replace(NODE, cpu_cores=2.0)
 
@@ -23,9 +23,8 @@ def seen(at: float, cpu: dict[str, float], *endpoints: EndpointView, node: NodeV
 def looked(rate: float, names: str, *endpoints: EndpointView, looks: int = 60) -> Given:
     """A node after two minutes in which each of the jobs used so many CPU seconds a second."""
     given = Given()
-    for at in range(looks):
-        before, now = (seen(2.0 * each, dict.fromkeys(names, 2.0 * each * rate), *endpoints) for each in (at, at + 1))
-        given = given.after(before, now)
+    for at in range(looks + 1):
+        given = given.after(seen(2.0 * at, dict.fromkeys(names, 2.0 * at * rate), *endpoints))
     return given
 
 
@@ -46,8 +45,8 @@ def test_what_answers_take_is_nothing_that_others_take() -> None:
 def test_what_was_long_ago_is_forgotten_and_a_standstill_is_not_taken_for_good() -> None:
     given = looked(0.0, "ab")
     assert 0.05 <= given.part_of("n1") < 0.1
-    for at in range(150):
-        given = given.after(seen(2.0 * at, {"a": 2.0 * at}), seen(2.0 * at + 2.0, {"a": 2.0 * at + 2.0}))
+    for at in range(121, 271):
+        given = given.after(seen(2.0 * at, {"a": 2.0 * at}))
     assert given.part_of("n1") > 0.95
 
 
@@ -65,4 +64,11 @@ def test_what_was_long_ago_is_forgotten_and_a_standstill_is_not_taken_for_good()
     ids=["nothing runs", "one came", "one went", "counted anew", "no number", "clock set back", "clock set forward"],
 )
 def test_what_tells_nothing_changes_nothing(before: Snapshot, now: Snapshot) -> None:
-    assert Given().after(before, now).part_of("n1") == 1.0
+    assert Given().after(before).after(now).parts() == {}
+
+
+def test_looks_that_follow_at_once_are_one_look() -> None:
+    given = looked(0.5, "ab")
+    soon = given.after(seen(120.5, {"a": 60.0, "b": 60.0}))  # nothing was counted meanwhile
+    assert soon is given
+    assert soon.after(seen(122.0, {"a": 61.0, "b": 61.0})).part_of("n1") == pytest.approx(0.5, abs=0.02)
