@@ -202,7 +202,6 @@ class Deliveries:
         if wanted.deployed_sha256:
             return await self._stage_deployed(wanted)
         run, done = await self._export(wanted)
-        exported_ns = time.time_ns()
         accuracy = _accuracy(wanted, done.value)
         if wanted.variant and accuracy is None:
             raise DeliveryFailedError(
@@ -211,7 +210,7 @@ class Deliveries:
             )
         await asyncio.to_thread(self._repository.stage, run.folder.path, wanted.delivery_id, done.sha256, accuracy)
         int8 = await self._stage_int8(run, wanted, done) if done.HasField("int8") else None
-        entry = await self._enter_staged(wanted.delivery_id, done.value, done.sha256, exported_ns, int8)
+        entry = await self._enter_staged(wanted.delivery_id, done.value, done.sha256, int8)
         with contextlib.suppress(OSError):  # of no use any more; the next attempt of the job does not mind them
             await asyncio.to_thread(run.folder.remove_export, wanted.delivery_id)
         return entry
@@ -249,20 +248,17 @@ class Deliveries:
         int8_bytes = await asyncio.to_thread(self._repository.settle_deployed, wanted.delivery_id, accuracy, value)
         if int8 is not None:
             int8 = replace(int8, size_bytes=int8_bytes)
-        parts = (wanted.delivery_id, wanted.target, wanted.deployed_sha256, time.time_ns(), int8)
-        return await self._enter_staged(*parts)
+        return await self._enter_staged(wanted.delivery_id, wanted.target, wanted.deployed_sha256, int8)
 
     async def _enter_staged(
-        self, delivery_id: str, value: float, sha256: str, at_ns: int, int8: QuantisedModel | None = None
+        self, delivery_id: str, value: float, sha256: str, int8: QuantisedModel | None = None
     ) -> DeliveryLogEntry:
         """Remember what the staged files are."""
         signature = await asyncio.to_thread(self._repository.signature_of_staged, delivery_id)
         size_bytes = await asyncio.to_thread(self._repository.size_of_staged, delivery_id)
         text = _as_text(signature)
         made = _as_text(None if int8 is None else to_proto(int8, common_pb2.QuantisedModel))
-        entry = DeliveryLogEntry(
-            delivery_id, STAGED, value, sha256, at_ns, signature=text, size_bytes=size_bytes, int8=made
-        )
+        entry = DeliveryLogEntry(delivery_id, STAGED, value, sha256, signature=text, size_bytes=size_bytes, int8=made)
         await asyncio.to_thread(self._delivery_log.enter, entry)
         return entry
 

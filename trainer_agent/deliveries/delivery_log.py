@@ -6,9 +6,10 @@ import base64
 import json
 import logging
 import threading
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
@@ -38,8 +39,7 @@ class DeliveryLogEntry:
         stage: ``staged`` (files copied and hashed), ``delivered`` or ``failed``.
         value: The metric re-measured on the exported model.
         sha256: Of the ONNX file, hexadecimal.
-        exported_ns: When the trainer handed it over, nanoseconds since the Unix epoch; 0 while it has not.
-        delivered_ns: When it began to answer; 0 while it does not.
+        delivered_ns: When it began to answer, nanoseconds since the Unix epoch; 0 while it does not.
         reason: Plain words when it failed.
         signature: What the model takes and gives (``ModelSignature``), base64; empty where its file does not say.
         size_bytes: Of the ONNX file; 0 before it is staged.
@@ -50,7 +50,6 @@ class DeliveryLogEntry:
     stage: str
     value: float = 0.0
     sha256: str = ""
-    exported_ns: int = 0
     delivered_ns: int = 0
     reason: str = ""
     signature: str = ""
@@ -73,7 +72,6 @@ class DeliveryLogEntry:
             stage=_STAGES[self.stage],
             value=self.value,
             sha256=self.sha256,
-            exported_at=_timestamp(self.exported_ns),
             delivered_at=_timestamp(self.delivered_ns),
             reason=self.reason,
             signature=_signature(self.signature) if self.signature else None,
@@ -100,7 +98,7 @@ class DeliveryLog:
         if path.exists():
             try:
                 stored = json.loads(path.read_bytes())
-                self._entries = {key: DeliveryLogEntry(**entry) for key, entry in stored["deliveries"].items()}
+                self._entries = {key: _entry(entry) for key, entry in stored["deliveries"].items()}
             except (ValueError, TypeError, KeyError, AttributeError) as error:
                 raise SetupError(
                     f"The delivery log {path} cannot be read ({error}). Put back a copy, or remove it if a "
@@ -138,6 +136,12 @@ class DeliveryLog:
     def _write(self) -> None:
         deliveries = {key: asdict(entry) for key, entry in self._entries.items()}
         write_atomically(self._path, json.dumps({"deliveries": deliveries}, indent=1).encode())
+
+
+def _entry(stored: Mapping[str, Any]) -> DeliveryLogEntry:
+    """What a file has of a delivery; fields that an earlier release wrote as well are passed over."""
+    known = {each.name for each in fields(DeliveryLogEntry)}
+    return DeliveryLogEntry(**{name: value for name, value in stored.items() if name in known})
 
 
 def _signature(text: str) -> nodes_pb2.ModelSignature:

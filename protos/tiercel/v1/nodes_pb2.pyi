@@ -873,7 +873,6 @@ class DeliveryStatus(_message.Message):
     STAGE_FIELD_NUMBER: _builtins.int
     VALUE_FIELD_NUMBER: _builtins.int
     SHA256_FIELD_NUMBER: _builtins.int
-    EXPORTED_AT_FIELD_NUMBER: _builtins.int
     DELIVERED_AT_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     SIGNATURE_FIELD_NUMBER: _builtins.int
@@ -891,10 +890,6 @@ class DeliveryStatus(_message.Message):
     """Plain words when it failed."""
     size_bytes: _builtins.int
     """Of the ONNX file, once it is loading."""
-    @_builtins.property
-    def exported_at(self) -> _timestamp_pb2.Timestamp:
-        """When it was exported; absent while it is not."""
-
     @_builtins.property
     def delivered_at(self) -> _timestamp_pb2.Timestamp:
         """When it began to answer, or was kept; absent while it is not delivered."""
@@ -914,16 +909,15 @@ class DeliveryStatus(_message.Message):
         stage: Global___DeliveryStage.ValueType = ...,
         value: _builtins.float = ...,
         sha256: _builtins.str = ...,
-        exported_at: _timestamp_pb2.Timestamp | None = ...,
         delivered_at: _timestamp_pb2.Timestamp | None = ...,
         reason: _builtins.str = ...,
         signature: Global___ModelSignature | None = ...,
         size_bytes: _builtins.int = ...,
         int8: _common_pb2.QuantisedModel | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["delivered_at", b"delivered_at", "exported_at", b"exported_at", "int8", b"int8", "signature", b"signature"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["delivered_at", b"delivered_at", "int8", b"int8", "signature", b"signature"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["delivered_at", b"delivered_at", "delivery_id", b"delivery_id", "exported_at", b"exported_at", "int8", b"int8", "reason", b"reason", "sha256", b"sha256", "signature", b"signature", "size_bytes", b"size_bytes", "stage", b"stage", "value", b"value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["delivered_at", b"delivered_at", "delivery_id", b"delivery_id", "int8", b"int8", "reason", b"reason", "sha256", b"sha256", "signature", b"signature", "size_bytes", b"size_bytes", "stage", b"stage", "value", b"value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -18,7 +18,7 @@ from tiercel.trainer_agent.reports.run_log import RunLog
 from tiercel.trainer_agent.supervision import Supervisor
 from tiercel.v1 import nodes_pb2
 
-ENTRY = DeliveryLogEntry("job-tier-1", STAGED, value=0.93, sha256="ab", exported_ns=1)
+ENTRY = DeliveryLogEntry("job-tier-1", STAGED, value=0.93, sha256="ab")
 WANTED = nodes_pb2.WantedDelivery(
     delivery_id="job-tier-1",
     run_id="job-1",

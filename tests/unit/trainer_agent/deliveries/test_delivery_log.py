@@ -8,7 +8,7 @@ from tiercel.core.errors import SetupError
 from tiercel.trainer_agent.deliveries.delivery_log import FAILED, STAGED, DeliveryLog, DeliveryLogEntry
 from tiercel.v1 import nodes_pb2
 
-ENTRY = DeliveryLogEntry("job-tier-1", STAGED, value=0.93, sha256="ab", exported_ns=1_500_000_000)
+ENTRY = DeliveryLogEntry("job-tier-1", STAGED, value=0.93, sha256="ab")
 
 
 def test_it_remembers_across_lives(tmp_path: Path) -> None:
@@ -32,7 +32,6 @@ def test_what_the_broker_is_told() -> None:
     assert not staged.HasField("delivered_at")
     assert delivered.stage == nodes_pb2.DELIVERY_STAGE_DELIVERED
     assert (delivered.value, delivered.sha256) == (0.93, "ab")
-    assert delivered.exported_at.ToNanoseconds() == 1_500_000_000
     assert delivered.delivered_at.ToNanoseconds() == 2_000_000_000
     failed = DeliveryLogEntry("job-tier-1", FAILED, reason="why").status()
     assert (failed.stage, failed.reason) == (nodes_pb2.DELIVERY_STAGE_FAILED, "why")
@@ -42,6 +41,13 @@ def test_only_outcomes_are_final() -> None:
     assert not ENTRY.is_final
     assert ENTRY.delivered(1).is_final
     assert DeliveryLogEntry("d", FAILED).is_final
+
+
+def test_a_field_that_an_earlier_release_wrote_is_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "deliveries.json"
+    DeliveryLog(path).enter(ENTRY)
+    path.write_text(path.read_text().replace('"value"', '"exported_ns": 1, "value"'))
+    assert DeliveryLog(path).entries() == [ENTRY]
 
 
 @pytest.mark.parametrize("content", ["{", "[]", "{}", '{"deliveries": {"d": {"unknown": 1}}}'])
