@@ -119,8 +119,8 @@ async def answer_tenants(entrance: Entrance, kept: Kept, running: Running) -> No
     await predictions.start()
     promises = HardDeadlines(predictions, clock)
     running.supervisor.start(predictions.run(), name="predictions")
-    await listeners.add_tenants_services(
-        doors.methods,
+    encrypted = doors.addresses.get("broker_tls", "")
+    services = (
         JobsService(service, running.journal, kept.store, kept.logs, tenancy, kept.projects, promises, running.tracing),
         DiskService(service, inventory, retention, tenancy),
         FilesService(service, kept.files, tenancy),
@@ -128,13 +128,7 @@ async def answer_tenants(entrance: Entrance, kept: Kept, running: Running) -> No
         ModelsService(service, ModelFiles(service, registry, kept.versions), kept.versions, tenancy),
         ProjectsService(kept.projects, tenancy),
         SecretsService(kept.secrets, tenancy),
-        MembershipService(
-            entrance.membership,
-            running.maintenance,
-            doors.addresses.get("broker_tls", ""),
-            doors.nodes_port,
-            service.is_online,
-        ),
+        MembershipService(entrance.membership, running.maintenance, encrypted, doors.nodes_port, service.is_online),
         AccessService(entrance.membership, tenancy),
         TokensService(running.tokens),
         AddressesService(service, tenancy),
@@ -147,6 +141,7 @@ async def answer_tenants(entrance: Entrance, kept: Kept, running: Running) -> No
         DashboardService(entrance.dashboard.sign_in, *entrance.dashboard.urls),
         WhatIfService(predictions, tenancy),
     )
+    await listeners.add_tenants_services(doors.methods, services)
 
 
 def answer_nodes(entrance: Entrance, kept: Kept, running: Running) -> None:

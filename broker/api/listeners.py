@@ -5,6 +5,7 @@ Whatever tenants and strangers do to theirs, agents get through on the other.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
@@ -14,95 +15,14 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from tiercel.core.addresses import join_address, require_own
 from tiercel.core.errors import UnavailableError
-from tiercel.v1 import (
-    access_pb2,
-    access_pb2_grpc,
-    addresses_pb2,
-    addresses_pb2_grpc,
-    audit_pb2,
-    audit_pb2_grpc,
-    authority_pb2,
-    authority_pb2_grpc,
-    dashboard_pb2,
-    dashboard_pb2_grpc,
-    disk_pb2,
-    disk_pb2_grpc,
-    files_pb2,
-    files_pb2_grpc,
-    jobs_pb2,
-    jobs_pb2_grpc,
-    keys_pb2,
-    keys_pb2_grpc,
-    lineage_pb2,
-    lineage_pb2_grpc,
-    membership_pb2,
-    membership_pb2_grpc,
-    models_pb2,
-    models_pb2_grpc,
-    nodes_pb2,
-    policy_pb2,
-    policy_pb2_grpc,
-    projects_pb2,
-    projects_pb2_grpc,
-    quotas_pb2,
-    quotas_pb2_grpc,
-    secrets_pb2,
-    secrets_pb2_grpc,
-    status_pb2,
-    status_pb2_grpc,
-    tokens_pb2,
-    tokens_pb2_grpc,
-    what_if_pb2,
-    what_if_pb2_grpc,
-)
+from tiercel.v1 import nodes_pb2
 
 if TYPE_CHECKING:
-    from tiercel.broker.api.access import AccessService
-    from tiercel.broker.api.addresses import AddressesService
-    from tiercel.broker.api.audit import AuditService
-    from tiercel.broker.api.authority import AuthorityService
-    from tiercel.broker.api.dashboard import DashboardService
-    from tiercel.broker.api.disk import DiskService
-    from tiercel.broker.api.files import FilesService
-    from tiercel.broker.api.jobs import JobsService
-    from tiercel.broker.api.keys import KeysService
-    from tiercel.broker.api.lineage import LineageService
-    from tiercel.broker.api.membership import MembershipService
+    from collections.abc import Iterable
+
     from tiercel.broker.api.methods import Methods
-    from tiercel.broker.api.models import ModelsService
-    from tiercel.broker.api.policy import PolicyService
-    from tiercel.broker.api.projects import ProjectsService
-    from tiercel.broker.api.quotas import QuotasService
-    from tiercel.broker.api.secrets import SecretsService
-    from tiercel.broker.api.status import StatusService
-    from tiercel.broker.api.tokens import TokensService
-    from tiercel.broker.api.what_if import WhatIfService
 
 MIB = 1024 * 1024
-_TENANTS_SERVICES = tuple(
-    module.DESCRIPTOR.services_by_name[name].full_name
-    for module, name in (
-        (access_pb2, "AccessService"),
-        (addresses_pb2, "AddressesService"),
-        (audit_pb2, "AuditService"),
-        (authority_pb2, "AuthorityService"),
-        (dashboard_pb2, "DashboardService"),
-        (disk_pb2, "DiskService"),
-        (files_pb2, "FilesService"),
-        (jobs_pb2, "JobsService"),
-        (keys_pb2, "KeysService"),
-        (lineage_pb2, "LineageService"),
-        (membership_pb2, "MembershipService"),
-        (models_pb2, "ModelsService"),
-        (policy_pb2, "PolicyService"),
-        (projects_pb2, "ProjectsService"),
-        (quotas_pb2, "QuotasService"),
-        (secrets_pb2, "SecretsService"),
-        (status_pb2, "StatusService"),
-        (tokens_pb2, "TokensService"),
-        (what_if_pb2, "WhatIfService"),
-    )
-)
 _NODES = nodes_pb2.DESCRIPTOR.services_by_name["NodesService"].full_name
 # A connection on which nobody says HTTP/2, one on which nobody has a call, and headers: all before authentication.
 _HANDSHAKE_MILLISECONDS = 5_000
@@ -171,53 +91,23 @@ def bind(
         ) from error
 
 
-async def add_tenants_services(
-    methods: Methods,
-    jobs: JobsService,
-    disk: DiskService,
-    files: FilesService,
-    lineage: LineageService,
-    models: ModelsService,
-    projects: ProjectsService,
-    secrets: SecretsService,
-    membership: MembershipService,
-    access: AccessService,
-    tokens: TokensService,
-    addresses: AddressesService,
-    status: StatusService,
-    keys: KeysService,
-    audit: AuditService,
-    policy: PolicyService,
-    quotas: QuotasService,
-    authority: AuthorityService,
-    dashboard: DashboardService,
-    what_if: WhatIfService,
-) -> None:
-    """What answers on the tenants' listener; health and reflection do too."""
+async def add_tenants_services(methods: Methods, services: Iterable[object]) -> None:
+    """What answers on the tenants' listener; health and reflection do too.
+
+    Args:
+        methods: Of that listener.
+        services: Each of a class that inherits from its servicer in the contract's generated code.
+    """
     server = cast("grpc.aio.Server", methods)  # as far as services look at it
-    jobs_pb2_grpc.add_JobsServiceServicer_to_server(jobs, server)
-    disk_pb2_grpc.add_DiskServiceServicer_to_server(disk, server)
-    files_pb2_grpc.add_FilesServiceServicer_to_server(files, server)
-    lineage_pb2_grpc.add_LineageServiceServicer_to_server(lineage, server)
-    models_pb2_grpc.add_ModelsServiceServicer_to_server(models, server)
-    projects_pb2_grpc.add_ProjectsServiceServicer_to_server(projects, server)
-    secrets_pb2_grpc.add_SecretsServiceServicer_to_server(secrets, server)
-    membership_pb2_grpc.add_MembershipServiceServicer_to_server(membership, server)
-    access_pb2_grpc.add_AccessServiceServicer_to_server(access, server)
-    tokens_pb2_grpc.add_TokensServiceServicer_to_server(tokens, server)
-    addresses_pb2_grpc.add_AddressesServiceServicer_to_server(addresses, server)
-    status_pb2_grpc.add_StatusServiceServicer_to_server(status, server)
-    keys_pb2_grpc.add_KeysServiceServicer_to_server(keys, server)
-    audit_pb2_grpc.add_AuditServiceServicer_to_server(audit, server)
-    policy_pb2_grpc.add_PolicyServiceServicer_to_server(policy, server)
-    quotas_pb2_grpc.add_QuotasServiceServicer_to_server(quotas, server)
-    authority_pb2_grpc.add_AuthorityServiceServicer_to_server(authority, server)
-    dashboard_pb2_grpc.add_DashboardServiceServicer_to_server(dashboard, server)
-    what_if_pb2_grpc.add_WhatIfServiceServicer_to_server(what_if, server)
+    for service in services:
+        servicer = next(base for base in type(service).__mro__ if base.__module__.endswith("_pb2_grpc"))
+        # Beside each servicer there is the function that adds it to a server.
+        getattr(sys.modules[servicer.__module__], f"add_{servicer.__name__}_to_server")(service, server)
+    names = methods.services
     checks = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(checks, server)
-    told = (*_TENANTS_SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME)
+    told = (*names, health.SERVICE_NAME, reflection.SERVICE_NAME)
     # enable_server_reflection() takes whatever is no server of gRPC's own for one without a loop.
     reflection_pb2_grpc.add_ServerReflectionServicer_to_server(reflection.aio.ReflectionServicer(told), server)
-    for service in ("", *_TENANTS_SERVICES, _NODES):
-        await checks.set(service, health_pb2.HealthCheckResponse.SERVING)
+    for name in ("", *names, _NODES):
+        await checks.set(name, health_pb2.HealthCheckResponse.SERVING)

@@ -59,6 +59,11 @@ class Methods:
         self._server.add_registered_method_handlers(service, dict(handlers))
         self._handlers |= {f"/{service}/{name}": handler for name, handler in handlers.items()}
 
+    @property
+    def services(self) -> tuple[str, ...]:
+        """Names of the services, in the order in which they came."""
+        return tuple(dict.fromkeys(method.split("/")[1] for method in self._handlers))
+
     def handler(self, method: str) -> Handler:
         """Of a method, ``/package.Service/Method``."""
         return self._handlers[method]
