@@ -109,6 +109,7 @@ class Agent:
         self._tasks.start("images", self._watch_images())
         self._tasks.start("routes", self._rooms.routes.run())
         self._tasks.start("data", self._rooms.data.offered.watch())
+        self._tasks.start("copies", self._rooms.copies.watch())
         self._tasks.start("job folders", self._rooms.ended_jobs.watch())
         self._tasks.start("disk", self._rooms.disk.run())
         self._tasks.start("room", self._rooms.room.run())

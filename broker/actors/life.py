@@ -33,6 +33,8 @@ logger = logging.getLogger(__name__)
 
 TICK_SECONDS = 0.5
 PRUNE_SECONDS = 600.0
+# For how long nodes may go on to send what the broker's last life took in a part of.
+LEFT_SECONDS = 600.0
 # Of each job; older ones are dropped.
 KEPT_PROGRESS_EVENTS = 2_000
 KEPT_DECISIONS = 500
@@ -70,6 +72,8 @@ class BrokerLife:
         await self._recover()
         self._supervisor.start(self._run_clock(), name="clock")
         self._supervisor.start(keep_pruned(self._store, self._clock), name="pruning")
+        if self._versions is not None:
+            self._supervisor.start(self._drop_left_over(self._versions), name="leftovers")
 
     async def _recover(self) -> None:
         send(self._registry.scheduler, RunsRemembered(tuple(await self._store.load_run_records())))
@@ -109,6 +113,10 @@ class BrokerLife:
             return job
         held = self._checkpoints.find_of_job(job.id)
         return with_what_is_held(job, held.run_id if held is not None else "", has_store=self._registry.has_store)
+
+    async def _drop_left_over(self, versions: VersionStore) -> None:
+        await self._clock.sleep(LEFT_SECONDS)
+        versions.drop_left_over()
 
     async def _run_clock(self) -> None:
         while True:

@@ -285,13 +285,16 @@ def _source(endpoint: Endpoint, nodes: Mapping[str, ServingNode], files: Version
 
 
 def without_files(coming: Upcoming, nodes: Mapping[str, ServingNode]) -> tuple[str, ...]:
-    """The nodes whose copies of a coming version are waited for: it answers nowhere until they have them."""
+    """The nodes whose copies of a coming version are waited for: it answers nowhere until they have them.
+
+    One that is not heard is, too, for as long as its lease: all of them are where the broker has just begun.
+    """
     files = coming.files
     return tuple(
         name
         for name in coming.members
         if name in nodes
-        and nodes[name].online
+        and not nodes[name].lost
         and files.version not in nodes[name].failed
         and not nodes[name].has(files.version, files.sha256)
     )

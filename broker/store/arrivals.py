@@ -1,5 +1,7 @@
 """Versions on their way in: one that is broken off goes on where it ended, and what is here of it is passed on already.
 
+Where the broker ended as well, its next life goes on with the file that it left (:class:`Leftovers`).
+
 The last byte is passed on once all of it is here, checked and durable: who has all of a version has one that the broker
 has as well.
 """
@@ -8,9 +10,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Final, Self
+import hashlib
+import os
+from typing import TYPE_CHECKING, BinaryIO, Final, Self
 
-from tiercel.broker.store.checkpoints import Checkpoint, CheckpointFile, CheckpointWriter, room_on
+from tiercel.broker.store.checkpoints import (
+    CHUNK_BYTES,
+    Checkpoint,
+    CheckpointFile,
+    CheckpointWriter,
+    read_manifest,
+    room_on,
+)
 from tiercel.core.errors import CannotWriteError, UnavailableError
 
 if TYPE_CHECKING:
@@ -19,6 +30,7 @@ if TYPE_CHECKING:
 
 # Of a version of which nothing more comes: who reads it asks again, and goes on where it was.
 _STILL_SECONDS: Final = 10.0
+_MAX_LEFT: Final = 16
 
 
 class Arrival(CheckpointWriter):
@@ -26,6 +38,8 @@ class Arrival(CheckpointWriter):
 
     Args:
         key: Names its file.
+        files: What was announced.
+        begun: What an earlier life of the broker left of it, with the same files; None where nothing is here yet.
 
     Attributes:
         files: What was announced.
@@ -33,9 +47,10 @@ class Arrival(CheckpointWriter):
         is_open: Whether more of it may come, and what has come can be read.
     """
 
-    def __init__(self, folder: Path, key: str, files: Sequence[CheckpointFile]) -> None:
+    def __init__(self, folder: Path, key: str, files: Sequence[CheckpointFile], begun: Path | None = None) -> None:
         self.files = tuple(files)
-        super().__init__(folder, key, Checkpoint(key, self.files))
+        super().__init__(folder, key, Checkpoint(key, self.files), begun)
+        self._is_taken_up = begun is not None
         self.is_finishing = False
         self._call = 0
         self._is_whole = False
@@ -100,9 +115,33 @@ class Arrival(CheckpointWriter):
             return self.total_bytes
         raise UnavailableError("the rest of this version is not here yet; try again")
 
+    def finish(self) -> None:
+        """See :meth:`CheckpointWriter.finish`; what an earlier life of the broker took in is checked before."""
+        if self._is_taken_up and not self.missing_bytes:
+            with self._scratch.open("rb") as file:
+                read_manifest(file)
+                for each in self.files:
+                    super()._check_digest(each, _digest_of(file, each.size_bytes))
+        super().finish()
+
     def _write_manifest(self) -> None:
+        if self._is_taken_up:
+            self._take_up()
+            return
         super()._write_manifest()
         self._show()  # whoever reads it begins there
+
+    def _take_up(self) -> None:
+        read_manifest(self._file)
+        self._begin = self._file.tell()
+        here = self._file.seek(0, os.SEEK_END) - self._begin
+        while self._left and here >= self._left[0].size_bytes:
+            here -= self._left.pop(0).size_bytes
+        self._missing = self._left[0].size_bytes - here if self._left else 0
+
+    def _check_digest(self, file: CheckpointFile, sha256: str) -> None:
+        if not self._is_taken_up:  # else when all of it is here
+            super()._check_digest(file, sha256)
 
     def _show(self) -> None:
         with room_on(self._target.parent):
@@ -111,6 +150,64 @@ class Arrival(CheckpointWriter):
     def _tell(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
+
+
+class Leftovers:
+    """What an earlier life of the broker took in of versions, until somebody goes on with it; a few, by their age.
+
+    Args:
+        folder: Where it is; all of it that is of no use is removed.
+        most_bytes: What all of it may have together; of more the newest stays.
+    """
+
+    def __init__(self, folder: Path, most_bytes: int) -> None:
+        self._paths: dict[Checkpoint, Path] = {}
+        parts = [path for path in folder.iterdir() if path.name.startswith(".")]
+        for path in sorted(parts, key=lambda path: path.stat().st_mtime_ns, reverse=True):
+            begun = _begun(path)
+            most_bytes -= path.stat().st_size
+            if begun is None or begun in self._paths or most_bytes < 0 or len(self._paths) == _MAX_LEFT:
+                path.unlink()
+            else:
+                self._paths[begun] = path
+
+    def take(self, key: str, files: Sequence[CheckpointFile]) -> Path | None:
+        """What there is of these files, which is the caller's from now on; others of that key are removed."""
+        path = self._paths.pop(Checkpoint(key, tuple(files)), None)
+        for each in [each for each in self._paths if each.run_id == key]:
+            self._paths.pop(each).unlink()
+        return path
+
+    def bytes_of(self, key: str, files: Sequence[CheckpointFile]) -> int:
+        """How much there is of these files."""
+        path = self._paths.get(Checkpoint(key, tuple(files)))
+        return 0 if path is None else path.stat().st_size
+
+    def drop(self) -> None:
+        """Remove what is left."""
+        while self._paths:
+            self._paths.popitem()[1].unlink()
+
+
+def _begun(path: Path) -> Checkpoint | None:
+    """What a file is a part of; None where it is of no use."""
+    try:
+        with path.open("rb") as file:
+            begun = read_manifest(file)
+            begins = file.tell()
+            total = sum(each.size_bytes for each in begun.files)
+            is_part = 0 < file.seek(0, os.SEEK_END) - begins <= total
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return begun if is_part and path.name.startswith(f".{begun.run_id}.") else None
+
+
+def _digest_of(file: BinaryIO, size_bytes: int) -> str:
+    digest = hashlib.sha256()
+    while size_bytes and (piece := file.read(min(size_bytes, CHUNK_BYTES))):
+        digest.update(piece)
+        size_bytes -= len(piece)
+    return digest.hexdigest()
 
 
 class Intake:

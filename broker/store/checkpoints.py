@@ -198,16 +198,17 @@ class CheckpointWriter:
 
     Args:
         job_id: The job; made by the broker.
+        begun: The file that an earlier one has begun to write; None for a new one.
     """
 
-    def __init__(self, folder: Path, job_id: str, checkpoint: Checkpoint) -> None:
+    def __init__(self, folder: Path, job_id: str, checkpoint: Checkpoint, begun: Path | None = None) -> None:
         self._target = folder / job_id
         # A name of its own: an agent tries again while what it sent before may still be on its way in.
-        self._scratch = folder / f".{job_id}.{secrets.token_hex(4)}.part"
+        self._scratch = begun or folder / f".{job_id}.{secrets.token_hex(4)}.part"
         self._checkpoint = checkpoint
         self._left = list(checkpoint.files)
         with room_on(folder):
-            self._file: BinaryIO = self._scratch.open("wb")
+            self._file: BinaryIO = self._scratch.open("wb" if begun is None else "r+b")
         self._begin = self._missing = 0
         self._digest = hashlib.sha256()
 
@@ -300,9 +301,12 @@ class CheckpointWriter:
     def _close_files_that_are_whole(self) -> None:
         if self._left and not self._missing:
             file = self._left.pop(0)
-            if self._digest.hexdigest() != file.sha256:
-                raise wrong_field("data", f"{file.name} is not what was announced: its SHA-256 differs")
+            self._check_digest(file, self._digest.hexdigest())
             self._next_file()
+
+    def _check_digest(self, file: CheckpointFile, sha256: str) -> None:
+        if sha256 != file.sha256:
+            raise wrong_field("data", f"{file.name} is not what was announced: its SHA-256 differs")
 
 
 @contextlib.contextmanager

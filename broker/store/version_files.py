@@ -12,7 +12,7 @@ import re
 import secrets
 from typing import TYPE_CHECKING, BinaryIO
 
-from tiercel.broker.store.arrivals import Arrival, Intake
+from tiercel.broker.store.arrivals import Arrival, Intake, Leftovers
 from tiercel.broker.store.checkpoints import (
     CHUNK_BYTES,
     RESERVE_BYTES,
@@ -52,7 +52,7 @@ class VersionStore:
     """Keeps files of versions in a folder.
 
     Args:
-        folder: Where they are; made when missing. What was never finished is removed.
+        folder: Where they are; made when missing. What was never finished stays until :meth:`drop_left_over`.
         model_bytes: What a model may have, with its weights beside it.
         reserve_bytes: What the disk has to have left.
     """
@@ -70,10 +70,11 @@ class VersionStore:
         self._arrived = asyncio.Event()
         for path in folder.iterdir():
             match = _KEY.fullmatch(path.name)
-            if match is None:
-                path.unlink()
-            else:
+            if match is not None:
                 self.finished(match[1], int(match[2]))
+            elif not path.name.startswith("."):
+                path.unlink()
+        self._leftovers = Leftovers(folder, most_version_bytes(model_bytes))
 
     def held(self, endpoint: str, *, arriving: bool = False) -> Mapping[int, str]:
         """SHA-256 of the ONNX files of the versions of an endpoint that are here, by number.
@@ -106,15 +107,24 @@ class VersionStore:
             raise wrong_field("header.endpoint", f"{key!r} is no version of an endpoint")
         known = self._arriving.get((endpoint, version))
         goes_on = known is not None and resumes and known.goes_on_with(files)
-        self._check(files, known.here_bytes if known is not None and goes_on else 0)
+        here_bytes = known.here_bytes if known is not None and goes_on else self._leftovers.bytes_of(key, files)
+        self._check(files, here_bytes)
         names = {file.name for file in files}
         if MODEL_FILE not in names or not names <= _FILE_NAMES:
             raise wrong_field("header.files", f"a version has {MODEL_FILE}, and of others {', '.join(_FILE_NAMES)}")
         if known is None or not goes_on:
             if known is not None and not known.is_finishing:
                 known.drop()
-            known = self._arriving[endpoint, version] = Arrival(self._folder, key, files)
+            begun = self._leftovers.take(key, files)
+            if begun is not None and not resumes:
+                begun.unlink()
+                begun = None
+            known = self._arriving[endpoint, version] = Arrival(self._folder, key, files, begun)
         return Intake(known)
+
+    def drop_left_over(self) -> None:
+        """Remove what the broker's last life had taken in of versions that nobody has gone on to send."""
+        self._leftovers.drop()
 
     def arrived(self, endpoint: str, version: int) -> Moved | None:
         """How much has come of a version that is being taken in; None where none is."""

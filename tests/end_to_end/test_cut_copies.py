@@ -1,9 +1,11 @@
-"""Versions of 80 MB on their way between three machines over narrow cables, which are pulled in the middle of it."""
+"""Versions of 80 MB on their way between three machines whose narrow cables are pulled, and which begin anew."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +14,11 @@ import pytest
 from testing.asker import asking, wait_answered
 from testing.hosts import Host, hosts
 from testing.lab import Lab
-from testing.product_use import SCRIPTS, running_product, tiercel
+from testing.product import Product
+from testing.product_use import SCRIPTS, read_pid, running_product, tiercel
 from testing.until import until
 
-pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(420)]
 
 SOON = {"TIERCEL_LEASE_SECONDS": "10", "TIERCEL_HEARTBEAT_SECONDS": "1", "TIERCEL_GONE_AFTER_SECONDS": "30"}
 """Jobs of a machine that died begin elsewhere after half a minute, unless the policy moves them sooner."""
@@ -94,7 +97,7 @@ class Scene:
 
 async def test_copies_whose_cable_is_pulled_or_whose_source_dies_are_whole_or_not_there(tmp_path: Path) -> None:
     with hosts("broker", "near", "far", "user") as (broker, near, far, user):
-        async with running_product(tmp_path, "--listen", broker.address, host=broker, environment=SOON):
+        async with running_product(tmp_path, "--listen", broker.address, host=broker, environment=SOON) as product:
             lab = Lab(tmp_path, broker, user)
             scene = Scene(lab, near, far)
             try:
@@ -102,7 +105,7 @@ async def test_copies_whose_cable_is_pulled_or_whose_source_dies_are_whole_or_no
                 async with asking(lab, ENDPOINT, scene.lines):
                     await wait_answered(scene.lines, 3)
                     await a_cable_is_pulled(scene)
-                    await the_source_dies(scene, job)
+                    await the_source_dies(scene, job, product)
                 assert not [line for line in scene.lines if line["outcome"] == "wrong"]
                 assert {line.get("version") for line in scene.lines} >= {1, 2, 3}
             finally:
@@ -138,7 +141,19 @@ async def a_cable_is_pulled(scene: Scene) -> None:
     assert await scene.problems() == ""
 
 
-async def the_source_dies(scene: Scene, job: str) -> None:
+async def the_broker_and_a_receiver_begin_anew(scene: Scene, product: Product) -> None:
+    """What has come to either of them stays, and more of it comes to the broker behind that."""
+    os.kill(read_pid(scene.lab.folder / "far" / "agent" / "agent.lock"), signal.SIGKILL)
+    await product.kill()
+    (part,) = (scene.lab.state / "versions").glob(".*.part")
+    held, copied = part.stat().st_size, scene.bytes_in("far/agent/models/.staging")
+    await product.start()
+    await until(lambda: part.stat().st_size > held)
+    assert scene.bytes_in("far/agent/models/.staging") >= copied
+    assert (await scene.endpoint())["live_version"] == 2, "it waits for the one that is not back yet"
+
+
+async def the_source_dies(scene: Scene, job: str, product: Product) -> None:
     """While the broker has half of the version: the job goes on at the other machine, which delivers it."""
     held = scene.bytes_in("state/versions")
     scene.near.narrow(NARROW)
@@ -146,6 +161,7 @@ async def the_source_dies(scene: Scene, job: str) -> None:
     await until(lambda: scene.bytes_in("state/versions") > held + PART_BYTES)
     await until(lambda: scene.bytes_in("far/agent/models/.staging") > PART_BYTES)  # passed on as it comes
     assert scene.bytes_in("state/versions") < held + MEGABYTES * 1e6
+    await the_broker_and_a_receiver_begin_anew(scene, product)
     scene.near.kill()
     await scene.lab.until("nodes", id="near", online=False)
     await scene.lab.until("endpoints", name=ENDPOINT, live_version=3, answering_version=3, node_id="far")

@@ -55,7 +55,7 @@ async def answering(nodes: TwoNodes, name: str) -> dict[str, int | None]:
 
 async def wait_answering(nodes: TwoNodes, name: str, wanted: dict[str, int | None]) -> None:
     """Wait until these versions answer on these nodes."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(JOB_SECONDS):
         while (found := await answering(nodes, name)) != wanted:  # noqa: ASYNC110 - nobody says when that is so
             await asyncio.sleep(0.1)
     assert found == wanted

@@ -1,12 +1,13 @@
 """A few files on their way to the broker or from it: the checkpoint of a run, or a version of an endpoint.
 
 They go over calls of their own, so that megabytes do not stand in the way of heartbeats. A call that breaks off is
-followed by one that goes on where it ended, where the broker can.
+followed by one that goes on where it ended, where the broker can; so is one that an earlier life of the agent began.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import shutil
 from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -91,7 +92,9 @@ class Parcels:
     async def fetch(
         self, request: nodes_pb2.FetchCheckpointRequest, place: Path, check_room: Callable[[int], None] = lambda _: None
     ) -> list[Path]:
-        """Fetch files into a folder, which is emptied first; each is what the broker said that it is.
+        """Fetch files into a folder; each is what the broker said that it is.
+
+        What the folder has of these very files is not fetched again; what else it has is removed.
 
         Args:
             request: What is asked for; completed with who asks.
@@ -103,6 +106,7 @@ class Parcels:
         """
         request.node_id, request.instance = self.calls.node_id, self.calls.instance
         arrived = _Arrived(place)
+        await asyncio.to_thread(arrived.look)
         try:
             return await self._retried(lambda stub: self._fetch(stub, request, arrived, check_room))
         finally:
@@ -148,7 +152,7 @@ class Parcels:
                 raise await _error_of(call)
             header = first.header
             self._check(header.files)
-            if not arrived.goes_on_with(header):
+            if not arrived.goes_on_with(header) and not await arrived.take_up(header):
                 await arrived.begin(header.files)
                 if header.offset_bytes:
                     raise DialError("The files are others than those that had come in part.")
@@ -189,6 +193,39 @@ class _Arrived:
     def paths(self) -> list[Path]:
         """Where the files are."""
         return [self._place / file.name for file in self._files]
+
+    def look(self) -> None:
+        """Begin with as much as lies in the folder, whose it is :meth:`take_up` finds out; blocks."""
+        with contextlib.suppress(FileNotFoundError):
+            self.size_bytes = sum(path.stat().st_size for path in self._place.iterdir())
+
+    async def take_up(self, header: nodes_pb2.CheckpointHeader) -> bool:
+        """Go on with what lay in the folder, if it is the beginning of what comes; of a file in part its end tells."""
+        if self._files or not header.offset_bytes == self.size_bytes > 0:
+            return False
+        return await asyncio.to_thread(self._take_up, list(header.files))
+
+    def _take_up(self, files: list[nodes_pb2.CheckpointFile]) -> bool:
+        sizes = {path.name: path.stat().st_size for path in self._place.iterdir()}
+        left = list(files)
+        while left and sizes.get(left[0].name) == left[0].size_bytes:
+            file = left.pop(0)
+            del sizes[file.name]
+            with (self._place / file.name).open("rb") as reader:
+                if hashlib.file_digest(reader, "sha256").hexdigest() != file.sha256:
+                    return False
+        begun = sizes.pop(left[0].name, None) if left else None
+        if sizes or (begun is not None and begun > left[0].size_bytes):
+            return False
+        self._files, self._left = files, left
+        if begun is None:
+            self._open()
+            return True
+        path = self._place / left[0].name
+        with path.open("rb") as reader:
+            self._digest = hashlib.file_digest(reader, "sha256")
+        self._writer, self._missing = path.open("ab"), left[0].size_bytes - begun
+        return True
 
     def goes_on_with(self, header: nodes_pb2.CheckpointHeader) -> bool:
         """Whether what comes now belongs behind what is there."""

@@ -1,8 +1,9 @@
 """Copies of versions: fetched from the broker where another node has delivered them, and sent there for other nodes.
 
 They come over the broker, as nodes need not reach each other. What is fetched is checked by its hashes and put in place
-like what a delivery has staged; whether and when it answers is the broker's to say (:mod:`..models.served`). What an
-earlier life of the agent had begun to fetch is thrown away.
+like what a delivery has staged; whether and when it answers is the broker's to say (:mod:`..models.served`). What has
+come of one stays for a while where the agent is restarted, or the broker, which may not know at once that it is still
+wanted: who fetches it again goes on where it was.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
+import time
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -17,8 +19,8 @@ from typing import Any, Final
 from tiercel.core.backoff import Attempts, Backoff
 from tiercel.core.deploying import most_version_bytes
 from tiercel.trainer_agent.connection.parcels import Pace, Parcels, TransferLimits
-from tiercel.trainer_agent.errors import DeliveryFailedError, TransferError
-from tiercel.trainer_agent.models.repository import ModelRepository
+from tiercel.trainer_agent.errors import DeliveryFailedError, RefusedError, TransferError
+from tiercel.trainer_agent.models.repository import ModelRepository, staged_copy
 from tiercel.trainer_agent.models.served import ServedModels
 from tiercel.trainer_agent.models.variants import Place, place_of
 from tiercel.trainer_agent.supervision import Supervisor
@@ -29,6 +31,8 @@ _log = logging.getLogger(__name__)
 _PATIENCE_SECONDS: Final = 600.0
 _SLOWEST_BYTES_PER_SECOND: Final = 4 * 1024**2
 _PAUSES: Final = Backoff(1.0, 30.0)
+_LEFT_SECONDS: Final = 600.0
+_MAX_LEFT: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +53,8 @@ class PlacedFiles:
 
     @property
     def staged_id(self) -> str:
-        """Where a copy waits to be put in place; no delivery has such an id."""
-        return f"copy-of-{self.place.model}-{self.version}"
+        """Where a copy waits to be put in place."""
+        return staged_copy(self.place.model, self.version)
 
 
 def copy_limits(model_bytes: int) -> TransferLimits:
@@ -69,6 +73,7 @@ class VersionCopies:
         changed: Told when there is another copy, or a problem with one; may not block.
         reserve_bytes: What the disk has to have left.
         pace: How fast the broker is sent what nobody waits for; None for as fast as it goes.
+        now: Seconds of a clock that never goes back.
     """
 
     def __init__(
@@ -79,6 +84,7 @@ class VersionCopies:
         changed: Callable[[], None],
         reserve_bytes: int = 0,
         pace: Pace | None = None,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._parcels = parcels
         self._repository = repository
@@ -86,15 +92,39 @@ class VersionCopies:
         self._changed = changed
         self._reserve_bytes = reserve_bytes
         self._pace = pace
+        self._now = now
+        self._left: dict[str, float] = {}  # since when nobody fetches what has come of a copy, by where it is
         self._under_way: dict[PlacedFiles, asyncio.Task[None]] = {}
         self._sent: frozenset[PlacedFiles] = frozenset()
         self._there: dict[Place, dict[int, str]] = {}
         self._problems: dict[PlacedFiles, str] = {}
 
     async def open(self) -> None:
-        """Look at what an earlier life of the agent has put in place."""
+        """Look at what an earlier life of the agent has put in place, and at what came of other copies."""
         there = await asyncio.to_thread(self._repository.there)
         self._there = {place_of(model): versions for model, versions in there.items()}
+        await self.drop_left()
+
+    async def watch(self) -> None:
+        """Let go of what came of copies that nobody wanted again, for ever."""
+        while True:
+            await asyncio.sleep(_LEFT_SECONDS / 10)
+            await self.drop_left()
+
+    async def drop_left(self) -> None:
+        """Remove what came of copies that nobody has fetched for ten minutes; of the others the newest stay."""
+        room_bytes, now = self._repository.model_bytes, self._now()
+        left: dict[str, float] = {}
+        for staged_id, size_bytes in await asyncio.to_thread(self._repository.staged_copies):
+            if any(files.staged_id == staged_id for files in self._under_way):
+                continue
+            since = self._left.get(staged_id, now)
+            room_bytes -= size_bytes
+            if now - since < _LEFT_SECONDS and room_bytes >= 0 and len(left) < _MAX_LEFT:
+                left[staged_id] = since
+            else:
+                await asyncio.to_thread(self._repository.remove_staged, staged_id)
+        self._left = left
 
     def begin_anew(self) -> None:
         """The broker is another one, perhaps: what was sent to the last one may have to be sent again."""
@@ -174,18 +204,25 @@ class VersionCopies:
 
     async def _try_fetch(self, files: PlacedFiles, served: ServedModels) -> str:
         """Fetch a version and put it in place; why it is not there, in plain words."""
-        staged = self._repository.staged(files.staged_id)
+        stays = False
         try:
             if await asyncio.to_thread(self._repository.has, files.place.model, files.version, files.sha256):
                 return ""
             await self.fetch(files, files.staged_id)
             await served.deliver(files.staged_id, files.place, files.version, files.sha256, answers=False)
         except (TransferError, DeliveryFailedError) as error:
+            stays = isinstance(error, RefusedError)  # as by a broker that begins, and does not know yet
             return error.message
         except OSError as error:
             return f"the disk does not take it ({error})"
+        except asyncio.CancelledError:
+            stays = True
+            raise
         finally:
-            await asyncio.to_thread(shutil.rmtree, staged, ignore_errors=True)
+            if stays:
+                self._left[files.staged_id] = self._now()
+            else:
+                await asyncio.to_thread(self._repository.remove_staged, files.staged_id)
         return ""
 
     async def _send(self, files: PlacedFiles) -> None:

@@ -25,6 +25,7 @@ from tiercel.trainer_agent.models.record import ModelRecord
 from tiercel.v1 import nodes_pb2
 
 _STAGING: Final = ".staging"
+_COPY_OF: Final = "copy-of-"
 _MODEL: Final = "model.onnx"
 _ACCURACY: Final = "accuracy.json"
 _ACCURACY_BYTES: Final = 64 * 1024
@@ -290,11 +291,24 @@ class ModelRepository:
         shutil.rmtree(self.staged(delivery_id), ignore_errors=True)
 
     def remove_staged_except(self, delivery_ids: set[str]) -> None:
-        """Remove staged files that no delivery waits for any more."""
-        staging = self.path / _STAGING
-        for folder in staging.iterdir() if staging.is_dir() else ():
-            if folder.name not in delivery_ids:
+        """Remove staged files that no delivery waits for any more; what has come of copies stays."""
+        for folder in self._staged():
+            if folder.name not in delivery_ids and not folder.name.startswith(_COPY_OF):
                 shutil.rmtree(folder, ignore_errors=True)
+
+    def staged_copies(self) -> list[tuple[str, int]]:
+        """Where something has come of copies, as :func:`staged_copy` names it, with its bytes; the newest first."""
+        found = []
+        for folder in self._staged():
+            with contextlib.suppress(FileNotFoundError):  # put in its place just now
+                if folder.name.startswith(_COPY_OF):
+                    sizes = [path.stat().st_size for path in folder.iterdir()]
+                    found.append((folder.stat().st_mtime_ns, folder.name, sum(sizes)))
+        return [(name, size_bytes) for _, name, size_bytes in sorted(found, reverse=True)]
+
+    def _staged(self) -> list[Path]:
+        staging = self.path / _STAGING
+        return [folder for folder in staging.iterdir() if folder.is_dir()] if staging.is_dir() else []
 
     def _copy(self, job_folder: Path, delivery_id: str, target: Path, sha256: str) -> None:
         parts = (job_folder, delivery_id)
@@ -326,6 +340,11 @@ class ModelRepository:
             digest = copy_untrusted(name, inside=source, target=target, limit_bytes=limit_bytes)
         if sha256 and digest != sha256:
             raise UntrustedFileError(f"{name} is not the file whose checksum the script reported")
+
+
+def staged_copy(model: str, version: int) -> str:
+    """Names where a copy waits to be put in place; no delivery has such an id."""
+    return f"{_COPY_OF}{model}-{version}"
 
 
 def signature_to_proto(signature: Signature) -> nodes_pb2.ModelSignature:

@@ -123,3 +123,27 @@ async def test_files_that_nobody_takes_any_more_are_sent_from_there_on_or_anew(
         header = nodes_pb2.CheckpointHeader(endpoint="line", version=1)
         await parcels.send(header, [CopiedFile(file, len(CONTENT), SHA256)])
     assert broker.taken == CONTENT
+
+
+@pytest.mark.parametrize(
+    ("name", "left", "is_used"),
+    [
+        ("model.onnx", CONTENT[:PIECE], True),
+        ("model.onnx", CONTENT, True),
+        ("model.onnx", CONTENT[1:] + b"?", False),
+        ("model.onnx", CONTENT + b"?", False),
+        ("of-another-version", CONTENT[:PIECE], False),
+    ],
+    ids=["begun", "whole", "damaged", "too long", "unknown"],
+)
+async def test_what_an_earlier_life_had_fetched_is_not_fetched_again_unless_it_is_something_else(
+    tmp_path: Path, name: str, left: bytes, *, is_used: bool
+) -> None:
+    broker = FallsSilent()
+    broker.calls = 1  # all is well
+    (tmp_path / name).write_bytes(left)
+    async with parcels_of(broker) as parcels:
+        (file,) = await parcels.fetch(nodes_pb2.FetchCheckpointRequest(endpoint="line", version=1), tmp_path)
+    assert file.read_bytes() == CONTENT
+    assert list(tmp_path.iterdir()) == [file]
+    assert (broker.given == len(CONTENT) - len(left)) is is_used

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import os
 import resource
 import signal
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 
 from testing import onnx_models
 from testing.until import until
-from tiercel.broker.store.checkpoints import CheckpointFile
+from tiercel.broker.store.checkpoints import Checkpoint, CheckpointFile, manifest_of
 from tiercel.broker.store.version_files import VersionStore
 from tiercel.core.endpoints import Moved
 from tiercel.core.errors import CannotWriteError, InvalidSpecError, NotFoundError, UnavailableError
@@ -95,6 +96,45 @@ async def test_what_comes_is_passed_on_and_goes_on_where_it_was_broken_off_but_i
     await reading
     assert (bytes(read), store.held("digits")) == (MODEL, {1: file.sha256})
     assert [path.name for path in tmp_path.iterdir()] == ["digits@1"]
+
+
+@pytest.mark.parametrize(
+    ("left", "is_right"), [(MODEL[:4], True), (MODEL, True), (b"A mo", False), (b"A model", False)]
+)
+def test_what_the_last_life_of_the_broker_took_in_is_gone_on_with_and_checked_as_a_whole(
+    tmp_path: Path, left: bytes, *, is_right: bool
+) -> None:
+    files = [described("model.onnx", MODEL), described("accuracy.json", b"{}")]
+    (tmp_path / ".digits@1.0.part").write_bytes(manifest_of(Checkpoint("digits@1", tuple(files))) + left)
+    store = VersionStore(tmp_path)
+    with (
+        contextlib.nullcontext() if is_right else pytest.raises(InvalidSpecError, match="its SHA-256 differs"),
+        store.begin("digits", 1, files, resumes=True) as again,
+    ):
+        assert again.offset_bytes == len(left)
+        again.write((MODEL + b"{}")[len(left) :])
+        again.finish()
+    if is_right:
+        store.finished("digits", 1)
+        assert store.held("digits") == {1: files[0].sha256}
+    assert [path.name for path in tmp_path.iterdir()] == ["digits@1"] * is_right
+
+
+def test_what_nobody_goes_on_with_is_removed_and_so_is_what_is_of_no_use(tmp_path: Path) -> None:
+    file = described("model.onnx", MODEL)
+    for version in range(1, 21):
+        part = manifest_of(Checkpoint(f"digits@{version}", (file,))) + MODEL[:3]
+        (tmp_path / f".digits@{version}.0.part").write_bytes(part)
+        os.utime(tmp_path / f".digits@{version}.0.part", (version, version))
+    (tmp_path / ".digits@30.0.part").write_bytes(b"?")
+    (tmp_path / ".other@1.0.part").write_bytes(part)
+    again = VersionStore(tmp_path, model_bytes=100)
+    assert len(list(tmp_path.iterdir())) == 16
+    assert again.held("digits", arriving=True) == {}
+    with again.begin("digits", 20, [described("model.onnx", b"another")], resumes=True) as writer:
+        assert writer.offset_bytes == 0
+    again.drop_left_over()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_of_a_version_that_finds_no_room_for_its_first_bytes_nothing_stays(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, cast
@@ -37,6 +38,9 @@ class Broker:
 
     async def fetch(self, _request: object, place: Path, check_room: Callable[[int], None]) -> None:
         self.fetches += 1
+        if not self.answers:
+            place.mkdir(parents=True, exist_ok=True)
+            await asyncio.Event().wait()  # the rest is on its way
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(answer, OSError):
             place.mkdir(parents=True)
@@ -156,6 +160,35 @@ async def test_what_an_earlier_life_has_put_in_place_is_told_until_it_is_removed
     served.want({PLACE: WantedVersions(0, frozenset())}, ())
     await until(lambda: again.statuses() == [])
     assert not first.repository.version("digits", 3).exists()
+
+
+async def test_what_has_come_of_a_copy_stays_for_ten_minutes_after_nobody_wants_it_and_of_many_the_newest(
+    tmp_path: Path, tasks: Supervisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_MAX_LEFT", 2)
+    now, node = [0.0], Node(tmp_path, tasks, reserve_bytes=0)
+    copies = VersionCopies(cast("Parcels", node.broker), node.repository, tasks, lambda: None, now=lambda: now[0])
+
+    def left() -> set[str]:
+        return {path.name for path in (node.repository.path / ".staging").iterdir()}
+
+    for number, name in enumerate(("copy-of-a-1", "copy-of-b-1", "copy-of-c-1")):
+        node.repository.staged(name).mkdir(parents=True)
+        os.utime(node.repository.staged(name), (number, number))
+    await copies.open()
+    assert left() == {"copy-of-b-1", "copy-of-c-1"}
+    now[0] = 599.0
+    copies.want({WANTED}, (), node.served)
+    await until(lambda: WANTED.staged_id in left())
+    copies.want((), (), node.served)
+    await until(lambda: WANTED.staged_id in copies._left)
+    now[0] = 601.0
+    await copies.drop_left()
+    assert left() == {WANTED.staged_id}
+    now[0] += 600.0
+    copies.want({WANTED}, (), node.served)
+    await copies.drop_left()
+    assert left() == {WANTED.staged_id}, "it is being fetched again"
 
 
 async def test_a_copy_of_a_variant_is_put_in_its_place_and_told_of(tmp_path: Path, tasks: Supervisor) -> None:
