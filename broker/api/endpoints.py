@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -43,6 +43,25 @@ _MOST_NAME = 64
 _MOST_SECONDS = 1e9
 
 
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What is known of an endpoint beside what it is itself."""
+
+    share: Share | None = None  # what it may use on its node, if it is limited
+    load: EndpointLoad | None = None  # what was measured of it last, if anything was
+    served: Mapping[str, ServedStatus] = field(default_factory=dict)  # what its node says of it, by variant
+    serving: Mapping[str, ServingNode] = field(default_factory=dict)  # what nodes are to it, by name
+    replicas_reason: str = ""  # why it answers on as many nodes as it does, where the broker says that
+    # What applications said of its versions, by number.
+    feedback: Mapping[int, VersionFeedback] = field(default_factory=dict)
+    retraining: str = ""  # what is done about it being less often right, or why nothing is
+    inputs: Asked = field(default_factory=dict)  # what its nodes know of what its versions are asked, by number
+    awaited: tuple[str, ...] = ()  # what versions that are to answer wait for
+
+
+_NOTHING = Seen()
+
+
 def endpoint_told(service: BrokerService, endpoint: Endpoint, nodes: Mapping[str, Node]) -> jobs_pb2.Endpoint:
     """An endpoint as its tenant sees it now.
 
@@ -51,75 +70,55 @@ def endpoint_told(service: BrokerService, endpoint: Endpoint, nodes: Mapping[str
         endpoint: The endpoint.
         nodes: All nodes, by id.
     """
-    return endpoint_to_proto(
-        endpoint,
-        nodes.get(endpoint.node_id),
-        service.endpoints.share(endpoint.name),
-        service.endpoints.load(endpoint.name),
-        service.endpoints.served(endpoint.name),
-        service.endpoints.replicas(endpoint.name),
-        places_of(endpoint, nodes, service.endpoints.replicas(endpoint.name)),
-        service.endpoints.replicas_reason(endpoint.name),
-        service.endpoints.feedback(endpoint.name),
-        service.retrainings.words.get(endpoint.name, ""),
-        service.endpoints.inputs(endpoint),
-        service.endpoints.awaited(endpoint.name),
+    name, endpoints = endpoint.name, service.endpoints
+    seen = Seen(
+        share=endpoints.share(name),
+        load=endpoints.load(name),
+        served=endpoints.served(name),
+        serving=endpoints.replicas(name),
+        replicas_reason=endpoints.replicas_reason(name),
+        feedback=endpoints.feedback(name),
+        retraining=service.retrainings.words.get(name, ""),
+        inputs=endpoints.inputs(endpoint),
+        awaited=endpoints.awaited(name),
     )
+    return endpoint_to_proto(endpoint, nodes, seen)
 
 
 def endpoint_to_proto(
-    endpoint: Endpoint,
-    node: Node | None,
-    share: Share | None = None,
-    load: EndpointLoad | None = None,
-    served: Mapping[str, ServedStatus] = MappingProxyType({}),
-    serving: Mapping[str, ServingNode] = MappingProxyType({}),
-    places: tuple[ReplicaInfo, ...] = (),
-    replicas_reason: str = "",
-    feedback: Mapping[int, VersionFeedback] = MappingProxyType({}),
-    retraining: str = "",
-    inputs: Asked = MappingProxyType({}),
-    awaited: tuple[str, ...] = (),
+    endpoint: Endpoint, nodes: Mapping[str, Node] = MappingProxyType({}), seen: Seen = _NOTHING
 ) -> jobs_pb2.Endpoint:
     """An endpoint as its tenant sees it.
 
     Args:
         endpoint: The endpoint.
-        node: Where its live version is.
-        share: What it may use there, if it is limited.
-        load: What was measured of it last, if anything was.
-        served: What its node says of it, by variant.
-        serving: What nodes are to it.
-        places: The nodes that shall answer.
-        replicas_reason: Why these are as many as they are, where the broker says that.
-        feedback: What applications said of its versions, by number.
-        retraining: What is done about it being less often right, or why nothing is.
-        inputs: What its nodes know of what its versions are asked, by number.
-        awaited: What versions that are to answer wait for.
+        nodes: All nodes, by id.
+        seen: What else is known of it.
     """
-    plain = served.get("", ServedStatus())
+    node, load = nodes.get(endpoint.node_id), seen.load
+    plain = seen.served.get("", ServedStatus())
     info = EndpointInfo(
         name=endpoint.name,
         tenant=endpoint.tenant,
         live_version=endpoint.live_version,
-        versions=_version_infos(endpoint, load, serving, feedback, inputs),
+        versions=_version_infos(endpoint, seen),
         node_id=endpoint.node_id,
         serving_http=node.serving_http if node is not None else "",
         serving_grpc=node.serving_grpc if node is not None else "",
         objective_seconds=endpoint.objective_seconds,
-        share=share,
-        variants=tuple(_variant_infos(endpoint, load, served)),
+        share=seen.share,
+        variants=tuple(_variant_infos(endpoint, load, seen.served)),
         answering_version=plain.version or None,
         problem=plain.problem,
         pinned="" in endpoint.pinned,
         access=endpoint.access,
         replicas=endpoint.replicas,
         auto_replicas=endpoint.auto_replicas,
-        replicas_reason=replicas_reason,
-        places=places,
+        replicas_reason=seen.replicas_reason,
+        places=places_of(endpoint, nodes, seen.serving),
         keep=endpoint.keep,
-        retraining=retraining,
-        awaited=awaited,
+        retraining=seen.retraining,
+        awaited=seen.awaited,
     )
     message = to_proto(info, jobs_pb2.Endpoint)
     if load is not None:
@@ -127,17 +126,11 @@ def endpoint_to_proto(
     return message
 
 
-def _version_infos(
-    endpoint: Endpoint,
-    load: EndpointLoad | None,
-    serving: Mapping[str, ServingNode],
-    feedback: Mapping[int, VersionFeedback],
-    inputs: Asked,
-) -> tuple[VersionInfo, ...]:
+def _version_infos(endpoint: Endpoint, seen: Seen) -> tuple[VersionInfo, ...]:
     """What is told of each version that an endpoint has or had."""
     live = {version.version for version in endpoint.live}
     there = {version.version for version in kept(endpoint)}
-    now = load.windows[0] if load is not None and load.windows else DelayWindow(0.0)
+    now = seen.load.windows[0] if seen.load is not None and seen.load.windows else DelayWindow(0.0)
     return tuple(
         VersionInfo(
             version=version.version,
@@ -154,15 +147,15 @@ def _version_infos(
             endpoint=endpoint.name,
             target=version.target,
             size_bytes=version.size_bytes,
-            nodes=holders(endpoint, version, serving) if version.version in there else (),
+            nodes=holders(endpoint, version, seen.serving) if version.version in there else (),
             pinned=version.version in live and version.variant in endpoint.pinned,
             p50_seconds=now.p50_seconds if version.version in live and not version.variant else version.p50_seconds,
             p95_seconds=now.p95_seconds if version.version in live and not version.variant else version.p95_seconds,
             deployed_by=version.deployed_by,
             file=version.file,
-            in_use=AccuracyInUse.of(feedback[version.version]) if version.version in feedback else None,
+            in_use=AccuracyInUse.of(said) if (said := seen.feedback.get(version.version)) is not None else None,
             int8=version.int8,
-            inputs=inputs.get(version.version, ()),
+            inputs=seen.inputs.get(version.version, ()),
         )
         for version in endpoint.versions
     )

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from testing.events import progress_event, share_event, state_event, tier_event
 from testing.jobs import AT, make_spec, running_job
 from tiercel.broker.actors.node_messages import EndpointSharesDeclared
-from tiercel.broker.api.endpoints import endpoint_to_proto, lag_of, usages_of, wanted_endpoints
+from tiercel.broker.api.endpoints import Seen, endpoint_to_proto, lag_of, usages_of, wanted_endpoints
 from tiercel.broker.api.translation import job_to_proto, node_to_proto, spec_from_proto
 from tiercel.core.data_sets import DataSet
 from tiercel.core.endpoints import DelayWindow, Endpoint, EndpointLoad, Version
@@ -187,25 +187,25 @@ def test_a_node_adds_up_what_its_jobs_hold() -> None:
 def test_an_endpoint_says_where_its_live_version_is() -> None:
     version = Version(1, "j1", 1, "accuracy", 0.9, AT, "ab")
     endpoint = Endpoint("digits", "alice", 2, (version,), "n1")
-    message = endpoint_to_proto(endpoint, Node("n1", 1.0, 1, serving_http="h:1", serving_grpc="h:2"))
+    message = endpoint_to_proto(endpoint, {"n1": Node("n1", 1.0, 1, serving_http="h:1", serving_grpc="h:2")})
     assert (message.live_version, message.serving_http, message.serving_grpc) == (1, "h:1", "h:2")
-    assert endpoint_to_proto(Endpoint("new", "alice"), None).live_version == 0
+    assert endpoint_to_proto(Endpoint("new", "alice")).live_version == 0
 
 
 def test_an_endpoint_says_its_objective_its_share_and_what_was_measured() -> None:
     endpoint = Endpoint("digits", "alice", objective_seconds=0.05)
-    message = endpoint_to_proto(endpoint, None, Share(0.25, 0.5, "slow"), EndpointLoad(8.0, 0.01, 0.4))
+    message = endpoint_to_proto(endpoint, seen=Seen(Share(0.25, 0.5, "slow"), EndpointLoad(8.0, 0.01, 0.4)))
     assert (message.objective_seconds, message.share.cpu_cap_cores, message.share.reason) == (0.05, 0.5, "slow")
     assert (message.load.requests_per_second, message.load.delay_seconds, message.load.cpu_cores) == (8.0, 0.01, 0.4)
-    bare = endpoint_to_proto(Endpoint("new", "alice"), None, load=EndpointLoad())
+    bare = endpoint_to_proto(Endpoint("new", "alice"), seen=Seen(load=EndpointLoad()))
     assert (bare.objective_seconds, bare.HasField("share"), bare.load.HasField("delay_seconds")) == (0.0, False, False)
-    assert not endpoint_to_proto(Endpoint("new", "alice"), None).HasField("load")
+    assert not endpoint_to_proto(Endpoint("new", "alice")).HasField("load")
 
 
 def test_delays_of_an_endpoint_go_there_and_back() -> None:
     windows = (DelayWindow(9.5, 7, 2, 0.5, 0.01, 0.02, 0.03), DelayWindow(60.0))
     load = EndpointLoad(8.0, 0.01, 0.4, 0.75, windows, 0.002)
-    message = endpoint_to_proto(Endpoint("digits", "alice"), None, load=load).load
+    message = endpoint_to_proto(Endpoint("digits", "alice"), seen=Seen(load=load)).load
     assert (message.in_objective, message.lag_seconds) == (0.75, 0.002)
     usage = nodes_pb2.EndpointUsage(endpoint="digits", seconds=1.0, failures=2, on_time=5, windows=message.windows)
     beat = nodes_pb2.Heartbeat(endpoints=[usage], serving_lag_seconds=0.25)
@@ -251,13 +251,13 @@ def test_an_endpoint_says_its_variants_and_who_answered() -> None:
         for number, value, variant in ((1, 0.8, "small"), (2, 0.9, "large"), (3, 0.85, "small"))
     )
     endpoint = Endpoint("digits", "alice", 4, versions, "n1")
-    message = endpoint_to_proto(endpoint, None, load=EndpointLoad(answered_parts={"small": 1.0}))
+    message = endpoint_to_proto(endpoint, seen=Seen(load=EndpointLoad(answered_parts={"small": 1.0})))
     assert [(each.name, each.live_version, each.accuracy, each.answered_part) for each in message.variants] == [
         ("large", 2, 0.9, 0.0),
         ("small", 3, 0.85, 1.0),
     ]
     assert [each.variant for each in message.versions] == ["small", "large", "small"]
-    quiet = endpoint_to_proto(endpoint, None, load=EndpointLoad()).variants
+    quiet = endpoint_to_proto(endpoint, seen=Seen(load=EndpointLoad())).variants
     assert not any(each.HasField("answered_part") for each in quiet)
     usage = nodes_pb2.EndpointUsage(endpoint="digits", seconds=1.0, answered_by={"small": 3})
     (found,) = usages_of(nodes_pb2.Heartbeat(endpoints=[usage]))
