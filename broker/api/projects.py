@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from tiercel.broker.api.auth import tenant_of
@@ -67,7 +68,8 @@ class ProjectsService(projects_pb2_grpc.ProjectsServiceServicer):
     async def _receive(self, tenant: str, requests: AsyncIterator[projects_pb2.SendObjectsRequest]) -> None:
         remedy = "ask what is missing and send that"
         messages = Incoming(lambda: anext(aiter(requests), None), projects_pb2.SendObjectsRequest, remedy)
-        with await asyncio.to_thread(self._projects.receive, tenant) as receiver:
+        with ExitStack() as stack:
+            receiver = await asyncio.to_thread(stack.enter_context, self._projects.receive(tenant))
             while (request := await messages.next()) is not None:
                 if sum(len(piece.data) for piece in request.pieces) > PIECE_BYTES:
                     raise wrong_field("pieces", f"have more than {PIECE_BYTES} bytes together")

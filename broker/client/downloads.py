@@ -20,8 +20,6 @@ from tiercel.v1 import files_pb2
 Progress = Callable[[FileInfo, int], None]
 """Told now and then how many bytes of a file are there."""
 
-_PIECE_BYTES = 1 << 20
-
 
 async def list_files(connection: Connection, job_id: str) -> tuple[FileInfo, ...]:
     """What is kept of a job, by path."""
@@ -136,8 +134,5 @@ def _has_content(target: Path, file: FileInfo) -> bool:
     """Whether a file is there already; blocks while the disk works."""
     if target.is_symlink() or not target.is_file() or target.stat().st_size != file.size_bytes:
         return False
-    digest = hashlib.sha256()
     with target.open("rb") as reader:
-        while piece := reader.read(_PIECE_BYTES):
-            digest.update(piece)
-    return digest.hexdigest() == file.sha256
+        return hashlib.file_digest(reader, "sha256").hexdigest() == file.sha256

@@ -20,8 +20,8 @@ from tiercel.broker.store.checkpoints import (
     CheckpointFile,
     CheckpointWriter,
     read_manifest,
-    room_on,
 )
+from tiercel.broker.store.errors import room_on
 from tiercel.core.errors import CannotWriteError, UnavailableError
 
 if TYPE_CHECKING:

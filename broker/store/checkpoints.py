@@ -7,7 +7,6 @@ up, and the content has the hash that was announced. A path is made of the job's
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import json
 import os
@@ -18,7 +17,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, BinaryIO, Self
 
-from tiercel.broker.store.errors import no_space
+from tiercel.broker.store.errors import no_space, room_on
 from tiercel.core.errors import (
     InvalidSpecError,
     NotFoundError,
@@ -307,17 +306,6 @@ class CheckpointWriter:
     def _check_digest(self, file: CheckpointFile, sha256: str) -> None:
         if sha256 != file.sha256:
             raise wrong_field("data", f"{file.name} is not what was announced: its SHA-256 differs")
-
-
-@contextlib.contextmanager
-def room_on(folder: Path) -> Iterator[None]:
-    """What is said of a disk that is full."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-            raise no_space(str(folder)) from error
-        raise
 
 
 def _sync(folder: Path) -> None:

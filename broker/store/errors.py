@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import errno
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
+from tiercel.core.blobs import BlobError
 from tiercel.core.errors import (
     CannotWriteError,
     InvalidSpecError,
     StoreDamagedError,
     TiercelError,
     UnavailableError,
+    wrong_field,
 )
 
 
@@ -45,6 +50,27 @@ def no_space(folder: str) -> CannotWriteError:
         f"The broker cannot write to its disk (no space left in {folder}); nothing was changed. Make room and try "
         "again."
     )
+
+
+@contextlib.contextmanager
+def room_on(where: Path | str) -> Iterator[None]:
+    """What is said of a disk that is full."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+            raise no_space(str(where)) from error
+        raise
+
+
+@contextlib.contextmanager
+def taking_in(where: Path | str, field: str) -> Iterator[None]:
+    """The same, and what is said of contents that are not what was announced in a field."""
+    with room_on(where):
+        try:
+            yield
+        except BlobError as error:
+            raise wrong_field(field, str(error)) from error
 
 
 def locked(where: str) -> CannotWriteError:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Row, delete, func, select
 
 from tiercel.broker.store import tables
-from tiercel.broker.store.errors import no_space
+from tiercel.broker.store.errors import taking_in
 from tiercel.broker.store.sql import put
 from tiercel.core.blobs import BlobError
-from tiercel.core.errors import NotFoundError, UnavailableError, wrong_field
+from tiercel.core.errors import NotFoundError, UnavailableError
 from tiercel.core.files import Admission, FileLimits, KeptFile, admit
 
 if TYPE_CHECKING:
@@ -173,7 +172,7 @@ class Incoming:
             InvalidSpecError: It is not what was announced.
             CannotWriteError: The disk is full.
         """
-        with _translated():
+        with taking_in("the folder of files", "data"):
             while data or (self._left and not self._missing):
                 if not self._left:
                     raise BlobError("there is more of it than was announced")
@@ -192,24 +191,11 @@ class Incoming:
             CannotWriteError: The disk is full.
         """
         self.write(b"")  # contents without a byte at the end
-        with _translated():
+        with taking_in("the folder of files", "data"):
             if self._left:
                 raise BlobError(f"it ends {self._missing} bytes too early")
             self._receiver.finish()
         self.is_whole = True
-
-
-@contextmanager
-def _translated() -> Iterator[None]:
-    """What is said of contents that are not what was announced, and of a disk that is full."""
-    try:
-        yield
-    except BlobError as error:
-        raise wrong_field("data", f"{error}") from error
-    except OSError as error:
-        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-            raise no_space("the folder of files") from error
-        raise
 
 
 def _file_of(row: Row[Any]) -> KeptFile:

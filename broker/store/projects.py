@@ -6,13 +6,12 @@ What one tenant has sent is not there for another, so that nobody learns of othe
 from __future__ import annotations
 
 import contextlib
-import errno
 import shutil
 import tarfile
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, BinaryIO, Self
+from typing import TYPE_CHECKING, BinaryIO
 
-from tiercel.broker.store.errors import no_space
+from tiercel.broker.store.errors import no_space, taking_in
 from tiercel.core.blobs import BlobError, BlobFolder, is_sha256
 from tiercel.core.errors import InvalidSpecError, NotFoundError, QuotaExceededError, StoreDamagedError, wrong_field
 from tiercel.core.projects import (
@@ -72,10 +71,12 @@ class ProjectStore:
                 raise wrong_field("objects", f"{name[:80]!r} is not a SHA-256 in hexadecimal")
         return self._blobs(tenant).missing(names)
 
-    def receive(self, tenant: str) -> ProjectReceiver:
-        """Begin to take in objects of a tenant."""
+    @contextlib.contextmanager
+    def receive(self, tenant: str) -> Iterator[ProjectReceiver]:
+        """Take in objects of a tenant; what is not whole at the end is not kept. Blocks while the disk works."""
         blobs = self._blobs(tenant)
-        return ProjectReceiver(self._folder, blobs.receive(), self._tenant_bytes - blobs.used_bytes(), tenant)
+        with blobs.receive() as receiver:
+            yield ProjectReceiver(self._folder, receiver, self._tenant_bytes - blobs.used_bytes(), tenant)
 
     def check(self, tenant: str, root: str) -> dict[str, Entry]:
         """Check that a project is here as a whole; returns what is in it, by path.
@@ -200,7 +201,7 @@ class ProjectStore:
 
 
 class ProjectReceiver:
-    """Takes in objects of one tenant; a context manager.
+    """Takes in objects of one tenant; see :meth:`ProjectStore.receive`.
 
     Args:
         room_bytes: What the tenant may still have.
@@ -211,12 +212,6 @@ class ProjectReceiver:
         self._receiver = receiver
         self._room = room_bytes
         self._tenant = tenant
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._receiver.__exit__()
 
     def write(self, name: str, size_bytes: int, data: bytes) -> None:
         """Take in the next piece of an object; blocks while the disk works.
@@ -234,21 +229,10 @@ class ProjectReceiver:
             )
         if self._receiver.is_between_files and shutil.disk_usage(self._place).free < RESERVE_BYTES + size_bytes:
             raise no_space(str(self._place))
-        with self._translated():
+        with taking_in(self._place, "objects"):
             self._receiver.write(name, size_bytes, data)
 
     def finish(self) -> None:
         """Keep for good what has arrived; raises as :meth:`write` does."""
-        with self._translated():
+        with taking_in(self._place, "objects"):
             self._receiver.finish()
-
-    @contextlib.contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except BlobError as error:
-            raise wrong_field("objects", str(error)) from error
-        except OSError as error:
-            if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-                raise no_space(str(self._place)) from error
-            raise

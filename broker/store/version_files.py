@@ -24,8 +24,8 @@ from tiercel.broker.store.checkpoints import (
     check_whole,
     manifest_of,
     read_manifest,
-    room_on,
 )
+from tiercel.broker.store.errors import room_on
 from tiercel.core.deploying import DEFAULT_MODEL_BYTES, most_version_bytes
 from tiercel.core.endpoints import Moved
 from tiercel.core.errors import NotFoundError, StoreDamagedError, UnavailableError, wrong_field

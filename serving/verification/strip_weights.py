@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import mmap
 
+from tiercel.core.protobuf_walk import field_of
+
 # Fields of ModelProto, GraphProto and TensorProto in onnx.proto.
 _GRAPH, _INITIALIZER, _RAW_DATA = 7, 5, 9
 # What is smaller costs nothing to speak of.
@@ -51,7 +53,7 @@ def _without(content: bytes | mmap.mmap, at: int, end: int, way: tuple[int, ...]
             raise ValueError("a field is longer than what it is in")
         if key == _key(way[0] if way else _RAW_DATA) and (way or size >= _LEAST_BYTES):
             less = _without(content, inner, at, way[1:]) if way else b""
-            parts += [content[kept:begin], _written(key), _written(len(less)), less]
+            parts += [content[kept:begin], field_of(key >> 3, less)]
             kept = at
     parts.append(content[kept:end])
     return b"".join(parts)
@@ -70,12 +72,3 @@ def _varint(content: bytes | mmap.mmap, at: int, end: int, most: int) -> tuple[i
         if byte < 0x80:
             return value, at + index + 1
     raise ValueError("a number does not end")
-
-
-def _written(value: int) -> bytes:
-    """A number as protobuf writes it."""
-    written = bytearray()
-    while value >= 0x80:
-        written.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes((*written, value))

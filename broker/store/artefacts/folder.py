@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 from tiercel.broker.store.artefacts import failures
 from tiercel.broker.store.artefacts.contract import CHUNK_BYTES, MAX_HELD, MAX_MARK_BYTES, OWNER_MARK
 from tiercel.broker.store.artefacts.writing import new_file, sync
-from tiercel.broker.store.checkpoints import room_on
+from tiercel.broker.store.errors import room_on
 from tiercel.core.blobs import BlobError, BlobFolder, is_sha256
 
 if TYPE_CHECKING:
