@@ -69,7 +69,10 @@ class Matrix:
         if role not in roles:
             called = method.rpartition("/")[2]
             wanted = " or ".join(sorted(each.value for each in roles))
-            raise NotAllowedError(f"{called} is for the role {wanted}, and this token has the role {role.value}")
+            raise NotAllowedError(
+                f"this is for the role {wanted}, and the token is of the role {role.value} ({called}); ask the "
+                "broker's operator for another token"
+            )
         return rule
 
 

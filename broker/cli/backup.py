@@ -119,7 +119,10 @@ async def _restored(file: Path | None, artefacts: str, folder: Path) -> _Restore
         except OSError as error:
             remove(folder, [DATABASE])
             if file is not None and error.filename == str(file):
-                raise wrong_field("file", f"{file} cannot be read ({error.strerror})") from error
+                raise wrong_field(
+                    "file",
+                    f"{file} cannot be read ({error.strerror}); give the path of a file that 'tiercel backup' wrote",
+                ) from error
             raise refuse_state_dir(folder, error.strerror or str(error)) from error
         finally:
             if store is not None:

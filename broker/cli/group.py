@@ -111,6 +111,7 @@ def _in_one_line() -> Iterator[None]:
     except click.UsageError as error:
         where = error.ctx.command_path if error.ctx else "tiercel"
         message = " ".join(error.format_message().split())
+        message = message.replace("valid integer range", "whole number").replace("valid float range", "number")
         raise CommandLineError(f"{message}{'' if message[-1] in '.?' else '.'} See '{where} --help'.") from None
     except KeyboardInterrupt:
         raise click.exceptions.Exit(INTERRUPTED) from None

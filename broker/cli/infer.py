@@ -124,7 +124,7 @@ def _read_inputs(file: str) -> dict[str, Any]:
     except OSError as error:
         fail(f"{name} cannot be read ({error.strerror}); give the path of a JSON file.")
     except ValueError as error:
-        fail(f"{name} is not JSON: {error}")
+        fail(f'{name} is not JSON ({error}); give an object such as {{"input": [[0.1, 0.2]]}}.')
     except RecursionError:
         fail(f"{name} is nested deeper than any model's inputs are.")
     if not isinstance(inputs, dict):

@@ -25,7 +25,7 @@ _DAY_SECONDS = 86_400.0
 @command("tiercel key create --endpoint digits --rate 100/s --days 30")
 @click.option("--endpoint", required=True, help="The endpoint's name.", shell_complete=complete_endpoint)
 @click.option("--rate", default="", help="How often it may ask: 100/s, 30/m or 5000/h. Any number when left out.")
-@click.option("--days", type=float, default=0.0, help="How long it is good; for ever when left out.")
+@click.option("--days", type=click.FloatRange(min=0), default=0.0, help="How long it is good; for ever when left out.")
 @click.option("--name", default="", help="A word for it, such as who gets it.")
 @json_option
 @target_options

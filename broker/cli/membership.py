@@ -29,7 +29,13 @@ _TOKEN_BYTES = 4096
 
 @command("tiercel node token --node-id n2")
 @click.option("--node-id", default="", help="The only name that the machine may take; any when left out.")
-@click.option("--minutes", type=float, default=15.0, show_default=True, help="How long the token is good for.")
+@click.option(
+    "--minutes",
+    type=click.FloatRange(min=0, min_open=True),
+    default=15.0,
+    show_default=True,
+    help="How long the token is good for.",
+)
 @click.option(
     "--listen-name",
     "listen_names",

@@ -124,7 +124,8 @@ def _print_rich_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> 
     console.print(table)
     if silent:
         told = ", ".join(silent)
-        console.print(Text(f"no room for the columns {told}; --json has all", style="dim"))
+        what = "column" if len(silent) == 1 else "columns"
+        console.print(Text(f"no room for the {what} {told}; --json has all", style="dim"))
 
 
 def table_that_fits(

@@ -11,7 +11,7 @@ import click
 from tiercel.broker.cli.operator import as_operator
 from tiercel.broker.cli.output import age, print_json, print_table
 from tiercel.broker.cli.parameters import broker_option, command, json_option, state_dir_option
-from tiercel.core.issued_tokens import DAY_SECONDS, DEFAULT_SECONDS, IssuedToken
+from tiercel.core.issued_tokens import DAY_SECONDS, DEFAULT_SECONDS, LONGEST_SECONDS, IssuedToken
 from tiercel.core.roles import Role
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--days",
-    type=float,
+    type=click.FloatRange(0, LONGEST_SECONDS / DAY_SECONDS, min_open=True),
     default=DEFAULT_SECONDS / DAY_SECONDS,
     show_default=True,
     help="How long it is good for; 366 at most.",

@@ -14,6 +14,7 @@ import grpc
 from tiercel.broker.client.errors import from_rpc_error
 from tiercel.broker.client.given_token import ShownToken
 from tiercel.broker.client.options import ClientOptions, channel_options
+from tiercel.core.addresses import split_address
 from tiercel.core.current_span import trace_context
 from tiercel.core.errors import (
     NotAuthenticatedError,
@@ -207,6 +208,11 @@ class Connection:
 
 
 def _channel(address: str, options: ClientOptions, believed: Believed | None) -> grpc.aio.Channel:
+    if address:
+        try:
+            split_address(address)
+        except ValueError as error:
+            raise wrong_field("address", f"{error}, as 'tiercel up' prints it") from error
     if believed is not None:
         credentials = grpc.ssl_channel_credentials(believed.roots)
         return grpc.aio.secure_channel(address, credentials, [*channel_options(options), *believed.channel_options])

@@ -83,12 +83,14 @@ class LeftThere:
     Attributes:
         jobs: Jobs of all tenants that are there.
         endpoints: Endpoints of all tenants that answer there, by name.
-        is_stuck: Whether none of it will go by itself: there is no other node that takes anything.
+        is_stuck: Whether none of it will go by itself: there is no other node that takes anything, or see below.
+        is_answered: Whether it is endpoints alone, for which every other node that takes anything answers already.
     """
 
     jobs: int
     endpoints: tuple[str, ...]
     is_stuck: bool = False
+    is_answered: bool = False
 
     @property
     def is_empty(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -112,6 +113,16 @@ class BrokerPlaces:
             self._access = None
 
 
+_NAMED = 10  # of more endpoints a sentence is not to be read
+
+
+def _others(endpoint: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(endpoint, known, n=1)
+    meant = f"; did you mean '{near[0]}'?" if near else "."
+    more = f", and {len(known) - _NAMED} more that 'tiercel endpoints' lists" if len(known) > _NAMED else ""
+    return f" (known: {', '.join(known[:_NAMED]) or 'none'}{more}){meant}"
+
+
 def places_of(endpoint: str, endpoints: tuple[EndpointInfo, ...]) -> tuple[Place, ...]:
     """Where an endpoint answers: its home first if it is one of them, and last if another node answers in its place.
 
@@ -126,8 +137,7 @@ def places_of(endpoint: str, endpoints: tuple[EndpointInfo, ...]) -> tuple[Place
     known = {info.name: info for info in endpoints}
     info = known.get(endpoint)
     if info is None:
-        names = ", ".join(sorted(known)) or "none"
-        raise NotFoundError(f"There is no endpoint '{endpoint}' (known: {names}).", field="endpoint")
+        raise NotFoundError(f"There is no endpoint '{endpoint}'{_others(endpoint, sorted(known))}", field="endpoint")
     if info.live_version is None:
         raise UnavailableError(
             f"Endpoint '{endpoint}' has no version yet; it gets one when a job reaches its first tier."

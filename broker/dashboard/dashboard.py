@@ -105,7 +105,7 @@ class Dashboard:
         await self.sign_in.start()
         self._reads = ClusterReads(service, registry)
         history = History(self._store)
-        histories = Histories(service, registry, history, logs, self._tenancy, calls)
+        histories = Histories(service, registry, history, logs, self._tenancy, calls, self._clock)
         accounts = Accounts(AuditStore(self._store), service, registry, history, self._tenancy, self._clock)
         self._asking = Asking(service, registry, self._tenancy)
         self.site = Site(

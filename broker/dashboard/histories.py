@@ -5,10 +5,12 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+from tiercel.broker.actors.clock import moment_of
 from tiercel.broker.api.auth import tenant_of
 from tiercel.broker.conversion import event_of
 from tiercel.broker.dashboard.curve import decimated
 from tiercel.broker.dashboard.routes import Route
+from tiercel.broker.lifecycle.duration import run_seconds
 from tiercel.core.errors import NotFoundError
 from tiercel.core.events import JobEvent, ShareChanged, StateChanged, TierChanged
 from tiercel.core.jsonable import Json, json_of
@@ -20,6 +22,7 @@ from tiercel.v1 import jobs_pb2, lineage_pb2
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tiercel.broker.actors.clock import Clock
     from tiercel.broker.actors.registry import ActorRegistry
     from tiercel.broker.actors.service import BrokerService
     from tiercel.broker.api.auth import Context
@@ -48,6 +51,7 @@ class Histories:
         logs: Their output.
         tenancy: Who asks.
         calls: Say where versions come from.
+        clock: What time it is.
     """
 
     def __init__(
@@ -58,7 +62,9 @@ class Histories:
         logs: RunLogs,
         tenancy: Tenancy,
         calls: Calls,
+        clock: Clock,
     ) -> None:
+        self._clock = clock
         self._registry = registry
         self._calls = calls
         self._service = service
@@ -153,7 +159,7 @@ class Histories:
                 "active": run.active,
                 "cpu_seconds": run.cpu_seconds,
                 "accelerator_seconds": run.accelerator_seconds,
-                "seconds": run.time.seconds,
+                "seconds": run_seconds(run, moment_of(self._clock)) if run.active else run.time.seconds,
                 "moving_to": run.move.node_id if run.move is not None else "",
             },
             "earlier": {

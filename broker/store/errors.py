@@ -31,7 +31,7 @@ def second_job_with_key() -> InvalidSpecError:
 
 def cannot_open(where: str, cause: str) -> UnavailableError:
     """The database cannot be reached or made."""
-    return UnavailableError(f"The broker's database {where} cannot be opened: {cause}.")
+    return UnavailableError(f"The broker's database {where} cannot be opened: {cause}. Mend that, and try again.")
 
 
 def no_answer(where: str, cause: str) -> UnavailableError:

@@ -152,7 +152,7 @@ async def test_versions_are_chosen_or_it_says_why_not(tab: Tab, shared_product: 
     for version in (1, 2):
         await page.get_by_label(f"Compare version {version}").check()
     await expect(
-        page.get_by_role("group", name="What differs").get_by_role("row", name=re.compile("^value 0"))
+        page.get_by_role("group", name="What differs").get_by_role("row", name=re.compile("^Measured 0"))
     ).to_be_visible()
     await confirm(page, "Pin")
     await expect(answers).to_have_text(re.compile("version 2 answers, pinned"))
@@ -300,6 +300,20 @@ async def test_an_operator_sees_machines_and_who_did_what_and_no_tenants_jobs(
             await expect(page.get_by_role("group", name=f"What {tenant} may use")).to_be_visible()
         await tab.show("jobs")
         await expect(page.get_by_text("Jobs and endpoints are their tenants")).to_be_visible()
+
+
+async def test_a_long_name_takes_lines_and_no_other_columns_room(tab: Tab, shared_product: Product) -> None:
+    page = tab.page
+    async with client_of(shared_product) as alice:
+        name = "a name that somebody made of a branch, a data set, the day and the hour of it"
+        job = await alice.submit(digits_job("long", name=name, targets=(0.999,), **ENDLESS))
+        for view in ("jobs", f"compare?jobs={job.id}", "usage"):
+            await tab.show(view)
+            await expect(page.get_by_role("link", name=name)).to_be_visible()
+            hidden = "tables => tables.map(table => table.scrollWidth - table.clientWidth).filter(pixels => pixels > 0)"
+            assert await page.locator(".scroll").evaluate_all(hidden) == [], view
+        await job.cancel()
+        await job.wait(JOB_SECONDS)
 
 
 async def test_what_if_is_answered_from_the_present(tab: Tab, shared_product: Product) -> None:

@@ -22,7 +22,7 @@ from tiercel.trainer_agent.trainer.job import Item, Job
 from tiercel.trainer_agent.trainer.leading import Follower, Leader
 from tiercel.trainer_agent.trainer.pacing import Pacer
 from tiercel.trainer_agent.trainer.rank_link import END_OF_EPOCH, Decision, Place
-from tiercel.trainer_agent.trainer.reporting import as_numbers, report_line, require_metric, say
+from tiercel.trainer_agent.trainer.reporting import as_numbers, epoch_of, report_line, require_metric, say
 from tiercel.trainer_agent.trainer.restoring import Report, RunKeeper, RunState
 from tiercel.trainer_agent.trainer.trained import Trained
 from tiercel.v1 import trainer_pb2
@@ -70,6 +70,7 @@ class AttachedJob(Job):
         self._at_first_report: Callable[[], None] | None = at_first_report
         self._pacer, self._accelerators = Pacer(cpu=self._cpu_seconds), accelerators
         self._finished_epochs = self._epoch = self._step = self._sequence = self._last_epoch = 0
+        self._told_epoch = 0  # by a script that does not go through epochs()
         # What all ranks have been told, and the random states of the others at the place of the next checkpoint.
         self._agreed, self._other_ranks = Decision.GO_ON, dict[int, bytes]()
         self._stopping = self._interrupted = self._crashed = self._gave_up = self._closed = False
@@ -142,8 +143,9 @@ class AttachedJob(Job):
         numbers = as_numbers(metrics)
         require_metric(self._metric, numbers)
         self._begin()
-        say(report_line(self._epoch, numbers))
-        report = Report(self._epoch, self._accepted(numbers))
+        self._told_epoch = self._epoch if self._last_epoch else epoch_of(numbers, self._told_epoch or self._epoch)
+        say(report_line(self._told_epoch, numbers))
+        report = Report(self._told_epoch, self._accepted(numbers))
         is_last = self._decision() is not Decision.GO_ON or 0 < self._last_epoch <= self._epoch
         reached = self._deliveries.observe(report, is_last=is_last)
         self._send_report(report, reached=bool(reached))

@@ -53,7 +53,8 @@ class Job(abc.ABC):
         """Report metrics of the model as it is now, and print them as one line.
 
         Args:
-            metrics: Numbers by name. The metric that the job's tiers are about has to be among them.
+            metrics: Numbers by name. The metric that the job's tiers are about has to be among them. One that is called
+                ``epoch`` says which epoch it is, where the script does not go through :meth:`epochs`.
 
         Raises:
             MissingMetricError: If it is not.

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from typing import Any, TextIO
+from typing import Any, Final, TextIO
 
 from tiercel.trainer_agent.errors import MissingMetricError
+
+EPOCH: Final = "epoch"
+MAX_EPOCH: Final = 2**32 - 1  # that the contract has room for
 
 
 def as_numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
@@ -52,6 +55,13 @@ def say(line: str, file: TextIO | None = None) -> None:
         print(line, file=file, flush=True)
 
 
+def epoch_of(metrics: Mapping[str, float], before: int) -> int:
+    """The epoch that a script tells by itself, as a metric of that name, or else the one that it told before."""
+    told = metrics.get(EPOCH, -1.0)
+    return int(told) if told.is_integer() and 0 <= told <= MAX_EPOCH else before
+
+
 def report_line(epoch: int, metrics: Mapping[str, float]) -> str:
-    """One plain line, e.g. ``epoch 3  accuracy=0.9312  loss=0.214``."""
-    return "  ".join([f"epoch {epoch}", *(f"{name}={value:.6g}" for name, value in metrics.items())])
+    """One plain line, e.g. ``epoch 3  accuracy=0.9312  loss=0.214``; what it begins with is not told once more."""
+    told = [f"{name}={value:.6g}" for name, value in metrics.items() if (name, value) != (EPOCH, epoch)]
+    return "  ".join([f"epoch {epoch}", *told])

@@ -83,30 +83,36 @@ const SIDE_BY_SIDE = 3; // columns that a phone has room for
 
 /**
  * A table; where the screen is narrow, rows of many columns become blocks, and others scroll sideways on their own.
- * @param {{caption: string, head: string[], rows: any[], keys?: string[]}} props heads that begin with "#" are numbers.
+ * @param {{caption: string, head: string[], rows: any[], keys?: string[], tall?: boolean}} props heads that begin with "#" are
+ *   numbers; one that is `tall` scrolls on its own.
  */
-export function Table({ caption, head, rows, keys }) {
+export function Table({ caption, head, rows, keys, tall }) {
   const stacks = head.length > SIDE_BY_SIDE;
   // What is laid out as blocks is a table to nobody who hears it, unless it says so.
   const role = (name) => (stacks ? name : undefined);
-  return html`<div class="scroll" tabindex="0" role="group" aria-label=${caption}>
+  return html`<div class=${tall ? "scroll tall" : "scroll"} tabindex="0" role="group" aria-label=${caption}>
     <table class=${stacks ? "stacks" : ""} role=${role("table")}>
       <caption class="unseen">${caption}</caption>
       <thead role=${role("rowgroup")}><tr role=${role("row")}>${head.map(
         (name) => html`<th scope="col" role=${role("columnheader")} class=${name.startsWith("#") ? "number" : ""}>
-        ${name.replace(/^#/, "")}</th>`,
+        ${wrapping(name.replace(/^#/, ""))}</th>`,
       )}</tr></thead>
       <tbody role=${role("rowgroup")}>${rows.map(
         (row, index) => html`<tr role=${role("row")} key=${keys?.[index] ?? index}>
         ${row.map(
           (cell, column) => html`<td class=${cellClass(head[column], cell)} role=${role("cell")}
-            data-head=${stacks ? head[column].replace(/^#/, "") : undefined}>${cell ?? UNKNOWN}</td>`,
+            data-head=${stacks ? head[column].replace(/^#/, "") : undefined}>${wrapping(cell ?? UNKNOWN)}</td>`,
         )}
       </tr>`,
       )}</tbody>
     </table>
   </div>`;
 }
+
+const LONG = 26; // characters; from there on tables.css gives it a second line
+
+const wrapping = (cell) =>
+  typeof cell === "string" && cell.length > LONG ? html`<span class="wraps">${cell}</span>` : cell;
 
 // What a narrow screen has no line for is told apart by its class.
 function cellClass(name, cell) {

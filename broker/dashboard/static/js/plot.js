@@ -4,6 +4,7 @@ import { duration, number, UNKNOWN } from "./format.js";
 import { Table } from "./parts.js";
 
 const TABLE_ROWS = 25;
+const LABEL_ROOM = 32; // half of the widest time, which may stand below the last point
 const [MINUTE, HOUR, DAY] = [60, 3600, 86400];
 // Between two times of an axis, in seconds: those that people count by.
 const STEPS = [
@@ -32,14 +33,15 @@ export const seriesLook = (index, count) => ({
 /**
  * @param {{name: string, summary: string, series: {label: string, colour: string, dash?: number[], stepped?: boolean,
  *   points?: boolean}[], data: number[][], height?: number, y?: {range?: function, format?: function}, under?: function, draw?: function,
- *   x?: function, room?: number}} props `data` as uPlot's: the x values, then one array a series; `under(plot, context)` draws before the
- *   series, `draw` after them; `room` is what they need to the right of it, in pixels.
+ *   x?: function, since?: string, room?: number}} props `data` as uPlot's: the x values, then one array a series; `under(plot, context)` draws before the
+ *   series, `draw` after them; `since` names what the time is
+ *   counted from; `room` is what they need to the right of it, in pixels.
  */
-export function Plot({ name, summary, series, data, height = 260, y = {}, under, draw, x = duration, room }) {
+export function Plot({ name, summary, series, data, height = 260, y = {}, under, draw, x = duration, since = "submission", room }) {
   const host = useRef(null);
   const plot = useRef(null);
   const latest = useRef({});
-  latest.current = { data, under, draw, y, x, room };
+  latest.current = { data, under, draw, y, x, since, room };
   const [scheme, setScheme] = useState(dark.matches);
   const [cursor, setCursor] = useState(-1);
   const shape = JSON.stringify(series.map(({ label, colour, dash, stepped }) => [label, colour, dash, stepped]));
@@ -146,7 +148,7 @@ function options(series, height, host, latest) {
     width: Math.max(200, host.clientWidth),
     height,
     legend: { show: false },
-    padding: [null, latest.current.room ?? null, null, null],
+    padding: [null, latest.current.room ?? LABEL_ROOM, null, null],
     cursor: { drag: { x: true, y: false }, points: { size: 6 } },
     scales: {
       x: {
@@ -157,7 +159,16 @@ function options(series, height, host, latest) {
       y: { range: (_, least, most) => (latest.current.y.range ?? padded)(least ?? 0, most ?? 1) },
     },
     axes: [
-      { ...axis, space: 90, size: 30, incrs: STEPS, values: (_, ticks) => ticks.map((tick) => latest.current.x(tick)) },
+      {
+        ...axis,
+        label: `time since ${latest.current.since}`,
+        labelFont: axis.font,
+        labelSize: 20,
+        space: 90,
+        size: 30,
+        incrs: STEPS,
+        values: (_, ticks) => ticks.map((tick) => latest.current.x(tick)),
+      },
       { ...axis, size: 62, values: (_, ticks) => ticks.map((tick) => (latest.current.y.format ?? number)(tick)) },
     ],
     series: [

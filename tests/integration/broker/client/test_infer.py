@@ -182,8 +182,12 @@ async def test_wrong_inputs_are_named(
 
 
 async def test_endpoints_that_do_not_answer(client: Client, script: Script, model: DoublingModel) -> None:
-    with pytest.raises(NotFoundError, match="known: digits"):
+    with pytest.raises(NotFoundError, match=r"'other' \(known: digits\)\.$"):
         await client.infer("other", {})
+    script.endpoints.extend(jobs_pb2.Endpoint(name=f"e{number}") for number in range(40))
+    with pytest.raises(NotFoundError, match=r"and 31 more that .*; did you mean 'digits'\?$"):
+        await client.infer("digit", {})
+    del script.endpoints[1:]
     script.endpoints[0].ClearField("live_version")
     with pytest.raises(UnavailableError, match="first tier"):
         await client.infer("digits", {})

@@ -96,6 +96,7 @@ async def test_a_tenant_says_nothing_to_whom_it_does_not_know(broker: Broker, tm
         (address, Trust(authority=tmp_path / "none.pem"), InvalidSpecError, "has no certificates"),
         (broker.broker_address, Trust(pin=broker.addresses["pin"]), UnavailableError, "TLS 1.3"),
         ("192.0.2.1:7000", Trust(), InvalidSpecError, "no token is sent unencrypted"),
+        ("127.0.0.1", Trust(), InvalidSpecError, "'127.0.0.1' is not HOST:PORT, as 'tiercel up' prints it"),
     )
     for where, trust, error, words in tried:
         with pytest.raises(error, match=words):

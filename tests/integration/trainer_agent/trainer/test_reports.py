@@ -31,6 +31,24 @@ def test_reports_arrive_numbered_and_the_spec_caps_the_epochs(
     assert TOKEN not in finished.output
 
 
+def test_a_script_with_a_loop_of_its_own_tells_the_epoch_itself(
+    start_server: StartServer, tmp_path: Path, python: WarmPython
+) -> None:
+    server = start_server()
+    script = tmp_path / "own_loop.py"
+    script.write_text(
+        "import numpy as np, torch, tiercel.trainer\n"
+        "job = tiercel.trainer.connect(torch.nn.Linear(1, 1), np.ones((1, 1), np.float32), lambda predict: 0.1)\n"
+        "job.report(accuracy=0.0)\n"
+        "job.report(epoch=5, accuracy=0.1)\n"
+        "job.report(accuracy=0.2)\n"
+    )
+    finished = TrainingProcess(str(script), run_directory=server.run_directory, python=python).wait()
+    assert finished.returncode == 0, finished.output
+    assert [report.epoch for report in server.recorded.reports] == [0, 5, 5]
+    assert finished.output.splitlines()[1] == "epoch 5  accuracy=0.1"
+
+
 def test_unacknowledged_reports_are_sent_again_when_the_agent_is_back(
     start_server: StartServer, start_script: StartScript
 ) -> None:

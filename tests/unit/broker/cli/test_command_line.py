@@ -25,6 +25,14 @@ from tiercel.broker.cli import app
             ["ls", "--limit", "0"],
             "Error: Invalid value for '--limit': 0 is not in the range x>=1. See 'tiercel ls --help'.",
         ),
+        (
+            ["priority", "high", "j1"],
+            "Error: Invalid value for 'N': 'j1' is not a whole number. See 'tiercel priority --help'.",
+        ),
+        (
+            ["token", "create", "ci", "--days", "0"],
+            "Error: Invalid value for '--days': 0.0 is not in the range 0<x<=366.0. See 'tiercel token create --help'.",
+        ),
     ],
 )
 def test_an_error_is_one_line_that_says_where_help_is(words: list[str], line: str) -> None:

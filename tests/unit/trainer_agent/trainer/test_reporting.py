@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from tiercel.trainer_agent.trainer.reporting import as_numbers, report_line, say
+from tiercel.trainer_agent.trainer.reporting import as_numbers, epoch_of, report_line, say
 
 
 def test_numbers_of_every_make_become_floats() -> None:
@@ -30,6 +30,11 @@ def test_an_empty_report_is_refused() -> None:
 
 def test_a_report_is_one_plain_line() -> None:
     assert report_line(3, {"accuracy": 0.93125, "loss": 1.0}) == "epoch 3  accuracy=0.93125  loss=1"
+
+
+@pytest.mark.parametrize(("told", "epoch"), [(5.0, 5), (0.0, 0), (2.5, 4), (-1.0, 4), (math.nan, 4), (1e12, 4)])
+def test_an_epoch_that_a_script_tells_is_a_whole_number(told: float, epoch: int) -> None:
+    assert epoch_of({"epoch": told, "loss": 1.0}, before=4) == epoch
 
 
 def test_a_script_that_closed_its_output_goes_on(capsys: pytest.CaptureFixture[str]) -> None:

@@ -55,7 +55,7 @@ export function Audit({ query }) {
         row.tenant || undefined,
         html`<code>${row.method}</code>`,
         row.object || undefined,
-        html`<span class=${GOOD.has(row.outcome) ? "" : "offline"}>${GOOD.has(row.outcome) ? "" : "✕ "}${row.outcome}
+        html`<span class=${GOOD.has(row.outcome) ? "" : "offline"}>${GOOD.has(row.outcome) ? "" : "✕ "}${row.outcome.replaceAll("_", " ")}
           </span>`,
         row.peer,
       ])} />`)

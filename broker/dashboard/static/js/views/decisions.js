@@ -5,6 +5,14 @@ import { html } from "../html.js";
 import { Card, Loading, shareText, Table, useLoad } from "../parts.js";
 import { Missing } from "./job_parts.js";
 
+const TRIGGERS = {
+  arrival: "a job came",
+  exit: "a run ended",
+  tier: "a tier was reached",
+  node: "a node changed",
+  interval: "it was time",
+};
+
 /** The decisions about what is at a path of the API; asked for again when the reason of its share is another. */
 export function Decisions({ path, reason }) {
   const asked = useLoad(() => get(`${path}/explain`), [path, reason]);
@@ -16,16 +24,16 @@ export function Decisions({ path, reason }) {
         ? html`<${Missing} error=${asked.error} what="decisions" />`
         : !decisions
           ? html`<${Loading} what="decisions" />`
-          : html`<div class="tall"><${Table} caption="Decisions, the newest first"
+          : html`<${Table} caption="Decisions, the newest first" tall
               head=${["At", "Policy", "Because of", "Node", "#Share", "Reason"]}
           rows=${decisions.map((each) => [
             clock(each.at),
             each.policy,
-            each.trigger,
+            TRIGGERS[each.trigger] ?? each.trigger,
             each.node_id,
             shareText(each.share),
             html`<span class="reason">${each.share.reason}</span>`,
-          ])} /></div>`
+          ])} />`
     }
   </${Card}>`;
 }

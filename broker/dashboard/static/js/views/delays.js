@@ -74,7 +74,7 @@ export function Delays({ endpoint, trial }) {
           Delays are drawn while requests come and this page is open.</p></${Empty}>`
         : html`<${Plot} name="Time to answer"
           summary=${`p95 ${milliseconds(window.p95_seconds)}, objective ${milliseconds(objective)}`} series=${SERIES}
-            ...${plot} height=${220} />`
+            ...${plot} since="this page was opened" height=${240} />`
     }
     ${marks.map(
       (each) => html`<p class="note" key=${each.said + each.seconds}>

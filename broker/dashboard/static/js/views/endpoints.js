@@ -23,7 +23,7 @@ export function Endpoints({ query }) {
       shown.length === 0
         ? html`<${Empty} title="No endpoint is called that" />`
         : html`<${Table} caption="Endpoints" keys=${shown.map((each) => each.name)}
-      head=${["Endpoint", "#Version", "#Measured", "#Requests/s", "#p50", "#p95", "#p99", "#Objective", "#In time", "Nodes", "Access", "Note"]}
+      head=${["Endpoint", "#Version", "Metric", "#Measured", "#Requests/s", "#p50", "#p95", "#p99", "#Objective", "#In time", "Nodes", "Access", "Note"]}
       rows=${shown.map((each) => {
         const window = each.windows[0] ?? {};
         return [
@@ -31,6 +31,7 @@ export function Endpoints({ query }) {
           each.live_version == null
             ? html`<span class="muted">none yet</span>`
             : html`<span class="version">${each.live_version}</span>${each.pinned ? " pinned" : ""}`,
+          liveVersion(each)?.metric || undefined,
           number(liveVersion(each)?.value),
           rate(each.requests_per_second),
           milliseconds(window.p50_seconds),

@@ -54,14 +54,15 @@ function Job({ job }) {
 
 const ENDED = {
   completed: "",  // the reason says it
-  missed: "It ended before every tier was reached; what it delivered answers. More epochs: tiercel resume --max-epochs.",
-  failed: "Its output below says how it ended; Retry goes on from its last checkpoint. What it delivered answers.",
-  cancelled: "Retry goes on from its last checkpoint. What it delivered answers.",
+  missed: "It ended before every tier was reached. What it delivered stays.",
+  failed: "Its output below says how it ended; Retry goes on from its last checkpoint. What it delivered stays.",
+  cancelled: "Retry goes on from its last checkpoint. What it delivered stays.",
 };
 
 /** How it ended, why, and what can be done now. */
 const Ended = ({ job }) => html`<p class=${`note ended-${job.state}`}>
-  <strong>${job.state} after ${jobTime(job)}${job.reason && job.reason !== job.state ? `: ${job.reason}` : ""}.</strong> ${ENDED[job.state]}</p>`;
+  <strong>${job.state} after ${jobTime(job)}${job.reason && job.reason !== job.state ? `: ${job.reason}` : ""}.</strong> ${ENDED[job.state]}
+  ${job.state === "missed" && html` With more epochs it goes on: <code>tiercel resume ${job.id} --max-epochs N</code>.`}</p>`;
 
 function Curve({ job }) {
   const curve = useCurve(job);
@@ -69,7 +70,7 @@ function Curve({ job }) {
   const next = job.tiers.find((tier) => tier.state === "pending");
   const expected = isOver(job) ? null : curve.forecast?.tiers?.find((each) => each.tier === next?.number);
   const cut = curve.decimated ? ` · ${curve.total.toLocaleString("en")} points, drawn with ${curve.points.length}` : "";
-  const aside = html`<span class="muted">best ${number(job.best_value)} · epoch ${job.epoch}${cut}</span>`;
+  const aside = job.best_value != null && html`<span class="muted">best ${number(job.best_value)} · epoch ${job.epoch}${cut}</span>`;
   return html`<${Card} title=${job.spec.metric} aside=${aside} id="h-curve">
     ${curve.error && html`<${Problem} error=${curve.error} />`}
     ${!curve.loaded && !curve.error && html`<${Loading} what="the curve" />`}
@@ -115,7 +116,7 @@ function About({ job }) {
     ],
     ["Program", program && html`<code>${program}${spec.arguments.length ? ` ${spec.arguments.join(" ")}` : ""}</code>`],
     [
-      "May use",
+      "Asks for",
       [plural(cpu_cores, "core"), bytes(memory_bytes), accelerators ? plural(accelerators, "accelerator") : ""]
         .filter(Boolean)
         .join(", "),
@@ -123,7 +124,7 @@ function About({ job }) {
     ["Priority", spec.priority_class ? `${spec.priority}, class ${spec.priority_class}` : String(spec.priority)],
     ["Tenant", job.tenant],
     ["Submitted", clock(job.submitted_at)],
-    [isOver(job) ? "Took" : "For", jobTime(job)],
+    [isOver(job) ? "Took" : "So far", jobTime(job)],
     ["CPU time", coreTime(job.cpu_seconds)],
     ["Accelerator time", job.accelerator_seconds ? coreTime(job.accelerator_seconds) : ""],
     [

@@ -1,6 +1,6 @@
 // A job's share over time; decisions.js has the reason of each change.
 import { get, path } from "../api.js";
-import { isOver, percent, secondsSince } from "../format.js";
+import { isOver, percent, plural, secondsSince } from "../format.js";
 import { html, useEffect, useMemo, useState } from "../html.js";
 import { useEvents } from "../live.js";
 import { Card, Empty, Loading, Problem, useLoad } from "../parts.js";
@@ -28,7 +28,7 @@ export function Shares({ job }) {
     const last = known.at(-1)?.seconds ?? -1;
     return [...known, ...added.filter((point) => point.seconds > last + 0.001)];
   }, [asked.value, added]);
-  return html`<${Card} title="Share over time" aside=${html`<span class="muted">${points.length} changes</span>`}>
+  return html`<${Card} title="Share over time" aside=${html`<span class="muted">${plural(points.length, "change")}</span>`}>
     ${asked.error && html`<${Problem} error=${asked.error} again=${asked.again} />`}
     ${!asked.value && !asked.error && html`<${Loading} what="its shares" />`}
     ${
@@ -65,5 +65,5 @@ function History({ job, points }) {
   if (devices) series.push({ label: "accelerators", colour: "series-1", dash: [6, 3], stepped: true });
   return html`<${Plot} name="Share over time"
     summary=${`${job.share ? "Now" : "At last"} ${percent(last.cpu_weight)} of the CPU of ${last.node_id}.`} series=${series}
-      ...${plot} height=${170} />`;
+      ...${plot} height=${190} />`;
 }

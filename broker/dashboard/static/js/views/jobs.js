@@ -95,13 +95,14 @@ function Listing({ jobs, chosen, toggle, found }) {
   }
   return html`<p class="unseen" role="status">${plural(jobs.length, "job")}</p><${Table}
     caption="Jobs, the newest first" keys=${jobs.map((job) => job.id)}
-    head=${["Choose", "Job", "State", "Tiers", "#Best", "#Share", "Node", "Endpoint", "#Time", "Submitted"]}
+    head=${["Choose", "Job", "State", "Tiers", "Metric", "#Best", "#Share", "Node", "Endpoint", "#Time", "Submitted"]}
     rows=${jobs.map((job) => [
       html`<input type="checkbox" aria-label=${`Compare ${jobName(job)} ${job.id}`} checked=${chosen.has(job.id)}
         onChange=${() => toggle(job.id)} />`,
       html`<${JobLink} job=${job} /> <code class="muted">${job.id}</code>`,
       html`<${State} state=${job.state} />`,
       html`<${Tiers} job=${job} />`,
+      job.spec.metric,
       number(job.best_value),
       FINAL_STATES.includes(job.state) ? undefined : shareText(job.share),
       job.node_id || undefined,

@@ -7,6 +7,8 @@ import { Action, Card, Empty, JobLink, jobTime, Loading, shareText, State, Table
 import { link } from "../route.js";
 import { NodeCard } from "./node_card.js";
 
+const MANY = 8; // more rows scroll by themselves, so that what comes below them is not far away
+
 export function Now() {
   const nodes = useLive((state) => state.nodes);
   const endpoints = useLive((state) => state.endpoints);
@@ -92,13 +94,14 @@ const Problems = ({ problems }) =>
   )}</ul>
 </section>`;
 
-const Training = ({ jobs }) => html`<${Table} caption="Jobs that train" keys=${jobs.map((job) => job.id)}
-  head=${["Job", "State", "Tiers", "#Metric", "#Share", "Node", "#For", "Why"]}
+const Training = ({ jobs }) => html`<${Table} caption="Jobs that train" tall=${jobs.length > MANY} keys=${jobs.map((job) => job.id)}
+  head=${["Job", "State", "Tiers", "Metric", "#Latest", "#Share", "Node", "#For", "Why"]}
   rows=${jobs.map((job) => [
     html`<${JobLink} job=${job} />`,
     html`<${State} state=${job.state} />`,
     html`<${Tiers} job=${job} />`,
-    html`<span title=${job.spec.metric}>${number(job.latest_value)}</span>`,
+    job.spec.metric,
+    number(job.latest_value),
     shareText(job.share),
     job.node_id,
     jobTime(job),
@@ -107,7 +110,7 @@ const Training = ({ jobs }) => html`<${Table} caption="Jobs that train" keys=${j
 
 const Waiting = ({
   jobs,
-}) => html`<${Table} caption="Jobs that wait" keys=${jobs.map((job) => job.id)} head=${["Job", "State", "#For", "Why"]}
+}) => html`<${Table} caption="Jobs that wait" tall=${jobs.length > MANY} keys=${jobs.map((job) => job.id)} head=${["Job", "State", "#For", "Why"]}
   rows=${jobs.map((job) => [
     html`<${JobLink} job=${job} />`,
     html`<${State}
@@ -119,12 +122,13 @@ const Waiting = ({
 const Serving = ({
   endpoints,
 }) => html`<${Table} caption="Endpoints that answer" keys=${endpoints.map((endpoint) => endpoint.name)}
-  head=${["Endpoint", "#Version", "#Measured", "#Requests/s", "#p95", "#Objective", "#In time", "Nodes"]}
+  head=${["Endpoint", "#Version", "Metric", "#Measured", "#Requests/s", "#p95", "#Objective", "#In time", "Nodes"]}
   rows=${endpoints.map((endpoint) => {
     const live = endpoint.versions.find((version) => version.version === endpoint.live_version);
     return [
       html`<a href=${link("endpoints", endpoint.name)}>${endpoint.name}</a>`,
       html`<span class="version">${endpoint.live_version}</span>`,
+      live?.metric || undefined,
       number(live?.value),
       rate(endpoint.requests_per_second),
       milliseconds(endpoint.windows[0]?.p95_seconds),

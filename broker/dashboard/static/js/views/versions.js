@@ -79,9 +79,32 @@ function Differences({ endpoint, versions }) {
   return html`<h3>Version ${first} beside version ${second}</h3>${
     asked.value.length
       ? html`<${Table} caption="What differs" head=${["What", `Version ${first}`, `Version ${second}`]}
-        rows=${asked.value.map((each) => [html`<code>${each.what}</code>`, text(each.what, each.first), text(each.what, each.second)])} />`
+        rows=${differing(asked.value).map((each) => [nameOf(each.what), text(each.what, each.first), text(each.what, each.second)])} />`
       : html`<${Empty} title="They are the same" />`
   }`;
+}
+
+// What two versions differ in, by the names that this page has for it elsewhere; others are told as they are.
+const NAMES = {
+  tier: "Tier",
+  value: "Measured",
+  target: "Target",
+  metric: "Metric",
+  sha256: "SHA-256 of its file",
+  p50_seconds: "p50",
+  p95_seconds: "p95",
+};
+
+/** What is told twice, as a digest of the model beside the same of its file, is left out. */
+const differing = (rows) =>
+  rows.filter(
+    ({ what, first, second }) =>
+      what !== "model_sha256" || !rows.some((each) => each.what === "sha256" && each.first === first && each.second === second),
+  );
+
+function nameOf(what) {
+  if (what.startsWith("metrics.")) return `Reported ${what.slice("metrics.".length)}`;
+  return NAMES[what] ?? html`<code>${what}</code>`;
 }
 
 const DIGEST = /^[0-9a-f]{64}$/;

@@ -27,10 +27,10 @@ def test_the_job_that_needs_least_runs_and_the_others_keep_a_floor() -> None:
     plan = plan_of(known("a", "long"), known("b", "short"), known("c", "long"))
     assert weights(plan) == pytest.approx({"b": 0.99, "a": 0.005, "c": 0.005})
     assert reasons(plan)["b"] == (
-        "tier 1 in about 3.8s to 4.2s of CPU time, going by earlier runs of the same program: "
+        "tier 1 in about 3.8 s to 4.2 s of CPU time, going by earlier runs of the same program: "
         "the one that runs now, with 99 % of the node"
     )
-    assert reasons(plan)["c"].startswith("tier 1 in about 38s to 42s of CPU time")
+    assert reasons(plan)["c"].startswith("tier 1 in about 38 s to 42 s of CPU time")
     differing = tuple(replace(run, differs=0.2) for run in HISTORY["short"])
     edited = plan_of(known("d", "edited", similar=("name",)), similar={"name": differing})
     assert "of CPU time, going by earlier runs of a program like it: " in reasons(edited)["d"]
@@ -173,7 +173,7 @@ def test_who_is_over_soon_does_not_wait_for_tiers_that_are_far() -> None:
     plan = plan_of(done, known("b", "longest"))
     assert weights(plan)["done"] > 0.9
     assert reasons(plan)["done"] == (
-        "all its tiers are reached; it ends after about 2s more of CPU time: "
+        "all its tiers are reached; it ends after about 2 s more of CPU time: "
         "the one that runs now, with 99 % of the node"
     )
     assert weights(plan_of(done, known("b", "long")))["b"] > 0.9

@@ -26,7 +26,7 @@ def test_of_whom_nothing_is_known_who_has_used_least_goes_first() -> None:
     plan = plan_of(unknown("old", 30.0), unknown("new", 3.0))
     assert weights(plan) == pytest.approx({"new": 0.99, "old": 0.01})
     assert reasons(plan)["new"] == (
-        "works for tier 1; no earlier run shows how long that takes; 3s of CPU time used so far: "
+        "works for tier 1; no earlier run shows how long that takes; 3 s of CPU time used so far: "
         "the one that runs now, with 99 % of the node"
     )
 
