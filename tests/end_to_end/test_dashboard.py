@@ -302,28 +302,19 @@ async def test_an_operator_sees_machines_and_who_did_what_and_no_tenants_jobs(
         await expect(page.get_by_text("Jobs and endpoints are their tenants")).to_be_visible()
 
 
-async def test_a_long_name_takes_lines_and_no_other_columns_room(tab: Tab, shared_product: Product) -> None:
-    page = tab.page
+async def test_what_if_is_answered_and_long_names_take_no_room_of_others(tab: Tab, shared_product: Product) -> None:
+    page, name = tab.page, "a name that somebody made of a branch, a data set, the day and the hour of it"
     async with client_of(shared_product) as alice:
-        name = "a name that somebody made of a branch, a data set, the day and the hour of it"
-        job = await alice.submit(digits_job("long", name=name, targets=(0.999,), **ENDLESS))
-        for view in ("jobs", f"compare?jobs={job.id}", "usage"):
-            await tab.show(view)
-            await expect(page.get_by_role("link", name=name)).to_be_visible()
-            hidden = "tables => tables.map(table => table.scrollWidth - table.clientWidth).filter(pixels => pixels > 0)"
-            assert await page.locator(".scroll").evaluate_all(hidden) == [], view
-        await job.cancel()
-        await job.wait(JOB_SECONDS)
-
-
-async def test_what_if_is_answered_from_the_present(tab: Tab, shared_product: Product) -> None:
-    page = tab.page
-    async with client_of(shared_product) as alice:
-        job = await alice.submit(digits_job("asked", targets=(0.999,), **ENDLESS))
+        job = await alice.submit(digits_job("asked", name=name, targets=(0.999,), **ENDLESS))
         await tab.show(f"what-if?kind=priority&job={job.id}")
         await page.get_by_role("button", name="Predict").click()
         await expect(page.get_by_role("heading", name="What would be different")).to_be_visible()
         await expect(page.get_by_text(re.compile(r"futures? simulated in"))).to_be_visible()
+        hidden = "tables => tables.map(table => table.scrollWidth - table.clientWidth).filter(pixels => pixels > 0)"
+        for view in ("jobs", f"compare?jobs={job.id}", "usage"):
+            await tab.show(view)
+            await expect(page.get_by_role("link", name=name)).to_be_visible()
+            assert await page.locator(".scroll").evaluate_all(hidden) == [], view
         await job.cancel()
         await job.wait(JOB_SECONDS)
 
