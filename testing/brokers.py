@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -153,3 +153,12 @@ async def at_work(state_dir: Path, **changes: Any) -> AsyncIterator[tuple[Broker
         tenant_of(broker.broker_address, tenant_token(state_dir)) as alice,
     ):
         yield broker, agent, alice
+
+
+async def status_of(call: Awaitable[object]) -> str:
+    """How a call ends: the name of its status."""
+    try:
+        await call
+    except grpc.aio.AioRpcError as error:
+        return error.code().name
+    return "OK"

@@ -162,3 +162,9 @@ async def post_json(url: str, body: object) -> tuple[int, Any]:
     """Post JSON; returns the status and the answer."""
     async with aiohttp.ClientSession() as session, session.post(url, json=body) as response:
         return response.status, await response.json(content_type=None)
+
+
+def files_with(secret: str, folder: Path) -> list[str]:
+    """Files in which the secret stands."""
+    found = (path for path in folder.rglob("*") if path.is_file())
+    return [str(path) for path in found if secret.encode() in path.read_bytes()]

@@ -86,3 +86,13 @@ def _in_the_clear(address: str) -> bytes:
 def _open(address: str) -> socket.socket:
     host, _, port = address.rpartition(":")
     return socket.create_connection((host.strip("[]"), int(port)), _SECONDS)
+
+
+def is_open(silent: socket.socket) -> bool:
+    """Whether the other side has not closed a connection that does not block, on which it says nothing."""
+    try:
+        return silent.recv(1) != b""
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False

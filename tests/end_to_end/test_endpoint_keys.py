@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from testing.product_use import JOB_SECONDS, client_of, digits_job, running_product, tiercel
+from testing.product_use import JOB_SECONDS, client_of, digits_job, files_with, running_product, tiercel
 from tiercel import Client
 from tiercel.broker.client.inference import InferenceResult
 from tiercel.core.endpoint_access import EndpointAccess
@@ -107,9 +107,3 @@ async def the_broker_is_dead_and_a_key_runs_out(alice: Client, kill: Callable[[]
     await kill()
     await until_refused(lambda: alice.infer("locked", INPUTS, key=short), 15.0)
     assert (await alice.infer("locked", INPUTS, key=good)).version == 1
-
-
-def files_with(secret: str, folder: Path) -> list[str]:
-    """Files in which the secret stands."""
-    found = (path for path in folder.rglob("*") if path.is_file())
-    return [str(path) for path in found if secret.encode() in path.read_bytes()]

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from testing.needs import has_ipv6
-from testing.product_use import JOB_SECONDS, digits_job, get_json, running_product, tiercel
+from testing.product_use import JOB_SECONDS, digits_job, files_with, get_json, running_product, tiercel
 from testing.weak_tls import hears_strangers, weaknesses_of
 from tiercel import Client, EndpointClient, NotFoundError
 from tiercel.broker.client.state_dir import read_addresses, read_token
@@ -266,9 +266,3 @@ async def the_brokers_own_node_answers(state: Path) -> None:
     # On its own machine, too: a tenant there asks where it is told.
     said = await tiercel("infer", "near", state_dir=state, tenant="bob", text=json.dumps(INPUTS))
     assert said.exit_code == 0, said.errors
-
-
-def files_with(secret: str, folder: Path) -> list[str]:
-    """Files in which the secret stands."""
-    found = (path for path in folder.rglob("*") if path.is_file())
-    return [str(path) for path in found if secret.encode() in path.read_bytes()]

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from testing.product import Product, processes_of
-from testing.product_use import JOB_SECONDS, client_of, digits_job, tiercel
+from testing.product_use import JOB_SECONDS, client_of, digits_job, files_with, tiercel
 from tiercel import Script
 from tiercel.core.jobs import JobState
 
@@ -54,12 +54,12 @@ async def test_a_secret_reaches_the_script_and_nothing_else(product: Product) ->
         await secret("remove", "A_KEY")
         refused = await tiercel("secret", "remove", "A_KEY", state_dir=product.state_dir, tenant="secrets")
         assert "there is no secret 'A_KEY'" in refused.errors
-        assert files_with(product.state_dir.parent) == []
+        assert files_with(VALUE, product.state_dir.parent) == []
 
 
 def holders_of(state_dir: Path) -> list[str]:
     """Whoever has it in a file, in an environment or in its arguments: only the script may."""
-    found = [str(path) for path in files_with(state_dir)]
+    found = files_with(VALUE, state_dir)
     for process in processes_of(state_dir):
         try:
             command, environment = process.cmdline(), process.environ()
@@ -70,7 +70,3 @@ def holders_of(state_dir: Path) -> list[str]:
         if VALUE in environment.values():
             found.append("script" if command[-1].endswith("t.py") else f"environment of {command}")
     return found
-
-
-def files_with(folder: Path) -> list[Path]:
-    return [path for path in folder.rglob("*") if path.is_file() and VALUE.encode() in path.read_bytes()]

@@ -16,7 +16,7 @@ import grpc
 import pytest
 from click.testing import CliRunner
 
-from testing.brokers import Tenant, running_broker, tenant_of, tenant_token
+from testing.brokers import Tenant, running_broker, status_of, tenant_of, tenant_token
 from testing.identity_provider import AUDIENCE, IdentityProvider, hang, identity_provider, new_key
 from testing.jobs import make_spec
 from testing.membership import operator_of
@@ -56,14 +56,6 @@ async def broker_for(provider: IdentityProvider, state_dir: Path) -> AsyncIterat
     (state_dir / "people.toml").write_text(PEOPLE)
     async with running_broker(state_dir, oidc_issuer=provider.issuer, oidc_audience=AUDIENCE) as broker:
         yield broker
-
-
-async def status_of(call: Any) -> str:
-    try:
-        await call
-    except grpc.aio.AioRpcError as error:
-        return error.code().name
-    return "OK"
 
 
 async def refusal_of(call: Any) -> str:

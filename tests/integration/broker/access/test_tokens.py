@@ -12,7 +12,7 @@ import grpc
 import pytest
 from click.testing import CliRunner
 
-from testing.brokers import Tenant, running_broker, tenant_of, tenant_token
+from testing.brokers import Tenant, running_broker, status_of, tenant_of, tenant_token
 from testing.clock import ManualClock
 from testing.membership import operator_of
 from tiercel.broker.access.tokens import Tokens
@@ -48,14 +48,6 @@ async def give(
 async def take_back(broker: Broker, state_dir: Path, token_id: str) -> None:
     async with operator_of(broker, state_dir) as operator:
         await revoke_token(operator, token_id)
-
-
-async def status_of(call: object) -> str:
-    try:
-        await call  # type: ignore[misc]
-    except grpc.aio.AioRpcError as error:
-        return error.code().name
-    return "OK"
 
 
 async def test_a_token_does_what_its_role_may_over_restarts_and_its_secret_is_nowhere(

@@ -17,7 +17,7 @@ from testing.joined_agents import JoinedAgent
 from testing.membership import operator_of
 from testing.needs import has_ipv6, need
 from testing.until import until
-from testing.weak_tls import hears_strangers, weaknesses_of
+from testing.weak_tls import hears_strangers, is_open, weaknesses_of
 from tiercel import Client
 from tiercel.broker.api import listeners
 from tiercel.broker.cli.up.joined import address_towards
@@ -91,12 +91,3 @@ async def test_strangers_there_keep_nobody_out_and_who_is_known_stays(
                 await until(lambda: sum(map(is_open, silent)) < listeners.NODES.connections * 3 // 4)
                 await until(partial(agent.was_answered, agent.answered + 2))
             assert agent.welcomes == 1
-
-
-def is_open(silent: socket.socket) -> bool:
-    try:
-        return silent.recv(1) != b""
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False

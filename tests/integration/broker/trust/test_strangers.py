@@ -13,6 +13,7 @@ from testing.brokers import running_broker, tenant_token
 from testing.membership import WIDE, joined, open_as
 from testing.scripted_agent import ScriptedAgent
 from testing.until import until
+from testing.weak_tls import is_open
 from tiercel import Client
 from tiercel.broker.api import listeners
 from tiercel.core.trust.trust import Trust
@@ -25,15 +26,6 @@ def knock(address: str, source: str) -> socket.socket:
     found = socket.create_connection((host, int(port)), 10, (source, 0))
     found.setblocking(False)
     return found
-
-
-def is_open(silent: socket.socket) -> bool:
-    try:
-        return silent.recv(1) != b""
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
 
 
 @pytest.mark.parametrize("door", ["broker_tls", "nodes_tls"])

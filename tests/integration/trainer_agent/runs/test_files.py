@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from testing.agent_life import exit_of
 from testing.agent_process import AgentProcess, agent_process
 from testing.nodes_broker import ScriptedBroker, wanted_run
 from testing.until import until
@@ -31,13 +32,6 @@ def leaves(
     run = wanted_run(run_id, LEAVES, arguments=(str(exit_code),))
     run.spec.outputs.extend(outputs)
     return run
-
-
-async def exit_of(broker: ScriptedBroker, run_id: str) -> nodes_pb2.RunStatus:
-    await until(lambda: broker.heard.exit(run_id), seconds=60.0)
-    status = broker.heard.exit(run_id)
-    assert status is not None
-    return status
 
 
 @SHARED

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from testing import onnx_models
+from testing.agent_life import exit_of
 from testing.agent_process import AgentProcess, agent_process
 from testing.nodes_broker import ScriptedBroker, wanted_delivery, wanted_run
 from testing.until import until
@@ -25,13 +26,6 @@ def trains(run_id: str, script: str, **changes: bool | str) -> nodes_pb2.WantedR
     run = wanted_run(run_id, script, arguments=SLOW, target=2.0)
     run.MergeFrom(nodes_pb2.WantedRun(**changes))  # type: ignore[arg-type]
     return run
-
-
-async def exit_of(broker: ScriptedBroker, run_id: str) -> nodes_pb2.RunStatus:
-    await until(lambda: broker.heard.exit(run_id), seconds=60.0)
-    status = broker.heard.exit(run_id)
-    assert status is not None
-    return status
 
 
 async def train_a_while(broker: ScriptedBroker, run: nodes_pb2.WantedRun) -> None:

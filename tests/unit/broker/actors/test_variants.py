@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 
 from testing.actors import ALICE, BOB, Actors, make_node, running_actors, submit, wanted_of
 from testing.jobs import make_spec
+from testing.replica_nodes import endpoint
 from tiercel.broker.actors.admission import MAX_VARIANTS, check_endpoint
 from tiercel.broker.store.sql import Store
 from tiercel.core.endpoints import Endpoint, EndpointUsage, Version
@@ -18,22 +17,11 @@ from tiercel.core.jobs import Job, JobState, Resources
 GIB = 1024**3
 
 
-@pytest.fixture
-async def actors(store: Store) -> AsyncIterator[Actors]:
-    async with running_actors(store) as started:
-        yield started
-
-
 async def delivered(actors: Actors, job: Job, node_id: str = "n1") -> None:
     """The job's first tier answers."""
     await actors.alive(job.run_id)
     await actors.report(job.run_id, 0.85)
     await actors.delivered(f"{job.id}-tier-1", node_id)
-
-
-def endpoint(actors: Actors) -> Endpoint:
-    (found,) = actors.service.endpoints.of("alice")
-    return found
 
 
 def version(number: int, variant: str) -> Version:

@@ -2,33 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 
 from testing.actors import Actors, make_node, running, running_actors, wanted_of
+from testing.replica_nodes import endpoint
 from tiercel.broker.actors.endpoint_messages import VersionChosen
 from tiercel.broker.actors.node import NodeActor
 from tiercel.broker.actors.node_messages import NodeReported, ServedStatus, ServingReported
 from tiercel.broker.lifecycle.job_events import MoveOrdered, RunExited
 from tiercel.broker.lifecycle.versions import WantedModel
 from tiercel.broker.store.sql import Store
-from tiercel.core.endpoints import DeliveryState, Endpoint, Verdict
+from tiercel.core.endpoints import DeliveryState, Verdict
 from tiercel.core.errors import NotFoundError
 from tiercel.core.events import EndpointEvent
 from tiercel.core.jobs import JobState, Tier, TierState
 from tiercel.core.shares import Share
-
-
-@pytest.fixture
-async def actors(store: Store) -> AsyncIterator[Actors]:
-    async with running_actors(store) as started:
-        yield started
-
-
-def endpoint(actors: Actors) -> Endpoint:
-    (found,) = actors.service.endpoints.of("alice")
-    return found
 
 
 async def deliver(actors: Actors, delivery_id: str, value: float, node_id: str = "n1", sha256: str = "") -> None:

@@ -8,10 +8,10 @@ from typing import Self
 
 import pytest
 
-from testing.actors import Actors, running, running_actors
+from testing.actors import running, running_actors
 from testing.artefacts import MemoryArtefacts
 from testing.clock import ManualClock
-from testing.replica_nodes import ReplicaNodes, version_store
+from testing.replica_nodes import ReplicaNodes, endpoint, version_store
 from tests.unit.broker.actors.test_replicas import answers, staged
 from tiercel.broker.actors.artefacts.keeper import ArtefactKeeper
 from tiercel.broker.actors.artefacts.own import OwnArtefacts
@@ -60,7 +60,7 @@ class Life:
     @property
     def endpoint(self) -> Endpoint:
         """The endpoint."""
-        return endpoint_of(self.actors)
+        return endpoint(self.actors)
 
 
 class Place:
@@ -75,11 +75,6 @@ class Place:
     def life(self, name: str, limit: int = 10_000) -> Life:
         """A life of the broker."""
         return Life(self, name, limit)
-
-
-def endpoint_of(actors: Actors) -> Endpoint:
-    (found,) = actors.service.endpoints.of("alice")
-    return found
 
 
 @pytest.fixture
