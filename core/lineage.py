@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import TypeVar
 
 from tiercel.core.jobs import Direction
 from tiercel.core.jsonable import Jsonable
 
 MAX_CURVE_POINTS = 200
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,3 +114,11 @@ class Lineage(Jsonable):
     deployed_by: str = ""
     file: str = ""
     curve: tuple[CurvePoint, ...] = ()
+
+
+def thinned(points: Sequence[T], at_most: int) -> tuple[T, ...]:
+    """Some of the points, spread evenly, the first and the last among them."""
+    if len(points) <= at_most:
+        return tuple(points)
+    step = (len(points) - 1) / (at_most - 1)
+    return tuple(points[round(index * step)] for index in range(at_most))

@@ -29,10 +29,10 @@ async def job_of(tenant: str, job_id: str, registry: ActorRegistry, store: Store
         NotFoundError: The tenant has no such job.
         InvalidSpecError: Several ids begin like that; names them.
     """
-    job = await _exactly(job_id, registry, store)
+    job = await find_job(job_id, registry, store)
     if job is None or job.tenant != tenant:
         found = await store.job_ids(tenant, job_id, limit=_SHOWN + 1) if job_id else []
-        job = await _exactly(the_one(job_id, found), registry, store)
+        job = await find_job(the_one(job_id, found), registry, store)
     if job is None:
         raise NotFoundError(f"job_id: there is no job {job_id!r}; 'tiercel ls' lists yours", field="job_id")
     return job
@@ -50,6 +50,7 @@ def the_one(beginning: str, found: Sequence[str]) -> str:
     return found[0] if found else ""
 
 
-async def _exactly(job_id: str, registry: ActorRegistry, store: Store) -> Job | None:
+async def find_job(job_id: str, registry: ActorRegistry, store: Store) -> Job | None:
+    """The job of this id, whosever it is; None where there is none."""
     actor = registry.jobs.get(job_id)
     return actor.job if actor is not None else await store.get_job(job_id) if job_id else None

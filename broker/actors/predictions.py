@@ -6,6 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from tiercel.broker.actors.job_ids import find_job
 from tiercel.broker.what_if.asking import Asking
 from tiercel.broker.what_if.calibration import LATEST, calibrations
 from tiercel.broker.what_if.predictions import accuracies, is_due, settled, to_record
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from tiercel.broker.store.predictions import PredictionStore
     from tiercel.broker.store.sql import Store
     from tiercel.broker.what_if.calibration import Calibration
-    from tiercel.core.jobs import Job
     from tiercel.core.predictions import Prediction
     from tiercel.core.what_if import WhatIf
 
@@ -176,7 +176,10 @@ class Predictions:
 
     async def _settle(self) -> None:
         policy = self._policies.choice.name
-        jobs = {job_id: await self._job(job_id) for job_id in {job_id for job_id, _ in self._open}}
+        jobs = {
+            job_id: await find_job(job_id, self._registry, self._store)
+            for job_id in {job_id for job_id, _ in self._open}
+        }
         done: list[Prediction] = []
         withdrawn: list[Prediction] = []
         for each in [each for rows in self._open.values() for each in rows]:
@@ -191,7 +194,3 @@ class Predictions:
         over = {(each.job_id, each.tier, each.made_at) for each in (*done, *withdrawn)}
         left = ([p for p in rows if (p.job_id, p.tier, p.made_at) not in over] for rows in self._open.values())
         self._open = {key: rows for key, rows in zip(self._open, left, strict=True) if rows}
-
-    async def _job(self, job_id: str) -> Job | None:
-        actor = self._registry.jobs.get(job_id)
-        return actor.job if actor is not None else await self._store.get_job(job_id)

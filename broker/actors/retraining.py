@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tiercel.broker.actors.endpoint_messages import CandidateChosen, PromisesJudged, RetrainingNoted
+from tiercel.broker.actors.job_ids import find_job
 from tiercel.broker.lifecycle import drift, promises, retraining
 from tiercel.core.errors import OverloadedError, TiercelError, UnavailableError
 from tiercel.core.events import RetrainingTold
@@ -124,7 +125,7 @@ class Retrainings:
         known = retraining.open_one(endpoint)
         if known is None:
             return ""
-        job = await self._find(known.job_id)
+        job = await find_job(known.job_id, self._registry, self._store)
         if job is None and known.state is RetrainingState.DECIDED:
             return await self._begin(actor, known)
         endpoint = await self._with_better(actor, known, job)
@@ -159,7 +160,7 @@ class Retrainings:
             raise
         except TiercelError as error:  # a quota, a node that is gone, a secret: it may be well later
             return f"version {known.version} was too seldom right, and training it again waits: {error.message}"
-        if await self._find(known.job_id) is None:
+        if await find_job(known.job_id, self._registry, self._store) is None:
             return ""
         await actor.call(RetrainingNoted(known, retraining.begun(known)))
         return words
@@ -167,11 +168,7 @@ class Retrainings:
     async def _repeated(self, endpoint: Endpoint, known: Retraining) -> Job | None:
         """The job that delivered the version that is to be replaced; None where either is gone."""
         version = next((each for each in endpoint.versions if each.version == known.version), None)
-        return await self._find(version.job_id) if version is not None else None
-
-    async def _find(self, job_id: str) -> Job | None:
-        actor = self._registry.jobs.get(job_id)
-        return actor.job if actor is not None else await self._store.get_job(job_id)
+        return await find_job(version.job_id, self._registry, self._store) if version is not None else None
 
     def _tell(self, endpoint: Endpoint, words: str) -> None:
         if words == self._words.get(endpoint.name, ""):

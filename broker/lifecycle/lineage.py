@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import reduce
-from typing import Any, TypeVar
+from typing import Any
 
 from tiercel.broker.lifecycle.environment import environment_of
 from tiercel.broker.lifecycle.versions import kept
@@ -15,10 +15,8 @@ from tiercel.core.data_sets import DataSet
 from tiercel.core.endpoints import Delivery, Endpoint, Version
 from tiercel.core.events import JobEvent, ProgressMade, StateChanged
 from tiercel.core.jobs import Job, JobState
-from tiercel.core.lineage import MAX_CURVE_POINTS, CurvePoint, Lineage
+from tiercel.core.lineage import MAX_CURVE_POINTS, CurvePoint, Lineage, thinned
 from tiercel.core.runs import run_id_of
-
-T = TypeVar("T")
 
 
 def lineage_of(
@@ -123,11 +121,3 @@ def _runs_begun(events: Iterable[JobEvent]) -> int:
     return sum(
         now is JobState.STARTING and before is not JobState.STARTING for before, now in zip(was, states, strict=False)
     )
-
-
-def thinned(points: Sequence[T], at_most: int) -> tuple[T, ...]:
-    """Some of the points, spread evenly, the first and the last among them."""
-    if len(points) <= at_most:
-        return tuple(points)
-    step = (len(points) - 1) / (at_most - 1)
-    return tuple(points[round(index * step)] for index in range(at_most))

@@ -22,9 +22,9 @@ from tiercel.core.roles import Role
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tiercel.broker.progress.encryption import Shown
     from tiercel.broker.progress.topics import Message
     from tiercel.broker.tenancy import Caller, Tenancy
+    from tiercel.broker.trust.doors import Shown
 
 _STOP_SECONDS = 1.0
 _READERS = frozenset({Role.VIEWER, Role.SUBMITTER})

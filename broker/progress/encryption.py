@@ -13,18 +13,12 @@ from typing import TYPE_CHECKING, Protocol
 from tiercel.core.trust.contexts import load_identity
 
 if TYPE_CHECKING:
+    from tiercel.broker.trust.doors import Shown
     from tiercel.core.trust.certificates import Identity
 
 _logger = logging.getLogger(__name__)
 
 _SHUTDOWN_SECONDS = 2.0
-
-
-class Shown(Protocol):
-    """Who a door says that it is."""
-
-    def current(self) -> Identity:
-        """The key and the certificates of this moment."""
 
 
 @dataclass(frozen=True, slots=True)

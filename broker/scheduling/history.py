@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from tiercel.broker.scheduling.interface import CurvePoint, PastRun
 from tiercel.broker.scheduling.latest import LatestJobs
 from tiercel.core.jobs import Direction, Observation
+from tiercel.core.lineage import thinned
 from tiercel.core.run_records import RUNS_KEPT_PER_WORKLOAD, WORKLOADS_KEPT, RunRecord
 
 MAX_POINTS = 64
@@ -45,7 +46,7 @@ class RunCurve:
         if self._last is None or best != self._last[1]:
             self._points.append((spent, best))
             if len(self._points) > 2 * MAX_POINTS:
-                self._points = _thinned(self._points, MAX_POINTS)
+                self._points = list(thinned(self._points, MAX_POINTS))
         self._last = (spent, best)
 
     def after(self, observed: Iterable[Observation]) -> RunCurve:
@@ -61,16 +62,8 @@ class RunCurve:
         if self._last is None:
             return ()
         ends_flat = self._points[-1] != self._last
-        kept = _thinned(self._points, MAX_POINTS - ends_flat)
-        return (*kept, self._last) if ends_flat else tuple(kept)
-
-
-def _thinned(points: list[tuple[float, float]], most: int) -> list[tuple[float, float]]:
-    """Evenly chosen by their number, which leaves more where the curve is steep; first and last stay."""
-    if len(points) <= most:
-        return list(points)
-    step = (len(points) - 1) / (most - 1)
-    return [points[round(index * step)] for index in range(most)]
+        kept = thinned(self._points, MAX_POINTS - ends_flat)
+        return (*kept, self._last) if ends_flat else kept
 
 
 class History:

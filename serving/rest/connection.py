@@ -15,7 +15,6 @@ from tiercel.serving.connections.crowding import Activity, Doing, peer_of
 from tiercel.serving.connections.listening import Connections
 from tiercel.serving.rest.messages import (
     ByteBudget,
-    Cancellable,
     Handler,
     HttpRefusedError,
     HttpRequest,
@@ -26,6 +25,7 @@ from tiercel.serving.rest.messages import (
 )
 from tiercel.serving.rest.quick_receiver import QuickReceiver
 from tiercel.serving.rest.receiver import HttpLimits
+from tiercel.serving.routing.calls import Cancellable
 
 _logger = logging.getLogger(__name__)
 

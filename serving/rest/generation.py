@@ -13,7 +13,6 @@ from tiercel.serving.generation.request import GenerationRequest, check_size, re
 from tiercel.serving.models.loaded_version import LoadedVersion
 from tiercel.serving.rest.handing import RestHanding, time_left
 from tiercel.serving.rest.messages import (
-    Cancellable,
     HttpRequest,
     HttpResponse,
     HttpStream,
@@ -23,7 +22,7 @@ from tiercel.serving.rest.messages import (
 )
 from tiercel.serving.rest.routes import Parameters, Routes, body_object
 from tiercel.serving.rest.traced import traced
-from tiercel.serving.routing.calls import Handed
+from tiercel.serving.routing.calls import Cancellable, Handed
 from tiercel.serving.routing.relay import HOPS
 from tiercel.serving.runtime.decoder import Decoder
 from tiercel.serving.tasks import StartTask

@@ -8,10 +8,10 @@ from typing import Protocol
 from tiercel.core.errors import NotFoundError
 from tiercel.serving.access.callers import Caller
 from tiercel.serving.rest.handing import RestHanding, not_here, time_left
-from tiercel.serving.rest.messages import Cancellable, HttpRequest, HttpResponse, Respond, error_response
+from tiercel.serving.rest.messages import HttpRequest, HttpResponse, Respond, error_response
 from tiercel.serving.rest.routes import Parameters, Routes
 from tiercel.serving.rest.traced import trace_context_of
-from tiercel.serving.routing.calls import PATH, CallAnswer
+from tiercel.serving.routing.calls import PATH, CallAnswer, Cancellable
 from tiercel.serving.routing.relay import HOPS
 
 

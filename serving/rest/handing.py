@@ -13,7 +13,6 @@ from tiercel.core.errors import TiercelError
 from tiercel.serving.access.callers import Caller, handed_on_by, handed_on_for
 from tiercel.serving.dataplane import DataPlane
 from tiercel.serving.rest.messages import (
-    Cancellable,
     HttpRefusedError,
     HttpRequest,
     HttpResponse,
@@ -21,7 +20,7 @@ from tiercel.serving.rest.messages import (
     answer_to_defect,
     error_response,
 )
-from tiercel.serving.routing.calls import Handed
+from tiercel.serving.routing.calls import Cancellable, Handed
 from tiercel.serving.routing.connection import Answer
 from tiercel.serving.routing.relay import ASKED_BY, HOPS, NOT_HERE, TIME_LEFT, TOKEN, Handing, Relay
 

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
 import orjson
@@ -24,6 +24,7 @@ from tiercel.core.errors import (
 from tiercel.core.rates import retry_after_seconds
 from tiercel.serving.access.callers import NOBODY, Caller
 from tiercel.serving.rest.head import Head
+from tiercel.serving.routing.calls import Cancellable
 
 if TYPE_CHECKING:
     from tiercel.serving.rest.recent import Recent
@@ -173,13 +174,6 @@ class HttpStream:
             self.content_type,
             lines,
         )
-
-
-class Cancellable(Protocol):
-    """Work that nobody may want any more."""
-
-    def cancel(self) -> None:
-        """Do not answer any more."""
 
 
 # Bytes are a whole answer of a few kilobytes at most, in the form that HTTP/1.1 connections get that stay open.

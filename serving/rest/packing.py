@@ -7,7 +7,8 @@ import zlib
 from functools import lru_cache
 from typing import Final
 
-from tiercel.serving.rest.messages import Cancellable, HttpResponse, HttpStream, Respond
+from tiercel.serving.rest.messages import HttpResponse, HttpStream, Respond
+from tiercel.serving.routing.calls import Cancellable
 from tiercel.serving.tasks import StartTask
 
 # Handing an answer to another thread and back takes longer than sending fewer bytes than this.

@@ -27,7 +27,6 @@ from tiercel.serving.rest.hosts import Hosts
 from tiercel.serving.rest.inference import infer_by_template
 from tiercel.serving.rest.messages import (
     ACCEPTED_ENCODINGS,
-    Cancellable,
     Handler,
     HttpRefusedError,
     HttpRequest,
@@ -42,7 +41,7 @@ from tiercel.serving.rest.packing import PackedAnswer, coding_for
 from tiercel.serving.rest.recognition import recognise
 from tiercel.serving.rest.table import RouteTable
 from tiercel.serving.rest.traced import traced
-from tiercel.serving.routing.calls import Handed
+from tiercel.serving.routing.calls import Cancellable, Handed
 from tiercel.serving.routing.relay import HOPS
 from tiercel.serving.tasks import StartTask
 

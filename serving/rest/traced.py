@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Final
 
 from tiercel.core.errors import TiercelError
 from tiercel.serving.rest.messages import HttpResponse, HttpStream
+from tiercel.serving.routing.calls import Cancellable
 
 if TYPE_CHECKING:
     from tiercel.core.traces import RequestSpan, Tracing
-    from tiercel.serving.rest.messages import Cancellable, HttpRequest, Respond
+    from tiercel.serving.rest.messages import HttpRequest, Respond
 
     Handler = Callable[[HttpRequest, Mapping[str, str], Respond], Cancellable | None]
 

@@ -195,6 +195,8 @@ async def test_a_certificate_that_is_of_no_use_is_not_shown_and_one_that_ran_out
     authority = Authority.create(now - 2 * CERTIFICATE_LIFE)
 
     class Shown:
+        pin = authority.pin
+
         def __init__(self) -> None:
             self.identity = authority.issue_to_broker([WIDE], now)
 

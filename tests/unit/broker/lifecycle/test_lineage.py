@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import nan
 
 from testing.jobs import make_spec
-from tiercel.broker.lifecycle.lineage import lineage_of, thinned
+from tiercel.broker.lifecycle.lineage import lineage_of
 from tiercel.core.data_sets import DataSet
 from tiercel.core.endpoints import Delivery, DeliveryState, Endpoint, Version
 from tiercel.core.events import JobChange, JobEvent, ProgressMade, StateChanged
@@ -104,13 +104,6 @@ def test_a_version_that_somebody_chose_and_one_that_is_held() -> None:
     first = lineage_of(chosen, chosen.versions[0], JOB)
     assert (first.live, first.pinned, first.held) == (True, True, "it is worse")
     assert not lineage_of(chosen, VERSION, JOB).live
-
-
-def test_a_long_curve_keeps_its_ends() -> None:
-    points = thinned(range(2_000), 200)
-    assert (len(points), points[0], points[-1]) == (200, 0, 1_999)
-    assert list(points) == sorted(set(points))
-    assert thinned(range(7), 200) == tuple(range(7))
 
 
 def test_data_that_came_from_a_url_is_told_with_what_it_was() -> None:

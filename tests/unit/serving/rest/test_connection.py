@@ -9,8 +9,9 @@ import pytest
 from testing.until import until
 from tiercel.serving.connections.listening import Connections
 from tiercel.serving.rest.connection import HttpConnection
-from tiercel.serving.rest.messages import ByteBudget, Cancellable, HttpRequest, HttpResponse, Respond
+from tiercel.serving.rest.messages import ByteBudget, HttpRequest, HttpResponse, Respond
 from tiercel.serving.rest.receiver import HttpLimits
+from tiercel.serving.routing.calls import Cancellable
 
 GET = b"GET %b HTTP/1.1\r\nHost: h\r\n\r\n"
 
