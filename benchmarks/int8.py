@@ -33,17 +33,18 @@ from benchmarks.results import KEEP_HELP, ROOT, Bar
 from benchmarks.sections import bars_table, table, write_section
 from testing.pool.arrivals import SHAPES, Shape, arrivals
 from testing.pool.simulation import Pool, alike, simulate
-from tiercel.core.quantised import DEFAULT_MAX_LOSS, FP32, INT8
+from tiercel.core.cheap_variants import DEFAULT_MAX_LOSS, VariantKind
 from tiercel.serving.runtime.engine import Session
 from tiercel.serving.runtime.measure import measured_batching
 from tiercel.serving.scheduling.heuristic import HeuristicScheduler
 from tiercel.serving.scheduling.interface import BATCHES, Profile
 from tiercel.serving.scheduling.static import StaticScheduler
 from tiercel.serving.scheduling.utility import utility
-from tiercel.trainer_agent.trainer.quantising import quantise
+from tiercel.trainer_agent.trainer.variant_making import make
 
 Json = dict[str, Any]
 
+FP32, INT8 = VariantKind.FP32, VariantKind.INT8
 DOCUMENT = ROOT / "docs" / "results.md"
 
 LOADS = (0.5, 0.9, 1.1, 1.3, 1.6, 2.0, 2.6)
@@ -176,7 +177,7 @@ def made(place: Path) -> tuple[Json, tuple[Profile, ...]]:
         scratch = place / f"scratch-{seed}"
         scratch.mkdir()
         train(images[:_TRAINED], labels[:_TRAINED], files[FP32], seed)
-        quantise(files[FP32], files[INT8], {"images": images[:_CALIBRATED]}, scratch)
+        make(INT8, files[FP32], files[INT8], {"images": images[:_CALIBRATED]}, scratch)
         found = {name: accuracy_of(path, images[_TRAINED:], labels[_TRAINED:]) for name, path in files.items()}
         found["seed"] = seed
         if 0 < found[FP32] - found[INT8] <= DEFAULT_MAX_LOSS:

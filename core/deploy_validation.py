@@ -6,12 +6,13 @@ import math
 from typing import TYPE_CHECKING
 
 from tiercel.core.accuracy import accuracy_of
+from tiercel.core.cheap_variants import CHEAP
 from tiercel.core.deploying import (
-    INT8_MORE_BYTES,
     MAX_DATA_BYTES,
     MAX_FILE_NAME_CHARACTERS,
     MAX_MODEL_BYTES,
     MAX_REFERENCE_BYTES,
+    VARIANT_MORE_BYTES,
     check_size,
 )
 from tiercel.core.errors import wrong_field
@@ -40,7 +41,7 @@ def validate_deploy(deploy: Deploy) -> None:
         check_size("data", deploy.data, MAX_DATA_BYTES)
     if deploy.reference is not None:
         check_size("reference", deploy.reference, MAX_REFERENCE_BYTES)
-    _check_int8(deploy)
+    _check_cheap_variants(deploy)
     if deploy.value is None:
         if deploy.metric:
             raise wrong_field("value", f"of {deploy.metric!r} is missing; give a number, or leave out the metric")
@@ -50,12 +51,11 @@ def validate_deploy(deploy: Deploy) -> None:
         raise wrong_field("value", f"{deploy.value} is not a finite number")
 
 
-def _check_int8(deploy: Deploy) -> None:
-    if deploy.int8_file is not None:
-        check_size("int8_file", deploy.int8_file, min(deploy.model_bytes, MAX_MODEL_BYTES) + INT8_MORE_BYTES)
-    if (deploy.int8_file is not None) != (deploy.int8 is not None and not deploy.int8.reason):
-        raise wrong_field(
-            "int8_file", "is sent with what came of making it, and only where that has no reason against it"
-        )
-    if deploy.int8 is not None and accuracy_of(deploy.value, deploy.direction) is None:
-        raise wrong_field("int8", "needs an accuracy above 0 and up to 1 that the model has; give it (--accuracy)")
+def _check_cheap_variants(deploy: Deploy) -> None:
+    field, kinds = "cheap_variants", [each.kind for each in deploy.cheap_variants]
+    if len(set(kinds)) < len(kinds) or not set(kinds) <= set(CHEAP):
+        raise wrong_field(field, f"has one twice, or none of {', '.join(CHEAP)}; give each once")
+    for file in deploy.variant_files.values():
+        check_size(field, file, min(deploy.model_bytes, MAX_MODEL_BYTES) + VARIANT_MORE_BYTES)
+    if kinds and accuracy_of(deploy.value, deploy.direction) is None:
+        raise wrong_field(field, "need an accuracy above 0 and up to 1 that the model has; give it (--accuracy)")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tiercel.core.blobs import is_sha256
+from tiercel.core.cheap_variants import CHEAP, CheapVariant
 from tiercel.core.checkpoints import Artefact
 from tiercel.core.endpoint_access import EndpointAccess
 from tiercel.core.errors import wrong_field
 from tiercel.core.jobs import Direction
-from tiercel.core.quantised import QuantisedModel
 
 # What a node takes of a model's own file, and of what it is tried with.
 MAX_MODEL_BYTES = 2 * 1024**3
@@ -18,8 +18,8 @@ MAX_REFERENCE_BYTES = 256 * 1024**2
 MAX_DATA_BYTES = 2**48
 # What a model may have with its weights beside it, unless somebody set another limit.
 DEFAULT_MODEL_BYTES = 16 * 1024**3
-# What an int8 model may have beyond the one that it was made of: the scales of a small one are many beside its weights.
-INT8_MORE_BYTES = 64 * 1024
+# What a cheap variant may have beyond its original: the scales of a small one are many beside its weights.
+VARIANT_MORE_BYTES = 64 * 1024
 MAX_FILE_NAME_CHARACTERS = 200
 # Files of one endpoint that may be on their way at once; they become versions in the order in which they came.
 MAX_COMING = 4
@@ -36,8 +36,8 @@ class Deploy:
     value: float | None = None  # what was measured; None where nothing was
     direction: Direction = Direction.MAX  # whether a larger or a smaller metric is better
     data: Artefact | None = None  # the file with its weights, where these are not in the model's own
-    int8: QuantisedModel | None = None  # what came of its int8 model; None where none is wanted
-    int8_file: Artefact | None = None  # that model, where there is one
+    # What came of its cheap variants; the files of those without a reason come with it, in this order.
+    cheap_variants: tuple[CheapVariant, ...] = ()
     reference: Artefact | None = None  # inputs, and perhaps outputs, that the model is tried with (``.npz``)
     replace: bool = False  # let it answer even where it is worse, or takes or gives something else, than what answers
     node_id: str = ""  # the node that shall answer with it; empty where the endpoint does, or the broker chooses
@@ -47,18 +47,25 @@ class Deploy:
     access: EndpointAccess | None = None  # who may ask the endpoint, or None to leave it as it is
 
     @property
+    def variant_files(self) -> dict[str, Artefact]:
+        """The files of its cheap variants, by name."""
+        return {
+            each.kind.file: Artefact(each.sha256, each.size_bytes) for each in self.cheap_variants if not each.reason
+        }
+
+    @property
     def model_bytes(self) -> int:
         """What the model has with its weights beside it."""
         return self.model.size_bytes + (0 if self.data is None else self.data.size_bytes)
 
 
 def most_version_bytes(model_bytes: int) -> int:
-    """What the files of a version may have together: a model, its int8 model, and what they are verified with.
+    """What the files of a version may have together: a model, its cheap variants, and what they are verified with.
 
     Args:
         model_bytes: What a model may have with its weights beside it.
     """
-    return model_bytes + MAX_MODEL_BYTES + INT8_MORE_BYTES + MAX_REFERENCE_BYTES
+    return model_bytes + len(CHEAP) * (MAX_MODEL_BYTES + VARIANT_MORE_BYTES) + MAX_REFERENCE_BYTES
 
 
 def check_size(field: str, file: Artefact, most_bytes: int) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from tiercel.core.cheap_variants import CheapVariant
 from tiercel.core.drift import InputDrift
 from tiercel.core.endpoint_access import EndpointAccess
 from tiercel.core.endpoints import KEPT_VERSIONS, DelayWindow
 from tiercel.core.feedback import AccuracyInUse
 from tiercel.core.fields import LOCAL, TOLD_OTHERWISE
 from tiercel.core.jsonable import Jsonable
-from tiercel.core.quantised import QuantisedModel
 from tiercel.core.shares import Share
 from tiercel.core.views import DecisionInfo
 
@@ -43,7 +43,7 @@ class VersionInfo(Jsonable):
         deployed_by: Who deployed it as a file; empty of what a job trained.
         file: The name of that file, or empty.
         in_use: How often it was right, by what applications say afterwards; None while they have said nothing.
-        int8: What became of its int8 model; None where its job asked for none.
+        cheap_variants: What became of the models that were made of it, each once; empty where its job asked for none.
         inputs: Whether what it is asked is like what it was asked at first, as each node says at which it answers.
         was_there: Whether it was there before :meth:`~tiercel.Client.deploy`, which returned it.
     """
@@ -69,7 +69,7 @@ class VersionInfo(Jsonable):
     deployed_by: str = ""
     file: str = ""
     in_use: AccuracyInUse | None = None
-    int8: QuantisedModel | None = None
+    cheap_variants: tuple[CheapVariant, ...] = ()
     inputs: tuple[InputDrift, ...] = ()
     was_there: bool = field(default=False, metadata=LOCAL)
 

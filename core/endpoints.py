@@ -7,13 +7,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tiercel.core.cheap_variants import CheapVariant
 from tiercel.core.checkpoints import Artefact
 from tiercel.core.drift import InputDrift
 from tiercel.core.endpoint_access import EndpointAccess
 from tiercel.core.feedback import VersionFeedback
 from tiercel.core.fields import NOT_TOLD
 from tiercel.core.jobs import Direction
-from tiercel.core.quantised import QuantisedModel
 from tiercel.core.retraining import Missed, Retrain, Retraining
 
 # Newest versions of a variant whose files are kept beside the one that answers, where nobody says how many.
@@ -68,7 +68,8 @@ class Version:
     file: str = ""  # the name of that file, or empty
     # When and how it is trained again, ``below`` by now a number where there is one; None: never.
     retrain: Retrain | None = field(default=None, metadata=NOT_TOLD)
-    int8: QuantisedModel | None = None  # what became of its int8 model; None where its job asked for none
+    # What became of its cheap variants, each once; empty where its job asked for none.
+    cheap_variants: tuple[CheapVariant, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,9 +263,8 @@ class Delivery:
     size_bytes: int = 0  # of the ONNX file, or 0
     deployed_by: str = ""  # who deployed it as a file; empty of what a job trained
     file: str = ""  # the name of that file, or empty
-    int8: QuantisedModel | None = (
-        None  # what became of its int8 model, as a node says; of a file what came of making it
-    )
+    # What became of its cheap variants, as a node says; of a file what came of making them.
+    cheap_variants: tuple[CheapVariant, ...] = ()
 
     @property
     def is_deployment(self) -> bool:

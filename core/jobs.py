@@ -6,12 +6,12 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from tiercel.core.cheap_variants import DEFAULT_MAX_LOSS
 from tiercel.core.checkpoints import CheckpointCopy, StoredCheckpoint
 from tiercel.core.data_sets import DataSet
 from tiercel.core.endpoint_access import EndpointAccess
 from tiercel.core.fields import NOT_STORED, NOT_TOLD
 from tiercel.core.projects import Project
-from tiercel.core.quantised import DEFAULT_MAX_LOSS
 from tiercel.core.retraining import Retrain, Retrains
 from tiercel.core.runs import EarlierRuns, Move, Run, RunEnvironment, run_id_of
 from tiercel.core.shares import Share
@@ -144,8 +144,9 @@ class JobSpec:
             :data:`AUTO_REPLICAS`: the broker says, by the endpoint's load.
         retrain: When the broker submits it again, since its model is less often right in use; None: never.
         variants: As which models each of its versions answers, made of the one that it hands over: ``fp32`` as it is,
-            ``int8`` quantised; the inference server chooses by accuracy and delay. Empty for as it is.
-        variants_max_loss: By how much the quantised model may be less accurate, a fraction; else it is not shipped.
+            ``int8`` quantised, ``fp16`` in floating-point numbers of 16 bits; the inference server chooses by accuracy
+            and delay. Empty for as it is.
+        variants_max_loss: By how much a cheap variant may be less accurate, a fraction; else it is not shipped.
     """
 
     name: str

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from tiercel.core.cheap_variants import CHEAP, VariantKind
 from tiercel.core.errors import wrong_field
-from tiercel.core.quantised import FP32, INT8
 
 if TYPE_CHECKING:
     from tiercel.core.jobs import JobSpec
+
+_WHAT_TO_GIVE = f"give {VariantKind.FP32}, and of {' and '.join(CHEAP)} those that are to be made of it"
 
 
 def validate_variants(spec: JobSpec, *, is_accuracy: bool) -> None:
@@ -27,14 +29,12 @@ def validate_variants(spec: JobSpec, *, is_accuracy: bool) -> None:
     if not spec.variants:
         return
     for name in spec.variants:
-        if name == "fp16":
-            raise wrong_field("variants", "fp16 is for GPUs, and such models are made for CPUs; give fp32 and int8")
-        if name not in (FP32, INT8):
-            raise wrong_field("variants", f"{name[:32]!r} is unknown; give {FP32} and {INT8}, or leave it out")
+        if name not in set(VariantKind):
+            raise wrong_field("variants", f"{name[:32]!r} is unknown; {_WHAT_TO_GIVE}, or leave it out")
     if len(set(spec.variants)) < len(spec.variants):
         raise wrong_field("variants", "names one twice; give each once")
-    if FP32 not in spec.variants:
-        raise wrong_field("variants", f"lacks {FP32}, which answers while there is time; give {FP32} and {INT8}")
+    if VariantKind.FP32 not in spec.variants:
+        raise wrong_field("variants", f"lacks {VariantKind.FP32}, which answers while there is time; {_WHAT_TO_GIVE}")
     if spec.variant:
         raise wrong_field(
             "variants", "is given beside 'variant', whose endpoint other jobs feed as well; leave out one of the two"

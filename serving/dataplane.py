@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from tiercel import __version__
 from tiercel.core.errors import CapacityExceededError, InvalidRequestError, TiercelError
 from tiercel.core.figures import compared
-from tiercel.core.quantised import FP32, INT8
 from tiercel.serving.accounting.accounts import ModelShare
 from tiercel.serving.accounting.loop_lag import LoopLag
 from tiercel.serving.dispatch.call import Call, Outcome, RequestCall
@@ -123,7 +122,7 @@ class DataPlane:
             return self._endpoints.submit if self._endpoints.knows(request.model) else None
         # A version that is named answers itself. There is no choice beside other priorities, nor during a trial, which
         # is of the versions themselves.
-        if live.int8 is None or record.trial is not None or request.version or request.priority not in (0, 2):
+        if not live.cheap or record.trial is not None or request.version or request.priority not in (0, 2):
             return None
         return self._endpoints.submit_to_model
 
@@ -147,13 +146,13 @@ class DataPlane:
         """The version that answers and what it knows of a template; None where :meth:`submit` has to be asked.
 
         That is what no request of this template was asked before, and what may be answered by one of several versions,
-        or by an int8 model.
+        or by a cheap variant.
         """
         record = self._registry.known(model)
         if record is None or record.trial is not None:
             return None
         live = record.live
-        if live is None or live.int8 is not None or (version and version != live.version_text):
+        if live is None or live.cheap or (version and version != live.version_text):
             return None
         known = live.checked.get(template)
         return None if known is None else (live, known)
@@ -342,9 +341,9 @@ class DataPlane:
             "inputs": described(live.session.inputs),
             "outputs": described(live.session.outputs),
         }
-        if live.int8 is not None:
-            both = ((FP32, live), (INT8, live.int8))
-            told["parameters"] = {"variants": [{"name": name, "accuracy": each.accuracy} for name, each in both]}
+        if live.cheap:
+            variants = [{"name": kind.value, "accuracy": each.accuracy} for kind, each in live.by_kind.items()]
+            told["parameters"] = {"variants": variants}
         if (decoder := live.session.decoder) is not None:
             told.setdefault("parameters", {})["prompt"] = INPUT_IDS if decoder.tokenizer is None else TEXT_INPUT
         return told

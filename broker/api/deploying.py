@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from tiercel.broker.lifecycle.deployment import Arrived, place_for
 from tiercel.broker.store.checkpoints import CheckpointFile
-from tiercel.broker.store.version_files import ACCURACY_FILE, INT8_FILE, MODEL_FILE, REFERENCE_FILE
+from tiercel.broker.store.version_files import ACCURACY_FILE, MODEL_FILE, REFERENCE_FILE
 from tiercel.core.accuracy import accuracy_of
 from tiercel.core.deploy_validation import validate_deploy
 from tiercel.core.deploying import Deploy
@@ -70,7 +70,7 @@ async def deploy(
         MODEL_FILE: asked.model,
         DATA_FILE: asked.data,
         REFERENCE_FILE: asked.reference,
-        INT8_FILE: asked.int8_file,
+        **asked.variant_files,
     }
     files = [CheckpointFile(name, f.size_bytes, f.sha256) for name, f in announced.items() if f is not None]
     # What nodes with copies tell of it; where it is verified, its node writes what it found in this one's place.

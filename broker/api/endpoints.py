@@ -154,7 +154,7 @@ def _version_infos(endpoint: Endpoint, seen: Seen) -> tuple[VersionInfo, ...]:
             deployed_by=version.deployed_by,
             file=version.file,
             in_use=AccuracyInUse.of(said) if (said := seen.feedback.get(version.version)) is not None else None,
-            int8=version.int8,
+            cheap_variants=version.cheap_variants,
             inputs=seen.inputs.get(version.version, ()),
         )
         for version in endpoint.versions

@@ -15,12 +15,12 @@ from tiercel.broker.api.endpoints import lag_of, serving_of, signature_of, usage
 from tiercel.broker.api.wanted import fence_to_proto, wanted_to_proto
 from tiercel.broker.lifecycle.endpoint import DeliveryReport
 from tiercel.broker.lifecycle.job_events import Reported, RunExited, RunIsAlive, UsageMeasured
-from tiercel.broker.lifecycle.report_bounds import believed_quantised, believed_seconds, believed_time
+from tiercel.broker.lifecycle.report_bounds import believed_seconds, believed_time, believed_variant
 from tiercel.core.endpoint_access import KeyUse
 from tiercel.core.endpoints import DeliveryState
-from tiercel.core.quantised import QuantisedModel
+from tiercel.core.heard_variants import heard_variants
 from tiercel.core.tasks import run_until_one_ends
-from tiercel.core.wire import from_proto, seconds_of, to_proto
+from tiercel.core.wire import seconds_of, to_proto
 from tiercel.v1 import nodes_pb2, routes_pb2
 
 if TYPE_CHECKING:
@@ -260,7 +260,7 @@ class NodeStream:
             reason=delivery.reason,
             signature=signature_of(delivery),
             size_bytes=delivery.size_bytes,
-            int8=believed_quantised(from_proto(QuantisedModel, delivery.int8)) if delivery.HasField("int8") else None,
+            cheap_variants=tuple(map(believed_variant, heard_variants(delivery.cheap_variants))),
         )
         await self._agents.deliver_to_endpoint(DeliveryReported(self._node_id, delivery.delivery_id, report))
 

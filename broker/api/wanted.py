@@ -63,7 +63,7 @@ def _run_to_proto(run: WantedRun, logs: RunLogs) -> nodes_pb2.WantedRun:
 
 def _delivery_to_proto(wanted: WantedDelivery) -> nodes_pb2.WantedDelivery:
     delivery = wanted.delivery
-    int8 = delivery.int8 if delivery.is_deployment else None
+    said = delivery.cheap_variants if delivery.is_deployment else ()
     return nodes_pb2.WantedDelivery(
         delivery_id=delivery.id,
         run_id=wanted.run_id,
@@ -76,5 +76,5 @@ def _delivery_to_proto(wanted: WantedDelivery) -> nodes_pb2.WantedDelivery:
         variant=delivery.variant,
         verdict=_VERDICTS[delivery.verdict],
         deployed_sha256=delivery.sha256 if delivery.is_deployment else "",
-        int8=None if int8 is None else to_proto(int8, common_pb2.QuantisedModel),
+        cheap_variants=[to_proto(each, common_pb2.CheapVariant) for each in said],
     )

@@ -13,6 +13,7 @@ from tiercel.broker.cli.output import clean, print_json
 from tiercel.broker.cli.parameters import command, json_option, target_options
 from tiercel.broker.cli.sending import SendingProgress
 from tiercel.broker.cli.session import Target, fail, run
+from tiercel.core.cheap_variants import CHEAP, VariantKind
 from tiercel.core.endpoint_access import EndpointAccess
 
 if TYPE_CHECKING:
@@ -55,7 +56,16 @@ if TYPE_CHECKING:
     "--calibration",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Rows to make an int8 model with: an .npz file with input_NAME and perhaps label, or an .npy file.",
+    help="Rows to make cheap variants with: an .npz file with input_NAME and perhaps label, or an .npy file.",
+)
+@click.option(
+    "--cheap-variant",
+    "cheap_variants",
+    type=click.Choice([kind.value for kind in CHEAP]),
+    multiple=True,
+    default=(VariantKind.INT8.value,),
+    show_default=True,
+    help="Which of them; may be repeated.",
 )
 @click.option("--node", default="", metavar="NAME", help="The node that shall answer with it.")
 @click.option("--replicas", default="", metavar="N|auto", help="On how many nodes the endpoint answers.")
@@ -74,6 +84,7 @@ def deploy(
     inputs: tuple[str, ...],
     reference: Path | None,
     calibration: Path | None,
+    cheap_variants: tuple[str, ...],
     node: str,
     replicas: str,
     endpoint_objective_ms: float | None,
@@ -103,6 +114,7 @@ def deploy(
                 inputs=shapes,
                 reference=reference,
                 calibration=calibration,
+                cheap_variants=cheap_variants,
                 node=node,
                 replicas=count,
                 objective_seconds=None if endpoint_objective_ms is None else endpoint_objective_ms / 1000,
@@ -127,8 +139,8 @@ def _tell(name: str, endpoint: str, version: VersionInfo) -> None:
     else:
         why = version.held or "another version answers by now"
         click.echo(clean(f"{endpoint}:{version.version} is kept and does not answer: {why}"))
-    if version.int8 is not None:
-        click.echo(clean(f"Its int8 model {version.int8.outcome}"))
+    for each in version.cheap_variants:
+        click.echo(clean(f"Its {each.outcome}"))
 
 
 def _measured(text: str) -> tuple[str, float | None]:

@@ -13,10 +13,11 @@ from dataclasses import replace as replaced
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tiercel.broker.client.models import Models
 from tiercel.core.accuracy import accuracy_of
+from tiercel.core.cheap_variants import CHEAP, CheapVariant, VariantKind, cheap_kinds
 from tiercel.core.checkpoints import Artefact
 from tiercel.core.deploying import MAX_MODEL_BYTES, MAX_REFERENCE_BYTES, Deploy, check_size
 from tiercel.core.errors import wrong_field
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from tiercel.core.endpoint_views import VersionInfo
     from tiercel.core.endpoints import Signature
     from tiercel.core.onnx_data import JoinedModel
-    from tiercel.core.quantised import QuantisedModel
 
 _PIECE_BYTES = 256 * 1024
 _SLOWEST_BYTES_PER_SECOND = 64 * 1024
@@ -65,6 +65,7 @@ class Deploying(ABC):
         inputs: Mapping[str, Sequence[int]] | None = None,
         reference: str | Path | None = None,
         calibration: str | Path | None = None,
+        cheap_variants: Sequence[str] = (VariantKind.INT8,),
         node: str = "",
         replicas: int | None = None,
         objective_seconds: float | None = None,
@@ -83,9 +84,9 @@ class Deploying(ABC):
             direction: Whether a larger or a smaller metric is better.
             inputs: Shapes that the model is tried with before it answers, by input; 1 for each free axis of others.
             reference: An ``.npz`` file with ``input_NAME`` and ``output_NAME`` that it must give, in place of shapes.
-            calibration: Rows to make an int8 model with, which answers beside it where it is hardly less accurate and
-                faster: an ``.npz`` file with ``input_NAME`` of shape [rows, …] and perhaps ``label`` of shape [rows],
-                or an ``.npy`` file with the rows of the only input; 100 rows or more. It needs an accuracy.
+            calibration: 100 rows or more to make cheap variants with; it needs an accuracy. An ``.npz`` file with
+                ``input_NAME`` [rows, …] and perhaps ``label`` [rows], or an ``.npy`` file of the only input's rows.
+            cheap_variants: Which are made: ``int8``, ``fp16``. They answer beside it where they are worth it.
             node: The node that shall answer with it; left out, where the endpoint does, or a quiet one.
             replicas: On how many nodes the endpoint answers; 0 leaves it to the broker, None as it is.
             objective_seconds: Delay that is wanted of the endpoint; None leaves it as it is.
@@ -94,12 +95,11 @@ class Deploying(ABC):
             progress: Called with the bytes that were sent, and those that are to be sent.
 
         Returns:
-            The version: ``held`` says why it does not answer, ``int8`` what became of its int8 model, and ``was_there``
+            The version: ``held`` says why it does not answer, ``cheap_variants`` what became of them, ``was_there``
             that the same file with the same value is one already, or was on its way, so that no other one is made.
 
         Raises:
-            InvalidSpecError: The file is broken, too large, refused by its node, or takes or gives something else than
-                what answers.
+            InvalidSpecError: The file is broken, too large or refused by its node, or takes or gives something else.
             EndpointBusyError: The endpoint is somebody else's, or has variants.
             UnavailableError: No node can answer with it now, or it is not known in time what becomes of it.
         """
@@ -107,8 +107,9 @@ class Deploying(ABC):
             metric, value = "accuracy", _fraction(accuracy)
         said: dict[str, Any] = {"endpoint": endpoint, "metric": metric, "value": value, "direction": direction}
         said |= {"node_id": node, "replicas": replicas, "objective_seconds": objective_seconds, "access": access}
-        prepare = partial(_prepared, Path(file), inputs or {}, reference, calibration, said | {"replace": replace})
-        with nullcontext("") if calibration is None else TemporaryDirectory(prefix="tiercel-int8-") as scratch:
+        wanted = None if calibration is None else _Wanted(Path(calibration), _kinds(cheap_variants))
+        prepare = partial(_prepared, Path(file), inputs or {}, reference, wanted, said | {"replace": replace})
+        with nullcontext("") if wanted is None else TemporaryDirectory(prefix="tiercel-variants-") as scratch:
             deploy, parts = await asyncio.to_thread(prepare, Path(scratch))
             sent = await _send(self._connection, deploy, parts, progress)
         return await _told(Models(self._connection), sent)
@@ -144,29 +145,43 @@ class _Parts:
     model: _Part
     data: _Part | None  # weights that are not in the model's own file
     reference: _Part | None  # what the model is tried with
-    int8: _Part | None = None  # its int8 model
+    variants: tuple[_Part, ...] = ()  # its cheap variants
 
     def all(self) -> list[_Part]:
         """Those that there are."""
-        return [part for part in (self.model, self.data, self.reference, self.int8) if part is not None]
+        return [part for part in (self.model, self.data, self.reference, *self.variants) if part is not None]
+
+
+class _Wanted(NamedTuple):
+    """Cheap variants that are to be made."""
+
+    calibration: Path  # of rows in this file
+    kinds: tuple[VariantKind, ...]
+
+
+def _kinds(words: Sequence[str]) -> tuple[VariantKind, ...]:
+    unknown = next((word for word in words if word not in CHEAP), None)
+    if unknown is not None:
+        raise wrong_field("cheap_variants", f"{unknown[:32]!r} is none of them; give {' or '.join(CHEAP)}")
+    return cheap_kinds(words)
 
 
 def _prepared(
     path: Path,
     inputs: Mapping[str, Sequence[int]],
     reference: str | Path | None,
-    calibration: str | Path | None,
+    wanted: _Wanted | None,
     said: Mapping[str, Any],
     scratch: Path,
 ) -> tuple[Deploy, _Parts]:
-    """What is said of a file, and what is sent: an int8 model too, made in a folder, where there are rows; blocks."""
+    """What is said of a file, and what is sent: cheap variants too, made in a folder, where they are wanted; blocks."""
     parts = _parts_of(path, inputs, reference)
-    int8 = None
-    if calibration is not None:
-        accuracy = accuracy_of(said["value"], said["direction"])
-        int8, made = _int8_of(path, Path(calibration), accuracy, scratch)
-        parts = replaced(parts, int8=made)
-    return _described(path, parts, int8=int8, **said), parts
+    variants: tuple[CheapVariant, ...] = ()
+    if wanted is not None:
+        variants = _variants_of(path, wanted, accuracy_of(said["value"], said["direction"]), scratch)
+        files = (scratch / each.kind.file for each in variants if not each.reason)
+        parts = replaced(parts, variants=tuple(_file(file, "calibration", MAX_MODEL_BYTES) for file in files))
+    return _described(path, parts, cheap_variants=variants, **said), parts
 
 
 def _fraction(accuracy: float) -> float:
@@ -207,10 +222,8 @@ def _parts_of(path: Path, inputs: Mapping[str, Sequence[int]], reference: str | 
     return _Parts(model, data, tried)
 
 
-def _int8_of(
-    path: Path, calibration: Path, accuracy: float | None, scratch: Path
-) -> tuple[QuantisedModel, _Part | None]:
-    """The int8 model of a file, in a folder that is there for it, and what came of it; blocks."""
+def _variants_of(path: Path, wanted: _Wanted, accuracy: float | None, scratch: Path) -> tuple[CheapVariant, ...]:
+    """What came of the cheap variants of a file, which are made in a folder that is there for them; blocks."""
     if accuracy is None:
         raise wrong_field(
             "calibration", "needs an accuracy above 0 and up to 1 that the model has; give it (--accuracy)"
@@ -218,23 +231,22 @@ def _int8_of(
     try:
         import onnxruntime  # noqa: F401
 
-        from tiercel.broker.client.int8 import make_int8
+        from tiercel.broker.client.cheap_variants import make_variants
     except ImportError as error:
         raise wrong_field("calibration", f"needs {error.name} here: pip install 'tiercel[serve]'") from error
-    found, made = make_int8(path, calibration, accuracy, scratch)
-    return found, None if found.reason else _file(made, "calibration", MAX_MODEL_BYTES)
+    return tuple(make_variants(wanted.kinds, path, wanted.calibration, accuracy, scratch))
 
 
 def _described(path: Path, parts: _Parts, **said: Any) -> Deploy:
     """What is said of a file, with its size and SHA-256; blocks."""
     try:
-        model, data, tried, int8 = (
-            None if part is None else part.artefact() for part in (parts.model, parts.data, parts.reference, parts.int8)
+        model, data, tried = (
+            None if part is None else part.artefact() for part in (parts.model, parts.data, parts.reference)
         )
     except OSError as error:
         raise wrong_field("file", f"{path} cannot be read ({error.strerror})") from error
     assert model is not None  # noqa: S101 - it is never missing
-    deploy = Deploy(file=path.name, model=model, data=data, reference=tried, int8_file=int8, **said)
+    deploy = Deploy(file=path.name, model=model, data=data, reference=tried, **said)
     from tiercel.core.deploy_validation import validate_deploy  # a command that lists does without
 
     validate_deploy(deploy)

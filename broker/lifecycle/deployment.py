@@ -80,7 +80,7 @@ def accepted(
         size_bytes=deploy.model_bytes,
         deployed_by=arrived.by,
         file=deploy.file,
-        int8=deploy.int8,
+        cheap_variants=deploy.cheap_variants,
     )
     metric = deploy.metric if deploy.value is not None else ""
     deployment = Deployment(delivery, node_id, metric, deploy.direction, deploy.replace)
@@ -91,19 +91,19 @@ def repeated(endpoint: Endpoint, deploy: Deploy) -> Delivery | None:
     """What a file is already that is deployed once more, such as by a command whose broker died; None for another one.
 
     It is the last that is on its way; else the version that answers, or the newest one. What whoever deploys wants
-    otherwise makes a version of its own: another value, another node, an int8 model, or that it answers all the same.
+    otherwise makes a version of its own: another value, another node, a cheap variant, or that it answers all the same.
     """
     said = (deploy.model.sha256, deploy.metric, deploy.value, deploy.direction)
-    if deploy.int8 is not None:
+    if deploy.cheap_variants:
         return None
     for coming in endpoint.coming[-1:]:
         delivery, measured = coming.delivery, coming.delivery.value is not None
         known = (delivery.sha256, coming.metric, delivery.value, coming.direction if measured else deploy.direction)
         is_as_wanted = deploy.node_id in {"", coming.node_id} and deploy.replace == coming.may_replace
-        return delivery if known == said and is_as_wanted and delivery.int8 is None else None
+        return delivery if known == said and is_as_wanted and not delivery.cheap_variants else None
     live = endpoint.live_of("")
     for version in (live, *endpoint.versions[-1:]):
-        if version is None or version.job_id or version.int8 is not None or version not in (live, *kept(endpoint)):
+        if version is None or version.job_id or version.cheap_variants or version not in (live, *kept(endpoint)):
             continue
         known = (version.sha256, version.metric, version.value, version.direction or deploy.direction)
         is_as_wanted = deploy.node_id in {"", version.node_id} and (version == live or not deploy.replace)

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tiercel.broker.lifecycle.retraining import Terms
+    from tiercel.core.cheap_variants import CheapVariant
     from tiercel.core.jobs import Direction
-    from tiercel.core.quantised import QuantisedModel
 
 _ORDER = (
     DeliveryState.REQUESTED,
@@ -49,7 +49,7 @@ class DeliveryReport:
     reason: str = ""  # once failed, plain words
     signature: Signature | None = None  # once it is loading, what the model takes and gives; None where nobody says
     size_bytes: int = 0  # once it is loading, of the ONNX file; 0 where nobody says
-    int8: QuantisedModel | None = None  # once it is loading, what became of its int8 model; None where none is wanted
+    cheap_variants: tuple[CheapVariant, ...] = ()  # once it is loading, what became of them; empty where none is wanted
 
     @property
     def is_measured(self) -> bool:
@@ -135,7 +135,7 @@ def progress(
             sha256=report.sha256,
             signature=report.signature,
             size_bytes=report.size_bytes,
-            int8=report.int8,
+            cheap_variants=report.cheap_variants,
         )
         twin = _twin_of(known, others)
         if twin is None:
@@ -165,7 +165,7 @@ def facts_of(delivery: Delivery) -> DeliveryReport:
         sha256=delivery.sha256,
         signature=delivery.signature,
         size_bytes=delivery.size_bytes,
-        int8=delivery.int8,
+        cheap_variants=delivery.cheap_variants,
     )
 
 
@@ -230,15 +230,15 @@ def _settled_with(endpoint: Endpoint, delivery: Delivery, twin: Delivery) -> tup
 def _delivered(delivery: Delivery, report: DeliveryReport, now: float) -> Delivery:
     at = now if report.delivered_at is None else min(report.delivered_at, now)
     delivery = replace(delivery, state=DeliveryState.DELIVERED, delivered_at=at)
-    if delivery.is_deployment:  # what it is was known before any node had it, but whether its int8 model is shipped
-        return replace(delivery, int8=report.int8)
+    if delivery.is_deployment:  # what it is was known before any node had it, but which cheap variants are shipped
+        return replace(delivery, cheap_variants=report.cheap_variants)
     return replace(
         delivery,
         value=report.value if report.is_measured else delivery.target,
         sha256=report.sha256,
         signature=report.signature,
         size_bytes=report.size_bytes,
-        int8=report.int8,
+        cheap_variants=report.cheap_variants,
     )
 
 
@@ -260,5 +260,5 @@ def version_of(delivery: Delivery, metric: str, direction: Direction | None, nod
         size_bytes=delivery.size_bytes,
         deployed_by=delivery.deployed_by,
         file=delivery.file,
-        int8=delivery.int8,
+        cheap_variants=delivery.cheap_variants,
     )

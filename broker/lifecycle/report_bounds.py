@@ -10,10 +10,12 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from tiercel.core.blobs import is_sha256
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tiercel.core.quantised import QuantisedModel
+    from tiercel.core.cheap_variants import CheapVariant
 
 MAX_METRICS: Final = 64
 """Metrics of one report that are passed on."""
@@ -48,7 +50,7 @@ def believed_time(said: float) -> float | None:
     return said if 0.0 <= said <= LATEST_TIME else None
 
 
-def believed_quantised(said: QuantisedModel) -> QuantisedModel:
+def believed_variant(said: CheapVariant) -> CheapVariant:
     """What is taken of what an agent tells of a cheap variant: without numbers that are none, and with short words."""
     value = said.value if said.value is not None and math.isfinite(said.value) else None
     return replace(
@@ -59,6 +61,7 @@ def believed_quantised(said: QuantisedModel) -> QuantisedModel:
         value=value,
         seconds=believed_seconds(said.seconds or 0.0) or None,
         fp32_seconds=believed_seconds(said.fp32_seconds or 0.0) or None,
+        sha256=said.sha256 if is_sha256(said.sha256) else "",
     )
 
 

@@ -196,7 +196,7 @@ def _endpoint_message(event: EndpointEvent) -> Message:
         "sha256": version.sha256,
         "deployed_by": version.deployed_by,
         "file": version.file,
-        "int8": None if version.int8 is None else version.int8.to_json(),
+        "cheap_variants": [each.to_json() for each in version.cheap_variants],
     }
     return _version_message(event.at, news, event.endpoint, version.variant, event.tenant)
 

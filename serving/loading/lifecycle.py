@@ -14,8 +14,8 @@ from tiercel.serving.canary_plan import AT_ONCE, CanaryPlan
 from tiercel.serving.dispatch.variants.configuration import ENDPOINT_VERSION
 from tiercel.serving.loading import rolled_back as marks
 from tiercel.serving.loading import suspects
+from tiercel.serving.loading.cheap_variants import add_cheap_variants
 from tiercel.serving.loading.holding_back import unmark, why_not_by_itself
-from tiercel.serving.loading.int8 import add_int8
 from tiercel.serving.loading.load_parameters import LoadParameters
 from tiercel.serving.loading.loader import Loader, Replaced
 from tiercel.serving.loading.relocation import Relocation
@@ -348,7 +348,7 @@ class Lifecycle:
         new = LoadedVersion(record.name, version, session, record.account, record.statistics_of(version))
         if self._watching is not None:
             await self._watching.begin(new)
-        return await add_int8(self._loader, artefact, new)
+        return await add_cheap_variants(self._loader, artefact, new)
 
     def _replaced(self, record: ModelRecord, *, may_move: bool) -> Replaced | None:
         if record.live is None:
@@ -386,9 +386,8 @@ class Lifecycle:
         await self._loader.look_up(marks.mark, self._folder(model, version), reason)
 
     async def _drain(self, old: LoadedVersion, record: ModelRecord, reason: str) -> None:
-        for each in (old, old.int8):
-            if each is not None:
-                await each.wait_drained()
-                await self._loader.free(each.close())
+        for each in old.by_kind.values():
+            await each.wait_drained()
+            await self._loader.free(each.close())
         if record.live is None or record.live.version != old.version:
             record.set_status(old.version, VersionState.UNAVAILABLE, reason)

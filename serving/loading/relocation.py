@@ -42,7 +42,8 @@ class Relocation:
         is_drained = False
         try:
             async with asyncio.timeout(_DRAIN_SECONDS):
-                await old.wait_drained()
+                for each in old.by_kind.values():
+                    await each.wait_drained()
             is_drained = True
         except TimeoutError as error:
             raise UnavailableError(
@@ -52,7 +53,8 @@ class Relocation:
         finally:
             if not is_drained:
                 self._release(old, record, "moved to the CPU")
-        await self._loader.free(old.close())
+        for each in old.by_kind.values():
+            await self._loader.free(each.close())
 
     async def back(self, record: ModelRecord) -> None:
         """Let the live version answer from where it would be loaded to; it stays on the CPU if that fails."""
@@ -69,7 +71,9 @@ class Relocation:
     def _replace(self, record: ModelRecord, live: LoadedVersion, session: Session) -> LoadedVersion:
         """Let the version answer from another session; returns what it was before."""
         moved = LoadedVersion(live.model, live.version, session, live.account, live.statistics)
-        moved.int8, live.int8 = live.int8, None  # which was on the CPU all the time
+        # Those on the CPU stay there; one beside it on the accelerator goes, until the version is loaded again.
+        moved.cheap = {kind: each for kind, each in live.cheap.items() if not each.session.provider.is_accelerator}
+        live.cheap = {kind: each for kind, each in live.cheap.items() if kind not in moved.cheap}
         return record.move(moved)
 
     def _artefact(self, version: LoadedVersion) -> repository.Artefact:

@@ -32,7 +32,7 @@ def accuse(root: Path, names: Iterable[str], now: float) -> None:
         now: Seconds since the epoch; another process reads it.
     """
     suspects: list[tuple[float, Path, list[float]]] = []
-    for name in dict.fromkeys(names):  # its int8 model runs under the version's name as well
+    for name in dict.fromkeys(names):  # its cheap variants run under the version's name as well
         path = _artefact(root, name)
         if path is None:
             continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from tiercel.core.cheap_variants import VariantKind
 from tiercel.serving.accounting.accounts import Account
 from tiercel.serving.accounting.model_statistics import ModelStatistics
 from tiercel.serving.requests import Checked
@@ -18,7 +19,7 @@ class LoadedVersion:
         statistics: The version's, if it has been live before.
 
     Attributes:
-        int8: Its int8 model, which answers beside it, is retired with it, and counts in its statistics; None without.
+        cheap: Its cheap variants, which answer beside it, are retired with it, and count in its statistics.
     """
 
     __slots__ = (
@@ -27,9 +28,9 @@ class LoadedVersion:
         "_session",
         "account",
         "accuracy",
+        "cheap",
         "checked",
         "in_flight",
-        "int8",
         "labels",
         "model",
         "outputs",
@@ -54,7 +55,7 @@ class LoadedVersion:
         self.version_text = str(version)
         self.statistics = statistics if statistics is not None else ModelStatistics()
         self.in_flight = 0
-        self.int8: LoadedVersion | None = None
+        self.cheap: dict[VariantKind, LoadedVersion] = {}
         self.checked: dict[object, Checked] = {}  # by template; filled by the data plane
         self.labels = session.labels
         self.accuracy = session.accuracy
@@ -73,6 +74,11 @@ class LoadedVersion:
             raise RuntimeError(f"version {self.version} of '{self.model}' was used after it was released")
         return self._session
 
+    @property
+    def by_kind(self) -> dict[VariantKind, LoadedVersion]:
+        """All that may answer for it, itself first."""
+        return {VariantKind.FP32: self, **self.cheap}
+
     def acquire(self) -> None:
         """A request begins to use it."""
         self.in_flight += 1
@@ -85,8 +91,8 @@ class LoadedVersion:
 
     def retire(self) -> None:
         """No request will begin to use it any more."""
-        if self.int8 is not None:
-            self.int8.retire()
+        for each in self.cheap.values():
+            each.retire()
         self._retired = True
         if self.in_flight == 0:
             self._drained.set()

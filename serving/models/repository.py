@@ -1,8 +1,8 @@
 """The model repository on disk, in Triton's layout: ``DIR/MODEL/VERSION/model.onnx``.
 
 A version is a folder whose name is a number from 1. Beside ``model.onnx`` may lie ``reference.npz`` with inputs and the
-outputs that belong to them, and ``model.int8.onnx``, which was made of it and answers like it, but not quite. What is
-read of ``config.pbtxt`` stands in :mod:`.model_settings`. All functions block.
+outputs that belong to them, and ``model.int8.onnx`` and ``model.fp16.onnx``, which were made of it and answer like it,
+but not quite. What is read of ``config.pbtxt`` stands in :mod:`.model_settings`. All functions block.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tiercel.core.cheap_variants import VariantKind
 from tiercel.core.errors import InvalidRequestError
 
 _MODEL_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
@@ -73,6 +74,6 @@ def artefact(root: Path, model: str, version: int) -> Artefact:
     return Artefact(model, version, folder / "model.onnx", folder / "reference.npz")
 
 
-def int8_of(artefact: Artefact) -> Artefact:
-    """The int8 model of a version, which may well be missing."""
-    return replace(artefact, path=artefact.path.with_name("model.int8.onnx"), is_compared=False)
+def variant_of(artefact: Artefact, kind: VariantKind) -> Artefact:
+    """A cheap variant of a version, which may well be missing."""
+    return replace(artefact, path=artefact.path.with_name(kind.file), is_compared=False)

@@ -14,20 +14,20 @@ import logging
 import math
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final
 
 from google.protobuf.message import Message
 
 from tiercel.core.accuracy import accuracy_of
+from tiercel.core.cheap_variants import DEFAULT_MAX_LOSS, CheapVariant, cheap_kinds
 from tiercel.core.figures import number
+from tiercel.core.heard_variants import heard_variants
 from tiercel.core.jobs import Direction
-from tiercel.core.quantised import DEFAULT_MAX_LOSS, INT8, QuantisedModel
-from tiercel.core.wire import from_proto, to_proto
+from tiercel.core.wire import to_proto
+from tiercel.trainer_agent.deliveries.cheap_variants import judged
 from tiercel.trainer_agent.deliveries.copies import PlacedFiles
 from tiercel.trainer_agent.deliveries.delivery_log import DELIVERED, FAILED, STAGED, DeliveryLog, DeliveryLogEntry
-from tiercel.trainer_agent.deliveries.int8 import judged
 from tiercel.trainer_agent.disk.names import check_delivery
 from tiercel.trainer_agent.errors import DeliveryFailedError, FallsShortError, TransferError
 from tiercel.trainer_agent.models.repository import ModelRepository
@@ -209,28 +209,29 @@ class Deliveries:
                 "variants are chosen by theirs."
             )
         await asyncio.to_thread(self._repository.stage, run.folder.path, wanted.delivery_id, done.sha256, accuracy)
-        int8 = await self._stage_int8(run, wanted, done) if done.HasField("int8") else None
-        entry = await self._enter_staged(wanted.delivery_id, done.value, done.sha256, int8)
+        variants = await self._stage_variants(run, wanted, done)
+        entry = await self._enter_staged(wanted.delivery_id, done.value, done.sha256, variants)
         with contextlib.suppress(OSError):  # of no use any more; the next attempt of the job does not mind them
             await asyncio.to_thread(run.folder.remove_export, wanted.delivery_id)
         return entry
 
-    async def _stage_int8(
+    async def _stage_variants(
         self, run: Run, wanted: nodes_pb2.WantedDelivery, done: trainer_pb2.ExportDone
-    ) -> QuantisedModel:
-        """The int8 model as well, where it is worth it; the delivery goes on in any case."""
-        accuracy = _accuracy(wanted, done.value)
-        said = from_proto(QuantisedModel, done.int8)
-        found = judged(said, accuracy, run.order.spec.variants_max_loss)
-        if found.shipped and accuracy is not None and found.value is not None:
-            parts = (run.folder.path, wanted.delivery_id, done.int8_sha256, (accuracy, found.value))
-            try:
-                size_bytes = await asyncio.to_thread(self._repository.stage_int8, *parts)
-                found = replace(found, size_bytes=size_bytes)
-            except DeliveryFailedError as error:
-                found = replace(found, shipped=False, reason=error.message)
-        _log.info("delivery %s: its int8 model %s", wanted.delivery_id, found.outcome)
-        return found
+    ) -> tuple[CheapVariant, ...]:
+        """Cheap variants as well, those that are worth it; the delivery goes on in any case."""
+        spec, accuracy, variants = run.order.spec, _accuracy(wanted, done.value), []
+        for said in heard_variants(done.cheap_variants):
+            if said.kind not in cheap_kinds(spec.variants):
+                continue
+            found = judged(said, accuracy, spec.variants_max_loss)
+            if found.shipped:
+                parts = (run.folder.path, wanted.delivery_id, found)
+                found = await asyncio.to_thread(self._repository.stage_variant, *parts)
+            _log.info("delivery %s: its %s", wanted.delivery_id, found.outcome)
+            variants.append(found)
+        if accuracy is not None and variants:
+            await asyncio.to_thread(self._repository.note_accuracy, wanted.delivery_id, accuracy, variants)
+        return tuple(variants)
 
     async def _stage_deployed(self, wanted: nodes_pb2.WantedDelivery) -> DeliveryLogEntry:
         """The same of a file that somebody deployed, which the broker has."""
@@ -240,25 +241,25 @@ class Deliveries:
         except TransferError as error:
             raise DeliveryFailedError(f"It did not come from the broker: {error.message}.") from error
         accuracy = _accuracy(wanted, wanted.target) if wanted.metric else None
-        int8 = None
-        if wanted.HasField("int8"):
-            int8 = judged(from_proto(QuantisedModel, wanted.int8), accuracy, DEFAULT_MAX_LOSS)
-            _log.info("delivery %s: its int8 model %s", wanted.delivery_id, int8.outcome)
-        value = int8.value if int8 is not None and int8.shipped else None
-        int8_bytes = await asyncio.to_thread(self._repository.settle_deployed, wanted.delivery_id, accuracy, value)
-        if int8 is not None:
-            int8 = replace(int8, size_bytes=int8_bytes)
-        return await self._enter_staged(wanted.delivery_id, wanted.target, wanted.deployed_sha256, int8)
+        said = heard_variants(wanted.cheap_variants)
+        variants = tuple(judged(each, accuracy, DEFAULT_MAX_LOSS) for each in said)
+        variants = await asyncio.to_thread(self._repository.settle_deployed, wanted.delivery_id, accuracy, variants)
+        for each in variants:
+            _log.info("delivery %s: its %s", wanted.delivery_id, each.outcome)
+        parts = (wanted.delivery_id, wanted.target, wanted.deployed_sha256, variants)
+        return await self._enter_staged(*parts)
 
     async def _enter_staged(
-        self, delivery_id: str, value: float, sha256: str, int8: QuantisedModel | None = None
+        self, delivery_id: str, value: float, sha256: str, variants: Iterable[CheapVariant]
     ) -> DeliveryLogEntry:
         """Remember what the staged files are."""
         signature = await asyncio.to_thread(self._repository.signature_of_staged, delivery_id)
         size_bytes = await asyncio.to_thread(self._repository.size_of_staged, delivery_id)
         text = _as_text(signature)
-        made = _as_text(None if int8 is None else to_proto(int8, common_pb2.QuantisedModel))
-        entry = DeliveryLogEntry(delivery_id, STAGED, value, sha256, signature=text, size_bytes=size_bytes, int8=made)
+        made = tuple(_as_text(to_proto(each, common_pb2.CheapVariant)) for each in variants)
+        entry = DeliveryLogEntry(
+            delivery_id, STAGED, value, sha256, signature=text, size_bytes=size_bytes, cheap_variants=made
+        )
         await asyncio.to_thread(self._delivery_log.enter, entry)
         return entry
 
@@ -270,7 +271,8 @@ class Deliveries:
             best, number = self._best(run, wanted), number + 1
             try:
                 request = _export_request(wanted, number)
-                request.int8 = INT8 in run.order.spec.variants
+                names = (f"VARIANT_KIND_{kind.name}" for kind in cheap_kinds(run.order.spec.variants))
+                request.cheap_variants.extend(map(common_pb2.VariantKind.Value, names))
                 return run, await run.gateway.export(request, self._export_seconds)
             except FallsShortError as error:
                 _log.info("delivery %s waits for a better report: %s", wanted.delivery_id, error.message)
@@ -334,8 +336,8 @@ def _exporting(delivery_id: str) -> nodes_pb2.DeliveryStatus:
     return nodes_pb2.DeliveryStatus(delivery_id=delivery_id, stage=nodes_pb2.DELIVERY_STAGE_EXPORTING)
 
 
-def _as_text(message: Message | None) -> str:
-    return "" if message is None else base64.b64encode(message.SerializeToString()).decode("ascii")
+def _as_text(message: Message) -> str:
+    return base64.b64encode(message.SerializeToString()).decode("ascii")
 
 
 def _place(wanted: nodes_pb2.WantedDelivery) -> Place:

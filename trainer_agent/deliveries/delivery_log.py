@@ -43,7 +43,7 @@ class DeliveryLogEntry:
         reason: Plain words when it failed.
         signature: What the model takes and gives (``ModelSignature``), base64; empty where its file does not say.
         size_bytes: Of the ONNX file; 0 before it is staged.
-        int8: What became of its int8 model (``QuantisedModel``), base64; empty where none is wanted.
+        cheap_variants: What became of each of its cheap variants (``CheapVariant``), base64.
     """
 
     delivery_id: str
@@ -54,7 +54,7 @@ class DeliveryLogEntry:
     reason: str = ""
     signature: str = ""
     size_bytes: int = 0
-    int8: str = ""
+    cheap_variants: tuple[str, ...] = ()
 
     @property
     def is_final(self) -> bool:
@@ -76,7 +76,7 @@ class DeliveryLogEntry:
             reason=self.reason,
             signature=_signature(self.signature) if self.signature else None,
             size_bytes=self.size_bytes,
-            int8=common_pb2.QuantisedModel.FromString(base64.b64decode(self.int8)) if self.int8 else None,
+            cheap_variants=[common_pb2.CheapVariant.FromString(base64.b64decode(each)) for each in self.cheap_variants],
         )
 
 
@@ -141,7 +141,9 @@ class DeliveryLog:
 def _entry(stored: Mapping[str, Any]) -> DeliveryLogEntry:
     """What a file has of a delivery; fields that an earlier release wrote as well are passed over."""
     known = {each.name for each in fields(DeliveryLogEntry)}
-    return DeliveryLogEntry(**{name: value for name, value in stored.items() if name in known})
+    entry = {name: value for name, value in stored.items() if name in known}
+    int8 = [stored["int8"]] if stored.get("int8") else []  # of an agent that knew no other
+    return DeliveryLogEntry(**entry | {"cheap_variants": tuple(stored.get("cheap_variants", int8))})
 
 
 def _signature(text: str) -> nodes_pb2.ModelSignature:

@@ -69,7 +69,7 @@ def usage_from_json(content: Mapping[str, Any]) -> ServingUsage:
 
 
 def _feedback(lines: Iterable[Mapping[str, Any]]) -> dict[str, _Feedback]:
-    """What was said of versions, by endpoint; of a version and its int8 model together."""
+    """What was said of versions, by endpoint; of a version and its cheap variants together."""
     found: dict[str, dict[int, nodes_pb2.VersionFeedback]] = {}
     for line in lines:
         version = int(line["version"])

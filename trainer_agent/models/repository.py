@@ -7,12 +7,13 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from tiercel.core.deploying import DEFAULT_MODEL_BYTES, INT8_MORE_BYTES, MAX_MODEL_BYTES, MAX_REFERENCE_BYTES
+from tiercel.core.cheap_variants import CHEAP, CheapVariant
+from tiercel.core.deploying import DEFAULT_MODEL_BYTES, MAX_MODEL_BYTES, MAX_REFERENCE_BYTES, VARIANT_MORE_BYTES
 from tiercel.core.endpoints import Signature, Tensor
 from tiercel.core.onnx_data import DATA_FILE, DataError, data_of
 from tiercel.core.onnx_signature import UNREADABLE, read_signature
@@ -29,7 +30,6 @@ _COPY_OF: Final = "copy-of-"
 _MODEL: Final = "model.onnx"
 _ACCURACY: Final = "accuracy.json"
 _ACCURACY_BYTES: Final = 64 * 1024
-_INT8: Final = "model.int8.onnx"
 _REFERENCE: Final = "reference.npz"
 
 
@@ -80,62 +80,58 @@ class ModelRepository:
             raise DeliveryFailedError(f"The model that was handed over was refused: {error}.") from error
         sync_folder(target)
 
-    def note_accuracy(self, delivery_id: str, accuracy: float, int8: float | None = None) -> None:
-        """Write down the accuracy of a staged model, a fraction, for the inference server; and that of its int8 one."""
-        path = self.staged(delivery_id) / _ACCURACY
-        told = {"accuracy": accuracy} if int8 is None else {"accuracy": accuracy, "int8": int8}
-        path.write_text(json.dumps(told), encoding="ascii")
+    def note_accuracy(self, delivery_id: str, accuracy: float, variants: Iterable[CheapVariant] = ()) -> None:
+        """Write down the accuracy of a staged model, a fraction, for the inference server; and of variants of it."""
+        told = {"accuracy": accuracy} | {each.kind.value: each.value for each in variants if each.shipped}
+        (self.staged(delivery_id) / _ACCURACY).write_text(json.dumps(told), encoding="ascii")
 
-    def stage_int8(self, job_folder: Path, delivery_id: str, sha256: str, accuracies: tuple[float, float]) -> int:
-        """Copy the int8 model that a run made of what is staged already, trusting nothing about it.
+    def stage_variant(self, job_folder: Path, delivery_id: str, variant: CheapVariant) -> CheapVariant:
+        """Copy a cheap variant that a run made of what is staged already, trusting nothing about it.
 
         Args:
             job_folder: The folder of the run's job.
             delivery_id: The delivery.
-            sha256: What the file has to be, hexadecimal.
-            accuracies: What the run measured of the staged model, and of this one; fractions.
+            variant: What the run says of it, which is to be shipped.
 
         Returns:
-            Bytes of it.
-
-        Raises:
-            DeliveryFailedError: The file is not what it should be, or larger than the one that it was made of; the
-                staged model is as before.
+            The same with what its file is; not shipped, and without a file, where that is not what it should be, or
+            larger than the model that it was made of.
         """
-        folder = self.staged(delivery_id)
-        target = folder / _INT8
-        limit = self.size_of_staged(delivery_id) + INT8_MORE_BYTES
+        target = self.staged(delivery_id) / variant.kind.file
+        limit = self.size_of_staged(delivery_id) + VARIANT_MORE_BYTES
         try:
-            self._copy_file(job_folder, delivery_id, _INT8, target, sha256, limit)
-            self.note_accuracy(delivery_id, *accuracies)
+            self._copy_file(job_folder, delivery_id, target.name, target, variant.sha256, limit)
         except (OSError, UntrustedFileError) as error:
             target.unlink(missing_ok=True)
-            raise DeliveryFailedError(f"its file was refused: {error}") from error
-        sync_folder(folder)
-        return target.stat().st_size
+            return replace(variant, shipped=False, reason=f"its file was refused: {error}")
+        sync_folder(target.parent)
+        return replace(variant, size_bytes=target.stat().st_size)
 
-    def settle_deployed(self, delivery_id: str, accuracy: float | None, int8: float | None) -> int:
-        """Keep the int8 model that came with what somebody deployed only if it is shipped, and note how good they are.
+    def settle_deployed(
+        self, delivery_id: str, accuracy: float | None, variants: Iterable[CheapVariant]
+    ) -> tuple[CheapVariant, ...]:
+        """Keep what came with a file that somebody deployed only if it is shipped, and note how good they are.
 
         Args:
             delivery_id: The delivery, whose files are staged and checked.
             accuracy: What was said of the model, a fraction; None where nobody said one.
-            int8: The same of its int8 model; None where that is not shipped.
+            variants: What became of its cheap variants.
 
         Returns:
-            Bytes of the int8 model; 0 without one.
+            The same with the bytes of their files.
 
         Raises:
-            DeliveryFailedError: There is none to be shipped.
+            DeliveryFailedError: There is no file of one that is to be shipped.
         """
-        path = self.staged(delivery_id) / _INT8
-        if int8 is None:
-            path.unlink(missing_ok=True)
-        elif not path.is_file():
-            raise DeliveryFailedError("The copy lacks the int8 model that was announced.")
+        folder = self.staged(delivery_id)
+        settled = tuple(
+            replace(each, size_bytes=_size(folder / each.kind.file) if each.shipped else 0) for each in variants
+        )
+        for kind in set(CHEAP) - {each.kind for each in settled if each.shipped}:
+            (folder / kind.file).unlink(missing_ok=True)
         if accuracy is not None:
-            self.note_accuracy(delivery_id, accuracy, int8)
-        return 0 if int8 is None else path.stat().st_size
+            self.note_accuracy(delivery_id, accuracy, settled)
+        return settled
 
     def signature_of_staged(self, delivery_id: str) -> nodes_pb2.ModelSignature:
         """What the staged model of a delivery takes and gives.
@@ -174,7 +170,7 @@ class ModelRepository:
                 return []
             folder = self.staged(delivery_id)
         found = []
-        for name in (_MODEL, DATA_FILE, _REFERENCE, _INT8, _ACCURACY):
+        for name in (_MODEL, DATA_FILE, _REFERENCE, *(kind.file for kind in CHEAP), _ACCURACY):
             with contextlib.suppress(FileNotFoundError), (folder / name).open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
                 found.append(CopiedFile(folder / name, file.tell(), digest))
@@ -191,7 +187,7 @@ class ModelRepository:
             _MODEL: self._file_bytes,
             DATA_FILE: self.model_bytes,
             _REFERENCE: MAX_REFERENCE_BYTES,
-            _INT8: self._file_bytes + INT8_MORE_BYTES,
+            **{kind.file: self._file_bytes + VARIANT_MORE_BYTES for kind in CHEAP},
             _ACCURACY: _ACCURACY_BYTES,
         }
         for path in sorted(folder.iterdir()):
@@ -345,6 +341,13 @@ class ModelRepository:
 def staged_copy(model: str, version: int) -> str:
     """Names where a copy waits to be put in place; no delivery has such an id."""
     return f"{_COPY_OF}{model}-{version}"
+
+
+def _size(path: Path) -> int:
+    """Bytes of the file of a cheap variant."""
+    if not path.is_file():
+        raise DeliveryFailedError(f"The copy lacks {path.name}, which was announced.")
+    return path.stat().st_size
 
 
 def signature_to_proto(signature: Signature) -> nodes_pb2.ModelSignature:

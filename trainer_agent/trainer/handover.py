@@ -8,23 +8,24 @@ import logging
 import math
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from tiercel.core.cheap_variants import CHEAP, CheapVariant, VariantKind
 from tiercel.core.figures import compared, number
 from tiercel.core.onnx_data import DATA_FILE
-from tiercel.core.quantised import QuantisedModel
 from tiercel.core.wire import to_proto
 from tiercel.trainer_agent.errors import DeliveryFailedError, FallsShortError
-from tiercel.trainer_agent.trainer.int8 import INT8_FILE, make_int8
+from tiercel.trainer_agent.trainer.cheap_variants import make_variant
 from tiercel.trainer_agent.trainer.onnx_files import link_or_copy
 from tiercel.trainer_agent.trainer.reporting import say
 from tiercel.trainer_agent.trainer.signature import Evaluate, Predict
 from tiercel.trainer_agent.trainer.tiers import TierTracker
 from tiercel.trainer_agent.trainer.trained import Copy, Exported, Trained
+from tiercel.trainer_agent.trainer.variant_making import WALL_SECONDS
 from tiercel.trainer_agent.trainer.verification import Compared, first_line
 from tiercel.v1 import common_pb2, trainer_pb2
 
@@ -33,7 +34,7 @@ logger = logging.getLogger(__name__)
 MODEL_FILE = "model.onnx"
 REFERENCE_FILE = "reference.npz"
 _AGAIN_FOLDER = ".again.part"
-_INT8_FOLDER = ".int8.part"
+_VARIANT_FOLDER = ".variant.part"
 # By how much the re-measured metric may miss a target that the report had reached, as a fraction of the target: the
 # two engines round differently.
 METRIC_RELATIVE_TOLERANCE = 1e-4
@@ -41,13 +42,13 @@ METRIC_RELATIVE_TOLERANCE = 1e-4
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """What was made of a copy: its metric when measured again, how it was compared, its checksum, its int8 model."""
+    """What was made of a copy: its metric when measured again, how it was compared, its checksum, cheap variants."""
 
     copy: Copy
     value: float
     compared: Compared
     sha256: str
-    int8: QuantisedModel | None
+    variants: tuple[CheapVariant, ...]
 
 
 class Handover:
@@ -75,7 +76,7 @@ class Handover:
         shutil.rmtree(scratch, ignore_errors=True)
         try:
             scratch.mkdir(parents=True)
-            made = self._make(scratch, copy, tiers, wants_int8=request.int8)
+            made = self._make(scratch, copy, tiers, _kinds_of(request))
             self._keep_for(set(tiers.expected) - {request.target}, made, scratch)
             self._check_value(made.value, request.target, tiers)
             self._put_in_place(scratch, request.delivery_id)
@@ -93,10 +94,7 @@ class Handover:
         message = f"handed over {request.delivery_id}: {measured} in {took:.2f} s, {made.compared.summary}"
         say(message)
         done = trainer_pb2.ExportDone(delivery_id=request.delivery_id, value=made.value, sha256=made.sha256)
-        if made.int8 is not None:
-            done.int8.CopyFrom(to_proto(made.int8, common_pb2.QuantisedModel))
-            int8 = self._exports / request.delivery_id / INT8_FILE
-            done.int8_sha256 = _sha256(int8) if int8.exists() else ""
+        done.cheap_variants.extend(to_proto(each, common_pb2.CheapVariant) for each in made.variants)
         return done
 
     def forget(self) -> None:
@@ -105,24 +103,27 @@ class Handover:
             self._made = None
             shutil.rmtree(self._exports / _AGAIN_FOLDER, ignore_errors=True)
 
-    def _make(self, folder: Path, copy: Copy, tiers: TierTracker, *, wants_int8: bool) -> _Made:
+    def _make(self, folder: Path, copy: Copy, tiers: TierTracker, kinds: Iterable[VariantKind]) -> _Made:
         if self._made is not None and self._made.copy is copy:
             _copy_files(self._exports / _AGAIN_FOLDER, folder)
             return self._made
         with self._trained.preserved_random_state():
             exported, value, compared = self._export(folder, copy, tiers)
-            int8 = self._int8(folder, exported) if wants_int8 else None
-        return _Made(copy, value, compared, _sha256(folder / MODEL_FILE), int8)
+            until = time.monotonic() + WALL_SECONDS
+            variants = tuple(self._variant(kind, folder, exported, until) for kind in kinds)
+        return _Made(copy, value, compared, _sha256(folder / MODEL_FILE), variants)
 
-    def _int8(self, folder: Path, exported: Exported) -> QuantisedModel:
-        """Make the int8 model beside the one that was exported."""
+    def _variant(self, kind: VariantKind, folder: Path, exported: Exported, until: float) -> CheapVariant:
+        """Make a cheap variant beside the model that was exported."""
         if (folder / DATA_FILE).exists():
-            return QuantisedModel(reason=f"its weights lie in {DATA_FILE}, and int8 models are made of one file")
-        evaluate, scratch = self._evaluate, folder / _INT8_FOLDER
+            reason = f"the model's weights lie in {DATA_FILE}, and {kind} models are made of one file"
+            return CheapVariant(kind, reason=reason)
+        evaluate, scratch = self._evaluate, folder / _VARIANT_FOLDER
         own = None if evaluate is None else (lambda predict: measure(evaluate, predict, self._metric))
         scratch.mkdir()
         try:
-            return make_int8(exported, folder / MODEL_FILE, scratch, own)
+            seconds = max(0.0, until - time.monotonic())
+            return make_variant(kind, exported, folder / MODEL_FILE, scratch, own, seconds)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
 
@@ -190,14 +191,20 @@ def measure(evaluate: Evaluate, predict: Predict, metric: str) -> float:
     return float(measured[metric] if isinstance(measured, Mapping) else measured)
 
 
+def _kinds_of(request: trainer_pb2.ExportRequest) -> list[VariantKind]:
+    """The cheap variants that are asked for; one of a later release is left out."""
+    asked = set(request.cheap_variants)
+    return [kind for kind in CHEAP if common_pb2.VariantKind.Value(f"VARIANT_KIND_{kind.name}") in asked]
+
+
 def _failure(request: trainer_pb2.ExportRequest, reason: str, *, falls_short: bool = False) -> trainer_pb2.ExportDone:
     logger.warning("%s: %s", request.delivery_id, reason)
     return trainer_pb2.ExportDone(delivery_id=request.delivery_id, error=reason, falls_short=falls_short)
 
 
 def _copy_files(source: Path, target: Path) -> None:
-    for name in (MODEL_FILE, REFERENCE_FILE, INT8_FILE):
-        if name != INT8_FILE or (source / name).exists():
+    for name in (MODEL_FILE, REFERENCE_FILE, *(kind.file for kind in CHEAP)):
+        if name in (MODEL_FILE, REFERENCE_FILE) or (source / name).exists():
             shutil.copyfile(source / name, target / name)
     if (source / DATA_FILE).exists():
         link_or_copy(source / DATA_FILE, target / DATA_FILE)

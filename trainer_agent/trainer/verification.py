@@ -29,6 +29,7 @@ DRAWN_SHARE_DIFFERENT = 0.1
 SHARE_DIFFERENT = 0.01
 # Of ONNX Runtime's log; what goes wrong is raised as well.
 _ONLY_FATAL = 4
+_CPU, _GPU = "CPUExecutionProvider", "CUDAExecutionProvider"
 _TERMINAL_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _TYPES = {
     "float": np.float32, "double": np.float64, "float16": np.float16, "string": np.str_, "bool": np.bool_,
@@ -62,19 +63,22 @@ class Asked:
 
 
 class OnnxModel:
-    """An ONNX file in ONNX Runtime, on the CPU.
+    """An ONNX file in ONNX Runtime, on the CPU unless somebody says otherwise.
 
     Args:
         path: The file; it is checked against the ONNX standard first.
         threads: How many may compute an answer.
         input_names: In the order in which the original takes them; None for the file's own order.
+        accelerated: Compute on an NVIDIA GPU, where ONNX Runtime has one here.
 
     Raises:
         DeliveryFailedError: If the file is malformed, ONNX Runtime cannot load it, or it takes or gives what is no
             tensor.
     """
 
-    def __init__(self, path: Path, threads: int, input_names: Sequence[str] | None = None) -> None:
+    def __init__(
+        self, path: Path, threads: int, input_names: Sequence[str] | None = None, *, accelerated: bool = False
+    ) -> None:
         import onnx.checker  # costs a script 0.1 to 0.3 s, and only jobs that reach a tier need it
         import onnxruntime
 
@@ -85,7 +89,9 @@ class OnnxModel:
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         try:
             onnx.checker.check_model(str(path), full_check=True)
-            self._session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+            wanted = (_GPU, _CPU) if accelerated else (_CPU,)
+            providers = [each for each in wanted if each in onnxruntime.get_available_providers()]
+            self._session = onnxruntime.InferenceSession(str(path), options, providers=providers)
         except Exception as error:  # both raise types of their own that are no public names
             message = f"the ONNX file is not valid: {first_line(error)}"
             raise DeliveryFailedError(message) from error
@@ -103,6 +109,11 @@ class OnnxModel:
                     "into one, such as by torch.cat"
                 )
                 raise DeliveryFailedError(message)
+
+    @property
+    def is_accelerated(self) -> bool:
+        """Whether it computes on a GPU."""
+        return _GPU in self._session.get_providers()
 
     @property
     def taken(self) -> tuple[str, ...]:

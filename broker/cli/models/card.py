@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from tiercel.broker.client import Difference, ModelCard, VersionInfo
+    from tiercel.core.cheap_variants import CheapVariant
     from tiercel.core.lineage import Lineage
 
 COLUMNS = ("MODEL", "STATE", "PROMISED", "MEASURED", "P95", "SIZE", "AGE", "JOB", "NODES")
@@ -50,7 +51,7 @@ def lines(card: ModelCard) -> list[str]:
         "model": card.name + f" ({version.variant})" * bool(version.variant),
         "state": state(version) + f": {version.held}" * bool(version.held),
         "accuracy": f"{version.metric} {number(version.value)} {source}{promised}" if version.metric else "",
-        "int8": _int8(version),
+        **{each.kind.value: _variant(version.metric, each) for each in version.cheap_variants},
         "in use": _in_use(version),
         "inputs": "; ".join(each.words for each in version.inputs),
         "latency": delays if version.p50_seconds is not None else "",
@@ -64,16 +65,13 @@ def lines(card: ModelCard) -> list[str]:
     return [f"{name:<11} {clean(text)}" for name, text in told.items() if text]
 
 
-def _int8(version: VersionInfo) -> str:
-    """What became of its int8 model."""
-    made = version.int8
-    if made is None:
-        return ""
+def _variant(metric: str, made: CheapVariant) -> str:
+    """What became of a cheap variant."""
     if not made.shipped:
         return f"not shipped: {made.reason}"
     faster = made.fp32_seconds / made.seconds if made.seconds and made.fp32_seconds else 1.0
     how = f"{faster:.1f} times as fast, {size(made.size_bytes)}, {made.made}"
-    return f"{version.metric} {number(made.value)}, {how}"
+    return f"{metric} {number(made.value)}, {how}"
 
 
 def _in_use(version: VersionInfo) -> str:

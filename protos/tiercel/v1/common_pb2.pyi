@@ -63,6 +63,34 @@ ENDPOINT_ACCESS_KEY: EndpointAccess.ValueType  # 3
 """Whoever has one of its keys (keys.proto)."""
 Global___EndpointAccess: _TypeAlias = EndpointAccess  # noqa: Y015
 
+class _VariantKind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _VariantKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_VariantKind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    VARIANT_KIND_UNSPECIFIED: _VariantKind.ValueType  # 0
+    """Of an agent that knows INT8 alone: that."""
+    VARIANT_KIND_FP32: _VariantKind.ValueType  # 1
+    """As it was handed over."""
+    VARIANT_KIND_INT8: _VariantKind.ValueType  # 2
+    """Quantised."""
+    VARIANT_KIND_FP16: _VariantKind.ValueType  # 3
+    """In floating-point numbers of 16 bits."""
+
+class VariantKind(_VariantKind, metaclass=_VariantKindEnumTypeWrapper):
+    """As what a version answers."""
+
+VARIANT_KIND_UNSPECIFIED: VariantKind.ValueType  # 0
+"""Of an agent that knows INT8 alone: that."""
+VARIANT_KIND_FP32: VariantKind.ValueType  # 1
+"""As it was handed over."""
+VARIANT_KIND_INT8: VariantKind.ValueType  # 2
+"""Quantised."""
+VARIANT_KIND_FP16: VariantKind.ValueType  # 3
+"""In floating-point numbers of 16 bits."""
+Global___VariantKind: _TypeAlias = VariantKind  # noqa: Y015
+
 @_typing.final
 class Tier(_message.Message):
     """One target on the metric. Tiers of a job are listed from the easiest to the hardest."""
@@ -430,7 +458,7 @@ class JobSpec(_message.Message):
     goes on from it elsewhere: 10 to 86400. Absent: none.
     """
     variants_max_loss: _builtins.float
-    """By how much a quantised model may be less accurate than the one that it was made of, a fraction, 0 to 1; absent: 0.01."""
+    """By how much a cheap variant may be less accurate than the one that it was made of, a fraction, 0 to 1; absent: 0.01."""
     @_builtins.property
     def script(self) -> Global___Script:
         """One Python file, sent with the spec."""
@@ -501,8 +529,9 @@ class JobSpec(_message.Message):
 
     @_builtins.property
     def variants(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """As which models each of its versions answers, made of the one that it hands over: "fp32" as it is, "int8" quantised. The
-        inference server chooses between them by accuracy and delay. Empty: as it is. Not beside a variant.
+        """As which models each of its versions answers, made of the one that it hands over: "fp32" as it is, "int8" quantised,
+        "fp16" in floating-point numbers of 16 bits. The inference server chooses between them by accuracy and delay. Empty: as it is.
+        Not beside a variant.
         """
 
     def __init__(
@@ -742,8 +771,8 @@ class FeatureDrift(_message.Message):
 Global___FeatureDrift: _TypeAlias = FeatureDrift  # noqa: Y015
 
 @_typing.final
-class QuantisedModel(_message.Message):
-    """What became of the quantised model of a version."""
+class CheapVariant(_message.Message):
+    """What became of a cheap variant of a version."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -754,6 +783,8 @@ class QuantisedModel(_message.Message):
     SECONDS_FIELD_NUMBER: _builtins.int
     FP32_SECONDS_FIELD_NUMBER: _builtins.int
     SIZE_BYTES_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    SHA256_FIELD_NUMBER: _builtins.int
     shipped: _builtins.bool
     """It answers beside the one that it was made of."""
     reason: _builtins.str
@@ -768,6 +799,10 @@ class QuantisedModel(_message.Message):
     """The same of the one that it was made of."""
     size_bytes: _builtins.int
     """Of its file; 0 where there is none."""
+    kind: Global___VariantKind.ValueType
+    """Which it is."""
+    sha256: _builtins.str
+    """Of its file, hexadecimal; empty where there is none."""
     def __init__(
         self,
         *,
@@ -778,10 +813,12 @@ class QuantisedModel(_message.Message):
         seconds: _builtins.float | None = ...,
         fp32_seconds: _builtins.float | None = ...,
         size_bytes: _builtins.int = ...,
+        kind: Global___VariantKind.ValueType = ...,
+        sha256: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_fp32_seconds", b"_fp32_seconds", "_seconds", b"_seconds", "_value", b"_value", "fp32_seconds", b"fp32_seconds", "seconds", b"seconds", "value", b"value"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_fp32_seconds", b"_fp32_seconds", "_seconds", b"_seconds", "_value", b"_value", "fp32_seconds", b"fp32_seconds", "made", b"made", "reason", b"reason", "seconds", b"seconds", "shipped", b"shipped", "size_bytes", b"size_bytes", "value", b"value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_fp32_seconds", b"_fp32_seconds", "_seconds", b"_seconds", "_value", b"_value", "fp32_seconds", b"fp32_seconds", "kind", b"kind", "made", b"made", "reason", b"reason", "seconds", b"seconds", "sha256", b"sha256", "shipped", b"shipped", "size_bytes", b"size_bytes", "value", b"value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__fp32_seconds: _TypeAlias = _typing.Literal["fp32_seconds"]  # noqa: Y015
     _WhichOneofArgType__fp32_seconds: _TypeAlias = _typing.Literal["_fp32_seconds", b"_fp32_seconds"]  # noqa: Y015
@@ -796,7 +833,7 @@ class QuantisedModel(_message.Message):
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__value) -> _WhichOneofReturnType__value | None: ...
 
-Global___QuantisedModel: _TypeAlias = QuantisedModel  # noqa: Y015
+Global___CheapVariant: _TypeAlias = CheapVariant  # noqa: Y015
 
 @_typing.final
 class DataSet(_message.Message):

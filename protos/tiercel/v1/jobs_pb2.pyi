@@ -1463,7 +1463,7 @@ class EndpointVersion(_message.Message):
     DEPLOYED_BY_FIELD_NUMBER: _builtins.int
     FILE_FIELD_NUMBER: _builtins.int
     IN_USE_FIELD_NUMBER: _builtins.int
-    INT8_FIELD_NUMBER: _builtins.int
+    CHEAP_VARIANTS_FIELD_NUMBER: _builtins.int
     INPUTS_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     """Its number: counts the endpoint's versions from 1."""
@@ -1516,8 +1516,8 @@ class EndpointVersion(_message.Message):
         """How often it was right in use; absent while applications have said nothing."""
 
     @_builtins.property
-    def int8(self) -> _common_pb2.QuantisedModel:
-        """What became of its int8 model; absent where its job asked for none."""
+    def cheap_variants(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.CheapVariant]:
+        """What became of its cheap variants, each once; none where its job asked for none."""
 
     @_builtins.property
     def inputs(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.InputDrift]:
@@ -1547,12 +1547,12 @@ class EndpointVersion(_message.Message):
         deployed_by: _builtins.str = ...,
         file: _builtins.str = ...,
         in_use: Global___AccuracyInUse | None = ...,
-        int8: _common_pb2.QuantisedModel | None = ...,
+        cheap_variants: _abc.Iterable[_common_pb2.CheapVariant] | None = ...,
         inputs: _abc.Iterable[_common_pb2.InputDrift] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_p50_seconds", b"_p50_seconds", "_p95_seconds", b"_p95_seconds", "_target", b"_target", "_value", b"_value", "delivered_at", b"delivered_at", "in_use", b"in_use", "int8", b"int8", "p50_seconds", b"p50_seconds", "p95_seconds", b"p95_seconds", "target", b"target", "value", b"value"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_p50_seconds", b"_p50_seconds", "_p95_seconds", b"_p95_seconds", "_target", b"_target", "_value", b"_value", "delivered_at", b"delivered_at", "in_use", b"in_use", "p50_seconds", b"p50_seconds", "p95_seconds", b"p95_seconds", "target", b"target", "value", b"value"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_p50_seconds", b"_p50_seconds", "_p95_seconds", b"_p95_seconds", "_target", b"_target", "_value", b"_value", "delivered_at", b"delivered_at", "deployed_by", b"deployed_by", "endpoint", b"endpoint", "file", b"file", "held", b"held", "in_use", b"in_use", "inputs", b"inputs", "int8", b"int8", "job_id", b"job_id", "kept", b"kept", "live", b"live", "metric", b"metric", "nodes", b"nodes", "p50_seconds", b"p50_seconds", "p95_seconds", b"p95_seconds", "pinned", b"pinned", "sha256", b"sha256", "size_bytes", b"size_bytes", "target", b"target", "tier", b"tier", "value", b"value", "variant", b"variant", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_p50_seconds", b"_p50_seconds", "_p95_seconds", b"_p95_seconds", "_target", b"_target", "_value", b"_value", "cheap_variants", b"cheap_variants", "delivered_at", b"delivered_at", "deployed_by", b"deployed_by", "endpoint", b"endpoint", "file", b"file", "held", b"held", "in_use", b"in_use", "inputs", b"inputs", "job_id", b"job_id", "kept", b"kept", "live", b"live", "metric", b"metric", "nodes", b"nodes", "p50_seconds", b"p50_seconds", "p95_seconds", b"p95_seconds", "pinned", b"pinned", "sha256", b"sha256", "size_bytes", b"size_bytes", "target", b"target", "tier", b"tier", "value", b"value", "variant", b"variant", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__p50_seconds: _TypeAlias = _typing.Literal["p50_seconds"]  # noqa: Y015
     _WhichOneofArgType__p50_seconds: _TypeAlias = _typing.Literal["_p50_seconds", b"_p50_seconds"]  # noqa: Y015

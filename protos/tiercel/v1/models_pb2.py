@@ -26,7 +26,7 @@ from tiercel.v1 import common_pb2 as tiercel_dot_v1_dot_common__pb2
 from tiercel.v1 import rights_pb2 as tiercel_dot_v1_dot_rights__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17tiercel/v1/models.proto\x12\ntiercel.v1\x1a\x17tiercel/v1/common.proto\x1a\x17tiercel/v1/rights.proto\"[\n\x12\x44\x65ployModelRequest\x12*\n\x06header\x18\x01 \x01(\x0b\x32\x18.tiercel.v1.DeployHeaderH\x00\x12\x0e\n\x04\x64\x61ta\x18\x02 \x01(\x0cH\x00\x42\t\n\x07message\"0\n\nFileDigest\x12\x12\n\nsize_bytes\x18\x01 \x01(\x04\x12\x0e\n\x06sha256\x18\x02 \x01(\t\"\xfb\x03\n\x0c\x44\x65ployHeader\x12\x10\n\x08\x65ndpoint\x18\x01 \x01(\t\x12\x0c\n\x04\x66ile\x18\x02 \x01(\t\x12%\n\x05model\x18\x03 \x01(\x0b\x32\x16.tiercel.v1.FileDigest\x12\x0e\n\x06metric\x18\x05 \x01(\t\x12\x12\n\x05value\x18\x06 \x01(\x01H\x00\x88\x01\x01\x12(\n\tdirection\x18\x07 \x01(\x0e\x32\x15.tiercel.v1.Direction\x12)\n\treference\x18\x08 \x01(\x0b\x32\x16.tiercel.v1.FileDigest\x12\x0f\n\x07replace\x18\t \x01(\x08\x12\x0f\n\x07node_id\x18\n \x01(\t\x12\x15\n\x08replicas\x18\x0b \x01(\rH\x01\x88\x01\x01\x12\x1e\n\x11objective_seconds\x18\x0c \x01(\x01H\x02\x88\x01\x01\x12*\n\x06\x61\x63\x63\x65ss\x18\r \x01(\x0e\x32\x1a.tiercel.v1.EndpointAccess\x12$\n\x04\x64\x61ta\x18\x0e \x01(\x0b\x32\x16.tiercel.v1.FileDigest\x12(\n\x04int8\x18\x0f \x01(\x0b\x32\x1a.tiercel.v1.QuantisedModel\x12)\n\tint8_file\x18\x10 \x01(\x0b\x32\x16.tiercel.v1.FileDigestB\x08\n\x06_valueB\x0b\n\t_replicasB\x14\n\x12_objective_seconds\"K\n\x13\x44\x65ployModelResponse\x12\x10\n\x08\x65ndpoint\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12\x11\n\twas_there\x18\x03 \x01(\x08\"9\n\x14RemoveVersionRequest\x12\x10\n\x08\x65ndpoint\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\x04\"\x17\n\x15RemoveVersionResponse\"6\n\x13KeepVersionsRequest\x12\x10\n\x08\x65ndpoint\x18\x01 \x01(\t\x12\r\n\x05\x63ount\x18\x02 \x01(\r\"\x16\n\x14KeepVersionsResponse\"Z\n\x11\x46\x65tchModelRequest\x12\x10\n\x08\x65ndpoint\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12\x14\n\x0coffset_bytes\x18\x03 \x01(\x04\x12\x0c\n\x04\x66ile\x18\x04 \x01(\t\"F\n\x12\x46\x65tchModelResponse\x12\x12\n\nsize_bytes\x18\x01 \x01(\x04\x12\x0e\n\x06sha256\x18\x02 \x01(\t\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\x32\xac\x03\n\rModelsService\x12\x61\n\nFetchModel\x12\x1d.tiercel.v1.FetchModelRequest\x1a\x1e.tiercel.v1.FetchModelResponse\"\x12\xa2\xbb\x18\x0e\n\x02\x02\x03\x1a\x08\x65ndpoint0\x01\x12\x65\n\x0b\x44\x65ployModel\x12\x1e.tiercel.v1.DeployModelRequest\x1a\x1f.tiercel.v1.DeployModelResponse\"\x13\xa2\xbb\x18\x0f\n\x01\x03\x10\x01\x1a\x08\x65ndpoint(\x01\x12i\n\rRemoveVersion\x12 .tiercel.v1.RemoveVersionRequest\x1a!.tiercel.v1.RemoveVersionResponse\"\x13\xa2\xbb\x18\x0f\n\x01\x03\x10\x01\x1a\x08\x65ndpoint\x12\x66\n\x0cKeepVersions\x12\x1f.tiercel.v1.KeepVersionsRequest\x1a .tiercel.v1.KeepVersionsResponse\"\x13\xa2\xbb\x18\x0f\n\x01\x03\x10\x01\x1a\x08\x65ndpointb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17tiercel/v1/models.proto\x12\ntiercel.v1\x1a\x17tiercel/v1/common.proto\x1a\x17tiercel/v1/rights.proto\"[\n\x12\x44\x65ployModelRequest\x12*\n\x06header\x18\x01 \x01(\x0b\x32\x18.tiercel.v1.DeployHeaderH\x00\x12\x0e\n\x04\x64\x61ta\x18\x02 \x01(\x0cH\x00\x42\t\n\x07message\"0\n\nFileDigest\x12\x12\n\nsize_bytes\x18\x01 \x01(\x04\x12\x0e\n\x06sha256\x18\x02 \x01(\t\"\xef\x03\n\x0c\x44\x65ployHeader\x12\x10\n\x08\x65ndpoint\x18\x01 \x01(\t\x12\x0c\n\x04\x66ile\x18\x02 \x01(\t\x12%\n\x05model\x18\x03 \x01(\x0b\x32\x16.tiercel.v1.FileDigest\x12\x0e\n\x06metric\x18\x05 \x01(\t\x12\x12\n\x05value\x18\x06 \x01(\x01H\x00\x88\x01\x01\x12(\n\tdirection\x18\x07 \x01(\x0e\x32\x15.tiercel.v1.Direction\x12)\n\treference\x18\x08 \x01(\x0b\x32\x16.tiercel.v1.FileDigest\x12\x0f\n\x07replace\x18\t \x01(\x08\x12\x0f\n\x07node_id\x18\n \x01(\t\x12\x15\n\x08replicas\x18\x0b \x01(\rH\x01\x88\x01\x01\x12\x1e\n\x11objective_seconds\x18\x0c \x01(\x01H\x02\x88\x01\x01\x12*\n\x06\x61\x63\x63\x65ss\x18\r \x01(\x0e\x32\x1a.tiercel.v1.EndpointAccess\x12$\n\x04\x64\x61ta\x18\x0e \x01(\x0b\x32\x16.tiercel.v1.FileDigest\x12\x30\n\x0e\x63heap_variants\x18\x0f \x03(\x0b\x32\x18.tiercel.v1.CheapVariantB\x08\n\x06_valueB\x0b\n\t_replicasB\x14\n\x12_objective_secondsJ\x04\x08\x10\x10\x11R\x04int8R\tint8_file\"K\n\x13\x44\x65ployModelResponse\x12\x10\n\x08\x65ndpoint\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12\x11\n\twas_there\x18\x03 \x01(\x08\"9\n\x14RemoveVersionRequest\x12\x10\n\x08\x65ndpoint\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\x04\"\x17\n\x15RemoveVersionResponse\"6\n\x13KeepVersionsRequest\x12\x10\n\x08\x65ndpoint\x18\x01 \x01(\t\x12\r\n\x05\x63ount\x18\x02 \x01(\r\"\x16\n\x14KeepVersionsResponse\"Z\n\x11\x46\x65tchModelRequest\x12\x10\n\x08\x65ndpoint\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12\x14\n\x0coffset_bytes\x18\x03 \x01(\x04\x12\x0c\n\x04\x66ile\x18\x04 \x01(\t\"F\n\x12\x46\x65tchModelResponse\x12\x12\n\nsize_bytes\x18\x01 \x01(\x04\x12\x0e\n\x06sha256\x18\x02 \x01(\t\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\x32\xac\x03\n\rModelsService\x12\x61\n\nFetchModel\x12\x1d.tiercel.v1.FetchModelRequest\x1a\x1e.tiercel.v1.FetchModelResponse\"\x12\xa2\xbb\x18\x0e\n\x02\x02\x03\x1a\x08\x65ndpoint0\x01\x12\x65\n\x0b\x44\x65ployModel\x12\x1e.tiercel.v1.DeployModelRequest\x1a\x1f.tiercel.v1.DeployModelResponse\"\x13\xa2\xbb\x18\x0f\n\x01\x03\x10\x01\x1a\x08\x65ndpoint(\x01\x12i\n\rRemoveVersion\x12 .tiercel.v1.RemoveVersionRequest\x1a!.tiercel.v1.RemoveVersionResponse\"\x13\xa2\xbb\x18\x0f\n\x01\x03\x10\x01\x1a\x08\x65ndpoint\x12\x66\n\x0cKeepVersions\x12\x1f.tiercel.v1.KeepVersionsRequest\x1a .tiercel.v1.KeepVersionsResponse\"\x13\xa2\xbb\x18\x0f\n\x01\x03\x10\x01\x1a\x08\x65ndpointb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -46,21 +46,21 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_FILEDIGEST']._serialized_start=182
   _globals['_FILEDIGEST']._serialized_end=230
   _globals['_DEPLOYHEADER']._serialized_start=233
-  _globals['_DEPLOYHEADER']._serialized_end=740
-  _globals['_DEPLOYMODELRESPONSE']._serialized_start=742
-  _globals['_DEPLOYMODELRESPONSE']._serialized_end=817
-  _globals['_REMOVEVERSIONREQUEST']._serialized_start=819
-  _globals['_REMOVEVERSIONREQUEST']._serialized_end=876
-  _globals['_REMOVEVERSIONRESPONSE']._serialized_start=878
-  _globals['_REMOVEVERSIONRESPONSE']._serialized_end=901
-  _globals['_KEEPVERSIONSREQUEST']._serialized_start=903
-  _globals['_KEEPVERSIONSREQUEST']._serialized_end=957
-  _globals['_KEEPVERSIONSRESPONSE']._serialized_start=959
-  _globals['_KEEPVERSIONSRESPONSE']._serialized_end=981
-  _globals['_FETCHMODELREQUEST']._serialized_start=983
-  _globals['_FETCHMODELREQUEST']._serialized_end=1073
-  _globals['_FETCHMODELRESPONSE']._serialized_start=1075
-  _globals['_FETCHMODELRESPONSE']._serialized_end=1145
-  _globals['_MODELSSERVICE']._serialized_start=1148
-  _globals['_MODELSSERVICE']._serialized_end=1576
+  _globals['_DEPLOYHEADER']._serialized_end=728
+  _globals['_DEPLOYMODELRESPONSE']._serialized_start=730
+  _globals['_DEPLOYMODELRESPONSE']._serialized_end=805
+  _globals['_REMOVEVERSIONREQUEST']._serialized_start=807
+  _globals['_REMOVEVERSIONREQUEST']._serialized_end=864
+  _globals['_REMOVEVERSIONRESPONSE']._serialized_start=866
+  _globals['_REMOVEVERSIONRESPONSE']._serialized_end=889
+  _globals['_KEEPVERSIONSREQUEST']._serialized_start=891
+  _globals['_KEEPVERSIONSREQUEST']._serialized_end=945
+  _globals['_KEEPVERSIONSRESPONSE']._serialized_start=947
+  _globals['_KEEPVERSIONSRESPONSE']._serialized_end=969
+  _globals['_FETCHMODELREQUEST']._serialized_start=971
+  _globals['_FETCHMODELREQUEST']._serialized_end=1061
+  _globals['_FETCHMODELRESPONSE']._serialized_start=1063
+  _globals['_FETCHMODELRESPONSE']._serialized_end=1133
+  _globals['_MODELSSERVICE']._serialized_start=1136
+  _globals['_MODELSSERVICE']._serialized_end=1564
 # @@protoc_insertion_point(module_scope)

@@ -5,8 +5,10 @@ For tenants: the models that their endpoints have and had.
 Every call carries the metadata key "authorization: Bearer TOKEN"; a tenant sees only its own endpoints.
 """
 
+from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from google.protobuf.internal import containers as _containers
 from tiercel.v1 import common_pb2 as _common_pb2
 import builtins as _builtins
 import sys
@@ -26,7 +28,7 @@ class DeployModelRequest(_message.Message):
     HEADER_FIELD_NUMBER: _builtins.int
     DATA_FIELD_NUMBER: _builtins.int
     data: _builtins.bytes
-    """Then the content of the model, of its data, of its reference and of its int8 model, one after the other; at most 256 KiB each."""
+    """Then the content of the model, of its data, of its reference and of its cheap variants, one after the other; at most 256 KiB each."""
     @_builtins.property
     def header(self) -> Global___DeployHeader:
         """First."""
@@ -88,8 +90,7 @@ class DeployHeader(_message.Message):
     OBJECTIVE_SECONDS_FIELD_NUMBER: _builtins.int
     ACCESS_FIELD_NUMBER: _builtins.int
     DATA_FIELD_NUMBER: _builtins.int
-    INT8_FIELD_NUMBER: _builtins.int
-    INT8_FILE_FIELD_NUMBER: _builtins.int
+    CHEAP_VARIANTS_FIELD_NUMBER: _builtins.int
     endpoint: _builtins.str
     """The endpoint's name."""
     file: _builtins.str
@@ -123,12 +124,8 @@ class DeployHeader(_message.Message):
         """Of the file with its weights, where these are not in the model's own: "model.onnx.data", of which the model says the size and SHA-256."""
 
     @_builtins.property
-    def int8(self) -> _common_pb2.QuantisedModel:
-        """What came of its int8 model, which whoever deploys it has made; absent where none is wanted."""
-
-    @_builtins.property
-    def int8_file(self) -> Global___FileDigest:
-        """Of that model's file, if there is one to be shipped."""
+    def cheap_variants(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.CheapVariant]:
+        """What came of its cheap variants, which whoever deploys it has made, each once. The files of those without a reason are sent."""
 
     def __init__(
         self,
@@ -146,12 +143,11 @@ class DeployHeader(_message.Message):
         objective_seconds: _builtins.float | None = ...,
         access: _common_pb2.EndpointAccess.ValueType = ...,
         data: Global___FileDigest | None = ...,
-        int8: _common_pb2.QuantisedModel | None = ...,
-        int8_file: Global___FileDigest | None = ...,
+        cheap_variants: _abc.Iterable[_common_pb2.CheapVariant] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_objective_seconds", b"_objective_seconds", "_replicas", b"_replicas", "_value", b"_value", "data", b"data", "int8", b"int8", "int8_file", b"int8_file", "model", b"model", "objective_seconds", b"objective_seconds", "reference", b"reference", "replicas", b"replicas", "value", b"value"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_objective_seconds", b"_objective_seconds", "_replicas", b"_replicas", "_value", b"_value", "data", b"data", "model", b"model", "objective_seconds", b"objective_seconds", "reference", b"reference", "replicas", b"replicas", "value", b"value"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_objective_seconds", b"_objective_seconds", "_replicas", b"_replicas", "_value", b"_value", "access", b"access", "data", b"data", "direction", b"direction", "endpoint", b"endpoint", "file", b"file", "int8", b"int8", "int8_file", b"int8_file", "metric", b"metric", "model", b"model", "node_id", b"node_id", "objective_seconds", b"objective_seconds", "reference", b"reference", "replace", b"replace", "replicas", b"replicas", "value", b"value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_objective_seconds", b"_objective_seconds", "_replicas", b"_replicas", "_value", b"_value", "access", b"access", "cheap_variants", b"cheap_variants", "data", b"data", "direction", b"direction", "endpoint", b"endpoint", "file", b"file", "metric", b"metric", "model", b"model", "node_id", b"node_id", "objective_seconds", b"objective_seconds", "reference", b"reference", "replace", b"replace", "replicas", b"replicas", "value", b"value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__objective_seconds: _TypeAlias = _typing.Literal["objective_seconds"]  # noqa: Y015
     _WhichOneofArgType__objective_seconds: _TypeAlias = _typing.Literal["_objective_seconds", b"_objective_seconds"]  # noqa: Y015

@@ -877,7 +877,7 @@ class DeliveryStatus(_message.Message):
     REASON_FIELD_NUMBER: _builtins.int
     SIGNATURE_FIELD_NUMBER: _builtins.int
     SIZE_BYTES_FIELD_NUMBER: _builtins.int
-    INT8_FIELD_NUMBER: _builtins.int
+    CHEAP_VARIANTS_FIELD_NUMBER: _builtins.int
     delivery_id: _builtins.str
     """The delivery, as of WantedDelivery."""
     stage: Global___DeliveryStage.ValueType
@@ -899,8 +899,8 @@ class DeliveryStatus(_message.Message):
         """Once it is loading: what the model takes and gives."""
 
     @_builtins.property
-    def int8(self) -> _common_pb2.QuantisedModel:
-        """Once it is loading: what became of its quantised model; absent where the job asks for none."""
+    def cheap_variants(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.CheapVariant]:
+        """Once it is loading: what became of its cheap variants, each once; none where the job asks for none."""
 
     def __init__(
         self,
@@ -913,11 +913,11 @@ class DeliveryStatus(_message.Message):
         reason: _builtins.str = ...,
         signature: Global___ModelSignature | None = ...,
         size_bytes: _builtins.int = ...,
-        int8: _common_pb2.QuantisedModel | None = ...,
+        cheap_variants: _abc.Iterable[_common_pb2.CheapVariant] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["delivered_at", b"delivered_at", "int8", b"int8", "signature", b"signature"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["delivered_at", b"delivered_at", "signature", b"signature"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["delivered_at", b"delivered_at", "delivery_id", b"delivery_id", "int8", b"int8", "reason", b"reason", "sha256", b"sha256", "signature", b"signature", "size_bytes", b"size_bytes", "stage", b"stage", "value", b"value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cheap_variants", b"cheap_variants", "delivered_at", b"delivered_at", "delivery_id", b"delivery_id", "reason", b"reason", "sha256", b"sha256", "signature", b"signature", "size_bytes", b"size_bytes", "stage", b"stage", "value", b"value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1697,7 +1697,7 @@ class WantedDelivery(_message.Message):
     VARIANT_FIELD_NUMBER: _builtins.int
     VERDICT_FIELD_NUMBER: _builtins.int
     DEPLOYED_SHA256_FIELD_NUMBER: _builtins.int
-    INT8_FIELD_NUMBER: _builtins.int
+    CHEAP_VARIANTS_FIELD_NUMBER: _builtins.int
     delivery_id: _builtins.str
     """One for each tier of a job, always the same for the same tier: JOB-tier-N; beyond the tiers JOB-best-N. Of a file that
     somebody deployed deploy-VERSION-of-ENDPOINT.
@@ -1725,8 +1725,8 @@ class WantedDelivery(_message.Message):
     hexadecimal.
     """
     @_builtins.property
-    def int8(self) -> _common_pb2.QuantisedModel:
-        """The same: what whoever deployed it says of its int8 model, which is to be judged; absent where none is wanted."""
+    def cheap_variants(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.CheapVariant]:
+        """The same: what whoever deployed it says of its cheap variants, which are to be judged, each once."""
 
     def __init__(
         self,
@@ -1742,11 +1742,11 @@ class WantedDelivery(_message.Message):
         variant: _builtins.str = ...,
         verdict: Global___DeliveryVerdict.ValueType = ...,
         deployed_sha256: _builtins.str = ...,
-        int8: _common_pb2.QuantisedModel | None = ...,
+        cheap_variants: _abc.Iterable[_common_pb2.CheapVariant] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["int8", b"int8"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["delivery_id", b"delivery_id", "deployed_sha256", b"deployed_sha256", "direction", b"direction", "endpoint", b"endpoint", "int8", b"int8", "metric", b"metric", "run_id", b"run_id", "target", b"target", "tier", b"tier", "variant", b"variant", "verdict", b"verdict", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cheap_variants", b"cheap_variants", "delivery_id", b"delivery_id", "deployed_sha256", b"deployed_sha256", "direction", b"direction", "endpoint", b"endpoint", "metric", b"metric", "run_id", b"run_id", "target", b"target", "tier", b"tier", "variant", b"variant", "verdict", b"verdict", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

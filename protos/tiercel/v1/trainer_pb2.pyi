@@ -314,7 +314,7 @@ class ExportRequest(_message.Message):
     TIER_FIELD_NUMBER: _builtins.int
     TARGET_FIELD_NUMBER: _builtins.int
     REQUEST_NUMBER_FIELD_NUMBER: _builtins.int
-    INT8_FIELD_NUMBER: _builtins.int
+    CHEAP_VARIANTS_FIELD_NUMBER: _builtins.int
     delivery_id: _builtins.str
     """Names the delivery, and the folder to write to."""
     tier: _builtins.int
@@ -323,8 +323,10 @@ class ExportRequest(_message.Message):
     """The metric's value that the model has to reach."""
     request_number: _builtins.int
     """Counts the requests for this delivery: a model that fell short is asked for again once a report is better."""
-    int8: _builtins.bool
-    """An int8 model is made of it as well."""
+    @_builtins.property
+    def cheap_variants(self) -> _containers.RepeatedScalarFieldContainer[_common_pb2.VariantKind.ValueType]:
+        """The cheap variants that are made of it as well."""
+
     def __init__(
         self,
         *,
@@ -332,11 +334,11 @@ class ExportRequest(_message.Message):
         tier: _builtins.int = ...,
         target: _builtins.float = ...,
         request_number: _builtins.int = ...,
-        int8: _builtins.bool = ...,
+        cheap_variants: _abc.Iterable[_common_pb2.VariantKind.ValueType] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["delivery_id", b"delivery_id", "int8", b"int8", "request_number", b"request_number", "target", b"target", "tier", b"tier"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cheap_variants", b"cheap_variants", "delivery_id", b"delivery_id", "request_number", b"request_number", "target", b"target", "tier", b"tier"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -356,8 +358,7 @@ class ExportDone(_message.Message):
     ERROR_FIELD_NUMBER: _builtins.int
     FALLS_SHORT_FIELD_NUMBER: _builtins.int
     REQUEST_NUMBER_FIELD_NUMBER: _builtins.int
-    INT8_FIELD_NUMBER: _builtins.int
-    INT8_SHA256_FIELD_NUMBER: _builtins.int
+    CHEAP_VARIANTS_FIELD_NUMBER: _builtins.int
     delivery_id: _builtins.str
     """Of the request that this answers."""
     value: _builtins.float
@@ -372,12 +373,10 @@ class ExportDone(_message.Message):
     """
     request_number: _builtins.int
     """Of the request that this answers."""
-    int8_sha256: _builtins.str
-    """Of its file; empty where there is none."""
     @_builtins.property
-    def int8(self) -> _common_pb2.QuantisedModel:
-        """What became of the int8 model that was asked for as well, model.int8.onnx, as far as the run can tell: who takes it says
-        whether it is shipped.
+    def cheap_variants(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.CheapVariant]:
+        """What became of the cheap variants that were asked for as well, such as model.int8.onnx, as far as the run can tell: who
+        takes them says whether they are shipped.
         """
 
     def __init__(
@@ -389,12 +388,11 @@ class ExportDone(_message.Message):
         error: _builtins.str = ...,
         falls_short: _builtins.bool = ...,
         request_number: _builtins.int = ...,
-        int8: _common_pb2.QuantisedModel | None = ...,
-        int8_sha256: _builtins.str = ...,
+        cheap_variants: _abc.Iterable[_common_pb2.CheapVariant] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["int8", b"int8"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["delivery_id", b"delivery_id", "error", b"error", "falls_short", b"falls_short", "int8", b"int8", "int8_sha256", b"int8_sha256", "request_number", b"request_number", "sha256", b"sha256", "value", b"value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cheap_variants", b"cheap_variants", "delivery_id", b"delivery_id", "error", b"error", "falls_short", b"falls_short", "request_number", b"request_number", "sha256", b"sha256", "value", b"value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

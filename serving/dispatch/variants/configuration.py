@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeGuard
 
+from tiercel.core.cheap_variants import CHEAP, VariantKind
 from tiercel.core.errors import ArtefactRefusedError, InvalidRequestError
-from tiercel.core.quantised import FP32, INT8
 from tiercel.serving.models import repository
 from tiercel.serving.models.accuracy import is_fraction, read_object
 from tiercel.serving.models.loaded_version import LoadedVersion
@@ -36,7 +36,7 @@ ENDPOINT_VERSION = 1
 FILE = "variants.json"
 MAX_VARIANTS = 16
 DEFAULT_OBJECTIVE = 1.0
-"""Seconds of delay that a model with an int8 one aims at while nobody has said what is wanted."""
+"""Seconds of delay that a model with cheap variants aims at while nobody has said what is wanted."""
 _FIELDS = {"variants", "objective_seconds", "utility", "steepness", "scheduler", "static_variant"}
 
 
@@ -47,11 +47,11 @@ class Variant:
     name: str  # what answers call it
     model: str  # the model of the repository
     accuracy: float | None = None  # where it was given
-    is_int8: bool = False  # whether it is the int8 model of its model's version
+    kind: VariantKind = VariantKind.FP32  # which of those that its model's version answers as
 
     def of(self, live: LoadedVersion | None) -> LoadedVersion | None:
         """What answers of its model's live version; None where there is none."""
-        return live.int8 if self.is_int8 and live is not None else live
+        return None if live is None else live.by_kind.get(self.kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +82,10 @@ class Configuration:
 
 
 def of_one_model(name: str) -> Configuration:
-    """What answers for a model whose versions have an int8 model: both, of whichever version is live."""
-    both = (Variant(FP32, name, accuracy=1.0), Variant(INT8, name, is_int8=True))
-    return Configuration(both, DEFAULT_OBJECTIVE, utility("soft", None))
+    """What answers for a model whose versions have cheap variants: all that there are, of whichever version is live."""
+    cheap = (Variant(kind.value, name, kind=kind) for kind in CHEAP)
+    variants = (Variant(VariantKind.FP32.value, name, accuracy=1.0), *cheap)
+    return Configuration(variants, DEFAULT_OBJECTIVE, utility("soft", None))
 
 
 def read(folder: Path) -> Configuration | None:

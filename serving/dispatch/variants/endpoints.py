@@ -156,7 +156,7 @@ class Endpoints:
         return self._submit(self._endpoints[request.model], request, on_answer, trace)
 
     def submit_to_model(self, request: InferRequest, on_answer: Answered, trace: Trace | None = None) -> Call | None:
-        """The same for a model whose live version has an int8 one: that one and the version itself are variants.
+        """The same for a model whose live version has cheap variants: these and the version itself are what answers.
 
         It has no version of its own, and no priorities.
         """

@@ -17,6 +17,7 @@ from tiercel.broker.lifecycle.job_events import RunExited
 from tiercel.broker.store.backups import backups_of
 from tiercel.broker.store.rows import without_script
 from tiercel.broker.store.sql import Store, sqlite_url
+from tiercel.core.cheap_variants import CheapVariant, VariantKind
 from tiercel.core.endpoints import DeliveryState
 from tiercel.core.errors import StoreDamagedError
 from tiercel.core.jobs import Job, JobState, TierState
@@ -205,6 +206,29 @@ async def test_more_jobs_than_are_held_together_are_all_rewritten(database: Path
         more = [job for job in await store.list_jobs(limit=1000) if job.id.startswith("more")]
     assert len(more) == 450
     assert {(job.run_id, job.node_id) for job in more} == {(f"{job.id}-1", "n1") for job in more}
+
+
+async def test_an_int8_model_is_one_of_the_cheap_variants(database: Path) -> None:
+    said = json.dumps({"shipped": True, "reason": "", "made": "dynamic", "value": 0.9, "size_bytes": 7})
+    with contextlib.closing(sqlite3.connect(database)) as connection:
+        connection.execute("UPDATE deliveries SET content = json_set(content, '$.int8', json(?))", (said,))
+        connection.execute(
+            "UPDATE endpoints SET content = json_set(content, '$.versions[0].int8', json(?), "
+            "'$.versions[1].int8', NULL, '$.coming', "
+            "json_array(json_object('delivery', (SELECT json(content) FROM deliveries LIMIT 1), "
+            "'node_id', 'n1', 'metric', '', 'direction', 'max', 'replace', json('false')))) "
+            "WHERE name = 'digits-completed'",
+            (said,),
+        )
+        connection.commit()
+    told = (CheapVariant(VariantKind.INT8, shipped=True, made="dynamic", value=0.9, size_bytes=7),)
+    async with Store(sqlite_url(database)) as store:
+        endpoints = {endpoint.name: endpoint for endpoint in await store.load_endpoints()}
+        assert all(delivery.cheap_variants == told for delivery in await store.load_deliveries())
+    completed = endpoints.pop("digits-completed")
+    assert [version.cheap_variants for version in completed.versions] == [told, ()]
+    assert [deployment.delivery.cheap_variants for deployment in completed.coming] == [told]
+    assert not any(version.cheap_variants for endpoint in endpoints.values() for version in endpoint.versions)
 
 
 async def test_a_damaged_job_is_found_by_whoever_reads_it_and_harms_no_other(database: Path) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import shutil
 from pathlib import Path
 
 import pytest
 
+from tiercel.core.cheap_variants import CheapVariant
+from tiercel.core.heard_variants import heard_variants
 from tiercel.trainer_agent.deliveries.delivery_log import DeliveryLog
 from tiercel.trainer_agent.runs.records import RunRecords
-from tiercel.v1 import nodes_pb2
+from tiercel.v1 import common_pb2, nodes_pb2
 
 RECORDED = Path(__file__).parents[2] / "data" / "states" / "agent-0.1.0"
 
@@ -36,3 +40,18 @@ def test_what_was_delivered_is_not_delivered_again(folder: Path) -> None:
     }
     assert told["ad9e8568-tier-1"].delivered_at.ToNanoseconds() == 1795442976500000000
     assert told["0badf00d-tier-1"].reason == "the model does not export"
+
+
+def test_an_int8_model_that_an_earlier_agent_made_is_one_of_the_cheap_variants(folder: Path) -> None:
+    path = folder / "deliveries.json"
+    stored = json.loads(path.read_bytes())
+    made = common_pb2.CheapVariant(shipped=True, value=0.9)
+    stored["deliveries"]["ad9e8568-tier-1"]["int8"] = base64.b64encode(made.SerializeToString()).decode()
+    path.write_text(json.dumps(stored))
+    for _ in range(2):  # as it was written then, and as it is now
+        log = DeliveryLog(path)
+        entry = log.entry("ad9e8568-tier-1")
+        assert entry is not None
+        assert heard_variants(entry.status().cheap_variants) == (CheapVariant(shipped=True, value=0.9),)
+        log.enter(entry)
+    assert "int8" not in json.loads(path.read_bytes())["deliveries"]["ad9e8568-tier-1"]

@@ -11,8 +11,8 @@ import pytest
 from tiercel.broker.lifecycle import endpoint as machine
 from tiercel.broker.lifecycle.endpoint import DeliveryReport
 from tiercel.core import storage
+from tiercel.core.cheap_variants import CheapVariant, VariantKind
 from tiercel.core.endpoints import Delivery, DeliveryState, Endpoint
-from tiercel.core.quantised import QuantisedModel
 
 AT = 1_000.0
 DONE = DeliveryReport(DeliveryState.DELIVERED, 0.91, "ab", AT + 1)
@@ -108,13 +108,14 @@ def test_without_variants_the_newest_version_is_live() -> None:
     assert Endpoint("new", "alice").live == ()
 
 
-def test_what_became_of_an_int8_model_stays_with_the_version() -> None:
-    int8 = QuantisedModel(shipped=False, reason="it is not faster where it was made", value=0.9)
-    loading = DeliveryReport(DeliveryState.LOADING, 0.91, "ab", int8=int8)
+def test_what_became_of_cheap_variants_stays_with_the_version() -> None:
+    refused = CheapVariant(VariantKind.FP16, reason="it is not faster where it was made", value=0.9)
+    variants = (CheapVariant(VariantKind.INT8, shipped=True, value=0.9), refused)
+    loading = DeliveryReport(DeliveryState.LOADING, 0.91, "ab", cheap_variants=variants)
     endpoint, delivery = hear(*requested(), loading)
-    assert machine.facts_of(delivery).int8 == int8
-    endpoint, delivery = hear(endpoint, delivery, replace(DONE, int8=int8))
-    assert (delivery.int8, endpoint.versions[0].int8) == (int8, int8)
+    assert machine.facts_of(delivery).cheap_variants == variants
+    endpoint, delivery = hear(endpoint, delivery, replace(DONE, cheap_variants=variants))
+    assert (delivery.cheap_variants, endpoint.versions[0].cheap_variants) == (variants, variants)
     assert storage.from_json(Endpoint, storage.to_json(endpoint)) == endpoint
     _, twin = hear(*requested(tier=2), loading)
-    assert twin.int8 == int8
+    assert twin.cheap_variants == variants

@@ -99,7 +99,7 @@ ABOUT = {"at": ISO, "sequence": 1, "job": "j1", "tenant": "default"}
                 "value": 0.905,
                 "delivered_at": ISO,
                 "sha256": "ab" * 32,
-                "int8": None,
+                "cheap_variants": [],
                 "deployed_by": "",
                 "file": "",
             },

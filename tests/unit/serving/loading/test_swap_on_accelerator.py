@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Awaitable
 from pathlib import Path
 from typing import Protocol
@@ -13,11 +14,12 @@ import pytest
 from testing import onnx_models
 from testing.stand_in_accelerator import StandInDevices
 from testing.until import until
+from tiercel.core.cheap_variants import CHEAP, VariantKind
 from tiercel.core.errors import ArtefactRefusedError, UnavailableError
 from tiercel.serving.dataplane import DataPlane
 from tiercel.serving.descriptions import Descriptions
 from tiercel.serving.dispatch.dispatcher import Dispatcher
-from tiercel.serving.loading import relocation
+from tiercel.serving.loading import cheap_variants, relocation
 from tiercel.serving.loading.lifecycle import Lifecycle
 from tiercel.serving.loading.load_parameters import read_load_parameters
 from tiercel.serving.loading.loader import BuildOptions, Loader
@@ -234,6 +236,24 @@ async def test_an_old_version_that_moved_for_one_that_fails_is_back_on_the_accel
     assert bench.runs_on == (1, "cuda")
     assert await bench.answer() == 1.0
     assert bench.devices.peak == EACH
+
+
+async def test_a_variant_in_float16_is_on_the_accelerator_beside_its_version_and_makes_room_with_it(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cheap_variants, "is_faster", lambda *_: True)
+    bench = make(110 * MIB, may_move=True)
+    folder = onnx_models.put(tmp_path, "m", 1, onnx_models.plus(1))
+    for kind in CHEAP:
+        (folder / kind.file).write_bytes(onnx_models.plus(1))
+    (folder / "accuracy.json").write_text(json.dumps({"accuracy": 0.9} | dict.fromkeys(CHEAP, 0.8)))
+    await bench.lifecycle.load("m")
+    on = {kind: each.session.provider.value for kind, each in bench.live.by_kind.items()}
+    assert on == {VariantKind.FP32: "cuda", VariantKind.INT8: "cpu", VariantKind.FP16: "cuda"}
+    assert bench.devices.taken == bench.memory.held == 2 * EACH
+    await bench.load(2)  # which has no room beside both
+    assert bench.runs_on == (2, "cuda")
+    assert (bench.devices.taken, bench.memory.held, bench.devices.peak) == (EACH, EACH, 2 * EACH)
 
 
 async def test_a_trial_needs_room_for_both(make: Make) -> None:

@@ -4,11 +4,13 @@ import hashlib
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from testing import onnx_models
+from tiercel.core.cheap_variants import CHEAP, CheapVariant, VariantKind
 from tiercel.core.onnx_data import DATA_FILE, joined
 from tiercel.trainer_agent.errors import DeliveryFailedError
 from tiercel.trainer_agent.models import record as model_record
@@ -47,15 +49,21 @@ def test_the_inference_server_finds_the_accuracy_beside_the_model(repository: Mo
     assert json.loads((repository.version("digits", 1) / "accuracy.json").read_text()) == {"accuracy": 0.91}
 
 
-def test_of_what_somebody_deployed_the_int8_model_stays_only_where_it_is_shipped(repository: ModelRepository) -> None:
-    staged = repository.staged("d")
+@pytest.mark.parametrize("kind", CHEAP)
+def test_of_what_somebody_deployed_a_variant_stays_only_where_it_is_shipped(
+    kind: VariantKind, repository: ModelRepository
+) -> None:
+    staged, shipped = repository.staged("d"), CheapVariant(kind, shipped=True, value=0.89)
     staged.mkdir(parents=True)
-    with pytest.raises(DeliveryFailedError, match="lacks the int8 model that was announced"):
-        repository.settle_deployed("d", 0.9, 0.89)
-    (staged / "model.int8.onnx").write_bytes(b"int8")
-    assert repository.settle_deployed("d", 0.9, 0.89) == 4
-    assert json.loads((staged / "accuracy.json").read_text()) == {"accuracy": 0.9, "int8": 0.89}
-    assert repository.settle_deployed("d", 0.9, None) == 0
+    with pytest.raises(DeliveryFailedError, match=f"lacks {kind.file}, which was announced"):
+        repository.settle_deployed("d", 0.9, [shipped])
+    for each in CHEAP:
+        (staged / each.file).write_bytes(b"half")
+    assert repository.settle_deployed("d", 0.9, [shipped]) == (replace(shipped, size_bytes=4),)
+    assert sorted(path.name for path in staged.iterdir()) == ["accuracy.json", kind.file], "no other was announced"
+    assert json.loads((staged / "accuracy.json").read_text()) == {"accuracy": 0.9, kind.value: 0.89}
+    refused = replace(shipped, shipped=False)
+    assert repository.settle_deployed("d", 0.9, [refused]) == (refused,)
     assert [path.name for path in staged.iterdir()] == ["accuracy.json"]
     assert json.loads((staged / "accuracy.json").read_text()) == {"accuracy": 0.9}
 
@@ -213,16 +221,21 @@ def test_cleaning_up(repository: ModelRepository, job: Path) -> None:
     assert not repository.version("digits", 1).exists()
 
 
-def test_an_int8_model_goes_wherever_its_version_goes(repository: ModelRepository, job: Path) -> None:
-    (job / "exports" / "d" / "model.int8.onnx").write_bytes(b"int8")
+def test_cheap_variants_go_wherever_their_version_goes(repository: ModelRepository, job: Path) -> None:
     repository.stage(job, "d", SHA256, accuracy=0.91)
-    assert repository.stage_int8(job, "d", hashlib.sha256(b"int8").hexdigest(), (0.91, 0.905)) == 4
+    staged = []
+    for kind in CHEAP:
+        (job / "exports" / "d" / kind.file).write_bytes(kind.value.encode())
+        made = CheapVariant(kind, shipped=True, value=0.905, sha256=hashlib.sha256(kind.value.encode()).hexdigest())
+        staged.append(repository.stage_variant(job, "d", made))
+        assert staged[-1] == replace(made, size_bytes=4)
+    repository.note_accuracy("d", 0.91, staged)
     repository.publish("d", "digits", 1, SHA256)
     files = repository.files("digits", 1, SHA256, "")
-    names = ["accuracy.json", "model.int8.onnx", "model.onnx", "reference.npz"]
+    names = ["accuracy.json", "model.fp16.onnx", "model.int8.onnx", "model.onnx", "reference.npz"]
     assert sorted(each.path.name for each in files) == names
     told = json.loads((repository.version("digits", 1) / "accuracy.json").read_text())
-    assert told == {"accuracy": 0.91, "int8": 0.905}
+    assert told == {"accuracy": 0.91, "int8": 0.905, "fp16": 0.905}
     copy = repository.staged("copy")
     copy.mkdir(parents=True)
     for each in files:
@@ -233,10 +246,11 @@ def test_an_int8_model_goes_wherever_its_version_goes(repository: ModelRepositor
 
 
 @pytest.mark.parametrize("fault", ["another", "larger", "link", "missing", "folder"])
-def test_an_int8_model_that_is_not_what_it_should_be_leaves_the_version_alone(
-    fault: str, repository: ModelRepository, job: Path
+@pytest.mark.parametrize("kind", CHEAP)
+def test_a_variant_that_is_not_what_it_should_be_leaves_the_version_alone(
+    fault: str, kind: VariantKind, repository: ModelRepository, job: Path
 ) -> None:
-    path = job / "exports" / "d" / "model.int8.onnx"
+    path = job / "exports" / "d" / kind.file
     content = b"x" * (64 * 1024 + len(b"model") + 1) if fault == "larger" else b"int8"
     match fault:
         case "link":
@@ -247,8 +261,7 @@ def test_an_int8_model_that_is_not_what_it_should_be_leaves_the_version_alone(
             path.write_bytes(content)
     sha256 = hashlib.sha256(b"other" if fault == "another" else content).hexdigest()
     repository.stage(job, "d", SHA256, accuracy=0.91)
-    with pytest.raises(DeliveryFailedError, match="its file was refused"):
-        repository.stage_int8(job, "d", sha256, (0.91, 0.905))
+    found = repository.stage_variant(job, "d", CheapVariant(kind, shipped=True, value=0.905, sha256=sha256))
+    assert (found.shipped, found.reason.partition(":")[0]) == (False, "its file was refused")
     names = ["accuracy.json", "model.onnx", "reference.npz"]
     assert sorted(each.name for each in repository.staged("d").iterdir()) == names
-    assert json.loads((repository.staged("d") / "accuracy.json").read_text()) == {"accuracy": 0.91}

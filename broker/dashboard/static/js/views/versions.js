@@ -46,11 +46,13 @@ const answers = (version) => (version.live ? (version.pinned ? "● yes, pinned"
 const inUse = (said) => html`<span title=${`${number(said.low)} to ${number(said.high)}, of ${said.rows} rows`}>
     ${number(said.accuracy)}</span>`;
 
-function note({ held, int8 }) {
-  const why = held || (int8 && !int8.shipped && `int8 is not shipped: ${int8.reason}`);
-  if (why) return html`<span class="reason">${why}</span>`;
-  return int8 ? `int8: ${number(int8.value)}, ${number(int8.fp32_seconds / int8.seconds)} times as fast` : undefined;
+function note({ held, cheap_variants }) {
+  if (held) return html`<span class="reason">${held}</span>`;
+  return cheap_variants.map((each) => html`<div class=${each.shipped ? "" : "reason"}>${ofVariant(each)}</div>`);
 }
+
+const ofVariant = ({ kind, shipped, reason, value, seconds, fp32_seconds }) =>
+  shipped ? `${kind}: ${number(value)}, ${number(fp32_seconds / seconds)} times as fast` : `${kind} is not shipped: ${reason}`;
 
 export const deployed = (version) => version.deployed_by && `${version.file}, by ${version.deployed_by}`;
 

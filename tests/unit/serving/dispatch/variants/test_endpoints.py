@@ -11,6 +11,7 @@ import pytest
 
 from testing import onnx_models
 from testing.until import until
+from tiercel.core.cheap_variants import CHEAP
 from tiercel.core.errors import (
     CapacityExceededError,
     InferenceFailedError,
@@ -239,10 +240,11 @@ async def test_one_that_is_loaded_anew_meanwhile_goes_on_with_those_who_wait(sit
     assert site.answers == []
 
 
-async def test_nothing_is_kept_of_a_model_with_an_int8_one_once_it_is_unloaded(site: Site) -> None:
+async def test_nothing_is_kept_of_a_model_with_cheap_variants_once_it_is_unloaded(site: Site) -> None:
     record = site.registry.record("small")
-    site.variant.int8 = LoadedVersion("small", 1, Session(onnx_models.plus(1.0)))
-    site.variant.int8.session.accuracy = 0.5
+    for kind in CHEAP:
+        site.variant.cheap[kind] = LoadedVersion("small", 1, Session(onnx_models.plus(1.0)))
+        site.variant.cheap[kind].session.accuracy = 0.5
     tensor = InputTensor("x", BY_NAME["FP32"], np.zeros((1, 4), np.float32))
     site.endpoints.submit_to_model(InferRequest("small", "", [tensor]), site.answers.append)
     assert record.account.endpoint

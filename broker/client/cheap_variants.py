@@ -1,37 +1,41 @@
-"""The int8 model of a file that is deployed: made, measured and timed here, as a run does with what it hands over."""
+"""The cheap variants of a file that is deployed: made, measured and timed here, as runs do with theirs."""
 
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import numpy as np
 
+from tiercel.core.cheap_variants import CheapVariant, VariantKind
 from tiercel.core.deploying import MAX_REFERENCE_BYTES
 from tiercel.core.errors import InvalidSpecError, wrong_field
-from tiercel.core.quantised import QuantisedModel
 from tiercel.trainer_agent.errors import DeliveryFailedError
-from tiercel.trainer_agent.trainer.int8 import INT8_FILE, seconds_of_a_row
-from tiercel.trainer_agent.trainer.quantising import quantise
+from tiercel.trainer_agent.trainer.cheap_variants import measured
 from tiercel.trainer_agent.trainer.signature import Array
+from tiercel.trainer_agent.trainer.variant_making import make
 from tiercel.trainer_agent.trainer.verification import OnnxModel, first_line
 
-# Of fewer rows one that is answered otherwise is more than an int8 model may lose.
+# Of fewer rows one that is answered otherwise is more than a variant may lose.
 LEAST_ROWS: Final = 100
 CALIBRATION_ROWS: Final = 128
 _ROWS_AT_ONCE: Final = 16
 _LABEL: Final = "label"
 
 
-def make_int8(model: Path, calibration: Path, accuracy: float, scratch: Path) -> tuple[QuantisedModel, Path]:
-    """Make the int8 model of a file, and find out how accurate and how fast it is. Blocks, for minutes perhaps.
+def make_variants(
+    kinds: Iterable[VariantKind], model: Path, calibration: Path, accuracy: float, scratch: Path
+) -> list[CheapVariant]:
+    """Make cheap variants of a file, and find out how accurate and how fast they are. Blocks, for minutes perhaps.
 
     How much less accurate it is, is how many rows less it answers rightly, where they have labels; else, of how many
     it says something else than the model, which is no less than that.
 
     Args:
+        kinds: Which.
         model: The ONNX file.
         calibration: Real rows: an ``.npz`` file with ``input_NAME`` of shape [rows, …] and perhaps ``label`` of shape
             [rows], or an ``.npy`` file with the rows of the only input.
@@ -39,31 +43,33 @@ def make_int8(model: Path, calibration: Path, accuracy: float, scratch: Path) ->
         scratch: An empty folder that is there for it.
 
     Returns:
-        What came of it, with a reason where there is none that could be shipped; and its file, which may be missing.
+        What came of each, with a reason where there is none that could be shipped; files of the others lie
+        in the folder.
 
     Raises:
         InvalidSpecError: The rows cannot be used; says why.
     """
     arrays = _read(calibration)
-    labels, target = arrays.pop(_LABEL, None), scratch / INT8_FILE
+    labels = arrays.pop(_LABEL, None)
+    return [_made(kind, model, arrays, labels, accuracy, scratch) for kind in kinds]
+
+
+def _made(
+    kind: VariantKind, model: Path, arrays: Mapping[str, Array], labels: Array | None, accuracy: float, scratch: Path
+) -> CheapVariant:
+    target = scratch / kind.file
     try:
-        original = OnnxModel(model, 1)
+        original = OnnxModel(model, 1, accelerated=kind is VariantKind.FP16)
         feeds = _feeds(original, arrays)
         plain = _classes(original, feeds)
         few = {name: array[:CALIBRATION_ROWS] for name, array in feeds.items()}
-        work = scratch / "making"
-        work.mkdir()
-        made = quantise(model, target, few, work)
-        int8 = OnnxModel(target, 1, original.input_names)
-        value = accuracy - _loss(plain, _classes(int8, feeds), labels)
-        fp32_seconds, seconds = seconds_of_a_row(original, int8, few)
+        with TemporaryDirectory(dir=scratch) as work:
+            made = make(kind, model, target, few, Path(work))
+        variant = OnnxModel(target, 1, original.input_names, accelerated=original.is_accelerated)
+        value = min(1.0, accuracy - _loss(plain, _classes(variant, feeds), labels))
+        return measured(kind, made, value, (original, variant), few, target)
     except DeliveryFailedError as error:
-        return QuantisedModel(reason=error.message), target
-    size_bytes = target.stat().st_size
-    told = QuantisedModel(
-        made=made, value=min(1.0, value), seconds=seconds, fp32_seconds=fp32_seconds, size_bytes=size_bytes
-    )
-    return told, target
+        return CheapVariant(kind, reason=error.message)
 
 
 def _read(path: Path) -> dict[str, Array]:
@@ -128,8 +134,8 @@ def _classes(model: OnnxModel, feeds: Mapping[str, Array]) -> Array:
     return labels
 
 
-def _loss(plain: Array, int8: Array, labels: Array | None) -> float:
+def _loss(plain: Array, variant: Array, labels: Array | None) -> float:
     """By how much the second is less accurate."""
     if labels is None:
-        return float(np.mean(plain != int8))
-    return float(np.mean(plain == labels) - np.mean(int8 == labels))
+        return float(np.mean(plain != variant))
+    return float(np.mean(plain == labels) - np.mean(variant == labels))

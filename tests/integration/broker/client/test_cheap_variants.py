@@ -1,7 +1,8 @@
-"""The int8 model of a file that is deployed: made of real rows, measured by labels or by the model's own answers."""
+"""Cheap variants of a file that is deployed: made of real rows, measured by labels or by the model's own answers."""
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ from onnx import TensorProto, helper
 
 from testing import onnx_models
 from tiercel import InvalidSpecError
-from tiercel.broker.client import int8
-from tiercel.broker.client.int8 import make_int8
+from tiercel.broker.client import cheap_variants
+from tiercel.broker.client.cheap_variants import make_variants
+from tiercel.core.cheap_variants import CHEAP, VariantKind
 
 DRAW = np.random.default_rng(0)
 ROWS: npt.NDArray[np.float32] = DRAW.standard_normal((400, 64)).astype(np.float32)
@@ -44,34 +46,38 @@ def test_it_is_worth_what_the_model_is_less_what_it_loses_on_the_rows(model: Pat
     labelled, alone = tmp_path / "labelled.npz", tmp_path / "alone.npy"
     np.savez(labelled, input_x=ROWS, label=LABELS)
     np.save(alone, ROWS)
-    values = []
+    values: dict[VariantKind, list[float]] = {kind: [] for kind in CHEAP}
+    made = {VariantKind.INT8: "static, calibrated on 128 rows", VariantKind.FP16: "weights in float16"}
     for rows in (labelled, alone):
         scratch = tmp_path / rows.stem
         scratch.mkdir()
-        found, made = make_int8(model, rows, 0.9, scratch)
-        assert (found.reason, found.made) == ("", "static, calibrated on 128 rows")
-        assert found.size_bytes == made.stat().st_size < model.stat().st_size / 3
-        assert found.seconds
-        assert found.fp32_seconds
-        assert found.value is not None
-        values.append(found.value)
-    # The model is always right here, so that each row that int8 answers otherwise is one that it answers wrongly.
-    assert values[0] == pytest.approx(values[1])
-    assert 0.8 < values[0] < 0.9
+        for found in make_variants(CHEAP, model, rows, 0.9, scratch):
+            assert (found.reason, found.made) == ("", made[found.kind])
+            content = (scratch / found.kind.file).read_bytes()
+            assert (found.size_bytes, found.sha256) == (len(content), hashlib.sha256(content).hexdigest())
+            assert len(content) < model.stat().st_size / (1.9 if found.kind is VariantKind.FP16 else 3)
+            assert found.seconds
+            assert found.fp32_seconds
+            assert found.value is not None
+            values[found.kind].append(found.value)
+    # The model is always right here, so that each row that another answers otherwise is one that it answers wrongly.
+    for kind, (by_labels, by_answers) in values.items():
+        assert by_labels == pytest.approx(by_answers), kind
+        assert 0.8 < by_labels <= 0.9, kind
     np.savez(labelled, input_x=ROWS, label=(LABELS + 1) % 4)
     (tmp_path / "wrong").mkdir()
-    found, _ = make_int8(model, labelled, 0.9, tmp_path / "wrong")
-    assert found.value is not None
-    assert 0.9 <= found.value <= 1.0, "where the model is always wrong, its int8 model cannot be worse"
+    for found in make_variants(CHEAP, model, labelled, 0.9, tmp_path / "wrong"):
+        assert found.value is not None
+        assert 0.9 <= found.value <= 1.0, "where the model is always wrong, what is made of it cannot be worse"
 
 
 def test_what_cannot_be_made_is_a_reason(tmp_path: Path) -> None:
     path, rows = tmp_path / "same.onnx", tmp_path / "rows.npy"
     path.write_bytes(onnx_models.identity(shape=("n", 4)))
     np.save(rows, ROWS[:, :4])
-    found, made = make_int8(path, rows, 0.9, tmp_path)
-    assert found.reason == "it has no operator that int8 makes faster, such as MatMul, Gemm or Conv"
-    assert not made.exists()
+    for found in make_variants(CHEAP, path, rows, 0.9, tmp_path):
+        assert found.reason == f"it has no operator that {found.kind} makes faster, such as MatMul, Gemm or Conv"
+        assert not (tmp_path / found.kind.file).exists()
 
 
 @pytest.mark.parametrize(
@@ -91,10 +97,10 @@ def test_rows_that_cannot_be_used_are_refused_in_words(
     rows = tmp_path / "rows.npz"
     np.savez(rows, allow_pickle=False, **arrays)
     with pytest.raises(InvalidSpecError, match=f"^calibration: .*{why}"):
-        make_int8(model, rows, 0.9, tmp_path)
+        make_variants(CHEAP, model, rows, 0.9, tmp_path)
     rows.write_bytes(b"no rows")
     with pytest.raises(InvalidSpecError, match=r"calibration: .* is no file of numpy"):
-        make_int8(model, rows, 0.9, tmp_path)
+        make_variants(CHEAP, model, rows, 0.9, tmp_path)
 
 
 def test_an_answer_that_is_no_class_is_refused_in_words(tmp_path: Path) -> None:
@@ -102,7 +108,7 @@ def test_an_answer_that_is_no_class_is_refused_in_words(tmp_path: Path) -> None:
     path.write_bytes(onnx_models.identity(shape=("n", 1)))
     np.save(rows, ROWS[:, :1])
     with pytest.raises(InvalidSpecError, match="models whose first output says a class"):
-        make_int8(path, rows, 0.9, tmp_path)
+        make_variants(CHEAP, path, rows, 0.9, tmp_path)
 
 
 def test_rows_that_unpack_to_more_than_may_be_are_not_unpacked(
@@ -111,7 +117,7 @@ def test_rows_that_unpack_to_more_than_may_be_are_not_unpacked(
     rows = tmp_path / "bomb.npz"
     np.savez_compressed(rows, input_x=np.zeros((400, 64), np.float32))
     assert rows.stat().st_size < 2000
-    monkeypatch.setattr(int8, "MAX_REFERENCE_BYTES", 100_000)
+    monkeypatch.setattr(cheap_variants, "MAX_REFERENCE_BYTES", 100_000)
     monkeypatch.setattr(np, "load", lambda *_, **__: pytest.fail("it was unpacked"))
     with pytest.raises(InvalidSpecError, match="more than 100000 bytes; give fewer rows"):
-        make_int8(model, rows, 0.9, tmp_path)
+        make_variants(CHEAP, model, rows, 0.9, tmp_path)

@@ -1,12 +1,15 @@
-"""Makes an int8 model of an ONNX file by ONNX Runtime's quantization, in a process of its own with limits.
+"""Makes a cheap variant of an ONNX file by ONNX Runtime's tools, in a process of its own with limits.
 
-``python -m tiercel.trainer_agent.trainer.quantising ORDER``: the order is a JSON file that names the model, rows to
-calibrate on, and where the result goes. Whatever a model does to the process that takes it apart ends with that
-process; the training hears of it as a reason.
+``python -m tiercel.trainer_agent.trainer.variant_making ORDER``: the order is a JSON file that names the kind, the
+model, rows to calibrate on, and where the result goes. Whatever a model does to the process that takes it apart ends
+with that process; the training hears of it as a reason.
 
-With rows it is static (quantised operators with a scale for each tensor, by the smallest and largest number that rows
-led to there), else dynamic. Weights have 7 bits: with 8, sums of products overflow 16 bits on CPUs that have no VNNI,
-and a model would answer otherwise on another node than where it was measured.
+An int8 model is quantised. With rows it is static (quantised operators with a scale for each tensor, by the smallest
+and largest number that rows led to there), else dynamic. Weights have 7 bits: with 8, sums of products overflow 16 bits
+on CPUs that have no VNNI, and a model would answer otherwise on another node than where it was measured.
+
+An fp16 model takes and gives what the original does, and computes in float16 between, but for operators that are known
+to need more. Weights beyond float16 become its largest number; what that costs is measured like the rest.
 """
 
 from __future__ import annotations
@@ -25,14 +28,15 @@ from typing import Any, Final
 
 import numpy as np
 
+from tiercel.core.cheap_variants import VariantKind
 from tiercel.trainer_agent.errors import DeliveryFailedError
 from tiercel.trainer_agent.trainer.signature import Array
 from tiercel.trainer_agent.trainer.verification import first_line
 
 CPU_SECONDS: Final = 200
 """What making one may take."""
-# The script is silent meanwhile, and by default one that is for 300 s counts as hung.
-_WALL_SECONDS: Final = 240.0
+WALL_SECONDS: Final = 240.0
+"""The same of all time, for all of a model together: a script is silent meanwhile, and counts as hung after 300 s."""
 _MEMORY_BYTES: Final = 2 * 1024**3
 # It is read as a whole, copied, and written more than once.
 _MEMORY_PER_BYTE: Final = 12
@@ -43,20 +47,29 @@ _PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
 _FIRST_TO_GO: Final = 1000
 # None of what an agent or a tenant has told the script is needed for it.
 _ENVIRONMENT: Final = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "HOME", "VIRTUAL_ENV")
-# Where a model's time goes, if int8 is to save any; trees and the like have none of these.
+# Where a model's time goes, if cheaper numbers are to save any; trees and the like have none of these.
 _WORTH_IT: Final = frozenset({"MatMul", "Gemm", "Conv", "ConvTranspose", "LSTM", "Attention"})
 
 _ORDER, _ROWS, _ANSWER = "order.json", "rows.npz", "answer.json"
 
 
-def quantise(model: Path, target: Path, rows: Mapping[str, Array] | None, scratch: Path) -> str:
-    """Make the int8 model of a file. Blocks, for seconds.
+def make(
+    kind: VariantKind,
+    model: Path,
+    target: Path,
+    rows: Mapping[str, Array] | None,
+    scratch: Path,
+    seconds: float = WALL_SECONDS,
+) -> str:
+    """Make a cheap variant of a file. Blocks, for seconds.
 
     Args:
+        kind: Which.
         model: The ONNX file.
-        target: Where the int8 model goes.
+        target: Where the variant goes.
         rows: Real rows by the model's inputs, to calibrate on; None where there are none.
         scratch: An empty folder that is there for it.
+        seconds: What it may take of all time.
 
     Returns:
         How it was made, in words.
@@ -64,7 +77,7 @@ def quantise(model: Path, target: Path, rows: Mapping[str, Array] | None, scratc
     Raises:
         DeliveryFailedError: It cannot be made; says why.
     """
-    order = {"model": str(model), "target": str(target), "rows": rows is not None}
+    order = {"kind": kind.value, "model": str(model), "target": str(target), "rows": rows is not None}
     (scratch / _ORDER).write_text(json.dumps(order), encoding="utf-8")
     if rows is not None:
         np.savez(scratch / _ROWS, allow_pickle=False, **{f"input_{name}": array for name, array in rows.items()})
@@ -74,10 +87,10 @@ def quantise(model: Path, target: Path, rows: Mapping[str, Array] | None, scratc
     silent = subprocess.DEVNULL
     try:
         ended = subprocess.run(
-            command, env=environment, timeout=_WALL_SECONDS, check=False, stdin=silent, stdout=silent, stderr=silent
+            command, env=environment, timeout=seconds, check=False, stdin=silent, stdout=silent, stderr=silent
         )
     except subprocess.TimeoutExpired:
-        raise DeliveryFailedError(f"making it took longer than {_WALL_SECONDS:g} s") from None
+        raise DeliveryFailedError(f"making it took longer than {seconds:.0f} s") from None
     try:
         answer: dict[str, Any] = json.loads((scratch / _ANSWER).read_bytes())
     except (OSError, ValueError):
@@ -102,7 +115,8 @@ def main(order_path: Path) -> None:
     _limit(model.stat().st_size)
     answer = order_path.with_name(_ANSWER)
     try:
-        made = {"made": _make(model, target, order_path.with_name(_ROWS) if order["rows"] else None)}
+        rows = order_path.with_name(_ROWS) if order["rows"] else None
+        made = {"made": _make(VariantKind(order["kind"]), model, target, rows)}
     except DeliveryFailedError as error:
         made = {"error": error.message}
     except MemoryError:
@@ -112,13 +126,34 @@ def main(order_path: Path) -> None:
     answer.write_text(json.dumps(made), encoding="utf-8")
 
 
-def _make(model: Path, target: Path, rows: Path | None) -> str:
+def _make(kind: VariantKind, model: Path, target: Path, rows: Path | None) -> str:
     import onnx
+
+    original = onnx.load(model)
+    if not {node.op_type for node in original.graph.node} & _WORTH_IT:
+        raise DeliveryFailedError(f"it has no operator that {kind} makes faster, such as MatMul, Gemm or Conv")
+    return _halve(original, target) if kind is VariantKind.FP16 else _quantise(model, target, rows)
+
+
+def _halve(original: Any, target: Path) -> str:
+    """Compute in float16: the library leaves new nodes at the end, where the standard does not allow them."""
+    import onnx
+    from onnxruntime.transformers.float16 import convert_float_to_float16
+    from onnxruntime.transformers.onnx_model import OnnxModel
+
+    graph, single = original.graph, onnx.TensorProto.FLOAT
+    constants = (value.t for node in graph.node if node.op_type == "Constant" for value in node.attribute)
+    if all(tensor.data_type != single for tensor in (*graph.initializer, *constants)):
+        raise DeliveryFailedError("it has no weights in float32")
+    converted = OnnxModel(convert_float_to_float16(original, keep_io_types=True))
+    converted.topological_sort()
+    onnx.save(converted.model, target)
+    return "weights in float16"
+
+
+def _quantise(model: Path, target: Path, rows: Path | None) -> str:
     from onnxruntime import quantization
 
-    operators = {node.op_type for node in onnx.load(model).graph.node}
-    if not operators & _WORTH_IT:
-        raise DeliveryFailedError("it has no operator that int8 makes faster, such as MatMul, Gemm or Conv")
     types = {"weight_type": quantization.QuantType.QInt8, "per_channel": True, "reduce_range": True}
     if rows is None:
         quantization.quantize_dynamic(model, target, **types)

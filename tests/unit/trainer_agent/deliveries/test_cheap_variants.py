@@ -1,4 +1,4 @@
-"""Whether an int8 model is shipped, by what was measured; what a run says may be anything."""
+"""Whether a cheap variant is shipped, by what was measured; what a run says may be anything."""
 
 from __future__ import annotations
 
@@ -8,16 +8,19 @@ from dataclasses import replace
 
 import pytest
 
-from tiercel.core.quantised import QuantisedModel
-from tiercel.trainer_agent.deliveries.int8 import judged
+from tiercel.core.cheap_variants import CHEAP, CheapVariant, VariantKind
+from tiercel.trainer_agent.deliveries.cheap_variants import judged
 
-GOOD = QuantisedModel(
+GOOD = CheapVariant(
     made="static, calibrated on 128 rows", value=0.962, seconds=1e-4, fp32_seconds=3e-4, size_bytes=1000
 )
 
 
-def test_one_that_is_fast_and_accurate_enough_is_shipped() -> None:
-    assert judged(GOOD, 0.97, 0.01) == replace(GOOD, shipped=True)
+@pytest.mark.parametrize("kind", CHEAP)
+def test_one_that_is_fast_and_accurate_enough_is_shipped(kind: VariantKind) -> None:
+    good = replace(GOOD, kind=kind, sha256="ab" * 32)
+    assert judged(good, 0.97, 0.01) == replace(good, shipped=True)
+    assert judged(replace(good, sha256="../.."), 0.97, 0.01).sha256 == ""
     assert judged(replace(GOOD, value=0.99), 0.97, 0.0).shipped, "it may be better by chance"
     assert judged(replace(GOOD, value=0.96), 0.97, 0.01).shipped, "just as much as is allowed"
 

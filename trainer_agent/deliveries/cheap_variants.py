@@ -1,4 +1,4 @@
-"""Whether an int8 model is shipped beside the one that it was made of, by what was measured of both. Pure.
+"""Whether a cheap variant is shipped beside the one that it was made of, by what was measured of both. Pure.
 
 What was measured comes from the run, which is its tenant's: it is taken only in the form that an honest one gives it.
 """
@@ -9,8 +9,9 @@ import math
 from dataclasses import replace
 from typing import Final
 
+from tiercel.core.blobs import is_sha256
+from tiercel.core.cheap_variants import CheapVariant
 from tiercel.core.figures import compared, number
-from tiercel.core.quantised import QuantisedModel
 
 FASTER: Final = 0.95
 """Most of the other's CPU time that it may take: what is nearer is alike."""
@@ -19,8 +20,8 @@ _REASON_CHARACTERS: Final = 300
 _ROUNDING: Final = 1e-9
 
 
-def judged(said: QuantisedModel, accuracy: float | None, max_loss: float) -> QuantisedModel:
-    """What becomes of an int8 model.
+def judged(said: CheapVariant, accuracy: float | None, max_loss: float) -> CheapVariant:
+    """What becomes of a cheap variant.
 
     Args:
         said: What the run says of it; with a reason where it has made none.
@@ -30,18 +31,20 @@ def judged(said: QuantisedModel, accuracy: float | None, max_loss: float) -> Qua
     Returns:
         The same, to be shipped or with the reason why it is not.
     """
-    plain = QuantisedModel(
+    plain = CheapVariant(
+        kind=said.kind,
         made=_plain(said.made),
         value=_finite(said.value),
         seconds=_finite(said.seconds),
         fp32_seconds=_finite(said.fp32_seconds),
         size_bytes=max(0, said.size_bytes),
+        sha256=said.sha256 if is_sha256(said.sha256) else "",
     )
     reason = _plain(said.reason) or _why_not(plain, said.value, accuracy, max_loss)
     return replace(plain, shipped=not reason, reason=reason)
 
 
-def _why_not(made: QuantisedModel, said: float | None, accuracy: float | None, max_loss: float) -> str:
+def _why_not(made: CheapVariant, said: float | None, accuracy: float | None, max_loss: float) -> str:
     if accuracy is None:
         return "the metric of the model that it was made of is no accuracy above 0 and up to 1"
     if made.value is None or not 0 < made.value <= 1:
