@@ -27,6 +27,14 @@ class Migration(NamedTuple):
     reason: str  # in words for its tenant
 
 
+class Ahead(NamedTuple):
+    """What a job of a node works for."""
+
+    stage: float  # tiers that it has reached, infinite where it gets nowhere
+    expected: float  # CPU seconds of this node to its next tier
+    cores: float  # that it can use
+
+
 @dataclass(slots=True)
 class Load:
     """What is left to do on a node; local to one call."""
@@ -38,7 +46,7 @@ class Load:
     used: Mapping[str, float]  # cores that the answers of each endpoint use, on whatever node
     answers: set[str] = field(default_factory=set)  # endpoints that it answers for, or will once its jobs deliver
     taken: float = 0.0  # cores that these use
-    ahead: dict[str, tuple[float, float]] = field(default_factory=dict)  # by job, stage, CPU seconds to a tier
+    ahead: dict[str, Ahead] = field(default_factory=dict)  # by job
     cpu: float = 0.0  # CPU seconds until all its jobs are over
     accelerators: float = 0.0  # seconds of all its accelerators together until then
     wanted: float = 0.0  # cores that its jobs can use together
@@ -63,7 +71,8 @@ class Load:
         if record.job.id in self.ahead:
             return
         speed, lost = self.speed(record.job), bool(record.unreachable)
-        self.ahead[record.job.id] = (math.inf if lost else record.stage, record.remaining.expected / speed)
+        stage, expected = math.inf if lost else record.stage, record.remaining.expected / speed
+        self.ahead[record.job.id] = Ahead(stage, expected, record.needs.cores)
         self.answer(record.job.endpoint)
         self.wanted += record.needs.cores
         self.uses += record.job.resources.accelerators
@@ -85,11 +94,19 @@ class Load:
         devices = max(len(self.node.accelerators), 1)
         return max((self.cpu + sign * cpu) / self.cores, (self.accelerators + sign * busy) / devices)
 
-    def delay(self, record: JobRecord) -> float:
-        """Seconds by which a job that comes here, and those that are here, reach their next tiers later for it."""
-        own = record.remaining.expected / self.speed(record.job)
-        others = sum(min(own, expected) for stage, expected in self.ahead.values() if stage <= record.stage)
-        return others / self.cores + own / record.job.resources.cpu_cores
+    def delays(self, record: JobRecord) -> tuple[float, float]:
+        """Seconds by which a job that comes here, and those that are here, reach their next tiers later for it.
+
+        Of those that work for as early a tier, then of all that get somewhere; cores that nobody uses delay nobody.
+        """
+        there = [each for each in self.ahead.values() if each.stage < math.inf]
+        return self._delay(record, [each for each in there if each.stage <= record.stage]), self._delay(record, there)
+
+    def _delay(self, record: JobRecord, others: Sequence[Ahead]) -> float:
+        own, width = record.remaining.expected / self.speed(record.job), record.job.resources.cpu_cores
+        lacking = math.fsum(each.cores for each in others) + width - self.cores
+        waited = math.fsum(min(own, each.expected) for each in others) / self.cores
+        return own / width + min(max(lacking / width, 0.0), 1.0) * waited
 
     def left(self, job: JobView) -> float:
         """What is left of what a job competes for beside those who are here; less than nothing where that lacks.
@@ -119,7 +136,7 @@ def soonest_done(loads: Sequence[Load], records: Mapping[str, JobRecord]) -> Pre
         asked = job.resources.accelerators
         crowd = math.ceil((load.uses + asked) / max(len(node.accelerators), 1)) if asked else 0
         # Rounded: sums must not depend on the order of the jobs in the snapshot.
-        soon = (round(load.delay(own), 6), round(load.seconds(own), 6))
+        soon = (*(round(seconds, 6) for seconds in load.delays(own)), round(load.seconds(own), 6))
         return (node.id != job.node_id, load.too_much(job), crowd, *soon, node.id)
 
     return preference

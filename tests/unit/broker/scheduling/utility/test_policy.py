@@ -219,6 +219,16 @@ def test_a_waiting_job_goes_where_least_is_before_it() -> None:
     assert {entry.job_id: entry.node_id for entry in plan.assignments}["new"] == "b"
 
 
+@pytest.mark.parametrize("reached", [0, 1], ids=["who goes first there", "who would wait there"])
+def test_a_waiting_job_goes_where_a_core_is_free_however_long_its_neighbour_will_be_there(reached: int) -> None:
+    ladder = tiers(0.9, 0.99, reached=reached)
+    busy = [known(f"short{number}", "short", node_id="a", tiers=ladder) for number in range(2)]
+    longest = known("longest", "longest", node_id="b")
+    new = replace(waiting_job("new"), workload="long")
+    plan = plan_of(*busy, longest, new, nodes=[node("a", cpu_cores=2.0), node("b", cpu_cores=2.0)])
+    assert {entry.job_id: entry.node_id for entry in plan.assignments}["new"] == "b"
+
+
 def test_a_job_moves_to_a_node_that_idles_and_stays_there() -> None:
     nodes = [node("a", cpu_cores=1.0), node("b", cpu_cores=1.0)]
     jobs = [known(f"job{number}", "long", node_id="a", migratable=True) for number in range(3)]
