@@ -123,7 +123,10 @@ def foretold(seen: Snapshot, came: Result) -> Snapshot:
         points += [
             CurvePoint(tier.true_work, tier.target) for tier in outcomes[job.id].tiers if tier.true_work is not None
         ]
-        history[job.id] = (PastRun(tuple(sorted(points, key=lambda point: point.cpu_seconds))),)
+        points.sort(key=lambda point: point.cpu_seconds)
+        if points:  # it goes on to the end of its budget
+            points.append(CurvePoint(max(outcomes[job.id].cpu_seconds, points[-1].cpu_seconds), points[-1].value))
+        history[job.id] = (PastRun(tuple(points)),)
     jobs = tuple(replace(job, workload=job.id, similar=()) for job in seen.jobs)
     return replace(seen, jobs=jobs, history=history, similar={})
 

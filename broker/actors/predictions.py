@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tiercel.broker.actors.job_ids import find_job
 from tiercel.broker.what_if.asking import Asking
 from tiercel.broker.what_if.calibration import LATEST, calibrations
+from tiercel.broker.what_if.paces import Paces
 from tiercel.broker.what_if.predictions import accuracies, is_due, settled, to_record
 from tiercel.broker.what_if.present import Present, Question, bounded
 from tiercel.core.errors import TiercelError
@@ -66,6 +67,7 @@ class Predictions:
         # Tiers that the broker asked about of its own accord, and of which nothing could be said.
         self._silent: set[tuple[str, int]] = set()
         self._may_ask_at = 0.0
+        self._paces = Paces()
 
     async def start(self) -> None:
         """Take up what is recorded."""
@@ -76,7 +78,7 @@ class Predictions:
         """What the scheduler sees now."""
         choice = self._policies.choice
         snapshot = self._registry.scheduler.present()
-        return Present(snapshot, choice.name, dict(choice.options), self._interval_seconds)
+        return Present(snapshot, choice.name, dict(choice.options), self._interval_seconds, paces=self._paces)
 
     async def ask(
         self, present: Present, changes: Changes, tenant: str = "", *, asker: str = "", is_patient: bool = False
@@ -131,9 +133,10 @@ class Predictions:
     async def look(self) -> None:
         """Settle what came; then ask, where a job lacks a prediction and the last question is long enough ago."""
         await self._settle()
+        present = self.present()
+        self._paces = self._paces.after(present.snapshot)
         if self._clock.alive() < self._may_ask_at:
             return
-        present = self.present()
         lacking = self._lacking(present.snapshot)
         if not lacking:
             return

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from tiercel.broker.scheduling.interface import PastRun, Snapshot
 from tiercel.broker.scheduling.options import Options
 from tiercel.broker.what_if.calibration import Calibration
+from tiercel.broker.what_if.paces import Paces
 from tiercel.core.what_if import Changes, WhatIf
 
 MAX_JOBS = 100
@@ -25,6 +26,7 @@ class Present:
         options: Its options.
         interval_seconds: How often it looks.
         left_out: Jobs that are not in the snapshot since there are too many.
+        paces: How many times the CPU seconds of earlier runs runs needed lately.
     """
 
     snapshot: Snapshot
@@ -32,6 +34,7 @@ class Present:
     options: Options = field(default_factory=dict)
     interval_seconds: float = 2.0
     left_out: int = 0
+    paces: Paces = field(default_factory=Paces)
 
     @property
     def fingerprint(self) -> str:

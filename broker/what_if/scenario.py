@@ -74,7 +74,8 @@ def world(present: Present, changes: Changes) -> World:
     endpoints = _endpoints(snapshot.endpoints, changes, {node.id for node in nodes})
     held = [job for job in jobs if any(can_hold(node, job) for node in nodes)]
     samples = _samples(snapshot)
-    rests = {job.id: rest_of(job, snapshot.earlier_runs(job), samples) for job in jobs}
+    paces = present.paces.after(present.snapshot)
+    rests = {job.id: rest_of(job, snapshot.earlier_runs(job), samples, paces.beside(job.node_id)) for job in jobs}
     return World(
         replace(snapshot, jobs=tuple(held), nodes=nodes, endpoints=endpoints),
         {job.id: job for job in jobs},

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from tiercel.broker.scheduling.forecast.work import PastCurve, work_to
 from tiercel.broker.scheduling.history import MAX_POINTS
-from tiercel.broker.what_if.progress import at_its_pace, in_view_of
+from tiercel.broker.what_if.progress import Pace, at_its_pace, by_report, in_view_of
 
 QUALITY = (0.2, 0.4, 0.6, 0.8)
 
@@ -61,3 +63,22 @@ def test_a_few_reports_tell_less_of_the_pace_and_one_tells_how_long_the_start_wa
 def test_steps_of_a_curve_that_was_thinned_are_no_pace() -> None:
     thinned = PastCurve(tuple(3.0 * at for at in range(1, MAX_POINTS + 1)), tuple(at / 100 for at in range(MAX_POINTS)))
     assert at_its_pace([thinned], [3.0, 4.0, 5.0]) == (thinned,)
+
+
+def test_a_run_that_has_not_reported_is_taken_at_the_pace_of_those_beside_it() -> None:
+    curves = [PastCurve((3.0, 4.0, 5.0, 6.0), QUALITY)]
+    beside = Pace(math.log(1.5), math.log(2.0), 0.8)
+    (paced,) = at_its_pace(curves, [], beside)
+    assert paced.spent == pytest.approx((4.5, 6.5, 8.5, 10.5))
+    (reported,) = at_its_pace(curves, [5.0, 6.0], beside)  # one step, which counts a third
+    assert reported.spent == pytest.approx([5.0 + at * 2.0 ** (2 / 3) for at in range(4)])
+
+
+def test_a_start_that_takes_longer_than_earlier_ones_is_not_over_yet() -> None:
+    (paced,) = at_its_pace([PastCurve((3.0, 4.0, 5.0, 6.0), QUALITY)], [], spent=7.0)
+    assert paced.spent == (7.0, 8.0, 9.0, 10.0)
+
+
+def test_a_target_between_two_reports_was_reached_by_the_second() -> None:
+    curve = by_report(PastCurve((1.0, 2.0, 6.0), (0.2, 0.4, 0.6)))
+    assert [work_to(curve, target) for target in (0.1, 0.2, 0.3, 0.4, 0.41, 0.6, 0.7)] == [1, 1, 2, 2, 6, 6, None]
