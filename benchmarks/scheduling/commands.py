@@ -23,6 +23,7 @@ from benchmarks.results import (
 from benchmarks.scheduling.arms import ARMS, why_missing
 from benchmarks.scheduling.derive import derive
 from benchmarks.scheduling.figures import make_figures
+from benchmarks.scheduling.floor import floor
 from benchmarks.scheduling.kinds import KINDS
 from benchmarks.scheduling.live_run import LiveSettings, run_schedule
 from benchmarks.scheduling.matrix import (
@@ -205,6 +206,13 @@ def record_command(
         console.print(f"{name}: tiers after {works} of {made.cpu_seconds:.1f} CPU seconds", highlight=False)
 
     run_until_end(record(runs, BUILD / "record", psutil.cpu_count() or 1, tell))
+
+
+@app.command("floor")
+def floor_command() -> None:
+    """Tell how far off what-ifs are where only the work is unknown, from the recordings: seconds, any machine."""
+    for name, found in floor(Recordings.read()).items():
+        typer.echo(f"{name:<22} {json.dumps(found)}")
 
 
 @app.command("derive")

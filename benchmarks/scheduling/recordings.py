@@ -132,11 +132,17 @@ async def remember(recordings: Recordings, schedule: Schedule, tenant: str, data
         await store.save(run_records=records)
 
 
-def _record_of(kind: Kind, run: Recording, tenant: str) -> RunRecord:
-    workload = workload_of(tenant, kind.spec(kind.name, run.training_seed, "process"))
+def remembered(run: Recording) -> tuple[tuple[float, float], ...]:
+    """What a broker remembers of a run: the reports that were better than all before."""
+    better = KINDS[run.kind].direction.better
     curve: list[tuple[float, float]] = []
     for cpu, value in run.curve:
-        best = value if not curve else kind.direction.better(curve[-1][1], value)
+        best = value if not curve else better(curve[-1][1], value)
         if not curve or best != curve[-1][1]:
             curve.append((cpu, best))
-    return RunRecord(f"earlier-{kind.name}-{run.training_seed}", workload, time.time(), tuple(curve))
+    return tuple(curve)
+
+
+def _record_of(kind: Kind, run: Recording, tenant: str) -> RunRecord:
+    workload = workload_of(tenant, kind.spec(kind.name, run.training_seed, "process"))
+    return RunRecord(f"earlier-{kind.name}-{run.training_seed}", workload, time.time(), remembered(run))

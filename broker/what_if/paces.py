@@ -53,5 +53,6 @@ class Paces:
 
 
 def _pace(job: JobView, snapshot: Snapshot) -> Pace | None:
-    own = best_reports(job)
-    return pace_of(past_curves(snapshot.earlier_runs(job), job.direction), own) if own else None
+    own, past = best_reports(job), snapshot.history.get(job.workload, ())
+    # Of a program that is only like it: what differs may be the program.
+    return pace_of(past_curves(past, job.direction), own) if own and past else None
