@@ -103,7 +103,9 @@ def bounded(present: Present, wanted: frozenset[str] = frozenset()) -> Present:
     }
     return replace(
         present,
-        snapshot=replace(snapshot, jobs=jobs, history=history, restarts=restarts, similar=similar),
+        snapshot=replace(
+            snapshot, jobs=jobs, history=history, restarts=restarts, similar=similar, given=dict(snapshot.given)
+        ),
         left_out=len(order) - len(jobs),
     )
 

@@ -7,11 +7,11 @@ import pytest
 from tiercel.broker.scheduling.interface import Snapshot, Trigger
 from tiercel.broker.what_if import asking
 from tiercel.broker.what_if.asking import Asking
-from tiercel.broker.what_if.present import Present, Question
+from tiercel.broker.what_if.present import Present, Question, bounded
 from tiercel.core.errors import DeadlineExceededError, UnavailableError
 from tiercel.core.what_if import Changes
 
-QUESTION = Question(Present(Snapshot(1e9, Trigger.INTERVAL, (), (), (), {}, {}, {}), "fair"), Changes(), "alice")
+QUESTION = Question(bounded(Present(Snapshot(1e9, Trigger.INTERVAL, (), ()), "fair")), Changes(), "alice")
 
 
 async def test_what_a_dead_or_slow_child_means_and_that_the_next_question_is_answered(
