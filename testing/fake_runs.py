@@ -12,6 +12,7 @@ from testing.until import until
 from tiercel.trainer_agent.connection.calls import BrokerCalls
 from tiercel.trainer_agent.connection.dialling import LocalDialler
 from tiercel.trainer_agent.connection.outbox import Reporter
+from tiercel.trainer_agent.connection.pace import Pace
 from tiercel.trainer_agent.data.run_data import RunData
 from tiercel.trainer_agent.disk.job_retention import EndedJobs, Retention
 from tiercel.trainer_agent.disk.scratch import ScratchFolders
@@ -141,7 +142,7 @@ def table_in(
         HandOver(
             CheckpointTransfer(calls, folder / "carried"),
             FileTransfer(calls, folder / "outgoing"),
-            CheckpointCopies(CheckpointTransfer(calls, folder / "carried")),
+            CheckpointCopies(CheckpointTransfer(calls, folder / "carried"), Pace()),
         ),
         EndedJobs(places.jobs, folder / "ended-jobs", Retention()),
     )

@@ -213,7 +213,8 @@ class Agent:
             self._apply_to_delivery(delivery_action, deliveries)
         self._wanted_runs = frozenset(runs)
         self._rooms.served.want(wanted_versions(wanted), self._rooms.deliveries.arriving())
-        self._rooms.copies.want(*wanted_files(wanted), self._rooms.served)
+        copies, sends, paced = wanted_files(wanted)
+        self._rooms.copies.want(copies, sends, self._rooms.served, paced)
 
     def _start(self, wanted: nodes_pb2.WantedRun) -> None:
         try:

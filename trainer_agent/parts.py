@@ -11,6 +11,7 @@ from tiercel.core.logs import LogFormat
 from tiercel.trainer_agent.accelerators.serving_reserve import ServingReserve
 from tiercel.trainer_agent.accelerators.watch import AcceleratorWatch
 from tiercel.trainer_agent.connection.dialling import Dialler
+from tiercel.trainer_agent.connection.pace import DEFAULT_BYTES_PER_SECOND
 from tiercel.trainer_agent.data.cache import DataLimits
 from tiercel.trainer_agent.deliveries.deliveries import EXPORT_SECONDS
 from tiercel.trainer_agent.disk.job_retention import Retention
@@ -21,7 +22,6 @@ from tiercel.trainer_agent.environments.index import PackageIndex
 from tiercel.trainer_agent.inference_server.server import ServingPorts
 from tiercel.trainer_agent.limits.contract import Limits
 from tiercel.trainer_agent.limits.cpu import Capacity
-from tiercel.trainer_agent.runs.checkpoint_copies import DEFAULT_BYTES_PER_SECOND
 from tiercel.trainer_agent.runs.projects import DEFAULT_CACHE_BYTES
 from tiercel.trainer_agent.runs.stopping import StopPatience
 from tiercel.trainer_agent.runtimes.contract import Runtime
@@ -60,5 +60,5 @@ class AgentParts:
     engine: tuple[str, str] | None = None
     package_index: PackageIndex = field(default_factory=PackageIndex)  # where environments have packages from
     environments: EnvironmentLimits = field(default_factory=EnvironmentLimits)  # what they may take
-    # What copies of checkpoints may send to the broker in a second.
+    # What copies that nobody waits for may send to the broker in a second, and as much may come from there.
     checkpoint_copy_bytes: int = DEFAULT_BYTES_PER_SECOND

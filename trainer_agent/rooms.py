@@ -10,6 +10,7 @@ import aiohttp
 
 from tiercel.trainer_agent.connection.calls import BrokerCalls
 from tiercel.trainer_agent.connection.outbox import Reporter
+from tiercel.trainer_agent.connection.pace import Pace
 from tiercel.trainer_agent.connection.parcels import Parcels
 from tiercel.trainer_agent.data.run_data import RunData
 from tiercel.trainer_agent.deliveries.copies import VersionCopies, copy_limits
@@ -76,7 +77,7 @@ def make_rooms(
     """Make them; nothing begins yet. ``serving_changed`` is called when what answers here is another; may not block."""
     # The folder keeps its name, so that what an earlier version left in it is removed.
     transfer = CheckpointTransfer(calls, parts.state_dir / "carried")
-    checkpoint_copies = CheckpointCopies(transfer, parts.checkpoint_copy_bytes)
+    sending, fetching = Pace(parts.checkpoint_copy_bytes), Pace(parts.checkpoint_copy_bytes)
     data = RunData(parts.state_dir, parts.data)
     environments = _environments(parts, tasks, lambda run_id: runs.live(run_id) is not None)
     places = RunPlaces(parts.state_dir)
@@ -89,7 +90,11 @@ def make_rooms(
         tasks,
         parts.patience,
         _preparation(parts, calls, transfer, environments, data),
-        HandOver(transfer, FileTransfer(calls, parts.state_dir / "outgoing", parts.outputs), checkpoint_copies),
+        HandOver(
+            transfer,
+            FileTransfer(calls, parts.state_dir / "outgoing", parts.outputs),
+            CheckpointCopies(transfer, sending),
+        ),
         ended_jobs,
     )
 
@@ -107,7 +112,7 @@ def make_rooms(
     )
     serving = _inference_server(parts, serving_places, client, serving_changed)
     parcels = Parcels(calls, "the files of a version", copy_limits(parts.model_bytes))
-    copies = VersionCopies(parcels, repository, tasks, serving_changed, parts.disk.reserve_bytes, checkpoint_copies)
+    copies = VersionCopies(parcels, repository, tasks, serving_changed, parts.disk.reserve_bytes, sending, fetching)
     served = ServedModels(repository, client, tasks, serving_changed, routes.wait_elsewhere, copies.note_in_place)
     deliveries = Deliveries(
         delivery_log=DeliveryLog(parts.state_dir / "deliveries.json"),

@@ -19,11 +19,11 @@ from tiercel.core.logs import LogFormat
 from tiercel.core.trust.trust import is_loopback
 from tiercel.core.validation import validate_labels
 from tiercel.trainer_agent.accelerators.detect import AUTO, NONE
+from tiercel.trainer_agent.connection.pace import DEFAULT_BYTES_PER_SECOND, LEAST_BYTES_PER_SECOND
 from tiercel.trainer_agent.data.sources import check_prefix
 from tiercel.trainer_agent.limits.groups import ORDINARY_TRAINING_WEIGHT
 from tiercel.trainer_agent.limits.thread_scheduling import LONGEST_SECONDS
 from tiercel.trainer_agent.metrics.door import MetricsPlace
-from tiercel.trainer_agent.runs.checkpoint_copies import DEFAULT_BYTES_PER_SECOND
 from tiercel.trainer_agent.runs.projects import DEFAULT_CACHE_BYTES
 
 RUNTIMES: Final = ("process", "docker")
@@ -129,8 +129,8 @@ class AgentSettings(BaseSettings):
     """bytes that all environments may have on the disk together (default 20 GiB)"""
     environment_seconds: float = Field(default=600.0, gt=0, allow_inf_nan=False)
     """how long one may take to be built (default 600)"""
-    checkpoint_copy_bytes: int = Field(default=DEFAULT_BYTES_PER_SECOND, ge=1024)
-    """bytes that copies of checkpoints may send to the broker in a second (default 16 MiB)"""
+    checkpoint_copy_bytes: int = Field(default=DEFAULT_BYTES_PER_SECOND, ge=LEAST_BYTES_PER_SECOND)
+    """bytes a second that copies nobody waits for may send to the broker, and as many from there (default 16 MiB)"""
 
     @field_validator("runtimes", "data_sources", "listen_names", mode="before")
     @classmethod

@@ -71,19 +71,27 @@ def wanted_versions(wanted: nodes_pb2.WantedState) -> dict[Place, WantedVersions
     }
 
 
-def wanted_files(wanted: nodes_pb2.WantedState) -> tuple[frozenset[PlacedFiles], frozenset[PlacedFiles]]:
-    """The versions that this node shall have of others, and those that it shall send; bad names are left out."""
-    copies, sends = set(), set()
+def wanted_files(
+    wanted: nodes_pb2.WantedState,
+) -> tuple[frozenset[PlacedFiles], frozenset[PlacedFiles], frozenset[PlacedFiles]]:
+    """The versions that this node shall have of others, those that it shall send, and the first that nobody waits for.
+
+    Bad names are left out.
+    """
+    copies, sends, paced = set(), set(), set()
     for each in wanted.models:
         place = Place(each.endpoint, each.variant)
         if is_place(each.endpoint, each.variant):
-            copies |= {PlacedFiles(place, files.version, files.sha256) for files in each.copies}
+            for files in each.copies:
+                copies.add(found := PlacedFiles(place, files.version, files.sha256))
+                if each.paced and not files.delivery_id:
+                    paced.add(found)
             sends |= {
                 PlacedFiles(place, files.version, files.sha256, files.delivery_id)
                 for files in each.sends
                 if not files.delivery_id or is_plain(files.delivery_id)
             }
-    return frozenset(copies), frozenset(sends)
+    return frozenset(copies), frozenset(sends), frozenset(paced)
 
 
 def copied(part: _MessageT) -> _MessageT:

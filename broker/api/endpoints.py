@@ -215,6 +215,7 @@ def wanted_models(models: Iterable[WantedModel]) -> list[nodes_pb2.WantedModel]:
             kept_versions=model.kept,
             copies=[to_proto(each, nodes_pb2.VersionFiles) for each in model.copies],
             sends=[to_proto(each, nodes_pb2.VersionFiles) for each in model.sends],
+            paced=model.paced,
         )
         for model in models
     ]

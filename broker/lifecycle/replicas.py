@@ -219,8 +219,9 @@ def wanted(
         ]
         kept |= {each.files.version for each in coming if name in {each.node_id, *each.members}}
         copies = tuple(arriving)
-        version = 0
+        version, paced = 0, False
         if live is not None:
+            paced = any(each.online and each.answering == live.version for each in nodes.values())
             version = _answers(endpoint, live, nodes, name)
             kept |= {version} - {0}
             if name in {endpoint.node_id, *endpoint.replica_nodes}:
@@ -228,7 +229,7 @@ def wanted(
             of_live = VersionFiles(live.version, live.sha256)
             if name in receivers and _can_have(nodes, name, of_live, held):
                 copies = (of_live, *copies)
-        model = WantedModel(endpoint.name, "", version, tuple(sorted(kept)), copies, sends.get(name, ()))
+        model = WantedModel(endpoint.name, "", version, tuple(sorted(kept)), copies, sends.get(name, ()), paced)
         found[name] = (model, *(model for model in known.get(name, ()) if model.variant))
     return found
 

@@ -38,6 +38,7 @@ class WantedModel:
     kept: tuple[int, ...]  # numbers of the versions whose files stay there, and it may go back to
     copies: tuple[VersionFiles, ...] = ()  # versions of other nodes that it shall have as well
     sends: tuple[VersionFiles, ...] = ()  # versions of which it shall send the files to the broker, for other nodes
+    paced: bool = False  # whether nobody waits for those copies that are of no delivery, as others answer
 
 
 def why_held(endpoint: Endpoint, new: Version, *, may_replace: bool) -> str:

@@ -13,13 +13,14 @@ import shutil
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, Final, Protocol, TypeVar
+from typing import BinaryIO, Final, TypeVar
 
 import grpc
 from grpc import aio
 
 from tiercel.trainer_agent.connection.address import DialError
 from tiercel.trainer_agent.connection.calls import MAY_PASS, BrokerCalls, Stub
+from tiercel.trainer_agent.connection.pace import Pace
 from tiercel.trainer_agent.disk.job_folder import CopiedFile
 from tiercel.trainer_agent.disk.names import is_plain
 from tiercel.trainer_agent.errors import TransferError
@@ -30,16 +31,6 @@ _CHUNK_BYTES: Final = 256 * 1024
 _T = TypeVar("_T")
 _SendCall = aio.StreamStreamCall[nodes_pb2.SendCheckpointRequest, nodes_pb2.SendCheckpointResponse]
 _FetchCall = aio.UnaryStreamCall[nodes_pb2.FetchCheckpointRequest, nodes_pb2.FetchCheckpointResponse]
-
-
-class Pace(Protocol):
-    """How fast something may be sent."""
-
-    def seconds_for(self, size_bytes: int) -> float:
-        """How long so much takes at least."""
-
-    async def wait_for(self, size_bytes: int) -> None:
-        """Wait until so much more may be sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +81,11 @@ class Parcels:
         await self._retried(lambda stub: self._send(stub, header, files, pace), seconds)
 
     async def fetch(
-        self, request: nodes_pb2.FetchCheckpointRequest, place: Path, check_room: Callable[[int], None] = lambda _: None
+        self,
+        request: nodes_pb2.FetchCheckpointRequest,
+        place: Path,
+        check_room: Callable[[int], None] = lambda _: None,
+        pace: Callable[[], Pace | None] = lambda: None,
     ) -> list[Path]:
         """Fetch files into a folder; each is what the broker said that it is.
 
@@ -100,6 +95,7 @@ class Parcels:
             request: What is asked for; completed with who asks.
             place: The folder; this agent's alone.
             check_room: Told how many bytes will come; raises TransferError where there is no room for them.
+            pace: How fast they come from now on; None for as fast as it goes.
 
         Raises:
             TransferError: They did not come.
@@ -108,7 +104,9 @@ class Parcels:
         arrived = _Arrived(place)
         await asyncio.to_thread(arrived.look)
         try:
-            return await self._retried(lambda stub: self._fetch(stub, request, arrived, check_room))
+            slow = pace()
+            more_seconds = slow.seconds_for(self.limits.size_bytes) if slow is not None else 0.0
+            return await self._retried(lambda stub: self._fetch(stub, request, arrived, check_room, pace), more_seconds)
         finally:
             arrived.close()
 
@@ -143,6 +141,7 @@ class Parcels:
         request: nodes_pb2.FetchCheckpointRequest,
         arrived: _Arrived,
         check_room: Callable[[int], None],
+        pace: Callable[[], Pace | None],
     ) -> list[Path]:
         request.offset_bytes = arrived.size_bytes
         call = stub.FetchCheckpoint(request, metadata=self.calls.metadata())
@@ -162,6 +161,8 @@ class Parcels:
                 if not isinstance(response, nodes_pb2.FetchCheckpointResponse):
                     raise await _error_of(call)
                 await arrived.write(response.data)
+                if (slow := pace()) is not None:  # what is not read the broker does not send
+                    await slow.wait_for(len(response.data))
         finally:
             call.cancel()
         return arrived.paths

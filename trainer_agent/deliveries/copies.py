@@ -18,7 +18,8 @@ from typing import Any, Final
 
 from tiercel.core.backoff import Attempts, Backoff
 from tiercel.core.deploying import most_version_bytes
-from tiercel.trainer_agent.connection.parcels import Pace, Parcels, TransferLimits
+from tiercel.trainer_agent.connection.pace import Pace
+from tiercel.trainer_agent.connection.parcels import Parcels, TransferLimits
 from tiercel.trainer_agent.errors import DeliveryFailedError, RefusedError, TransferError
 from tiercel.trainer_agent.models.repository import ModelRepository, staged_copy
 from tiercel.trainer_agent.models.served import ServedModels
@@ -72,7 +73,8 @@ class VersionCopies:
         tasks: Owner of the tasks that transfer.
         changed: Told when there is another copy, or a problem with one; may not block.
         reserve_bytes: What the disk has to have left.
-        pace: How fast the broker is sent what nobody waits for; None for as fast as it goes.
+        sending: How fast the broker is sent what nobody waits for; None for as fast as it goes.
+        fetching: The same of what comes from it.
         now: Seconds of a clock that never goes back.
     """
 
@@ -83,7 +85,8 @@ class VersionCopies:
         tasks: Supervisor,
         changed: Callable[[], None],
         reserve_bytes: int = 0,
-        pace: Pace | None = None,
+        sending: Pace | None = None,
+        fetching: Pace | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._parcels = parcels
@@ -91,7 +94,9 @@ class VersionCopies:
         self._tasks = tasks
         self._changed = changed
         self._reserve_bytes = reserve_bytes
-        self._pace = pace
+        self._sending = sending
+        self._fetching = fetching
+        self._paced: frozenset[PlacedFiles] = frozenset()
         self._now = now
         self._left: dict[str, float] = {}  # since when nobody fetches what has come of a copy, by where it is
         self._under_way: dict[PlacedFiles, asyncio.Task[None]] = {}
@@ -150,14 +155,22 @@ class VersionCopies:
             self._there[place] = dict(versions)
             self._changed()
 
-    def want(self, copies: Collection[PlacedFiles], sends: Collection[PlacedFiles], served: ServedModels) -> None:
+    def want(
+        self,
+        copies: Collection[PlacedFiles],
+        sends: Collection[PlacedFiles],
+        served: ServedModels,
+        paced: Collection[PlacedFiles] = (),
+    ) -> None:
         """Begin to fetch and to send what is wanted, and stop what is not.
 
         Args:
             copies: What shall be here.
             sends: What the broker needs.
             served: Puts copies in place.
+            paced: Those of the copies that nobody waits for.
         """
+        self._paced = frozenset(paced)
         for files in [each for each in self._under_way if each not in {*copies, *sends}]:
             self._under_way.pop(files).cancel()
         for files in [each for each in self._problems if each not in copies]:
@@ -179,7 +192,8 @@ class VersionCopies:
             OSError: The disk does not take them.
         """
         request = nodes_pb2.FetchCheckpointRequest(endpoint=files.place.endpoint, version=files.version)
-        await self._parcels.fetch(request, self._repository.staged(staged_id), self._check_room)
+        place = self._repository.staged(staged_id)
+        await self._parcels.fetch(request, place, self._check_room, lambda: self._pace_of(files))
         await asyncio.to_thread(self._repository.check_copy, staged_id, files.sha256)
 
     def _start(self, files: PlacedFiles, work: Coroutine[Any, Any, None]) -> None:
@@ -246,12 +260,15 @@ class VersionCopies:
                 return "its files are not here"
             header = nodes_pb2.CheckpointHeader(endpoint=files.place.endpoint, version=files.version)
             # A delivery waits for its copies.
-            await self._parcels.send(header, found, None if files.delivery_id else self._pace)
+            await self._parcels.send(header, found, None if files.delivery_id else self._sending)
         except TransferError as error:
             return error.message
         except OSError as error:  # put in place or removed meanwhile
             return f"its files cannot be read ({error})"
         return ""
+
+    def _pace_of(self, files: PlacedFiles) -> Pace | None:
+        return self._fetching if files in self._paced else None
 
     def _check_room(self, size_bytes: int) -> None:
         left = shutil.disk_usage(self._repository.path).free - size_bytes

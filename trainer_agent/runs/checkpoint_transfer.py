@@ -13,7 +13,8 @@ from pathlib import Path
 
 from tiercel.core.tasks import run_in_thread
 from tiercel.trainer_agent.connection.calls import BrokerCalls
-from tiercel.trainer_agent.connection.parcels import Pace, Parcels, TransferLimits, make_empty
+from tiercel.trainer_agent.connection.pace import Pace
+from tiercel.trainer_agent.connection.parcels import Parcels, TransferLimits, make_empty
 from tiercel.trainer_agent.disk.job_folder import JobFolder
 from tiercel.trainer_agent.disk.names import is_plain
 from tiercel.trainer_agent.errors import RunFailedError, TransferError

@@ -1504,12 +1504,17 @@ class WantedModel(_message.Message):
     KEPT_VERSIONS_FIELD_NUMBER: _builtins.int
     COPIES_FIELD_NUMBER: _builtins.int
     SENDS_FIELD_NUMBER: _builtins.int
+    PACED_FIELD_NUMBER: _builtins.int
     endpoint: _builtins.str
     """The endpoint's name."""
     variant: _builtins.str
     """Which variant; empty for an endpoint without variants."""
     version: _builtins.int
     """The version that shall answer; 0 for none: it answers on another node by now."""
+    paced: _builtins.bool
+    """Nobody waits for those of the copies that are of no delivery, as others answer: they are fetched at the pace that the node
+    has for copies.
+    """
     @_builtins.property
     def kept_versions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Versions whose files are kept; those of others are removed."""
@@ -1533,10 +1538,11 @@ class WantedModel(_message.Message):
         kept_versions: _abc.Iterable[_builtins.int] | None = ...,
         copies: _abc.Iterable[Global___VersionFiles] | None = ...,
         sends: _abc.Iterable[Global___VersionFiles] | None = ...,
+        paced: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["copies", b"copies", "endpoint", b"endpoint", "kept_versions", b"kept_versions", "sends", b"sends", "variant", b"variant", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["copies", b"copies", "endpoint", b"endpoint", "kept_versions", b"kept_versions", "paced", b"paced", "sends", b"sends", "variant", b"variant", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

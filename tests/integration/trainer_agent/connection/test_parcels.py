@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from grpc import aio
 
 from tiercel.trainer_agent.connection.calls import BrokerCalls
 from tiercel.trainer_agent.connection.dialling import LocalDialler
+from tiercel.trainer_agent.connection.pace import AT_ONCE_BYTES, Pace
 from tiercel.trainer_agent.connection.parcels import Parcels, TransferLimits
 from tiercel.trainer_agent.disk.job_folder import CopiedFile
 from tiercel.v1 import nodes_pb2
@@ -147,3 +148,42 @@ async def test_what_an_earlier_life_had_fetched_is_not_fetched_again_unless_it_i
     assert file.read_bytes() == CONTENT
     assert list(tmp_path.iterdir()) == [file]
     assert (broker.given == len(CONTENT) - len(left)) is is_used
+
+
+class FakeClock:
+    """Seconds that pass only while somebody waits for them; ``moved`` has what had been transferred then."""
+
+    def __init__(self, transferred: Callable[[], int]) -> None:
+        self.seconds = 0.0
+        self.moved: list[tuple[float, int]] = []
+        self._transferred = transferred
+
+    def now(self) -> float:
+        return self.seconds
+
+    async def sleep(self, seconds: float) -> None:
+        self.moved.append((self.seconds, self._transferred()))
+        self.seconds += seconds
+
+
+@pytest.mark.parametrize("way", ["fetched", "sent"])
+async def test_what_nobody_waits_for_goes_either_way_with_so_many_bytes_a_second_and_the_rest_as_fast_as_it_goes(
+    tmp_path: Path, way: str
+) -> None:
+    broker, here, source = FallsSilent(), tmp_path / "here", tmp_path / "model.onnx"
+    broker.calls = 1  # all is well
+    source.write_bytes(CONTENT)
+    clock = FakeClock(lambda: (here / "model.onnx").stat().st_size if way == "fetched" else len(broker.taken))
+    pace = Pace(PIECE, now=clock.now, sleep=clock.sleep)
+    paces = iter([None, *[pace] * 9])  # from the second half on somebody waits
+    async with parcels_of(broker) as parcels:
+        if way == "fetched":
+            request = nodes_pb2.FetchCheckpointRequest(endpoint="line", version=1)
+            await parcels.fetch(request, here, pace=lambda: next(paces, None))
+        else:
+            header = nodes_pb2.CheckpointHeader(endpoint="line", version=1)
+            await parcels.send(header, [CopiedFile(source, len(CONTENT), SHA256)], pace)
+    most = AT_ONCE_BYTES + PIECE
+    assert all(moved <= seconds * PIECE + most for seconds, moved in clock.moved)
+    paced = 9 * PIECE if way == "fetched" else len(CONTENT)
+    assert clock.seconds == pytest.approx((paced - AT_ONCE_BYTES) / PIECE)

@@ -158,6 +158,7 @@ async def test_what_takes_too_long_is_announced_without_and_caught_up_with(nodes
     assert announced(actors) == [1, 2]
     wanted = await wanted_of(nodes.nodes[copy].actor, nodes.nodes[copy].epoch)
     assert [model.version for model in wanted.models] == [0], "it shall not answer with what is old"
+    assert [model.paced for model in wanted.models] == [True], "another one answers"
     nodes.nodes[copy].is_stuck = False
     await nodes.obey()
     assert set(nodes.answering().values()) == {2}

@@ -14,6 +14,7 @@ import pytest
 
 from testing.until import until
 from tiercel.core.backoff import Backoff
+from tiercel.trainer_agent.connection.pace import Pace
 from tiercel.trainer_agent.connection.parcels import Parcels
 from tiercel.trainer_agent.deliveries import copies as module
 from tiercel.trainer_agent.deliveries.copies import PlacedFiles, VersionCopies
@@ -35,9 +36,13 @@ class Broker:
         self.answers: list[dict[str, bytes] | OSError] = []
         self.sent: list[dict[str, bytes]] = []
         self.fetches = 0
+        self.pace: Callable[[], Pace | None] = lambda: None
 
-    async def fetch(self, _request: object, place: Path, check_room: Callable[[int], None]) -> None:
+    async def fetch(
+        self, _request: object, place: Path, check_room: Callable[[int], None], pace: Callable[[], Pace | None]
+    ) -> None:
         self.fetches += 1
+        self.pace = pace
         if not self.answers:
             place.mkdir(parents=True, exist_ok=True)
             await asyncio.Event().wait()  # the rest is on its way
@@ -189,6 +194,17 @@ async def test_what_has_come_of_a_copy_stays_for_ten_minutes_after_nobody_wants_
     copies.want({WANTED}, (), node.served)
     await copies.drop_left()
     assert left() == {WANTED.staged_id}, "it is being fetched again"
+
+
+async def test_a_copy_takes_its_time_from_when_nobody_waits_for_it(tmp_path: Path, tasks: Supervisor) -> None:
+    node, pace = Node(tmp_path, tasks, reserve_bytes=0), Pace()
+    copies = VersionCopies(cast("Parcels", node.broker), node.repository, tasks, lambda: None, fetching=pace)
+    copies.want({WANTED}, (), node.served)
+    await until(lambda: node.broker.fetches)
+    assert node.broker.pace() is None
+    copies.want({WANTED}, (), node.served, {WANTED})
+    assert node.broker.pace() is pace
+    assert node.broker.fetches == 1
 
 
 async def test_a_copy_of_a_variant_is_put_in_its_place_and_told_of(tmp_path: Path, tasks: Supervisor) -> None:
