@@ -60,13 +60,9 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class JoinedModel:
-    """A model whose weights are to be read out of the files that it names, as one.
+    """A model whose weights are to be read out of the files that it names, as one."""
 
-    Attributes:
-        size_bytes: Of the one file with its weights.
-    """
-
-    size_bytes: int
+    size_bytes: int  # of the one file with its weights
     _model: bytes
     _parts: tuple[_Part, ...]
 

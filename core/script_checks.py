@@ -16,17 +16,11 @@ FINDINGS_FILE = "findings.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class CheckOrder:
-    """What is tried.
+    """What is tried."""
 
-    Attributes:
-        metric: Which the job's tiers are about.
-        smaller_is_better: Whether that is one to minimise.
-        steps: How many steps of the first epoch are trained.
-    """
-
-    metric: str
-    smaller_is_better: bool
-    steps: int
+    metric: str  # which the job's tiers are about
+    smaller_is_better: bool  # whether that is one to minimise
+    steps: int  # how many steps of the first epoch are trained
 
     def write(self, folder: Path) -> None:
         """Put it into the trial's folder."""
@@ -40,17 +34,11 @@ class CheckOrder:
 
 @dataclass(frozen=True, slots=True)
 class CheckFinding:
-    """One thing that was tried.
+    """One thing that was tried."""
 
-    Attributes:
-        check: What, in a word.
-        ok: Whether it would do in a job.
-        found: What was found, in words.
-    """
-
-    check: str
-    ok: bool
-    found: str
+    check: str  # what, in a word
+    ok: bool  # whether it would do in a job
+    found: str  # what was found, in words
 
     def append(self, folder: Path) -> None:
         """Write it behind those that are there."""

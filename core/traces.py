@@ -12,25 +12,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class JobSpan:
-    """A part of a job's life.
+    """A part of a job's life."""
 
-    Attributes:
-        job_id: The job: all of its spans are one trace, whose id follows from it.
-        name: What happened.
-        begin: When it began, seconds since the Unix epoch.
-        end: When it was over.
-        attributes: What else there is to say.
-        error: Why it failed; empty where it did not.
-        is_first: Whether the others are its children.
-    """
-
-    job_id: str
-    name: str
-    begin: float
-    end: float
-    attributes: Mapping[str, str | int | float] = field(default_factory=dict)
-    error: str = ""
-    is_first: bool = False
+    job_id: str  # the job: all of its spans are one trace, whose id follows from it
+    name: str  # what happened
+    begin: float  # when it began, seconds since the Unix epoch
+    end: float  # when it was over
+    attributes: Mapping[str, str | int | float] = field(default_factory=dict)  # what else there is to say
+    error: str = ""  # why it failed; empty where it did not
+    is_first: bool = False  # whether the others are its children
 
 
 class RequestSpan(Protocol):

@@ -35,34 +35,21 @@ _MOST_LINE_BYTES: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How the program ended.
+    """How the program ended."""
 
-    Attributes:
-        code: Its exit code; None where it took too long.
-        last_line: Of its output.
-    """
-
-    code: int | None
-    last_line: str
+    code: int | None  # its exit code; None where it took too long
+    last_line: str  # of its output
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A program to be tried.
+    """A program to be tried."""
 
-    Attributes:
-        spec: The job's.
-        packed: Its project, or None.
-        python: The interpreter that stands for the node's.
-        data: Where its data sets are on this machine, by name.
-        folder: A new one, for all that comes of it.
-    """
-
-    spec: JobSpec
-    packed: PackedProject | None
-    python: str
-    data: Mapping[str, Path]
-    folder: Path
+    spec: JobSpec  # the job's
+    packed: PackedProject | None  # its project, or None
+    python: str  # the interpreter that stands for the node's
+    data: Mapping[str, Path]  # where its data sets are on this machine, by name
+    folder: Path  # a new one, for all that comes of it
 
     def run(self, seconds: float, find: Callable[[CheckFinding], None], show: Callable[[bytes], object]) -> Ended:
         """Run it.

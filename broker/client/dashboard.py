@@ -14,17 +14,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SignInLink:
-    """What signs a browser in, once.
+    """What signs a browser in, once."""
 
-    Attributes:
-        url: For a browser on the broker's machine.
-        url_elsewhere: For one elsewhere; empty where the broker listens on its machine alone.
-        expires_at: When it does no more.
-    """
-
-    url: str
-    url_elsewhere: str
-    expires_at: datetime
+    url: str  # for a browser on the broker's machine
+    url_elsewhere: str  # for one elsewhere; empty where the broker listens on its machine alone
+    expires_at: datetime  # when it does no more
 
 
 async def create_sign_in_link(connection: Connection) -> SignInLink:

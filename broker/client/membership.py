@@ -32,17 +32,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class JoinLine:
-    """How a machine joins.
+    """How a machine joins."""
 
-    Attributes:
-        address: The broker's, ``host:port``.
-        token: Works once.
-        expires_at: When it does no more.
-    """
-
-    address: str
-    token: str
-    expires_at: datetime
+    address: str  # the broker's, ``host:port``
+    token: str  # works once
+    expires_at: datetime  # when it does no more
 
 
 async def create_join_token(
@@ -78,18 +72,13 @@ async def remove_node(connection: Connection, node_id: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class LeftThere:
-    """What a node has that is being emptied.
+    """What a node has that is being emptied."""
 
-    Attributes:
-        jobs: Jobs of all tenants that are there.
-        endpoints: Endpoints of all tenants that answer there, by name.
-        is_stuck: Whether none of it will go by itself: there is no other node that takes anything, or see below.
-        is_answered: Whether it is endpoints alone, for which every other node that takes anything answers already.
-    """
-
-    jobs: int
-    endpoints: tuple[str, ...]
+    jobs: int  # jobs of all tenants that are there
+    endpoints: tuple[str, ...]  # endpoints of all tenants that answer there, by name
+    # Whether none of it will go by itself: there is no other node that takes anything, or see below.
     is_stuck: bool = False
+    # Whether it is endpoints alone, for which every other node that takes anything answers already.
     is_answered: bool = False
 
     @property

@@ -25,17 +25,11 @@ _TRUSTED_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where an endpoint answers.
+    """Where an endpoint answers."""
 
-    Attributes:
-        url: ``http://`` or ``https://`` with host and port.
-        node: The node whose certificate is expected there; empty for none, or for any.
-        access: Who may ask.
-    """
-
-    url: str
-    node: str = ""
-    access: EndpointAccess = EndpointAccess.TENANT
+    url: str  # ``http://`` or ``https://`` with host and port
+    node: str = ""  # the node whose certificate is expected there; empty for none, or for any
+    access: EndpointAccess = EndpointAccess.TENANT  # who may ask
 
 
 class Places(Protocol):

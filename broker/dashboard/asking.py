@@ -58,15 +58,10 @@ _REFUSALS: dict[int, type[TiercelError]] = {
 
 @dataclass(frozen=True, slots=True)
 class Spoken:
-    """What an inference server answered.
+    """What an inference server answered."""
 
-    Attributes:
-        content: JSON.
-        milliseconds: How long that took.
-    """
-
-    content: bytes
-    milliseconds: float
+    content: bytes  # JSON
+    milliseconds: float  # how long that took
 
 
 class Asking:

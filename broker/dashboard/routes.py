@@ -36,27 +36,17 @@ JOBS_SHOWN, MOST_JOBS_SHOWN = 50, 500
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """What is asked, and what answers.
+    """What is asked, and what answers."""
 
-    Attributes:
-        verb: Of HTTP.
-        path: With its parts in braces.
-        method: Of the contract, ``Service/Method``: its rule holds, and it answers where there is no ``read``.
-        request: Its request; where there is a ``read``, made before the body is there.
-        answer: Its answer as JSON types, or as text.
-        read: Answers in its place.
-        follow: Answers in its place, with server-sent events.
-        most_bytes: Of the body, where there is a ``read``.
-    """
-
-    verb: str
-    path: str
-    method: str
-    request: Callable[[Asked], Message]
-    answer: Callable[[Any], Any] = lambda found: found
-    read: Callable[[Asked, Context], Awaitable[Any]] | None = None
+    verb: str  # of HTTP
+    path: str  # with its parts in braces
+    method: str  # of the contract, ``Service/Method``: its rule holds, and it answers where there is no ``read``
+    request: Callable[[Asked], Message]  # its request; where there is a ``read``, made before the body is there
+    answer: Callable[[Any], Any] = lambda found: found  # its answer as JSON types, or as text
+    read: Callable[[Asked, Context], Awaitable[Any]] | None = None  # answers in its place
+    # Answers in its place, with server-sent events.
     follow: Callable[[Asked, Context], AsyncGenerator[bytes]] | None = None
-    most_bytes: int = MAX_BODY_BYTES
+    most_bytes: int = MAX_BODY_BYTES  # of the body, where there is a ``read``
 
     @property
     def full_method(self) -> str:

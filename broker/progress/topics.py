@@ -47,17 +47,11 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """Where one kind of news goes.
+    """Where one kind of news goes."""
 
-    Attributes:
-        path: Below :data:`ROOT`, its parts in braces.
-        tells: What a message there says.
-        is_state: Whether each message takes the place of the one before: those are retained and must arrive.
-    """
-
-    path: str
-    tells: str
-    is_state: bool = True
+    path: str  # below :data:`ROOT`, its parts in braces
+    tells: str  # what a message there says
+    is_state: bool = True  # whether each message takes the place of the one before: those are retained and must arrive
 
     @property
     def qos(self) -> int:

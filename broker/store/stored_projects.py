@@ -25,15 +25,10 @@ _TABLE = tables.stored_projects
 
 
 class ProjectKey(NamedTuple):
-    """A tenant's project.
+    """A tenant's project."""
 
-    Attributes:
-        tenant: Whose.
-        root: SHA-256 of its root folder's listing, hexadecimal.
-    """
-
-    tenant: str
-    root: str
+    tenant: str  # whose
+    root: str  # SHA-256 of its root folder's listing, hexadecimal
 
 
 class StoredProjects:

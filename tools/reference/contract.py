@@ -29,14 +29,10 @@ _Path = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A file of the contract with its comments.
-
-    Attributes:
-        file: The file.
-        comments: What stands before, or else behind, each thing, by its path in the file's descriptor.
-    """
+    """A file of the contract with its comments."""
 
     file: FileDescriptorProto
+    # What stands before, or else behind, each thing, by its path in the file's descriptor.
     comments: Mapping[_Path, str]
 
     def comment(self, path: _Path) -> str:

@@ -25,14 +25,10 @@ class UndescribedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Docstring:
-    """A docstring of Google's form, taken apart.
+    """A docstring of Google's form, taken apart."""
 
-    Attributes:
-        text: What stands before its sections.
-        sections: By their title the entries of each: a name, or "" where there is none, and its text.
-    """
-
-    text: str
+    text: str  # what stands before its sections
+    # By their title the entries of each: a name, or "" where there is none, and its text.
     sections: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def entries(self, *titles: str) -> dict[str, str]:

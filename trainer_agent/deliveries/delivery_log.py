@@ -32,29 +32,18 @@ _STAGES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class DeliveryLogEntry:
-    """A delivery from the moment on when its files are in the agent's hands.
-
-    Attributes:
-        delivery_id: The delivery.
-        stage: ``staged`` (files copied and hashed), ``delivered`` or ``failed``.
-        value: The metric re-measured on the exported model.
-        sha256: Of the ONNX file, hexadecimal.
-        delivered_ns: When it began to answer, nanoseconds since the Unix epoch; 0 while it does not.
-        reason: Plain words when it failed.
-        signature: What the model takes and gives (``ModelSignature``), base64; empty where its file does not say.
-        size_bytes: Of the ONNX file; 0 before it is staged.
-        cheap_variants: What became of each of its cheap variants (``CheapVariant``), base64.
-    """
+    """A delivery from the moment on when its files are in the agent's hands."""
 
     delivery_id: str
-    stage: str
-    value: float = 0.0
-    sha256: str = ""
-    delivered_ns: int = 0
-    reason: str = ""
+    stage: str  # ``staged`` (files copied and hashed), ``delivered`` or ``failed``
+    value: float = 0.0  # the metric re-measured on the exported model
+    sha256: str = ""  # of the ONNX file, hexadecimal
+    delivered_ns: int = 0  # when it began to answer, nanoseconds since the Unix epoch; 0 while it does not
+    reason: str = ""  # plain words when it failed
+    # What the model takes and gives (``ModelSignature``), base64; empty where its file does not say.
     signature: str = ""
-    size_bytes: int = 0
-    cheap_variants: tuple[str, ...] = ()
+    size_bytes: int = 0  # of the ONNX file; 0 before it is staged
+    cheap_variants: tuple[str, ...] = ()  # what became of each of its cheap variants (``CheapVariant``), base64
 
     @property
     def is_final(self) -> bool:

@@ -19,14 +19,10 @@ FILE: Final = "live.json"
 
 @dataclass(frozen=True, slots=True)
 class ModelRecord:
-    """What was put there for a model.
+    """What was put there for a model."""
 
-    Attributes:
-        live: Number of the version that answers; 0 for none.
-        versions: SHA-256 of the ONNX file of each version that was put there, by number.
-    """
-
-    live: int = 0
+    live: int = 0  # number of the version that answers; 0 for none
+    # SHA-256 of the ONNX file of each version that was put there, by number.
     versions: Mapping[int, str] = field(default_factory=dict)
 
     def with_version(self, version: int, sha256: str) -> ModelRecord:

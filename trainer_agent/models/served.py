@@ -48,15 +48,10 @@ class Loader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class WantedVersions:
-    """What shall be of a model.
+    """What shall be of a model."""
 
-    Attributes:
-        version: Number of the version that shall answer; 0 for none.
-        kept: Versions whose files stay.
-    """
-
-    version: int
-    kept: frozenset[int]
+    version: int  # number of the version that shall answer; 0 for none
+    kept: frozenset[int]  # versions whose files stay
 
 
 class ServedModels:

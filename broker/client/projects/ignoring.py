@@ -32,17 +32,11 @@ class _Rules:
 
 @dataclass(frozen=True, slots=True)
 class IgnoreRules:
-    """All rules that hold in a folder; of several that match, the last one counts, and .tiercelignore comes last.
+    """All rules that hold in a folder; of several that match, the last one counts, and .tiercelignore comes last."""
 
-    Attributes:
-        place: Path of the folder from the outermost one that has rules; empty or with a slash at its end.
-        git: Of git's files, the outermost first.
-        own: Of ours, the outermost first.
-    """
-
-    place: str
-    git: tuple[_Rules, ...]
-    own: tuple[_Rules, ...]
+    place: str  # path of the folder from the outermost one that has rules; empty or with a slash at its end
+    git: tuple[_Rules, ...]  # of git's files, the outermost first
+    own: tuple[_Rules, ...]  # of ours, the outermost first
 
     @classmethod
     def of(cls, project: Path) -> Self:

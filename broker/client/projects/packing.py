@@ -33,23 +33,14 @@ _ENVIRONMENT = "pyvenv.cfg"
 
 @dataclass(frozen=True, slots=True)
 class PackedProject:
-    """A project whose files lie on this machine.
+    """A project whose files lie on this machine."""
 
-    Attributes:
-        project: What a job's spec says of it.
-        folders: Listings of its folders, by SHA-256; those below another before it, the root last.
-        files: Where the content of its files lies, and its bytes, by SHA-256.
-        paths: How many files and links it has.
-        size_bytes: What they have together.
-        left_out: What is not in it, by path, with the reason.
-    """
-
-    project: Project
-    folders: Mapping[str, bytes]
-    files: Mapping[str, tuple[Path, int]]
-    paths: int
-    size_bytes: int
-    left_out: Mapping[str, str]
+    project: Project  # what a job's spec says of it
+    folders: Mapping[str, bytes]  # listings of its folders, by SHA-256; those below another before it, the root last
+    files: Mapping[str, tuple[Path, int]]  # where the content of its files lies, and its bytes, by SHA-256
+    paths: int  # how many files and links it has
+    size_bytes: int  # what they have together
+    left_out: Mapping[str, str]  # what is not in it, by path, with the reason
 
     def entries(self) -> dict[str, Entry]:
         """What is in it, by path."""

@@ -31,21 +31,13 @@ CANCEL_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class SweepPlan:
-    """How a sweep is run.
+    """How a sweep is run."""
 
-    Attributes:
-        name: The study's.
-        trials: How many there are in all, those of earlier lives of the sweep among them; 1 to 1,000.
-        at_once: How many train at the same time, 1 to 32.
-        halving: How trials are stopped early.
-        leave: Let jobs go on where the sweep is broken off.
-    """
-
-    name: str
-    trials: int
-    at_once: int
-    halving: Halving
-    leave: bool = False
+    name: str  # the study's
+    trials: int  # how many there are in all, those of earlier lives of the sweep among them; 1 to 1,000
+    at_once: int  # how many train at the same time, 1 to 32
+    halving: Halving  # how trials are stopped early
+    leave: bool = False  # let jobs go on where the sweep is broken off
 
     def __post_init__(self) -> None:
         """Check the name, which is that of a file and the beginning of endpoints' names.
@@ -61,25 +53,15 @@ class SweepPlan:
 
 @dataclass(frozen=True, slots=True)
 class TrialEnd(Jsonable):
-    """What became of a trial.
+    """What became of a trial."""
 
-    Attributes:
-        number: From 0.
-        job_id: Its job.
-        parameters: By name.
-        state: ``completed``, ``stopped`` or ``failed``.
-        value: Its best value, or None.
-        epoch: The last one that it reported.
-        reason: Why it was stopped or failed; else empty.
-    """
-
-    number: int
-    job_id: str
-    parameters: dict[str, float | int | str]
-    state: str
-    value: float | None
-    epoch: int
-    reason: str = ""
+    number: int  # from 0
+    job_id: str  # its job
+    parameters: dict[str, float | int | str]  # by name
+    state: str  # ``completed``, ``stopped`` or ``failed``
+    value: float | None  # its best value, or None
+    epoch: int  # the last one that it reported
+    reason: str = ""  # why it was stopped or failed; else empty
 
 
 @dataclass(slots=True)

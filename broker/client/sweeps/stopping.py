@@ -13,14 +13,10 @@ REACHED = frozenset({TierState.REACHED, TierState.DELIVERED})
 
 @dataclass(frozen=True, slots=True)
 class Halving:
-    """Asynchronous successive halving (ASHA, Li et al. 2020), in the variant that stops trials.
+    """Asynchronous successive halving (ASHA, Li et al. 2020), in the variant that stops trials."""
 
-    Attributes:
-        first_epoch: Epoch of the first rung, > 0.
-        factor: Each rung has so many times the epochs of the one before, and one of so many trials passes it, > 1.
-    """
-
-    first_epoch: int = 3
+    first_epoch: int = 3  # epoch of the first rung, > 0
+    # Each rung has so many times the epochs of the one before, and one of so many trials passes it, > 1.
     factor: int = 3
 
     def rungs(self, epoch: int) -> Iterator[int]:
@@ -33,21 +29,13 @@ class Halving:
 
 @dataclass(slots=True)
 class Learned:
-    """What a trial has reported, as far as others are compared with it: a value a rung, however long it trains.
+    """What a trial has reported, as far as others are compared with it: a value a rung, however long it trains."""
 
-    Attributes:
-        at_rungs: Its best value up to each rung that it has reached.
-        best: Its best value, or None.
-        epoch: The last one that it reported, or 0.
-        tiers: Its tiers, as the broker has them.
-        over: Whether it has ended.
-    """
-
-    at_rungs: dict[int, float] = field(default_factory=dict)
-    best: float | None = None
-    epoch: int = 0
-    tiers: Sequence[TierStatus] = ()
-    over: bool = False
+    at_rungs: dict[int, float] = field(default_factory=dict)  # its best value up to each rung that it has reached
+    best: float | None = None  # its best value, or None
+    epoch: int = 0  # the last one that it reported, or 0
+    tiers: Sequence[TierStatus] = ()  # its tiers, as the broker has them
+    over: bool = False  # whether it has ended
 
     def add(self, epoch: int, value: float, direction: Direction, halving: Halving) -> None:
         """Take in a report; a run that went on from an earlier checkpoint reports epochs again."""

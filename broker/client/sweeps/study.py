@@ -29,17 +29,11 @@ _SAMPLERS: dict[str, Callable[[], optuna.samplers.BaseSampler]] = {
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A trial that has begun.
+    """A trial that has begun."""
 
-    Attributes:
-        number: From 0.
-        parameters: By name.
-        job_id: Its job, or empty where it has none yet.
-    """
-
-    number: int
-    parameters: dict[str, float | int | str]
-    job_id: str
+    number: int  # from 0
+    parameters: dict[str, float | int | str]  # by name
+    job_id: str  # its job, or empty where it has none yet
 
 
 class Study:
