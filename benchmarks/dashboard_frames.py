@@ -18,8 +18,8 @@ from typing import Annotated, Any, Final
 import typer
 from aiohttp import web
 
-from benchmarks.bars import keep_result
 from benchmarks.results import KEEP_HELP, Bar
+from benchmarks.sections import finish
 from testing.product_use import digits_job
 from testing.web_pages import Tab, open_tab, running_chromium
 from tiercel.broker.dashboard.curve import decimated
@@ -52,9 +52,7 @@ def main(
 ) -> None:
     """Measure, tell, and write dashboard.json; exits with 1 where a bar does not hold."""
     figures = asyncio.run(measure(seconds))
-    keep_result("dashboard", command="make bench-dashboard", figures=figures, keep=keep)
-    if not all(bar.holds for bar in bars_of(figures)):
-        raise typer.Exit(1)
+    finish("dashboard", command="make bench-dashboard", figures=figures, keep=keep)
 
 
 def bars_of(figures: Json) -> list[Bar]:

@@ -29,9 +29,8 @@ import psutil
 import torch
 import typer
 
-from benchmarks.bars import keep_result
 from benchmarks.results import KEEP_HELP, ROOT, Bar
-from benchmarks.sections import bars_table, table, write_section
+from benchmarks.sections import bars_table, finish, table
 from testing import onnx_models
 from testing.serving_process import ServingProcess, serving
 from testing.small_gpt import Cache, SmallGpt, small_gpt
@@ -86,11 +85,7 @@ def main(
         "sizes": SIZES, "callers": CALLERS, "prompt_tokens": PROMPT, "tokens": TOKENS, "rows": measured,
     }  # fmt: skip
     told = f"python -m benchmarks.generation --rounds {rounds}{' --genai FOLDER' if genai is not None else ''} --keep"
-    result = keep_result("generation", command=told, figures=figures, keep=keep)
-    if keep:
-        write_section(DOCUMENT, "generation", section_of(figures, result.bars))
-    if not all(bar.holds for bar in result.bars):
-        raise typer.Exit(1)
+    finish("generation", command=told, figures=figures, keep=keep, section=(DOCUMENT, section_of))
 
 
 def bars_of(figures: Json) -> list[Bar]:

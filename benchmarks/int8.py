@@ -27,10 +27,9 @@ from sklearn.datasets import load_digits
 from torch import nn
 
 from benchmarks.averages import bootstrap_interval
-from benchmarks.bars import keep_result
 from benchmarks.qoe.scenarios import JITTER
 from benchmarks.results import KEEP_HELP, ROOT, Bar
-from benchmarks.sections import bars_table, table, write_section
+from benchmarks.sections import bars_table, finish, table
 from testing.pool.arrivals import SHAPES, Shape, arrivals
 from testing.pool.simulation import Pool, alike, simulate
 from tiercel.core.cheap_variants import DEFAULT_MAX_LOSS, VariantKind
@@ -80,11 +79,9 @@ def main(
         "seconds": {profile.name: list(profile.seconds) for profile in profiles},
         "loads": rows,
     }
-    result = keep_result("int8", command="make bench-int8 BENCH_FLAGS=--keep", figures=figures, keep=keep)
-    if keep:
-        write_section(DOCUMENT, "int8", section_of(figures, result.bars))
-    if not all(bar.holds for bar in result.bars):
-        raise typer.Exit(1)
+    finish(
+        "int8", command="make bench-int8 BENCH_FLAGS=--keep", figures=figures, keep=keep, section=(DOCUMENT, section_of)
+    )
 
 
 def bars_of(figures: Json) -> list[Bar]:

@@ -16,8 +16,8 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from benchmarks.bars import keep_result
 from benchmarks.results import KEEP_HELP, ROOT, Bar
+from benchmarks.sections import finish
 from benchmarks.serving.bodies import Bodies, Form, bodies_of
 from benchmarks.serving.checking import check
 from benchmarks.serving.cores import apart
@@ -67,9 +67,7 @@ def main(
         figures: Json = {"gate_us": gate_us(table), "bytes_to_bytes_us": asyncio.run(connection_us(table, rounds))}
         if server:
             figures["windows"] = windows(Path(folder), table, rounds, seconds)
-    keep_result("keys", command="make bench-keys", figures=figures, keep=keep)
-    if not all(bar.holds for bar in bars_of(figures)):
-        raise typer.Exit(1)
+    finish("keys", command="make bench-keys", figures=figures, keep=keep)
 
 
 def bars_of(figures: Json) -> list[Bar]:

@@ -2,11 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
-from benchmarks.bars import shown_goal, shown_value
+import typer
+
+from benchmarks.bars import keep_result, shown_goal, shown_value
 from benchmarks.results import Bar
+
+Json = dict[str, Any]
+
+
+def finish(
+    name: str,
+    *,
+    command: str,
+    figures: Json,
+    keep: bool,
+    section: tuple[Path, Callable[[Json, Sequence[Bar]], str]] | None = None,
+) -> None:
+    """Write a result file and tell its bars; exits with 1 where one does not hold.
+
+    Args:
+        name: Of the result.
+        command: What made it.
+        figures: What was measured.
+        keep: Whether the result is kept.
+        section: The document that has a section of this name then, and what makes its text.
+    """
+    result = keep_result(name, command=command, figures=figures, keep=keep)
+    if keep and section is not None:
+        document, text_of = section
+        write_section(document, name, text_of(figures, result.bars))
+    if not result.bars or not all(bar.holds for bar in result.bars):
+        raise typer.Exit(1)
 
 
 def write_section(document: Path, name: str, text: str) -> None:

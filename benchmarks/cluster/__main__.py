@@ -11,11 +11,10 @@ from typing import Annotated, Any
 
 import typer
 
-from benchmarks.bars import keep_result
 from benchmarks.cluster import spread
-from benchmarks.cluster.bars import ANSWERING, BYSTANDER, bars_of, counts_of, cut_of, failed_between, whys_of
+from benchmarks.cluster.bars import ANSWERING, BYSTANDER, counts_of, cut_of, failed_between, whys_of
 from benchmarks.results import KEEP_HELP, ROOT, Bar
-from benchmarks.sections import bars_table, write_section
+from benchmarks.sections import bars_table, finish
 from testing.asker import asking, wait_answered
 from testing.hosts import Host, hosts
 from testing.lab import Lab
@@ -42,15 +41,10 @@ def main(
         figures = asyncio.run(measure(Path(folder), cut_seconds, replicas))
         _tell("requests are divided between two nodes")
         figures["spread"] = spread.measure(Path(folder) / "spread")
-    keep_result("cluster", command="make bench-cluster", figures=figures, keep=keep)
-    bars = bars_of(figures)
-    if keep:
-        write_section(DOCUMENT, "cluster", section_of(bars))
-    if not all(bar.holds for bar in bars):
-        raise typer.Exit(1)
+    finish("cluster", command="make bench-cluster", figures=figures, keep=keep, section=(DOCUMENT, section_of))
 
 
-def section_of(bars: Sequence[Bar]) -> str:
+def section_of(_: object, bars: Sequence[Bar]) -> str:
     """What documents show of the result."""
     return bars_table("three machines", bars)
 

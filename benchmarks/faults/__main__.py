@@ -10,10 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from benchmarks.bars import keep_result
-from benchmarks.faults.bars import bars_of
 from benchmarks.results import KEEP_HELP, ROOT, Bar
-from benchmarks.sections import bars_table, write_section
+from benchmarks.sections import bars_table, finish
 
 ATTACKS = ("reconnect", "script-flood", "anonymous-flood", "full-disk")
 DEADLINE_SECONDS = 600.0
@@ -28,15 +26,10 @@ def main(
 ) -> None:
     """Attack, tell, and write faults.json; exits with 1 where a bar does not hold."""
     figures = {name: found for name in only or ATTACKS if (found := _attack(name)) is not None}
-    keep_result("faults", command="make bench-faults", figures=figures, keep=keep)
-    bars = bars_of(figures)
-    if keep:
-        write_section(DOCUMENT, "faults", section_of(bars))
-    if not figures or not all(bar.holds for bar in bars):
-        raise typer.Exit(1)
+    finish("faults", command="make bench-faults", figures=figures, keep=keep, section=(DOCUMENT, section_of))
 
 
-def section_of(bars: Sequence[Bar]) -> str:
+def section_of(_: object, bars: Sequence[Bar]) -> str:
     """What documents show of the result."""
     return bars_table("attack", bars)
 

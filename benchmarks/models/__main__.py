@@ -9,12 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
-from benchmarks.bars import keep_result
 from benchmarks.models import frameworks
 from benchmarks.models import large as large_model
 from benchmarks.models.bars import section_of, section_of_large
 from benchmarks.results import KEEP_HELP, ROOT
-from benchmarks.sections import write_section
+from benchmarks.sections import finish
 
 DOCUMENT = ROOT / "docs" / "results.md"
 
@@ -29,12 +28,14 @@ def main(
     name = "models-large" if large else "models"
     figures: dict[str, Any] = asyncio.run(large_model.measured()) if large else {"scripts": _scripts()}
     flags = "--large --keep" if large else "--keep"
-    result = keep_result(name, command=f"make bench-models BENCH_FLAGS='{flags}'", figures=figures, keep=keep)
-    if keep:
-        section = section_of_large if large else section_of
-        write_section(DOCUMENT, name, section(figures, result.bars))
-    if not all(bar.holds for bar in result.bars):
-        raise typer.Exit(1)
+    section = section_of_large if large else section_of
+    finish(
+        name,
+        command=f"make bench-models BENCH_FLAGS='{flags}'",
+        figures=figures,
+        keep=keep,
+        section=(DOCUMENT, section),
+    )
 
 
 def _scripts() -> list[dict[str, Any]]:

@@ -15,10 +15,9 @@ from typing import Annotated, Any
 
 import typer
 
-from benchmarks.bars import keep_result, shown_goal, shown_value
+from benchmarks.bars import shown_goal, shown_value
 from benchmarks.results import KEEP_HELP, ROOT, Bar
-from benchmarks.sections import table, write_section
-from benchmarks.starts.bars import bars_of
+from benchmarks.sections import finish, table
 from testing.docker import DockerEngine, docker_engine
 from testing.until import until
 from testing.warm_node import ContainerNode, WarmNode, WarmRun, container_node, warm_node
@@ -78,12 +77,7 @@ def main(
     if containers:
         with docker_engine() as engine:
             figures |= asyncio.run(measure_containers(engine, rounds))
-    keep_result("starts", command="make bench-starts", figures=figures, keep=keep)
-    bars = bars_of(figures)
-    if keep:
-        write_section(DOCUMENT, "starts", section_of(figures, bars))
-    if not all(bar.holds for bar in bars):
-        raise typer.Exit(1)
+    finish("starts", command="make bench-starts", figures=figures, keep=keep, section=(DOCUMENT, section_of))
 
 
 async def measure(rounds: int) -> Json:

@@ -15,7 +15,6 @@ from typing import Annotated, Any
 
 import typer
 
-from benchmarks.bars import keep_result
 from benchmarks.results import KEEP_HELP, Bar
 from benchmarks.scheduling.arms import ARMS
 from benchmarks.scheduling.kinds import KINDS
@@ -24,6 +23,7 @@ from benchmarks.scheduling.matrix import deadline_seconds
 from benchmarks.scheduling.outcome import RunOutcome
 from benchmarks.scheduling.recordings import Recordings
 from benchmarks.scheduling.schedules import make_schedule
+from benchmarks.sections import finish
 from testing.product import Product
 from tiercel import Client
 
@@ -46,9 +46,7 @@ def main(
 ) -> None:
     """Run the schedules, tell, and write starts-live.json; exits with 1 where a bar does not hold."""
     figures = asyncio.run(measure(rounds))
-    keep_result("starts-live", command="make bench-starts-live", figures=figures, keep=keep)
-    if not all(bar.holds for bar in bars_of(figures)):
-        raise typer.Exit(1)
+    finish("starts-live", command="make bench-starts-live", figures=figures, keep=keep)
 
 
 async def measure(rounds: int) -> Json:

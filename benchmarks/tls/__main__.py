@@ -13,9 +13,8 @@ from typing import Annotated
 
 import typer
 
-from benchmarks.bars import keep_result
 from benchmarks.results import KEEP_HELP, ROOT, Bar
-from benchmarks.sections import bars_table, table, write_section
+from benchmarks.sections import bars_table, finish, table
 from benchmarks.serving.bodies import Bodies, Form, bodies_of
 from benchmarks.serving.checking import check
 from benchmarks.serving.cores import apart
@@ -24,7 +23,7 @@ from benchmarks.serving.load_tools import missing_tools, wrk
 from benchmarks.serving.models import Model, exported
 from benchmarks.serving.peers.contract import V2_PATH, Setting
 from benchmarks.serving.processes import Launch, ServerProcesses, free_ports, running
-from benchmarks.tls.bars import ARMS, LOOPS, MOST, OWN, PLAIN, Json, bars_of
+from benchmarks.tls.bars import ARMS, LOOPS, MOST, OWN, PLAIN, Json
 from benchmarks.tls.doors import LOOPS_PORT
 from tiercel.broker.trust.authority import Authority
 from tiercel.core.trust.certificates import to_pem
@@ -48,12 +47,7 @@ def main(
     except UnavailableError as error:
         typer.echo(f"Error: {error}", err=True)
         raise typer.Exit(1) from None
-    keep_result("tls", command="make bench-tls", figures=figures, keep=keep)
-    bars = bars_of(figures)
-    if keep:
-        write_section(DOCUMENT, "tls", section_of(figures, bars))
-    if not all(bar.holds for bar in bars):
-        raise typer.Exit(1)
+    finish("tls", command="make bench-tls", figures=figures, keep=keep, section=(DOCUMENT, section_of))
 
 
 def measure(rounds: int, seconds: int) -> Json:

@@ -73,7 +73,7 @@ def figures(**changes: Any) -> dict[str, Any]:
 def test_all_holds_where_only_those_failed_who_had_to() -> None:
     bars = bars_of(figures())
     assert all(bar.holds for bar in bars)
-    assert "| wrong answers | 0 | == 0 | yes |" in section_of(bars)
+    assert "| wrong answers | 0 | == 0 | yes |" in section_of({}, bars)
 
 
 @pytest.mark.parametrize(
