@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from google.protobuf.message import Message
 
 from tiercel.core.cheap_variants import CHEAP, CheapVariant, VariantKind
+from tiercel.core.errors import InvalidSpecError
 from tiercel.core.wire import from_proto
 
 
@@ -16,7 +17,7 @@ def heard_variants(messages: Iterable[Message]) -> tuple[CheapVariant, ...]:
     for message in messages:
         try:
             said = from_proto(CheapVariant, message)
-        except ValueError:  # a kind of a later release
+        except InvalidSpecError:  # a kind of a later release
             continue
         if said.kind in CHEAP:
             found.setdefault(said.kind, said)

@@ -28,6 +28,8 @@ from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescript
 from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from tiercel.core.errors import wrong_field
+
 _T = TypeVar("_T")
 _M = TypeVar("_M", bound=Message)
 
@@ -64,7 +66,7 @@ def from_proto(kind: type[_T], message: Message, **known: Any) -> _T:
         known: Fields that are not in the message under their names.
 
     Raises:
-        ValueError: A field that has no default is missing, or an enum has a value that this version does not know.
+        InvalidSpecError: A field that has no default is missing, or an enum has a value of another release.
         TypeError: The two do not fit each other.
     """
     return cast("_T", _decoded(kind, message, known))
@@ -114,8 +116,7 @@ def _decoded(kind: type, message: Message, known: Mapping[str, Any] = MappingPro
     values = {**found, **known}
     for field in fields:
         if field.is_required and field.name not in values:
-            msg = f"{field.name}: is missing"
-            raise ValueError(msg)
+            raise wrong_field(field.name, "is missing")
     return kind(**values)
 
 
@@ -202,7 +203,7 @@ def _single(hint: Any, told: FieldDescriptor) -> _Item:
         return _nested(hint, told.message_type) if dataclasses.is_dataclass(hint) else _unfit(hint, told)
     if told.enum_type is not None:
         is_enum = isinstance(hint, type) and issubclass(hint, enum.Enum)
-        return _enum(cast("type[enum.Enum]", hint), told.enum_type) if is_enum else _unfit(hint, told)
+        return _enum(cast("type[enum.Enum]", hint), told) if is_enum else _unfit(hint, told)
     return _Item(_same, _same) if told.cpp_type in _SCALARS.get(hint, ()) else _unfit(hint, told)
 
 
@@ -226,15 +227,20 @@ def _time(hint: Any) -> _Item:
     return _Item(timestamp, seconds_of)
 
 
-def _enum(kind: type[enum.Enum], descriptor: EnumDescriptor) -> _Item:
+def _enum(kind: type[enum.Enum], told: FieldDescriptor) -> _Item:
+    descriptor = cast("EnumDescriptor", told.enum_type)
     prefix = _snake(descriptor.name).upper()
     numbers = {member: descriptor.values_by_name[f"{prefix}_{member.name}"].number for member in kind}
     members = {number: member for member, number in numbers.items()}
 
     def decode(number: int) -> enum.Enum:
         if number not in members:
-            msg = f"{number} is no {descriptor.full_name} that this version of Tiercel knows"
-            raise ValueError(msg)
+            known = ", ".join(member.name.lower() for member in kind)
+            raise wrong_field(
+                told.name,
+                f"{number} is no {descriptor.name} that this release of Tiercel knows, which are {known}; "
+                "where client and broker are of two releases, upgrade the older one",
+            )
         return members[number]
 
     return _Item(numbers.__getitem__, decode)

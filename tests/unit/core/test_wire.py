@@ -13,6 +13,7 @@ from google.protobuf.message import Message
 from testing.jobs import make_spec
 from tiercel.core.endpoint_views import EndpointInfo, VariantInfo, VersionInfo
 from tiercel.core.endpoints import DelayWindow, EndpointLoad, EndpointUsage
+from tiercel.core.errors import InvalidSpecError
 from tiercel.core.events import JobEvent, ProgressMade, ShareDecision, StateChanged
 from tiercel.core.jobs import JobSpec, JobState, Resources, Script, Tier, TierState, TierStatus
 from tiercel.core.nodes import Accelerator
@@ -94,12 +95,12 @@ def test_a_value_of_an_enum_that_is_younger_than_this_version_is_refused() -> No
     message = jobs_pb2.TierStatus(number=1, tier=common_pb2.Tier(target=1.0))
     assert from_proto(TierStatus, message).state is TierState.PENDING
     message.MergeFromString(b"\x18\x63")  # field 3, value 99
-    with pytest.raises(ValueError, match=r"99 is no tiercel\.v1\.TierState"):
+    with pytest.raises(InvalidSpecError, match=r"state: 99 is no TierState .* pending"):
         from_proto(TierStatus, message)
 
 
 def test_what_has_no_default_must_be_there() -> None:
-    with pytest.raises(ValueError, match="direction: is missing"):
+    with pytest.raises(InvalidSpecError, match="direction: is missing"):
         from_proto(JobSpec, common_pb2.JobSpec(endpoint="digits"))
 
 
