@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 
 from tiercel.broker.scheduling.forecast.work import past_curves
 from tiercel.broker.scheduling.interface import JobView, Snapshot
-from tiercel.broker.what_if.progress import AS_BEFORE, Pace, best_reports, pace_of
+from tiercel.broker.what_if.progress import AS_BEFORE, FULL_TRUST, Pace, best_reports, pace_of
 
-MOST_RUNS = 32
+MOST_RUNS = 128
 """The pace of so many runs is remembered; of more the latest."""
 
 # "Here all is as it was for earlier runs" counts as much as so many runs whose reports say something else.
@@ -44,7 +44,9 @@ class Paces:
         """What is known at a later look."""
         seen = dict(self.seen)
         for job in snapshot.jobs:
-            pace = _pace(job, snapshot) if job.node_id and job.observations else None
+            if not job.node_id or not job.observations or (job.id in seen and seen[job.id][1].trust >= FULL_TRUST):
+                continue
+            pace = _pace(job, snapshot)
             # One that tells nothing new may have gone to another node since.
             if pace is not None and (job.id not in seen or seen[job.id][1] != pace):
                 seen.pop(job.id, None)

@@ -43,6 +43,8 @@ class Pace:
 
 
 AS_BEFORE = Pace()
+FULL_TRUST = _STEPS / (_STEPS + _GUESS_STEPS) - 1e-9
+"""Of a pace with so much no later report tells more."""
 
 
 def best_reports(view: JobView) -> list[float]:
