@@ -40,7 +40,9 @@ def serving_node(
     """
     here = said.served.get((endpoint, ""), ServedStatus())
     failed = {version: reason for (name, version), reason in said.failed.items() if name == endpoint}
-    refused = {each.version: here.problem for each in wanted if here.problem and each.version not in {0, here.version}}
+    # What is wanted while the inference server starts is not in force either, and that is no word about a version.
+    problem = here.problem if said.http or said.local_http else ""
+    refused = {each.version: problem for each in wanted if problem and each.version not in {0, here.version}}
     return ServingNode(
         node.id,
         online=node.online,

@@ -70,7 +70,9 @@ def restore(*, file: Path | None, artefacts: str, as_json: bool, state_dir: Path
         click.echo(f"projects that jobs run from: {projects}")
     for problem in problems:
         click.echo(f"Warning: {problem}. Jobs that run from it end with an error; submit them again.", err=True)
-    click.echo("Start it with 'tiercel up', the same --artefacts and the same --node-id as before.")
+    click.echo(
+        f"Start it with 'tiercel up --state-dir {folder}' and the --artefacts and --node-id that it had, if any."
+    )
 
 
 class _Restored(NamedTuple):

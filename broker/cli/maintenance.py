@@ -53,12 +53,6 @@ def drain(
         print_json({"node": node_id, "jobs": left.jobs, "endpoints": list(left.endpoints), "empty": left.is_empty})
     if not wait:
         return
-    if left.is_answered:
-        fail(
-            f"node {node_id} has {_named(left)} left, for which every other node answers already, so that it may be "
-            f"switched off; it stays drained, and 'tiercel node remove {node_id}' sends it away.",
-            NOT_EMPTY,
-        )
     if left.is_stuck:
         fail(
             f"node {node_id} has {_named(left)} left, and no other node takes anything: let another machine join "

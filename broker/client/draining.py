@@ -36,13 +36,10 @@ def left_on(status: ClusterStatus, node_id: str) -> LeftThere:
         raise NotFoundError(f"node_id: there is no node {node_id!r} any more", field="node_id")
     if node.drain is Drain.NO:
         raise wrong_field("node_id", f"somebody had node {node_id!r} undrained meanwhile; drain it again")
-    there = [each for each in status.endpoints if node_id in each.nodes]
-    endpoints = tuple(each.name for each in there)
-    takers = {each.id for each in status.nodes if each.id != node_id and each.drain is Drain.NO}
-    is_alone = not takers
-    is_answered = bool(takers and there) and not node.jobs and all(takers <= {*each.answering} for each in there)
+    endpoints = tuple(each.name for each in status.endpoints if node_id in each.nodes)
+    is_alone = all(each.id == node_id or each.drain is not Drain.NO for each in status.nodes)
     stays = node.jobs > 0 or bool(endpoints) if node.drain is Drain.MOVE else not node.jobs and bool(endpoints)
-    return LeftThere(node.jobs, endpoints, is_stuck=is_answered or (is_alone and stays), is_answered=is_answered)
+    return LeftThere(node.jobs, endpoints, is_stuck=is_alone and stays)
 
 
 def only_on(status: ClusterStatus, node_id: str) -> tuple[str, ...]:

@@ -76,10 +76,8 @@ class LeftThere:
 
     jobs: int  # jobs of all tenants that are there
     endpoints: tuple[str, ...]  # endpoints of all tenants that answer there, by name
-    # Whether none of it will go by itself: there is no other node that takes anything, or see below.
+    # Whether none of it will go by itself: there is no other node that takes anything.
     is_stuck: bool = False
-    # Whether it is endpoints alone, for which every other node that takes anything answers already.
-    is_answered: bool = False
 
     @property
     def is_empty(self) -> bool:

@@ -243,7 +243,8 @@ def _answers(endpoint: Endpoint, live: Version, nodes: Mapping[str, ServingNode]
     """The version that shall answer on a node; 0 for none."""
     node = nodes.get(name, ServingNode(name, online=False, lost=True))
     answering = {each.id for each in nodes.values() if each.online and each.answering == live.version}
-    others = [nodes[each] for each in endpoint.replica_nodes if each in nodes and each != name]
+    places = (endpoint.node_id, *endpoint.replica_nodes)
+    others = [nodes[each] for each in places if each in nodes and each != name]
     members = [each for each in others if each.online and not each.leaving]
     replaced = bool(members) and all(each.id in answering for each in members)
     if name == endpoint.node_id:

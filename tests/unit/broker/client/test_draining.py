@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 import pytest
 
@@ -71,15 +69,6 @@ async def test_what_changes_is_told_until_nothing_is_left() -> None:
 async def test_an_endpoint_keeps_a_node_from_being_empty_without_any_job() -> None:
     found, _ = await waited([status(0, "digits")], seconds=5)
     assert (found.jobs, found.endpoints, found.is_empty) == (0, ("digits",), False)
-
-
-async def test_an_endpoint_that_every_other_node_answers_for_goes_nowhere_and_is_not_waited_for() -> None:
-    replicated = EndpointStatus("digits", "bob", nodes=("far", "near"), answering=("far", "near"))
-    two = replace(status(0), endpoints=(replicated,))
-    found, _ = await waited([two], seconds=math.inf)
-    assert found == LeftThere(0, ("digits",), is_stuck=True, is_answered=True)
-    three = replace(two, nodes=(*two.nodes, NodeStatus("third", online=True)))
-    assert not left_on(three, "far").is_stuck, "it may go to the third one"
 
 
 async def test_a_job_that_was_just_being_started_there_is_seen() -> None:

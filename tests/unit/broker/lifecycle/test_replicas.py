@@ -75,3 +75,15 @@ def test_a_copy_that_is_not_wanted_any_more_answers_until_somebody_else_does() -
     alone = nodes(n2=ServingNode("n2", answering=1, copies={1: "ab"}))
     assert told(endpoint, alone, "n2") == 0
     assert told(endpoint, alone | {"n1": ServingNode("n1")}, "n2") == 1
+
+
+def test_a_drained_copy_answers_until_all_others_do_and_the_home_is_one_of_them() -> None:
+    drained = nodes(n2=ServingNode("n2", leaving=True, answering=1, copies={1: "ab"}))
+    del drained["n3"]
+    endpoint = replicas.spread(replace(ENDPOINT, replica_nodes=("n2",)), drained)
+    assert (endpoint.replica_nodes, told(endpoint, drained, "n2")) == ((), 0), "there is no third node to wait for"
+    silent = drained | {"n1": ServingNode("n1")}
+    assert told(endpoint, silent, "n2") == 1
+    third = drained | {"n3": ServingNode("n3")}
+    endpoint = replicas.spread(replace(ENDPOINT, replica_nodes=("n2",)), third)
+    assert (endpoint.replica_nodes, told(endpoint, third, "n2")) == (("n3",), 1), "it waits for the third"
