@@ -10,6 +10,9 @@ from pathlib import Path
 from tiercel.core.errors import NotAuthenticatedError, UnavailableError
 from tiercel.core.trust.trust import Trust
 
+JOINED_AS = "node_id"
+"""The name of a machine that joined, in its ``addresses.json``."""
+
 PIN_FOLLOWS = "pin_follows_authority"
 """Set in ``addresses.json`` of a machine that joined where the pin is of the authority that its agent believes."""
 
@@ -69,6 +72,19 @@ def _newest_pin(state_dir: Path, addresses: dict[str, str]) -> str:
     return pin if pin in believed else believed[0]
 
 
+def _no_tokens(state_dir: Path) -> str:
+    try:
+        addresses = read_addresses(state_dir)
+    except UnavailableError:
+        addresses = {}
+    if JOINED_AS not in addresses:
+        return f"There are no tokens of tenants in {state_dir}; set TIERCEL_TOKEN or give --state-dir."
+    return (
+        f"This machine is node {addresses[JOINED_AS]} of the broker at {addresses.get('broker_tls', '')}, which has "
+        "the tokens: run this there, or set TIERCEL_TOKEN to one of a tenant."
+    )
+
+
 def read_tokens(state_dir: Path) -> dict[str, str]:
     """The tokens of all tenants, by name; who may read them operates the broker.
 
@@ -79,8 +95,7 @@ def read_tokens(state_dir: Path) -> dict[str, str]:
     try:
         tenants = tomllib.loads(path.read_text()).get("tenants", {})
     except FileNotFoundError:
-        message = f"There are no tokens of tenants in {state_dir}; set TIERCEL_TOKEN or give --state-dir."
-        raise NotAuthenticatedError(message) from None
+        raise NotAuthenticatedError(_no_tokens(state_dir)) from None
     except (OSError, tomllib.TOMLDecodeError) as error:
         message = f"{path} cannot be read ({error}); set TIERCEL_TOKEN to the tenant's token."
         raise NotAuthenticatedError(message) from error

@@ -20,7 +20,7 @@ from tiercel.broker.cli.up.options import UP_WORDS, NodeOptions, Places
 from tiercel.broker.cli.up.packages import check_packages
 from tiercel.broker.cli.up.signals import stop_on_signals
 from tiercel.broker.client.membership import join
-from tiercel.broker.client.state_dir import PIN_FOLLOWS
+from tiercel.broker.client.state_dir import JOINED_AS, PIN_FOLLOWS
 from tiercel.broker.state_folder import prepare_state_dir, refuse_state_dir
 from tiercel.broker.state_lock import up_lock
 from tiercel.broker.trust.encryption import address_for_others
@@ -49,13 +49,12 @@ _LOOK_SECONDS = 2.0
 _EVERYWHERE = "0.0.0.0"  # noqa: S104 - not listened at
 _ANSWER_SECONDS = 1.0  # from this machine itself
 _JOINED_WITH = "joined_with"
-_NODE_ID = "node_id"
 
 
 def joined_as(state_dir: Path) -> str:
     """The name by which this machine joined; empty if it did not."""
     places = Places(state_dir)
-    return read_earlier(places.addresses).get(_NODE_ID, "") if places.identity.exists() else ""
+    return read_earlier(places.addresses).get(JOINED_AS, "") if places.identity.exists() else ""
 
 
 async def run_join(address: str, token: JoinToken, options: NodeOptions) -> bool:
@@ -90,7 +89,7 @@ async def run_join(address: str, token: JoinToken, options: NodeOptions) -> bool
             "pin": token.pin,
             # Else it is of a certificate of the operator's, which has nothing to do with whom nodes believe.
             **({PIN_FOLLOWS: "yes"} if token.pin in map(pin_of, authorities) else {}),
-            _NODE_ID: options.node_id,
+            JOINED_AS: options.node_id,
             _JOINED_WITH: token.id,
         }
         write_addresses(places.addresses, addresses)

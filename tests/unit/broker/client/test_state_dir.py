@@ -42,6 +42,14 @@ def test_a_file_of_tokens_that_is_broken(tmp_path: Path) -> None:
         read_token(tmp_path, "default")
 
 
+def test_on_a_machine_that_joined_it_is_said_who_has_the_tokens(tmp_path: Path) -> None:
+    (tmp_path / "addresses.json").write_text('{"broker_tls": "10.0.0.5:7443", "node_id": "far"}')
+    with pytest.raises(
+        NotAuthenticatedError, match=r"is node far of the broker at 10\.0\.0\.5:7443, .* run this there"
+    ):
+        read_token(tmp_path, "default")
+
+
 def test_on_a_machine_that_joined_the_pin_is_that_of_whom_its_agent_believes(tmp_path: Path) -> None:
     now = datetime.now(UTC)
     first = Authority.create(now)
