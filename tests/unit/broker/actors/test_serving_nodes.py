@@ -15,6 +15,6 @@ def test_a_version_is_refused_by_an_inference_server_that_answers_and_not_by_one
     said = ServingReported(served={("digits", ""): ServedStatus(0, "it is not running")}, copies={("digits", 3): "sha"})
     starting = serving_node(node, "digits", said, wanted, None, lost=False)
     assert (starting.refused, starting.has(3, "sha")) == ({}, True)
-    for place in ("http", "local_http"):
-        answering = serving_node(node, "digits", replace(said, **{place: "h:1"}), wanted, None, lost=False)
+    for up in (replace(said, http="h:1"), replace(said, local_http="h:1")):
+        answering = serving_node(node, "digits", up, wanted, None, lost=False)
         assert (answering.refused, answering.has(3, "sha")) == ({3: "it is not running"}, False)
