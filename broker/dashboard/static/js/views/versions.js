@@ -93,6 +93,8 @@ const NAMES = {
   target: "Target",
   metric: "Metric",
   sha256: "SHA-256 of its file",
+  kept: "Files kept",
+  nodes: "Nodes",
   p50_seconds: "p50",
   p95_seconds: "p95",
 };
@@ -114,6 +116,7 @@ const DIGEST = /^[0-9a-f]{64}$/;
 function text(what, value) {
   if (value == null || value === "" || (Array.isArray(value) && !value.length)) return UNKNOWN;
   if (typeof value === "number") return what.endsWith("_seconds") ? milliseconds(value) : number(value);
+  if (typeof value === "boolean") return value ? "yes" : "no";
   if (DIGEST.test(value)) return html`<code title=${value}>${value.slice(0, 12)}…</code>`;
   return html`<span class="reason">${Array.isArray(value) ? value.join(", ") : String(value)}</span>`;
 }
