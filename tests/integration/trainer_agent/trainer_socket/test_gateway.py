@@ -336,15 +336,6 @@ async def test_the_end_of_the_run_ends_open_requests(served: Gateway) -> None:
     await ask()
 
 
-async def test_a_path_that_is_too_long_for_a_socket(tmp_path: Path) -> None:
-    deep = tmp_path / ("x" * 120)
-    deep.mkdir()
-    async with serving(deep) as served:
-        assert (deep / "agent.sock").is_socket()
-        async with attached(served) as trainer:
-            assert (await trainer.receive()).welcome == WELCOME
-
-
 async def test_a_gateway_that_was_killed_leaves_nothing_that_the_next_does_not_use(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

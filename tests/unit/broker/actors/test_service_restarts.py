@@ -70,15 +70,6 @@ async def test_after_a_restart_of_the_broker_silence_begins_afresh(store: Store)
         assert "reported nothing for 30 s" in (await actors.job(job.id)).reason
 
 
-async def test_a_newer_stream_ends_the_older_one(actors: Actors) -> None:
-    node, first = await actors.connect()
-    _, second = await actors.connect()
-    assert second == first + 1
-    assert await node.wait_wanted(10_000, first) is None
-    assert not node.holds_lease(first)
-    assert node.holds_lease(second)
-
-
 async def test_two_streams_at_once_get_two_epochs(actors: Actors) -> None:
     connected = await asyncio.gather(*(actors.agents.connect_node(make_node(), frozenset(), "agent") for _ in range(5)))
     assert [epoch for _, epoch in connected] == [1, 2, 3, 4, 5]
