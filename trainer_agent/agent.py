@@ -14,6 +14,7 @@ import aiohttp
 
 import tiercel
 from tiercel.core.endpoint_access import AccessTable
+from tiercel.core.errors import InvalidSpecError
 from tiercel.core.wire import from_proto, timestamp
 from tiercel.trainer_agent.accelerators.reports import accelerators_to_wire, readings_to_wire
 from tiercel.trainer_agent.connection.calls import BrokerCalls
@@ -219,7 +220,7 @@ class Agent:
     def _start(self, wanted: nodes_pb2.WantedRun) -> None:
         try:
             order = run_order(wanted, self._rooms.deliveries.is_delivered)
-        except ValueError as error:
+        except InvalidSpecError as error:
             self._rooms.runs.refuse(
                 wanted.run_id, wanted.job_id, f"Its agent does not understand what is to run: {error}."
             )

@@ -32,7 +32,7 @@ def run_order(wanted: nodes_pb2.WantedRun, is_delivered: Callable[[str], bool]) 
     """What to start a run with.
 
     Raises:
-        ValueError: Its spec says something that this version does not know.
+        InvalidSpecError: Its spec says something that this version does not know.
     """
     spec = from_proto(JobSpec, wanted.spec)
     open_tiers = tuple(

@@ -10,6 +10,7 @@ from google.protobuf import json_format
 from google.protobuf.message import Message
 
 from tiercel.core.commands import python_program
+from tiercel.core.errors import InvalidSpecError
 from tiercel.core.jobs import Direction, JobSpec, without_script_text
 from tiercel.core.ranks import ranks_of
 from tiercel.core.shares import AcceleratorShare
@@ -66,7 +67,7 @@ class RunOrder:
                 tuple(_parsed(Tier, tier, common_pb2.Tier()) for tier in stored["open_tiers"]),
                 retried=bool(stored.get("retried", False)),
             )
-        except (KeyError, TypeError, ValueError, AttributeError, json_format.ParseError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, json_format.ParseError, InvalidSpecError) as error:
             raise ValueError(f"this is no order of a run: {error!r}") from error
 
     @property

@@ -32,10 +32,10 @@ export const seriesLook = (index, count) => ({
 
 /**
  * @param {{name: string, summary: string, series: {label: string, colour: string, dash?: number[], stepped?: boolean,
- *   points?: boolean}[], data: number[][], height?: number, y?: {range?: function, format?: function}, under?: function, draw?: function,
- *   x?: function, since?: string, room?: number}} props `data` as uPlot's: the x values, then one array a series; `under(plot, context)` draws before the
- *   series, `draw` after them; `since` names what the time is
- *   counted from; `room` is what they need to the right of it, in pixels.
+ *   points?: boolean}[], data: number[][], height?: number, y?: {range?: function, format?: function}, under?: function,
+ *   draw?: function, x?: function, since?: string, room?: number}} props `data` as uPlot's: the x values, then one array
+ *   a series; `under(plot, context)` draws before the series, `draw` after them; `since` names what the time is counted
+ *   from; `room` is what they need to the right of it, in pixels.
  */
 export function Plot({ name, summary, series, data, height = 260, y = {}, under, draw, x = duration, since = "submission", room }) {
   const host = useRef(null);

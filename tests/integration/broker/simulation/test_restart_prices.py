@@ -11,12 +11,13 @@ from benchmarks.simulated_workloads import kinds
 from tiercel.broker.scheduling.restarts import Restarts
 from tiercel.broker.simulation import simulate
 
-SEEDS = range(1004, 1010)  # moves are rare
+SEEDS = range(1004, 1014)  # moves are rare
 
 
 def moves(startup_seconds: float, checkpoint_seconds: float) -> int:
-    """Of sixteen programs on several nodes, where starting a run and checkpointing it take that, over all seeds."""
+    """Of jobs on small nodes, where starting a run and checkpointing it take that, over all seeds."""
     kind = next(kind for kind in kinds("reported") if kind.name == "hopeless")
+    kind = replace(kind, nodes=5, cores=1.0)  # what was foretold wrongly soon lets one of them idle
     programs = tuple(replace(each, startup_cpu_seconds=startup_seconds) for each in kind.workloads)
     found = 0
     for seed in SEEDS:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from testing.jobs import make_spec
+from tiercel.core.errors import InvalidSpecError
 from tiercel.core.jobs import Direction, JobSpec, Resources, Script
 from tiercel.core.shares import AcceleratorShare
 from tiercel.core.tiers import Tier
@@ -95,7 +96,7 @@ def test_what_is_no_order_is_refused(stored: dict[str, object]) -> None:
 def test_a_spec_that_this_version_does_not_know_is_refused() -> None:
     strange = wanted(SPEC)
     strange.spec.direction = 7  # type: ignore[assignment]  # of a later version
-    with pytest.raises(ValueError, match=r"no tiercel\.v1\.Direction that this version of Tiercel knows"):
+    with pytest.raises(InvalidSpecError, match="direction: 7 is no Direction that this release of Tiercel knows"):
         run_order(strange, nothing)
 
 

@@ -23,7 +23,10 @@ export function Endpoints({ query }) {
       shown.length === 0
         ? html`<${Empty} title="No endpoint is called that" />`
         : html`<${Table} caption="Endpoints" keys=${shown.map((each) => each.name)}
-      head=${["Endpoint", "#Version", "Metric", "#Measured", "#Requests/s", "#p50", "#p95", "#p99", "#Objective", "#In time", "Nodes", "Access", "Note"]}
+      head=${[
+        ...["Endpoint", "#Version", "Metric", "#Measured", "#Requests/s", "#p50", "#p95", "#p99", "#Objective"],
+        ...["#In time", "Nodes", "Access", "Note"],
+      ]}
       rows=${shown.map((each) => {
         const window = each.windows[0] ?? {};
         return [
