@@ -31,6 +31,7 @@ ABLATIONS = (
             ("being over counts next to nothing", {"finishing": 1e-9}),
             ("later tiers count a tenth each", {"later_tiers": 0.1}),
             ("floor of a tenth", {"floor": 0.1}),
+            ("who would need a tenth longer goes first", {"guard_ratio": 1.1}),
             ("nobody goes first before it would need half as long again", {"guard_ratio": 1.5}),
             ("no place kept for handing over", {"handing_over_seconds": -1.0}),
         )
@@ -43,9 +44,9 @@ ABLATIONS = (
         constants={"utility.fairness._FEW": 1.0},
     ),
     Arm(
-        "utility, equal shares at no price and 1.35 times as long",
+        "utility, equal shares at no price and half as long again",
         "utility",
-        {"guard_ratio": 1.35},
+        {"guard_ratio": 1.5},
         history=True,
         constants={"equal_shares._SHARING_COSTS": 0.0},
     ),

@@ -42,13 +42,6 @@ _ALL = (
     Arm("fair-slices", "fair", "equal weights and 100 ms slices: the honest baseline", knows_past=True),
     Arm("utility", "utility", "ours, nothing known of earlier runs"),
     Arm("utility-history", "utility", "ours, with earlier runs of the same kinds (other seeds)", knows_past=True),
-    Arm(
-        "utility-history-loose",
-        "utility",
-        "as utility-history, with a guard that holds nobody to less than 1.4 times equal shares",
-        {"guard_ratio": 1.4},
-        knows_past=True,
-    ),
     Arm("fifo", "fifo", "a few at a time in the order of arrival, tier 1 first", knows_past=True),
     Arm("srpt-history", "srpt", "least work left to the next tier first, by the same earlier runs", knows_past=True),
     Arm("tradl", "tradl", "TRADL-style: the first tier first, the others at a floor"),

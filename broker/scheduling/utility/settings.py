@@ -18,7 +18,7 @@ class UtilitySettings:
     floor: float = FLOOR  # what all jobs that are not in front get together, a fraction of their node in (0, 1)
     # Who would need longer than this times what equal sharing takes goes first; 0 for nobody. Less than the half as
     # long again that nobody shall wait beyond, since what is foretold may be wrong.
-    guard_ratio: float = 1.1
+    guard_ratio: float = 1.25
     # For so long a job keeps its place to hand over the model of a tier, seconds; below 0 it has none.
     handing_over_seconds: float = HANDED_OVER_BY_THEN_SECONDS
     answers_per_value: float = 100.0  # good answers in time that are worth as much as a tier of value 1, > 0
