@@ -43,7 +43,7 @@ OPTIONS_OF_OTHERS = {
     # of benchmarks and of the simulation
     *("--nodes", "--kind", "--peer", "--rounds", "--model", "--output", "--seconds-limit", "--quick", "--device"),
     *("--seeds", "--draws", "--swaps", "--penalty", "--connections", "--strict", "--folder", "--rewrite", "--genai"),
-    "--arm",
+    *("--arm", "--schedule", "--repetitions"),
     # of training scripts in examples
     *("--lr", "--seed", "--width", "--epochs", "--reports-per-epoch", "--batch-size", "--learning-rate"),
     # of docker, pip, and what everything has
