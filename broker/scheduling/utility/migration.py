@@ -82,9 +82,8 @@ class Load:
     def too_much(self, job: JobView) -> float:
         """Cores by which answers would use more than it can give them well if it trained a job, and so its endpoint."""
         own = self.used.get(job.endpoint, 0.0)
-        well = max(
-            self.answers_well * self.node.cpu_cores, own
-        )  # what it wants on its own is too much for any node alike
+        # What an endpoint wants on its own is too much for any node alike.
+        well = max(self.answers_well * self.node.cpu_cores, own)
         # Rounded: what is measured differs by chance.
         return round(max(own + self.others(job.endpoint) - well, 0.0), 1) if own else 0.0
 
