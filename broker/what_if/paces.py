@@ -11,9 +11,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tiercel.broker.scheduling.forecast.work import past_curves
-from tiercel.broker.scheduling.interface import JobView, Snapshot
+from tiercel.broker.scheduling.forecast.work import PastCurve, past_curves
+from tiercel.broker.scheduling.interface import Snapshot
 from tiercel.broker.what_if.progress import AS_BEFORE, FULL_TRUST, Pace, best_reports, pace_of
+from tiercel.core.jobs import Direction
 
 MOST_RUNS = 128
 """The pace of so many runs is remembered; of more the latest."""
@@ -27,6 +28,8 @@ class Paces:
     """The pace of the latest runs, by job: its node, and what it needed there; who told something last is last."""
 
     seen: Mapping[str, tuple[str, Pace]] = field(default_factory=dict)
+    # CPU seconds to the last report that was looked at, of the jobs there are; infinite where no later one tells more.
+    looked: Mapping[str, float] = field(default_factory=dict, compare=False)
 
     def beside(self, node_id: str) -> Pace:
         """The pace of the runs of a node, or of all runs for a job that is on none."""
@@ -41,20 +44,26 @@ class Paces:
         )
 
     def after(self, snapshot: Snapshot) -> Paces:
-        """What is known at a later look."""
-        seen = dict(self.seen)
+        """What is known at a later look; only runs that have reported since are worked out."""
+        seen, looked = dict(self.seen), dict[str, float]()
+        curves: dict[tuple[str, Direction], tuple[PastCurve, ...]] = {}
         for job in snapshot.jobs:
-            if not job.node_id or not job.observations or (job.id in seen and seen[job.id][1].trust >= FULL_TRUST):
+            if not job.node_id or not job.observations:
                 continue
-            pace = _pace(job, snapshot)
+            last, before = job.observations[-1].cpu_seconds, self.looked.get(job.id, 0.0)
+            looked[job.id] = max(last, before)
+            if before >= last:
+                continue
+            program = job.workload, job.direction
+            if program not in curves:  # not of one that is only like it: what differs may be the program
+                curves[program] = past_curves(snapshot.history.get(job.workload, ()), job.direction)
+            pace = pace_of(curves[program], best_reports(job))
+            if pace is None:
+                continue
+            if pace.trust >= FULL_TRUST:  # no later report tells more
+                looked[job.id] = math.inf
             # One that tells nothing new may have gone to another node since.
-            if pace is not None and (job.id not in seen or seen[job.id][1] != pace):
+            if job.id not in seen or seen[job.id][1] != pace:
                 seen.pop(job.id, None)
                 seen[job.id] = job.node_id, pace
-        return Paces(dict(itertools.islice(seen.items(), max(len(seen) - MOST_RUNS, 0), None)))
-
-
-def _pace(job: JobView, snapshot: Snapshot) -> Pace | None:
-    own, past = best_reports(job), snapshot.history.get(job.workload, ())
-    # Of a program that is only like it: what differs may be the program.
-    return pace_of(past_curves(past, job.direction), own) if own and past else None
+        return Paces(dict(itertools.islice(seen.items(), max(len(seen) - MOST_RUNS, 0), None)), looked)

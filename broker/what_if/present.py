@@ -107,6 +107,7 @@ def bounded(present: Present, wanted: frozenset[str] = frozenset()) -> Present:
             snapshot, jobs=jobs, history=history, restarts=restarts, similar=similar, given=dict(snapshot.given)
         ),
         left_out=len(order) - len(jobs),
+        paces=Paces(present.paces.seen),
     )
 
 

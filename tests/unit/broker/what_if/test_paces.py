@@ -53,6 +53,15 @@ def test_the_latest_runs_are_remembered_and_no_more() -> None:
     assert "job-9" not in looked([slow("new")], paces).seen
 
 
+@pytest.mark.parametrize("count", [4, 10], ids=["a few reports", "as many as tell anything"])
+def test_a_run_that_has_not_reported_since_is_not_worked_out_again(count: int) -> None:
+    one = replace(slow("a"), observations=slow("a").observations[:count])
+    before = looked([one])
+    slower = replace(CURVE, curve=tuple(replace(each, cpu_seconds=2 * each.cpu_seconds) for each in CURVE.curve))
+    now = Snapshot(NOW, Trigger.INTERVAL, (one,), (NODE,), (), {"digits": (slower,)})
+    assert before.after(now) == before != Paces().after(now)
+
+
 def test_runs_without_reports_programs_without_earlier_runs_and_forgotten_beginnings_tell_nothing() -> None:
     late = slow("c")
     late = replace(late, observations=late.observations[2:])
