@@ -7,7 +7,7 @@ shares change; only while the same runs are there, since of one that came or wen
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tiercel.broker.scheduling.interface import JobView, Snapshot
@@ -74,14 +74,10 @@ def _runs(snapshot: Snapshot) -> dict[str, dict[str, JobView]]:
 
 def _used(before: Mapping[str, JobView], now: Mapping[str, JobView]) -> float | None:
     """CPU seconds that runs used together; None where others ran, or where accelerators set their pace."""
-    if not now or before.keys() != now.keys() or _use_accelerators(now.values()):
+    if not now or before.keys() != now.keys() or any(job.resources.accelerators for job in now.values()):
         return None
     used = [job.cpu_seconds - before[job_id].cpu_seconds for job_id, job in now.items()]
     return math.fsum(used) if all(0 <= each < math.inf for each in used) else None
-
-
-def _use_accelerators(jobs: Iterable[JobView]) -> bool:
-    return any(job.resources.accelerators for job in jobs)
 
 
 def _ceiling(job: JobView) -> float:

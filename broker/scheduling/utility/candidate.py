@@ -106,4 +106,4 @@ def _forecast(entry: Candidate) -> str:
 
 
 def _seconds(value: float) -> str:
-    return f"{max(value, 0.1):.2g} s" if value < 10 else in_words(round(value)) if value >= 60 else f"{value:.0f} s"
+    return in_words(round(value)) if value >= 60 else f"{max(value, 0.1):.2g} s"
