@@ -17,9 +17,9 @@ Measure = Callable[[RunOutcome], float | None]
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """How much lower a figure is under one arm than under another, paired by block."""
+    """How much better a figure is under one arm than under another, paired by block."""
 
-    mean: float  # mean over blocks of 1 - arm / baseline; larger is better
+    mean: float  # mean over blocks of 1 - arm / baseline, or of arm / baseline - 1 where more is better
     low: float | None  # lower end of the bootstrap interval (95 %) of that mean; None with fewer than 3 blocks
     high: float | None  # its upper end
     blocks: int  # how many blocks both ran in
@@ -44,6 +44,16 @@ def gain(outcomes: Sequence[RunOutcome], arm: str, baseline: str, measure: Measu
         mine, theirs = measure(runs[arm]), measure(runs[baseline])
         if mine is not None and theirs:
             gains.append(1.0 - mine / theirs)
+    return _gain_of(gains)
+
+
+def served_gain(outcomes: Sequence[RunOutcome], arm: str, baseline: str) -> Gain | None:
+    """How much more served quality there is under an arm than under a baseline; None when no block has both."""
+    blocks = [served_quality(runs) for runs in by_block(outcomes).values()]
+    return _gain_of([each[arm] / each[baseline] - 1.0 for each in blocks if arm in each and each.get(baseline)])
+
+
+def _gain_of(gains: Sequence[float]) -> Gain | None:
     if not gains:
         return None
     low, high = bootstrap_interval(gains) if len(gains) > 2 else (None, None)

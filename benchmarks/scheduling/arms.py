@@ -59,13 +59,16 @@ _ALL = (
 ARMS: Mapping[str, Arm] = MappingProxyType({arm.name: arm for arm in _ALL})
 """All arms by name. All but ``fair`` and ``utility-plain-slices`` have the same long slices."""
 
+OURS = ("utility", "utility-history")
+"""What the others are compared with."""
+
 CORE = ("fair", "fair-slices", "utility", "utility-history", "fifo", "srpt-history", "srpt-oracle")
 """Run in most blocks."""
 
 WIDE = (*CORE, "tradl", "las", "slaq", "flowcon")
 """Run where everything is to be compared."""
 
-TWO_NODES = ("fair", "fair-slices", "specon", "utility")
+TWO_NODES = ("fair", "fair-slices", "fifo", "specon", "srpt-history", *OURS)
 """Run where jobs may move from one node to another."""
 
 QUICK = ("fair", "fifo", "utility")

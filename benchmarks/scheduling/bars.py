@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.results import Bar
-from benchmarks.scheduling.arms import ARMS
+from benchmarks.scheduling.arms import ARMS, OURS
 
 Json = dict[str, Any]
-OURS = ("utility", "utility-history")
 
 
 def bars_of(figures: Json) -> list[Bar]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -17,6 +16,7 @@ from benchmarks.results import (
     KEEP_HELP,
     KEPT,
     RESULTS_HELP,
+    commit,
     describe_machine,
     folder_of,
 )
@@ -33,13 +33,14 @@ from benchmarks.scheduling.matrix import (
     Run,
     deadline_seconds,
     expected_seconds,
+    forget,
     make_blocks,
     outcomes_in,
     run_blocks,
     schedules_of,
     source_fingerprint,
 )
-from benchmarks.scheduling.outcome import RunOutcome
+from benchmarks.scheduling.outcome import Origin, RunOutcome
 from benchmarks.scheduling.plots import draw_all
 from benchmarks.scheduling.progress import Teller
 from benchmarks.scheduling.record import record, runs_to_record
@@ -79,14 +80,14 @@ def run(
     seed: Annotated[int, typer.Option(help="Of schedules and orders.")] = 0,
     runtime: Annotated[Runtime, typer.Option(help="Run jobs as processes or in containers.")] = Runtime.PROCESS,
     fresh: Annotated[bool, typer.Option("--fresh", help="Forget runs of an earlier time.")] = False,
-    output: Annotated[Path | None, typer.Option(help="Folder of runs and logs.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Folder of runs.")] = None,
     results: Annotated[Path | None, typer.Option(help=RESULTS_HELP)] = None,
     keep: Annotated[bool, typer.Option("--keep", help=KEEP_HELP)] = False,
 ) -> None:
     """Run the policies against each other; what was interrupted goes on where it stopped."""
     console = Console()
     setting = f"{runtime.value}-{source_fingerprint()}"
-    folder = output or BUILD / (f"quick-{runtime.value}" if quick else name_of(runtime)) / setting
+    folder = output or (BUILD / f"quick-{runtime.value}" if quick else runs_of(runtime, keep=keep))
     names = tuple(schedule or schedules_of(quick=quick))
     missing = _check(names, tuple(arm or ()))
     wanted = {name: [each for each in arm or ARMS_OF[name] if each not in missing] for name in names}
@@ -94,22 +95,24 @@ def run(
         console.print(f"Left out: {name}. {why}", style="yellow", markup=False)
     times = repetitions or (1 if quick or minutes is None else REPETITIONS)
     blocks = make_blocks(names, times, lambda name: [ARMS[each] for each in wanted[name]], seed, setting)
-    for path in folder.glob("*.json") if fresh else ():
-        path.unlink()
+    forget(folder, "" if fresh else setting)
     recordings = Recordings.read()
     outcomes = run_until_end(_run_all(blocks, folder, recordings, runtime.value, minutes, console), RecordingError)
     if quick:
         _finish_quick(outcomes, sum(map(len, blocks)), missing, recordings, folder_of(results, keep=keep), console)
     else:
         # Those of other schedules and arms, too, which were run before.
-        write_live(
-            outcomes_in(folder, setting), recordings, missing, name_of(runtime), folder_of(results, keep=keep), console
-        )
+        write_live(outcomes_in(folder), recordings, missing, name_of(runtime), folder_of(results, keep=keep), console)
 
 
 def name_of(runtime: Runtime) -> str:
     """Name of the result file of a full run."""
     return "scheduling-live" if runtime is Runtime.PROCESS else "scheduling-containers"
+
+
+def runs_of(runtime: Runtime, *, keep: bool) -> Path:
+    """Folder of the runs of a full run: beside its result file where that is kept, so that others can go on."""
+    return (KEPT if keep else BUILD) / name_of(runtime)
 
 
 def _check(schedules: tuple[str, ...], arms: tuple[str, ...]) -> dict[str, str]:
@@ -130,16 +133,16 @@ async def _run_all(
 
     async def carry_out(each: Run) -> RunOutcome:
         seconds = deadline_seconds(each.schedule, recordings, cores)
-        settings = LiveSettings(folder / "product", runtime, seconds, recordings)
-        outcome = await run_schedule(each.arm, each.schedule, settings)
-        return replace(outcome, key=each.key, setting=each.setting)
+        settings = LiveSettings(BUILD / "product", runtime, seconds, recordings)
+        return await run_schedule(each.arm, each.schedule, settings)
 
     def expect(each: Run) -> float:
         return expected_seconds(each.schedule, recordings, cores)
 
+    origin = Origin(commit(), str(describe_machine()["cpu"]))
     budget = Budget(None if minutes is None else 60.0 * minutes)
     with Teller(console, blocks, minutes) as teller:
-        return await run_blocks(blocks, folder, carry_out, expect, budget, teller.tell)
+        return await run_blocks(blocks, folder, origin, carry_out, expect, budget, teller.tell)
 
 
 def _finish_quick(
@@ -181,9 +184,8 @@ def report(
     results: Annotated[Path | None, typer.Option(help=RESULTS_HELP)] = None,
     keep: Annotated[bool, typer.Option("--keep", help=KEEP_HELP)] = False,
 ) -> None:
-    """Make result file, tables and plots again from the latest runs that are there."""
-    folders = sorted((BUILD / name_of(runtime)).glob("*/"), key=lambda each: each.stat().st_mtime)
-    outcomes = outcomes_in(folders[-1]) if folders else []
+    """Make result file, tables and plots again from the runs that are there, with --keep from those that are kept."""
+    outcomes = outcomes_in(runs_of(runtime, keep=keep))
     if not outcomes:
         typer.echo("Error: there are no runs yet; 'python -m benchmarks.scheduling run' makes some.", err=True)
         raise typer.Exit(1)

@@ -17,9 +17,10 @@ from benchmarks.scheduling.analysis import (
     cpu_against_alone,
     gain,
     job_ratios,
+    served_gain,
     served_quality,
 )
-from benchmarks.scheduling.arms import ARMS
+from benchmarks.scheduling.arms import ARMS, OURS
 from benchmarks.scheduling.fidelity import Fidelity, foretold, is_comparable, replayed
 from benchmarks.scheduling.outcome import JobOutcome, RunOutcome
 from benchmarks.scheduling.recordings import Recordings
@@ -46,6 +47,8 @@ def make_figures(
         "delivered": sum(each is not None for run in outcomes for job in run.jobs for each in job.delivered_seconds),
         "incomplete_runs": [f"{run.block} {run.arm}" for run in outcomes if not run.complete],
         "blocks": sorted({run.block for run in outcomes}),
+        "commits": sorted({run.origin.commit for run in outcomes}),
+        "processors": sorted({run.origin.processor for run in outcomes}),
         "missing_arms": dict(missing),
         "arms": {name: _arm_figures(name, alone, recordings) for name in arms},
         "gains": _gains(alone, BASELINES),
@@ -108,6 +111,11 @@ def _served(outcomes: Sequence[RunOutcome]) -> Json:
     loaded = [run for run in outcomes if run.served is not None]
     return {
         "quality": {arm: _rounded_mean(values) for arm, values in quality.items()},
+        "above": {
+            arm: {other: _gain_json(served_gain(outcomes, arm, other)) for other in quality if other != arm}
+            for arm in OURS
+            if arm in quality
+        },
         "requests": sum(run.served.requests for run in loaded if run.served is not None),
         "failed": sum(run.served.failed for run in loaded if run.served is not None),
         "p99_ms": {f"{run.block} {run.arm}": _rounded(run.served.p99_ms) for run in loaded if run.served is not None},

@@ -48,7 +48,7 @@ async def run_schedule(arm: Arm, schedule: Schedule, settings: LiveSettings) -> 
     """Run a schedule under an arm.
 
     Returns:
-        What it left; key and setting are for the caller to fill in.
+        What it left; key, setting and origin are for the caller to fill in.
 
     Raises:
         ProductError: The product did not start, or another run uses the same folder.

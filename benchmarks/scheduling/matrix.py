@@ -2,24 +2,26 @@
 
 A block is a schedule with a repetition. All arms run in it, in an order of its own that is drawn at random, so that a
 machine that gets slower or faster over time favours none of them. Each run is kept in a file at once: what was
-interrupted goes on where it stopped.
+interrupted goes on where it stopped, also at another commit as long as policies and training are the same; a block that
+was begun on another machine or at another commit begins anew, since its runs are compared with one another.
 """
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 import random
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 
 import tiercel
 from benchmarks.scheduling.arms import CORE, QUICK, TWO_NODES, WIDE, Arm
 from benchmarks.scheduling.kinds import KINDS
-from benchmarks.scheduling.outcome import RunOutcome
+from benchmarks.scheduling.outcome import Origin, RunOutcome
 from benchmarks.scheduling.recordings import Recordings
 from benchmarks.scheduling.schedules import SCHEDULES, Schedule, make_schedule
 
@@ -27,8 +29,8 @@ ARMS_OF: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "at-once": WIDE,
         "random": CORE,
-        "ten": CORE,
-        "mixed": (*CORE, "dqoes"),
+        "ten": WIDE,
+        "mixed": (*WIDE, "dqoes"),
         "two-nodes": TWO_NODES,
         "fixed": (*CORE, "flowcon"),
         "fifteen": CORE,
@@ -51,8 +53,8 @@ DEADLINE_FACTOR, LEAST_DEADLINE_SECONDS = 4.0, 240.0
 _GUESSED_CPU_SECONDS = 10.0
 
 
-WORK = tuple(Path(__file__).with_name(name) for name in ("arms.py", "kinds.py", "live_run.py", "schedules.py"))
-"""What decides here what is run."""
+COMPARED = ("broker/scheduling", "trainer_agent/workloads")
+"""Folders of the product's code that a run is about: what decides, and what is trained."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,7 @@ class Run:
 
     schedule: Schedule  # the block's
     arm: Arm  # under which it runs
-    setting: str = ""  # of all runs together: the runtime and the fingerprint of the code that is measured
+    setting: str = ""  # of all runs together: the runtime and the fingerprint of what is compared
 
     @property
     def key(self) -> str:
@@ -93,12 +95,25 @@ Block = tuple[Run, ...]
 """Runs of the same schedule, each under another arm."""
 
 
-def source_fingerprint(package: Path = Path(tiercel.__path__[0]), work: Sequence[Path] = WORK) -> str:
-    """Tells one version of the product's code, and of what it is given to do, from another."""
+def source_fingerprint(package: Path = Path(tiercel.__path__[0])) -> str:
+    """Tells one version of what is compared from another, whatever its comments and docstrings say."""
     digest = hashlib.sha256()
-    for path in [*sorted(package.glob("*/**/*.py")), *work]:
-        digest.update(path.read_bytes())
+    for path in sorted(path for folder in COMPARED for path in (package / folder).glob("**/*.py")):
+        digest.update(_without_docstrings(path.read_text(encoding="utf-8")).encode())
     return digest.hexdigest()[:16]
+
+
+def _without_docstrings(source: str) -> str:
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            node.body = [each for each in node.body if not _is_text(each)] or [ast.Pass()]
+    return ast.unparse(tree)
+
+
+def _is_text(statement: ast.stmt) -> bool:
+    value = statement.value if isinstance(statement, ast.Expr) else None
+    return isinstance(value, ast.Constant) and isinstance(value.value, str)
 
 
 def make_block(schedule: Schedule, arms: Iterable[Arm], seed: int, setting: str = "") -> Block:
@@ -117,14 +132,24 @@ def make_blocks(
     return [block for block in blocks if block]
 
 
-def outcomes_in(folder: Path, setting: str = "") -> list[RunOutcome]:
-    """The outcomes in a folder; with a setting only those that were run in it.
+def outcomes_in(folder: Path) -> list[RunOutcome]:
+    """The outcomes in a folder.
 
     Raises:
         ValueError: A file there is none.
     """
-    outcomes = [RunOutcome.read(path) for path in sorted(folder.glob("*.json"))]
-    return [outcome for outcome in outcomes if setting in {"", outcome.setting}]
+    return [RunOutcome.read(path) for path in sorted(folder.glob("*.json"))]
+
+
+def forget(folder: Path, setting: str) -> None:
+    """Remove outcomes of every setting but one: they compare with none of its runs.
+
+    Raises:
+        ValueError: A file there is none.
+    """
+    for path in folder.glob("*.json"):
+        if RunOutcome.read(path).setting != setting:
+            path.unlink()
 
 
 def schedules_of(*, quick: bool) -> tuple[str, ...]:
@@ -177,6 +202,7 @@ class Step:
 async def run_blocks(
     blocks: Sequence[Block],
     folder: Path,
+    origin: Origin,
     carry_out: Callable[[Run], Awaitable[RunOutcome]],
     expect: Callable[[Run], float],
     budget: Budget,
@@ -187,6 +213,7 @@ async def run_blocks(
     Args:
         blocks: In the order in which they run.
         folder: Where outcomes are kept.
+        origin: What makes them now.
         carry_out: Does a run.
         expect: About how many seconds a run takes.
         budget: How long all may take.
@@ -199,6 +226,8 @@ async def run_blocks(
     outcomes = []
     for block in blocks:
         kept = {run.arm.name: run.load(folder) for run in block}
+        if not all(kept.values()):
+            kept = {arm: earlier if earlier and earlier.origin == origin else None for arm, earlier in kept.items()}
         left = sum(expect(run) for run in block if kept[run.arm.name] is None)
         name = block[0].schedule.block
         if left and not budget.allows(left):
@@ -206,9 +235,11 @@ async def run_blocks(
             continue
         for run in block:
             earlier = kept[run.arm.name]
-            outcome = earlier or await carry_out(run)
             if earlier is None:
+                outcome = replace(await carry_out(run), key=run.key, setting=run.setting, origin=origin)
                 outcome.write(run.path(folder))
+            else:
+                outcome = earlier
             outcomes.append(outcome)
             tell(Step(name, run, outcome, again=earlier is not None))
     return outcomes

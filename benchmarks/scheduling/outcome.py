@@ -80,6 +80,14 @@ class Predicted:
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """What made a run."""
+
+    commit: str = ""  # of the whole product; ``-dirty`` behind it where files differed
+    processor: str = ""  # of the machine
+
+
+@dataclass(frozen=True, slots=True)
 class RunOutcome:
     """A schedule under an arm."""
 
@@ -87,7 +95,7 @@ class RunOutcome:
     schedule: str  # name of the schedule
     repetition: int  # of the schedule
     key: str  # fingerprint of everything that was asked for; a run with another one is not this run
-    setting: str  # what it has in common with other runs: the runtime and the code that was measured
+    setting: str  # what it has in common with other runs: the runtime and what is compared
     jobs: tuple[JobOutcome, ...]  # in the order of the schedule
     makespan_seconds: float  # from the schedule's beginning to the end of the last job
     broker_cpu_seconds: float  # CPU time of the broker while the schedule ran
@@ -101,6 +109,7 @@ class RunOutcome:
     errors: int  # what the broker's log told as an error, such as a plan that could not be carried out
     served: Served | None = None  # what an application got, if one ran
     predictions: tuple[Predicted, ...] = ()  # that were settled, the oldest first
+    origin: Origin = Origin()  # what made it
 
     @property
     def block(self) -> str:
@@ -138,7 +147,7 @@ class RunOutcome:
             document["predictions"] = tuple(
                 Predicted(**{**each, "drawn": Span(**each["drawn"])}) for each in document["predictions"]
             )
-            return cls(**document)
+            return cls(**{**document, "origin": Origin(**document["origin"])})
         except (KeyError, TypeError) as error:
             raise ValueError(f"{path.name} does not hold a run's outcome ({error!r})") from error
 

@@ -47,6 +47,10 @@ def test_bars_say_what_holds() -> None:
     assert bars["time to tier 1, utility-history below fair"].holds
     assert bars["time to tier 1, utility below fifo"].value == pytest.approx(7.41, abs=0.01)
     assert bars["served quality, utility above the best other"].value == pytest.approx(20.0, abs=0.1)
+    above = make_figures(runs_of(), KNOWN, 2, {}, 1)["served"]["above"]
+    assert {arm: found["mean"] for arm, found in above["utility"].items()} == pytest.approx(
+        {"fair": 0.5, "fifo": 0.2, "srpt-oracle": -0.1429}, abs=1e-4
+    )
     # Each of ours by itself: the better one of two would flatter.
     assert bars["served quality, utility-history above the best other"].value is None
     assert bars["tiers delivered"].holds

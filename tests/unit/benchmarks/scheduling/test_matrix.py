@@ -14,13 +14,14 @@ from benchmarks.scheduling.matrix import (
     Step,
     deadline_seconds,
     expected_seconds,
+    forget,
     make_blocks,
     outcomes_in,
     run_blocks,
     schedules_of,
     source_fingerprint,
 )
-from benchmarks.scheduling.outcome import RunOutcome
+from benchmarks.scheduling.outcome import Origin, RunOutcome
 from benchmarks.scheduling.recordings import Recordings
 from benchmarks.scheduling.schedules import SCHEDULES, make_schedule
 from tests.support.scheduling_runs import job_outcome, recording, run_outcome
@@ -40,6 +41,7 @@ class Bench:
         self.steps: list[Step] = []
         self.now = 0.0
         self.fails_at = ""
+        self.origin = Origin("abc", "some processor")
 
     async def carry_out(self, run: Run) -> RunOutcome:
         name = f"{run.schedule.block} {run.arm.name}"
@@ -47,11 +49,13 @@ class Bench:
             raise KeyboardInterrupt
         self.carried_out.append(name)
         self.now += 10.0
-        return run_outcome(run.arm.name, schedule=run.schedule.name, repetition=run.schedule.repetition, key=run.key)
+        return run_outcome(run.arm.name, schedule=run.schedule.name, repetition=run.schedule.repetition)
 
     async def run(self, blocks: list[Block], folder: Path, seconds: float | None = None) -> list[RunOutcome]:
         budget = Budget(seconds, lambda: self.now)
-        return await run_blocks(blocks, folder, self.carry_out, lambda run: 10.0, budget, self.steps.append)
+        return await run_blocks(
+            blocks, folder, self.origin, self.carry_out, lambda run: 10.0, budget, self.steps.append
+        )
 
 
 def test_every_arm_runs_once_in_every_block_in_an_order_of_the_block_s_own() -> None:
@@ -102,11 +106,26 @@ async def test_a_run_of_other_code_or_without_an_end_is_run_again(tmp_path: Path
     assert again.carried_out == [f"small-0 {run.arm.name}"]
 
 
-def test_outcomes_of_another_setting_are_not_taken_for_this_one_s(tmp_path: Path) -> None:
+@pytest.mark.parametrize("origin", [Origin("def", "some processor"), Origin("abc", "another")])
+async def test_whole_blocks_of_another_commit_or_machine_are_kept_and_parts_of_one_are_run_again(
+    tmp_path: Path, origin: Origin
+) -> None:
+    blocks = blocks_of("small")
+    first, second = Bench(), Bench()
+    first.fails_at = f"small-1 {blocks[1][2].arm.name}"
+    with pytest.raises(KeyboardInterrupt):
+        await first.run(blocks, tmp_path)
+    second.origin = origin
+    outcomes = await second.run(blocks, tmp_path)
+    assert second.carried_out == [f"small-1 {run.arm.name}" for run in blocks[1]]
+    assert [outcome.origin for outcome in outcomes] == [first.origin] * 4 + [origin] * 4
+
+
+def test_outcomes_of_another_setting_are_forgotten(tmp_path: Path) -> None:
     for number, setting in enumerate(("process-1", "process-2", "process-2")):
         run_outcome(repetition=number, setting=setting).write(tmp_path / f"{number}.json")
-    assert [outcome.repetition for outcome in outcomes_in(tmp_path, "process-2")] == [1, 2]
-    assert len(outcomes_in(tmp_path)) == 3
+    forget(tmp_path, "process-2")
+    assert [outcome.repetition for outcome in outcomes_in(tmp_path)] == [1, 2]
 
 
 def test_everything_that_decides_what_is_run_is_in_the_key() -> None:
@@ -121,15 +140,20 @@ def test_everything_that_decides_what_is_run_is_in_the_key() -> None:
     assert dataclasses.replace(run, arm=dataclasses.replace(run.arm, about="told otherwise")).key == run.key
 
 
-def test_the_source_of_the_product_has_a_fingerprint(tmp_path: Path) -> None:
-    (tmp_path / "part").mkdir()
-    (tmp_path / "part" / "a.py").write_text("a = 1\n")
-    (tmp_path / "work.txt").write_text("work")
-    before, other = source_fingerprint(tmp_path), source_fingerprint(tmp_path, [tmp_path / "work.txt"])
-    assert before != other
-    (tmp_path / "part" / "a.py").write_text("a = 2\n")
-    assert source_fingerprint(tmp_path) != before
-    assert source_fingerprint() == source_fingerprint()
+def test_what_decides_has_a_fingerprint_whatever_its_comments_say(tmp_path: Path) -> None:
+    folder = tmp_path / "broker" / "scheduling" / "utility"
+    folder.mkdir(parents=True)
+    found = []
+    for source in (
+        "def f():\n    return 1\n",
+        '"""Text."""\ndef f():\n    """More."""\n    return 1  # why\n',
+        "def f():\n    return 2\n",
+    ):
+        (folder / "policy.py").write_text(source)
+        (tmp_path / "broker" / "other.py").write_text(source)
+        found.append(source_fingerprint(tmp_path))
+    assert found[0] == found[1] != found[2]
+    assert source_fingerprint() == source_fingerprint() != source_fingerprint(tmp_path / "none")
 
 
 def test_a_run_is_expected_to_take_as_long_as_its_work_and_longer_with_fewer_cores() -> None:
