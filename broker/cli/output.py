@@ -51,7 +51,7 @@ _TIER_MARKS = {
     TierState.FAILED: "!",
 }
 
-JOB_COLUMNS = ("ID", "NAME", "STATE", "EPOCH", "BEST", "TIERS", "CPU", "ENDPOINT", "AGE")
+JOB_COLUMNS = ("ID", "NAME", "STATE", "EPOCH", "BEST", "TIERS", "SHARE", "ENDPOINT", "AGE")
 NODE_COLUMNS = ("ID", "STATE", "CORES", "MEMORY", "JOBS", "RUNTIMES", "LIMITS", "SERVING")
 ACCELERATOR_COLUMNS = ("NODE", "GPU", "MAKE", "MEMORY", "HELD", "BUSY", "JOBS", "PROBLEM")
 LABEL_COLUMNS = ("NODE", "LABEL")
@@ -65,7 +65,7 @@ ENDPOINT_COLUMNS = (
     "DELAY",
     "P95",
     "IN TIME",
-    "CPU",
+    "SHARE",
     "ACCESS",
     "NODES",
     "SERVING",
@@ -80,9 +80,9 @@ _DISPENSABLE = (
     "AGE",
     "METRIC",
     "JOB",
-    "CPU",
     "MAKE",
     "EPOCH",
+    "SHARE",
     "IN TIME",
     "NODES",
     "ACCESS",
@@ -90,7 +90,7 @@ _DISPENSABLE = (
 )
 _NOTHING = ("", "-")
 _GAP = 2
-DECISION_COLUMNS = ("AT", "TRIGGER", "POLICY", "NODE", "CPU", "REASON")
+DECISION_COLUMNS = ("AT", "TRIGGER", "POLICY", "NODE", "SHARE", "REASON")
 
 
 def is_terminal() -> bool:

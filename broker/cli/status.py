@@ -59,9 +59,8 @@ def _print(found: ClusterStatus) -> None:
         print_table(_ENDPOINT_COLUMNS, [_endpoint_row(each) for each in found.endpoints])
     if found.waiting:
         click.echo()
-        print_table(
-            ("WAITS", "TENANT", "FOR"), [(job.id, clean(job.tenant), clean(job.reason)) for job in found.waiting]
-        )
+        rows = [(job.id, clean(job.tenant), clean(job.reason)) for job in found.waiting]
+        print_table(("PENDING JOB", "TENANT", "REASON"), rows)
     _say_rotation(found)
 
 

@@ -33,9 +33,8 @@ Table = tuple[Sequence[str], list[tuple[str, ...]]]
 _NODE_COLUMNS = ("NODE", "STATE", "CORES", "JOBS", "MEMORY", "GPU BUSY")
 _JOB_COLUMNS = ("ID", "STATE", "NODE", "SHARE", "EPOCH", "NOW", "TIERS", "NAME", "FEEDS", "AGE")
 _ENDPOINT_COLUMNS = ("ENDPOINT", "LIVE", "VALUE", "REQUESTS/S", "P95", "CORES")
-_SORTS = ("age", "cpu", "name", "state")
-_SHOWN = ("all", "running", "waiting")
-_WAITING = frozenset({JobState.PENDING, JobState.SUSPENDED})
+_SORTS = ("age", "share", "name", "state")
+_SHOWN = ("all", "running", "pending", "suspended")
 _MOST_NODES = 8
 _MOST_ENDPOINTS = 6
 
@@ -44,8 +43,8 @@ _MOST_ENDPOINTS = 6
 class Choice:
     """In which order jobs are shown, and which of them."""
 
-    sort: str = _SORTS[0]  # one of age, cpu, name and state
-    shown: str = _SHOWN[0]  # one of all, running and waiting
+    sort: str = _SORTS[0]  # one of age, share, name and state
+    shown: str = _SHOWN[0]  # one of all, running, pending and suspended
 
     def after(self, key: str) -> Choice:
         """The choice after a key; the same for keys that mean nothing."""
@@ -58,14 +57,14 @@ class Choice:
 
     def of(self, jobs: Sequence[JobInfo]) -> list[JobInfo]:
         """The jobs that are shown, in order."""
-        kept = [job for job in jobs if self.shown == "all" or (job.state in _WAITING) == (self.shown == "waiting")]
+        kept = [job for job in jobs if self.shown in {"all", _group(job)}]
         match self.sort:
-            case "cpu":
+            case "share":
                 return sorted(kept, key=lambda job: -(job.share.cpu_weight if job.share else 0.0))
             case "name":
                 return sorted(kept, key=lambda job: job.spec.name)
             case "state":
-                return sorted(kept, key=lambda job: (job.state in _WAITING, job.state.value))
+                return sorted(kept, key=lambda job: (_group(job) != "running", job.state.value))
         return kept
 
 
@@ -134,6 +133,10 @@ def _drawn(columns: Sequence[str], rows: list[tuple[str, ...]], most: int, width
     if len(rows) > len(shown):
         yield Text(f"and {len(rows) - len(shown)} more", style="dim")
     yield Text("")
+
+
+def _group(job: JobInfo) -> str:
+    return job.state.value if job.state in {JobState.PENDING, JobState.SUSPENDED} else "running"
 
 
 def _next(words: tuple[str, ...], word: str) -> str:

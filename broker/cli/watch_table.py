@@ -24,7 +24,7 @@ _STYLES = {
     JobState.SUSPENDED: "yellow",
 }
 _WAITING = frozenset({JobState.PENDING, JobState.SUSPENDED})
-_COLUMNS = ("JOB", "NAME", "STATE", "EPOCH", "METRIC", "TIERS", "CPU", "VERSION")
+_COLUMNS = ("JOB", "NAME", "STATE", "EPOCH", "METRIC", "TIERS", "SHARE", "VERSION")
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import click
 
-from tiercel.broker.cli.up.options import UP_WORDS, NodeOptions, Places, UpOptions
+from tiercel.broker.cli.up.announcement import found_in, state_option
+from tiercel.broker.cli.up.options import NodeOptions, Places, UpOptions
 from tiercel.broker.state_folder import prepare_state_dir
 from tiercel.core.errors import UnavailableError
 
@@ -51,8 +52,8 @@ async def start_detached(options: NodeOptions, command: tuple[str, ...] = (), se
     finally:
         # It lives on without us: what Popen would warn of is what is wanted.
         process.returncode = process.returncode or 0
-    stop = f"tiercel down --state-dir {places.state_dir}"
-    return f"{said}\nIt runs in the background (process {process.pid}) and logs to {log}; stop it with '{stop}'."
+    stop = f"tiercel down{state_option(places.state_dir)}"
+    return f"{said}\nIt runs in the background (process {process.pid}); '{stop}' stops it.\nIts log is {log}."
 
 
 def _start(command: tuple[str, ...], log: Path) -> tuple[subprocess.Popen[bytes], int]:
@@ -75,9 +76,8 @@ async def _wait_up(process: subprocess.Popen[bytes], log: Path, before: int) -> 
         if code is not None:
             errors = [line.removeprefix("Error: ") for line in lines if line.startswith("Error: ")]
             raise UnavailableError(errors[-1] if errors else f"It ended with exit code {code}; see {log}.")
-        for line in lines:
-            if line.startswith(UP_WORDS):
-                return line
+        if said := found_in(lines):
+            return said
         await asyncio.sleep(_LOOK_SECONDS)
 
 

@@ -16,7 +16,8 @@ import click
 from tiercel.broker.cli.session import run_to_the_end
 from tiercel.broker.cli.up.addresses import read_earlier, write_addresses
 from tiercel.broker.cli.up.agent import AGENT_COMMAND, AgentKeeper
-from tiercel.broker.cli.up.options import UP_WORDS, NodeOptions, Places
+from tiercel.broker.cli.up.announcement import of_joined_node
+from tiercel.broker.cli.up.options import NodeOptions, Places
 from tiercel.broker.cli.up.packages import check_packages
 from tiercel.broker.cli.up.signals import stop_on_signals
 from tiercel.broker.client.membership import join
@@ -141,7 +142,7 @@ async def run_node(options: NodeOptions) -> None:
         keeper = AgentKeeper(options, _tell, AGENT_COMMAND)
         stopping = asyncio.Event()
         stop_on_signals(stopping)
-        click.echo(f"{UP_WORDS}node {options.node_id} of the broker at {broker}; state in {places.state_dir}")
+        click.echo(of_joined_node(options.node_id, broker, places.state_dir))
         try:
             async with asyncio.TaskGroup() as group:
                 keeping = group.create_task(keeper.keep(), name="agent keeper")

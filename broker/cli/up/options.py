@@ -9,9 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tiercel.core.logs import LogFormat
 
-UP_WORDS = "Tiercel is up: "
-"""How the line begins that says where everything answers."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeOptions:

@@ -16,7 +16,8 @@ from pydantic import ValidationError
 
 from tiercel.broker.cli.up.addresses import read_earlier, write_addresses
 from tiercel.broker.cli.up.agent import AGENT_COMMAND, AgentKeeper
-from tiercel.broker.cli.up.options import UP_WORDS, Places, UpOptions
+from tiercel.broker.cli.up.announcement import of_broker
+from tiercel.broker.cli.up.options import Places, UpOptions
 from tiercel.broker.cli.up.packages import check_packages
 from tiercel.broker.cli.up.ports import choose_port
 from tiercel.broker.cli.up.signals import stop_on_signals
@@ -111,24 +112,9 @@ async def _announce(broker: Broker, keeper: AgentKeeper, places: Places) -> None
         addresses = {**_broker_addresses(broker), **serving}
         if addresses != known and _can_write(places.addresses, addresses):
             if not known:
-                click.echo(
-                    f"{UP_WORDS}broker {addresses['broker']}, for agents {addresses['nodes']}, "
-                    f"serving {serving['serving_http']} (HTTP) and {serving['serving_grpc']} (gRPC), "
-                    f"MQTT {addresses['mqtt']}, dashboard http://{addresses['dashboard']} ('tiercel dashboard' opens "
-                    f"it); state in {places.state_dir}"
-                    f"{_encrypted_words(addresses)}"
-                )
+                click.echo(of_broker(keeper.node_id, addresses, places.state_dir))
             known = addresses
         await asyncio.sleep(_LOOK_SECONDS)
-
-
-def _encrypted_words(addresses: dict[str, str]) -> str:
-    if "broker_tls" not in addresses:
-        return ""
-    address, pin = addresses["broker_tls"], addresses["pin"]
-    mqtt = f", MQTT {addresses['mqtt_tls']}" if "mqtt_tls" in addresses else ""
-    mqtt += f", dashboard https://{addresses['dashboard_tls']}"
-    return f"; for others {address}{mqtt} by TLS 1.3, pin {pin}: 'tiercel node token' lets a machine join"
 
 
 def _write_first_addresses(places: Places, addresses: dict[str, str]) -> None:

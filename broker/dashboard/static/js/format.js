@@ -97,4 +97,4 @@ export const plural = (count, one, many = `${one}s`) => `${number(count)} ${coun
 
 export const FINAL_STATES = ["completed", "missed", "failed", "cancelled"];
 export const isOver = (job) => FINAL_STATES.includes(job.state);
-export const isWaiting = (job) => job.state === "pending" || job.state === "suspended";
+export const isIdle = (job) => job.state === "pending" || job.state === "suspended";

@@ -21,7 +21,7 @@ def test_ls_lists_in_columns_that_cut_nothing_off(tiercel: Tiercel, script: Scri
 
     assert result.exit_code == 0
     header, first, second = result.stdout.splitlines()
-    assert header.split() == ["ID", "NAME", "STATE", "EPOCH", "BEST", "TIERS", "CPU", "ENDPOINT", "AGE"]
+    assert header.split() == ["ID", "NAME", "STATE", "EPOCH", "BEST", "TIERS", "SHARE", "ENDPOINT", "AGE"]
     assert first.startswith("j1           digits  running")
     assert "accuracy 0.9312  ✓0.9 v1  ·0.97  " in first
     assert "50 %" in first
@@ -150,7 +150,7 @@ def test_explain(tiercel: Tiercel, script: Script) -> None:
 
     assert "share     50 %: Half, since two jobs run." in output
     assert re.search(r"tier 1 .* reached: waits for a copy\n", output)
-    assert output.splitlines()[-1].endswith("tier     tradl   n1    75 %  It is nearest to its first tier.")
+    assert output.splitlines()[-1].endswith("tier     tradl   n1    75 %   It is nearest to its first tier.")
     explanation = json.loads(tiercel("explain", "j1", "--json").stdout)
     assert explanation["decisions"][0]["share"]["reason"] == "It is nearest to its first tier."
 

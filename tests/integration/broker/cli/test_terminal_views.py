@@ -67,7 +67,7 @@ def test_top_fits_sorts_filters_and_leaves_the_terminal_as_it_was(address: str, 
         assert "20 running, 10 pending" in lines[0]
         assert {"node-2", "digits"} <= set(text.split())
         assert ("more" in text) is (size == (80, 24))
-        for key, told in (("s", "sort: cpu"), ("f", "show: running"), ("f", "show: waiting")):
+        for key, told in (("s", "sort: share"), ("f", "show: running"), ("f", "show: pending")):
             view.press(key)
             text = view.wait(told)
         assert "pending" in text

@@ -84,7 +84,8 @@ async def test_it_says_where_everything_is_and_stops_everything(places: Places) 
         running.process.send_signal(signal.SIGINT)
         code = await running.end()
 
-    assert line.startswith("Tiercel is up: ")
+    assert line.startswith("Tiercel is up: broker and node n1\n")
+    assert max(map(len, line.replace(str(places.state_dir), "").splitlines())) <= 80
     assert set(addresses) == {"broker", "nodes", "mqtt", "dashboard", "serving_http", "serving_grpc", "broker_pid"}
     assert int(addresses.pop("broker_pid")) == running.process.pid
     assert all(address in line for address in addresses.values())
@@ -165,11 +166,12 @@ async def test_detached_it_outlives_who_started_it_and_says_how_to_stop_it(place
     options = up_options(places.state_dir)
     said = await start_detached(options, (*STAND_IN, str(places.state_dir)))
 
-    first, second = said.splitlines()
-    assert first.startswith("Tiercel is up: broker 127.0.0.1:")
+    first, *_, following, stopping, _log = said.splitlines()
+    assert first == "Tiercel is up: broker and node n1"
+    assert "'tiercel submit FOLDER'" in following
     pid = int(places.up_lock.read_text())
-    assert f"(process {pid})" in second
-    assert f"'tiercel down --state-dir {places.state_dir}'" in second
+    assert f"(process {pid})" in stopping
+    assert f"'tiercel down --state-dir {places.state_dir}'" in stopping
     assert os.getsid(pid) == pid, "no terminal takes it along"
     with pytest.raises(UnavailableError, match=rf"Tiercel is up already in .* \(process {pid}\)"):
         await start_detached(options)

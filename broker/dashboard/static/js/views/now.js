@@ -1,6 +1,6 @@
-// Now: what each machine does, what trains, what answers, what waits and why.
+// Now: what each machine does, what trains, what answers, what is pending and why.
 import { post } from "../api.js";
-import { clock, isOver, isWaiting, jobName, milliseconds, number, percent, plural, rate } from "../format.js";
+import { clock, isIdle, isOver, jobName, milliseconds, number, percent, plural, rate } from "../format.js";
 import { html } from "../html.js";
 import { change, useLive } from "../live.js";
 import { Action, Card, Empty, JobLink, jobTime, Loading, shareText, State, Table, Tiers } from "../parts.js";
@@ -20,11 +20,11 @@ export function Now() {
   const active = [...jobs.values()]
     .filter((job) => !isOver(job))
     .sort((one, other) => one.submitted_at.localeCompare(other.submitted_at));
-  const waiting = active.filter(isWaiting);
-  const training = active.filter((job) => !isWaiting(job));
+  const idle = active.filter(isIdle);
+  const training = active.filter((job) => !isIdle(job));
   const answering = endpoints.filter((endpoint) => endpoint.live_version != null);
   return html`<div class="title"><h1>Now</h1><${Policy} /></div>
-    <${Glance} training=${training} waiting=${waiting} answering=${answering} nodes=${nodes} sees=${sees} />
+    <${Glance} training=${training} idle=${idle} answering=${answering} nodes=${nodes} sees=${sees} />
     <${Problems} problems=${status?.problems ?? []} />
     <div class="cards">
       ${
@@ -35,18 +35,18 @@ export function Now() {
       }
       ${nodes.map((node) => html`<${NodeCard} key=${node.id} node=${node} jobs=${jobs} alone=${nodes.length === 1} linked=${sees} />`)}
       ${!sees && html`<p class="muted">Only tenants see what their jobs and endpoints do.</p>`}
-      ${sees && html`<${OfTenant} training=${training} waiting=${waiting} answering=${answering} jobs=${jobs} />`}
+      ${sees && html`<${OfTenant} training=${training} idle=${idle} answering=${answering} jobs=${jobs} />`}
     </div>`;
 }
 
-/** What a tenant has: jobs that train and wait, endpoints that answer, and what happened to them. */
-const OfTenant = ({ training, waiting, answering, jobs }) => html`<${Card} title="Training" wide>${
+/** What a tenant has: jobs that train and that do not yet, endpoints that answer, and what happened to them. */
+const OfTenant = ({ training, idle, answering, jobs }) => html`<${Card} title="Training" wide>${
     training.length
       ? html`<${Training} jobs=${training} />`
       : html`<${Empty} title="Nothing trains"><p><code>tiercel submit examples/digits</code> submits a job.</p>
         </${Empty}>`
   }</${Card}>
-  ${waiting.length > 0 && html`<${Card} title="Waiting" wide><${Waiting} jobs=${waiting} /></${Card}>`}
+  ${idle.length > 0 && html`<${Card} title="Pending and suspended" wide><${Idle} jobs=${idle} /></${Card}>`}
   <${Card} title="Serving" wide>${
     answering.length
       ? html`<${Serving} endpoints=${answering} />`
@@ -65,7 +65,7 @@ function Policy() {
     field=${{ label: "Policy", value: policy.name, options: policy.names }} done="Another policy decides." /></div>`;
 }
 
-function Glance({ training, waiting, answering, nodes, sees }) {
+function Glance({ training, idle, answering, nodes, sees }) {
   const requests = answering.reduce((sum, endpoint) => sum + (endpoint.requests_per_second ?? 0), 0);
   const online = nodes.filter((node) => node.online).length;
   const figures = [
@@ -74,7 +74,7 @@ function Glance({ training, waiting, answering, nodes, sees }) {
       nodes.length === 1 ? "machine" : "machines",
     ],
     [training.length, "training"],
-    [waiting.length, "waiting"],
+    [idle.filter((job) => job.state === "pending").length, "pending"],
     [answering.length, answering.length === 1 ? "endpoint answers" : "endpoints answer"],
     [rate(requests), "requests a second"],
   ];
@@ -108,9 +108,9 @@ const Training = ({ jobs }) => html`<${Table} caption="Jobs that train" tall=${j
     html`<span class="reason">${job.share?.reason || job.reason}</span>`,
   ])} />`;
 
-const Waiting = ({
+const Idle = ({
   jobs,
-}) => html`<${Table} caption="Jobs that wait" tall=${jobs.length > MANY} keys=${jobs.map((job) => job.id)} head=${["Job", "State", "#For", "Why"]}
+}) => html`<${Table} caption="Jobs that are pending or suspended" tall=${jobs.length > MANY} keys=${jobs.map((job) => job.id)} head=${["Job", "State", "#For", "Why"]}
   rows=${jobs.map((job) => [
     html`<${JobLink} job=${job} />`,
     html`<${State}
