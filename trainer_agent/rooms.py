@@ -82,6 +82,7 @@ def make_rooms(
     environments = _environments(parts, tasks, lambda run_id: runs.live(run_id) is not None)
     places = RunPlaces(parts.state_dir)
     ended_jobs = EndedJobs(places.jobs, parts.state_dir / "ended-jobs", parts.retention)
+    outgoing = FileTransfer(calls, parts.state_dir / "outgoing", parts.outputs)
     runs = RunTable(
         places,
         parts.runtimes,
@@ -90,11 +91,7 @@ def make_rooms(
         tasks,
         parts.patience,
         _preparation(parts, calls, transfer, environments, data),
-        HandOver(
-            transfer,
-            FileTransfer(calls, parts.state_dir / "outgoing", parts.outputs),
-            CheckpointCopies(transfer, sending),
-        ),
+        HandOver(transfer, outgoing, CheckpointCopies(transfer, sending)),
         ended_jobs,
     )
 
@@ -123,6 +120,7 @@ def make_rooms(
         report=reporter.delivery_changed,
         tasks=tasks,
         export_seconds=parts.export_seconds,
+        serves_accelerated=bool(parts.serving_reserve.accelerator_id),
     )
     room = RoomWatch(parts.state_dir)
     return Rooms(data, environments, ended_jobs, runs, access, disk, room, serving, routes, copies, served, deliveries)

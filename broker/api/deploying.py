@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-import json
 from typing import TYPE_CHECKING
 
 from tiercel.broker.lifecycle.deployment import Arrived, place_for
 from tiercel.broker.store.checkpoints import CheckpointFile
-from tiercel.broker.store.version_files import ACCURACY_FILE, MODEL_FILE, REFERENCE_FILE
-from tiercel.core.accuracy import accuracy_of
+from tiercel.broker.store.version_files import MODEL_FILE, REFERENCE_FILE
+from tiercel.core.accuracy import ACCURACY_FILE, accuracies, accuracy_of
+from tiercel.core.cheap_variant_rule import judged
+from tiercel.core.cheap_variants import DEFAULT_MAX_LOSS
 from tiercel.core.deploy_validation import validate_deploy
 from tiercel.core.deploying import Deploy
 from tiercel.core.endpoints import Endpoint
@@ -73,10 +74,7 @@ async def deploy(
         **asked.variant_files,
     }
     files = [CheckpointFile(name, f.size_bytes, f.sha256) for name, f in announced.items() if f is not None]
-    # What nodes with copies tell of it; where it is verified, its node writes what it found in this one's place.
-    accuracy = accuracy_of(asked.value, asked.direction)
-    told = b"" if accuracy is None else json.dumps({"accuracy": accuracy}).encode()
-    if told:
+    if told := _accuracies(asked):
         files.append(CheckpointFile(ACCURACY_FILE, len(told), hashlib.sha256(told).hexdigest()))
     with contextlib.ExitStack() as held:
         upload = held.enter_context(store.upload(files))
@@ -98,6 +96,13 @@ async def deploy(
             store.finished(endpoint, version)
 
         return await endpoints.deploy(tenant, Arrived(asked, by, signature), put, held.pop_all()), False
+
+
+def _accuracies(asked: Deploy) -> bytes:
+    """What nodes with copies tell of it; where it is verified, its node writes what it found in this one's place."""
+    accuracy = accuracy_of(asked.value, asked.direction)
+    variants = (judged(each, accuracy, DEFAULT_MAX_LOSS, perhaps_accelerated=True) for each in asked.cheap_variants)
+    return b"" if accuracy is None else accuracies(accuracy, variants)
 
 
 async def _receive(messages: Messages, upload: VersionUpload) -> None:

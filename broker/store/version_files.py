@@ -26,6 +26,7 @@ from tiercel.broker.store.checkpoints import (
     read_manifest,
 )
 from tiercel.broker.store.errors import room_on
+from tiercel.core.accuracy import ACCURACY_FILE
 from tiercel.core.cheap_variants import CHEAP
 from tiercel.core.deploying import DEFAULT_MODEL_BYTES, most_version_bytes
 from tiercel.core.endpoints import Moved
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 
 MODEL_FILE = "model.onnx"
 REFERENCE_FILE = "reference.npz"
-ACCURACY_FILE = "accuracy.json"
 _FILE_NAMES = frozenset({MODEL_FILE, DATA_FILE, REFERENCE_FILE, ACCURACY_FILE, *(kind.file for kind in CHEAP)})
 # Of the longest name of an endpoint with the largest number of a version.
 _KEY_CHARACTERS = 63 + 1 + 18

@@ -9,9 +9,9 @@ import json
 from pathlib import Path
 from typing import Any, TypeGuard
 
+from tiercel.core.accuracy import ACCURACY_FILE
 from tiercel.core.errors import ArtefactRefusedError
 
-FILE_NAME = "accuracy.json"
 _MAX_BYTES = 64 * 1024
 
 
@@ -23,7 +23,7 @@ def accuracy_of(version: Path, name: str = "accuracy") -> float | None:
         name: Under which it stands there: the kind of one of its cheap variants for that one's.
     """
     try:
-        accuracy = read_object(version / FILE_NAME).get(name)
+        accuracy = read_object(version / ACCURACY_FILE).get(name)
     except (FileNotFoundError, ArtefactRefusedError):
         return None
     return float(accuracy) if is_fraction(accuracy) else None

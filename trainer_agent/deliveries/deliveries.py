@@ -20,12 +20,12 @@ from typing import Final
 from google.protobuf.message import Message
 
 from tiercel.core.accuracy import accuracy_of
+from tiercel.core.cheap_variant_rule import judged
 from tiercel.core.cheap_variants import DEFAULT_MAX_LOSS, CheapVariant, cheap_kinds
 from tiercel.core.figures import number
 from tiercel.core.heard_variants import heard_variants
 from tiercel.core.jobs import Direction
 from tiercel.core.wire import to_proto
-from tiercel.trainer_agent.deliveries.cheap_variants import judged
 from tiercel.trainer_agent.deliveries.copies import PlacedFiles
 from tiercel.trainer_agent.deliveries.delivery_log import DELIVERED, FAILED, STAGED, DeliveryLog, DeliveryLogEntry
 from tiercel.trainer_agent.disk.names import check_delivery
@@ -58,6 +58,7 @@ class Deliveries:
         report: Whom to tell how a delivery is; may not block.
         tasks: Owner of the tasks that carry them out.
         export_seconds: How long a script may take to hand over its model.
+        serves_accelerated: Whether the node's inference server runs models on an accelerator.
 
     Attributes:
         outcomes: How many ended in this life of the agent, by outcome: ``delivered`` or ``failed``.
@@ -74,6 +75,7 @@ class Deliveries:
         report: Callable[[nodes_pb2.DeliveryStatus], None],
         tasks: Supervisor,
         export_seconds: float = EXPORT_SECONDS,
+        serves_accelerated: bool = False,
     ) -> None:
         self._delivery_log = delivery_log
         self._repository = repository
@@ -83,6 +85,7 @@ class Deliveries:
         self._report = report
         self._tasks = tasks
         self._export_seconds = export_seconds
+        self._serves_accelerated = serves_accelerated
         self._under_way: dict[str, asyncio.Task[None]] = {}
         self._wanted: Mapping[str, nodes_pb2.WantedDelivery] = {}
         self._wanted_changed = Signal()
@@ -220,10 +223,11 @@ class Deliveries:
     ) -> tuple[CheapVariant, ...]:
         """Cheap variants as well, those that are worth it; the delivery goes on in any case."""
         spec, accuracy, variants = run.order.spec, _accuracy(wanted, done.value), []
+        accelerated = self._serves_accelerated and not run.share.accelerators
         for said in heard_variants(done.cheap_variants):
             if said.kind not in cheap_kinds(spec.variants):
                 continue
-            found = judged(said, accuracy, spec.variants_max_loss)
+            found = judged(said, accuracy, spec.variants_max_loss, perhaps_accelerated=accelerated)
             if found.shipped:
                 parts = (run.folder.path, wanted.delivery_id, found)
                 found = await asyncio.to_thread(self._repository.stage_variant, *parts)
@@ -242,7 +246,8 @@ class Deliveries:
             raise DeliveryFailedError(f"It did not come from the broker: {error.message}.") from error
         accuracy = _accuracy(wanted, wanted.target) if wanted.metric else None
         said = heard_variants(wanted.cheap_variants)
-        variants = tuple(judged(each, accuracy, DEFAULT_MAX_LOSS) for each in said)
+        accelerated = self._serves_accelerated
+        variants = tuple(judged(each, accuracy, DEFAULT_MAX_LOSS, perhaps_accelerated=accelerated) for each in said)
         variants = await asyncio.to_thread(self._repository.settle_deployed, wanted.delivery_id, accuracy, variants)
         for each in variants:
             _log.info("delivery %s: its %s", wanted.delivery_id, each.outcome)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import shutil
 from collections.abc import Collection, Iterable
@@ -12,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from tiercel.core.accuracy import ACCURACY_FILE, accuracies
 from tiercel.core.cheap_variants import CHEAP, CheapVariant
 from tiercel.core.deploying import DEFAULT_MODEL_BYTES, MAX_MODEL_BYTES, MAX_REFERENCE_BYTES, VARIANT_MORE_BYTES
 from tiercel.core.endpoints import Signature, Tensor
@@ -28,7 +28,6 @@ from tiercel.v1 import nodes_pb2
 _STAGING: Final = ".staging"
 _COPY_OF: Final = "copy-of-"
 _MODEL: Final = "model.onnx"
-_ACCURACY: Final = "accuracy.json"
 _ACCURACY_BYTES: Final = 64 * 1024
 _REFERENCE: Final = "reference.npz"
 
@@ -82,8 +81,7 @@ class ModelRepository:
 
     def note_accuracy(self, delivery_id: str, accuracy: float, variants: Iterable[CheapVariant] = ()) -> None:
         """Write down the accuracy of a staged model, a fraction, for the inference server; and of variants of it."""
-        told = {"accuracy": accuracy} | {each.kind.value: each.value for each in variants if each.shipped}
-        (self.staged(delivery_id) / _ACCURACY).write_text(json.dumps(told), encoding="ascii")
+        (self.staged(delivery_id) / ACCURACY_FILE).write_bytes(accuracies(accuracy, variants))
 
     def stage_variant(self, job_folder: Path, delivery_id: str, variant: CheapVariant) -> CheapVariant:
         """Copy a cheap variant that a run made of what is staged already, trusting nothing about it.
@@ -170,7 +168,7 @@ class ModelRepository:
                 return []
             folder = self.staged(delivery_id)
         found = []
-        for name in (_MODEL, DATA_FILE, _REFERENCE, *(kind.file for kind in CHEAP), _ACCURACY):
+        for name in (_MODEL, DATA_FILE, _REFERENCE, *(kind.file for kind in CHEAP), ACCURACY_FILE):
             with contextlib.suppress(FileNotFoundError), (folder / name).open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
                 found.append(CopiedFile(folder / name, file.tell(), digest))
@@ -188,7 +186,7 @@ class ModelRepository:
             DATA_FILE: self.model_bytes,
             _REFERENCE: MAX_REFERENCE_BYTES,
             **{kind.file: self._file_bytes + VARIANT_MORE_BYTES for kind in CHEAP},
-            _ACCURACY: _ACCURACY_BYTES,
+            ACCURACY_FILE: _ACCURACY_BYTES,
         }
         for path in sorted(folder.iterdir()):
             if path.name not in limits or path.stat().st_size > limits[path.name]:

@@ -31,3 +31,5 @@ def test_the_card_says_what_became_of_cheap_variants() -> None:
         "int8        accuracy 0.968, 3.0 times as fast, 2 KiB, static, calibrated on 128 rows",
         "fp16        not shipped: it is not faster where it was made: \ufffd[2J",
     ]
+    untimed = replace(SHIPPED, kind=VariantKind.FP16, seconds=None, fp32_seconds=None, made="weights in float16")
+    assert told(untimed) == ["fp16        accuracy 0.968, 2 KiB, weights in float16"]

@@ -14,11 +14,16 @@ import pytest
 from testing import onnx_models
 from testing.nodes_broker import wanted_delivery
 from testing.until import until
+from tiercel.core.cheap_variants import CheapVariant, VariantKind
+from tiercel.core.heard_variants import heard_variants
+from tiercel.core.shares import AcceleratorShare
+from tiercel.core.wire import to_proto
 from tiercel.trainer_agent.deliveries.copies import PlacedFiles
 from tiercel.trainer_agent.deliveries.deliveries import Deliveries
 from tiercel.trainer_agent.deliveries.delivery_log import DeliveryLog
 from tiercel.trainer_agent.disk.job_folder import JobFolder
 from tiercel.trainer_agent.errors import DeliveryFailedError, FallsShortError, TransferError
+from tiercel.trainer_agent.limits.contract import CpuShare, Share
 from tiercel.trainer_agent.models.repository import ModelRepository
 from tiercel.trainer_agent.models.served import ServedModels
 from tiercel.trainer_agent.runs.table import RunTable
@@ -37,6 +42,7 @@ class PlayedRun:
     def __init__(self, run_id: str, folder: Path, *answers: trainer_pb2.ExportDone | DeliveryFailedError) -> None:
         self.run_id, self.folder, self.gateway = run_id, JobFolder(folder), self
         self.order = SimpleNamespace(spec=SimpleNamespace(variants=(), variants_max_loss=0.01))
+        self.share = Share(CpuShare(1.0))
         self.has_successor = False
         self.reports: list[float] = []
         self.asked: list[tuple[int, float]] = []
@@ -87,7 +93,7 @@ class PlayedRuns:
 class Node:
     """A node with one wanted delivery."""
 
-    def __init__(self, folder: Path, tasks: Supervisor) -> None:
+    def __init__(self, folder: Path, tasks: Supervisor, *, serves_accelerated: bool = False) -> None:
         self.folder, self.runs, self.told = folder, PlayedRuns(), list[nodes_pb2.DeliveryStatus]()
         self.fetching: Exception | None = None
         self.is_slow = False
@@ -104,6 +110,7 @@ class Node:
             fetch=self.fetch,
             report=self.told.append,
             tasks=tasks,
+            serves_accelerated=serves_accelerated,
         )
 
     def run(self, run_id: str, *answers: Any) -> PlayedRun:
@@ -204,6 +211,35 @@ async def test_a_run_that_was_lost_after_it_fell_short_is_succeeded(node: Node) 
     node.runs.report(second, 0.907)
     assert (await node.outcome()).stage == nodes_pb2.DELIVERY_STAGE_DELIVERED
     assert second.asked == [(2, 0.9002), (3, 0.907)]
+
+
+@pytest.mark.parametrize(
+    ("serves_accelerated", "held", "reason"),
+    [
+        (True, (), ""),
+        (True, (AcceleratorShare("GPU-1", 0.5),), "not faster where it was made"),
+        (False, (), "not faster where it was made"),
+    ],
+)
+async def test_fp16_that_a_cpu_timed_is_left_to_the_server_where_that_answers_from_an_accelerator(
+    serves_accelerated: bool, held: tuple[AcceleratorShare, ...], reason: str, tmp_path: Path
+) -> None:
+    async with Supervisor() as tasks:
+        node = Node(tmp_path, tasks, serves_accelerated=serves_accelerated)
+        (tmp_path / "job" / "exports" / "job-tier-1" / "model.fp16.onnx").write_bytes(MODEL)
+        slow = CheapVariant(
+            VariantKind.FP16, made="f", value=0.905, seconds=4e-4, fp32_seconds=3e-4, sha256=GOOD.sha256
+        )
+        done = trainer_pb2.ExportDone(cheap_variants=[to_proto(slow, common_pb2.CheapVariant)])
+        done.MergeFrom(GOOD)
+        run = node.run("job-1", done)
+        run.share, run.order.spec.variants = Share(CpuShare(1.0), held), ("fp32", "fp16")
+        node.runs.report(run, 0.905)
+        node.deliveries.start(wanted_delivery("job-1", target=0.9))
+        (found,) = heard_variants((await node.outcome()).cheap_variants)
+        assert (found.shipped, reason in found.reason) == (not reason, True)
+        assert (found.seconds is None) == (not reason), "a CPU's figures say nothing of it"
+        tasks.cancel_all()
 
 
 async def test_any_other_error_is_final(node: Node) -> None:

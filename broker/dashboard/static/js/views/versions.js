@@ -51,8 +51,10 @@ function note({ held, cheap_variants }) {
   return cheap_variants.map((each) => html`<div class=${each.shipped ? "" : "reason"}>${ofVariant(each)}</div>`);
 }
 
-const ofVariant = ({ kind, shipped, reason, value, seconds, fp32_seconds }) =>
-  shipped ? `${kind}: ${number(value)}, ${number(fp32_seconds / seconds)} times as fast` : `${kind} is not shipped: ${reason}`;
+function ofVariant({ kind, shipped, reason, value, seconds, fp32_seconds }) {
+  if (!shipped) return `${kind} is not shipped: ${reason}`;
+  return `${kind}: ${number(value)}${seconds ? `, ${number(fp32_seconds / seconds)} times as fast` : ""}`;
+}
 
 export const deployed = (version) => version.deployed_by && `${version.file}, by ${version.deployed_by}`;
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
+from tiercel.core.cheap_variant_rule import judged
 from tiercel.core.cheap_variants import CHEAP, CheapVariant, VariantKind
-from tiercel.trainer_agent.deliveries.cheap_variants import judged
 
 GOOD = CheapVariant(
     made="static, calibrated on 128 rows", value=0.962, seconds=1e-4, fp32_seconds=3e-4, size_bytes=1000
