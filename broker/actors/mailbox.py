@@ -8,7 +8,14 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from tiercel.core.errors import CannotWriteError, OverloadedError, TiercelError, UnavailableError
+from tiercel.core.errors import (
+    CannotWriteError,
+    InvalidSpecError,
+    NotFoundError,
+    OverloadedError,
+    TiercelError,
+    UnavailableError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
@@ -257,9 +264,12 @@ class Actor(ABC, Generic[MessageT]):
         except Exception as error:
             if len(envelopes) > 1:
                 return all([await self._handle([envelope]) for envelope in envelopes])
-            self._failed += 1
             envelopes[0].let_go()
             envelopes[0].answer(error)
+            # What was right when it was asked for: somebody else was first.
+            if envelopes[0].done is not None and isinstance(error, (InvalidSpecError, NotFoundError)):
+                return False
+            self._failed += 1
             logger.exception("%s could not handle %s", self.name, type(messages[0]).__name__)
             return True
         self._handled += len(messages)

@@ -10,7 +10,7 @@ import pytest
 from testing.until import until
 from tiercel.broker.actors import mailbox
 from tiercel.broker.actors.mailbox import Actor, ActorFailedError
-from tiercel.core.errors import OverloadedError, UnavailableError
+from tiercel.core.errors import NotFoundError, OverloadedError, UnavailableError
 
 
 class Recorder(Actor[str]):
@@ -29,6 +29,8 @@ class Recorder(Actor[str]):
             raise ActorFailedError("cannot go on")
         if message.startswith("bad"):
             raise ValueError(message)
+        if message == "gone":
+            raise NotFoundError("version: somebody else has just removed it")
         self.heard.append(message)
 
     def goes_with(self, message: str, following: str) -> bool:
@@ -81,6 +83,18 @@ async def test_a_message_that_fails_is_dropped_alone(recorder: Recorder) -> None
         recorder.send_nowait(message)
     await recorder.wait_idle()
     assert recorder.heard == ["a", "b"]
+    assert recorder.statistics().failed == 1
+
+
+async def test_what_is_refused_to_many_at_once_is_no_failure_of_the_actor(recorder: Recorder) -> None:
+    """As to those who remove one version at the same time: one of them is first."""
+    calls = [recorder.call("gone") for _ in range(mailbox.MAX_FAILURES_IN_A_ROW + 1)]
+    answers = await asyncio.gather(*calls, return_exceptions=True)
+    assert {type(each) for each in answers} == {NotFoundError}
+    await recorder.call("a")
+    assert recorder.statistics().failed == 0
+    recorder.send_nowait("gone")  # nobody hears of it but the log
+    await recorder.wait_idle()
     assert recorder.statistics().failed == 1
 
 
