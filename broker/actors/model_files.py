@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import time
 from typing import TYPE_CHECKING, BinaryIO
 
 from tiercel.broker.actors.endpoint_messages import FilesAsked
@@ -17,9 +19,12 @@ if TYPE_CHECKING:
     from tiercel.broker.actors.service import BrokerService
     from tiercel.broker.store.checkpoints import CheckpointFile
     from tiercel.broker.store.version_files import VersionStore
+    from tiercel.core.endpoints import Endpoint, Version
 
 WAIT_SECONDS = 600.0
 SLOWEST_BYTES_PER_SECOND = 4 * 1024**2
+# How often it is looked whether somebody has removed what is waited for.
+LOOK_SECONDS = 2.0
 
 
 class ModelFiles:
@@ -41,15 +46,7 @@ class ModelFiles:
             NodeOfflineError: No node that has them is online.
             UnavailableError: They did not come in time.
         """
-        known = self._service.endpoints.find(tenant, endpoint)
-        there = kept(known)
-        version = next((each for each in there if each.version == number), None)
-        if version is None:
-            numbers = ", ".join(str(each.version) for each in there) or "none"
-            raise NotFoundError(
-                f"version: endpoint {endpoint!r} keeps no files of version {number}; it keeps {numbers}",
-                field="version",
-            )
+        known, version = self._find(tenant, endpoint, number)
         actor = self._registry.endpoints[endpoint]
         if number not in actor.pulled and len(actor.pulled) >= MAX_PULLS:
             numbers = ", ".join(map(str, sorted(actor.pulled)))
@@ -64,10 +61,24 @@ class ModelFiles:
                 "offline; try again when it is back"
             )
         seconds = WAIT_SECONDS + version.size_bytes / SLOWEST_BYTES_PER_SECOND
-        try:
-            async with asyncio.timeout(seconds):
-                return await self._store.wait_file(endpoint, number, version.sha256, name)
-        except TimeoutError:
-            raise UnavailableError(
-                f"version {number} of endpoint {endpoint!r} did not come from its node in {seconds:.0f} s; try again"
-            ) from None
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_SECONDS):
+                    return await self._store.wait_file(endpoint, number, version.sha256, name)
+            self._find(tenant, endpoint, number)
+        raise UnavailableError(
+            f"version {number} of endpoint {endpoint!r} did not come from its node in {seconds:.0f} s; try again"
+        )
+
+    def _find(self, tenant: str, name: str, number: int) -> tuple[Endpoint, Version]:
+        """A version whose files are kept, and its endpoint."""
+        endpoint = self._service.endpoints.find(tenant, name)
+        there = kept(endpoint)
+        version = next((each for each in there if each.version == number), None)
+        if version is None:
+            numbers = ", ".join(str(each.version) for each in there) or "none"
+            raise NotFoundError(
+                f"version: endpoint {name!r} keeps no files of version {number}; it keeps {numbers}", field="version"
+            )
+        return endpoint, version

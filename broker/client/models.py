@@ -108,8 +108,9 @@ class Models:
         folder = Path(to)
         target = folder / f"{endpoint}-{found.version}.onnx"
         part = folder / f".{secrets.token_hex(8)}.part"
-        made = [part, *(each for each in (folder, *folder.parents) if not each.exists())]
+        made = [part]
         try:
+            made += (each for each in (folder, *folder.parents) if not each.exists())
             await asyncio.to_thread(part.mkdir, parents=True)
             model = part / MODEL_FILE
             await self._fetch(found, MODEL_FILE, found.sha256, model, progress)

@@ -10,6 +10,8 @@ import pytest
 from testing.actors import Actors, running
 from testing.replica_nodes import ENDPOINT, ReplicaNodes
 from testing.until import until
+from tiercel.broker.actors import model_files
+from tiercel.broker.actors.endpoint_messages import VersionRemoved
 from tiercel.broker.actors.endpoint_states import EndpointsMeasured
 from tiercel.broker.actors.mailbox import send
 from tiercel.broker.actors.model_files import ModelFiles
@@ -72,6 +74,19 @@ async def test_a_file_is_sent_for_its_tenant_held_for_a_while_and_gone_then(node
     nodes.actors.registry.look_after_replicas()
     await nodes.actors.settle()
     assert nodes.versions.held(ENDPOINT) == {}
+
+
+async def test_who_waits_for_files_that_somebody_removes_meanwhile_is_told_so(
+    nodes: ReplicaNodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model_files, "LOOK_SECONDS", 0.01)
+    await delivered(nodes, 2)
+    pull = asyncio.create_task(files_of(nodes).open("alice", ENDPOINT, 1))
+    await until(lambda: nodes.actors.registry.endpoints[ENDPOINT].pulled)
+    await nodes.actors.service.endpoints.change_versions("alice", ENDPOINT, VersionRemoved(1))
+    with pytest.raises(NotFoundError, match="no files of version 1; it keeps 2"):
+        async with asyncio.timeout(20):
+            await pull
 
 
 async def test_one_whose_node_is_away_is_refused_at_once_and_a_flood_of_versions_too(nodes: ReplicaNodes) -> None:
