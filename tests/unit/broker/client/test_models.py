@@ -21,7 +21,7 @@ async def test_a_folder_that_there_cannot_be_is_refused_in_words(
         return SimpleNamespace(version=SimpleNamespace(version=1))
 
     monkeypatch.setattr(Models, "show", show)
-    with pytest.raises(InvalidSpecError, match="cannot be written .*; choose another folder"):
+    with pytest.raises(InvalidSpecError, match=r"cannot be written .*; choose another folder"):
         await Models(cast("Any", None)).pull("digits", 1, tmp_path / ("x" * 300) / "deeper")
 
 
