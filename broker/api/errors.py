@@ -39,8 +39,8 @@ async def translated_errors(context: grpc.aio.ServicerContext[object, object]) -
             *_when_again(error, status),
         )
         await context.abort(status, _shortened(error.message), trailing)
-    except (grpc.aio.AbortError, grpc.aio.UsageError):
-        raise
+    except (grpc.aio.AbortError, grpc.aio.UsageError, grpc.aio.InternalError):
+        raise  # the last: whoever called is gone, which grpc deals with; a second abort would be one too many
     except Exception as error:
         logger.exception("a call failed on a defect of the broker")
         message = f"the broker failed on a defect of its own ({type(error).__name__}); its log has the details"

@@ -70,6 +70,26 @@ async def test_an_abort_inside_stays_as_it_is() -> None:
     assert context.aborted is None
 
 
+class Gone:
+    """The context of a call whose caller goes away while it is told of a refusal."""
+
+    def __init__(self) -> None:
+        self.aborts = 0
+
+    async def abort(self, *_told: object) -> None:
+        self.aborts += 1
+        raise grpc.aio.InternalError if self.aborts == 1 else grpc.aio.UsageError("Abort already called!")
+
+
+async def test_who_goes_away_while_it_is_refused_is_no_defect(caplog: pytest.LogCaptureFixture) -> None:
+    context = Gone()
+    with pytest.raises(grpc.aio.InternalError):  # which grpc keeps to itself
+        async with translated_errors(context):  # type: ignore[arg-type]  # all of a context that is used here
+            async with translated_errors(context):  # type: ignore[arg-type]  # as the gate does around a method
+                raise NotFoundError("no")
+    assert (context.aborts, caplog.records) == (1, [])
+
+
 def test_every_error_has_a_code_of_its_own_and_a_status_that_grpc_knows() -> None:
     ours = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, TiercelError)]
     assert set(ERRORS.values()) == set(ours) - {TiercelError}, "two have the same code"
