@@ -120,11 +120,13 @@ def _read_inputs(file: str) -> dict[str, Any]:
     if file == "-" and sys.stdin.isatty():
         click.echo('Waiting for JSON such as {"input": [[0.1, 0.2]]}, and Ctrl-D behind it.', err=True)
     try:
-        inputs = json.loads(sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8"))
+        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+        inputs = json.loads(text)
     except OSError as error:
         fail(f"{name} cannot be read ({error.strerror}); give the path of a JSON file.")
     except ValueError as error:
-        fail(f'{name} is not JSON ({error}); give an object such as {{"input": [[0.1, 0.2]]}}.')
+        problem = f"is not JSON ({error})" if text.strip() else "is empty"
+        fail(f'{name} {problem}; give an object such as {{"input": [[0.1, 0.2]]}}.')
     except RecursionError:
         fail(f"{name} is nested deeper than any model's inputs are.")
     if not isinstance(inputs, dict):

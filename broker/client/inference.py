@@ -293,7 +293,8 @@ def _left(ends_at: float) -> float:
 
 def _tensors(inputs: Mapping[str, ArrayLike], datatypes: Mapping[str, str]) -> list[Json]:
     if set(inputs) != set(datatypes):
-        message = f"The model's inputs are {', '.join(datatypes)}; given: {', '.join(inputs) or 'none'}."
+        given, taken = ", ".join(inputs) or "none", ", ".join(datatypes)
+        message = f"The model's inputs are {taken}; given: {given}. Give each of the model's, by its name."
         raise InvalidSpecError(message, field="inputs")
     return [_tensor(name, value, datatypes[name]) for name, value in inputs.items()]
 
@@ -325,7 +326,9 @@ def _flat(nested: Any, shape: list[int], name: str, datatype: str) -> Iterable[A
         yield _element(nested, name, datatype)
         return
     if not isinstance(nested, list | tuple) or len(nested) != shape[0]:
-        raise InvalidSpecError(f"{name}: rows have different lengths.", field=f"inputs.{name}")
+        raise InvalidSpecError(
+            f"{name}: rows have different lengths; give lists of one length at each depth.", field=f"inputs.{name}"
+        )
     for item in nested:
         yield from _flat(item, shape[1:], name, datatype)
 

@@ -39,7 +39,10 @@ if TYPE_CHECKING:
 SPEC_FILES = ("tiercel.yaml", "tiercel.yml", "tiercel.toml")
 _MAX_SPEC_BYTES = 1024 * 1024
 _PROGRAMS = ("script", "module", "command")
-_MESSAGES = {"missing": "is missing", "too_short": "is empty; give one at least"}
+_MESSAGES = {
+    "missing": "is missing; give one",
+    "too_short": "is empty; give one at least",
+}
 # By how pydantic's names for what is wrong begin.
 _WANTED = {
     "int_": "a whole number",

@@ -337,7 +337,7 @@ def test_infer_says_on_a_terminal_that_it_waits_for_inputs(tmp_path: Path) -> No
         assert "Waiting for JSON" in process.stderr.readline()
         os.write(terminal, b"\n\x04")
         _, errors = process.communicate(timeout=90)
-        assert "standard input is not JSON" in errors
+        assert "standard input is empty; give an object" in errors
     finally:
         process.kill()
         process.wait()

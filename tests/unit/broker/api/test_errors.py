@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import grpc
 import pytest
 
@@ -83,10 +85,10 @@ class Gone:
 
 async def test_who_goes_away_while_it_is_refused_is_no_defect(caplog: pytest.LogCaptureFixture) -> None:
     context = Gone()
+    call: Any = context
     with pytest.raises(grpc.aio.InternalError):  # which grpc keeps to itself
-        async with translated_errors(context):  # type: ignore[arg-type]  # all of a context that is used here
-            async with translated_errors(context):  # type: ignore[arg-type]  # as the gate does around a method
-                raise NotFoundError("no")
+        async with translated_errors(call), translated_errors(call):  # as the gate does around a method
+            raise NotFoundError("no")
     assert (context.aborts, caplog.records) == (1, [])
 
 
