@@ -16,6 +16,7 @@ from tiercel.broker.store.artefacts.opening import open_artefacts
 from tiercel.broker.store.artefacts.ownership import Ownership
 from tiercel.broker.store.audit import AuditStore
 from tiercel.broker.store.checkpoints import CheckpointStore
+from tiercel.broker.store.disk_room import DiskRoom
 from tiercel.broker.store.kept_files import KeptFiles
 from tiercel.broker.store.logs import RunLogs
 from tiercel.broker.store.members import MemberStore
@@ -127,11 +128,12 @@ async def open_kept(
     folder = settings.state_dir
     files = KeptFiles(store, BlobFolder(folder / "files"), settings.file_limits)
     await files.start()
+    room = DiskRoom(folder)
     return Kept(
         store,
         RunLogs(folder / "logs"),
-        CheckpointStore(folder / "checkpoints", total_bytes=settings.checkpoints_bytes),
-        VersionStore(folder / "versions", settings.model_bytes),
+        CheckpointStore(folder / "checkpoints", total_bytes=settings.checkpoints_bytes, room=room),
+        VersionStore(folder / "versions", settings.model_bytes, room),
         ProjectStore(folder / "projects", settings.project_bytes, settings.tenant_projects_bytes),
         files,
         SecretService(store, sealer, clock),

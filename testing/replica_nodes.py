@@ -9,7 +9,7 @@ from pathlib import Path
 from testing.actors import Actors, make_node, wanted_of
 from tiercel.broker.actors.node import NodeActor
 from tiercel.broker.actors.node_messages import NodeReported, ServedStatus, ServingReported
-from tiercel.broker.store.checkpoints import CheckpointFile
+from tiercel.broker.store.carried import CheckpointFile
 from tiercel.broker.store.version_files import VersionStore
 from tiercel.core.endpoints import Endpoint
 

@@ -72,8 +72,7 @@ class BrokerLife:
         await self._recover()
         self._supervisor.start(self._run_clock(), name="clock")
         self._supervisor.start(keep_pruned(self._store, self._clock), name="pruning")
-        if self._versions is not None:
-            self._supervisor.start(self._drop_left_over(self._versions), name="leftovers")
+        self._supervisor.start(self._drop_left_over(), name="leftovers")
 
     async def _recover(self) -> None:
         send(self._registry.scheduler, RunsRemembered(tuple(await self._store.load_run_records())))
@@ -114,9 +113,11 @@ class BrokerLife:
         held = self._checkpoints.find_of_job(job.id)
         return with_what_is_held(job, held.run_id if held is not None else "", has_store=self._registry.has_store)
 
-    async def _drop_left_over(self, versions: VersionStore) -> None:
+    async def _drop_left_over(self) -> None:
         await self._clock.sleep(LEFT_SECONDS)
-        versions.drop_left_over()
+        for store in (self._checkpoints, self._versions):
+            if store is not None:
+                store.drop_left_over()
 
     async def _run_clock(self) -> None:
         while True:

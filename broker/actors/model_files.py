@@ -17,7 +17,7 @@ from tiercel.core.errors import NodeOfflineError, NotFoundError, OverloadedError
 if TYPE_CHECKING:
     from tiercel.broker.actors.registry import ActorRegistry
     from tiercel.broker.actors.service import BrokerService
-    from tiercel.broker.store.checkpoints import CheckpointFile
+    from tiercel.broker.store.carried import CheckpointFile
     from tiercel.broker.store.version_files import VersionStore
     from tiercel.core.endpoints import Endpoint, Version
 

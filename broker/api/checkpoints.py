@@ -9,7 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from tiercel.broker.lifecycle.job_events import CheckpointCopied
-from tiercel.broker.store.checkpoints import CheckpointFile
+from tiercel.broker.store.carried import CheckpointFile
 from tiercel.core.errors import NotFoundError
 from tiercel.v1 import nodes_pb2
 
@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 
     from tiercel.broker.actors.agents import AgentService
     from tiercel.broker.api.incoming import Incoming
-    from tiercel.broker.store.checkpoints import Checkpoint, CheckpointStore
+    from tiercel.broker.store.carried import Checkpoint
+    from tiercel.broker.store.checkpoints import CheckpointStore
 
     Messages = Incoming[nodes_pb2.SendCheckpointRequest]
-    Accept = Callable[[], Awaitable[None]]
+    Accept = Callable[[int], Awaitable[None]]
 
 
 async def ingest(
@@ -37,8 +38,8 @@ async def ingest(
     if not agents.expects_checkpoint(header.node_id, header.run_id):
         raise NotFoundError(f"run_id: no checkpoint of run {header.run_id!r} is wanted of this node", field="run_id")
     files = [CheckpointFile(file.name, file.size_bytes, file.sha256) for file in header.files]
-    with store.begin(header.run_id, files) as writer:
-        await accept()
+    with store.begin(header.run_id, files, resumes=header.resumes) as writer:
+        await accept(writer.offset_bytes)
         while (request := await messages.next()) is not None:
             writer.write(request.data)
         await asyncio.to_thread(writer.finish)
@@ -63,12 +64,13 @@ async def find_for(
 
 
 async def give_out(
-    checkpoint: Checkpoint, node_id: str, store: CheckpointStore
+    request: nodes_pb2.FetchCheckpointRequest, checkpoint: Checkpoint, store: CheckpointStore
 ) -> AsyncGenerator[nodes_pb2.FetchCheckpointResponse]:
     """What the agent is sent, in order."""
     files = [nodes_pb2.CheckpointFile(name=f.name, size_bytes=f.size_bytes, sha256=f.sha256) for f in checkpoint.files]
-    header = nodes_pb2.CheckpointHeader(node_id=node_id, run_id=checkpoint.run_id, files=files)
+    header = nodes_pb2.CheckpointHeader(node_id=request.node_id, run_id=checkpoint.run_id, files=files)
+    header.offset_bytes = request.offset_bytes if request.offset_bytes <= checkpoint.size_bytes else 0
     yield nodes_pb2.FetchCheckpointResponse(header=header)
-    pieces = store.read(checkpoint.run_id)
+    pieces = store.read(checkpoint.run_id, header.offset_bytes)
     while piece := await asyncio.to_thread(next, pieces, b""):
         yield nodes_pb2.FetchCheckpointResponse(data=piece)

@@ -12,7 +12,7 @@ import hashlib
 from typing import TYPE_CHECKING
 
 from tiercel.broker.lifecycle.deployment import Arrived, place_for
-from tiercel.broker.store.checkpoints import CheckpointFile
+from tiercel.broker.store.carried import CheckpointFile
 from tiercel.broker.store.version_files import MODEL_FILE, REFERENCE_FILE
 from tiercel.core.accuracy import ACCURACY_FILE, accuracies, accuracy_of
 from tiercel.core.cheap_variant_rule import judged

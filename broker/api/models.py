@@ -11,7 +11,7 @@ from tiercel.broker.api.auth import caller_by_metadata, tenant_of
 from tiercel.broker.api.deploying import deploy, deployer
 from tiercel.broker.api.gate import Places
 from tiercel.broker.api.incoming import Incoming, drop
-from tiercel.broker.store.checkpoints import CHUNK_BYTES
+from tiercel.broker.store.carried import CHUNK_BYTES
 from tiercel.broker.store.version_files import MODEL_FILE
 from tiercel.core.errors import NotFoundError, TiercelError
 from tiercel.core.onnx_data import DATA_FILE

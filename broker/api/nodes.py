@@ -163,7 +163,7 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
                 given = version_files.give_out(request, self._agents, self._versions)
             else:
                 checkpoint = await checkpoints.find_for(request, self._agents, self._carried)
-                given = checkpoints.give_out(checkpoint, request.node_id, self._carried)
+                given = checkpoints.give_out(request, checkpoint, self._carried)
             async with contextlib.aclosing(given):
                 async for response in given:
                     await context.write(response)

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING
 
-from tiercel.broker.store.checkpoints import CheckpointFile
+from tiercel.broker.store.carried import CheckpointFile
 from tiercel.broker.store.version_files import sha256_of
 from tiercel.core.errors import NotFoundError, wrong_field
 from tiercel.v1 import nodes_pb2

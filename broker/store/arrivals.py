@@ -1,9 +1,8 @@
-"""Versions on their way in: one that is broken off goes on where it ended, and what is here of it is passed on already.
+"""Checkpoints and versions on their way in: one that is broken off goes on where it ended.
 
-Where the broker ended as well, its next life goes on with the file that it left (:class:`Leftovers`).
-
-The last byte is passed on once all of it is here, checked and durable: who has all of a version has one that the broker
-has as well.
+Where the broker ended as well, its next life goes on with the file that it left (:class:`Leftovers`). What is here of a
+version is passed on already; the last byte is passed on once all of it is here, checked and durable: who has all of it
+has one that the broker has as well.
 """
 
 from __future__ import annotations
@@ -14,49 +13,125 @@ import hashlib
 import os
 from typing import TYPE_CHECKING, BinaryIO, Final, Self
 
-from tiercel.broker.store.checkpoints import (
-    CHUNK_BYTES,
-    Checkpoint,
-    CheckpointFile,
-    CheckpointWriter,
-    read_manifest,
-)
+from tiercel.broker.store.carried import CHUNK_BYTES, Checkpoint, CheckpointWriter, read_manifest
 from tiercel.broker.store.errors import room_on
 from tiercel.core.errors import CannotWriteError, UnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping
     from pathlib import Path
+
+    from tiercel.broker.store.carried import CheckpointFile
+    from tiercel.broker.store.disk_room import DiskRoom
 
 # Of a version of which nothing more comes: who reads it asks again, and goes on where it was.
 _STILL_SECONDS: Final = 10.0
 _MAX_LEFT: Final = 16
 
 
-class Arrival(CheckpointWriter):
-    """A version that calls bring, one after the other until it is whole.
+class Arrivals:
+    """All that is on its way into a folder, one at a time under each name.
 
     Args:
-        key: Names its file.
-        files: What was announced.
+        folder: Where it is; what was never finished stays until :meth:`drop_left_over`, as far as it is of use.
+        room: The disk's.
+        most_left_bytes: What all that the last life had begun may have together.
+    """
+
+    def __init__(self, folder: Path, room: DiskRoom, most_left_bytes: int) -> None:
+        self._folder = folder
+        self._room = room
+        self._arriving: dict[str, Arrival] = {}
+        self._leftovers = Leftovers(folder, most_left_bytes)
+
+    def begin(
+        self, name: str, announced: Checkpoint, *, resumes: bool, check: Callable[[int], None] = lambda _: None
+    ) -> Intake:
+        """Begin to take in what gets a name, or go on with it.
+
+        Args:
+            name: Of the file that it becomes.
+            announced: What comes.
+            resumes: Whether it may begin behind what is here of the same files.
+            check: Told how many bytes are still to come; raises where they may not.
+
+        Raises:
+            CannotWriteError: The disk is full, or nearly.
+        """
+        known = self._arriving.get(name)
+        if known is not None and not (resumes and known.goes_on_with(announced)):
+            if not known.is_finishing:
+                known.drop()
+            known = None
+        if known is not None:
+            known.end_call()  # the one before, of which nothing more is taken in a moment
+            here_bytes = known.here_bytes
+        else:
+            here_bytes = self._leftovers.bytes_of(name, announced) if resumes else 0
+        wanted_bytes = announced.size_bytes - here_bytes
+        check(wanted_bytes)
+        self._room.check(wanted_bytes)
+        if known is None:
+            begun = self._leftovers.take(name, announced if resumes else None)
+            known = self._arriving[name] = Arrival(self._folder, name, announced, begun)
+            self._room.promise(known)
+        return Intake(known, lambda: self._forget(name, known))
+
+    def get(self, name: str) -> Arrival | None:
+        """What is on its way under a name, or is to come next, as it was not what it should be; or None."""
+        return self._arriving.get(name)
+
+    def all(self) -> Mapping[str, Arrival]:
+        """The same of all, by name."""
+        return self._arriving
+
+    def drop(self, name: str) -> None:
+        """Let go of what is on its way under a name, if anything is."""
+        if (arrival := self._arriving.pop(name, None)) is not None:
+            arrival.drop()
+
+    def drop_left_over(self) -> None:
+        """Remove what the broker's last life had taken in and nobody has gone on to send."""
+        self._leftovers.drop()
+
+    def _forget(self, name: str, arrival: Arrival) -> None:
+        if self._arriving.get(name) is arrival:
+            del self._arriving[name]
+
+
+class Arrival(CheckpointWriter):
+    """A checkpoint or version that calls bring, one after the other until it is whole.
+
+    Args:
+        name: Of its file.
+        announced: What comes.
         begun: What an earlier life of the broker left of it, with the same files; None where nothing is here yet.
 
     Attributes:
-        files: What was announced.
         is_finishing: Whether all of it came, and the disk is at it.
         is_open: Whether more of it may come, and what has come can be read.
     """
 
-    def __init__(self, folder: Path, key: str, files: Sequence[CheckpointFile], begun: Path | None = None) -> None:
-        self.files = tuple(files)
-        super().__init__(folder, key, Checkpoint(key, self.files), begun)
+    def __init__(self, folder: Path, name: str, announced: Checkpoint, begun: Path | None = None) -> None:
+        super().__init__(folder, name, announced, begun)
         self._is_taken_up = begun is not None
         self.is_finishing = False
         self._call = 0
+        self._is_called = False
         self._is_whole = False
         self.is_open = True
         self._changed = asyncio.Event()
         self.open()
+
+    @property
+    def files(self) -> tuple[CheckpointFile, ...]:
+        """What was announced."""
+        return self._checkpoint.files
+
+    @property
+    def expected_bytes(self) -> int:
+        """See :class:`CheckpointWriter`; nothing while no call brings it."""
+        return super().expected_bytes if self._is_called else 0
 
     @property
     def here_bytes(self) -> int:
@@ -68,14 +143,19 @@ class Arrival(CheckpointWriter):
         """The file that it is written to, which begins with what is said of it."""
         return self._scratch
 
-    def goes_on_with(self, files: Sequence[CheckpointFile]) -> bool:
-        """Whether a call that brings these files may begin behind what is here."""
-        return self.is_open and not self.is_finishing and self.files == tuple(files)
+    def goes_on_with(self, announced: Checkpoint) -> bool:
+        """Whether a call that brings this may begin behind what is here."""
+        return self.is_open and not self.is_finishing and self._checkpoint == announced
 
     def begin_call(self) -> int:
         """A call brings more of it; earlier ones must not any more. Its number."""
         self._call += 1
+        self._is_called = True
         return self._call
+
+    def end_call(self) -> None:
+        """Nothing more comes of it for now."""
+        self._is_called = False
 
     def is_call(self, number: int) -> bool:
         """Whether a call may still bring more of it."""
@@ -153,7 +233,7 @@ class Arrival(CheckpointWriter):
 
 
 class Leftovers:
-    """What an earlier life of the broker took in of versions, until somebody goes on with it; a few, by their age.
+    """What an earlier life of the broker took in, until somebody goes on with it; a few, by their age.
 
     Args:
         folder: Where it is; all of it that is of no use is removed.
@@ -161,32 +241,33 @@ class Leftovers:
     """
 
     def __init__(self, folder: Path, most_bytes: int) -> None:
-        self._paths: dict[Checkpoint, Path] = {}
+        self._paths: dict[str, tuple[Checkpoint, Path]] = {}
         parts = [path for path in folder.iterdir() if path.name.startswith(".")]
         for path in sorted(parts, key=lambda path: path.stat().st_mtime_ns, reverse=True):
-            begun = _begun(path)
+            name, begun = path.name[1:].rsplit(".", 2)[0], _begun(path)
             most_bytes -= path.stat().st_size
-            if begun is None or begun in self._paths or most_bytes < 0 or len(self._paths) == _MAX_LEFT:
+            if begun is None or name in self._paths or most_bytes < 0 or len(self._paths) == _MAX_LEFT:
                 path.unlink()
             else:
-                self._paths[begun] = path
+                self._paths[name] = begun, path
 
-    def take(self, key: str, files: Sequence[CheckpointFile]) -> Path | None:
-        """What there is of these files, which is the caller's from now on; others of that key are removed."""
-        path = self._paths.pop(Checkpoint(key, tuple(files)), None)
-        for each in [each for each in self._paths if each.run_id == key]:
-            self._paths.pop(each).unlink()
+    def take(self, name: str, announced: Checkpoint | None) -> Path | None:
+        """What there is of this under a name, which is the caller's from now on; anything else of it is removed."""
+        begun, path = self._paths.pop(name, (None, None))
+        if path is not None and begun != announced:
+            path.unlink()
+            return None
         return path
 
-    def bytes_of(self, key: str, files: Sequence[CheckpointFile]) -> int:
-        """How much there is of these files."""
-        path = self._paths.get(Checkpoint(key, tuple(files)))
-        return 0 if path is None else path.stat().st_size
+    def bytes_of(self, name: str, announced: Checkpoint) -> int:
+        """How much there is of this."""
+        begun, path = self._paths.get(name, (None, None))
+        return 0 if path is None or begun != announced else path.stat().st_size
 
     def drop(self) -> None:
         """Remove what is left."""
         while self._paths:
-            self._paths.popitem()[1].unlink()
+            self._paths.popitem()[1][1].unlink()
 
 
 def _begun(path: Path) -> Checkpoint | None:
@@ -195,11 +276,10 @@ def _begun(path: Path) -> Checkpoint | None:
         with path.open("rb") as file:
             begun = read_manifest(file)
             begins = file.tell()
-            total = sum(each.size_bytes for each in begun.files)
-            is_part = 0 < file.seek(0, os.SEEK_END) - begins <= total
+            is_part = 0 < file.seek(0, os.SEEK_END) - begins <= begun.size_bytes
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
-    return begun if is_part and path.name.startswith(f".{begun.run_id}.") else None
+    return begun if is_part else None
 
 
 def _digest_of(file: BinaryIO, size_bytes: int) -> str:
@@ -211,17 +291,21 @@ def _digest_of(file: BinaryIO, size_bytes: int) -> str:
 
 
 class Intake:
-    """What one call brings of a version, from where the last one ended.
+    """What one call brings of a checkpoint or version, from where the last one ended.
 
     Where the call is broken off, what has come stays for the next one; where it brings what is wrong, or the disk is
     full, nothing stays.
+
+    Args:
+        finished: Called when all of it is in place.
 
     Attributes:
         offset_bytes: How much was here before it.
     """
 
-    def __init__(self, arrival: Arrival) -> None:
+    def __init__(self, arrival: Arrival, finished: Callable[[], None]) -> None:
         self._arrival = arrival
+        self._finished = finished
         self._number = arrival.begin_call()
         self.offset_bytes = arrival.here_bytes
 
@@ -232,9 +316,10 @@ class Intake:
         is_broken_off = isinstance(error, (UnavailableError, asyncio.CancelledError))
         stays = is_broken_off and not isinstance(error, CannotWriteError) and not self._arrival.is_finishing
         if error is None and self._arrival.is_finishing:
-            return  # the store is told
-        if self._arrival.is_call(self._number) and not stays:
-            self._arrival.drop()
+            self._arrival.settle()
+            self._finished()
+        elif self._arrival.is_call(self._number):
+            self._arrival.end_call() if stays else self._arrival.drop()
 
     def write(self, data: bytes) -> None:
         """Take in what comes next.
@@ -261,4 +346,4 @@ class Intake:
 
     def _check(self) -> None:
         if not self._arrival.is_call(self._number):
-            raise UnavailableError("another call brings this version by now, or nobody needs it any more")
+            raise UnavailableError("another call brings it by now, or nobody needs it any more")

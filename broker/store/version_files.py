@@ -12,19 +12,18 @@ import re
 import secrets
 from typing import TYPE_CHECKING, BinaryIO
 
-from tiercel.broker.store.arrivals import Arrival, Intake, Leftovers
-from tiercel.broker.store.checkpoints import (
+from tiercel.broker.store.arrivals import Arrivals
+from tiercel.broker.store.carried import (
     CHUNK_BYTES,
-    RESERVE_BYTES,
     Checkpoint,
     CheckpointFile,
     CheckpointWriter,
     check_files,
-    check_reserve,
     check_whole,
     manifest_of,
     read_manifest,
 )
+from tiercel.broker.store.disk_room import DiskRoom
 from tiercel.broker.store.errors import room_on
 from tiercel.core.accuracy import ACCURACY_FILE
 from tiercel.core.cheap_variants import CHEAP
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from tiercel.broker.store.arrivals import Arrival, Intake
     from tiercel.core.endpoints import Signature
 
 MODEL_FILE = "model.onnx"
@@ -54,18 +54,15 @@ class VersionStore:
     Args:
         folder: Where they are; made when missing. What was never finished stays until :meth:`drop_left_over`.
         model_bytes: What a model may have, with its weights beside it.
-        reserve_bytes: What the disk has to have left.
+        room: The disk's, where others share it.
     """
 
-    def __init__(
-        self, folder: Path, model_bytes: int = DEFAULT_MODEL_BYTES, reserve_bytes: int = RESERVE_BYTES
-    ) -> None:
+    def __init__(self, folder: Path, model_bytes: int = DEFAULT_MODEL_BYTES, room: DiskRoom | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._folder = folder
         self._model_bytes = model_bytes
-        self._reserve_bytes = reserve_bytes
+        self._room = room or DiskRoom(folder)
         self._held: dict[str, dict[int, str]] = {}
-        self._arriving: dict[tuple[str, int], Arrival] = {}
         self._fetched: dict[tuple[str, int, str], Moved] = {}
         self._arrived = asyncio.Event()
         for path in folder.iterdir():
@@ -74,7 +71,7 @@ class VersionStore:
                 self.finished(match[1], int(match[2]))
             elif not path.name.startswith("."):
                 path.unlink()
-        self._leftovers = Leftovers(folder, most_version_bytes(model_bytes))
+        self._arrivals = Arrivals(folder, self._room, most_version_bytes(model_bytes))
 
     def held(self, endpoint: str, *, arriving: bool = False) -> Mapping[int, str]:
         """SHA-256 of the ONNX files of the versions of an endpoint that are here, by number.
@@ -86,7 +83,7 @@ class VersionStore:
         held = self._held.get(endpoint, {})
         if not arriving:
             return held
-        coming = {key[1]: sha256_of(each.files) for key, each in self._arriving.items() if key[0] == endpoint}
+        coming = {number: sha256_of(each.files) for number, each in self._arriving(endpoint).items()}
         return {**coming, **held}
 
     def begin(self, endpoint: str, version: int, files: Sequence[CheckpointFile], *, resumes: bool = False) -> Intake:
@@ -105,30 +102,19 @@ class VersionStore:
         key = f"{endpoint}@{version}"
         if not _KEY.fullmatch(key):
             raise wrong_field("header.endpoint", f"{key!r} is no version of an endpoint")
-        known = self._arriving.get((endpoint, version))
-        goes_on = known is not None and resumes and known.goes_on_with(files)
-        here_bytes = known.here_bytes if known is not None and goes_on else self._leftovers.bytes_of(key, files)
-        self._check(files, here_bytes)
+        self._check(files)
         names = {file.name for file in files}
         if MODEL_FILE not in names or not names <= _FILE_NAMES:
             raise wrong_field("header.files", f"a version has {MODEL_FILE}, and of others {', '.join(_FILE_NAMES)}")
-        if known is None or not goes_on:
-            if known is not None and not known.is_finishing:
-                known.drop()
-            begun = self._leftovers.take(key, files)
-            if begun is not None and not resumes:
-                begun.unlink()
-                begun = None
-            known = self._arriving[endpoint, version] = Arrival(self._folder, key, files, begun)
-        return Intake(known)
+        return self._arrivals.begin(key, Checkpoint(key, tuple(files)), resumes=resumes)
 
     def drop_left_over(self) -> None:
         """Remove what the broker's last life had taken in of versions that nobody has gone on to send."""
-        self._leftovers.drop()
+        self._arrivals.drop_left_over()
 
     def arrived(self, endpoint: str, version: int) -> Moved | None:
         """How much has come of a version that is being taken in; None where none is."""
-        arrival = self._arriving.get((endpoint, version))
+        arrival = self._arrivals.get(f"{endpoint}@{version}")
         if arrival is None or not arrival.is_open:
             return None
         return Moved(arrival.here_bytes, arrival.total_bytes)
@@ -148,10 +134,13 @@ class VersionStore:
             InvalidSpecError: What is announced is not taken; says why.
             CannotWriteError: The disk is full, or nearly.
         """
-        self._check(files)
-        return VersionUpload(self._folder, tuple(files))
+        self._room.check(self._check(files))
+        upload = VersionUpload(self._folder, tuple(files))
+        self._room.promise(upload)
+        return upload
 
-    def _check(self, files: Sequence[CheckpointFile], here_bytes: int = 0) -> None:
+    def _check(self, files: Sequence[CheckpointFile]) -> int:
+        """What they have together, if that may be."""
         model_bytes = sum(file.size_bytes for file in files if file.name in {MODEL_FILE, DATA_FILE})
         if model_bytes > self._model_bytes:
             raise wrong_field(
@@ -159,14 +148,11 @@ class VersionStore:
                 f"the model has {model_bytes} bytes with its weights, and this broker takes {self._model_bytes}; "
                 "who operates it can set more (TIERCEL_MODEL_BYTES)",
             )
-        total = check_files(files, most_version_bytes(self._model_bytes))
-        check_reserve(self._folder, total - here_bytes, self._reserve_bytes)
+        return check_files(files, most_version_bytes(self._model_bytes))
 
     def finished(self, endpoint: str, version: int) -> None:
         """A version was taken in."""
         self._held.setdefault(endpoint, {})[version] = sha256_of(self._find_whole(endpoint, version).files)
-        if (arrival := self._arriving.pop((endpoint, version), None)) is not None:
-            arrival.settle()
         self._arrived.set()
         self._arrived = asyncio.Event()
 
@@ -207,7 +193,7 @@ class VersionStore:
         Raises:
             UnavailableError: Nothing, so far.
         """
-        arrival = self._arriving.get((endpoint, version))
+        arrival = self._arrivals.get(f"{endpoint}@{version}")
         if arrival is not None and arrival.is_open:
             return Checkpoint(f"{endpoint}@{version}", arrival.files)
         return self._find_whole(endpoint, version)
@@ -231,7 +217,7 @@ class VersionStore:
         Raises:
             UnavailableError: The rest is not here yet.
         """
-        arrival = self._arriving.get((endpoint, version))
+        arrival = self._arrivals.get(f"{endpoint}@{version}")
         arrival = arrival if arrival is not None and arrival.is_open else None
         path = self._path(endpoint, version) if arrival is None else arrival.path
         try:
@@ -289,13 +275,23 @@ class VersionStore:
         for version in known.keys() - set(versions):
             self._path(endpoint, version).unlink(missing_ok=True)
             del known[version]
-        for key in [key for key in self._arriving if key[0] == endpoint and key[1] not in versions]:
-            self._arriving.pop(key).drop()
+        for number in self._arriving(endpoint).keys() - set(versions):
+            self._arrivals.drop(f"{endpoint}@{number}")
 
     def keep_endpoints(self, endpoints: Collection[str]) -> None:
         """Remove what is of other endpoints."""
-        for endpoint in {*self._held, *(name for name, _ in self._arriving)} - set(endpoints):
+        coming = (name.rpartition("@")[0] for name in self._arrivals.all())
+        for endpoint in {*self._held, *coming} - set(endpoints):
             self.keep_only(endpoint, ())
+
+    def _arriving(self, endpoint: str) -> dict[int, Arrival]:
+        """Its versions that are on their way in, by number."""
+        begin = f"{endpoint}@"
+        return {
+            int(name.removeprefix(begin)): arrival
+            for name, arrival in self._arrivals.all().items()
+            if name.startswith(begin)
+        }
 
     def _path(self, endpoint: str, version: int) -> Path:
         return self._folder / f"{endpoint}@{version}"

@@ -12,7 +12,7 @@ from tiercel.broker.lifecycle.job_events import (
     CheckpointStored,
     Deferred,
 )
-from tiercel.broker.store.checkpoints import read_manifest
+from tiercel.broker.store.carried import read_manifest
 from tiercel.core.checkpoints import StoredCheckpoint
 from tiercel.core.errors import (
     CannotWriteError,

@@ -1792,7 +1792,7 @@ class SendCheckpointResponse(_message.Message):
 
     OFFSET_BYTES_FIELD_NUMBER: _builtins.int
     offset_bytes: _builtins.int
-    """The first one, of a version: how many bytes of the content are here from an earlier call; what is sent begins behind them. 0
+    """The first one: how many bytes of the content are here from an earlier call; what is sent begins behind them. 0
     unless the header said that this may be.
     """
     def __init__(

@@ -10,7 +10,8 @@ import grpc
 
 from testing.brokers import Tenant, node_token, running_broker, tenant_of, tenant_token
 from testing.scripted_agent import ScriptedAgent
-from tiercel.broker.store.checkpoints import CheckpointFile, CheckpointStore
+from tiercel.broker.store.carried import CheckpointFile
+from tiercel.broker.store.checkpoints import CheckpointStore
 from tiercel.v1 import jobs_pb2, nodes_pb2, nodes_pb2_grpc
 
 CONTENT = b"what the run has learnt" * 20_000

@@ -17,7 +17,7 @@ from tiercel.broker.actors import endpoint_service
 from tiercel.broker.actors.endpoint_messages import VersionChosen
 from tiercel.broker.actors.replicas import DEPLOY_SECONDS
 from tiercel.broker.lifecycle.deployment import Arrived
-from tiercel.broker.store.checkpoints import CheckpointFile
+from tiercel.broker.store.carried import CheckpointFile
 from tiercel.broker.store.sql import Store
 from tiercel.core.checkpoints import Artefact
 from tiercel.core.deploying import MAX_COMING, Deploy

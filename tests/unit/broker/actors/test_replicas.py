@@ -13,7 +13,7 @@ from tiercel.broker.actors.node_messages import DrainSet
 from tiercel.broker.actors.replicas import COPY_SECONDS, FLIP_SECONDS
 from tiercel.broker.api.endpoints import places_of
 from tiercel.broker.lifecycle.job_events import MoveOrdered, RunExited
-from tiercel.broker.store.checkpoints import CheckpointFile
+from tiercel.broker.store.carried import CheckpointFile
 from tiercel.broker.store.sql import Store
 from tiercel.core.endpoints import DeliveryState, Verdict
 from tiercel.core.events import EndpointEvent

@@ -9,8 +9,16 @@ from pathlib import Path
 import pytest
 
 from testing.small_disk import fill, small_disk
-from tiercel.broker.store.checkpoints import MAX_FILES, Checkpoint, CheckpointFile, CheckpointStore
-from tiercel.core.errors import CannotWriteError, InvalidSpecError, NotFoundError, QuotaExceededError, StoreDamagedError
+from tiercel.broker.store.carried import MAX_FILES, Checkpoint, CheckpointFile, manifest_of
+from tiercel.broker.store.checkpoints import CheckpointStore
+from tiercel.broker.store.disk_room import DiskRoom
+from tiercel.core.errors import (
+    CannotWriteError,
+    InvalidSpecError,
+    NotFoundError,
+    QuotaExceededError,
+    StoreDamagedError,
+)
 
 
 @pytest.fixture
@@ -128,7 +136,7 @@ def test_all_of_them_together_have_a_bound(tmp_path: Path) -> None:
 
 
 def test_the_disk_is_not_filled_to_its_end(tmp_path: Path) -> None:
-    store = CheckpointStore(tmp_path / "checkpoints", reserve_bytes=1 << 60)
+    store = CheckpointStore(tmp_path / "checkpoints", room=DiskRoom(tmp_path, 1 << 60))
     with pytest.raises(CannotWriteError):
         store.begin("j1-1", [described("a", b"x")])
     assert list((tmp_path / "checkpoints").iterdir()) == []
@@ -137,16 +145,21 @@ def test_the_disk_is_not_filled_to_its_end(tmp_path: Path) -> None:
 def test_what_nobody_needs_is_dropped(store: CheckpointStore, tmp_path: Path) -> None:
     for job in ("j1", "j2", "j3"):
         put(store, f"{job}-1", {"a": b"x"}, [b"x"])
-    (tmp_path / "checkpoints" / ".j4.7.part").write_bytes(b"never finished")
+    part = manifest_of(Checkpoint("j4-1", (described("a", b"xy"),))) + b"x"
+    (tmp_path / "checkpoints" / ".j4.7.part").write_bytes(part)
+    (tmp_path / "checkpoints" / ".j6.7.part").write_bytes(b"of no use")
     store.drop("j1")
     store.drop("j9")
-    store.keep_only({"j2", "j5"})
+    again = CheckpointStore(tmp_path / "checkpoints")
+    again.keep_only({"j2", "j5"})
+    assert {path.name for path in (tmp_path / "checkpoints").iterdir()} == {".j4.7.part", "j2"}
+    again.drop_left_over()
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["j2"]
 
 
 def test_a_full_disk_refuses_a_checkpoint_and_keeps_the_one_before(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", 1024 * 1024) as disk:
-        store = CheckpointStore(disk / "checkpoints", reserve_bytes=0)
+        store = CheckpointStore(disk / "checkpoints", room=DiskRoom(disk, 0))
         put(store, "j1-1", TWO, [b"newestolder"])
         filler = fill(disk)
         large = {"latest.pt": bytes(512 * 1024)}

@@ -14,7 +14,8 @@ import pytest
 
 from testing import onnx_models
 from testing.until import until
-from tiercel.broker.store.checkpoints import Checkpoint, CheckpointFile, manifest_of
+from tiercel.broker.store.carried import Checkpoint, CheckpointFile, manifest_of
+from tiercel.broker.store.disk_room import DiskRoom
 from tiercel.broker.store.version_files import VersionStore
 from tiercel.core.endpoints import Moved
 from tiercel.core.errors import CannotWriteError, InvalidSpecError, NotFoundError, UnavailableError
@@ -263,7 +264,7 @@ async def test_a_file_that_a_version_has_not_is_none(tmp_path: Path) -> None:
 
 
 def test_what_would_leave_the_disk_without_a_reserve_is_refused(tmp_path: Path) -> None:
-    store = VersionStore(tmp_path, reserve_bytes=2**62)
+    store = VersionStore(tmp_path, room=DiskRoom(tmp_path, 2**62))
     with pytest.raises(CannotWriteError):
         put(store, 1)
     assert list(tmp_path.iterdir()) == []

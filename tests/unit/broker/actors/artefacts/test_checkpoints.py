@@ -19,7 +19,8 @@ from tiercel.broker.actors.artefacts.own import OwnArtefacts
 from tiercel.broker.lifecycle.job_events import CheckpointCopied
 from tiercel.broker.store.artefacts import failures
 from tiercel.broker.store.artefacts.ownership import Ownership
-from tiercel.broker.store.checkpoints import CheckpointFile, CheckpointStore
+from tiercel.broker.store.carried import CheckpointFile
+from tiercel.broker.store.checkpoints import CheckpointStore
 from tiercel.broker.store.sql import Store, sqlite_url
 from tiercel.core.errors import ConflictError, UnavailableError
 from tiercel.core.jobs import Job, JobState

@@ -1,0 +1,71 @@
+"""Room on the broker's disk: two that come at once do not both count on what is free."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import shutil
+from collections import namedtuple
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+
+from tiercel.broker.store.carried import CheckpointFile
+from tiercel.broker.store.checkpoints import CheckpointStore
+from tiercel.broker.store.disk_room import DiskRoom
+from tiercel.broker.store.version_files import VersionStore, VersionUpload
+from tiercel.core.errors import CannotWriteError, UnavailableError
+
+MODEL = bytes(600)
+FILES = [CheckpointFile("model.onnx", len(MODEL), hashlib.sha256(MODEL).hexdigest())]
+
+_Use = namedtuple("_Use", "free")  # noqa: PYI024 - stands for what shutil has
+
+
+@pytest.fixture
+def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DiskRoom:
+    """Of a disk with 1,000 bytes of which 300 are to be left; nothing that is written is seen on it."""
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: _Use(1_000))
+    return DiskRoom(tmp_path, 300)
+
+
+def upload(versions: VersionStore, _: CheckpointStore) -> VersionUpload:
+    return versions.upload(FILES)
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        upload,
+        lambda versions, _: versions.begin("digits", 1, FILES),
+        lambda _, checkpoints: checkpoints.begin("j1-1", FILES),
+    ],
+    ids=["another upload", "a version of a node", "a checkpoint"],
+)
+def test_what_comes_beside_an_upload_finds_the_room_that_is_left_by_it(
+    tmp_path: Path, room: DiskRoom, second: Callable[[VersionStore, CheckpointStore], AbstractContextManager[object]]
+) -> None:
+    stores = VersionStore(tmp_path / "v", room=room), CheckpointStore(tmp_path / "c", room=room)
+    with upload(*stores) as first:
+        with pytest.raises(CannotWriteError):
+            second(*stores)
+        first.write(MODEL)  # which the disk would show from now on
+        with second(*stores):
+            """There is room."""
+    with second(*stores):
+        """What is over keeps no room from anybody."""
+
+
+def test_what_was_broken_off_keeps_room_from_nobody_until_it_goes_on(tmp_path: Path, room: DiskRoom) -> None:
+    versions = VersionStore(tmp_path, room=room)
+    with contextlib.suppress(UnavailableError), versions.begin("digits", 1, FILES, resumes=True) as call:
+        call.write(MODEL[:100])
+        raise UnavailableError("its cable was pulled")
+    with versions.begin("digits", 2, FILES, resumes=True) as other:
+        with pytest.raises(CannotWriteError):
+            versions.begin("digits", 1, FILES, resumes=True)
+        other.write(MODEL)
+        with versions.begin("digits", 1, FILES, resumes=True) as again:
+            assert again.offset_bytes == 100
