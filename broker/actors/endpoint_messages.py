@@ -113,6 +113,7 @@ class VersionChosen:
     version: int | None
     back: bool = False
     pin: bool = False
+    instead_of: int = 0  # to go back without a version: the one that answered then
 
     def applied_to(self, endpoint: Endpoint) -> Endpoint:
         """The endpoint when that version answers.
@@ -122,7 +123,7 @@ class VersionChosen:
             InvalidSpecError: It cannot answer, or it is not clear which is meant.
         """
         if self.back:
-            return versions.rolled_back(endpoint, self.version)
+            return versions.rolled_back(endpoint, self.version, self.instead_of)
         return versions.promoted(endpoint, self.version, pin=self.pin)
 
 

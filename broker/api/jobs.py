@@ -264,9 +264,8 @@ class JobsService(jobs_pb2_grpc.JobsServiceServicer):
         self, request: jobs_pb2.RollBackVersionRequest, context: Context
     ) -> jobs_pb2.RollBackVersionResponse:
         """Let an earlier version of an endpoint answer again."""
-        endpoint = await self._change_versions(
-            request.endpoint, VersionChosen(request.version or None, back=True), context
-        )
+        change = VersionChosen(request.version or None, back=True, instead_of=request.instead_of)
+        endpoint = await self._change_versions(request.endpoint, change, context)
         return jobs_pb2.RollBackVersionResponse(endpoint=endpoint)
 
     async def _change_versions(self, name: str, change: VersionChosen, context: Context) -> jobs_pb2.Endpoint:

@@ -186,6 +186,8 @@ class Models:
     async def rollback(self, endpoint: str, version: int | None = None) -> EndpointInfo:
         """Let an earlier version of an endpoint answer again; it then stays whatever is delivered.
 
+        Without a number, who goes back at the same moment as somebody else does not go back twice.
+
         Args:
             endpoint: Its name.
             version: One whose files are kept; None for the one that answered before the present one.
@@ -194,7 +196,9 @@ class Models:
             NotFoundError: The tenant has no such endpoint, or it has no such version any more.
             InvalidSpecError: The version cannot answer, or it is not clear which is meant.
         """
-        request = jobs_pb2.RollBackVersionRequest(endpoint=endpoint, version=version or 0)
+        known = await self.list(endpoint) if version is None else ()
+        live = next((each.version for each in known if each.live), 0)
+        request = jobs_pb2.RollBackVersionRequest(endpoint=endpoint, version=version or 0, instead_of=live)
         response = await self._connection.call(self._connection.stub.RollBackVersion, request)
         return endpoint_from_proto(response.endpoint)
 

@@ -203,4 +203,5 @@ def _promote_request(asked: Asked) -> jobs_pb2.PromoteVersionRequest:
 
 
 def _roll_back_request(asked: Asked) -> jobs_pb2.RollBackVersionRequest:
-    return jobs_pb2.RollBackVersionRequest(endpoint=asked.part("endpoint"), version=asked.count("version"))
+    numbers = {name: asked.count(name) for name in ("version", "instead_of")}
+    return jobs_pb2.RollBackVersionRequest(endpoint=asked.part("endpoint"), **numbers)

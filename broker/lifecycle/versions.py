@@ -259,12 +259,14 @@ def keeping(endpoint: Endpoint, count: int) -> Endpoint:
     return replace(endpoint, versions=tuple(versions), keep=count)
 
 
-def rolled_back(endpoint: Endpoint, number: int | None) -> Endpoint:
+def rolled_back(endpoint: Endpoint, number: int | None, instead_of: int = 0) -> Endpoint:
     """Go back to an earlier version, which then stays whatever is delivered.
 
     Args:
         endpoint: The endpoint.
         number: Which one; None for the one that answered before the present one.
+        instead_of: The one that answered when that was asked for, without a number; the endpoint is as it was where
+            another one does by now, as somebody else was first. 0 where that is not known.
 
     Raises:
         NotFoundError: There is none to go back to.
@@ -273,6 +275,8 @@ def rolled_back(endpoint: Endpoint, number: int | None) -> Endpoint:
     if number is not None:
         return promoted(endpoint, number)
     _check_one_answers(endpoint)
+    if instead_of and all(each.version != instead_of for each in endpoint.live):
+        return endpoint
     earlier = [
         each for each in kept(endpoint) for live in endpoint.live if each.version < live.version and not each.held
     ]

@@ -1883,19 +1883,25 @@ class RollBackVersionRequest(_message.Message):
 
     ENDPOINT_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
+    INSTEAD_OF_FIELD_NUMBER: _builtins.int
     endpoint: _builtins.str
     """The endpoint's name."""
     version: _builtins.int
     """0 for the one that answered before the present one."""
+    instead_of: _builtins.int
+    """The one that answers as far as whoever asks knows, if no version is named: nothing is done where another one does by
+    now, such as one that somebody else has gone back to. 0 where that is not known.
+    """
     def __init__(
         self,
         *,
         endpoint: _builtins.str = ...,
         version: _builtins.int = ...,
+        instead_of: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["endpoint", b"endpoint", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["endpoint", b"endpoint", "instead_of", b"instead_of", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

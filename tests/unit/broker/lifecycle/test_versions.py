@@ -121,6 +121,14 @@ def test_to_go_back_skips_what_never_answered() -> None:
     assert (promoted.live_version, promoted.pinned, promoted.versions[1].held) == (2, frozenset({""}), "")
 
 
+def test_two_who_go_back_at_once_go_back_once() -> None:
+    known = endpoint(*(version(number, number / 10) for number in (1, 2, 3)))
+    first = versions.rolled_back(known, None, instead_of=3)
+    assert first.live_version == 2
+    assert versions.rolled_back(first, None, instead_of=3) == first
+    assert versions.rolled_back(first, None, instead_of=2).live_version == 1
+
+
 def test_what_cannot_answer_is_refused_in_words() -> None:
     known = endpoint(*(version(number, number / 100) for number in range(1, 9)))
     with pytest.raises(NotFoundError, match=r"no version 2 that can answer; there is 4, 5, 6, 7, 8"):

@@ -80,7 +80,7 @@ function EndpointActions({ endpoint }) {
   if (!may || !endpoint.versions.length) return null;
   const newest = endpoint.versions.at(-1).version;
   const change = (verb, more) => async (version) => {
-    await post(`${path("endpoints", endpoint.name)}/${verb}`, version ? { version, ...more } : {});
+    await post(`${path("endpoints", endpoint.name)}/${verb}`, version ? { version, ...more } : more);
     await load();
   };
   const keep = async (count) => {
@@ -101,7 +101,7 @@ function EndpointActions({ endpoint }) {
       field=${{ label: "Versions, 1 to 100", value: 5, min: 1, max: 100 }} run=${keep}
       done=${`It is set how many versions of ${endpoint.name} keep their files.`} />
     <${Action} label="Roll back" title=${`Roll back ${endpoint.name}?`}
-      text="The version that answered before answers again. Versions that are delivered later do not replace it." run=${() => change("rollback")()}
+      text="The version that answered before answers again. Versions that are delivered later do not replace it." run=${() => change("rollback", { instead_of: endpoint.live_version })()}
         done=${`${endpoint.name} is rolled back.`} />
   </div>`;
 }
