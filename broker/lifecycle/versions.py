@@ -141,7 +141,7 @@ def with_version(endpoint: Endpoint, new: Version, *, may_replace: bool) -> tupl
     Returns:
         The endpoint, and why the version does not answer: empty where it does.
     """
-    held = why_held(endpoint, new, may_replace=may_replace)
+    held, endpoint = why_held(endpoint, new, may_replace=may_replace), _settled(endpoint)
     others = [version for version in endpoint.versions if version.version != new.version]
     versions = tuple(sorted((*others, replace(new, held=held)), key=lambda known: known.version))
     # What answered before is named from now on: the newest may be one that is held.
@@ -170,15 +170,29 @@ def with_delays(before: Endpoint, after: Endpoint, window: DelayWindow | None) -
 
 
 def kept(endpoint: Endpoint) -> tuple[Version, ...]:
-    """The versions whose files are kept, oldest first: of each variant the one that answers and the newest few."""
-    live = {version.version for version in endpoint.live}
+    """The versions whose files are kept, oldest first.
+
+    Of each variant the one that answers, the newest few and, if those are more than one, the one that is gone back to.
+    """
+    live = {version.variant: version.version for version in endpoint.live}
     left: dict[str, int] = {}
-    found = []
+    found, backed = [], set()
     for version in sorted(endpoint.versions, key=lambda each: -each.version):
-        left[version.variant] = left.get(version.variant, endpoint.keep) - 1
-        if (left[version.variant] >= 0 and not version.removed) or version.version in live:
+        variant = version.variant
+        left[variant] = left.get(variant, endpoint.keep) - 1
+        is_earlier = version.version < live.get(variant, 0) and not version.held and not version.removed
+        is_back = is_earlier and variant not in backed and endpoint.keep > 1
+        backed |= {variant} if is_back else set()
+        if is_back or (left[variant] >= 0 and not version.removed) or version.version == live.get(variant):
             found.append(version)
     return tuple(reversed(found))
+
+
+def _settled(endpoint: Endpoint) -> Endpoint:
+    """The endpoint before a change: whose files are not kept by now is gone, whatever would keep them afterwards."""
+    there = {each.version for each in kept(endpoint)}
+    versions = (each if each.version in there else replace(each, removed=True) for each in endpoint.versions)
+    return replace(endpoint, versions=tuple(versions))
 
 
 def promoted(endpoint: Endpoint, number: int | None, *, pin: bool = False) -> Endpoint:
@@ -242,6 +256,7 @@ def removed(endpoint: Endpoint, number: int) -> Endpoint:
             f"version: endpoint {endpoint.name!r} keeps no files of version {number}; it keeps {numbers}",
             field="version",
         )
+    endpoint = _settled(endpoint)
     versions = (replace(each, removed=True) if each.version == number else each for each in endpoint.versions)
     return replace(endpoint, versions=tuple(versions))
 
@@ -254,9 +269,7 @@ def keeping(endpoint: Endpoint, count: int) -> Endpoint:
     """
     if not 1 <= count <= REMEMBERED_VERSIONS:
         raise wrong_field("count", f"{count} is not a number of versions to keep; give 1 to {REMEMBERED_VERSIONS}")
-    there = {each.version for each in kept(endpoint)}
-    versions = (each if each.version in there else replace(each, removed=True) for each in endpoint.versions)
-    return replace(endpoint, versions=tuple(versions), keep=count)
+    return replace(_settled(endpoint), keep=count)
 
 
 def rolled_back(endpoint: Endpoint, number: int | None, instead_of: int = 0) -> Endpoint:
@@ -296,7 +309,7 @@ def _check_one_answers(endpoint: Endpoint) -> None:
 
 
 def _chosen(endpoint: Endpoint, chosen: Version, *, pin: bool = False) -> Endpoint:
-    node_id = endpoint.node_of(chosen)
+    node_id, endpoint = endpoint.node_of(chosen), _settled(endpoint)
     if chosen.variant and node_id != endpoint.node_id:
         raise wrong_field(
             "version",

@@ -121,6 +121,20 @@ def test_to_go_back_skips_what_never_answered() -> None:
     assert (promoted.live_version, promoted.pinned, promoted.versions[1].held) == (2, frozenset({""}), "")
 
 
+def test_what_was_replaced_can_be_gone_back_to_however_old_it_is() -> None:
+    known = versions.promoted(endpoint(version(1, 0.9), version(2, 0.95)), 1)
+    for number in range(3, 10):
+        known, _ = versions.with_version(known, version(number, 0.99), may_replace=False)
+    assert [each.version for each in versions.kept(known)] == [1, 5, 6, 7, 8, 9]
+    newest = versions.promoted(known, None)
+    assert [each.version for each in versions.kept(newest)] == [1, 5, 6, 7, 8, 9], "the others never answered"
+    assert versions.rolled_back(newest, None).live_version == 1
+    after, _ = versions.with_version(newest, version(10, 0.995), may_replace=False)
+    assert [each.version for each in versions.kept(after)] == [6, 7, 8, 9, 10]
+    back = versions.promoted(after, 6)
+    assert [each.version for each in versions.kept(back)] == [6, 7, 8, 9, 10], "what is gone does not come back"
+
+
 def test_two_who_go_back_at_once_go_back_once() -> None:
     known = endpoint(*(version(number, number / 10) for number in (1, 2, 3)))
     first = versions.rolled_back(known, None, instead_of=3)
