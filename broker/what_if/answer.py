@@ -160,7 +160,7 @@ def _note(view: JobView, then: _Side, *, known: bool) -> str:
     held = {job.id for job in then.world.snapshot.jobs}
     if view.id in then.world.views and view.id not in held:
         return STRANDED
-    return "" if known else "unknown: no earlier run of its program has ended"
+    return "" if known else "no earlier run of its program has ended"
 
 
 def _place(side: _Side, job_id: str) -> str:

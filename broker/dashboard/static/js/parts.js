@@ -51,6 +51,8 @@ function nearness(job, tier) {
   return Number.isFinite(part) ? Math.min(1, Math.max(0, part)) : 0;
 }
 
+/** Why something is as it is; a number and its % stay in one line. */
+export const Reason = ({ text }) => html`<span class="reason">${text?.replaceAll(" %", "\u00a0%")}</span>`;
 export const JobLink = ({ job }) => html`<a href=${link("jobs", job.id)}>${jobName(job)}</a>`;
 export const Empty = ({ title, children }) =>
   html`<div class="empty"><p class="empty-title">${title}</p>${children}</div>`;

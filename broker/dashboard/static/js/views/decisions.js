@@ -2,7 +2,7 @@
 import { get } from "../api.js";
 import { clock } from "../format.js";
 import { html } from "../html.js";
-import { Card, Loading, shareText, Table, useLoad } from "../parts.js";
+import { Card, Loading, Reason, shareText, Table, useLoad } from "../parts.js";
 import { Missing } from "./job_parts.js";
 
 const TRIGGERS = {
@@ -32,7 +32,7 @@ export function Decisions({ path, reason }) {
             TRIGGERS[each.trigger] ?? each.trigger,
             each.node_id,
             shareText(each.share),
-            html`<span class="reason">${each.share.reason}</span>`,
+            html`<${Reason} text=${each.share.reason} />`,
           ])} />`
     }
   </${Card}>`;

@@ -70,7 +70,7 @@ function Endpoint({ endpoint }) {
           </${Card}>`
         }
       </div>
-      <${Versions} endpoint=${endpoint} />
+      <${Versions} endpoint=${endpoint} trial=${trial} />
       <${Decisions} path=${path("endpoints", endpoint.name)} reason=${endpoint.share?.reason} />
     </div>`;
 }

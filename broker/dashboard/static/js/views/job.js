@@ -4,7 +4,7 @@ import { useCurve, useCurvePlot } from "../curve.js";
 import { bytes, clock, coreTime, duration, isOver, jobName, number, percent, plural, UNKNOWN } from "../format.js";
 import { html, useEffect } from "../html.js";
 import { keepJobs, useLive } from "../live.js";
-import { Card, Empty, Facts, jobTime, Loading, Problem, shareText, State, Table, Tiers, useLoad } from "../parts.js";
+import { Card, Empty, Facts, jobTime, Loading, Problem, Reason, shareText, State, Table, Tiers, useLoad } from "../parts.js";
 import { Plot } from "../plot.js";
 import { link } from "../route.js";
 import { Decisions } from "./decisions.js";
@@ -150,7 +150,7 @@ const Deliveries = ({
     duration(tier.delivered_seconds),
     tier.version ? html`<a href=${link("endpoints", job.spec.endpoint)}>${tier.version}</a>` : UNKNOWN,
     tier.deadline_seconds == null ? UNKNOWN : deadline(job, tier, job.spec.tiers[index]?.hard),
-    tier.reason ? html`<span class="reason">${tier.reason}</span>` : UNKNOWN,
+    tier.reason ? html`<${Reason} text=${tier.reason} />` : UNKNOWN,
   ])} />`;
 
 function deadline(job, tier, hard) {

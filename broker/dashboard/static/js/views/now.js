@@ -3,7 +3,7 @@ import { post } from "../api.js";
 import { clock, isIdle, isOver, jobName, milliseconds, number, percent, plural, rate } from "../format.js";
 import { html } from "../html.js";
 import { change, useLive } from "../live.js";
-import { Action, Card, Empty, JobLink, jobTime, Loading, shareText, State, Table, Tiers } from "../parts.js";
+import { Action, Card, Empty, JobLink, jobTime, Loading, Reason, shareText, State, Table, Tiers } from "../parts.js";
 import { link } from "../route.js";
 import { NodeCard } from "./node_card.js";
 
@@ -105,7 +105,7 @@ const Training = ({ jobs }) => html`<${Table} caption="Jobs that train" tall=${j
     shareText(job.share),
     job.node_id,
     jobTime(job),
-    html`<span class="reason">${job.share?.reason || job.reason}</span>`,
+    html`<${Reason} text=${job.share?.reason || job.reason} />`,
   ])} />`;
 
 const Idle = ({
@@ -116,7 +116,7 @@ const Idle = ({
     html`<${State}
     state=${job.state} />`,
     jobTime(job),
-    html`<span class="reason">${job.reason}</span>`,
+    html`<${Reason} text=${job.reason} />`,
   ])} />`;
 
 const Serving = ({

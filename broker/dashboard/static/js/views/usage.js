@@ -2,6 +2,7 @@
 import { get } from "../api.js";
 import { bytes, coreTime, duration, number, plural } from "../format.js";
 import { html } from "../html.js";
+import { useLive } from "../live.js";
 import { Card, Empty, Facts, Loading, Part, Problem, State, Table, useLoad } from "../parts.js";
 import { link } from "../route.js";
 
@@ -76,6 +77,7 @@ const byCpu = (rows) => [...rows].sort((one, other) => other.cpu_seconds - one.c
 
 function Sums({ usage }) {
   const { tenants, jobs, endpoints } = usage;
+  const sees = useLive((state) => Boolean(state.session?.tenant)); // an operator has no page of a job or an endpoint
   if (!tenants.length && !endpoints.length) return html`<${Empty} title="Nothing was used in this time" />`;
   const most = Math.max(...tenants.map((row) => row.cpu_seconds), 1e-9);
   const about = jobs.some((job) => job.approximate);
@@ -97,7 +99,7 @@ function Sums({ usage }) {
       <${Table} caption="Usage by job, the most first"
         head=${["Job", "Tenant", "State", "#CPU time", "#Core-hours", "#Accelerator time"]}
         rows=${byCpu(jobs).map((row) => [
-          html`<a href=${link("jobs", row.id)}>${row.name || row.id}</a> <code class="muted">${row.id}</code>`,
+          html`${sees ? html`<a href=${link("jobs", row.id)}>${row.name || row.id}</a>` : row.name} <code class="muted">${row.id}</code>`,
           row.tenant,
           html`<${State} state=${row.state} />`,
           `${row.approximate ? "≈ " : ""}${coreTime(row.cpu_seconds)}`,
@@ -111,8 +113,7 @@ function Sums({ usage }) {
       html`<${Card} title="Endpoints" wide aside=${html`<span class="muted">since the broker began</span>`}>
       <${Table} caption="Usage by endpoint" head=${["Endpoint", "Tenant", "#Requests", "#CPU time"]}
         rows=${byCpu(endpoints).map((row) => [
-          html`<a href=${link("endpoints", row.name)}>${row.name}
-          </a>`,
+          sees ? html`<a href=${link("endpoints", row.name)}>${row.name}</a>` : row.name,
           row.tenant,
           number(row.requests),
           coreTime(row.cpu_seconds),

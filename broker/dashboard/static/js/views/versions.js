@@ -3,10 +3,10 @@ import { get, path, post } from "../api.js";
 import { milliseconds, number, UNKNOWN } from "../format.js";
 import { html, useState } from "../html.js";
 import { load } from "../live.js";
-import { Action, Card, Empty, Loading, Problem, Table, useLoad, useMayChange, When } from "../parts.js";
+import { Action, Card, Empty, Loading, Problem, Reason, Table, useLoad, useMayChange, When } from "../parts.js";
 import { link } from "../route.js";
 
-export function Versions({ endpoint }) {
+export function Versions({ endpoint, trial }) {
   const [chosen, setChosen] = useState([]);
   const may = useMayChange();
   const toggle = (version) =>
@@ -25,7 +25,7 @@ export function Versions({ endpoint }) {
             html`<input type="checkbox" aria-label=${`Compare version ${each.version}`}
               checked=${chosen.includes(each.version)} onChange=${() => toggle(each.version)} />`,
             each.version,
-            answers(each),
+            trial?.state === "RUNNING" && trial.version === each.version ? "on trial" : answers(each),
             number(each.value),
             each.in_use ? inUse(each.in_use) : undefined,
             each.metric || undefined,
@@ -47,7 +47,7 @@ const inUse = (said) => html`<span title=${`${number(said.low)} to ${number(said
     ${number(said.accuracy)}</span>`;
 
 function note({ held, cheap_variants }) {
-  if (held) return html`<span class="reason">${held}</span>`;
+  if (held) return html`<${Reason} text=${held} />`;
   return cheap_variants.map((each) => html`<div class=${each.shipped ? "" : "reason"}>${ofVariant(each)}</div>`);
 }
 
@@ -120,5 +120,5 @@ function text(what, value) {
   if (typeof value === "number") return what.endsWith("_seconds") ? milliseconds(value) : number(value);
   if (typeof value === "boolean") return value ? "yes" : "no";
   if (DIGEST.test(value)) return html`<code title=${value}>${value.slice(0, 12)}…</code>`;
-  return html`<span class="reason">${Array.isArray(value) ? value.join(", ") : String(value)}</span>`;
+  return html`<${Reason} text=${Array.isArray(value) ? value.join(", ") : String(value)} />`;
 }
