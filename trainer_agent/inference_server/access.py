@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from tiercel.core import storage
+from tiercel.core.complaints import Complaint
 from tiercel.core.endpoint_access import AccessTable
 from tiercel.core.private_files import write_private
 from tiercel.trainer_agent.errors import DeliveryFailedError
@@ -84,6 +85,7 @@ class AccessKeeper:
 
     async def run(self) -> None:
         """Write for ever."""
+        complaint = Complaint(_log, "the table of who may ask what cannot be written: %s")
         while True:
             await self._changed.wait()
             self._changed.clear()
@@ -93,10 +95,11 @@ class AccessKeeper:
             try:
                 await asyncio.to_thread(self._write, wanted)
             except OSError as error:
-                _log.warning("the table of who may ask what cannot be written: %s", error)
+                complaint.note(str(error))
                 self._changed.set()
                 await asyncio.sleep(_AGAIN_SECONDS)
                 continue
+            complaint.note("")
             if not self._changed.is_set():
                 self._settled.set()
 

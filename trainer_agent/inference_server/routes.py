@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Final
 
+from tiercel.core.complaints import Complaint
 from tiercel.core.private_files import write_private
 from tiercel.core.routes import RouteFile, Routes
 from tiercel.core.storage import to_json
@@ -92,6 +93,7 @@ class RouteKeeper:
 
     async def run(self) -> None:
         """Write for ever."""
+        complaint = Complaint(_log, "the table of who answers for which endpoint cannot be written: %s")
         while True:
             await self._changed.wait()
             self._changed.clear()
@@ -103,10 +105,11 @@ class RouteKeeper:
                 content = to_json(RouteFile(self._node_id, self._token(), wanted)).encode()
                 await asyncio.to_thread(write_private, self._path, content)
             except (OSError, AgentError) as error:
-                _log.warning("the table of who answers for which endpoint cannot be written: %s", error)
+                complaint.note(str(error))
                 self._changed.set()
                 await asyncio.sleep(_AGAIN_SECONDS)
                 continue
+            complaint.note("")
             self._written = wanted
             await self._settle()
 

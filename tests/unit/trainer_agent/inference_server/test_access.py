@@ -81,8 +81,8 @@ async def test_an_older_broker_changes_nothing_of_what_a_newer_one_said(keeper: 
     assert written(tmp_path) == AccessTable((DIGITS,))
 
 
-async def test_nothing_is_loaded_while_the_table_cannot_be_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_nothing_is_loaded_while_the_table_cannot_be_written_and_that_is_said_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(access, "_AGAIN_SECONDS", 0.01)
     monkeypatch.setattr(access, "_PATIENCE_SECONDS", 0.1)
@@ -95,4 +95,5 @@ async def test_nothing_is_loaded_while_the_table_cannot_be_written(
     (tmp_path / "not-there").mkdir()
     monkeypatch.setattr(access, "_PATIENCE_SECONDS", 10.0)
     await keeper.wait_written()
+    assert len(caplog.records) == 1
     running.cancel()

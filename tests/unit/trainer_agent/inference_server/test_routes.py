@@ -64,9 +64,11 @@ async def test_what_answers_here_waits_until_all_nodes_know_who_does_in_its_plac
     assert not keeper.answers_elsewhere("digits"), "it left once, came back and leaves again"
 
 
-async def test_a_table_that_cannot_be_written_is_written_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_table_that_cannot_be_written_is_written_later_and_that_is_said_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr("tiercel.trainer_agent.inference_server.routes._AGAIN_SECONDS", 0.01)
-    answers = [DialError("there is no token yet")]
+    answers = [DialError("there is no token yet")] * 3
 
     def token() -> str:
         if answers:
@@ -79,6 +81,9 @@ async def test_a_table_that_cannot_be_written_is_written_later(tmp_path: Path, m
     keeper.want(ELSEWHERE)
     await keeper.wait_elsewhere("digits", 10.0)
     assert keeper.answers_elsewhere("digits")
+    assert [each.message for each in caplog.records] == [
+        "the table of who answers for which endpoint cannot be written: there is no token yet"
+    ]
     running.cancel()
 
 
