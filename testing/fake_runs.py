@@ -15,6 +15,7 @@ from tiercel.trainer_agent.connection.outbox import Reporter
 from tiercel.trainer_agent.connection.pace import Pace
 from tiercel.trainer_agent.data.run_data import RunData
 from tiercel.trainer_agent.disk.job_retention import EndedJobs, Retention
+from tiercel.trainer_agent.disk.parts import Parts
 from tiercel.trainer_agent.disk.scratch import ScratchFolders
 from tiercel.trainer_agent.environments.environments import EnvironmentLimits, Environments
 from tiercel.trainer_agent.environments.image_layers import ImageLayers
@@ -135,14 +136,14 @@ def table_in(
             ),
             ImageLayers("/environment"),
             ProjectFetcher(calls, folder / "projects"),
-            CheckpointTransfer(calls, folder / "carried"),
+            CheckpointTransfer(calls, Parts(folder / "carried", 1024**3)),
             data or RunData(folder),
             ScratchFolders(folder / "scratch"),
         ),
         HandOver(
-            CheckpointTransfer(calls, folder / "carried"),
+            CheckpointTransfer(calls, Parts(folder / "carried", 1024**3)),
             FileTransfer(calls, folder / "outgoing"),
-            CheckpointCopies(CheckpointTransfer(calls, folder / "carried"), Pace()),
+            CheckpointCopies(CheckpointTransfer(calls, Parts(folder / "carried", 1024**3)), Pace()),
         ),
         EndedJobs(places.jobs, folder / "ended-jobs", Retention()),
     )

@@ -110,7 +110,8 @@ class Agent:
         self._tasks.start("images", self._watch_images())
         self._tasks.start("routes", self._rooms.routes.run())
         self._tasks.start("data", self._rooms.data.offered.watch())
-        self._tasks.start("copies", self._rooms.copies.watch())
+        for parts in (self._rooms.copies.parts, self._rooms.checkpoint_parts):
+            self._tasks.start("what has come in part", parts.watch())
         self._tasks.start("job folders", self._rooms.ended_jobs.watch())
         self._tasks.start("disk", self._rooms.disk.run())
         self._tasks.start("room", self._rooms.room.run())

@@ -11,12 +11,13 @@ import aiohttp
 from tiercel.trainer_agent.connection.calls import BrokerCalls
 from tiercel.trainer_agent.connection.outbox import Reporter
 from tiercel.trainer_agent.connection.pace import Pace
-from tiercel.trainer_agent.connection.parcels import Parcels
+from tiercel.trainer_agent.connection.parcels import Parcels, TransferLimits
 from tiercel.trainer_agent.data.run_data import RunData
 from tiercel.trainer_agent.deliveries.copies import VersionCopies, copy_limits
 from tiercel.trainer_agent.deliveries.deliveries import Deliveries
 from tiercel.trainer_agent.deliveries.delivery_log import DeliveryLog
 from tiercel.trainer_agent.disk.job_retention import EndedJobs
+from tiercel.trainer_agent.disk.parts import Parts
 from tiercel.trainer_agent.disk.room import RoomWatch
 from tiercel.trainer_agent.disk.scratch import ScratchFolders
 from tiercel.trainer_agent.disk.watch import DiskWatch
@@ -64,6 +65,7 @@ class Rooms:
     copies: VersionCopies
     served: ServedModels
     deliveries: Deliveries
+    checkpoint_parts: Parts
 
 
 def make_rooms(
@@ -75,8 +77,8 @@ def make_rooms(
     serving_changed: Callable[[], None],
 ) -> Rooms:
     """Make them; nothing begins yet. ``serving_changed`` is called when what answers here is another; may not block."""
-    # The folder keeps its name, so that what an earlier version left in it is removed.
-    transfer = CheckpointTransfer(calls, parts.state_dir / "carried")
+    arriving = Parts(parts.state_dir / "carried", TransferLimits().size_bytes)
+    transfer = CheckpointTransfer(calls, arriving)
     sending, fetching = Pace(parts.checkpoint_copy_bytes), Pace(parts.checkpoint_copy_bytes)
     data = RunData(parts.state_dir, parts.data)
     environments = _environments(parts, tasks, lambda run_id: runs.live(run_id) is not None)
@@ -123,7 +125,9 @@ def make_rooms(
         serves_accelerated=bool(parts.serving_reserve.accelerator_id),
     )
     room = RoomWatch(parts.state_dir)
-    return Rooms(data, environments, ended_jobs, runs, access, disk, room, serving, routes, copies, served, deliveries)
+    return Rooms(
+        data, environments, ended_jobs, runs, access, disk, room, serving, routes, copies, served, deliveries, arriving
+    )
 
 
 def _environments(parts: AgentParts, tasks: Supervisor, is_live: Callable[[str], bool]) -> Environments:

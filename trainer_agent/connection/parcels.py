@@ -183,6 +183,7 @@ class _Arrived:
         self._writer: BinaryIO | None = None
         self._digest = hashlib.sha256()
         self._missing = 0
+        self._is_taken_up = False  # whether its beginning is not known to be that of what comes
         self.size_bytes = 0
 
     @property
@@ -225,6 +226,7 @@ class _Arrived:
         path = self._place / left[0].name
         with path.open("rb") as reader:
             self._digest = hashlib.file_digest(reader, "sha256")
+        self._is_taken_up = True
         self._writer, self._missing = path.open("ab"), left[0].size_bytes - begun
         return True
 
@@ -270,7 +272,11 @@ class _Arrived:
             return
         self.close()
         file = self._left.pop(0)
+        taken_up, self._is_taken_up = self._is_taken_up, False
         if self._digest.hexdigest() != file.sha256:
+            if taken_up:
+                self._files, self.size_bytes = [], 0
+                raise DialError("What had come in part was of other files.")
             raise TransferError(f"{file.name} arrived damaged: its SHA-256 differs")
         self._open()
 

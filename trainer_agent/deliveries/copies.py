@@ -1,9 +1,7 @@
 """Copies of versions: fetched from the broker where another node has delivered them, and sent there for other nodes.
 
 They come over the broker, as nodes need not reach each other. What is fetched is checked by its hashes and put in place
-like what a delivery has staged; whether and when it answers is the broker's to say (:mod:`..models.served`). What has
-come of one stays for a while where the agent is restarted, or the broker, which may not know at once that it is still
-wanted: who fetches it again goes on where it was.
+like what a delivery has staged; whether and when it answers is the broker's to say (:mod:`..models.served`).
 """
 
 from __future__ import annotations
@@ -11,17 +9,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
-import time
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from tiercel.core.backoff import Attempts, Backoff
 from tiercel.core.deploying import most_version_bytes
 from tiercel.trainer_agent.connection.pace import Pace
 from tiercel.trainer_agent.connection.parcels import Parcels, TransferLimits
-from tiercel.trainer_agent.errors import DeliveryFailedError, RefusedError, TransferError
-from tiercel.trainer_agent.models.repository import ModelRepository, staged_copy
+from tiercel.trainer_agent.disk.parts import Parts
+from tiercel.trainer_agent.errors import DeliveryFailedError, TransferError
+from tiercel.trainer_agent.models.repository import ModelRepository
 from tiercel.trainer_agent.models.served import ServedModels
 from tiercel.trainer_agent.models.variants import Place, place_of
 from tiercel.trainer_agent.supervision import Supervisor
@@ -32,8 +31,6 @@ _log = logging.getLogger(__name__)
 _PATIENCE_SECONDS: Final = 600.0
 _SLOWEST_BYTES_PER_SECOND: Final = 4 * 1024**2
 _PAUSES: Final = Backoff(1.0, 30.0)
-_LEFT_SECONDS: Final = 600.0
-_MAX_LEFT: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +50,9 @@ class PlacedFiles:
     delivery_id: str = ""
 
     @property
-    def staged_id(self) -> str:
-        """Where a copy waits to be put in place."""
-        return staged_copy(self.place.model, self.version)
+    def part(self) -> str:
+        """Names what has come of them so far; what a delivery waits for is apart from what a copy is made of."""
+        return f".{self.delivery_id}" if self.delivery_id else f"{self.place.model}-{self.version}"
 
 
 def copy_limits(model_bytes: int) -> TransferLimits:
@@ -75,7 +72,9 @@ class VersionCopies:
         reserve_bytes: What the disk has to have left.
         sending: How fast the broker is sent what nobody waits for; None for as fast as it goes.
         fetching: The same of what comes from it.
-        now: Seconds of a clock that never goes back.
+
+    Attributes:
+        parts: What has come of copies, and of files that somebody deployed.
     """
 
     def __init__(
@@ -87,7 +86,6 @@ class VersionCopies:
         reserve_bytes: int = 0,
         sending: Pace | None = None,
         fetching: Pace | None = None,
-        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._parcels = parcels
         self._repository = repository
@@ -97,39 +95,16 @@ class VersionCopies:
         self._sending = sending
         self._fetching = fetching
         self._paced: frozenset[PlacedFiles] = frozenset()
-        self._now = now
-        self._left: dict[str, float] = {}  # since when nobody fetches what has come of a copy, by where it is
+        self.parts = Parts(repository.staging, repository.model_bytes)
         self._under_way: dict[PlacedFiles, asyncio.Task[None]] = {}
         self._sent: frozenset[PlacedFiles] = frozenset()
         self._there: dict[Place, dict[int, str]] = {}
         self._problems: dict[PlacedFiles, str] = {}
 
     async def open(self) -> None:
-        """Look at what an earlier life of the agent has put in place, and at what came of other copies."""
+        """Look at what an earlier life of the agent has put in place."""
         there = await asyncio.to_thread(self._repository.there)
         self._there = {place_of(model): versions for model, versions in there.items()}
-        await self.drop_left()
-
-    async def watch(self) -> None:
-        """Let go of what came of copies that nobody wanted again, for ever."""
-        while True:
-            await asyncio.sleep(_LEFT_SECONDS / 10)
-            await self.drop_left()
-
-    async def drop_left(self) -> None:
-        """Remove what came of copies that nobody has fetched for ten minutes; of the others the newest stay."""
-        room_bytes, now = self._repository.model_bytes, self._now()
-        left: dict[str, float] = {}
-        for staged_id, size_bytes in await asyncio.to_thread(self._repository.staged_copies):
-            if any(files.staged_id == staged_id for files in self._under_way):
-                continue
-            since = self._left.get(staged_id, now)
-            room_bytes -= size_bytes
-            if now - since < _LEFT_SECONDS and room_bytes >= 0 and len(left) < _MAX_LEFT:
-                left[staged_id] = since
-            else:
-                await asyncio.to_thread(self._repository.remove_staged, staged_id)
-        self._left = left
 
     def begin_anew(self) -> None:
         """The broker is another one, perhaps: what was sent to the last one may have to be sent again."""
@@ -184,17 +159,21 @@ class VersionCopies:
                 self._start(files, self._send(files))
 
     async def fetch(self, files: PlacedFiles, staged_id: str) -> None:
-        """Fetch the files of a version from the broker to where they wait to be put in place.
+        """Fetch the files of a version from the broker to where a delivery stages them.
 
         Raises:
             TransferError: They did not come.
             DeliveryFailedError: They are not what they should be.
             OSError: The disk does not take them.
         """
+        async with self.parts.fetching(files.part) as place:
+            await self._fetch_to(place, files)
+            await asyncio.to_thread(place.rename, self._repository.staged(staged_id))
+
+    async def _fetch_to(self, place: Path, files: PlacedFiles) -> None:
         request = nodes_pb2.FetchCheckpointRequest(endpoint=files.place.endpoint, version=files.version)
-        place = self._repository.staged(staged_id)
         await self._parcels.fetch(request, place, self._check_room, lambda: self._pace_of(files))
-        await asyncio.to_thread(self._repository.check_copy, staged_id, files.sha256)
+        await asyncio.to_thread(self._repository.check_copy, place, files.sha256)
 
     def _start(self, files: PlacedFiles, work: Coroutine[Any, Any, None]) -> None:
         self._under_way[files] = self._tasks.start(f"copy {files.place.model} {files.version}", work)
@@ -218,25 +197,16 @@ class VersionCopies:
 
     async def _try_fetch(self, files: PlacedFiles, served: ServedModels) -> str:
         """Fetch a version and put it in place; why it is not there, in plain words."""
-        stays = False
         try:
             if await asyncio.to_thread(self._repository.has, files.place.model, files.version, files.sha256):
                 return ""
-            await self.fetch(files, files.staged_id)
-            await served.deliver(files.staged_id, files.place, files.version, files.sha256, answers=False)
+            async with self.parts.fetching(files.part) as place:
+                await self._fetch_to(place, files)
+                await served.deliver(place.name, files.place, files.version, files.sha256, answers=False)
         except (TransferError, DeliveryFailedError) as error:
-            stays = isinstance(error, RefusedError)  # as by a broker that begins, and does not know yet
             return error.message
         except OSError as error:
             return f"the disk does not take it ({error})"
-        except asyncio.CancelledError:
-            stays = True
-            raise
-        finally:
-            if stays:
-                self._left[files.staged_id] = self._now()
-            else:
-                await asyncio.to_thread(self._repository.remove_staged, files.staged_id)
         return ""
 
     async def _send(self, files: PlacedFiles) -> None:

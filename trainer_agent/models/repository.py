@@ -19,6 +19,7 @@ from tiercel.core.onnx_data import DATA_FILE, DataError, data_of
 from tiercel.core.onnx_signature import UNREADABLE, read_signature
 from tiercel.trainer_agent.disk.files import UntrustedFileError, copy_untrusted, open_folder, sync_folder
 from tiercel.trainer_agent.disk.job_folder import EXPORTS, CopiedFile
+from tiercel.trainer_agent.disk.parts import remove_all_but_parts
 from tiercel.trainer_agent.errors import DeliveryFailedError
 from tiercel.trainer_agent.models import record as model_record
 from tiercel.trainer_agent.models import variants
@@ -26,7 +27,6 @@ from tiercel.trainer_agent.models.record import ModelRecord
 from tiercel.v1 import nodes_pb2
 
 _STAGING: Final = ".staging"
-_COPY_OF: Final = "copy-of-"
 _MODEL: Final = "model.onnx"
 _ACCURACY_BYTES: Final = 64 * 1024
 _REFERENCE: Final = "reference.npz"
@@ -46,9 +46,14 @@ class ModelRepository:
     path: Path
     model_bytes: int = DEFAULT_MODEL_BYTES
 
+    @property
+    def staging(self) -> Path:
+        """Where what is not in its place yet is."""
+        return self.path / _STAGING
+
     def staged(self, delivery_id: str) -> Path:
         """Where the files of a delivery wait to be put in place."""
-        return self.path / _STAGING / delivery_id
+        return self.staging / delivery_id
 
     def version(self, model: str, version: int) -> Path:
         """Where a version's files are."""
@@ -174,13 +179,12 @@ class ModelRepository:
                 found.append(CopiedFile(folder / name, file.tell(), digest))
         return found if any(each.path.name == _MODEL and each.sha256 == sha256 for each in found) else []
 
-    def check_copy(self, staged_id: str, sha256: str) -> None:
-        """Check and make durable what was fetched of another node's version.
+    def check_copy(self, folder: Path, sha256: str) -> None:
+        """Check and make durable what was fetched of a version into a folder.
 
         Raises:
             DeliveryFailedError: It is not what it should be.
         """
-        folder = self.staged(staged_id)
         limits = {
             _MODEL: self._file_bytes,
             DATA_FILE: self.model_bytes,
@@ -285,24 +289,8 @@ class ModelRepository:
         shutil.rmtree(self.staged(delivery_id), ignore_errors=True)
 
     def remove_staged_except(self, delivery_ids: set[str]) -> None:
-        """Remove staged files that no delivery waits for any more; what has come of copies stays."""
-        for folder in self._staged():
-            if folder.name not in delivery_ids and not folder.name.startswith(_COPY_OF):
-                shutil.rmtree(folder, ignore_errors=True)
-
-    def staged_copies(self) -> list[tuple[str, int]]:
-        """Where something has come of copies, as :func:`staged_copy` names it, with its bytes; the newest first."""
-        found = []
-        for folder in self._staged():
-            with contextlib.suppress(FileNotFoundError):  # put in its place just now
-                if folder.name.startswith(_COPY_OF):
-                    sizes = [path.stat().st_size for path in folder.iterdir()]
-                    found.append((folder.stat().st_mtime_ns, folder.name, sum(sizes)))
-        return [(name, size_bytes) for _, name, size_bytes in sorted(found, reverse=True)]
-
-    def _staged(self) -> list[Path]:
-        staging = self.path / _STAGING
-        return [folder for folder in staging.iterdir() if folder.is_dir()] if staging.is_dir() else []
+        """Remove staged files that no delivery waits for any more; what has come of others stays (:class:`.Parts`)."""
+        remove_all_but_parts(self.staging, delivery_ids)
 
     def _copy(self, job_folder: Path, delivery_id: str, target: Path, sha256: str) -> None:
         parts = (job_folder, delivery_id)
@@ -334,11 +322,6 @@ class ModelRepository:
             digest = copy_untrusted(name, inside=source, target=target, limit_bytes=limit_bytes)
         if sha256 and digest != sha256:
             raise UntrustedFileError(f"{name} is not the file whose checksum the script reported")
-
-
-def staged_copy(model: str, version: int) -> str:
-    """Names where a copy waits to be put in place; no delivery has such an id."""
-    return f"{_COPY_OF}{model}-{version}"
 
 
 def _size(path: Path) -> int:

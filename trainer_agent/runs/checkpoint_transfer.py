@@ -10,17 +10,24 @@ import logging
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
+
+import grpc
 
 from tiercel.core.tasks import run_in_thread
-from tiercel.trainer_agent.connection.calls import BrokerCalls
+from tiercel.trainer_agent.connection.calls import MAY_PASS, BrokerCalls
 from tiercel.trainer_agent.connection.pace import Pace
 from tiercel.trainer_agent.connection.parcels import Parcels, TransferLimits, make_empty
 from tiercel.trainer_agent.disk.job_folder import JobFolder
 from tiercel.trainer_agent.disk.names import is_plain
+from tiercel.trainer_agent.disk.parts import Parts, remove_all_but_parts
 from tiercel.trainer_agent.errors import RunFailedError, TransferError
 from tiercel.v1 import nodes_pb2
 
 _log = logging.getLogger(__name__)
+
+# An agent that goes on with what an earlier life began may call before its stream has told the broker who it is.
+_MAY_PASS: Final = MAY_PASS | {grpc.StatusCode.UNAUTHENTICATED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +35,12 @@ class CheckpointTransfer:
     """Transfers checkpoints between a job's folder and the broker."""
 
     calls: BrokerCalls  # to the broker
-    folder: Path  # where they lie on their way; the agent's alone
+    parts: Parts  # what has come of them; beside it lie those that are sent
     limits: TransferLimits = field(default_factory=TransferLimits)  # what they may take
 
     def clear(self) -> None:
-        """Remove what an earlier life of the agent left on its way."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        """Remove what an earlier life of the agent left on its way to the broker."""
+        remove_all_but_parts(self.parts.folder)
 
     async def send(self, run_id: str, job_folder: JobFolder, pace: Pace | None = None) -> None:
         """Send the newest checkpoint of a run; the broker has it for good when this returns.
@@ -59,14 +66,13 @@ class CheckpointTransfer:
             TransferError: It did not come.
             RunFailedError: It cannot be put there.
         """
-        place = self._place(run_id)
         try:
-            files = await self._parcels.fetch(nodes_pb2.FetchCheckpointRequest(run_id=run_id), place)
-            await asyncio.to_thread(job_folder.put_checkpoint, files, owner)
+            # By the job: a run that its agent was restarted under is followed by one with another id.
+            async with self.parts.fetching(job_folder.path.name) as place:
+                files = await self._parcels.fetch(nodes_pb2.FetchCheckpointRequest(run_id=run_id), place)
+                await asyncio.to_thread(job_folder.put_checkpoint, files, owner)
         except OSError as error:
             raise TransferError(f"its checkpoint cannot be written ({error})") from error
-        finally:
-            await asyncio.to_thread(shutil.rmtree, place, ignore_errors=True)
         _log.info("run %s goes on from a checkpoint of another node", run_id)
 
     async def start_warm(self, run_id: str, job_folder: JobFolder, source: str, owner: tuple[int, int] | None) -> None:
@@ -97,12 +103,12 @@ class CheckpointTransfer:
 
     @property
     def _parcels(self) -> Parcels:
-        return Parcels(self.calls, "its checkpoint", self.limits)
+        return Parcels(self.calls, "its checkpoint", self.limits, _MAY_PASS)
 
     def _place(self, run_id: str) -> Path:
         if not is_plain(run_id):
             raise RunFailedError(f"The run id {run_id!r} is not a plain file name.")
-        return self.folder / run_id
+        return self.parts.folder / run_id
 
 
 def _remove(place: Path) -> None:

@@ -13,8 +13,6 @@ from tiercel.trainer_agent.runs.file_transfer import FileTransfer
 from tiercel.trainer_agent.runs.order import RunOrder
 from tiercel.trainer_agent.runs.records import RunRecord
 
-_INTERRUPTED = "its agent was restarted while it sent the checkpoint"
-
 
 @dataclass(frozen=True, slots=True)
 class HandOver:
@@ -39,21 +37,27 @@ class HandOver:
     ) -> RunRecord:
         """Give what is left of a run; returns how it ended then.
 
-        The agent may die at any moment: its next life goes on with the files, and says of the checkpoint that it is not
-        there.
+        The agent may die at any moment: its next life goes on (:meth:`go_on`).
         """
-        record = replace(record, files_pending=bool(order.spec.outputs) and not record.lost)
-        if record.moved:
-            remember(replace(record, carry_error=_INTERRUPTED))
-            record = await self._send_checkpoint(record, folder)
-        if record.files_pending:
+        files_pending = bool(order.spec.outputs) and not record.lost
+        record = replace(record, carry_pending=record.moved, files_pending=files_pending)
+        if is_pending(record):
             remember(record)
-        return await self.of_files(record, order, folder, say)
+        return await self.go_on(record, order, folder, remember, say)
 
-    async def of_files(
-        self, record: RunRecord, order: RunOrder, folder: JobFolder, say: Callable[[str], None]
+    async def go_on(
+        self,
+        record: RunRecord,
+        order: RunOrder,
+        folder: JobFolder,
+        remember: Callable[[RunRecord], None],
+        say: Callable[[str], None],
     ) -> RunRecord:
-        """Give the files of a run that its record says are pending; returns the record without that."""
+        """Give what the record of a run says is pending; returns the record without that."""
+        if record.carry_pending:
+            record = await self._send_checkpoint(replace(record, carry_pending=False), folder)
+            if record.files_pending:
+                remember(record)
         if record.files_pending:
             working_folder = order.launch(folder.path).working_folder
             for line in await self.files.send(record.run_id, folder.path, working_folder, order.spec.outputs):
@@ -67,3 +71,8 @@ class HandOver:
         except AgentError as error:
             return replace(record, carry_error=error.message)
         return replace(record, carried=True)
+
+
+def is_pending(record: RunRecord) -> bool:
+    """Whether the broker is still to be given something of a run."""
+    return record.carry_pending or record.files_pending

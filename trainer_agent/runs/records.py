@@ -31,6 +31,7 @@ class RunRecord:
     cpu_seconds: float = 0.0  # CPU seconds it has used
     moved: bool = False  # whether it was stopped so that its job goes on elsewhere
     carried: bool = False  # whether the broker has its checkpoint
+    carry_pending: bool = False  # whether the broker is still to be sent that
     carry_error: str = ""  # plain words when it should have that and has not
     accelerator_seconds: float = 0.0  # seconds that it kept an accelerator busy
     files_pending: bool = False  # whether the broker is still to be sent the files that it left behind

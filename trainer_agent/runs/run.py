@@ -201,10 +201,10 @@ class Run:
         """
         if self._record.ended:
             await self._let_go()
-            record = await self._hand_over.of_files(self._record, self.order, self._folder, self._write_line)
+            give, ended = self._hand_over.go_on, self._record
         else:
-            ended = await self._see_to_its_end()
-            record = await self._hand_over.of_run(ended, self.order, self._folder, self._remember, self._write_line)
+            give, ended = self._hand_over.of_run, await self._see_to_its_end()
+        record = await give(ended, self.order, self._folder, self._remember, self._write_line)
         _log.info("run %s ended: code %s%s", self.run_id, record.exit_code, f", {record.reason}" * bool(record.reason))
         self.usage.log_accelerators()
         self._remember(record)

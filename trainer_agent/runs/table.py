@@ -23,7 +23,7 @@ from tiercel.trainer_agent.reports.sieve import Goal
 from tiercel.trainer_agent.runs.earlier_life import EarlierLife
 from tiercel.trainer_agent.runs.events import RunEvents
 from tiercel.trainer_agent.runs.files import RunFiles, RunPlaces
-from tiercel.trainer_agent.runs.hand_over import HandOver
+from tiercel.trainer_agent.runs.hand_over import HandOver, is_pending
 from tiercel.trainer_agent.runs.numbers import RunNumbers, RunTotals, outcome_of
 from tiercel.trainer_agent.runs.order import RunOrder
 from tiercel.trainer_agent.runs.preparation import Preparation
@@ -143,7 +143,7 @@ class RunTable:
         if runtime is None:
             return None
         if record.ended:
-            return self._run(order, runtime, record) if record.files_pending else None
+            return self._run(order, runtime, record) if is_pending(record) else None
         try:
             handle = await runtime.adopt(order.launch(self._places.job(record.job_id)))
         except (RunFailedError, ValueError) as error:

@@ -132,10 +132,11 @@ async def test_files_that_nobody_takes_any_more_are_sent_from_there_on_or_anew(
         ("model.onnx", CONTENT[:PIECE], True),
         ("model.onnx", CONTENT, True),
         ("model.onnx", CONTENT[1:] + b"?", False),
+        ("model.onnx", b"?" + CONTENT[1:PIECE], False),
         ("model.onnx", CONTENT + b"?", False),
         ("of-another-version", CONTENT[:PIECE], False),
     ],
-    ids=["begun", "whole", "damaged", "too long", "unknown"],
+    ids=["begun", "whole", "damaged", "begun by another", "too long", "unknown"],
 )
 async def test_what_an_earlier_life_had_fetched_is_not_fetched_again_unless_it_is_something_else(
     tmp_path: Path, name: str, left: bytes, *, is_used: bool

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import json
-import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, cast
@@ -36,6 +36,7 @@ class Broker:
         self.answers: list[dict[str, bytes] | OSError] = []
         self.sent: list[dict[str, bytes]] = []
         self.fetches = 0
+        self.found: list[list[str]] = []  # what was there already, each time
         self.pace: Callable[[], Pace | None] = lambda: None
 
     async def fetch(
@@ -52,7 +53,8 @@ class Broker:
             (place / "model.onnx").write_bytes(MODEL[:2])
             raise answer
         check_room(sum(map(len, answer.values())))
-        place.mkdir(parents=True)
+        place.mkdir(parents=True, exist_ok=True)
+        self.found.append([path.name for path in place.iterdir()])
         for name, content in answer.items():
             (place / name).write_bytes(content)
 
@@ -75,7 +77,7 @@ class Node:
 
     def __init__(self, folder: Path, tasks: Supervisor, reserve_bytes: int) -> None:
         self.repository = ModelRepository(folder / "models")
-        self.repository.path.mkdir()
+        self.repository.path.mkdir(exist_ok=True)
         self.broker = Broker()
         self.changes = 0
         self.copies = VersionCopies(cast("Parcels", self.broker), self.repository, tasks, self._changed, reserve_bytes)
@@ -167,33 +169,29 @@ async def test_what_an_earlier_life_has_put_in_place_is_told_until_it_is_removed
     assert not first.repository.version("digits", 3).exists()
 
 
-async def test_what_has_come_of_a_copy_stays_for_ten_minutes_after_nobody_wants_it_and_of_many_the_newest(
-    tmp_path: Path, tasks: Supervisor, monkeypatch: pytest.MonkeyPatch
+async def test_what_has_come_of_a_copy_or_a_deployed_file_stays_where_its_agent_is_stopped(
+    tmp_path: Path, tasks: Supervisor
 ) -> None:
-    monkeypatch.setattr(module, "_MAX_LEFT", 2)
-    now, node = [0.0], Node(tmp_path, tasks, reserve_bytes=0)
-    copies = VersionCopies(cast("Parcels", node.broker), node.repository, tasks, lambda: None, now=lambda: now[0])
-
-    def left() -> set[str]:
-        return {path.name for path in (node.repository.path / ".staging").iterdir()}
-
-    for number, name in enumerate(("copy-of-a-1", "copy-of-b-1", "copy-of-c-1")):
-        node.repository.staged(name).mkdir(parents=True)
-        os.utime(node.repository.staged(name), (number, number))
-    await copies.open()
-    assert left() == {"copy-of-b-1", "copy-of-c-1"}
-    now[0] = 599.0
-    copies.want({WANTED}, (), node.served)
-    await until(lambda: WANTED.staged_id in left())
-    copies.want((), (), node.served)
-    await until(lambda: WANTED.staged_id in copies._left)
-    now[0] = 601.0
-    await copies.drop_left()
-    assert left() == {WANTED.staged_id}
-    now[0] += 600.0
-    copies.want({WANTED}, (), node.served)
-    await copies.drop_left()
-    assert left() == {WANTED.staged_id}, "it is being fetched again"
+    node = Node(tmp_path, tasks, reserve_bytes=0)
+    deployed = PlacedFiles(PLACE, 3, SHA256, "d-1")
+    node.copies.want({WANTED}, (), node.served)
+    fetching = asyncio.create_task(node.copies.fetch(deployed, "d-1"))
+    await until(lambda: node.broker.fetches == 2)
+    for place in node.repository.staging.iterdir():
+        (place / "model.onnx").write_bytes(MODEL[:2])
+    node.copies.want((), (), node.served)
+    fetching.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await fetching
+    again = Node(tmp_path, tasks, reserve_bytes=0)
+    again.repository.remove_staged_except(set())
+    await again.copies.parts.drop_left()
+    assert [path.read_bytes() for path in again.repository.staging.glob("*/model.onnx")] == [MODEL[:2]] * 2
+    again.broker.answers = [{"model.onnx": MODEL}]
+    await again.copies.fetch(deployed, "d-1")
+    assert again.broker.found == [["model.onnx"]]
+    assert (again.repository.staged("d-1") / "model.onnx").read_bytes() == MODEL
+    assert len(list(again.repository.staging.iterdir())) == 2
 
 
 async def test_a_copy_takes_its_time_from_when_nobody_waits_for_it(tmp_path: Path, tasks: Supervisor) -> None:

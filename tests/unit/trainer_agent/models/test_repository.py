@@ -164,13 +164,13 @@ def test_weights_beside_a_model_are_staged_sent_and_counted_with_it(
     copy.mkdir(parents=True)
     for each in sent:
         shutil.copy(each.path, copy)
-    repository.check_copy("copy", with_weights)
+    repository.check_copy(copy, with_weights)
     os.truncate(copy / DATA_FILE, 8)
     with pytest.raises(DeliveryFailedError, match="its SHA-256 or its size differs"):
-        repository.check_copy("copy", with_weights)
+        repository.check_copy(copy, with_weights)
     (copy / DATA_FILE).unlink()
     with pytest.raises(DeliveryFailedError, match="lacks the weights of its model"):
-        repository.check_copy("copy", with_weights)
+        repository.check_copy(copy, with_weights)
     repository.keep_only("digits", ())
     assert not repository.version("digits", 1).exists()
 
@@ -199,7 +199,7 @@ def test_weights_that_nobody_meant_or_that_are_others_are_refused(
     (copy / "model.onnx").write_bytes(b"model")
     (copy / DATA_FILE).write_bytes(b"weights")
     with pytest.raises(DeliveryFailedError, match="of which its model says nothing"):
-        repository.check_copy("copy", SHA256)
+        repository.check_copy(copy, SHA256)
 
 
 def test_a_file_that_is_not_the_one_that_was_announced_is_refused(repository: ModelRepository, job: Path) -> None:
@@ -240,7 +240,7 @@ def test_cheap_variants_go_wherever_their_version_goes(repository: ModelReposito
     copy.mkdir(parents=True)
     for each in files:
         (copy / each.path.name).write_bytes(each.path.read_bytes())
-    repository.check_copy("copy", SHA256)
+    repository.check_copy(copy, SHA256)
     repository.keep_only("digits", [])
     assert not repository.version("digits", 1).exists()
 
