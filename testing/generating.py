@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import http.client
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from testing.serving_process import DEADLINE, ServingProcess
-from testing.small_gpt import SmallGpt, small_gpt
-from tiercel.trainer.generation import export_decoder
+
+if TYPE_CHECKING:
+    from testing.small_gpt import SmallGpt
 
 VOCABULARY = 61
 CONTEXT = 1024
@@ -19,9 +20,31 @@ PROMPTS = [[(3 * row + 7 * place) % VOCABULARY for place in range(length)] for r
 LONG = {"input_ids": [1, 2, 3], "max_tokens": 1000}
 
 
+# PyTorch is imported where one worker needs it, and not where all of them collect the tests.
+def small_gpt(seed: int = 0, **sizes: int) -> SmallGpt:
+    """One with random weights; see :mod:`testing.small_gpt`."""
+    from testing import small_gpt as models
+
+    return models.small_gpt(seed, **sizes)
+
+
+def greedy(model: SmallGpt, prompt: Sequence[int], count: int) -> list[int]:
+    """What plain PyTorch answers."""
+    from testing import small_gpt as models
+
+    return models.greedy(model, prompt, count)
+
+
+def decoder(model: SmallGpt, **more: Any) -> bytes:
+    """The file that a server generates with."""
+    from tiercel.trainer.generation import export_decoder
+
+    return export_decoder(model, **({"context_length": CONTEXT} | more)).onnx
+
+
 def exported(seed: int, **more: Any) -> tuple[SmallGpt, bytes]:
     model = small_gpt(seed, context=CONTEXT, vocabulary=more.get("vocabulary", VOCABULARY))
-    return model, export_decoder(model, **({"vocabulary": VOCABULARY, "context_length": CONTEXT} | more)).onnx
+    return model, decoder(model, **({"vocabulary": VOCABULARY} | more))
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-import torch
-
 from tiercel.trainer_agent.errors import RanksError
 from tiercel.trainer_agent.trainer.accelerators import Accelerators
 from tiercel.trainer_agent.trainer.job import Item, Job
-from tiercel.trainer_agent.trainer.pytorch.models import random_state
 from tiercel.trainer_agent.trainer.rank import Rank
 from tiercel.trainer_agent.trainer.rank_link import (
     BEGIN_SECONDS,
@@ -240,6 +237,10 @@ class FollowerJob(Job):
 
 def packed_random_state() -> bytes:
     """The state of this process's random generators, as a checkpoint keeps it for another rank."""
+    import torch
+
+    from tiercel.trainer_agent.trainer.pytorch.models import random_state
+
     file = io.BytesIO()
     torch.save(random_state(), file)
     return file.getvalue()

@@ -6,9 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-import nbformat
 import pytest
-from nbclient import NotebookClient
 
 from testing.product import Product
 from testing.product_use import tiercel
@@ -28,6 +26,10 @@ async def test_the_notebook_among_the_examples_runs_from_top_to_bottom(
     product: Product, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("TIERCEL_STATE_DIR", str(product.state_dir))
+    # where one worker pays for them, and not where all of them collect the tests
+    import nbformat
+    from nbclient import NotebookClient
+
     notebook: Any = nbformat.reads((EXAMPLES / "notebook.ipynb").read_text(), as_version=4)  # type: ignore[no-untyped-call]
     client = NotebookClient(notebook, timeout=200, resources={"metadata": {"path": str(EXAMPLES)}})
 

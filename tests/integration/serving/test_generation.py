@@ -17,9 +17,8 @@ import onnx
 import pytest
 
 from testing import onnx_models
-from testing.generating import CONTEXT, LONG, PROMPTS, VOCABULARY, Served, Stream, exported
+from testing.generating import CONTEXT, LONG, PROMPTS, VOCABULARY, Served, Stream, exported, greedy, small_gpt
 from testing.serving_process import DEADLINE, serving, wait_for
-from testing.small_gpt import greedy, small_gpt
 from tiercel.broker.cli.asked import request_lines
 
 

@@ -13,9 +13,8 @@ import aiohttp
 import psutil
 
 from testing import onnx_models
-from testing.generating import Served, exported
+from testing.generating import Served, exported, greedy
 from testing.serving_process import DEADLINE, ServingProcess, serving, wait_for
-from testing.small_gpt import greedy
 
 CALLERS, TOKENS = 200, 24
 PROMPTS = [[5, 9], [3], [7, 1, 4, 4, 2, 8], [(3 * place) % 61 for place in range(150)]]  # the last one is long

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import grpc
 import psutil
@@ -17,15 +18,17 @@ import pytest
 from click.testing import CliRunner, Result
 
 from testing import onnx_models
+from testing.generating import decoder, greedy, small_gpt
 from testing.serving_process import ServingProcess, serving, wait_for
-from testing.small_gpt import SmallGpt, greedy, small_gpt
 from testing.small_tokenizer import VOCABULARY, small_tokenizer
 from tiercel import EndpointClient, InvalidSpecError, NotFoundError, SyncEndpointClient, TiercelError, UnavailableError
 from tiercel.broker.cli.app import app
 from tiercel.broker.client.options import ClientOptions
 from tiercel.inference import open_inference_grpc_pb2 as pb
 from tiercel.inference import open_inference_grpc_pb2_grpc as pb_grpc
-from tiercel.trainer.generation import export_decoder
+
+if TYPE_CHECKING:
+    from testing.small_gpt import SmallGpt
 
 CONTEXT, LONG = 1024, 900
 
@@ -39,11 +42,11 @@ def model() -> SmallGpt:
 def server(model: SmallGpt, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServingProcess]:
     folder = tmp_path_factory.mktemp("clients")
     for name, tokenizer in (("text", "bytes"), ("ids", "")):
-        content = export_decoder(model, vocabulary=260, context_length=CONTEXT, tokenizer=tokenizer).onnx
+        content = decoder(model, vocabulary=260, context_length=CONTEXT, tokenizer=tokenizer)
         onnx_models.put(folder / "models", name, 1, content)
     pieces = small_gpt(2, vocabulary=VOCABULARY, context=CONTEXT)
     said = small_tokenizer().to_str()
-    content = export_decoder(pieces, vocabulary=VOCABULARY, context_length=CONTEXT, tokenizer=said).onnx
+    content = decoder(pieces, vocabulary=VOCABULARY, context_length=CONTEXT, tokenizer=said)
     onnx_models.put(folder / "models", "pieces", 1, content)
     with serving(folder / "models", folder, {"max_generated_tokens": LONG}) as server:
         yield server
@@ -209,7 +212,7 @@ def test_a_server_that_ends_in_the_middle_of_a_stream_leaves_no_half_answer_for_
     model: SmallGpt, tmp_path: Path, ended_by: signal.Signals, said: str
 ) -> None:
     tokenizer = small_tokenizer().to_str()
-    content = export_decoder(model, vocabulary=260, context_length=CONTEXT, tokenizer=tokenizer).onnx
+    content = decoder(model, vocabulary=260, context_length=CONTEXT, tokenizer=tokenizer)
     onnx_models.put(tmp_path / "models", "ids", 1, content)
     settings = {"max_generated_tokens": LONG, "drain_timeout": 0.1}
     with serving(tmp_path / "models", tmp_path, settings) as server, SyncEndpointClient(server.http) as client:

@@ -8,10 +8,9 @@ import grpc
 import numpy as np
 
 from testing import onnx_models
-from testing.generating import VOCABULARY, Served, Stream, exported
+from testing.generating import VOCABULARY, Served, Stream, exported, greedy
 from testing.routes import clear, lead
 from testing.serving_process import DEADLINE, serving
-from testing.small_gpt import greedy
 from tiercel.inference import open_inference_grpc_pb2 as pb
 from tiercel.inference import open_inference_grpc_pb2_grpc as pb_grpc
 
