@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 ASKERS = 4
 """At each address."""
 PAUSE_SECONDS = 0.05
+"""Of each of them, after an answer."""
 DEADLINE_SECONDS = 3.0
 BODY = {"inputs": [{"name": "input", "shape": [1, 6], "datatype": "FP32", "data": [0.5, -1.0, 0.25, 1.0, -0.5, 2.0]}]}
 TOLERANCE = 1e-4
@@ -59,12 +60,20 @@ class Answers:
 
 
 @contextlib.asynccontextmanager
-async def asking(lab: Lab, endpoint: str, lines: list[Json]) -> AsyncIterator[None]:
-    """Ask at all nodes inside, from the user's host; what came out is in ``lines``."""
+async def asking(lab: Lab, endpoint: str, lines: list[Json], askers: int = ASKERS) -> AsyncIterator[None]:
+    """Ask at all nodes inside, from the user's host; what came out is in ``lines``.
+
+    Args:
+        lab: Where.
+        endpoint: What is asked.
+        lines: What came out is appended to it.
+        askers: How many ask at each node.
+    """
     nodes = (await lab.ask("nodes", "--json")).content
     configuration = {
         "broker": lab.address,
         "endpoint": endpoint,
+        "askers": askers,
         "addresses": {node["id"]: node["serving_http"] for node in nodes},
     }
     process = await asyncio.create_subprocess_exec(
@@ -142,7 +151,7 @@ async def _main(configuration: Json) -> None:
         tasks = [
             group.create_task(_ask_at(node, url, configuration["endpoint"], answers, access), name=node)
             for node, url in configuration["addresses"].items()
-            for _ in range(ASKERS)
+            for _ in range(configuration["askers"])
         ]
         await stopped.wait()
         for task in tasks:

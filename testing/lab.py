@@ -12,7 +12,8 @@ from testing.hosts import Host
 from testing.product_use import JOB_SECONDS, SCRIPTS, Command, tiercel
 from tiercel.broker.client.state_dir import read_addresses, read_token
 
-POLL_SECONDS = 0.2
+POLL_SECONDS = 1.0
+"""Each look is a command in a process of its own."""
 
 
 class LabError(Exception):

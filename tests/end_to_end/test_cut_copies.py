@@ -13,7 +13,7 @@ import pytest
 
 from testing.asker import asking, wait_answered
 from testing.hosts import Host, hosts
-from testing.lab import Lab
+from testing.lab import POLL_SECONDS, Lab
 from testing.product import Product
 from testing.product_use import SCRIPTS, read_pid, running_product, tiercel
 from testing.until import until
@@ -79,7 +79,7 @@ class Scene:
                 places = (await self.endpoint())["places"]
                 if {place["node_id"]: place["answering_version"] for place in places} == wanted:
                     return
-                await asyncio.sleep(0.2)
+                await asyncio.sleep(POLL_SECONDS)
 
     async def problems(self) -> str:
         """What ``tiercel status`` tells the operator to see to."""
@@ -102,7 +102,7 @@ async def test_copies_whose_cable_is_pulled_or_whose_source_dies_are_whole_or_no
             scene = Scene(lab, near, far)
             try:
                 job = await scene.begin()
-                async with asking(lab, ENDPOINT, scene.lines):
+                async with asking(lab, ENDPOINT, scene.lines, askers=1):
                     await wait_answered(scene.lines, 3)
                     await a_cable_is_pulled(scene)
                     await the_source_dies(scene, job, product)

@@ -11,7 +11,7 @@ import pytest
 from cryptography import x509
 
 from testing.hosts import Host, hosts
-from testing.lab import Lab
+from testing.lab import POLL_SECONDS, Lab
 from testing.product import processes_of
 from testing.product_use import running_product
 from testing.until import until
@@ -89,6 +89,7 @@ async def certificates_run_out_and_nothing_is_heard_of_it(lab: Lab) -> None:
     epoch = (await lab.until("show", job, state="running"))["epoch"]
     while datetime.now(UTC) < over + MOMENT:
         await lab.ask("infer", "line", text=QUESTION)
+        await asyncio.sleep(POLL_SECONDS)  # several a second are no other question than one
     assert certificate_of(lab, "cut").not_valid_after_utc < datetime.now(UTC)
     assert certificate_of(lab, "far").not_valid_after_utc > datetime.now(UTC)
     shown = await lab.until("show", job, state="running", node_id="far")
