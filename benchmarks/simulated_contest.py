@@ -46,6 +46,7 @@ RULES: Mapping[str, Rule] = {
     "a least part of a tenth (`LEAST`)": Rule(constants={f"{_SERVING}.LEAST": 0.1}),
     "an answer is worth ten times as much (`answers_per_value`)": Rule({"answers_per_value": 10.0}),
     "no room kept for answers (`answers_well`)": Rule({"answers_well": 100.0}),
+    "who asks counts nothing (`window_seconds`)": Rule({"window_seconds": 0.0}),
 }
 
 

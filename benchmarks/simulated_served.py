@@ -34,6 +34,7 @@ KNOWING = ("utility", "srpt")
 
 ABLATIONS: Mapping[str, Mapping[str, float]] = {
     "utility, no room kept for answers": {"answers_well": 100.0},
+    "utility, who asks counts nothing": {"window_seconds": 0.0},
 }
 """``utility`` with one of its rules for answers off."""
 

@@ -18,8 +18,10 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tiercel.broker.scheduling.interface import EndpointView, NodeView
+from tiercel.broker.scheduling.interface import EndpointView, JobView, NodeView
+from tiercel.broker.scheduling.utility.settings import UtilitySettings
 from tiercel.core.figures import percent
+from tiercel.core.jobs import Direction
 from tiercel.core.shares import Share
 
 # An endpoint answers in time when this part of its requests was answered within the objective.
@@ -101,6 +103,30 @@ def _part_in_time(view: EndpointView) -> float:
         return view.in_objective
     delay, objective = view.delay_seconds, view.objective_seconds
     return min(objective / delay, 1.0) if delay and objective else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """How an endpoint is asked: answers in time from a better version are worth more by what it is better."""
+
+    answers: float  # in time that the next window will see, times its tenant's weight, in tiers of value 1
+    quality: float  # accuracy of its version
+
+    def gain(self, job: JobView, target: float) -> float:
+        """What a version that meets ``target`` is worth to those who ask, as a tier's value; >= 0."""
+        return self.answers * max(min(target, 1.0) - self.quality, 0.0) if job.direction is Direction.MAX else 0.0
+
+
+def traffic_of(views: Iterable[EndpointView], settings: UtilitySettings) -> dict[str, Traffic]:
+    """How endpoints are asked, by name, as far as their versions have an accuracy."""
+    per_rate = settings.window_seconds / settings.answers_per_value
+    asked = ((view, view.tenant_weight * view.requests_per_second * _part_in_time(view) * per_rate) for view in views)
+    # Rounded: what is measured differs by chance.
+    return {
+        view.name: Traffic(float(f"{answers:.2g}"), view.quality)
+        for view, answers in asked
+        if view.quality is not None and answers > 0
+    }
 
 
 def in_steps(part: float) -> float:

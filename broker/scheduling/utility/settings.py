@@ -22,11 +22,14 @@ class UtilitySettings:
     # For so long a job keeps its place to hand over the model of a tier, seconds; below 0 it has none.
     handing_over_seconds: float = HANDED_OVER_BY_THEN_SECONDS
     answers_per_value: float = 100.0  # good answers in time that are worth as much as a tier of value 1, > 0
+    window_seconds: float = 60.0  # a better version is worth what it makes answers better in so many seconds, >= 0
     answers_well: float = 0.4  # a node answers well for endpoints that want this part of it at most, > 0
 
     def __post_init__(self) -> None:
         """Refuse what no run could make sense of."""
-        fits = 0 < self.floor < 1 and 0 < self.later_tiers <= 1 and self.guard_ratio >= 0
+        fits = 0 < self.floor < 1 and 0 < self.later_tiers <= 1
+        fits = fits and min(self.guard_ratio, self.window_seconds) >= 0
         if not fits or min(self.answers_per_value, self.answers_well, self.finishing) <= 0:
-            msg = "floor and later_tiers must be between 0 and 1, guard_ratio at least 0, the others more than 0"
+            msg = "floor and later_tiers must be between 0 and 1, guard_ratio and "
+            msg += "window_seconds at least 0, the others more than 0"
             raise ValueError(msg)
