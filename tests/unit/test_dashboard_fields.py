@@ -121,9 +121,9 @@ def of_any_answer() -> set[str]:
     """Every key of every answer, and of what is asked."""
     modules = [path.relative_to(REPOSITORY) for path in BROKER.glob("*.py")]
     names = {name for path in modules for name in keys_in(str(path))}
-    names |= {
-        name for path in modules for name in re.findall(r"asked\.\w+\(\"(\w+)\"", (REPOSITORY / path).read_text())
-    }
+    for path in modules:  # and in the lines that read a request, what they ask it for
+        told = (REPOSITORY / path).read_text(encoding="utf-8")
+        names |= {name for line in re.findall(r".*\basked\..*", told) for name in re.findall(r'"([a-z_]+)"', line)}
     names |= {*what_if_pb2.Changes.DESCRIPTOR.fields_by_name, *OPEN_INFERENCE}
     ahead = list(ROOTS)
     for held in (*HOLDS.values(), *ELSEWHERE.values()):

@@ -50,7 +50,7 @@ export function PredictionErrors({ turn }) {
   if (!accuracy?.length) return null;
   return html`<${Card} title="How far off predictions were" wide>
     <${Table} caption="How far off predictions were, by policy" keys=${accuracy.map((each) => each.policy)}
-      head=${["Policy", "#Came", "#Never came", "#Median error", "#Came in the band (should be 80\u00a0%)"]}
+      head=${["Policy", "#Came", "#Never came", "#Median error", "#In the 80\u00a0% band"]}
       rows=${accuracy.map((each) => [
         each.policy,
         each.came,

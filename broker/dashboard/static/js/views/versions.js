@@ -25,7 +25,7 @@ export function Versions({ endpoint, trial }) {
             html`<input type="checkbox" aria-label=${`Compare version ${each.version}`}
               checked=${chosen.includes(each.version)} onChange=${() => toggle(each.version)} />`,
             each.version,
-            trial?.state === "RUNNING" && trial.version === each.version ? "on trial" : answers(each),
+            trial?.state === "RUNNING" && Number(trial.version) === each.version ? "on trial" : answers(each),
             number(each.value),
             each.in_use ? inUse(each.in_use) : undefined,
             each.metric || undefined,
@@ -48,6 +48,7 @@ const inUse = (said) => html`<span title=${`${number(said.low)} to ${number(said
 
 function note({ held, cheap_variants }) {
   if (held) return html`<${Reason} text=${held} />`;
+  if (!cheap_variants.length) return undefined; // else a phone shows the word for nothing
   return cheap_variants.map((each) => html`<div class=${each.shipped ? "" : "reason"}>${ofVariant(each)}</div>`);
 }
 
@@ -119,6 +120,6 @@ function text(what, value) {
   if (value == null || value === "" || (Array.isArray(value) && !value.length)) return UNKNOWN;
   if (typeof value === "number") return what.endsWith("_seconds") ? milliseconds(value) : number(value);
   if (typeof value === "boolean") return value ? "yes" : "no";
-  if (DIGEST.test(value)) return html`<code title=${value}>${value.slice(0, 12)}…</code>`;
+  if (DIGEST.test(value)) return html`<code title=${value}>${value.slice(0, 8)}…</code>`;
   return html`<${Reason} text=${Array.isArray(value) ? value.join(", ") : String(value)} />`;
 }
