@@ -91,7 +91,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"{error.message}\n")
         return 2
     except OSError as error:
-        sys.stderr.write(f"The agent cannot use its state directory: {error}.\n")
+        sys.stderr.write(
+            f"The agent cannot use its state directory {settings.state_dir}: {error}. Make room there, or "
+            "give another one that it may write to (--state-dir), and start it again.\n"
+        )
         return 2
     return 0
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tiercel.core.backoff import Attempts, Backoff
+from tiercel.core.complaints import Complaint
 from tiercel.core.deploying import most_version_bytes
 from tiercel.trainer_agent.connection.pace import Pace
 from tiercel.trainer_agent.connection.parcels import Parcels, TransferLimits
@@ -180,11 +181,12 @@ class VersionCopies:
 
     async def _fetch(self, files: PlacedFiles, served: ServedModels) -> None:
         attempts = Attempts(_PAUSES)
+        complaint = Complaint(_log, f"version {files.version} of {files.place.model} cannot be had here: %s")
         try:
             while problem := await self._try_fetch(files, served):
                 if not self._is_mine(files):
                     return
-                _log.warning("version %d of %s cannot be had here: %s", files.version, files.place.model, problem)
+                complaint.note(problem)
                 self._problems[files] = problem
                 self._changed()
                 await asyncio.sleep(attempts.next_seconds())

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from tiercel.core.complaints import Complaint
 from tiercel.trainer_agent.disk.files import write_atomically
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ class Fence:
         self._contact_at = clock()
         self._saved_at = -math.inf
         self._limits: tuple[float, float] | None = None
+        self._complaint = Complaint(_log, "the time of the last contact with the broker cannot be written down: %s")
         self._load()
 
     @property
@@ -129,5 +131,6 @@ class Fence:
             stop_after, end_after = self._limits
             known = {"stop_after_seconds": stop_after, "end_after_seconds": end_after, "contact_at": self._contact_at}
             write_atomically(self._path, json.dumps(known).encode())
+            self._complaint.note("")
         except OSError as error:
-            _log.error("the time of the last contact with the broker cannot be written down: %s", error)
+            self._complaint.note(str(error))

@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from testing.until import until
+from tiercel.trainer_agent import main as agent_main
 from tiercel.trainer_agent.deliveries import delivery_log as delivery_log_module
 from tiercel.trainer_agent.deliveries.deliveries import Deliveries
 from tiercel.trainer_agent.deliveries.delivery_log import DELIVERED, FAILED, STAGED, DeliveryLog, DeliveryLogEntry
@@ -91,3 +92,16 @@ def test_output_that_finds_no_room_is_not_kept() -> None:
     log = RunLog(Path("/dev/full"))
     log.append(b"never")
     assert log.size == 0
+
+
+def test_an_agent_that_cannot_begin_says_where_and_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(agent_main, "configure", lambda *_, **__: None)
+    place = tmp_path / "file" / "state"
+    assert agent_main.main(["--state-dir", str(place), "--broker", "127.0.0.1:1", "--token-file", "token"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"The agent cannot use its state directory {place}: ")
+    assert "Make room there" in said
+    assert "--state-dir" in said

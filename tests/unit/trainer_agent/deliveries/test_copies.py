@@ -121,8 +121,8 @@ async def test_a_copy_is_fetched_until_it_is_what_it_should_be_and_nothing_else_
     assert json.loads((node.repository.path / "digits" / "live.json").read_text())["version"] == 0, "it waits"
 
 
-async def test_a_disk_without_room_is_said_and_no_longer_wanted_copies_are_left_alone(
-    tmp_path: Path, tasks: Supervisor
+async def test_a_disk_without_room_is_said_once_and_no_longer_wanted_copies_are_left_alone(
+    tmp_path: Path, tasks: Supervisor, caplog: pytest.LogCaptureFixture
 ) -> None:
     node = Node(tmp_path, tasks, reserve_bytes=2**62)
     node.broker.answers = [{"model.onnx": MODEL}]
@@ -131,6 +131,8 @@ async def test_a_disk_without_room_is_said_and_no_longer_wanted_copies_are_left_
     ((version, sha256, reason),) = node.told()
     assert (version, sha256) == (3, "")
     assert "no room" in reason
+    await until(lambda: node.broker.fetches >= 3)
+    assert [reason in each.message for each in caplog.records] == [True]
     node.copies.want((), (), node.served)
     assert node.told() == []
     fetches = node.broker.fetches

@@ -4,6 +4,8 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 from tiercel.trainer_agent.fence.fence import Fence
 from tiercel.v1 import nodes_pb2
 
@@ -76,3 +78,13 @@ def test_a_fence_outlives_the_agent(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
     (tmp_path / "fence.json").write_text("[]")
     assert not Fence(tmp_path / "fence.json", clock).is_kept
+
+
+def test_a_full_disk_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+    fence = Fence(tmp_path / "not-there" / "fence.json", clock)
+    for number in range(3):
+        fence.note_sent(number)
+        fence.note_answered(number, WORD)
+        clock.now += 60
+    assert len(caplog.records) == 1
