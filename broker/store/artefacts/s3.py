@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 # Of what is larger, so much is in memory at a time; stores take at least 5 MiB and at most 10,000 of them.
 PART_BYTES: Final = 8 * 1024**2
 _MAX_PARTS: Final = 10_000
+# As slowly a store may make one object of them.
+_JOINED_BYTES_PER_SECOND: Final = 16 * 1024**2
 _ABORT_SECONDS: Final = 5.0
 _CONFIGURATION: Final = {
     "connect_timeout": 5,
@@ -179,7 +181,9 @@ class S3Artefacts:
 
     async def _complete(self, calls: Calls, artefact: Artefact, upload: dict[str, Any]) -> None:
         """Have the store make an object of its parts."""
-        # That may take longer than its answer is waited for: the parts are gone then, and the object is there.
+        # That may take longer than its answer is waited for: the parts are gone then, and the object is there. A store
+        # that is asked again meanwhile may begin anew beside that.
+        now = asyncio.get_running_loop().time
         while True:
             is_gone = False
             try:
@@ -188,11 +192,15 @@ class S3Artefacts:
                     return
             except MissingError:
                 is_gone = True
-            if await self._has(calls, artefact):
-                return
-            if is_gone:
-                raise failures.no_answer(self.where, "it has lost the parts of what was sent")
-            await calls.pause()
+            until = now() + artefact.size_bytes / _JOINED_BYTES_PER_SECOND
+            while True:
+                if await self._has(calls, artefact):
+                    return
+                if is_gone:
+                    raise failures.no_answer(self.where, "it has lost the parts of what was sent")
+                await calls.pause()
+                if now() > until:
+                    break
 
     async def _has(self, calls: Calls, artefact: Artefact) -> bool:
         try:

@@ -14,9 +14,12 @@ import pytest
 
 from testing.s3_server import BUCKET, KEY, SECRET, CuttingProxy, S3Server
 from tests.contract.broker.store.artefacts.test_artefacts import LARGE, artefact_of
+from tiercel.broker.store.artefacts import s3
 from tiercel.broker.store.artefacts.contract import Artefacts
 from tiercel.broker.store.artefacts.opening import open_artefacts
 from tiercel.broker.store.artefacts.s3 import S3Artefacts
+from tiercel.broker.store.artefacts.s3_calls import Calls
+from tiercel.core.checkpoints import Artefact
 from tiercel.core.errors import CannotWriteError, StoreDamagedError, TiercelError, UnavailableError
 
 SMALL = b"what a run has learnt"
@@ -188,6 +191,32 @@ async def test_what_took_the_store_longer_to_put_together_than_its_answer_was_wa
         monkeypatch.setattr(store._client, "complete_multipart_upload", answer_is_lost)
         await store.put(artefact_of(content), io.BytesIO(content), 30.0)
         assert await store.has(artefact_of(content), 5.0)
+
+
+async def test_a_store_that_is_still_putting_it_together_is_not_asked_to_begin_again(
+    bucket: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each time it would take the memory of all parts once more."""
+    content, begun = LARGE + b"more slowly", list[dict[str, object]]()
+    monkeypatch.setattr(s3, "_JOINED_BYTES_PER_SECOND", 1.0)
+    async with opened(bucket.port, monkeypatch) as store:
+        assert isinstance(store, S3Artefacts)
+        complete, look = store._client.complete_multipart_upload, store._has
+
+        async def goes_on(**arguments: object) -> None:
+            begun.append(arguments)
+            raise TimeoutError
+
+        async def looked(calls: Calls, artefact: Artefact) -> bool:
+            found = await look(calls, artefact)
+            if not found:
+                await complete(**begun[0])  # it is done now
+            return found
+
+        monkeypatch.setattr(store._client, "complete_multipart_upload", goes_on)
+        monkeypatch.setattr(store, "_has", looked)
+        await store.put(artefact_of(content), io.BytesIO(content), 30.0)
+    assert len(begun) == 1
 
 
 async def test_what_was_put_half_leaves_nothing_there(bucket: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
