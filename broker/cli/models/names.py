@@ -30,5 +30,5 @@ def model_name(text: str) -> tuple[str, int | None]:
 def version_number(text: str, example: str = "2") -> int:
     """The number of a version, as it was typed."""
     if not (text.isascii() and text.isdecimal() and len(text) < 19 and int(text)):  # of 64 bits
-        fail(f"VERSION: {text!r} is no version; give a number such as {example}.")
+        fail(f"VERSION: {text[:32]!r} is no version; give a number such as {example}.")
     return int(text)
