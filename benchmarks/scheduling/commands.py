@@ -80,7 +80,7 @@ def run(
     seed: Annotated[int, typer.Option(help="Of schedules and orders.")] = 0,
     runtime: Annotated[Runtime, typer.Option(help="Run jobs as processes or in containers.")] = Runtime.PROCESS,
     fresh: Annotated[bool, typer.Option("--fresh", help="Forget runs of an earlier time.")] = False,
-    output: Annotated[Path | None, typer.Option(help="Folder of runs.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Folder of runs and logs.")] = None,
     results: Annotated[Path | None, typer.Option(help=RESULTS_HELP)] = None,
     keep: Annotated[bool, typer.Option("--keep", help=KEEP_HELP)] = False,
 ) -> None:
@@ -97,7 +97,8 @@ def run(
     blocks = make_blocks(names, times, lambda name: [ARMS[each] for each in wanted[name]], seed, setting)
     forget(folder, "" if fresh else setting)
     recordings = Recordings.read()
-    outcomes = run_until_end(_run_all(blocks, folder, recordings, runtime.value, minutes, console), RecordingError)
+    running = _run_all(blocks, folder, output or BUILD, recordings, runtime.value, minutes, console)
+    outcomes = run_until_end(running, RecordingError)
     if quick:
         _finish_quick(outcomes, sum(map(len, blocks)), missing, recordings, folder_of(results, keep=keep), console)
     else:
@@ -127,13 +128,19 @@ def _check(schedules: tuple[str, ...], arms: tuple[str, ...]) -> dict[str, str]:
 
 
 async def _run_all(
-    blocks: list[Block], folder: Path, recordings: Recordings, runtime: str, minutes: float | None, console: Console
+    blocks: list[Block],
+    folder: Path,
+    scratch: Path,
+    recordings: Recordings,
+    runtime: str,
+    minutes: float | None,
+    console: Console,
 ) -> list[RunOutcome]:
     cores = psutil.cpu_count() or 1
 
     async def carry_out(each: Run) -> RunOutcome:
         seconds = deadline_seconds(each.schedule, recordings, cores)
-        settings = LiveSettings(BUILD / "product", runtime, seconds, recordings)
+        settings = LiveSettings(scratch / "product", runtime, seconds, recordings)
         return await run_schedule(each.arm, each.schedule, settings)
 
     def expect(each: Run) -> float:

@@ -279,7 +279,7 @@ def _begun(path: Path) -> Checkpoint | None:
             is_part = 0 < file.seek(0, os.SEEK_END) - begins <= begun.size_bytes
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
-    return begun if is_part else None
+    return begun if is_part and begun.run_id.strip() else None  # an upload is not said whose it is before it is whole
 
 
 def _digest_of(file: BinaryIO, size_bytes: int) -> str:

@@ -50,7 +50,7 @@ async def test_tenants_and_operators_are_told_what_is_theirs(tmp_path: Path) -> 
             seen = await alice.what_if(Changes(policy="fifo", add_nodes=(AddedNode(cpu_cores=4.0),)))
             assert [each.id for each in seen.jobs] == [job.id]
             assert seen.jobs[0].present.node_id == "n1"
-            assert seen.jobs[0].note.startswith("unknown")
+            assert seen.jobs[0].note.startswith("no earlier run")
             assert seen.draws > 0
 
             others = await bob.what_if(Changes())

@@ -92,7 +92,8 @@ export function Plot({ name, summary, series, data, height = 260, y = {}, under,
     <figcaption class="plot-reader">
       ${
         count > 1 &&
-        html`<input type="range" min="0" max=${count - 1} value=${Math.max(0, point)} aria-label=${`Read ${name}`} title="Move it to read the values of a point"
+        html`<input type="range" min="0" max=${count - 1} value=${Math.max(0, point)} aria-label=${`Read ${name}`}
+          title="Move it to read the values of a point"
         aria-valuetext=${point >= 0 ? reading(series, data, point, x, format) : "no point yet"} onInput=${readPoint} />`
       }
       <output>${point >= 0 ? reading(series, data, point, x, format) : ""}</output>

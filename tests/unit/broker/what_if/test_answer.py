@@ -172,7 +172,7 @@ def test_a_node_that_is_gone_moves_its_jobs_or_strands_them() -> None:
 def test_of_a_program_that_never_ran_nothing_is_claimed() -> None:
     found = only(ask(present([job("a", workload="new")])), "a")
     assert [tier.present for tier in found.tiers] == [None, None]
-    assert found.note.startswith("unknown")
+    assert found.note.startswith("no earlier run")
 
 
 def test_a_tenant_reads_no_names_of_others() -> None:

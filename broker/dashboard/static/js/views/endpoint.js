@@ -101,7 +101,8 @@ function EndpointActions({ endpoint }) {
       field=${{ label: "Versions, 1 to 100", value: 5, min: 1, max: 100 }} run=${keep}
       done=${`It is set how many versions of ${endpoint.name} keep their files.`} />
     <${Action} label="Roll back" title=${`Roll back ${endpoint.name}?`}
-      text="The version that answered before answers again. Versions that are delivered later do not replace it." run=${() => change("rollback", { instead_of: endpoint.live_version })()}
+      text="The version that answered before answers again. Versions that are delivered later do not replace it."
+      run=${() => change("rollback", { instead_of: endpoint.live_version })()}
         done=${`${endpoint.name} is rolled back.`} />
   </div>`;
 }

@@ -110,7 +110,8 @@ const Training = ({ jobs }) => html`<${Table} caption="Jobs that train" tall=${j
 
 const Idle = ({
   jobs,
-}) => html`<${Table} caption="Jobs that are pending or suspended" tall=${jobs.length > MANY} keys=${jobs.map((job) => job.id)} head=${["Job", "State", "#For", "Why"]}
+}) => html`<${Table} caption="Jobs that are pending or suspended" tall=${jobs.length > MANY}
+    keys=${jobs.map((job) => job.id)} head=${["Job", "State", "#For", "Why"]}
   rows=${jobs.map((job) => [
     html`<${JobLink} job=${job} />`,
     html`<${State}
