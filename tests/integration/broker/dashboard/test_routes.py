@@ -76,6 +76,7 @@ async def with_a_job(state_dir: Path) -> AsyncIterator[tuple[Broker, str]]:
         agent = ScriptedAgent(node_token(state_dir), "n1")
         async with (
             agent.connected(broker.nodes_address),
+            agent.beating(),
             tenant_of(broker.broker_address, tenant_token(state_dir)) as alice,
         ):
             job = await alice.submit("digits")
