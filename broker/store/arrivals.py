@@ -277,9 +277,10 @@ def _begun(path: Path) -> Checkpoint | None:
             begun = read_manifest(file)
             begins = file.tell()
             is_part = 0 < file.seek(0, os.SEEK_END) - begins <= begun.size_bytes
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            is_known = bool(begun.run_id.strip())  # of an upload it is said only once that is whole
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
-    return begun if is_part and begun.run_id.strip() else None  # an upload is not said whose it is before it is whole
+    return begun if is_part and is_known else None
 
 
 def _digest_of(file: BinaryIO, size_bytes: int) -> str:

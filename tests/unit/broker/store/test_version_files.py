@@ -129,6 +129,7 @@ def test_what_nobody_goes_on_with_is_removed_and_so_is_what_is_of_no_use(tmp_pat
         os.utime(tmp_path / f".digits@{version}.0.part", (version, version))
     (tmp_path / ".digits@30.0.part").write_bytes(b"?")
     (tmp_path / ".other@1.0.part").write_bytes(part)
+    (tmp_path / ".digits@31.0.part").write_bytes(b'{"run_id": 31, "files": []}\n')
     (tmp_path / ".upload.0.part").write_bytes(manifest_of(Checkpoint(" " * 82, (file,))) + MODEL[:3])
     again = VersionStore(tmp_path, model_bytes=100)
     assert len(list(tmp_path.iterdir())) == 16
