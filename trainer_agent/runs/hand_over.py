@@ -27,7 +27,7 @@ class HandOver:
         self.checkpoints.clear()
         self.files.clear()
 
-    async def of_run(
+    async def give(
         self,
         record: RunRecord,
         order: RunOrder,
@@ -35,25 +35,10 @@ class HandOver:
         remember: Callable[[RunRecord], None],
         say: Callable[[str], None],
     ) -> RunRecord:
-        """Give what is left of a run; returns how it ended then.
+        """Give what the record of a run that ended says is pending; returns the record without that.
 
-        The agent may die at any moment: its next life goes on (:meth:`go_on`).
+        The agent may die at any moment: its next life goes on where the record that was remembered last says.
         """
-        files_pending = bool(order.spec.outputs) and not record.lost
-        record = replace(record, carry_pending=record.moved, files_pending=files_pending)
-        if is_pending(record):
-            remember(record)
-        return await self.go_on(record, order, folder, remember, say)
-
-    async def go_on(
-        self,
-        record: RunRecord,
-        order: RunOrder,
-        folder: JobFolder,
-        remember: Callable[[RunRecord], None],
-        say: Callable[[str], None],
-    ) -> RunRecord:
-        """Give what the record of a run says is pending; returns the record without that."""
         if record.carry_pending:
             record = await self._send_checkpoint(replace(record, carry_pending=False), folder)
             if record.files_pending:
@@ -71,6 +56,11 @@ class HandOver:
         except AgentError as error:
             return replace(record, carry_error=error.message)
         return replace(record, carried=True)
+
+
+def with_pending(record: RunRecord, order: RunOrder) -> RunRecord:
+    """The record of a run that just ended, with what the broker is still to be given of it."""
+    return replace(record, carry_pending=record.moved, files_pending=bool(order.spec.outputs) and not record.lost)
 
 
 def is_pending(record: RunRecord) -> bool:

@@ -21,7 +21,7 @@ from tiercel.trainer_agent.reports.run_log import RunLog
 from tiercel.trainer_agent.reports.token_bucket import TokenBucket
 from tiercel.trainer_agent.runs.earlier_life import EarlierLife
 from tiercel.trainer_agent.runs.events import RunEvents
-from tiercel.trainer_agent.runs.hand_over import HandOver
+from tiercel.trainer_agent.runs.hand_over import HandOver, is_pending, with_pending
 from tiercel.trainer_agent.runs.numbers import RunNumbers
 from tiercel.trainer_agent.runs.order import RunOrder
 from tiercel.trainer_agent.runs.output_mark import OutputMark
@@ -201,10 +201,12 @@ class Run:
         """
         if self._record.ended:
             await self._let_go()
-            give, ended = self._hand_over.go_on, self._record
+            ended = self._record
         else:
-            give, ended = self._hand_over.of_run, await self._see_to_its_end()
-        record = await give(ended, self.order, self._folder, self._remember, self._write_line)
+            ended = with_pending(await self._see_to_its_end(), self.order)
+            if is_pending(ended):
+                self._remember(ended)
+        record = await self._hand_over.give(ended, self.order, self._folder, self._remember, self._write_line)
         _log.info("run %s ended: code %s%s", self.run_id, record.exit_code, f", {record.reason}" * bool(record.reason))
         self.usage.log_accelerators()
         self._remember(record)
