@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from typing import TYPE_CHECKING, BinaryIO
 
 from tiercel.broker.actors.endpoint_messages import FilesAsked
@@ -61,15 +60,17 @@ class ModelFiles:
                 "offline; try again when it is back"
             )
         seconds = WAIT_SECONDS + version.size_bytes / SLOWEST_BYTES_PER_SECOND
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_SECONDS):
-                    return await self._store.wait_file(endpoint, number, version.sha256, name)
-            self._find(tenant, endpoint, number)
-        raise UnavailableError(
-            f"version {number} of endpoint {endpoint!r} did not come from its node in {seconds:.0f} s; try again"
-        )
+        try:
+            async with asyncio.timeout(seconds):
+                while True:
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(LOOK_SECONDS):
+                            return await self._store.wait_file(endpoint, number, version.sha256, name)
+                    self._find(tenant, endpoint, number)
+        except TimeoutError:
+            raise UnavailableError(
+                f"version {number} of endpoint {endpoint!r} did not come from its node in {seconds:.0f} s; try again"
+            ) from None
 
     def _find(self, tenant: str, name: str, number: int) -> tuple[Endpoint, Version]:
         """A version whose files are kept, and its endpoint."""

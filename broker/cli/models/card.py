@@ -69,9 +69,8 @@ def _variant(metric: str, made: CheapVariant) -> str:
     """What became of a cheap variant."""
     if not made.shipped:
         return f"not shipped: {made.reason}"
-    timed = made.seconds and made.fp32_seconds
-    faster = f", {timed / made.seconds:.1f} times as fast" if made.seconds and timed else ""
-    return f"{metric} {number(made.value)}{faster}, {size(made.size_bytes)}, {made.made}"
+    speed = f", {made.fp32_seconds / made.seconds:.1f} times as fast" if made.seconds and made.fp32_seconds else ""
+    return f"{metric} {number(made.value)}{speed}, {size(made.size_bytes)}, {made.made}"
 
 
 def _in_use(version: VersionInfo) -> str:
