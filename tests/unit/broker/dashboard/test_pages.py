@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import re
 import tomllib
@@ -44,24 +43,3 @@ def test_what_the_pages_name_is_there_and_nowhere_else(path: Path) -> None:
     assert not re.search(
         r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function|dangerouslySetInnerHTML", text
     )
-
-
-def test_what_the_pages_read_is_told_by_that_name() -> None:
-    """Names of JSON have underscores, those of the pages have none: what is renamed here only would be missed there."""
-    code = [re.sub(r'"[./][^"]*\.js"', "", path.read_text()) for path in OURS if path.suffix == ".js"]
-    read = set(re.findall(r"\b[a-z][a-z0-9]*(?:_[a-z0-9]+)+\b", "".join(code)))
-    assert len(read) > 50
-    assert (
-        sorted(read - told("core", "broker/client", "broker/dashboard", "serving/models", "serving/generation")) == []
-    )
-
-
-def told(*packages: str) -> set[str]:
-    """Attributes of classes, and texts, which keys of JSON are made of."""
-    names = set[str]()
-    for path in (path for package in packages for path in (REPOSITORY / package).rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
-            match node:
-                case ast.AnnAssign(target=ast.Name(id=name)) | ast.Constant(value=str(name)):
-                    names.add(name)
-    return names
