@@ -33,7 +33,7 @@ from benchmarks.scheduling.matrix import (
     Run,
     deadline_seconds,
     expected_seconds,
-    forget,
+    forget_all_but,
     make_blocks,
     outcomes_in,
     run_blocks,
@@ -95,7 +95,7 @@ def run(
         console.print(f"Left out: {name}. {why}", style="yellow", markup=False)
     times = repetitions or (1 if quick or minutes is None else REPETITIONS)
     blocks = make_blocks(names, times, lambda name: [ARMS[each] for each in wanted[name]], seed, setting)
-    forget(folder, "" if fresh else setting)
+    forget_all_but(None if fresh else setting, folder)
     recordings = Recordings.read()
     running = _run_all(blocks, folder, output or BUILD, recordings, runtime.value, minutes, console)
     outcomes = run_until_end(running, RecordingError)

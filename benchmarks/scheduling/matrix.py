@@ -141,8 +141,8 @@ def outcomes_in(folder: Path) -> list[RunOutcome]:
     return [RunOutcome.read(path) for path in sorted(folder.glob("*.json"))]
 
 
-def forget(folder: Path, setting: str) -> None:
-    """Remove outcomes of every setting but one: they compare with none of its runs.
+def forget_all_but(setting: str | None, folder: Path) -> None:
+    """Remove outcomes of every setting but one, as they compare with none of its runs; of all where that is None.
 
     Raises:
         ValueError: A file there is none.

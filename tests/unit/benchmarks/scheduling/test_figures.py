@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.results import Bar
+from benchmarks.results import KEPT, Bar, read_result
 from benchmarks.scheduling import bars as judge
 from benchmarks.scheduling.figures import make_figures
+from benchmarks.scheduling.matrix import outcomes_in
 from benchmarks.scheduling.outcome import Predicted, RunOutcome, Served
 from benchmarks.scheduling.plots import comparable, draw_all, share_at, stage_at, way_to_last_tier
 from benchmarks.scheduling.recordings import Recordings
@@ -155,3 +156,13 @@ def test_plots_are_drawn(tmp_path: Path) -> None:
         "scheduling-served.png",
     ]
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in drawn)
+
+
+def test_the_kept_result_is_made_of_the_kept_runs() -> None:
+    kept, runs = read_result(KEPT / "scheduling-live.json").figures, outcomes_in(KEPT / "scheduling-live")
+    told = [(run.block, run.arm, run.makespan_seconds, [job.finished_seconds for job in run.jobs]) for run in runs]
+    assert told == [
+        (row["block"], row["arm"], row["makespan"], [job[-2] for job in row["jobs"].values()]) for row in kept["table"]
+    ]
+    assert kept["commits"] == sorted({run.origin.commit for run in runs})
+    assert len({(run.block, run.origin) for run in runs}) == len(kept["blocks"]), "a block is of one commit and machine"

@@ -14,7 +14,7 @@ from benchmarks.scheduling.matrix import (
     Step,
     deadline_seconds,
     expected_seconds,
-    forget,
+    forget_all_but,
     make_blocks,
     outcomes_in,
     run_blocks,
@@ -124,8 +124,10 @@ async def test_whole_blocks_of_another_commit_or_machine_are_kept_and_parts_of_o
 def test_outcomes_of_another_setting_are_forgotten(tmp_path: Path) -> None:
     for number, setting in enumerate(("process-1", "process-2", "process-2")):
         run_outcome(repetition=number, setting=setting).write(tmp_path / f"{number}.json")
-    forget(tmp_path, "process-2")
+    forget_all_but("process-2", tmp_path)
     assert [outcome.repetition for outcome in outcomes_in(tmp_path)] == [1, 2]
+    forget_all_but(None, tmp_path)
+    assert outcomes_in(tmp_path) == []
 
 
 def test_everything_that_decides_what_is_run_is_in_the_key() -> None:
