@@ -134,7 +134,7 @@ async def open_kept(
         RunLogs(folder / "logs"),
         CheckpointStore(folder / "checkpoints", total_bytes=settings.checkpoints_bytes, room=room),
         VersionStore(folder / "versions", settings.model_bytes, room),
-        ProjectStore(folder / "projects", settings.project_bytes, settings.tenant_projects_bytes),
+        ProjectStore(folder / "projects", settings.project_bytes, settings.tenant_projects_bytes, room),
         files,
         SecretService(store, sealer, clock),
         await _open_artefacts(settings, store, stack),

@@ -6,12 +6,12 @@ What one tenant has sent is not there for another, so that nobody learns of othe
 from __future__ import annotations
 
 import contextlib
-import shutil
 import tarfile
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, BinaryIO
 
-from tiercel.broker.store.errors import no_space, taking_in
+from tiercel.broker.store.disk_room import DiskRoom
+from tiercel.broker.store.errors import taking_in
 from tiercel.core.blobs import BlobError, BlobFolder, is_sha256
 from tiercel.core.errors import InvalidSpecError, NotFoundError, QuotaExceededError, StoreDamagedError, wrong_field
 from tiercel.core.projects import (
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from tiercel.core.blobs import BlobReceiver
 
 DEFAULT_TENANT_BYTES = 16 * 1024**3
-# What uploads leave of the disk: the broker's database is there, too.
-RESERVE_BYTES = 512 * 1024**2
 # What nobody refers to may belong to a job that is just being submitted.
 UNUSED_SECONDS = 3600.0
 # Of a project that was taken in already: what may be sent now is asked no more.
@@ -45,6 +43,7 @@ class ProjectStore:
         folder: Where the objects are; made when missing.
         project_bytes: What the files of one project may have together.
         tenant_bytes: What all of a tenant's may have.
+        room: The disk's, where others share it.
     """
 
     def __init__(
@@ -52,6 +51,7 @@ class ProjectStore:
         folder: Path,
         project_bytes: int = DEFAULT_PROJECT_BYTES,
         tenant_bytes: int = DEFAULT_TENANT_BYTES,
+        room: DiskRoom | None = None,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         for each in folder.iterdir():
@@ -59,6 +59,7 @@ class ProjectStore:
         self.project_bytes = project_bytes
         self._folder = folder
         self._tenant_bytes = tenant_bytes
+        self._room = room or DiskRoom(folder)
 
     def missing(self, tenant: str, names: Sequence[str]) -> list[str]:
         """Those of the objects that the tenant has not sent.
@@ -75,8 +76,13 @@ class ProjectStore:
     def receive(self, tenant: str) -> Iterator[ProjectReceiver]:
         """Take in objects of a tenant; what is not whole at the end is not kept. Blocks while the disk works."""
         blobs = self._blobs(tenant)
-        with blobs.receive() as receiver:
-            yield ProjectReceiver(self._folder, receiver, self._tenant_bytes - blobs.used_bytes(), tenant)
+        with blobs.receive() as blob_receiver:
+            left_bytes = self._tenant_bytes - blobs.used_bytes()
+            receiver = ProjectReceiver(self._folder, blob_receiver, left_bytes, tenant, self._room)
+            try:
+                yield receiver
+            finally:
+                receiver.expected_bytes = 0
 
     def check(self, tenant: str, root: str) -> dict[str, Entry]:
         """Check that a project is here as a whole; returns what is in it, by path.
@@ -204,14 +210,20 @@ class ProjectReceiver:
     """Takes in objects of one tenant; see :meth:`ProjectStore.receive`.
 
     Args:
-        room_bytes: What the tenant may still have.
+        left_bytes: What the tenant may still have.
+        room: The disk's.
+
+    Attributes:
+        expected_bytes: What will be written of the object that comes, see :class:`.DiskRoom`.
     """
 
-    def __init__(self, place: Path, receiver: BlobReceiver, room_bytes: int, tenant: str) -> None:
+    def __init__(self, place: Path, receiver: BlobReceiver, left_bytes: int, tenant: str, room: DiskRoom) -> None:
         self._place = place
         self._receiver = receiver
-        self._room = room_bytes
+        self._left_bytes = left_bytes
         self._tenant = tenant
+        self._room = room
+        self.expected_bytes = 0
 
     def write(self, name: str, size_bytes: int, data: bytes) -> None:
         """Take in the next piece of an object; blocks while the disk works.
@@ -221,16 +233,19 @@ class ProjectReceiver:
             QuotaExceededError: The tenant has no more room.
             CannotWriteError: The disk is full.
         """
-        if self._receiver.is_between_files:
-            self._room -= size_bytes
-        if self._room < 0:
+        is_next = self._receiver.is_between_files
+        if is_next:
+            self._left_bytes -= size_bytes
+        if self._left_bytes < 0:
             raise QuotaExceededError(
                 f"tenant {self._tenant} has no more room for projects; ask the broker's operator to remove old ones"
             )
-        if self._receiver.is_between_files and shutil.disk_usage(self._place).free < RESERVE_BYTES + size_bytes:
-            raise no_space(str(self._place))
+        if is_next:
+            self.expected_bytes = size_bytes
+            self._room.take(self)
         with taking_in(self._place, "objects"):
             self._receiver.write(name, size_bytes, data)
+        self.expected_bytes -= len(data)
 
     def finish(self) -> None:
         """Keep for good what has arrived; raises as :meth:`write` does."""

@@ -23,7 +23,7 @@ from tiercel.broker.store.carried import (
     manifest_of,
     read_manifest,
 )
-from tiercel.broker.store.disk_room import DiskRoom
+from tiercel.broker.store.disk_room import DiskRoom, Growing
 from tiercel.broker.store.errors import room_on
 from tiercel.core.accuracy import ACCURACY_FILE
 from tiercel.core.cheap_variants import CHEAP
@@ -246,20 +246,23 @@ class VersionStore:
             return None
 
     @contextlib.contextmanager
-    def taking_back(self, endpoint: str, version: int, sha256: str) -> Iterator[Path]:
+    def taking_back(self, endpoint: str, version: int, sha256: str, size_bytes: int) -> Iterator[Path]:
         """Where to put a file that :meth:`open_whole` gave out once; in place when the block is left, unless it fails.
 
         Args:
             endpoint: The endpoint.
             version: Its version.
             sha256: Of the ONNX file that it has.
+            size_bytes: What the file has.
 
         Raises:
-            CannotWriteError: The disk is full.
+            CannotWriteError: The disk is full, or nearly.
             StoreDamagedError: After the block: it is not what it should be.
         """
         key = f"{endpoint}@{version}"
         scratch = self._folder / f".{key}.{secrets.token_hex(4)}.part"
+        coming = Growing(scratch, size_bytes)
+        self._room.take(coming)
         try:
             with room_on(self._folder):
                 yield scratch

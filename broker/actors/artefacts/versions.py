@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tiercel.broker.actors.endpoint_messages import VersionStored
 from tiercel.broker.lifecycle import replicas, versions
-from tiercel.core.errors import NotFoundError, QuotaExceededError, StoreDamagedError
+from tiercel.core.errors import CannotWriteError, NotFoundError, QuotaExceededError, StoreDamagedError
 from tiercel.core.tasks import run_in_thread
 
 if TYPE_CHECKING:
@@ -86,12 +86,15 @@ class VersionKeeper:
         if artefact is None:
             return
         try:
-            with self._files.taking_back(name, number, version.sha256) as place:
+            with self._files.taking_back(name, number, version.sha256, artefact.size_bytes) as place:
                 await self._own.get(artefact, place)
         except (NotFoundError, StoreDamagedError) as error:
             logger.warning("endpoint %s, version %d: %s", name, number, error.message)
             await actor.send(VersionStored(number, version.sha256, None))
+        except CannotWriteError as error:  # it waits for room, others may be smaller
+            self._say((name, number), error.message)
         else:
+            self._problems.pop((name, number), None)
             await run_in_thread(self._files.finished, name, number)
             self._registry.look_after_replicas()
 

@@ -19,7 +19,8 @@ from tiercel.broker.api.projects import UPLOADS_OF_A_TENANT
 from tiercel.broker.client.projects import known_hashes, sending
 from tiercel.broker.client.projects.packing import pack
 from tiercel.broker.server import Broker
-from tiercel.broker.store.projects import RESERVE_BYTES, ProjectStore
+from tiercel.broker.store.disk_room import RESERVE_BYTES
+from tiercel.broker.store.projects import ProjectStore
 from tiercel.core.errors import CannotWriteError, InvalidSpecError, NotFoundError, QuotaExceededError, UnavailableError
 from tiercel.core.projects import Project, sha256_of
 from tiercel.v1 import projects_pb2, projects_pb2_grpc

@@ -15,8 +15,9 @@ import pytest
 from tiercel.broker.store.carried import CheckpointFile
 from tiercel.broker.store.checkpoints import CheckpointStore
 from tiercel.broker.store.disk_room import DiskRoom
+from tiercel.broker.store.projects import ProjectStore
 from tiercel.broker.store.version_files import VersionStore, VersionUpload
-from tiercel.core.errors import CannotWriteError, UnavailableError
+from tiercel.core.errors import CannotWriteError, StoreDamagedError, UnavailableError
 
 MODEL = bytes(600)
 FILES = [CheckpointFile("model.onnx", len(MODEL), hashlib.sha256(MODEL).hexdigest())]
@@ -55,6 +56,51 @@ def test_what_comes_beside_an_upload_finds_the_room_that_is_left_by_it(
         with second(*stores):
             """There is room."""
     with second(*stores):
+        """What is over keeps no room from anybody."""
+
+
+def test_objects_of_a_project_take_room_and_find_what_is_left(tmp_path: Path, room: DiskRoom) -> None:
+    versions, projects = VersionStore(tmp_path / "v", room=room), ProjectStore(tmp_path / "p", room=room)
+    content = bytes(range(250)) * 2
+    name = hashlib.sha256(content).hexdigest()
+    with versions.upload(FILES), projects.receive("alice") as receiver, pytest.raises(CannotWriteError):
+        receiver.write(name, len(content), content)
+    with projects.receive("alice") as receiver:
+        receiver.write(name, len(content), content[:100])
+        with projects.receive("bob") as other, pytest.raises(CannotWriteError):
+            other.write(name, len(content), content)
+        with pytest.raises(CannotWriteError):
+            versions.upload(FILES)
+        receiver.write(name, len(content), content[100:])  # which the disk would show from now on
+        with versions.upload(FILES):
+            """There is room."""
+    with contextlib.suppress(UnavailableError), projects.receive("alice") as receiver:
+        receiver.write(name, len(content), content[:100])
+        raise UnavailableError("its sender went away")
+    with versions.upload(FILES):
+        """What was broken off keeps no room from anybody."""
+
+
+@pytest.mark.parametrize("kind", ["a checkpoint", "a version"])
+def test_what_comes_back_from_the_artefact_store_takes_room_and_finds_what_is_left(
+    tmp_path: Path, room: DiskRoom, kind: str
+) -> None:
+    versions, checkpoints = VersionStore(tmp_path / "v", room=room), CheckpointStore(tmp_path / "c", room=room)
+
+    def back() -> AbstractContextManager[Path]:
+        if kind == "a version":
+            return versions.taking_back("digits", 1, FILES[0].sha256, len(MODEL))
+        return checkpoints.taking_back("j1-1", len(MODEL))
+
+    with versions.upload(FILES), pytest.raises(CannotWriteError), back():
+        pytest.fail("there is no room for it")
+    with contextlib.suppress(StoreDamagedError), back() as place:  # what comes is no version
+        with pytest.raises(CannotWriteError):
+            versions.upload(FILES)
+        place.write_bytes(MODEL)  # which the disk would show from now on
+        with versions.upload(FILES):
+            """There is room."""
+    with versions.upload(FILES):
         """What is over keeps no room from anybody."""
 
 
