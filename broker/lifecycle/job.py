@@ -296,4 +296,6 @@ def _achieved(job: Job) -> tuple[JobState, str]:
     if job.best_value is not None:
         target, reached = compared(missed, job.best_value)
         best = f", the best {job.spec.metric} was {reached}"
+    if not over and job.epoch >= job.spec.max_epochs:
+        over = f"; its max_epochs of {job.epoch} are over, 'tiercel resume {job.id} --max-epochs N' goes on"
     return JobState.MISSED, f"{delivered} of {len(job.tiers)} tiers delivered; {target} was not reached{best}{over}"

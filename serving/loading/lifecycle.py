@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tiercel.core.errors import ArtefactRefusedError, NotFoundError, TiercelError, UnavailableError
+from tiercel.core.errors import ArtefactRefusedError, ConflictError, NotFoundError, TiercelError, UnavailableError
 from tiercel.serving.canary_plan import AT_ONCE, CanaryPlan
 from tiercel.serving.dispatch.variants.configuration import ENDPOINT_VERSION
 from tiercel.serving.loading import rolled_back as marks
@@ -28,7 +28,7 @@ from tiercel.serving.loading.trial_supervision import (
 from tiercel.serving.loading.watching import Watching
 from tiercel.serving.models import repository
 from tiercel.serving.models.canary.judgement import Outcome
-from tiercel.serving.models.chosen import FILE_NAME, chosen_version, in_turn
+from tiercel.serving.models.chosen import FILE_NAME, in_turn, why_other_stays
 from tiercel.serving.models.loaded_version import LoadedVersion
 from tiercel.serving.models.registry import ModelRecord, Registry, VersionState
 from tiercel.serving.runtime.engine import Session
@@ -96,16 +96,17 @@ class Lifecycle:
             InvalidRequestError: The name is impossible.
             NotFoundError: There is no such version of it on disk.
             ArtefactRefusedError: The version is not fit, or was rolled back; what was live stays live.
+            ConflictError: Another version shall answer, and this one was not only to be tried.
             UnavailableError: The server is about to hand over or to leave.
         """
         self._refuse_if_paused()
         if self._endpoints is not None and await self._endpoints.load(name):
             return ENDPOINT_VERSION
         if name not in self._locks:
-            await self._wanted_version(name, wanted)  # a name that is not on disk gets no lock
+            await self._loader.look_up(self._look_for, name, wanted)  # a name that is not on disk gets no lock
         async with self.lock_of(name):
             self._refuse_if_paused()
-            version = await self._wanted_version(name, wanted)
+            version = await self._loader.look_up(self._look_for, name, wanted)
             record = self._registry.record(name)
             await self._let_answer(record, version, wanted)
             trial = record.trial
@@ -116,6 +117,7 @@ class Lifecycle:
     async def _let_answer(self, record: ModelRecord, version: int, wanted: LoadParameters) -> None:
         """Bring a version up and let it answer, what its plan says at first; its model is locked."""
         plan = await self._plan(record, version, wanted)
+        await self._refuse_another(record, version, is_tried=plan.is_trial, goes_on=wanted.goes_on)
         trial = record.trial
         if trial is not None and trial.new.version == version:
             if not plan.is_trial:
@@ -129,6 +131,13 @@ class Lifecycle:
         if wanted.version is not None:  # else it bears no mark, or it would not have been wanted
             await self._loader.look_up(unmark, self._folder(record.name, version))
         self._trials.begin(record, new, plan)
+
+    async def _refuse_another(self, record: ModelRecord, version: int, *, is_tried: bool, goes_on: bool) -> None:
+        """Raise ConflictError where a version would answer for good in place of the one that shall."""
+        live = record.live
+        stays = goes_on or (live is not None and (is_tried or live.version == version))
+        if not stays and (why := await self._loader.look_up(why_other_stays, self._root / record.name, version)):
+            raise ConflictError(f"version {version} of model '{record.name}' does not answer: {why}")
 
     async def _plan(self, record: ModelRecord, version: int, wanted: LoadParameters) -> CanaryPlan:
         """How a version is tried: as it was said, else as it is set for the model, else for the server."""
@@ -196,7 +205,7 @@ class Lifecycle:
         Raises:
             TiercelError: One cannot; the others may be live or not.
         """
-        loads = (self.load(name, LoadParameters(version, AT_ONCE)) for name, version in versions.items())
+        loads = (self.load(name, LoadParameters(version, AT_ONCE, goes_on=True)) for name, version in versions.items())
         for outcome in await asyncio.gather(*loads, return_exceptions=True):
             if isinstance(outcome, BaseException):
                 raise outcome
@@ -277,7 +286,7 @@ class Lifecycle:
 
     async def _load_newest_good(self, name: str) -> None:
         record = self._registry.record(name)
-        for version in await self._loader.look_up(self._to_try, name):
+        for version in await self._loader.look_up(in_turn, self._root, name):
             why_not = await self._loader.look_up(why_not_by_itself, self._folder(record.name, version))
             if why_not:
                 record.set_status(version, VersionState.UNAVAILABLE, why_not)
@@ -289,9 +298,6 @@ class Lifecycle:
             else:
                 return
 
-    async def _wanted_version(self, name: str, wanted: LoadParameters) -> int:
-        return await self._loader.look_up(self._look_for, name, wanted)
-
     def _look_for(self, name: str, wanted: LoadParameters) -> int:
         """The version that is wanted; blocks, in one go: a change of threads costs requests more than a small file."""
         versions = repository.versions_on_disk(self._root, name)
@@ -302,7 +308,7 @@ class Lifecycle:
             raise NotFoundError(f"version {wanted.version} of model '{name}' is not on disk; there is {there}")
         if wanted.version is not None:
             return wanted.version
-        first = next(iter(in_turn(versions, chosen_version(self._root / name))), None)
+        first = next(iter(in_turn(self._root, name)), None)
         if first is None:
             raise NotFoundError(f"no version of model '{name}' is to answer here, says its {FILE_NAME}; name one")
         rolled_back = marks.why_rolled_back(self._folder(name, first))
@@ -312,9 +318,6 @@ class Lifecycle:
         if held_back is not None:
             raise ArtefactRefusedError(f"version {first} of model '{name}' is held back: {held_back}")
         return first
-
-    def _to_try(self, name: str) -> list[int]:
-        return in_turn(repository.versions_on_disk(self._root, name), chosen_version(self._root / name))
 
     def _folder(self, model: str, version: int) -> Path:
         return repository.artefact(self._root, model, version).path.parent
@@ -381,9 +384,13 @@ class Lifecycle:
         """Held while something changes about a model."""
         return self._locks.setdefault(model, asyncio.Lock())
 
-    async def mark_rolled_back(self, model: str, version: int, reason: str) -> None:
-        """Note for later processes that a version did not pass."""
-        await self._loader.look_up(marks.mark, self._folder(model, version), reason)
+    async def noted(self, model: str, version: int, outcome: Outcome, reason: str) -> tuple[Outcome, str]:
+        """What becomes of a version whose trial is decided, and why; noted for later processes if it did not pass."""
+        if outcome is Outcome.ROLLED_BACK:
+            await self._loader.look_up(marks.mark, self._folder(model, version), reason)
+        elif why := await self._loader.look_up(why_other_stays, self._root / model, version):
+            return Outcome.ROLLED_BACK, f"it did well, and {why}"
+        return outcome, reason
 
     async def _drain(self, old: LoadedVersion, record: ModelRecord, reason: str) -> None:
         for each in old.by_kind.values():

@@ -19,6 +19,7 @@ class LoadParameters:
     # The version that is wanted, such as an earlier one to go back to; None for the newest on disk.
     version: int | None = None
     canary: CanaryPlan | None = None  # how it is tried first; None for what is set for the model, else for the server
+    goes_on: bool = False  # whether it answered in the process before this one, and does so whatever was chosen since
 
 
 def read_load_parameters(parameters: Mapping[str, Any]) -> LoadParameters:

@@ -46,8 +46,8 @@ class Stage(Protocol):
     def release(self, old: LoadedVersion, record: ModelRecord, reason: str) -> None:
         """Let go of a version that gets no more requests, once the last one is answered."""
 
-    async def mark_rolled_back(self, model: str, version: int, reason: str) -> None:
-        """Note for later processes that a version did not pass."""
+    async def noted(self, model: str, version: int, outcome: Outcome, reason: str) -> tuple[Outcome, str]:
+        """What becomes of a version whose trial is decided, and why; noted for later processes if it did not pass."""
 
 
 class TrialSupervisor:
@@ -125,8 +125,7 @@ class TrialSupervisor:
                 outcome, reason = trial.look(self._now())
                 if record.trial is not trial or outcome is Outcome.RUNNING or self._paused:
                     continue
-                if outcome is Outcome.ROLLED_BACK:
-                    await self._stage.mark_rolled_back(record.name, trial.new.version, reason)
+                outcome, reason = await self._stage.noted(record.name, trial.new.version, outcome, reason)
                 self.end(record, outcome, reason)
 
 

@@ -1,7 +1,8 @@
 """``MODEL/live.json`` in the model repository: what the agent has put there for a model, and which version answers.
 
-``{"version": 2, "versions": {"1": SHA256, "2": SHA256}}``. The inference server obeys ``version``, 0 for none; a model
-whose folder has no such list is somebody else's. All functions block.
+``{"version": 2, "fixed": true, "versions": {"1": SHA256, "2": SHA256}}``. The inference server obeys ``version``, 0 for
+none, and lets no other answer since it is ``fixed``: which one does is the broker's to say. A model whose folder has no
+such list is somebody else's. All functions block.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ def read(folder: Path) -> ModelRecord | None:
 def write(folder: Path, record: ModelRecord) -> None:
     """Replace the record in a model's folder."""
     versions = {str(version): sha256 for version, sha256 in sorted(record.versions.items())}
-    write_atomically(folder / FILE, json.dumps({"version": record.live, "versions": versions}, indent=1).encode())
+    content = {"version": record.live, "fixed": True, "versions": versions}
+    write_atomically(folder / FILE, json.dumps(content, indent=1).encode())
 
 
 def remove(folder: Path) -> None:

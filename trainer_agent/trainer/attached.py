@@ -118,6 +118,8 @@ class AttachedJob(Job):
             with self._accelerators.counting():
                 yield self._epoch
             self._end_epoch(limit)
+        if limit <= self._finished_epochs < count:
+            say(f"training ends here, as the job's max_epochs is {limit}; the script asks for more")
         self._save()
         self._settle()
         self._ship_best()

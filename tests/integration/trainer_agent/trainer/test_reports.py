@@ -28,6 +28,7 @@ def test_reports_arrive_numbered_and_the_spec_caps_the_epochs(
     assert [line.split("=")[0] for line in finished.output.splitlines()[:3]] == [
         f"epoch {number}  accuracy" for number in (1, 2, 3)
     ]
+    assert "training ends here, as the job's max_epochs is 3; the script asks for more" in finished.output
     assert TOKEN not in finished.output
 
 

@@ -44,6 +44,11 @@ def test_a_script_that_is_done_before_the_last_tier_has_missed_it(*, continues: 
     assert after(waiting, delivered(1)).state is JobState.MISSED
 
 
+def test_a_job_whose_epochs_were_too_few_hears_how_it_goes_on() -> None:
+    job = after(running_job(max_epochs=1), report(0.85), delivered(1), CLEAN_EXIT)
+    assert job.reason.endswith("; its max_epochs of 1 are over, 'tiercel resume j1 --max-epochs N' goes on")
+
+
 def test_a_script_that_never_reported_has_failed_and_hears_what_to_do() -> None:
     job = after(running_job(), RunExited("j1-1", 0, log_tail="loading\n"))
     assert (job.state, job.log_tail) == (JobState.FAILED, "loading\n")

@@ -12,6 +12,7 @@ from testing.loading_bench import Bench
 from testing.until import until
 from tiercel.core.errors import (
     ArtefactRefusedError,
+    ConflictError,
     InferenceFailedError,
     NotFoundError,
     UnavailableError,
@@ -70,6 +71,27 @@ async def test_versions_can_be_asked_for_by_number_while_both_are_loaded(bench: 
     with pytest.raises(NotFoundError):
         bench.registry.live("m", "3")
     await bench.lifecycle.unload("m")
+
+
+async def test_a_version_that_shall_answer_stays_whatever_is_loaded_or_tried(bench: Bench) -> None:
+    for version in (1, 2):
+        bench.put(version)
+    (bench.root / "m" / "live.json").write_text('{"version": 1, "fixed": true}')
+    assert await bench.load() == 1
+    for parameters in ({"version": 2}, {"version": 2, "canary_fraction": 1}):
+        with pytest.raises(ConflictError, match=r"version 1 is what shall answer .*'tiercel models promote'"):
+            await bench.load(**parameters)
+    await bench.load(version=2, canary_fraction=0.5, canary_requests=10, canary_max_latency_ratio=1e6)
+    await bench.ask_until_it_is_over()
+    assert await bench.answer() == ("1", 1.0)
+    trial = bench.lifecycle.trial("m")["canary"]
+    assert trial["state"] == "ROLLED_BACK"
+    assert trial["reason"].startswith("it did well, and version 1 is what shall answer")
+    (bench.root / "m" / "live.json").write_text('{"version": 2, "fixed": true}')
+    assert await bench.load() == 2, "it bears no mark of the trial"
+    assert await bench.load(version=2) == 2
+    await bench.lifecycle.load_exactly({"m": 1})
+    assert bench.lifecycle.live_versions() == {"m": 1}, "what answered before a hand-over does so after it"
 
 
 async def test_a_canary_that_says_something_else_is_rolled_back_with_the_reason(bench: Bench) -> None:
