@@ -20,10 +20,10 @@ class DataSet:
     """A data set that a job asks for.
 
     Attributes:
-        name: Names it in the job, and on the nodes whose operators offer it.
-        url: Where any node gets it from; empty for one that is on nodes already.
-        sha256: What it must have, hexadecimal; empty for whatever it has. Of a folder that of the lines that
-            ``sha256sum`` prints of its files, sorted by their paths in it.
+        name: Its name in the job, and on the nodes whose operators offer it.
+        url: Where any node fetches it from. Empty: nodes already have it.
+        sha256: Its SHA-256, hexadecimal. Empty: any content. Of a folder: the hash of the lines that ``sha256sum``
+            prints of its files, sorted by their paths in it.
     """
 
     name: str

@@ -74,12 +74,12 @@ class Resources:
     """What a job may use at most.
 
     Attributes:
-        cpu_cores: Cores its process can use at the same time.
+        cpu_cores: Cores that its program can use at the same time.
         memory_bytes: Memory limit in bytes.
-        accelerators: Those that its program uses at the same time; 0: it cannot use any, and gets none.
-        accelerator_memory_bytes: Memory that it needs on each of them; 0: all there is, so that it shares the device
-            with nobody.
-        scratch_bytes: What its scratch folder may have on the disk; 0: it has none.
+        accelerators: Accelerators that its program uses at the same time. 0: it gets none.
+        accelerator_memory_bytes: Memory that it needs on each accelerator. 0: all of it, so that no other job shares
+            the accelerator.
+        scratch_bytes: Limit for its scratch folder on the disk. 0: it has none.
     """
 
     cpu_cores: float = 1.0
@@ -95,58 +95,60 @@ class JobSpec:
 
     Attributes:
         name: A label for people.
-        endpoint: Name that applications call and that this job's models feed.
-        metric: Name under which the script reports the metric that the tiers are about.
+        endpoint: Name that applications call; the job's models feed it.
+        metric: Name under which the script reports the metric of the tiers.
         direction: Whether a larger or a smaller metric is better.
-        tiers: From the easiest to the hardest; at least one.
+        tiers: Targets on the metric, from the easiest to the hardest; at least one.
         script: The program as a file, or None.
         module: The program as an installed Python module, or empty.
-        image: Container image; empty means the node's default.
+        image: Container image. Empty: the node's default.
         arguments: Command-line arguments of the program.
-        resources: What it may use at most.
-        runtime: ``process``, ``docker`` or empty for whatever the node prefers.
-        max_epochs: Epochs it may train at most.
-        report_timeout_seconds: Silence after which a run counts as hung; only time at full speed counts.
-        continue_after_last_tier: Keep training until ``max_epochs`` instead of stopping at the last tier.
-        endpoint_objective_seconds: Delay that the tenant wants from the endpoint (QoE objective), or None to leave the
-            endpoint's as it is.
-        variant: Which variant of the endpoint its models are; empty for an endpoint without variants.
-        replace: Let its models answer even where they are worse than what answers, or take or give something else.
-        retries: How often its script is started again, from its checkpoint, after it failed or was killed.
+        resources: What the job may use at most.
+        runtime: ``process`` or ``docker``. Empty: the node chooses.
+        max_epochs: The most epochs that it trains.
+        report_timeout_seconds: A run that reports nothing for so long counts as hung. Only time at full speed counts.
+        continue_after_last_tier: Whether it trains until ``max_epochs`` instead of stopping at the last tier.
+        endpoint_objective_seconds: Delay that the tenant wants from the endpoint (QoE objective). None: it stays
+            as it is.
+        variant: The variant of the endpoint that its models are. Empty: the endpoint has no variants.
+        replace: Whether its models answer even if they are worse than the live version, or have other inputs or
+            outputs.
+        retries: How often its script starts again from its checkpoint after it failed or was killed.
         ship: What it delivers beyond its tiers.
-        labels: Words of the tenant's own by which programs find it again, such as ``{"sweep": "7"}``.
+        labels: The tenant's own words, by which programs find the job, such as ``{"sweep": "7"}``.
         requirements: Packages that its program needs, as requirements.txt has them.
-        env: Variables that its program finds in its environment.
-        secrets: Names of the tenant's secrets that it finds there as well.
-        retry_back_off_seconds: Pause before the first of its retries, which doubles with each up to an hour; None: 1 s,
-            up to a minute.
-        retry_exit_codes: Exit codes after which it is retried, 128 + N for signal N; empty for every one.
-        warm_start: Job of the same tenant, which is over, with whose weights it begins; or empty.
+        env: Variables in the environment of its program.
+        secrets: Names of the tenant's secrets that its program gets as variables, too.
+        retry_back_off_seconds: Pause before the first retry. It doubles with each retry, up to an hour. None: 1 s, up
+            to a minute.
+        retry_exit_codes: Exit codes that lead to a retry, 128 + N for signal N. Empty: all of them.
+        warm_start: A job of the same tenant that is over. The new job begins with its weights. Empty: none.
         node_labels: Labels that a node must have to run it.
-        priority: Among the jobs of the same tenant the ones with more go first, -100 to 100.
-        priority_class: Among the jobs of all tenants those of a higher class go first, by the name that the operator
-            gave it; empty for none.
-        every_seconds: How long after its beginning the next job of its series begins, not before its end; None: never.
-        queue: Wait while another job feeds its endpoint, instead of being refused.
-        max_duration_seconds: For how long its runs may exist, added up, before its training ends; None for no limit.
-        data: Data sets that its script reads; it runs only where they are.
+        priority: Among the jobs of the same tenant, those with the higher number go first, -100 to 100.
+        priority_class: A class that the operator named. Among the jobs of all tenants, those of a higher class go
+            first. Empty: none.
+        every_seconds: The next job of its series begins so long after this one began, but not before its end. None:
+            there is no next one.
+        queue: Whether it waits while another job feeds its endpoint, instead of being refused.
+        max_duration_seconds: Its training ends after its runs have existed for so long, added up. None: no limit.
+        data: Data sets that its script reads. It runs only on nodes that have them.
         project: The folder that it runs from, by content, or None.
-        command: A command line instead of a script or module, begun in the project's folder or in the image; read by no
-            shell.
-        outputs: Which files that it leaves in its working directory are kept, as patterns such as ``reports/*.html``.
+        command: A command line instead of a script or module. It starts in the project's folder or in the image. No
+            shell reads it.
+        outputs: Files in its working directory that are kept, as patterns such as ``reports/*.html``.
         warm: Whether its runs may be forked from a process of the tenant's that has imported what they import.
-        ranks: As how many processes, which train one model together, its program is started; None: as one for each
-            accelerator, where it is a Python program.
-        access: Who may ask the endpoint, or None to leave it as it is.
-        copy_checkpoint_seconds: How often the broker gets a copy of its newest checkpoint while it trains, to go on
-            from if its node is lost; None: never.
-        replicas: On how many nodes its endpoint's version answers, where there are as many; becomes the endpoint's.
-            :data:`AUTO_REPLICAS`: the broker says, by the endpoint's load.
-        retrain: When the broker submits it again, since its model is less often right in use; None: never.
-        variants: As which models each of its versions answers, made of the one that it hands over: ``fp32`` as it is,
-            ``int8`` quantised, ``fp16`` in floating-point numbers of 16 bits; the inference server chooses by accuracy
-            and delay. Empty for as it is.
-        variants_max_loss: By how much a cheap variant may be less accurate, a fraction; else it is not shipped.
+        ranks: Its program starts as so many processes that train one model together. None: one for each accelerator, if
+            it is a Python program.
+        access: Who may ask the endpoint. None: that stays as it is.
+        copy_checkpoint_seconds: How often the broker gets a copy of its newest checkpoint during the training. The job
+            goes on from there if its node is lost. None: never.
+        replicas: On how many nodes the version of its endpoint answers, if there are as many. The endpoint keeps this
+            number. :data:`AUTO_REPLICAS`: the broker chooses by the endpoint's load.
+        retrain: When the broker submits it again because its model is less often right in use. None: never.
+        variants: As which models each of its versions answers: ``fp32`` as it is, ``int8`` quantised, ``fp16`` in
+            floating-point numbers of 16 bits. They are made of the model that it hands over. The inference server
+            chooses by accuracy and delay. Empty: only as it is.
+        variants_max_loss: How much less accurate a cheap variant may be, a fraction. Otherwise it is not shipped.
     """
 
     name: str

@@ -23,9 +23,9 @@ class Retrain:
     Attributes:
         budget_core_hours: What all retrainings of the endpoint that begin within a window may use: hours of cores, and
             of accelerators that they keep busy, added up.
-        below: Accuracy in use, a fraction, that starts a retraining once all of its interval is below; None
-            (``promise`` in a file) for what the version that answers promised.
-        at_most: Retrainings of the endpoint that may begin within a window, 1 to 100.
+        below: Accuracy in use, a fraction. A retraining starts when the whole interval is below it. None (``promise``
+            in a file): what the live version promised.
+        at_most: How many retrainings of the endpoint may begin within a window, 1 to 100.
         window_seconds: How long a window is.
         on: What starts one: :data:`ACCURACY`, :data:`INPUTS` or both; empty for the first.
     """

@@ -10,11 +10,11 @@ class Shipping:
     """What a job delivers beyond its tiers, once the first of them is delivered; by default the best model at the end.
 
     Attributes:
-        only_tiers: Nothing beyond the tiers.
-        every: While it trains, the best model whenever it is better by this much of the metric than the one delivered
-            last; None for no.
-        best_every_seconds: While it trains, the best model if it is better than the one delivered last, at most once in
-            so many seconds; None for no.
+        only_tiers: Whether it delivers nothing beyond the tiers.
+        every: During the training it delivers the best model when that is better than the last delivered one by so much
+            of the metric. None: it does not.
+        best_every_seconds: During the training it delivers the best model if that is better than the last delivered
+            one, at most once in so many seconds. None: it does not.
     """
 
     only_tiers: bool = False

@@ -14,9 +14,9 @@ class Tier:
 
     Attributes:
         target: Metric value that reaches this tier.
-        value: What reaching it is worth, relative to other tiers.
-        deadline_seconds: Seconds after submission by which the tenant wants it, or None.
-        hard: Whether the job is admitted only if it is foretold to be in time.
+        value: What this tier is worth, relative to other tiers.
+        deadline_seconds: The tenant wants it within so many seconds after submission. None: no deadline.
+        hard: Whether the broker admits the job only if it expects the tier in time.
     """
 
     target: float

@@ -104,17 +104,19 @@ _RetrainForm = _form(
     budget_core_hours=(float, Field(alias="budget")),
     below=(Below, None),
     window_seconds=_written("window", Seconds, DAY_SECONDS),
-    on=_told(list[str], [], "What starts one: `accuracy`, `inputs` or both; empty for the first."),
+    on=_told(list[str], [], "What starts one: `accuracy`, `inputs` or both. Empty: `accuracy`."),
 )
 _SpecForm = _form(
     JobSpec,
-    name=_told(str, "", "A label for people; left out: the endpoint's name."),
-    script=_told(str, "", "The program as a Python file: a path relative to this file, or to the project's folder."),
-    project=_told(str, "", "The folder that it runs from, relative to this file."),
-    command=_told(
-        str | list[str], [], "A command line as the program, begun in the project's folder; read by no shell."
+    name=_told(str, "", "A label for people. Left out: the endpoint's name."),
+    script=_told(
+        str, "", "The program as a Python file. Its path is relative to this file, or to the project's folder."
     ),
-    direction=_told(Direction | None, None, "Which metric is better; left out: as is usual for a metric of that name."),
+    project=_told(str, "", "The folder that it runs from. Its path is relative to this file."),
+    command=_told(
+        str | list[str], [], "A command line as the program. It starts in the project's folder. No shell reads it."
+    ),
+    direction=_told(Direction | None, None, "Which metric is better. Left out: as usual for a metric of that name."),
     # A form is made, which a type checker cannot know for a type.
     tiers=(Annotated[list[Annotated[_TierForm, BeforeValidator(_tier)]], Field(min_length=1)], ...),  # type: ignore[valid-type]
     arguments=(list[str], []),
@@ -127,15 +129,15 @@ _SpecForm = _form(
     env=_told(
         Annotated[dict[str, str], BeforeValidator(environment_of)],
         {},
-        "Variables that its program finds in its environment: with values, or names to be taken from yours.",
+        "Variables in the environment of its program: with values, or only names to take the values from yours.",
     ),
     max_duration_seconds=_written("max_duration", Seconds | None, None),
     every_seconds=_written("every", Seconds | None, None),
     replicas=_told(
         Replicas,
         1,
-        "On how many nodes its endpoint's version answers, where there are as many; becomes the endpoint's. "
-        "`auto`: as many as its load asks for.",
+        "On how many nodes the version of its endpoint answers, if there are as many. The endpoint keeps this number. "
+        "`auto`: as many as its load needs.",
     ),
     copy_checkpoint_seconds=_written("copy_checkpoint_every", Seconds | None, None),
     retry_back_off_seconds=_written("retries.back_off", Seconds | None, None),

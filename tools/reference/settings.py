@@ -65,9 +65,9 @@ def spec_page() -> str:
     parts = [
         "# Job spec\n",
         (
-            "The fields of a `tiercel.yaml`, or of a spec in YAML or TOML that `tiercel submit` takes. What is not "
-            "named here is refused. On the command line `--set FIELD=VALUE` gives any of them. `make docs` writes this "
-            "page from the source.\n"
+            "These are the fields of a `tiercel.yaml`, or of a spec in YAML or TOML for `tiercel submit`. Other fields "
+            "are refused. On the command line `--set FIELD=VALUE` sets any field. `make docs` writes this page from "
+            "the source.\n"
         ),
     ]
     for name, (kind, form) in FORMS.items():
@@ -91,7 +91,7 @@ def _rows(kind: type, form: type[BaseModel]) -> list[tuple[str, ...]]:
 
 def _without_none(text: str) -> str:
     """As a sentence; what Python calls None is left out by whoever writes it."""
-    plain = text.replace("None", "left out")
+    plain = text.replace(". None", ". Left out").replace("None", "left out")
     return plain[:1].upper() + plain[1:]
 
 
