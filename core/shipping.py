@@ -11,10 +11,10 @@ class Shipping:
 
     Attributes:
         only_tiers: Whether it delivers nothing beyond the tiers.
-        every: During the training it delivers the best model when that is better than the last delivered one by so much
-            of the metric. None: it does not.
-        best_every_seconds: During the training it delivers the best model if that is better than the last delivered
-            one, at most once in so many seconds. None: it does not.
+        every: While it trains, the best model whenever it is better than the last delivered one by so much of the
+            metric. None: no.
+        best_every_seconds: While it trains, the best model if it is better than the last delivered one, at most once in
+            so many seconds. None: no.
     """
 
     only_tiers: bool = False
