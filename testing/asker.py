@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 ASKERS = 4
 """At each address."""
 PAUSE_SECONDS = 0.05
-"""Of each of them, after an answer."""
+"""Of each of them, after an answer, where nobody asks for another."""
 DEADLINE_SECONDS = 3.0
 BODY = {"inputs": [{"name": "input", "shape": [1, 6], "datatype": "FP32", "data": [0.5, -1.0, 0.25, 1.0, -0.5, 2.0]}]}
 TOLERANCE = 1e-4
@@ -60,7 +60,9 @@ class Answers:
 
 
 @contextlib.asynccontextmanager
-async def asking(lab: Lab, endpoint: str, lines: list[Json], askers: int = ASKERS) -> AsyncIterator[None]:
+async def asking(
+    lab: Lab, endpoint: str, lines: list[Json], askers: int = ASKERS, pause_seconds: float = PAUSE_SECONDS
+) -> AsyncIterator[None]:
     """Ask at all nodes inside, from the user's host; what came out is in ``lines``.
 
     Args:
@@ -68,12 +70,14 @@ async def asking(lab: Lab, endpoint: str, lines: list[Json], askers: int = ASKER
         endpoint: What is asked.
         lines: What came out is appended to it.
         askers: How many ask at each node.
+        pause_seconds: Of each of them, after an answer.
     """
     nodes = (await lab.ask("nodes", "--json")).content
     configuration = {
         "broker": lab.address,
         "endpoint": endpoint,
         "askers": askers,
+        "pause_seconds": pause_seconds,
         "addresses": {node["id"]: node["serving_http"] for node in nodes},
     }
     process = await asyncio.create_subprocess_exec(
@@ -127,8 +131,9 @@ async def _ask(session: aiohttp.ClientSession, url: str, answers: Answers, tls: 
     return {"began": began, "ended": time.monotonic(), **found}
 
 
-async def _ask_at(node: str, url: str, endpoint: str, answers: Answers, access: Access) -> None:
+async def _ask_at(node: str, url: str, configuration: Json, answers: Answers, access: Access) -> None:
     """Ask at one address for ever."""
+    endpoint, pause_seconds = configuration["endpoint"], configuration["pause_seconds"]
     timeout = aiohttp.ClientTimeout(total=DEADLINE_SECONDS)
     async with aiohttp.ClientSession(timeout=timeout) as session:
         tls = {"ssl": await access.context(), "server_hostname": node_name(node)}
@@ -136,7 +141,7 @@ async def _ask_at(node: str, url: str, endpoint: str, answers: Answers, access: 
             line = await _ask(session, f"{url}/v2/models/{endpoint}/infer", answers, tls)
             sys.stdout.write(json.dumps({"node": node, **line}) + "\n")
             sys.stdout.flush()
-            await asyncio.sleep(PAUSE_SECONDS)
+            await asyncio.sleep(pause_seconds)
 
 
 async def _main(configuration: Json) -> None:
@@ -149,7 +154,7 @@ async def _main(configuration: Json) -> None:
     await access.context()  # before the broker's machine may be cut off
     async with asyncio.TaskGroup() as group:
         tasks = [
-            group.create_task(_ask_at(node, url, configuration["endpoint"], answers, access), name=node)
+            group.create_task(_ask_at(node, url, configuration, answers, access), name=node)
             for node, url in configuration["addresses"].items()
             for _ in range(configuration["askers"])
         ]

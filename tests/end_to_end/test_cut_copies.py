@@ -1,4 +1,4 @@
-"""Versions of 80 MB on their way between three machines whose narrow cables are pulled, and which begin anew."""
+"""Versions of 20 MB on their way between three machines whose narrow cables are pulled, and which begin anew."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(420)]
 
 SOON = {"TIERCEL_LEASE_SECONDS": "10", "TIERCEL_HEARTBEAT_SECONDS": "1", "TIERCEL_GONE_AFTER_SECONDS": "30"}
 """Jobs of a machine that died begin elsewhere after half a minute, unless the policy moves them sooner."""
-MEGABYTES = 80
-NARROW = 64_000_000
+MEGABYTES = 20
+NARROW = 16_000_000
 """Bits a second: ten seconds for a version."""
-NARROWER = 8_000_000
+NARROWER = 2_000_000
 """Nobody waits for the rest of it."""
-PART_BYTES = 10e6
-PART_AGAIN = 16
+PART_BYTES = 4e6
+PART_AGAIN = 5
 """Megabytes beside a version that a machine may hear: what was on its way when its cable was pulled, and all else."""
 SHORT_SECONDS = 2.0
 """Far less than a lease, of which a copy in front of heartbeats on a narrow cable takes its part, too."""
@@ -102,7 +102,7 @@ async def test_copies_whose_cable_is_pulled_or_whose_source_dies_are_whole_or_no
             scene = Scene(lab, near, far)
             try:
                 job = await scene.begin()
-                async with asking(lab, ENDPOINT, scene.lines, askers=1):
+                async with asking(lab, ENDPOINT, scene.lines, askers=1, pause_seconds=0.5):
                     await wait_answered(scene.lines, 3)
                     await a_cable_is_pulled(scene)
                     await the_source_dies(scene, job, product)
