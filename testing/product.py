@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import BinaryIO, Protocol, Self
 
 import psutil
 
@@ -33,6 +33,22 @@ def tiercel_command(*arguments: str) -> list[str]:
     """The command line of ``tiercel`` in this Python environment; of this tree where it is not installed."""
     installed = Path(sys.executable).parent / "tiercel"
     return [*([str(installed)] if installed.exists() else [sys.executable, "-m", "tiercel"]), *arguments]
+
+
+class Begun(Protocol):
+    """A process of ``tiercel up``, as :mod:`asyncio.subprocess` has it."""
+
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def returncode(self) -> int | None: ...
+
+    def send_signal(self, signal: int, /) -> None: ...
+
+    def kill(self) -> None: ...
+
+    async def wait(self) -> int: ...
 
 
 class Product:
@@ -59,7 +75,7 @@ class Product:
         self._options = tuple(options)
         self._environment = dict(environment or {})
         self._host = host
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: Begun | None = None
 
     async def __aenter__(self) -> Self:
         try:
@@ -112,15 +128,7 @@ class Product:
         if self._host is not None:
             command = self._host.command(*command)
         with self.log.open("ab") as log:
-            # A session of its own: Ctrl-C in the terminal is for whoever started it, who then stops it in order.
-            self._process = await asyncio.create_subprocess_exec(
-                *command,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=os.environ | self._environment,
-                start_new_session=True,
-            )
+            self._process = await self._begin(command, os.environ | self._environment, log)
         await self._wait_addresses(before)
 
     async def stop(self, how: signal.Signals = signal.SIGTERM) -> int:
@@ -152,7 +160,18 @@ class Product:
         """Command lines of living processes that belong to the state directory."""
         return [" ".join(_command_line(process)) for process in processes_of(self.state_dir)]
 
-    def _started(self) -> asyncio.subprocess.Process:
+    async def _begin(self, command: Sequence[str], environment: Mapping[str, str], log: BinaryIO) -> Begun:
+        # A session of its own: Ctrl-C in the terminal is for whoever started it, who then stops it in order.
+        return await asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=environment,
+            start_new_session=True,
+        )
+
+    def _started(self) -> Begun:
         if self._process is None:
             raise ProductError("'tiercel up' was not started")
         return self._process
