@@ -73,13 +73,16 @@ _WORDS: Final = (
     (r"127\.0\.0\.1:8000", "$SERVING"),
     (r"examples/digits|(?<=submit )digits(?= )", "digits"),
 )
+_SCRIPTS: Final = REPOSITORY / "testing" / "scripts"
+WARM: Final = f"python -S {_SCRIPTS / 'warm_command.py'}"
+"""Begins a command of bash that runs a Python script without the start of a Python."""
 FREE: Final = """\
 set -eEuo pipefail
 trap 'echo "FAILED: $BASH_COMMAND" >&2' ERR
 ids() { python -c 'import json, sys; told = json.load(sys.stdin); [print(one["id"]) for one in told]'; }
-free() { python SCRIPT none; }
-a_job() { python SCRIPT "$1"; }  # in which state?
-""".replace("SCRIPT", str(REPOSITORY / "testing" / "scripts" / "document_job.py"))
+free() { SCRIPT none; }
+a_job() { SCRIPT "$1"; }  # in which state?
+""".replace("SCRIPT", f"{WARM} {_SCRIPTS / 'document_job.py'}")
 """Defines ``free``, which ends all jobs, and ``a_job``, which begins one."""
 _PREAMBLE: Final = """\
 interrupted() {{  # what goes on until Ctrl-C: neither an error nor an end of its own is wrong

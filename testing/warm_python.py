@@ -154,12 +154,19 @@ class WarmPython:
         return WarmProcess(status, output)
 
     @property
+    def door(self) -> int:
+        """The file descriptor that ``testing/scripts/warm_command.py`` inherits to ask it."""
+        return self._socket.fileno()
+
+    @property
     def has_ended(self) -> bool:
         """Whether there is none any more, as on a host that was killed."""
         return self._process.poll() is not None
 
     def close(self) -> None:
         """End the template; what it started is not touched."""
+        with contextlib.suppress(OSError):  # it was closed before
+            self._socket.shutdown(socket.SHUT_RDWR)  # also where somebody has inherited it
         self._socket.close()
         code = self._process.wait(_LOAD_SECONDS)  # it may not have loaded everything yet
         assert code == 0 or self._host is not None, "a host kills what runs there when it goes, and nobody else does"

@@ -17,8 +17,11 @@ from pathlib import Path
 
 import pytest
 
-from testing.document_runs import ENDLESS, FREE, LIVES, NOT_RUN, commands_of, program_of, script_of
+from testing.document_runs import ENDLESS, FREE, LIVES, NOT_RUN, WARM, commands_of, program_of, script_of
 from testing.documents import PAGES, REPOSITORY, Block, blocks_of
+from testing.product import tiercel_command
+from testing.product_use import COMMAND_LINE
+from testing.warm_python import lasting_python
 
 STORIES = ("README.md", "docs/index.md", "docs/tutorial.md")
 BLOCKS = [block for page in PAGES if page.name != "CONTRIBUTING.md" for block in blocks_of(page)]
@@ -51,10 +54,17 @@ class Reader:
         self.folder.mkdir()
         names = [name for name in os.environ if name.startswith(("TIERCEL", "OTEL", "XDG"))]
         kept = {name: value for name, value in os.environ.items() if name not in names}
+        # Most of what a command takes is the start of its Python.
+        self._python = lasting_python(COMMAND_LINE)
+        commands = home / "bin"
+        commands.mkdir()
+        (commands / "tiercel").write_text(f'#!/bin/sh\nexec {WARM} {tiercel_command()[0]} "$@"\n')
+        (commands / "tiercel").chmod(0o755)
         self.environment = kept | {
             "HOME": str(home),
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "PATH": f"{commands}:{Path(sys.executable).parent}:{os.environ['PATH']}",
             "BROWSER": "true",
+            "WARM_PYTHON": str(self._python.door),
         }
 
     def types(self, script: str) -> str:
@@ -68,6 +78,7 @@ class Reader:
             stderr=subprocess.STDOUT,
             text=True,
             timeout=SECONDS,
+            pass_fds=[self._python.door],
         )
         assert done.returncode == 0, f"{done.stdout}\n{script}"
         return done.stdout
@@ -120,7 +131,7 @@ def addresses_of(reader: Reader) -> dict[str, str]:
 @pytest.mark.parametrize("block", [each for each in PYTHON if not (in_story(each) or each.reason)], ids=str)
 def test_python_of_a_block_runs(block: Block, reader: Reader) -> None:
     (reader.folder / "block.py").write_text(program_of(block))
-    reader.types(f"{FREE}free\npython block.py")
+    reader.types(f"{FREE}free\n{WARM} block.py")
 
 
 @pytest.mark.parametrize("block", [each for each in SHELL if not (in_story(each) or each.reason)], ids=str)
