@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 import numpy as np
 import xgboost
@@ -19,6 +20,7 @@ from tiercel.trainer_agent.trainer.signature import Array, Evaluate, ExampleInpu
 _GO_ON = "xgb_model=callback.booster"
 _MEASURE = "evals=, or eval_set= to fit()"
 
+Result = TypeVar("Result")
 Log = dict[str, dict[str, list[Any]]]
 
 
@@ -137,14 +139,7 @@ class BoosterOfXgboost(BoosterLibrary[xgboost.Booster]):
         with needing("onnxmltools"):
             from onnxmltools.convert import convert_xgboost
             from onnxmltools.convert.common.data_types import FloatTensorType
-        booster = self.read(frozen)
-        # The converter leaves out rounds after the best one, and knows columns by its own names for them.
-        booster.set_attr(best_iteration=None, best_score=None)
-        booster.feature_names = None
-        if _objective(booster) == "multi:softmax":  # of which the converter leaves the scores as they are
-            booster.set_param({"objective": "multi:softprob"})
-        model: OnnxSource = convert_xgboost(booster, initial_types=[("X", FloatTensorType([None, *row[0].shape]))])
-        return model
+        return _aside(lambda: _converted(convert_xgboost, FloatTensorType([None, *row[0].shape]), frozen))
 
     def written(self, booster: xgboost.Booster) -> bytes:
         """Its own binary form."""
@@ -152,13 +147,34 @@ class BoosterOfXgboost(BoosterLibrary[xgboost.Booster]):
 
     def read(self, written: bytes) -> xgboost.Booster:
         """Of its own binary form."""
-        booster = xgboost.Booster()
-        booster.load_model(bytearray(written))
-        return booster
+        return _aside(lambda: _read(written))
 
     def trees_of(self, booster: xgboost.Booster) -> int:
         """See :class:`~tiercel.trainer_agent.trainer.libraries.boosting.BoosterLibrary`."""
         return int(booster.num_boosted_rounds())
+
+
+def _aside(work: Callable[[], Result]) -> Result:
+    """What a thread of its own returns: where a booster is configured, draws of that thread's trainings begin anew."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(work).result()
+
+
+def _read(written: bytes) -> xgboost.Booster:
+    booster = xgboost.Booster()
+    booster.load_model(bytearray(written))
+    booster.save_config()  # configures it, which its first use would do otherwise
+    return booster
+
+
+def _converted(convert: Callable[..., OnnxSource], taken: Any, frozen: bytes) -> OnnxSource:
+    booster = _read(frozen)
+    # The converter leaves out rounds after the best one, and knows columns by its own names for them.
+    booster.set_attr(best_iteration=None, best_score=None)
+    booster.feature_names = None
+    if _objective(booster) == "multi:softmax":  # of which the converter leaves the scores as they are
+        booster.set_param({"objective": "multi:softprob"})
+    return convert(booster, initial_types=[("X", taken)])
 
 
 def _objective(booster: xgboost.Booster) -> str:

@@ -100,6 +100,24 @@ def test_the_file_answers_as_the_model_does_and_is_asked_like_it(name: str, tmp_
         assert (said == wanted).all()
 
 
+def test_an_export_leaves_the_draws_of_a_training_alone(tmp_path: Path) -> None:
+    library, rows = of_xgboost.BoosterOfXgboost(), xgboost.DMatrix(X, THREE)
+
+    class Exports(xgboost.callback.TrainingCallback):  # type: ignore[misc] # which has no types
+        def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
+            library.booster = model
+            if epoch == 2:
+                exported(library, tmp_path).compared()
+                library.read(library.freeze()).inplace_predict(X)
+            return False
+
+    def trained(*callbacks: xgboost.callback.TrainingCallback) -> Array:
+        settings = {"objective": "multi:softmax", "num_class": 3, "subsample": 0.5, "nthread": 1}
+        return np.asarray(xgboost.train(settings, rows, 6, callbacks=callbacks).predict(rows, output_margin=True))
+
+    np.testing.assert_array_equal(trained(Exports()), trained())
+
+
 def test_a_data_frame_is_asked_for_by_its_columns(tmp_path: Path) -> None:
     frame = NAMED.assign(city=pd.Categorical(np.array(["Rome", "Oslo"])[TWO]), **{"km/h": TWO > 0, "days": THREE})
     frame["said"] = np.array(["not so good", "good", "very good"])[THREE]
