@@ -16,8 +16,9 @@ from tiercel.serving.explaining.recent_requests import Answered, RecentRequests
 from tiercel.serving.tensors import Array
 
 WINDOW_ROWS: Final = 1000
-# Of so many versions, those that were told of last.
-MOST_VERSIONS: Final = 128
+# Of so many versions, in all and of one model, those that were told of last: a model's own older ones go first.
+MOST_VERSIONS: Final = 1024
+MOST_OF_MODEL: Final = 32
 MOST_ROWS: Final = 64
 _MOST_CHARACTERS: Final = 128
 
@@ -45,18 +46,25 @@ class Window:
     """The last rows that feedback came on, of one version."""
 
     is_of_values: bool  # whether it is of values
-    # Of each: for classes and labels 1 for a right answer and 0 for a wrong one, for values how far off.
+    # Of each: for classes and labels whether it was right, for values how far off.
     rows: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW_ROWS))
+    right: int = 0  # of them, for classes and labels
     count: int = 0  # rows since the server began
+
+    def add(self, row: float) -> None:
+        """Count one more row."""
+        if not self.is_of_values:
+            self.right += int(row) - (int(self.rows[0]) if len(self.rows) == WINDOW_ROWS else 0)
+        self.rows.append(row)
+        self.count += 1
 
     def as_json(self) -> dict[str, Any]:
         """For the interface."""
         size = len(self.rows)
         if self.is_of_values:
             return {"rows": size, "count": self.count, "mean_absolute_error": math.fsum(self.rows) / size}
-        right = int(sum(self.rows))
-        low, high = wilson(right, size)
-        return {"rows": size, "count": self.count, "accuracy": right / size, "low": low, "high": high}
+        low, high = wilson(self.right, size)
+        return {"rows": size, "count": self.count, "accuracy": self.right / size, "low": low, "high": high}
 
 
 class Feedback:
@@ -116,8 +124,7 @@ class Feedback:
             _check(each, row, classes)
         window = self._window(model, variant, version, is_of_values)
         for each, row in zip(given, said, strict=True):
-            window.rows.append(abs(each - row) if is_of_values else float(each == row))
-        window.count += len(said)
+            window.add(abs(each - row) if is_of_values else each == row)
 
     def of(self, model: str) -> list[dict[str, Any]]:
         """What is known of each version of a model, the one that was told of last first."""
@@ -130,7 +137,7 @@ class Feedback:
     def accuracies(self) -> list[dict[str, Any]]:
         """Of each version of each model that answers with classes or labels: its rows, and how many were right."""
         return [
-            {"model": model, "variant": variant, "version": version, "right": int(sum(window.rows))}
+            {"model": model, "variant": variant, "version": version, "right": window.right}
             | {name: value for name, value in window.as_json().items() if name != "count"}
             for (model, variant, version), window in self._windows.items()
             if not window.is_of_values
@@ -139,9 +146,13 @@ class Feedback:
     def _window(self, model: str, variant: str, version: str, is_of_values: bool) -> Window:
         key = (model, variant, version)
         window = self._windows.pop(key, None)
+        is_new = window is None
         if window is None or window.is_of_values is not is_of_values:
             window = Window(is_of_values)
-        if len(self._windows) >= MOST_VERSIONS:
+        own = [each for each in self._windows if each[0] == model] if is_new else []
+        if len(own) >= MOST_OF_MODEL:
+            del self._windows[own[0]]
+        elif len(self._windows) >= MOST_VERSIONS:
             del self._windows[next(iter(self._windows))]
         self._windows[key] = window
         return window

@@ -1,7 +1,8 @@
 """Remembers what became of requests that carry an id of their own, as far as memory that is bounded goes back.
 
 A request without an id leaves nothing. Of each model the last ones are kept in two halves: when the newer half is full,
-the older one goes, which costs nothing for each request. Used on the event loop only.
+the older one goes, which costs nothing for each request. There is room for as many as :data:`FULL_MODELS` have; beyond
+it, those go that were asked longest ago. Used on the event loop only.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+FULL_MODELS: Final = 16
+"""There is room for all that so many models may have."""
 # Of so many models, those that were asked with ids last.
-MOST_MODELS: Final = 16
+MOST_MODELS: Final = 1024
 # Longer ids are not kept.
 MOST_ID_CHARACTERS: Final = 128
 _ERROR_CHARACTERS: Final = 200
@@ -136,11 +139,13 @@ class RecentRequests:
     """See the module.
 
     Args:
-        most: The last requests of each model that are remembered for certain; up to twice as many are. 0 for none.
+        most: The last requests of each model that are remembered while there is room; up to twice as many are. 0 for
+            none.
     """
 
     def __init__(self, most: int) -> None:
         self._most = most
+        self._left = 2 * most * FULL_MODELS  # for how many there is room
         self._models: dict[str, _OfModel] = {}
 
     def wants(self, request_id: str) -> bool:
@@ -152,14 +157,23 @@ class RecentRequests:
         of_model = self._models.get(model)
         if of_model is None:
             if len(self._models) >= MOST_MODELS:
-                del self._models[min(self._models, key=lambda each: self._models[each].asked)]
+                self._forget_longest_ago()
             of_model = self._models[model] = _OfModel()
         newer = of_model.newer
         if len(newer) >= self._most:
+            self._left += len(of_model.older)
             newer, of_model.older = {}, newer
             of_model.newer = newer
-        newer[request_id] = request
         of_model.asked = now
+        if request_id not in newer:
+            self._left -= 1
+            if self._left < 0:
+                self._forget_longest_ago()
+        newer[request_id] = request
+
+    def _forget_longest_ago(self) -> None:
+        gone = self._models.pop(min(self._models, key=lambda each: self._models[each].asked))
+        self._left += len(gone.newer) + len(gone.older)
 
     def find(self, model: str, request_id: str) -> Remembered | RememberedGeneration | None:
         """What became of a request; None where nobody knows, or knows any more."""

@@ -8,7 +8,7 @@ import pytest
 
 from tiercel.core.errors import InvalidRequestError, NotFoundError
 from tiercel.core.feedback import wilson
-from tiercel.serving.explaining.feedback import MOST_VERSIONS, WINDOW_ROWS, Feedback, answered
+from tiercel.serving.explaining.feedback import MOST_OF_MODEL, MOST_VERSIONS, WINDOW_ROWS, Feedback, answered
 from tiercel.serving.explaining.recent_requests import Answered, RecentRequests, Trace
 
 
@@ -106,11 +106,18 @@ def test_windows_are_bounded() -> None:
         house.answer(str(number), (10, 3))
         house.feedback.take("m", str(number), 3 if number >= 10 else 4)
     assert (house.versions()["3"]["rows"], house.versions()["3"]["accuracy"]) == (WINDOW_ROWS, 1.0)
-    for number in range(MOST_VERSIONS):
-        house.answer("v", (10, 3), f"v{number}")
-        house.feedback.take("m", "v", 3)
-    assert len(house.versions()) == MOST_VERSIONS
+    assert house.feedback.accuracies()[0]["right"] == WINDOW_ROWS
+    for number in range(MOST_OF_MODEL):
+        house.feedback.count("m", "", f"v{number}", (10, 3), 3)
+    assert len(house.versions()) == MOST_OF_MODEL
     assert "3" not in house.versions()
+    house.feedback.count("another", "", "1", (10, 3), 3)
+    for number in range(MOST_VERSIONS):
+        house.feedback.count("m", "", f"w{number}", (10, 3), 3)
+    assert house.feedback.of("another"), "versions of one model leave those of others"
+    for number in range(MOST_VERSIONS):
+        house.feedback.count(f"m{number}", "", "1", (10, 3), 3)
+    assert (len(house.feedback.accuracies()), house.versions()) == (MOST_VERSIONS, {})
 
 
 def test_the_interval_is_wilsons() -> None:

@@ -2,7 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from tiercel.serving.explaining.recent_requests import MOST_MODELS, RecentRequests, Remembered, RunTimes, Trace
+from tiercel.serving.explaining.recent_requests import (
+    FULL_MODELS,
+    MOST_MODELS,
+    RecentRequests,
+    Remembered,
+    RunTimes,
+    Trace,
+)
 
 
 def keep(recent: RecentRequests, model: str, request_id: str, end: float = 0.0) -> None:
@@ -34,13 +41,24 @@ def test_a_flood_of_one_model_leaves_those_of_another() -> None:
 
 
 def test_of_more_models_than_are_kept_those_asked_longest_ago_go() -> None:
-    recent = RecentRequests(4)
+    recent = RecentRequests(MOST_MODELS)
     for number in range(MOST_MODELS):
         keep(recent, str(number), "a", float(number))
     keep(recent, "0", "b", 100.0)
     keep(recent, "another", "a", 101.0)
     gone = [number for number in range(MOST_MODELS) if recent.find(str(number), "a") is None]
     assert gone == [1]
+
+
+def test_many_models_that_are_asked_little_are_all_known_and_a_flood_makes_no_more_of_them_than_there_is_room() -> None:
+    recent = RecentRequests(4)
+    for number in range(2 * 4 * FULL_MODELS):
+        keep(recent, str(number), "a", float(number))
+    assert all(recent.find(str(number), "a") for number in range(2 * 4 * FULL_MODELS))
+    for number in range(100):
+        keep(recent, "loud", str(number), 1000.0 + number)
+    known = [number for number in range(2 * 4 * FULL_MODELS) if recent.find(str(number), "a")]
+    assert known == list(range(8, 2 * 4 * FULL_MODELS)), "those asked longest ago made room for what one model may have"
 
 
 def test_steps_add_up_to_all_that_it_took() -> None:
