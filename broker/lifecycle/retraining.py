@@ -147,9 +147,10 @@ def is_wanted(endpoint: Endpoint, retraining: Retraining) -> bool:
 
 
 def with_one(retrainings: Sequence[Retraining], one: Retraining) -> tuple[Retraining, ...]:
-    """What an endpoint remembers, with a retraining as it is now."""
-    others = [each for each in retrainings if each.job_id != one.job_id]
-    return tuple(sorted((*others, one), key=lambda each: each.decided_at)[-REMEMBERED:])
+    """What an endpoint remembers, with a retraining as it is now: last is what was decided on last."""
+    if any((each.job_id, each.decided_at) == (one.job_id, one.decided_at) for each in retrainings):
+        return tuple(one if each.job_id == one.job_id else each for each in retrainings)
+    return (*(each for each in retrainings if each.job_id != one.job_id), one)[-REMEMBERED:]
 
 
 def better_one(endpoint: Endpoint, known: Retraining, heard: Heard, job: Job) -> Version | None:
@@ -322,7 +323,7 @@ def _why_bounded(retrainings: Sequence[Retraining], terms: Retrain, now: float) 
     if len(inside) >= terms.at_most:
         until = inside[-terms.at_most].decided_at + terms.window_seconds
         return f"{terms.at_most} retrainings in {window} is what retrain.at_most allows; the next from {_moment(until)}"
-    until = _pause_until(retrainings, terms)
+    until = _pause_until(retrainings, terms, now)
     if now < until:
         return f"the last retraining ({retrainings[-1].job_id}) did not help; the next from {_moment(until)}"
     least = terms.budget_core_hours * HOUR_SECONDS / terms.at_most
@@ -336,8 +337,9 @@ def _why_bounded(retrainings: Sequence[Retraining], terms: Retrain, now: float) 
 
 def _inside(retrainings: Sequence[Retraining], terms: Retrain, now: float) -> list[Retraining]:
     """Those that count in the present window; ones that are not over always do."""
-    since = now - terms.window_seconds
-    return [each for each in retrainings if each.decided_at > since or not each.state.is_over]
+    # A moment that is farther ahead than a window is of a clock that was set back since, and says nothing.
+    window = terms.window_seconds
+    return [each for each in retrainings if abs(each.decided_at - now) < window or not each.state.is_over]
 
 
 def _left(retrainings: Sequence[Retraining], terms: Retrain, now: float) -> float:
@@ -346,7 +348,7 @@ def _left(retrainings: Sequence[Retraining], terms: Retrain, now: float) -> floa
     return terms.budget_core_hours * HOUR_SECONDS - spent
 
 
-def _pause_until(retrainings: Sequence[Retraining], terms: Retrain) -> float:
+def _pause_until(retrainings: Sequence[Retraining], terms: Retrain, now: float) -> float:
     """When the pause after retrainings that did not help is over, seconds since the Unix epoch."""
     # What is trained right after a change has mostly data of before: the first pause is half of what spreads them
     # evenly over the window, and each further one twice as long, up to a window.
@@ -355,7 +357,7 @@ def _pause_until(retrainings: Sequence[Retraining], terms: Retrain) -> float:
         if each.state is RetrainingState.HELPED:
             break
         in_vain += 1
-    if not in_vain:
+    if not in_vain or retrainings[-1].over_at > now + terms.window_seconds:
         return 0.0
     pause = terms.window_seconds / terms.at_most * 2.0 ** (min(in_vain, 32) - 2)
     return retrainings[-1].over_at + min(pause, terms.window_seconds)

@@ -71,6 +71,24 @@ def test_whoever_asked_is_told_why_nothing_is_done() -> None:
     assert feeding == (None, "version 1 is less often right than 0.9: job j5 feeds the endpoint already")
 
 
+def test_a_clock_that_was_ahead_holds_nothing_up_for_longer_than_a_window() -> None:
+    ahead = AT + 3650 * 24 * HOUR
+    future = tuple(over(RetrainingState.FAILED, ahead + n * HOUR, 2 * HOUR) for n in range(3))
+    one, _ = retraining.decided(replace(MISSED, retrainings=future), BAD, {}, AT, "j9")
+    assert one is not None
+    assert one.granted_seconds == 2 * HOUR
+    begun = retraining.with_one(future, one)
+    assert begun[-1] == one, "the last is the one that was decided on last, whatever the clock said before"
+    failed = replace(one, state=RetrainingState.FAILED, over_at=AT + HOUR)
+    known = retraining.with_one(begun, failed)
+    assert known == (*future, failed)
+    assert f"the last retraining ({one.job_id}) did not help" in words_of(
+        replace(MISSED, retrainings=known), now=AT + HOUR
+    )
+    an_hour = tuple(over(RetrainingState.HELPED, AT + n * HOUR, 0.0) for n in range(3))
+    assert "retrain.at_most allows" in words_of(replace(MISSED, retrainings=an_hour), now=AT - HOUR)
+
+
 def test_a_retraining_has_helped_once_what_it_brought_is_known_to_be_right() -> None:
     known = over(RetrainingState.REPLACED)
     brought = replace(VERSION, version=2, job_id=known.job_id)
