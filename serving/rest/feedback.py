@@ -22,7 +22,7 @@ from tiercel.serving.requests import InferRequest, InferResult
 from tiercel.serving.rest.feedback_items import Item, at_field, read_items
 from tiercel.serving.rest.handing import RestHanding, time_left
 from tiercel.serving.rest.messages import HttpRefusedError, HttpRequest, HttpResponse, json_response
-from tiercel.serving.rest.routes import MOST_AT_ONCE, Parameters, Routes
+from tiercel.serving.rest.routes import Parameters, Routes
 from tiercel.serving.routing.relay import HOPS
 
 if TYPE_CHECKING:
@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from tiercel.serving.dataplane import DataPlane
     from tiercel.serving.explaining.recent_requests import Answered
 
+# Bodies of more bytes than this are read in another thread: it is 0.5 ms of small tensors.
+_MOST_AT_ONCE: Final = 2 * 1024
+# After so many others have their turn.
+_IDS_AT_ONCE: Final = 50
 # What is wrong with these inputs and may be right with the next ones.
 _OF_ITS_OWN: Final = (InvalidRequestError, TooLargeError, InferenceFailedError)
 
@@ -73,7 +77,10 @@ class FeedbackDoor:
         """Takes what was right: in answers, by the ids of their requests, or for inputs, which are answered for it."""
         model, told = of["model"], _Told()
         items = await self._read(request, model)
-        self._take_here(model, [item for item in items if item.inputs is None], told)
+        by_id = [item for item in items if item.inputs is None]
+        for first in range(0, len(by_id), _IDS_AT_ONCE):
+            self._take_here(model, by_id[first : first + _IDS_AT_ONCE], told)
+            await asyncio.sleep(0)
         if told.unknown and HOPS not in request.headers:
             await self._take_elsewhere(request, model, told)
         why = await self._compare(request, model, [item for item in items if item.inputs is not None], told)
@@ -90,7 +97,7 @@ class FeedbackDoor:
 
     async def _read(self, request: HttpRequest, model: str) -> list[Item]:
         keep_bodies = not self.plane.has(model)
-        if len(request.body) <= MOST_AT_ONCE:
+        if len(request.body) <= _MOST_AT_ONCE:
             return read_items(request, self.max_json_bytes, keep_bodies=keep_bodies)
         async with self._reading:
             return await asyncio.to_thread(read_items, request, self.max_json_bytes, keep_bodies=keep_bodies)
@@ -129,6 +136,7 @@ class FeedbackDoor:
                     if done:  # the first one was let in; the others are as much work
                         self.gate.check(request.caller, model, request.authorization)
                     await self._compare_one(request, model, item, told)
+                    await asyncio.sleep(0)  # a run that is done at once lets nobody else have a turn
                     done += 1
         except TimeoutError:
             why = DeadlineExceededError(f"'{model[:200]}' did not answer all inputs within {limit:.6g} seconds")
