@@ -9,6 +9,7 @@ from tiercel.core.endpoints import Endpoint
 from tiercel.core.errors import NotFoundError, wrong_field
 from tiercel.core.figures import compared
 from tiercel.core.jobs import Direction
+from tiercel.core.retraining import RetrainingState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -172,8 +173,10 @@ def with_delays(before: Endpoint, after: Endpoint, window: DelayWindow | None) -
 def kept(endpoint: Endpoint) -> tuple[Version, ...]:
     """The versions whose files are kept, oldest first.
 
-    Of each variant the one that answers, the newest few and, if those are more than one, the one that is gone back to.
+    Of each variant the one that answers, the newest few and, if those are more than one, the one that is gone back to,
+    and the one that answered before retrainings none of which has helped.
     """
+    before = _before_in_vain(endpoint) if endpoint.keep > 1 else 0
     live = {version.variant: version.version for version in endpoint.live}
     left: dict[str, int] = {}
     found, backed = [], set()
@@ -183,9 +186,20 @@ def kept(endpoint: Endpoint) -> tuple[Version, ...]:
         is_earlier = version.version < live.get(variant, 0) and not version.held and not version.removed
         is_back = is_earlier and variant not in backed and endpoint.keep > 1
         backed |= {variant} if is_back else set()
+        is_back = is_back or (version.version == before and not version.removed)
         if is_back or (left[variant] >= 0 and not version.removed) or version.version == live.get(variant):
             found.append(version)
     return tuple(reversed(found))
+
+
+def _before_in_vain(endpoint: Endpoint) -> int:
+    """The version that the first of the last retrainings was for that have not helped; 0 where the last one did."""
+    before = 0
+    for each in reversed(endpoint.retrainings):
+        if each.state is RetrainingState.HELPED:
+            break
+        before = each.version
+    return before
 
 
 def _settled(endpoint: Endpoint) -> Endpoint:

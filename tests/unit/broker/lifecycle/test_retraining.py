@@ -71,6 +71,20 @@ def test_whoever_asked_is_told_why_nothing_is_done() -> None:
     assert feeding == (None, "version 1 is less often right than 0.9: job j5 feeds the endpoint already")
 
 
+def test_what_answered_before_retrainings_that_did_not_help_can_be_gone_back_to() -> None:
+    endpoint = replace(DIGITS, keep=2)
+    for number in range(2, 9):
+        new = replace(VERSION, version=number, job_id=f"j{number}", value=0.93 + number / 1000)
+        vain = replace(over(RetrainingState.REPLACED, AT + number), job_id=new.job_id, version=number - 1)
+        endpoint = versions.with_version(endpoint, new, may_replace=False)[0]
+        endpoint = replace(endpoint, retrainings=retraining.with_one(endpoint.retrainings, vain))
+    assert [each.version for each in versions.kept(endpoint)] == [1, 7, 8]
+    assert versions.rolled_back(endpoint, 1).live_version == 1
+    helped = replace(endpoint.retrainings[-1], state=RetrainingState.HELPED)
+    helped_at_last = replace(endpoint, retrainings=retraining.with_one(endpoint.retrainings, helped))
+    assert [each.version for each in versions.kept(helped_at_last)] == [7, 8]
+
+
 def test_a_clock_that_was_ahead_holds_nothing_up_for_longer_than_a_window() -> None:
     ahead = AT + 3650 * 24 * HOUR
     future = tuple(over(RetrainingState.FAILED, ahead + n * HOUR, 2 * HOUR) for n in range(3))
