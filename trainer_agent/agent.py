@@ -109,6 +109,7 @@ class Agent:
         self._tasks.start("access", self._rooms.access.run())
         self._tasks.start("images", self._watch_images())
         self._tasks.start("routes", self._rooms.routes.run())
+        self._tasks.start("models", self._rooms.served.watch())
         self._tasks.start("data", self._rooms.data.offered.watch())
         for parts in (self._rooms.copies.parts, self._rooms.checkpoint_parts):
             self._tasks.start("what has come in part", parts.watch())
@@ -171,7 +172,7 @@ class Agent:
             serving_lag_seconds=self._rooms.serving.lag_seconds,
             accelerators=readings_to_wire(self._parts.accelerators.readings),
             data=self._rooms.data.offered.told(),
-            disk=self._rooms.room.measured,
+            disk=self._rooms.room.told(),
             at=timestamp(time.time()),
         )
 

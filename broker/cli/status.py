@@ -36,7 +36,7 @@ def status(*, as_json: bool, state_dir: Path | None, broker: str, tenant: str) -
     else:
         _print(found)
         for problem in problems:
-            click.echo(f"! {clean(problem.about)}: {clean(problem.what)}. To do: {clean(problem.action)}.")
+            click.echo(f"! {clean(problem.about)}: {clean(problem.what).rstrip('.')}. To do: {clean(problem.action)}.")
     if problems:
         raise click.exceptions.Exit(FAILED)
 

@@ -100,6 +100,8 @@ class VersionCopies:
         self._under_way: dict[PlacedFiles, asyncio.Task[None]] = {}
         self._sent: frozenset[PlacedFiles] = frozenset()
         self._there: dict[Place, dict[int, str]] = {}
+        self._wanted: frozenset[PlacedFiles] = frozenset()
+        self._served: ServedModels | None = None
         self._problems: dict[PlacedFiles, str] = {}
 
     async def open(self) -> None:
@@ -130,6 +132,7 @@ class VersionCopies:
         if self._there.get(place, {}) != versions:
             self._there[place] = dict(versions)
             self._changed()
+            self._fetch_missing()
 
     def want(
         self,
@@ -152,9 +155,8 @@ class VersionCopies:
         for files in [each for each in self._problems if each not in copies]:
             del self._problems[files]
         self._sent &= frozenset(sends)
-        for files in copies:
-            if files not in self._under_way and self._there.get(files.place, {}).get(files.version) != files.sha256:
-                self._start(files, self._fetch(files, served))
+        self._wanted, self._served = frozenset(copies), served
+        self._fetch_missing()
         for files in sends:
             if files not in self._under_way and files not in self._sent:
                 self._start(files, self._send(files))
@@ -175,6 +177,13 @@ class VersionCopies:
         request = nodes_pb2.FetchCheckpointRequest(endpoint=files.place.endpoint, version=files.version)
         await self._parcels.fetch(request, place, self._check_room, lambda: self._pace_of(files))
         await asyncio.to_thread(self._repository.check_copy, place, files.sha256)
+
+    def _fetch_missing(self) -> None:
+        if self._served is None:
+            return
+        for files in self._wanted:
+            if files not in self._under_way and self._there.get(files.place, {}).get(files.version) != files.sha256:
+                self._start(files, self._fetch(files, self._served))
 
     def _start(self, files: PlacedFiles, work: Coroutine[Any, Any, None]) -> None:
         self._under_way[files] = self._tasks.start(f"copy {files.place.model} {files.version}", work)

@@ -40,6 +40,12 @@ class RoomWatch:
         except OSError:
             return None
 
+    def told(self) -> disk_pb2.NodeDisk | None:
+        """What was measured last, with what the disk has left now; None before the first time."""
+        if self.measured is None or (now := self.free_and_total()) is None:
+            return self.measured
+        return disk_pb2.NodeDisk(parts=self.measured.parts, free_bytes=now[0], total_bytes=now[1])
+
     async def run(self) -> None:
         """Measure until cancelled; that takes a fiftieth of a thread's time at most."""
         await asyncio.sleep(_FIRST_LOOK_SECONDS)

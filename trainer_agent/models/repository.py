@@ -156,14 +156,20 @@ class ModelRepository:
     def there(self) -> dict[str, dict[int, str]]:
         """SHA-256 of the versions that were put there, by model and number."""
         folders = list(self.path.iterdir()) if self.path.is_dir() else []
-        records = {folder.name: model_record.read(folder) for folder in folders}
-        return {name: dict(record.versions) for name, record in records.items() if record is not None}
+        return {folder.name: self.there_of(folder.name) for folder in folders if model_record.read(folder) is not None}
+
+    def there_of(self, model: str) -> dict[int, str]:
+        """SHA-256 of the versions of a model that were put there and have their ONNX file still, by number."""
+        record = self.record(model) or ModelRecord()
+        return {
+            version: sha256
+            for version, sha256 in record.versions.items()
+            if (self.version(model, version) / _MODEL).is_file()
+        }
 
     def has(self, model: str, version: int, sha256: str) -> bool:
         """Whether a version was put there, with this ONNX file."""
-        record = self.record(model)
-        is_there = record is not None and record.versions.get(version) == sha256
-        return is_there and (self.version(model, version) / _MODEL).is_file()
+        return self.there_of(model).get(version) == sha256
 
     def files(self, model: str, version: int, sha256: str, delivery_id: str) -> list[CopiedFile]:
         """The files of a version that was put there, or that a delivery has staged; none where there are none."""

@@ -12,7 +12,7 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from tiercel.trainer_agent.errors import DeliveryFailedError
 from tiercel.trainer_agent.models.record import ModelRecord
@@ -21,6 +21,8 @@ from tiercel.trainer_agent.models.variants import Place
 from tiercel.trainer_agent.supervision import Supervisor
 
 _log = logging.getLogger(__name__)
+
+_LOOK_SECONDS: Final = 10.0
 
 
 class Loader(Protocol):
@@ -113,8 +115,36 @@ class ServedModels:
             self._set_problem(place, "")
         for place, versions in wanted.items():
             if place not in arriving and place not in self._busy and self._in_force.get(place) != versions:
-                self._busy.add(place)
-                self._tasks.start(f"model {place.model}", self._put_in_force(place))
+                self._begin(place)
+
+    async def watch(self) -> None:
+        """Look now and then whether the files of what shall answer are there, until cancelled.
+
+        What is loaded answers without them, and nobody would know before the inference server is started again.
+        """
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            try:
+                await self.look()
+            except OSError as error:
+                _log.warning("the models' folder cannot be looked at: %s", error)
+
+    async def look(self) -> None:
+        """Look once whether the files of what shall answer are there."""
+        for place in [place for place, wanted in self._wanted.items() if wanted.version]:
+            async with self._lock_of(place):
+                there = await asyncio.to_thread(self._repository.there_of, place.model)
+                wanted = self._wanted.get(place)
+                if wanted is None or not wanted.version or place in self._arriving or place in self._busy:
+                    continue
+                gone = _gone(wanted.version)
+                if wanted.version not in there:
+                    self._in_force.pop(place, None)
+                    loaded = self._answering.get(place) == wanted.version
+                    self._set_problem(place, f"{gone} {_FROM_MEMORY}" if loaded else gone)
+                elif self._problems.get(place, "").startswith(gone):  # they are back
+                    self._begin(place)
+                self._in_place(place, {version: sha for version, sha in there.items() if version in wanted.kept})
 
     async def deliver(self, delivery_id: str, place: Place, version: int, sha256: str, *, answers: bool) -> None:
         """Put the staged files of a delivery in place and, if it is to answer, let it; returns when it does.
@@ -133,6 +163,10 @@ class ServedModels:
         """Remove the files of a delivery that failed."""
         async with self._lock_of(place):
             await asyncio.to_thread(self._repository.withdraw, delivery_id, place.model, version)
+
+    def _begin(self, place: Place) -> None:
+        self._busy.add(place)
+        self._tasks.start(f"model {place.model}", self._put_in_force(place))
 
     def _lock_of(self, place: Place) -> asyncio.Lock:
         return self._locks.setdefault(place.endpoint, asyncio.Lock())
@@ -154,6 +188,7 @@ class ServedModels:
 
     async def _change(self, place: Place, wanted: WantedVersions) -> None:
         record = await asyncio.to_thread(self._repository.record, place.model)
+        there = await asyncio.to_thread(self._repository.there_of, place.model)
         if record is None:
             if wanted.version:
                 raise DeliveryFailedError(_gone(wanted.version))
@@ -164,13 +199,13 @@ class ServedModels:
                 await self._elsewhere(place.endpoint)
             await self._let_none_answer(place, record)
         elif self._answering.get(place) != wanted.version:
-            if wanted.version not in record.versions:
+            if wanted.version not in there:
                 raise DeliveryFailedError(_gone(wanted.version))
             # By its number only where it is another one than before: the server may have had its reasons to go back.
             await self._let_answer(place, wanted.version, by_number=record.live != wanted.version)
             _log.info("version %d of %s answers, as the broker wants it", wanted.version, place.model)
         await asyncio.to_thread(self._repository.keep_only, place.model, wanted.kept)
-        self._in_place(place, {version: sha for version, sha in record.versions.items() if version in wanted.kept})
+        self._in_place(place, {version: sha for version, sha in there.items() if version in wanted.kept})
 
     async def _let_answer(self, place: Place, version: int, *, by_number: bool = False) -> None:
         before = await asyncio.to_thread(self._repository.record, place.model) or ModelRecord()
@@ -230,6 +265,9 @@ def _check_same(place: Place, delivered: str, answering: str) -> None:
             f"The inference server answers for {place.model!r} with a file that somebody else has loaded under this "
             f"name; unload it there (POST /v2/repository/models/{place.model}/unload) and try again."
         )
+
+
+_FROM_MEMORY: Final = "It answers from memory until the inference server is started again."
 
 
 def _gone(version: int) -> str:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import hashlib
 import json
+import shutil
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, cast
@@ -119,6 +120,21 @@ async def test_a_copy_is_fetched_until_it_is_what_it_should_be_and_nothing_else_
     ]
     assert list(node.repository.staged("x").parent.iterdir()) == []
     assert json.loads((node.repository.path / "digits" / "live.json").read_text())["version"] == 0, "it waits"
+
+
+async def test_a_copy_whose_files_went_is_fetched_again(tmp_path: Path, tasks: Supervisor) -> None:
+    node = Node(tmp_path, tasks, reserve_bytes=0)
+    node.broker.answers = [{"model.onnx": MODEL}, {"model.onnx": MODEL}]
+    node.copies.want({WANTED}, (), node.served)
+    await until(lambda: node.told() == [(3, SHA256, "")])
+    node.served.want({PLACE: WantedVersions(3, frozenset({3}))}, ())
+    await until(lambda: node.served.answering == {PLACE: 3})
+    shutil.rmtree(node.repository.version("digits", 3))
+    await node.served.look()
+    assert "not on this node any more" in node.served.problems[PLACE]
+    await until(lambda: node.told() == [(3, SHA256, "")])
+    await node.served.look()
+    await until(lambda: not node.served.problems)
 
 
 async def test_a_disk_without_room_is_said_once_and_no_longer_wanted_copies_are_left_alone(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tiercel.trainer_agent.disk.room import measure_room
+from testing.small_disk import fill, small_disk
+from tiercel.trainer_agent.disk.room import RoomWatch, measure_room
 
 
 def test_each_folder_is_measured_and_no_link_is_followed(tmp_path: Path) -> None:
@@ -19,6 +20,18 @@ def test_each_folder_is_measured_and_no_link_is_followed(tmp_path: Path) -> None
     assert 1 << 20 <= sizes["jobs"] < 2 << 20
     assert 3_000 <= sizes["other files"] < 10_000
     assert 0 < found.free_bytes <= found.total_bytes
+
+
+def test_what_the_disk_has_left_is_told_as_it_is_now(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", 4 * 1024**2) as disk:
+        room = RoomWatch(disk)
+        assert room.told() is None
+        room.measured = measure_room(disk)
+        fill(disk)
+        told = room.told()
+        assert told is not None
+        assert told.free_bytes < 64 * 1024 < room.measured.free_bytes
+        assert told.parts == room.measured.parts
 
 
 def test_of_many_folders_the_rest_is_one(tmp_path: Path) -> None:

@@ -150,6 +150,35 @@ async def test_what_cannot_be_put_in_force_is_told_and_tried_again(node: Node) -
     assert not node.served.problems
 
 
+async def test_files_that_are_gone_are_told_of_while_what_is_loaded_answers_and_back_they_are_no_problem(
+    node: Node,
+) -> None:
+    heard: dict[int, str] = {}
+    node.served = ServedModels(node.repository, node, node.tasks, in_place=lambda _, there: heard.update(there))
+    await node.deliver(1)
+    await node.want(1, 1)
+    await node.served.look()
+    assert (node.served.problems, heard) == ({}, {1: sha(1)})
+    folder = node.repository.version("digits", 1)
+    folder.rename(folder.with_name("elsewhere"))
+    heard.clear()
+    await node.served.look()
+    assert heard == {}
+    gone = "The files of version 1 are not on this node any more."
+    memory = "It answers from memory until the inference server is started again."
+    assert node.served.problems == {DIGITS: f"{gone} {memory}"}
+    # The next life of the agent does not take the record's word for it, and touches nothing of what answers.
+    node.begin()
+    node.asked.clear()
+    assert node.repository.there() == {"digits": {}}
+    await node.want(1, 1)
+    assert (node.served.problems, node.asked) == ({DIGITS: gone}, [])
+    folder.with_name("elsewhere").rename(folder)
+    await node.served.look()
+    await until(lambda: not node.served.problems)
+    assert node.asked == ["load digits"]
+
+
 async def test_an_endpoint_that_has_moved_answers_no_more_and_files_that_nobody_keeps_go(node: Node) -> None:
     await node.deliver(1)
     await node.want(0, 1)
