@@ -106,11 +106,14 @@ def upcoming(endpoint: Endpoint, delivery: Delivery, node_id: str, nodes: Mappin
 
 
 def lacks_live(endpoint: Endpoint, nodes: Mapping[str, ServingNode]) -> bool:
-    """Whether the home of what is live has no files of it any more, as on another machine with the node's name."""
+    """Whether the home of what is live has no files of it any more, and they can be had elsewhere.
+
+    So it is on another machine with the node's name, or where its disk lost them.
+    """
     live, home = endpoint.live_of(""), nodes.get(endpoint.node_id)
     return (
         live is not None
-        and live.stored is not None
+        and (live.stored is not None or any(each.copies.get(live.version) == live.sha256 for each in nodes.values()))
         and home is not None
         and home.online
         and home.takes

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from tiercel.broker.lifecycle import replicas
 from tiercel.broker.lifecycle.serving_node import ServingNode
+from tiercel.broker.lifecycle.versions import VersionFiles
 from tiercel.core.endpoints import Delivery, DeliveryState, Endpoint, Version
 from tiercel.core.jobs import Direction
 
@@ -87,3 +88,14 @@ def test_a_drained_copy_answers_until_all_others_do_and_the_home_is_one_of_them(
     third = drained | {"n3": ServingNode("n3")}
     endpoint = replicas.spread(replace(ENDPOINT, replica_nodes=("n2",)), third)
     assert (endpoint.replica_nodes, told(endpoint, third, "n2")) == (("n3",), 1), "it waits for the third"
+
+
+def test_a_home_that_lost_the_files_of_what_is_live_gets_them_from_who_has_them() -> None:
+    endpoint = replace(ENDPOINT, replica_nodes=("n2",))
+    files = VersionFiles(1, "ab")
+    known = nodes(n2=ServingNode("n2", answering=1, copies={1: "ab"})) | {"n1": ServingNode("n1")}
+    (home,) = replicas.wanted(endpoint, known, held={1: "ab"})["n1"]
+    assert (home.version, home.copies) == (1, (files,))
+    assert replicas.wanted(endpoint, known)["n2"][0].sends == (files,), "the broker lacks them as well"
+    answering = known | {"n1": ServingNode("n1", answering=1)}
+    assert replicas.wanted(endpoint, answering, held={1: "ab"})["n1"][0].copies == ()
