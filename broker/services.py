@@ -128,7 +128,7 @@ async def answer_tenants(entrance: Entrance, kept: Kept, running: Running) -> No
         ModelsService(service, ModelFiles(service, registry, kept.versions), kept.versions, tenancy),
         ProjectsService(kept.projects, tenancy),
         SecretsService(kept.secrets, tenancy),
-        MembershipService(entrance.membership, running.maintenance, encrypted, doors.nodes_port, service.is_online),
+        MembershipService(entrance.membership, running.maintenance, encrypted, doors.nodes_port, service.is_own),
         AccessService(entrance.membership, tenancy),
         TokensService(running.tokens),
         AddressesService(service, tenancy),

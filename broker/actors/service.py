@@ -335,10 +335,10 @@ class BrokerService:
         """Every node that has ever connected, by id."""
         return [actor.node for _, actor in sorted(self._registry.nodes.items())]
 
-    def is_online(self, node_id: str) -> bool:
-        """Whether a node is heard."""
-        actor = self._registry.nodes.get(node_id)
-        return actor is not None and actor.node.online
+    def is_own(self, node_id: str) -> bool:
+        """Whether an agent on this machine has spoken for a node of that name, however it is spelt."""
+        name = node_id.lower()
+        return any(actor.is_local and known.lower() == name for known, actor in self._registry.nodes.items())
 
     def accelerators_of(self, node_id: str) -> Mapping[str, AcceleratorStatus]:
         """How a node's accelerators are, by id, as its agent said last."""

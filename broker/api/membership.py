@@ -24,7 +24,7 @@ class MembershipService(membership_pb2_grpc.MembershipServiceServicer):
         membership: Decides; None where the broker listens on this machine alone.
         address: Where to join, ``host:port``.
         nodes_port: Where agents connect.
-        is_online: Whether an agent speaks for a node now.
+        is_own: Whether a name is that of a node on the broker's own machine.
     """
 
     def __init__(
@@ -33,13 +33,13 @@ class MembershipService(membership_pb2_grpc.MembershipServiceServicer):
         maintenance: Maintenance,
         address: str,
         nodes_port: int,
-        is_online: Callable[[str], bool],
+        is_own: Callable[[str], bool],
     ) -> None:
         self._membership = membership
         self._maintenance = maintenance
         self._address = address
         self._nodes_port = nodes_port
-        self._is_online = is_online
+        self._is_own = is_own
 
     async def CreateJoinToken(
         self, request: membership_pb2.CreateJoinTokenRequest, context: Context
@@ -77,9 +77,10 @@ class MembershipService(membership_pb2_grpc.MembershipServiceServicer):
     async def Join(self, request: membership_pb2.JoinRequest, context: Context) -> membership_pb2.JoinResponse:
         """Let a machine in."""
         membership = self._open()
-        if self._is_online(request.node_id) and not membership.is_member(request.node_id):
+        if self._is_own(request.node_id):
             raise NodeTakenError(
-                f"node_id: an agent on the broker's machine is {request.node_id!r}; choose another with --node-id",
+                f"node_id: {request.node_id!r} is the name of a node on the broker's machine; choose another with "
+                "--node-id",
                 field="node_id",
             )
         admitted = await membership.join(request.token_id, request.secret, request.node_id, request.certificate_request)

@@ -26,7 +26,8 @@ from tiercel.broker.state_folder import prepare_state_dir, refuse_state_dir
 from tiercel.broker.state_lock import up_lock
 from tiercel.broker.trust.encryption import address_for_others
 from tiercel.core.addresses import join_address, split_address
-from tiercel.core.errors import InvalidSpecError, TiercelError
+from tiercel.core.errors import InvalidSpecError, TiercelError, wrong_field
+from tiercel.core.locks import is_held, read_name
 from tiercel.core.private_files import write_private
 from tiercel.core.trust.certificates import (
     MOST_PEM_BYTES,
@@ -78,6 +79,13 @@ async def run_join(address: str, token: JoinToken, options: NodeOptions) -> bool
     # The same line once more, such as after a restart of the machine, is nothing new.
     if read_earlier(places.addresses).get(_JOINED_WITH) == token.id and places.identity.exists():
         return False
+    # It takes up what is written here at once, and could speak for neither of the two nodes.
+    if is_held(places.agent_lock) and (running := read_name(places.agent_lock)) not in {"", options.node_id}:
+        raise wrong_field(
+            "node_id",
+            f"the agent of node {running} runs in {places.state_dir}; give --node-id {running}, stop it first with "
+            f"'tiercel down --state-dir {places.state_dir}', or choose another --state-dir",
+        )
     key = _kept_key(places, token)
     identity, nodes_port = await join(address, token, options.node_id, key)
     authorities = authorities_in(read_chain(identity.chain))

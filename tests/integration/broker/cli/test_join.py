@@ -25,6 +25,7 @@ from tiercel.broker.client.state_dir import read_broker
 from tiercel.broker.server import Broker
 from tiercel.core.audit import AuditRow, calls_of
 from tiercel.core.errors import InvalidSpecError, NotAuthenticatedError, UnavailableError
+from tiercel.core.locks import take
 from tiercel.core.trust.certificates import Identity, node_of
 from tiercel.core.trust.join_token import JoinToken
 from tiercel.core.trust.trust import Trust
@@ -84,6 +85,21 @@ async def test_a_line_that_came_while_the_disk_was_full_is_good_once_there_is_ro
             assert await run_join(line.address, JoinToken.parse(line.token), node)
             assert joined_as(folder) == "n2"
             assert sorted(path.name for path in (folder / "agent").iterdir()) == ["authority.pem", "identity.pem"]
+
+
+async def test_a_folder_whose_agent_runs_joins_by_no_other_name(tmp_path: Path) -> None:
+    node, other = (NodeOptions(state_dir=tmp_path / "n2", node_id=name) for name in ("n2", "n3"))
+    async with running_broker(tmp_path / "b", listen=WIDE) as broker:
+        async with operator_of(broker, tmp_path / "b") as operator:
+            lines = [await create_join_token(operator, "", 60.0) for _ in range(2)]
+        first, second = (JoinToken.parse(line.token) for line in lines)
+        assert await run_join(lines[0].address, first, node)
+        with take(node.state_dir / "agent" / "agent.lock", "n2"):
+            with pytest.raises(InvalidSpecError, match=r"the agent of node n2 runs in .*tiercel down"):
+                await run_join(lines[1].address, second, other)
+            assert joined_as(node.state_dir) == "n2"
+        assert await run_join(lines[1].address, second, other)  # which is not used up
+        assert joined_as(node.state_dir) == "n3"
 
 
 def options_of_a_broker(folder: Path) -> UpOptions:

@@ -229,6 +229,9 @@ async def test_a_machine_cannot_take_the_name_of_an_agent_beside_the_broker(brok
     async with local.connected(broker.nodes_address):
         with pytest.raises(NodeTakenError, match="choose another"):
             await joined(broker, tmp_path, "n1")
+    for name in ("n1", "N1"):  # hosts' names do not tell the two apart; and it is that agent's while that is away
+        with pytest.raises(NodeTakenError, match=f"'{name}' is the name of a node on the broker's machine"):
+            await joined(broker, tmp_path, name)
 
 
 async def test_only_the_operator_says_who_may_join(broker: Broker, tmp_path: Path) -> None:
