@@ -66,8 +66,9 @@ class Maintenance:
     async def forget(self, node_id: str) -> None:
         """A node was removed: whoever joins by its name is another machine."""
         async with self._changing:
-            await self._keep(node_id, Drain.NO)
+            # First: one that were drained no more while it is heard would be told to answer again.
             await self._registry.forget_node(node_id)
+            await self._keep(node_id, Drain.NO)
 
     async def _set(self, node_id: str, drain: Drain) -> None:
         async with self._changing:

@@ -166,7 +166,7 @@ class NodeActor(Actor[NodeMessage]):
     def serving_node(self, endpoint: str) -> ServingNode:
         """What it is to an endpoint."""
         silence = self._clock.alive() - self._life.last_heard_at
-        lost = not self._life.node.online and silence > self._leases.lease_seconds
+        lost = not self._life.node.online and (self._is_expelled or silence > self._leases.lease_seconds)
         wanted = self._models.get(endpoint, ())
         return serving_node(self._life.node, endpoint, self._answering, wanted, self.disk, lost=lost)
 
@@ -232,6 +232,8 @@ class NodeActor(Actor[NodeMessage]):
     async def _on_maintenance(self, message: DrainSet | NodeExpelled | NodeRemoved) -> None:
         if isinstance(message, NodeExpelled):
             self._is_expelled = True
+            if self._life.node.online:
+                await self._announce(machine.expelled(self._life), NodeNews.OFFLINE)
             self._peers.find_routes()
             return
         if isinstance(message, NodeRemoved):

@@ -89,9 +89,14 @@ def drained(life: NodeLife, drain: Drain) -> NodeLife:
     return replace(life, node=replace(life.node, drain=drain))
 
 
+def expelled(life: NodeLife) -> NodeLife:
+    """It is no node any more, and nothing is heard of it; what it has goes on there for a while."""
+    return replace(life, node=replace(life.node, online=False))
+
+
 def removed(life: NodeLife) -> NodeLife:
     """It is no node any more, and nothing was left there."""
-    return replace(life, node=replace(life.node, online=False), has_stream=False, gone=True)
+    return replace(life, node=replace(life.node, online=False, drain=Drain.NO), has_stream=False, gone=True)
 
 
 def fence_of(settings: LeaseSettings, known_nodes: int) -> Fence | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -9,11 +10,13 @@ import pytest
 from testing.actors import ALICE, Actors, running, running_actors, submit, wanted_of
 from testing.replica_nodes import ReplicaNodes, endpoint, version_store
 from tiercel.broker.actors.endpoint_messages import VersionChosen
+from tiercel.broker.actors.maintenance import Maintenance
 from tiercel.broker.actors.node_messages import DrainSet
 from tiercel.broker.actors.replicas import COPY_SECONDS, FLIP_SECONDS
 from tiercel.broker.api.endpoints import places_of
 from tiercel.broker.lifecycle.job_events import MoveOrdered, RunExited
 from tiercel.broker.store.carried import CheckpointFile
+from tiercel.broker.store.drains import DrainStore
 from tiercel.broker.store.sql import Store
 from tiercel.core.endpoints import DeliveryState, Verdict
 from tiercel.core.events import EndpointEvent
@@ -306,3 +309,24 @@ async def test_a_drained_node_answers_until_another_one_does(nodes: ReplicaNodes
     await nodes.obey()
     assert nodes.answering()[home] == 1
     assert sorted(nodes.answering().values()) == [0] * (3 - count) + [1] * count
+
+
+async def test_who_answers_for_a_drained_node_goes_on_when_that_is_removed(nodes: ReplicaNodes, store: Store) -> None:
+    actors, maintenance = nodes.actors, Maintenance(DrainStore(store), nodes.actors.registry)
+    await nodes.connect("n1", "n2")
+    job = await running(actors, tiers=(Tier(0.8),))
+    await deliver(nodes, job, 1, 0.85)
+    await actors.exit(job.run_id)
+    home = job.node_id
+    (other,) = nodes.answering().keys() - {home}
+    await maintenance.drain(home, migrate=True)
+    await actors.pass_time(1.0)
+    await nodes.obey()
+    assert nodes.answering() == {home: 0, other: 1}
+    removing = asyncio.ensure_future(maintenance.forget(home))  # its agent hears what is wanted for a moment still
+    await actors.settle()
+    await nodes.obey()
+    await removing
+    assert nodes.answering() == {home: 0, other: 1}
+    await pass_time(nodes, 60.0)
+    assert nodes.answering()[other] == 1
