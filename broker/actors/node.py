@@ -56,12 +56,12 @@ class NodeActor(Actor[NodeMessage]):
     """Owns one node: keeps its lease, and keeps what is wanted of it for the agent to fetch.
 
     Args:
-        node: The node as far as it is known; offline until its agent connects.
+        life: The node as far as it is known; offline until its agent connects.
     """
 
-    def __init__(self, node: Node, leases: LeaseSettings, journal: Journal, clock: Clock, peers: Peers) -> None:
-        super().__init__(f"node {node.id}")
-        self._life = NodeLife(node, clock.alive())
+    def __init__(self, life: NodeLife, leases: LeaseSettings, journal: Journal, clock: Clock, peers: Peers) -> None:
+        super().__init__(f"node {life.node.id}")
+        self._life = life
         self._leases = leases
         self._journal = journal
         self._clock = clock

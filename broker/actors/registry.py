@@ -37,7 +37,7 @@ from tiercel.broker.actors.scheduler_messages import (
 )
 from tiercel.broker.actors.tenant_uses import TenantUses
 from tiercel.broker.lifecycle.job_events import Deferred, TurnCame
-from tiercel.broker.lifecycle.node import fence_of
+from tiercel.broker.lifecycle.node import NodeLife, fence_of
 from tiercel.broker.lifecycle.routes import ToldRoutes, known_elsewhere, renewed, routes_of
 from tiercel.broker.scheduling.interface import Trigger
 from tiercel.core.endpoints import delivery_id
@@ -113,7 +113,7 @@ class ActorRegistry:
     ) -> None:
         self._journal = journal
         self._supervisor = supervisor
-        self._clock = clock
+        self._clock, self._began_at = clock, clock.alive()
         self._leases = leases
         self._tenants = tenants or {}
         self._checkpoints = checkpoints
@@ -169,7 +169,8 @@ class ActorRegistry:
         if actor is None:
             drain = self.drains.get(node_id, Drain.NO)
             unknown = Node(node_id, cpu_cores=0.0, memory_bytes=0, online=False, drain=drain)
-            actor = self.nodes[node_id] = NodeActor(unknown, self._leases, self._journal, self._clock, self)
+            life = NodeLife(unknown, self._began_at)  # nobody was silent for longer
+            actor = self.nodes[node_id] = NodeActor(life, self._leases, self._journal, self._clock, self)
             self._supervisor.start(actor.run(), name=actor.name)
         return actor
 

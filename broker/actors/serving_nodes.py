@@ -42,7 +42,10 @@ def serving_node(
     failed = {version: reason for (name, version), reason in said.failed.items() if name == endpoint}
     # What is wanted while the inference server starts is not in force either, and that is no word about a version.
     problem = here.problem if said.http or said.local_http else ""
-    refused = {each.version: problem for each in wanted if problem and each.version not in {0, here.version}}
+    copies = {version: sha256 for (name, version), sha256 in said.copies.items() if name == endpoint}
+    # Nor is it one where its files are not there: it gets them.
+    asked = {each.version for each in wanted} - {0, here.version}
+    refused = {version: problem for version in asked & copies.keys() if problem}
     return ServingNode(
         node.id,
         online=node.online,
@@ -55,7 +58,7 @@ def serving_node(
             for (name, variant), status in said.served.items()
             if name == endpoint and variant and status.version
         },
-        copies={version: sha256 for (name, version), sha256 in said.copies.items() if name == endpoint},
+        copies=copies,
         failed=failed | refused,
         refused=refused,
         crowd=len(said.served),
