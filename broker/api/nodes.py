@@ -132,6 +132,7 @@ class NodesService(nodes_pb2_grpc.NodesServiceServicer):
         if actor.node.lease_epoch != epoch:
             raise LeaseLostError(f"a newer stream of node {actor.node.id} took over")
         if not actor.node.online:
+            self._door.require(context, actor.node.id)  # one that was removed is told that
             raise LeaseLostError(f"the lease of node {actor.node.id} ran out; connect again")
 
     async def SendCheckpoint(  # type: ignore[override]  # see Connect
