@@ -22,6 +22,21 @@ class Look(NamedTuple):
     rules: dict[str, Any]
 
 
+VIEWS: Final = (
+    "now",
+    "jobs",
+    "endpoints",
+    "endpoints/digits",
+    "endpoints/letters",
+    "compare",
+    "what-if",
+    "audit",
+    "usage",
+    "nothing",
+    "jobs/nobody's",
+)
+"""Of the dashboard as it is looked at; the last two are of nothing that is there."""
+
 # What a small screen does, as which each view begins; what other colours change; everything.
 LOOKS: Final = (
     Look("phone", PHONE, {"reduced_motion": "reduce"}, {"runOnly": ["scrollable-region-focusable"]}),

@@ -13,7 +13,7 @@ import pytest_asyncio
 from playwright.async_api import Browser, expect
 
 from testing import figures, onnx_models
-from testing.axe import AXE, LOOKS, to_look, what_axe_finds
+from testing.axe import AXE, LOOKS, VIEWS, to_look, what_axe_finds
 from testing.product import Product
 from testing.product_use import JOB_SECONDS, client_of, digits_job, tiercel
 from testing.web_pages import PHONE, WAIT_SECONDS, Tab, confirm, open_tab, refused, running_chromium
@@ -361,21 +361,6 @@ async def test_curves_are_no_more_points_than_can_be_seen_and_lose_no_peak(tab: 
 async def test_figures_read_as_those_of_the_broker_do(tab: Tab) -> None:
     await tab.show("now")
     assert await tab.page.evaluate(figures.READ_BY_A_PAGE, figures.GIVEN) == figures.READ
-
-
-VIEWS = (
-    "now",
-    "jobs",
-    "endpoints",
-    "endpoints/digits",
-    "endpoints/letters",
-    "compare",
-    "what-if",
-    "audit",
-    "usage",
-    "nothing",
-    "jobs/nobody's",
-)
 
 
 async def test_no_view_has_anything_that_axe_finds(browser: Browser, shared_product: Product) -> None:
