@@ -199,8 +199,8 @@ def test_every_policy_can_be_asked_about(policy: str) -> None:
     reached = replace(
         job("b", spent=22.0), tiers=(TierStatus(1, Tier(0.8), TierState.REACHED, 0.81), TierStatus(2, Tier(0.9)))
     )
-    of = present([job("a", spent=10.0), reached, job("c", node="")])
-    assert only(ask(of, Changes(policy=policy)), "a").tiers[0].changed is not None
+    of = present([job("a", spent=10.0), reached, job("c", node="")], policy=policy)
+    assert only(ask(of), "a").tiers[0].changed is not None
 
 
 def test_states_at_the_edge_have_an_answer() -> None:
