@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks import heterogeneous
 from benchmarks.heterogeneous import KINDS, LONG, SMALL, bars_of, drawn, long_case, section_of, small_case
+
+
+@pytest.fixture(autouse=True)
+def _few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What must hold does so for any number of them."""
+    monkeypatch.setattr(heterogeneous, "DRAWS", 2)
 
 
 @pytest.mark.parametrize("kinds", KINDS)

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from benchmarks import simulated_served
 from benchmarks.simulated_served import (
     ABLATIONS,
     ARMS,
@@ -41,8 +42,11 @@ def test_long_time_slices_are_a_baseline_of_their_own() -> None:
     assert replace(sliced, machines=fair.machines) == fair
 
 
-def test_fair_is_what_others_are_measured_by() -> None:
+def test_fair_is_what_others_are_measured_by(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(simulated_served, "JOBS", 6)
+    monkeypatch.setattr(simulated_served, "NODES", 2)
     found = measure((0.3, 1))
+    assert set(found) == set(ARMS)
     assert found["fair"][0] == 1.0
     assert all(0 < quality < 2 and 0 < in_time <= 1 for quality, in_time in found.values())
 
