@@ -233,7 +233,8 @@ class EndpointActor(Actor[EndpointMessage]):
     async def _look(self) -> None:
         """See whether it answers where it shall, and go on with deliveries that waited for that."""
         nodes = self._replicas.nodes(self._endpoint)
-        endpoint = replicas.spread(self._count.applied_to(self._endpoint, nodes), nodes)
+        endpoint = replicas.settled(self._count.applied_to(self._endpoint, nodes), nodes)
+        endpoint = replicas.spread(endpoint, nodes)
         endpoint = variant_files.moved(endpoint, nodes, has_store=self._peers.has_store)
         await self._keep(endpoint)
         await self._deploy(nodes)

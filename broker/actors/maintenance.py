@@ -74,7 +74,7 @@ class Maintenance:
         async with self._changing:
             if node_id not in self._registry.nodes and node_id not in self._registry.drains:
                 raise NotFoundError(
-                    f"node_id: there is no node {node_id!r}; 'tiercel nodes' lists all", field="node_id"
+                    f"node_id: there is no node {node_id[:64]!r}; 'tiercel nodes' lists all", field="node_id"
                 )
             await self._keep(node_id, drain)
 

@@ -27,6 +27,7 @@ from tiercel.broker.actors.node_messages import (
     ServingReported,
     StreamEnded,
     Wanted,
+    as_heard,
 )
 from tiercel.broker.actors.peers import WantedDelivery, WantedRun
 from tiercel.broker.actors.serving_nodes import answering_at, serving_node
@@ -39,7 +40,7 @@ from tiercel.broker.scheduling.views import node_view
 from tiercel.core.disk_use import NodeDisk
 from tiercel.core.errors import NodeTakenError, UnavailableError
 from tiercel.core.events import NodeEvent
-from tiercel.core.nodes import Accelerator, Node
+from tiercel.core.nodes import Node
 from tiercel.core.routes import seen_from_elsewhere
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ class NodeActor(Actor[NodeMessage]):
     @property
     def is_away(self) -> bool:
         """Whether it is of the cluster, as far as we have heard, and offline."""
-        return bool(self._life.instance) and not self._life.node.online and not self._is_expelled
+        return self.is_known and not self._life.node.online
 
     @property
     def serving(self) -> NodeServing | None:
@@ -163,12 +164,23 @@ class NodeActor(Actor[NodeMessage]):
         wanted = [each.delivery for each in self._deliveries.values() if each.delivery.endpoint == endpoint]
         return [VersionFiles(each.version, each.sha256, each.id) for each in wanted if each.is_deployment]
 
+    @property
+    def is_known(self) -> bool:
+        """Whether it has been heard since the broker began, and was not removed since."""
+        return bool(self._life.instance) and not self._is_expelled
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether there is such a node, or it was removed and something is wanted of it still."""
+        return self.is_known or self.is_needed or self._life.node.id in self._peers.joined()
+
     def serving_node(self, endpoint: str) -> ServingNode:
         """What it is to an endpoint."""
         silence = self._clock.alive() - self._life.last_heard_at
         lost = not self._life.node.online and (self._is_expelled or silence > self._leases.lease_seconds)
         wanted = self._models.get(endpoint, ())
-        return serving_node(self._life.node, endpoint, self._answering, wanted, self.disk, lost=lost)
+        removed = lost and not (self.is_known or self._life.node.id in self._peers.joined())
+        return serving_node(self._life.node, endpoint, self._answering, wanted, self.disk, lost=lost, removed=removed)
 
     def is_instance(self, instance: str) -> bool:
         """Whether this is the agent that speaks for the node, or did last.
@@ -235,6 +247,7 @@ class NodeActor(Actor[NodeMessage]):
             if self._life.node.online:
                 await self._announce(machine.expelled(self._life), NodeNews.OFFLINE)
             self._peers.find_routes()
+            self._peers.look_after_replicas()
             return
         if isinstance(message, NodeRemoved):
             await self._announce(machine.removed(self._life), NodeNews.GONE)
@@ -269,7 +282,7 @@ class NodeActor(Actor[NodeMessage]):
     async def _connected(self, message: NodeConnected) -> None:
         if not machine.may_connect(self._life, message.instance):
             if not message.epoch.done():
-                message.epoch.set_exception(NodeTakenError(_taken_words(message.node.id)))
+                message.epoch.set_exception(NodeTakenError(machine.taken_words(message.node.id)))
             return
         life, news = machine.connected(
             self._life, message.node, self._clock.alive(), instance=message.instance, fenced=message.fenced
@@ -303,7 +316,7 @@ class NodeActor(Actor[NodeMessage]):
         self._hear_machine(message)
         if message.accelerators is not None:
             self._accelerators = {heard.id: heard for heard in message.accelerators}
-            node = replace(node, accelerators=_as_heard(node.accelerators, self._accelerators))
+            node = replace(node, accelerators=as_heard(node.accelerators, self._accelerators))
         before, self._life = self._life.node, replace(life, node=node)
         if (node.images, node.accelerators, node.data) != (before.images, before.accelerators, before.data):
             self._show_scheduler()
@@ -383,17 +396,5 @@ class NodeActor(Actor[NodeMessage]):
         self._peers.observe_node(node.id, view)
 
 
-def _taken_words(node_id: str) -> str:
-    return (
-        f"node {node_id}: another agent of this name is connected; give this one another --node-id, or stop the other "
-        "one first"
-    )
-
-
 def _event(node: Node, now: float) -> NodeEvent:
     return NodeEvent(node.id, node.online, node.lease_epoch, now, node.accelerators, node.drain)
-
-
-def _as_heard(known: tuple[Accelerator, ...], heard: Mapping[str, AcceleratorStatus]) -> tuple[Accelerator, ...]:
-    """The devices of the hello with the problems of now; what a hello did not name is not there."""
-    return tuple(replace(each, problem=heard[each.id].problem) if each.id in heard else each for each in known)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tiercel.broker.actors.peers import WantedDelivery, WantedRun
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tiercel.core.data_sets import NodeData
     from tiercel.core.disk_use import NodeDisk
     from tiercel.core.endpoint_access import AccessTable
-    from tiercel.core.nodes import Drain, Node
+    from tiercel.core.nodes import Accelerator, Drain, Node
     from tiercel.core.routes import Routes
     from tiercel.core.shares import Share
 
@@ -50,6 +50,11 @@ class AcceleratorStatus:
     utilisation: float | None = None  # fraction of time in which it computed lately; None where nobody knows
     memory_used_bytes: int = 0  # memory that is held, by whoever it may be
     problem: str = ""  # why nothing new should be put on it; empty while it is well
+
+
+def as_heard(known: tuple[Accelerator, ...], heard: Mapping[str, AcceleratorStatus]) -> tuple[Accelerator, ...]:
+    """The devices of the hello with the problems of now; what a hello did not name is not there."""
+    return tuple(replace(each, problem=heard[each.id].problem) if each.id in heard else each for each in known)
 
 
 @dataclass(frozen=True, slots=True)

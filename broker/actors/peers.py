@@ -112,6 +112,9 @@ class Peers(Protocol):
     def answered_elsewhere(self, node_id: str) -> frozenset[str]:
         """The endpoints that may stop to answer on a node, as all others know who does in its place."""
 
+    def joined(self) -> Collection[str]:
+        """The names by which machines have joined that were not removed since; none beside the broker ever does."""
+
     def serving_nodes(self, endpoint: str) -> Mapping[str, ServingNode]:
         """What each node is to an endpoint, by name."""
 

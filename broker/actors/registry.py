@@ -118,7 +118,7 @@ class ActorRegistry:
         self._tenants = tenants or {}
         self._checkpoints = checkpoints
         self.versions = versions
-        self._joined = joined
+        self.joined = joined
         self.has_store = has_store
         self.uses = TenantUses(clock)
         self.scheduler = SchedulerActor(
@@ -220,8 +220,7 @@ class ActorRegistry:
 
     def send_to_job(self, job_id: str, message: JobInput) -> None:
         """Tell a job; a job that is over is not told."""
-        actor = self.jobs.get(job_id)
-        if actor is not None:
+        if (actor := self.jobs.get(job_id)) is not None:
             send(actor, message)
 
     def request_delivery(self, job: Job, tier: TierStatus) -> None:
@@ -279,7 +278,7 @@ class ActorRegistry:
         nodes = tuple(self.nodes.values())
         if any(node.is_awaited for node in nodes):  # of a broker that began anew: what nodes know already is better
             return
-        away = {node.node.id for node in nodes if node.is_away} | {*self._joined()}
+        away = {node.node.id for node in nodes if node.is_away} | {*self.joined()}
         routes = routes_of((serving for node in nodes if (serving := node.serving) is not None), away)
         before, self._told = self._told, renewed(self._told, routes, first=round(self._clock.now() * 1e6))
         confirmed = [number for node in nodes if (number := node.routes_number) is not None]

@@ -332,8 +332,8 @@ class BrokerService:
         return actor, place
 
     def nodes(self) -> Sequence[Node]:
-        """Every node that has ever connected, by id."""
-        return [actor.node for _, actor in sorted(self._registry.nodes.items())]
+        """Every node, by id, and those that were removed and of which something is wanted still."""
+        return [actor.node for _, actor in sorted(self._registry.nodes.items()) if actor.is_listed]
 
     def is_own(self, node_id: str) -> bool:
         """Whether an agent on this machine has spoken for a node of that name, however it is spelt."""

@@ -27,6 +27,7 @@ def serving_node(
     disk: NodeDisk | None,
     *,
     lost: bool,
+    removed: bool = False,
 ) -> ServingNode:
     """What a node is to an endpoint.
 
@@ -37,6 +38,7 @@ def serving_node(
         wanted: What is wanted there of the endpoint.
         disk: What takes room there, where that is known.
         lost: Whether it is silent for longer than its lease.
+        removed: Whether it is no node any more.
     """
     here = said.served.get((endpoint, ""), ServedStatus())
     failed = {version: reason for (name, version), reason in said.failed.items() if name == endpoint}
@@ -50,6 +52,7 @@ def serving_node(
         node.id,
         online=node.online,
         lost=lost,
+        removed=removed,
         takes=bool(node.serving_http) and (disk is None or disk.free_bytes >= NEEDED_BYTES),
         leaving=node.drain is not Drain.NO,
         answering=here.version,

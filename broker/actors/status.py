@@ -39,7 +39,7 @@ def status_of(registry: ActorRegistry, tenant: str) -> ClusterStatus:
     return ClusterStatus(
         tiercel.__version__,
         tenant,
-        tuple(_node(actor, jobs) for _, actor in sorted(registry.nodes.items())),
+        tuple(_node(actor, jobs) for _, actor in sorted(registry.nodes.items()) if actor.is_listed),
         dict(sorted(Counter(job.state.value for job in own).items())),
         tuple(WaitingJob(job.id, job.tenant, job.reason) for job in waiting[:MAX_WAITING]),
         tuple(

@@ -87,7 +87,7 @@ class MembersDoor:
         proven = self._membership.node_of(certificate_of(context))
         if proven != node_id:
             raise NotAuthenticatedError(
-                f"the certificate is that of node {proven}, which cannot speak for {node_id!r}", field="node_id"
+                f"the certificate is that of node {proven}, which cannot speak for {node_id[:64]!r}", field="node_id"
             )
         self._strangers.know(context.peer())
 

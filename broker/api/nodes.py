@@ -226,7 +226,7 @@ def _node_from(hello: nodes_pb2.NodeHello) -> Node:
     if not _NODE_ID.fullmatch(hello.node_id):
         raise wrong_field(
             "hello.node_id",
-            f"{hello.node_id!r} is not a node's name; use 1 to 63 of A-Z, a-z, 0-9, '.', '_' and '-', "
+            f"{hello.node_id[:64]!r} is not a node's name; use 1 to 63 of A-Z, a-z, 0-9, '.', '_' and '-', "
             "beginning with a letter or digit",
         )
     if not (math.isfinite(hello.cpu_cores) and hello.cpu_cores > 0):

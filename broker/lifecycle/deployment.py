@@ -149,7 +149,7 @@ def place_for(endpoint: Endpoint, nodes: Mapping[str, ServingNode], node_id: str
         UnavailableError: None can answer now.
     """
     if node_id and node_id not in nodes:
-        raise NotFoundError(f"node_id: there is no node {node_id!r}; 'tiercel nodes' lists them", field="node_id")
+        raise NotFoundError(f"node_id: there is no node {node_id[:64]!r}; 'tiercel nodes' lists them", field="node_id")
     able = [node for node in nodes.values() if node.online and node.takes and not node.leaving]
     able = [node for node in able if node_id in {"", node.id}]
     if not able:

@@ -55,6 +55,14 @@ def may_connect(life: NodeLife, instance: str) -> bool:
     return instance == life.instance or not (life.has_stream and life.node.online)
 
 
+def taken_words(node_id: str) -> str:
+    """What an agent is told that may not speak for a node."""
+    return (
+        f"node {node_id}: another agent of this name is connected; give this one another --node-id, or stop the other "
+        "one first"
+    )
+
+
 def connected(
     life: NodeLife, hello: Node, alive: float, *, instance: str = "", fenced: bool = False
 ) -> tuple[NodeLife, NodeNews]:

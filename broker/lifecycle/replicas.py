@@ -1,8 +1,9 @@
 """On which nodes the live version of an endpoint answers, and in which order they change to another: pure.
 
 The node that a version was delivered on is its home. Others get copies of it (:func:`chosen` says which), and answer
-with it once they have them. Nobody stops to answer before somebody else answers with what is live, and nobody goes on
-with what was live before once somebody does.
+with it once they have them. Where its home was removed, one of those that answer is its home from then on. Nobody
+stops to answer before somebody else answers with what is live, and nobody goes on with what was live before once
+somebody does.
 """
 
 from __future__ import annotations
@@ -90,6 +91,29 @@ def spread(endpoint: Endpoint, nodes: Mapping[str, ServingNode]) -> Endpoint:
     gone = {(name, "") for name in endpoint.replica_nodes if name not in members} - places
     left = {*endpoint.left, *gone} - {(name, "") for name in members}
     return replace(endpoint, replica_nodes=members, left=tuple(sorted(left)))
+
+
+def settled(endpoint: Endpoint, nodes: Mapping[str, ServingNode]) -> Endpoint:
+    """The endpoint at home on a node that answers with what is live, where its home was removed.
+
+    Versions whose files that node has are at home there as well. The same object where everything stays.
+    """
+    live, home = endpoint.live_of(""), nodes.get(endpoint.node_id)
+    if live is None or variant_files.has_variants(endpoint) or home is None or not home.removed:
+        return endpoint
+    answering = [node for node in nodes.values() if node.online and node.answering == live.version]
+    if not answering:
+        return endpoint
+    chosen = min(answering, key=lambda node: (node.leaving, node.id not in endpoint.replica_nodes, node.id))
+    there = {each.version for each in endpoint.versions if chosen.copies.get(each.version) == each.sha256}
+    found = tuple(
+        replace(each, node_id=chosen.id if each.version in {live.version, *there} else endpoint.node_of(each))
+        for each in endpoint.versions
+    )
+    members = tuple(name for name in endpoint.replica_nodes if name != chosen.id)
+    changed = replace(endpoint, node_id=chosen.id, versions=found, replica_nodes=members)
+    left = {*endpoint.left, (home.id, "")} - versions.places_of(changed)
+    return replace(changed, left=tuple(sorted(left)))
 
 
 def upcoming(endpoint: Endpoint, delivery: Delivery, node_id: str, nodes: Mapping[str, ServingNode]) -> Upcoming:

@@ -17,6 +17,8 @@ class ServingNode:
     online: bool = True  # whether it was heard of lately
     # Whether it is silent for longer than its lease; not of one that the broker, which just began, waits for.
     lost: bool = False
+    # Whether it is no node any more: lost, and it was removed, or has not been heard and is on no list.
+    removed: bool = False
     takes: bool = True  # whether it may be given copies: its inference server answers, and its disk has room
     leaving: bool = False  # whether it is to be emptied
     answering: int = 0  # number of the version that answers there; 0 for none

@@ -246,7 +246,7 @@ class Membership:
         async with self._changing:
             if not any(member.node == node for member in self._members.values()):
                 raise NotFoundError(
-                    f"node_id: no machine joined as {node!r}; 'tiercel nodes' lists all", field="node_id"
+                    f"node_id: no machine joined as {node[:64]!r}; 'tiercel nodes' lists all", field="node_id"
                 )
             await self._store.remove(node)
             self._members = {serial: each for serial, each in self._members.items() if each.node != node}

@@ -73,7 +73,7 @@ def node_uri(node_id: str) -> str:
     """
     if not NODE_ID.fullmatch(node_id):
         raise CertificateError(
-            f"{node_id!r} is not a node's name; use 1 to 63 of A-Z, a-z, 0-9, '.', '_' and '-', beginning with a "
+            f"{node_id[:64]!r} is not a node's name; use 1 to 63 of A-Z, a-z, 0-9, '.', '_' and '-', beginning with a "
             "letter or digit"
         )
     return NODE_URI + node_id

@@ -130,7 +130,8 @@ def shown_by(address: str) -> list[x509.Certificate]:
         return read_chain(b"".join(ssl.DER_cert_to_PEM_cert(each).encode() for each in found))
     except (OSError, ValueError, CertificateError) as error:
         raise UnavailableError(
-            f"nobody at {address} answers by TLS 1.3 ({error}); is that the broker's address?"
+            f"nobody at {address} answers by TLS 1.3 ({error}); is that the broker's address, and is the broker "
+            "running there?"
         ) from error
 
 

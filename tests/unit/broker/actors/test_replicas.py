@@ -13,6 +13,7 @@ from tiercel.broker.actors.endpoint_messages import VersionChosen
 from tiercel.broker.actors.maintenance import Maintenance
 from tiercel.broker.actors.node_messages import DrainSet
 from tiercel.broker.actors.replicas import COPY_SECONDS, FLIP_SECONDS
+from tiercel.broker.actors.status import status_of
 from tiercel.broker.api.endpoints import places_of
 from tiercel.broker.lifecycle.job_events import MoveOrdered, RunExited
 from tiercel.broker.store.carried import CheckpointFile
@@ -331,4 +332,34 @@ async def test_who_answers_for_a_drained_node_goes_on_when_that_is_removed(nodes
     assert nodes.answering() == {home: 0, other: 1}
     await pass_time(nodes, 60.0)
     assert nodes.answering()[other] == 1
-    assert endpoint(actors).replica_nodes == (other,)
+    assert (endpoint(actors).node_id, endpoint(actors).replica_nodes) == (other, ()), "it is at home there now"
+    found = status_of(actors.registry, "")
+    assert [node.id for node in found.nodes] == [other], "nothing is left there"
+    assert found.problems() == ()
+    # One that joins by this name later is told to keep nothing.
+    await nodes.connect(home)
+    await nodes.obey()
+    assert (nodes.answering(), nodes.nodes[home].copies) == ({home: 0, other: 1}, {})
+
+
+async def test_a_node_that_is_removed_while_it_is_away_is_listed_until_others_have_taken_its_place(
+    nodes: ReplicaNodes, store: Store
+) -> None:
+    actors, maintenance = nodes.actors, Maintenance(DrainStore(store), nodes.actors.registry)
+    await nodes.connect("n1", "n2")
+    job = await running(actors, tiers=(Tier(0.8),), replicas=2)
+    await deliver(nodes, job, 1, 0.85)
+    home = job.node_id
+    (other,) = nodes.answering().keys() - {home}
+    for _ in range(4):
+        await actors.heartbeat(nodes.nodes[other].actor, nodes.nodes[other].epoch)
+        await actors.pass_time(3.0)
+    await nodes.obey(other)
+    assert endpoint(actors).node_id == home, "it may come back"
+    await maintenance.forget(home)
+    await actors.settle()
+    assert endpoint(actors).node_id == other
+    assert [node.id for node in status_of(actors.registry, "").nodes] == [home, other], "its job is there"
+    await actors.exit(job.run_id)
+    await actors.pass_time(1.0)
+    assert [node.id for node in status_of(actors.registry, "").nodes] == [other]
