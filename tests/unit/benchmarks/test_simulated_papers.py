@@ -116,11 +116,11 @@ def test_a_rival_is_shown_in_each_measure_with_the_setting_that_does_best_by_it(
 
 
 def test_the_cost_of_sharing_can_be_swept() -> None:
-    free = with_penalty(PAPERS[2], 0.0)
-    for schedule, costly in zip(free.schedules, PAPERS[2].schedules, strict=True):
-        machines = schedule.scenario(history=False).machines
-        assert machines.colocation.penalty == 0
-        assert machines.checkpoint_seconds == costly.machines.checkpoint_seconds
-    schedules = (PAPERS[2].schedules[0], free.schedules[0])
+    for paper in PAPERS:
+        for schedule, costly in zip(with_penalty(paper, 0.0).schedules, paper.schedules, strict=True):
+            machines = schedule.scenario(history=False).machines
+            assert machines.colocation.penalty == 0
+            assert machines.checkpoint_seconds == costly.machines.checkpoint_seconds
+    schedules = (PAPERS[0].schedules[0], with_penalty(PAPERS[0], 0.0).schedules[0])
     fair, cheap = (simulate(each.scenario(history=False), "fair", 1) for each in schedules)
     assert cheap.mean_completion < fair.mean_completion
