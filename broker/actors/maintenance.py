@@ -70,6 +70,12 @@ class Maintenance:
             await self._registry.forget_node(node_id)
             await self._keep(node_id, Drain.NO)
 
+    async def welcome(self, node_id: str) -> None:
+        """A machine joined by a free name: it is not drained, whatever a killed broker left of an earlier one."""
+        async with self._changing:
+            if node_id in self._registry.drains:
+                await self._keep(node_id, Drain.NO)
+
     async def _set(self, node_id: str, drain: Drain) -> None:
         async with self._changing:
             if node_id not in self._registry.nodes and node_id not in self._registry.drains:

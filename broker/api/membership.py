@@ -83,7 +83,10 @@ class MembershipService(membership_pb2_grpc.MembershipServiceServicer):
                 "--node-id",
                 field="node_id",
             )
+        is_new = request.node_id not in membership.nodes()
         admitted = await membership.join(request.token_id, request.secret, request.node_id, request.certificate_request)
+        if is_new:
+            await self._maintenance.welcome(request.node_id)
         return membership_pb2.JoinResponse(
             certificates=admitted.chain, nodes_port=self._nodes_port, listen_names=admitted.listen_names
         )

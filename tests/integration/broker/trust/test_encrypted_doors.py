@@ -21,6 +21,8 @@ from testing.scripted_agent import ScriptedAgent
 from tiercel import Client, SyncClient
 from tiercel.broker.client.membership import create_join_token, join
 from tiercel.broker.server import Broker
+from tiercel.broker.store.drains import DrainStore
+from tiercel.broker.store.sql import Store, sqlite_url
 from tiercel.broker.trust.authority import Authority
 from tiercel.core.errors import (
     InvalidSpecError,
@@ -28,6 +30,7 @@ from tiercel.core.errors import (
     NotAuthenticatedError,
     UnavailableError,
 )
+from tiercel.core.nodes import Drain
 from tiercel.core.trust.certificates import Identity, key_to_pem, make_key, make_request, pin_of, read_chain, to_pem
 from tiercel.core.trust.join_token import JoinToken
 from tiercel.core.trust.pinning import shown_by
@@ -211,6 +214,15 @@ async def test_one_that_the_authority_signed_and_the_broker_does_not_know_is_ref
     assert unknown.ending is not None
     assert unknown.ending[0] is UNAUTHENTICATED
     assert "join again" in unknown.ending[1]
+
+
+async def test_who_joins_by_a_name_that_a_killed_broker_left_drained_is_not_drained(tmp_path: Path) -> None:
+    async with Store(sqlite_url(tmp_path / "broker.sqlite")) as store:
+        # Its node was off the list already, and could not be removed once more.
+        await DrainStore(store).put("n2", Drain.MOVE)
+        async with running_broker(tmp_path, listen=WIDE) as broker:
+            await joined(broker, tmp_path, "n2")
+        assert await DrainStore(store).load() == {}
 
 
 async def test_a_join_line_is_good_for_the_broker_that_it_names_alone(broker: Broker, tmp_path: Path) -> None:
