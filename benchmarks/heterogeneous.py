@@ -9,11 +9,15 @@ shape of arrivals and load. None of these seeds was looked at while the heuristi
 * Long cases: how much more than the same rule that never leaves a free worker idle for a better one ("at once"), which
   is as near to Fang et al. (CIKM 2017) as can be told from their abstract, and more than the best variant alone?
 
+Beside the heuristic, the policy that ``python -m benchmarks.qoe train`` trained on other draws of such pools
+("learned").
+
 Utilities are over that of a most accurate answer at no delay. Intervals are 95 % (Student's t, paired over cases).
 """
 
 from __future__ import annotations
 
+import functools
 import math
 import random
 import statistics
@@ -25,19 +29,18 @@ import typer
 
 from benchmarks.bars import keep_result
 from benchmarks.qoe.compare import paired
-from benchmarks.qoe.scenarios import random_profiles
+from benchmarks.qoe.learned import LearnedScheduler, Policy, kept_policy
+from benchmarks.qoe.scenarios import mixed_pool
 from benchmarks.results import KEEP_HELP, ROOT, Bar, Json
 from benchmarks.sections import bars_table, table, write_section
 from testing.pool.arrivals import SHAPES, Shape, arrivals
 from testing.pool.optimum import optimum
 from testing.pool.simulation import Pool, PoolSimulation, simulate
 from tiercel.serving.scheduling.heuristic import HeuristicScheduler
-from tiercel.serving.scheduling.interface import Choice, Ended, Profile, Scheduler, View, WorkerKind
+from tiercel.serving.scheduling.interface import Choice, Ended, Scheduler, View
 from tiercel.serving.scheduling.static import StaticScheduler
-from tiercel.serving.scheduling.utility import FORMS, utility
 
 KINDS = (2, 3, 4)
-WORKERS = 4
 SMALL, LONG = 8, 120  # requests
 CASES = 35  # of each number of kinds
 DRAWS = 8
@@ -63,40 +66,10 @@ class Case:
 def drawn(seed: int, kinds: int, requests: int) -> Case:
     """The case of a seed."""
     rng = random.Random(f"heterogeneous {seed}")
-    found = random_kinds(rng, kinds)
-    quickest = min(kind.profiles[0].seconds[0] for kind in found)
-    objective = quickest * 10.0 ** rng.uniform(0.1, 1.0)
-    form = rng.choice(FORMS)
-    steepness = {"deadline": 1.0, "soft": rng.uniform(1.0, 4.0), "linear": rng.uniform(0.2, 0.8)}[form]
-    pool = Pool(found, objective, utility(form, steepness))
+    pool = mixed_pool(rng, kinds)
     shape, rate = rng.choice(SHAPES), rng.uniform(0.1, 1.3) * pool.capacity
-    period = rng.uniform(5.0, 40.0) * objective
+    period = rng.uniform(5.0, 40.0) * pool.objective
     return Case(kinds, pool, shape, rate, arrivals(shape, rate, 3.0 * requests / rate, period, rng)[:requests])
-
-
-def random_kinds(rng: random.Random, count: int) -> tuple[WorkerKind, ...]:
-    """So many kinds, the same variants on each.
-
-    Half of the others differ from the first one by a factor, like processors; what a row takes differs more than what a
-    run takes whatever its rows in the other half, as with accelerators.
-    """
-    profiles = random_profiles(rng, rng.choice((2, 3, 3)))
-    kinds: list[WorkerKind] = []
-    left = WORKERS
-    for number in range(count):
-        per_row = rng.uniform(1.5, 12.0) ** rng.choice((-1.0, 1.0, 1.0)) if number else 1.0
-        fixed = per_row if rng.random() < 0.5 else per_row ** rng.uniform(0.0, 0.7)
-        workers = rng.randint(1, left - (count - number - 1))
-        left -= workers
-        kinds.append(WorkerKind(tuple(_on(each, fixed, per_row) for each in profiles), (0.0,) * workers))
-    return tuple(kinds)
-
-
-def _on(profile: Profile, fixed: float, per_row: float) -> Profile:
-    """A variant on workers that are so many times as fast."""
-    at_once = min(profile.fixed, 0.8 * profile.seconds[0])
-    seconds = tuple(at_once / fixed + (each - at_once) / per_row for each in profile.seconds)
-    return Profile(profile.name, profile.accuracy, seconds)
 
 
 class AtOnce:
@@ -165,7 +138,16 @@ def long_case(case: Case) -> Json:
     return _told(case, earned)
 
 
-RIVALS: Mapping[str, Callable[[], Scheduler]] = {"heuristic": HeuristicScheduler, "at once": AtOnce}
+@functools.cache
+def _policy() -> Policy:
+    return kept_policy()
+
+
+RIVALS: Mapping[str, Callable[[], Scheduler]] = {
+    "heuristic": HeuristicScheduler,
+    "at once": AtOnce,
+    "learned": lambda: LearnedScheduler(_policy()),
+}
 
 
 def _told(case: Case, earned: Mapping[str, float]) -> Json:
@@ -205,14 +187,21 @@ def section_of(figures: Json, bars: Iterable[Bar], command: str) -> str:
         mean, half = difference(cases, one, other)
         return f"{mean:+.4f} ± {half:.4f}"
 
-    names, rivals = ("optimum", "look-ahead", "heuristic", "at once"), ("at once", "best variant alone")
+    names = ("optimum", "look-ahead", "learned", "heuristic", "at once")
     small = [
-        (name, str(len(cases)), *means(cases, names), *(over(cases, one, "heuristic") for one in names[:2]))
+        (name, str(len(cases)), *means(cases, names), *(over(cases, one, "heuristic") for one in names[:3]))
         for name, cases in groups(figures["small"])
     ]
-    shown = ("heuristic", *rivals)
+    rivals = ("at once", "best variant alone")
+    shown = ("learned", "heuristic", *rivals)
     long = [
-        (name, str(len(cases)), *means(cases, shown), *(over(cases, "heuristic", one) for one in rivals))
+        (
+            name,
+            str(len(cases)),
+            *means(cases, shown),
+            over(cases, "learned", "heuristic"),
+            *(over(cases, "heuristic", one) for one in rivals),
+        )
         for name, cases in groups(figures["long"])
     ]
     return f"""## Workers of several kinds
@@ -223,13 +212,13 @@ over cases. `{command}`
 {bars_table("bar", bars)}
 
 Small cases, {SMALL} requests. *optimum*: exact, of one who knows all arrivals; *look-ahead*: knows how often requests
-come and how many are left, not when, and is too slow to ship:
+come and how many are left, not when, and is too slow to ship; *learned*: trained on other pools:
 
-{table(("cases", "", *names, "optimum - heuristic", "look-ahead - heuristic"), small)}
+{table(("cases", "", *names, *(f"{each} - heuristic" for each in names[:3])), small)}
 
 Long ones, {LONG} requests. *at once*: the heuristic where no free worker is left idle for a better one:
 
-{table(("cases", "", *shown, *(f"heuristic - {each}" for each in rivals)), long)}"""
+{table(("cases", "", *shown, "learned - heuristic", *(f"heuristic - {each}" for each in rivals)), long)}"""
 
 
 def main(

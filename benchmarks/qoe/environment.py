@@ -1,4 +1,7 @@
-"""The pool as a gymnasium environment: a step is a decision of a free worker, an episode a few hundred requests."""
+"""The pool as a gymnasium environment: a step is a decision of a free worker, an episode a few hundred requests.
+
+In half of the episodes all workers are alike, in the others there are two to four kinds of them.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,8 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.qoe.observation import ACTIONS, FEATURES, Variants, decision_of
-from benchmarks.qoe.scenarios import random_arrivals, random_pool
+from benchmarks.qoe.observation import ACTIONS, FEATURES, Observer, decision_of
+from benchmarks.qoe.scenarios import JITTER, mixed_pool, random_arrivals, random_pool
 from testing.pool.simulation import PoolSimulation, simulate
 from tiercel.serving.scheduling.heuristic import HeuristicScheduler
 from tiercel.serving.scheduling.interface import Profile, Scheduler, View
@@ -54,18 +57,20 @@ class PoolEnvironment(gymnasium.Env[Observation, np.int64]):
             self._rng = random.Random(seed)
         view = None
         while view is None:
-            pool = random_pool(self._rng, self._measured)
+            if self._rng.random() < 0.5:
+                pool = random_pool(self._rng, self._measured)
+            else:
+                pool = mixed_pool(self._rng, self._rng.choice((2, 3, 4)), JITTER)
             arrivals = random_arrivals(pool, self._rng, self._requests)
             jitter = self._rng.getrandbits(32)
             self._simulation = PoolSimulation(pool, arrivals, random.Random(jitter))
             view = self._simulation.next_view()
-        profiles = pool.kinds[0].profiles
-        self._best = profiles[0].accuracy
+        self._best = pool.kinds[0].profiles[0].accuracy
         self._baseline = simulate(pool, arrivals, self._make_baseline(), random.Random(jitter)).mean
         self._counted = 0
-        self._variants = Variants(profiles, pool.objective, pool.utility)
+        self._observer = Observer(pool.kinds, pool.objective, pool.utility)
         self._view = view
-        return self._variants.observe(view), {}
+        return self._padded(view), {}
 
     def step(self, action: np.int64) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """Do it, and go on to the next decision."""
@@ -78,11 +83,19 @@ class PoolEnvironment(gymnasium.Env[Observation, np.int64]):
         if view is None:
             return np.zeros((ACTIONS, FEATURES), np.float32), reward, True, False, {"gain": score.mean - self._baseline}
         self._view = view
-        return self._variants.observe(view), reward, False, False, {}
+        return self._padded(view), reward, False, False, {}
 
     def action_masks(self) -> npt.NDArray[np.bool_]:
         """Which actions make sense now."""
-        return self._variants.allowed(self._view)
+        mask = np.zeros(ACTIONS, np.bool_)
+        mask[: self._observer.actions] = self._observer.allowed(self._view)
+        return mask
+
+    def _padded(self, view: View) -> Observation:
+        """With rows of nothing for the actions that this pool has not, which are masked."""
+        rows = np.zeros((ACTIONS, FEATURES), np.float32)
+        rows[: self._observer.actions] = self._observer.observe(view)
+        return rows
 
     @property
     def view(self) -> View:

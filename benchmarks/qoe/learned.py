@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import onnxruntime as ort
 
-from benchmarks.qoe.observation import ACTIONS, FEATURES, VARIANTS, Variants, decision_of
+from benchmarks.qoe.observation import FEATURES, KINDS, VARIANTS, Observer, decision_of
 from tiercel.serving.scheduling.heuristic import HeuristicScheduler
 from tiercel.serving.scheduling.interface import Choice, Ended, View
 
@@ -59,8 +59,8 @@ class Policy:
         except Exception as error:  # ONNX Runtime's errors have no common base
             raise PolicyRefusedError(f"policy {path.name} cannot be loaded: {error}") from error
         shapes = [entry.shape for entry in self._session.get_inputs()]
-        if shapes != [[ACTIONS, FEATURES]]:
-            raise PolicyRefusedError(f"policy {path.name} takes {shapes}, but observations are {[ACTIONS, FEATURES]}")
+        if [shape[1:] for shape in shapes] != [[FEATURES]]:
+            raise PolicyRefusedError(f"policy {path.name} takes {shapes}, but a row of an observation has {FEATURES}")
 
     def scores(self, rows: np.typing.NDArray[np.float32]) -> np.typing.NDArray[np.float32]:
         """How good each action is; only their order means something."""
@@ -85,23 +85,23 @@ def kept_policy() -> Policy:
 class LearnedScheduler:
     """Takes the action that the policy scores highest.
 
-    With more than :data:`VARIANTS` variants, or several kinds of workers, it takes the heuristic's.
+    With more than :data:`VARIANTS` variants, or :data:`KINDS` kinds of workers, it takes the heuristic's.
     """
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
         self._heuristic = HeuristicScheduler()
-        self._variants: Variants | None = None
+        self._observer: Observer | None = None
 
     def decide(self, view: View) -> Choice | None:
         """See :meth:`Scheduler.decide`."""
-        if len(view.variants) > VARIANTS or len(view.kinds) > 1:
+        if len(view.variants) > VARIANTS or len(view.kinds) > KINDS:
             return self._heuristic.decide(view)
-        variants = self._variants
-        if variants is None or variants.profiles is not view.variants:
-            variants = self._variants = Variants(view.variants, view.objective, view.utility)
-        scores = self._policy.scores(variants.observe(view))
-        scores[~variants.allowed(view)] = -np.inf
+        observer = self._observer
+        if observer is None or not observer.is_of(view):
+            observer = self._observer = Observer(view.kinds, view.objective, view.utility)
+        scores = self._policy.scores(observer.observe(view))
+        scores[~observer.allowed(view)] = -np.inf
         return decision_of(int(scores.argmax()))
 
     def ended(self, run: Ended) -> None:

@@ -13,7 +13,7 @@ from benchmarks.qoe.observation import ACTIONS, FEATURES, HEURISTIC
 HIDDEN = 48
 
 
-MARGIN = 3.0
+MARGIN = 5.0
 """Score of the heuristic's action, and so how much another must be preferred to be taken instead."""
 
 

@@ -109,6 +109,7 @@ def export(scorer: Scorer, path: Path) -> str:
             path,
             input_names=["rows"],
             output_names=["scores"],
+            dynamic_shapes=({0: torch.export.Dim("actions")},),
             dynamo=True,
             external_data=False,
             verbose=False,
