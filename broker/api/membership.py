@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tiercel.broker.api.node_doors import certificate_of
 from tiercel.broker.trust.membership import TOKEN_SECONDS
-from tiercel.core.errors import NodeTakenError, wrong_field
+from tiercel.core.errors import NodeTakenError, NotFoundError, wrong_field
 from tiercel.v1 import membership_pb2, membership_pb2_grpc
 
 if TYPE_CHECKING:
@@ -56,7 +56,14 @@ class MembershipService(membership_pb2_grpc.MembershipServiceServicer):
         self, request: membership_pb2.RemoveNodeRequest, context: Context
     ) -> membership_pb2.RemoveNodeResponse:
         """Take a node off the list."""
-        await self._open().remove(request.node_id)
+        membership = self._open()
+        if self._is_own(request.node_id) and request.node_id not in membership.nodes():
+            raise NotFoundError(
+                f"node_id: {request.node_id!r} is a node on the broker's machine and did not join; end its agent "
+                "instead, or empty it with 'tiercel node drain'",
+                field="node_id",
+            )
+        await membership.remove(request.node_id)
         await self._maintenance.forget(request.node_id)
         return membership_pb2.RemoveNodeResponse()
 

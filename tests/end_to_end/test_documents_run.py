@@ -27,7 +27,7 @@ STORIES = ("README.md", "docs/index.md", "docs/tutorial.md")
 BLOCKS = [block for page in PAGES if page.name != "CONTRIBUTING.md" for block in blocks_of(page)]
 SHELL = [block for block in BLOCKS if block.language in {"sh", "console"}]
 PYTHON = [block for block in BLOCKS if block.language == "python"]
-SECONDS = 90
+SECONDS = 240
 LATEST = "$(tiercel ls --json | ids | tail -1)"
 SPEC = """\
 endpoint: digits

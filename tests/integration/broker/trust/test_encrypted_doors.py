@@ -24,12 +24,7 @@ from tiercel.broker.server import Broker
 from tiercel.broker.store.drains import DrainStore
 from tiercel.broker.store.sql import Store, sqlite_url
 from tiercel.broker.trust.authority import Authority
-from tiercel.core.errors import (
-    InvalidSpecError,
-    NodeTakenError,
-    NotAuthenticatedError,
-    UnavailableError,
-)
+from tiercel.core.errors import InvalidSpecError, NodeTakenError, NotAuthenticatedError, NotFoundError, UnavailableError
 from tiercel.core.nodes import Drain
 from tiercel.core.trust.certificates import Identity, key_to_pem, make_key, make_request, pin_of, read_chain, to_pem
 from tiercel.core.trust.join_token import JoinToken
@@ -244,6 +239,8 @@ async def test_a_machine_cannot_take_the_name_of_an_agent_beside_the_broker(brok
     for name in ("n1", "N1"):  # hosts' names do not tell the two apart; and it is that agent's while that is away
         with pytest.raises(NodeTakenError, match=f"'{name}' is the name of a node on the broker's machine"):
             await joined(broker, tmp_path, name)
+    with pytest.raises(NotFoundError, match="'n1' is a node on the broker's machine and did not join; end its agent"):
+        await removed(broker, tmp_path, "n1")
 
 
 async def test_only_the_operator_says_who_may_join(broker: Broker, tmp_path: Path) -> None:
