@@ -168,6 +168,7 @@ class Observer:
         rows[:, 16] = ages[2]
         rows[:, 17] = rate * self.fast_row
         rows[:, 18] = recent * self.fast_row
+        # Where several are free this is 2, and the part of those that are tells so.
         rows[:, 19] = min(float(next_free[next_free > 0.0].min(initial=2.0)), 2.0)
         rows[:, 20] = 1.0 - self.fast_accuracy
         rows[:, 21:24] = self.worths
