@@ -70,11 +70,11 @@ class Arrivals:
             here_bytes = self._leftovers.bytes_of(name, announced) if resumes else 0
         wanted_bytes = announced.size_bytes - here_bytes
         check(wanted_bytes)
-        self._room.check(wanted_bytes)
-        if known is None:
-            begun = self._leftovers.take(name, announced if resumes else None)
-            known = self._arriving[name] = Arrival(self._folder, name, announced, begun)
-            self._room.promise(known)
+        if known is not None:
+            self._room.check(wanted_bytes)
+        else:
+            known = self._room.begin(wanted_bytes, lambda: self._arrival(name, announced, resumes=resumes))
+            self._arriving[name] = known
         return Intake(known, lambda: self._forget(name, known))
 
     def get(self, name: str) -> Arrival | None:
@@ -93,6 +93,10 @@ class Arrivals:
     def drop_left_over(self) -> None:
         """Remove what the broker's last life had taken in and nobody has gone on to send."""
         self._leftovers.drop()
+
+    def _arrival(self, name: str, announced: Checkpoint, *, resumes: bool) -> Arrival:
+        left_over = self._leftovers.take(name, announced if resumes else None)
+        return Arrival(self._folder, name, announced, left_over)
 
     def _forget(self, name: str, arrival: Arrival) -> None:
         if self._arriving.get(name) is arrival:

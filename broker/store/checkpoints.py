@@ -24,7 +24,7 @@ from tiercel.broker.store.carried import (
     read_manifest,
     sync,
 )
-from tiercel.broker.store.disk_room import DiskRoom, Growing
+from tiercel.broker.store.disk_room import DiskRoom
 from tiercel.broker.store.errors import room_on
 from tiercel.core.errors import NotFoundError, QuotaExceededError, StoreDamagedError, wrong_field
 
@@ -139,10 +139,8 @@ class CheckpointStore:
             raise StoreDamagedError(f"{run_id!r} is not the id of a run")
         self._check_bound(job_id, size_bytes)
         scratch = self._folder / f".{job_id}.{secrets.token_hex(4)}.part"
-        coming = Growing(scratch, size_bytes)
-        self._room.take(coming)
         try:
-            with room_on(self._folder):
+            with self._room.growing(scratch, size_bytes), room_on(self._folder):
                 yield scratch
             check_whole(scratch, run_id, MAX_CHECKPOINT_BYTES)
             with contextlib.suppress(FileExistsError):

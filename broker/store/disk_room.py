@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import shutil
 import threading
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 from weakref import WeakSet
 
 from tiercel.broker.store.errors import no_space
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 RESERVE_BYTES: Final = 512 * 1024**2
@@ -24,7 +25,10 @@ class Expected(Protocol):
         """What will be written of it still."""
 
 
-class Growing:
+Begun = TypeVar("Begun", bound=Expected)
+
+
+class _Growing:
     """A file of known size that somebody writes from its beginning on; it need not be there yet."""
 
     def __init__(self, path: Path, size_bytes: int) -> None:
@@ -64,21 +68,31 @@ class DiskRoom:
         with self._changing:
             self._check(wanted_bytes)
 
-    def promise(self, expected: Expected) -> None:
-        """Keep room for something, for as long as it lives and expects more; :meth:`check` was asked just before."""
-        with self._changing:
-            self._promised.add(expected)
-
-    def take(self, expected: Expected) -> None:
-        """Check that there is room for what something expects, and keep it.
+    def begin(self, wanted_bytes: int, begin: Callable[[], Begun]) -> Begun:
+        """Begin something if there is room for so much, and keep that for as long as it lives and expects more.
 
         Raises:
-            CannotWriteError: There is not.
+            CannotWriteError: There is not; nothing was begun.
         """
         with self._changing:
-            self._promised.discard(expected)
-            self._check(expected.expected_bytes)
-            self._promised.add(expected)
+            self._check(wanted_bytes)
+            begun = begin()
+            self._promised.add(begun)
+            return begun
+
+    @contextlib.contextmanager
+    def growing(self, path: Path, size_bytes: int) -> Iterator[None]:
+        """Keep room for a file that is written from its beginning on within the block.
+
+        Raises:
+            CannotWriteError: There is not so much.
+        """
+        coming = self.begin(size_bytes, lambda: _Growing(path, size_bytes))
+        try:
+            yield
+        finally:
+            with self._changing:
+                self._promised.discard(coming)
 
     def _check(self, wanted_bytes: int) -> None:
         promised = sum(each.expected_bytes for each in self._promised)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import tarfile
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, Self
 
 from tiercel.broker.store.disk_room import DiskRoom
 from tiercel.broker.store.errors import taking_in
@@ -241,11 +241,14 @@ class ProjectReceiver:
                 f"tenant {self._tenant} has no more room for projects; ask the broker's operator to remove old ones"
             )
         if is_next:
-            self.expected_bytes = size_bytes
-            self._room.take(self)
+            self._room.begin(size_bytes, lambda: self._expecting(size_bytes))
         with taking_in(self._place, "objects"):
             self._receiver.write(name, size_bytes, data)
         self.expected_bytes -= len(data)
+
+    def _expecting(self, size_bytes: int) -> Self:
+        self.expected_bytes = size_bytes
+        return self
 
     def finish(self) -> None:
         """Keep for good what has arrived; raises as :meth:`write` does."""

@@ -23,7 +23,7 @@ from tiercel.broker.store.carried import (
     manifest_of,
     read_manifest,
 )
-from tiercel.broker.store.disk_room import DiskRoom, Growing
+from tiercel.broker.store.disk_room import DiskRoom
 from tiercel.broker.store.errors import room_on
 from tiercel.core.accuracy import ACCURACY_FILE
 from tiercel.core.cheap_variants import CHEAP
@@ -134,10 +134,7 @@ class VersionStore:
             InvalidSpecError: What is announced is not taken; says why.
             CannotWriteError: The disk is full, or nearly.
         """
-        self._room.check(self._check(files))
-        upload = VersionUpload(self._folder, tuple(files))
-        self._room.promise(upload)
-        return upload
+        return self._room.begin(self._check(files), lambda: VersionUpload(self._folder, tuple(files)))
 
     def _check(self, files: Sequence[CheckpointFile]) -> int:
         """What they have together, if that may be."""
@@ -261,10 +258,8 @@ class VersionStore:
         """
         key = f"{endpoint}@{version}"
         scratch = self._folder / f".{key}.{secrets.token_hex(4)}.part"
-        coming = Growing(scratch, size_bytes)
-        self._room.take(coming)
         try:
-            with room_on(self._folder):
+            with self._room.growing(scratch, size_bytes), room_on(self._folder):
                 yield scratch
             if sha256_of(check_whole(scratch, key, most_version_bytes(self._model_bytes)).files) != sha256:
                 raise StoreDamagedError(f"what came back as version {version} of endpoint {endpoint!r} is another one")
