@@ -17,6 +17,7 @@ from tiercel.broker.api.wanted import fence_to_proto
 from tiercel.core.errors import LeaseLostError, ProtocolError, wrong_field
 from tiercel.core.nodes import Node
 from tiercel.core.tasks import run_until_one_ends
+from tiercel.core.trust.names import NODE_ID, wrong_node_id
 from tiercel.core.validation import validate_labels
 from tiercel.v1 import nodes_pb2, nodes_pb2_grpc, protocol_mismatch
 
@@ -45,7 +46,6 @@ HELLO_SECONDS = 10.0
 SCRIPT_PIECE_BYTES = 256 * 1024
 _VERSION = re.compile(r"[0-9A-Za-z.+-]{1,32}")
 _INSTANCE = re.compile(r"[A-Za-z0-9_-]{16,64}")
-_NODE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
 class NodesService(nodes_pb2_grpc.NodesServiceServicer):
@@ -223,12 +223,8 @@ async def _read_hello(requests: AsyncIterator[nodes_pb2.ConnectRequest]) -> node
 
 
 def _node_from(hello: nodes_pb2.NodeHello) -> Node:
-    if not _NODE_ID.fullmatch(hello.node_id):
-        raise wrong_field(
-            "hello.node_id",
-            f"{hello.node_id[:64]!r} is not a node's name; use 1 to 63 of A-Z, a-z, 0-9, '.', '_' and '-', "
-            "beginning with a letter or digit",
-        )
+    if not NODE_ID.fullmatch(hello.node_id):
+        raise wrong_field("hello.node_id", wrong_node_id(hello.node_id))
     if not (math.isfinite(hello.cpu_cores) and hello.cpu_cores > 0):
         raise wrong_field("hello.cpu_cores", f"{hello.cpu_cores} is not a positive number of cores")
     if hello.memory_bytes <= 0:

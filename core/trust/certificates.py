@@ -16,7 +16,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from tiercel.core.trust.names import NODE_ID, NODE_URI, TENANT_URI, node_in, node_name
+from tiercel.core.trust.names import NODE_ID, NODE_URI, TENANT_URI, node_in, node_name, wrong_node_id
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,10 +72,7 @@ def node_uri(node_id: str) -> str:
         CertificateError: It is not a node's name.
     """
     if not NODE_ID.fullmatch(node_id):
-        raise CertificateError(
-            f"{node_id[:64]!r} is not a node's name; use 1 to 63 of A-Z, a-z, 0-9, '.', '_' and '-', beginning with a "
-            "letter or digit"
-        )
+        raise CertificateError(wrong_node_id(node_id))
     return NODE_URI + node_id
 
 

@@ -26,6 +26,14 @@ _RESERVED: Final = re.compile(r"(?:.*\.)?(?:localhost|tiercel\.internal)")
 _TENANT: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 
 
+def wrong_node_id(node_id: str) -> str:
+    """What whoever calls a node so is told, where it is no node's name."""
+    return (
+        f"{node_id[:64]!r} is not a node's name; use 1 to 63 of A-Z, a-z, 0-9, '.', '_' and '-', beginning with a "
+        "letter or digit"
+    )
+
+
 def node_name(node_id: str) -> str:
     """The name that a node's certificate has for those who ask it, wherever it is."""
     return f"{node_id.lower()}{NODE_DOMAIN}"
