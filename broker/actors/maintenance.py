@@ -66,7 +66,7 @@ class Maintenance:
     async def forget(self, node_id: str) -> None:
         """A node was removed: whoever joins by its name is another machine."""
         async with self._changing:
-            # First: one that were drained no more while it is heard would be told to answer again.
+            # In this order: a node that is heard and no longer drained would be told to answer again.
             await self._registry.forget_node(node_id)
             await self._keep(node_id, Drain.NO)
 

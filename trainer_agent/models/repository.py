@@ -156,11 +156,14 @@ class ModelRepository:
     def there(self) -> dict[str, dict[int, str]]:
         """SHA-256 of the versions that were put there, by model and number."""
         folders = list(self.path.iterdir()) if self.path.is_dir() else []
-        return {folder.name: self.there_of(folder.name) for folder in folders if model_record.read(folder) is not None}
+        records = {folder.name: model_record.read(folder) for folder in folders}
+        return {name: self._whole(name, record) for name, record in records.items() if record is not None}
 
     def there_of(self, model: str) -> dict[int, str]:
         """SHA-256 of the versions of a model that were put there and have their ONNX file still, by number."""
-        record = self.record(model) or ModelRecord()
+        return self._whole(model, self.record(model) or ModelRecord())
+
+    def _whole(self, model: str, record: ModelRecord) -> dict[int, str]:
         return {
             version: sha256
             for version, sha256 in record.versions.items()

@@ -23,6 +23,7 @@ from tiercel.trainer_agent.supervision import Supervisor
 _log = logging.getLogger(__name__)
 
 _LOOK_SECONDS: Final = 10.0
+_FROM_MEMORY: Final = "It answers from memory until the inference server is started again."
 
 
 class Loader(Protocol):
@@ -265,9 +266,6 @@ def _check_same(place: Place, delivered: str, answering: str) -> None:
             f"The inference server answers for {place.model!r} with a file that somebody else has loaded under this "
             f"name; unload it there (POST /v2/repository/models/{place.model}/unload) and try again."
         )
-
-
-_FROM_MEMORY: Final = "It answers from memory until the inference server is started again."
 
 
 def _gone(version: int) -> str:
