@@ -183,6 +183,7 @@ class Agent:
     def note_welcome(self, welcome: nodes_pb2.Welcome) -> None:
         """The broker answered the hello."""
         self._fence.note_answered(0, welcome.fence if welcome.HasField("fence") else None)
+        self._rooms.serving.tell_anew()
 
     def note_taken(self, taken: nodes_pb2.Taken) -> None:
         """The broker answered a heartbeat, or says what it has."""

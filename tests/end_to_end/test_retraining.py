@@ -11,8 +11,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from testing.product import Product
 from testing.product_use import JOB_SECONDS, SCRIPTS, client_of, digits_job, running_product
 from tiercel import Client, DataSet, JobState, Retrain, Script
+from tiercel.core.feedback import AccuracyInUse
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]
 
@@ -34,6 +36,17 @@ async def is_right(alice: Client, turn: int, number: int) -> npt.NDArray[np.bool
     assert told["taken"] == 1
     right: npt.NDArray[np.bool_] = np.array(found.outputs["output"].tolist()).argmax(1) == truth
     return right
+
+
+async def in_use(product: Product, version: int) -> dict[int, AccuracyInUse]:
+    """How often versions were right, by the word of the broker, once it knows that of this one."""
+    async with client_of(product) as alice, asyncio.timeout(JOB_SECONDS):
+        while True:
+            (endpoint,) = await alice.list_endpoints()
+            known = {each.version: each.in_use for each in endpoint.versions if each.in_use is not None}
+            if version in known:
+                return known
+            await asyncio.sleep(0.1)  # nodes say it once a second
 
 
 async def test_a_model_that_the_world_left_behind_is_replaced_by_a_lesser_one_that_is_right(tmp_path: Path) -> None:
@@ -66,3 +79,8 @@ async def test_a_model_that_the_world_left_behind_is_replaced_by_a_lesser_one_th
         assert (await is_right(alice, -1, 1000)).mean() > 0.9
         explained = (await alice.explain_endpoint("side")).endpoint
         assert explained.retraining, "whoever asked for it is told"
+
+        told = await in_use(product, live.version)  # with it all that there is to say of earlier ones
+        await product.kill()
+        await product.start()
+        assert (await in_use(product, 1))[1] == told[1], "a broker that knows nothing of it is told again"

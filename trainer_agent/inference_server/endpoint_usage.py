@@ -160,6 +160,10 @@ class UsageMeter:
         self._feedback, self._feedback_told = {}, {}
         self._inputs, self._inputs_told = {}, {}
 
+    def tell_anew(self) -> None:
+        """Whoever asks next knows nothing yet of what versions are asked and of how often they are right."""
+        self._feedback_told, self._inputs_told = {}, {}
+
     def note(self, usage: ServingUsage) -> None:
         """Take in what the server counted; endpoints that are left out did not change.
 

@@ -118,6 +118,10 @@ class InferenceServer:
         """What the requests of endpoints took since this was last asked."""
         return self._meter.take()
 
+    def tell_anew(self) -> None:
+        """What is known of versions that answer is told once more, to a broker that may have forgotten it."""
+        self._meter.tell_anew()
+
     def take_key_uses(self) -> list[nodes_pb2.KeyUse]:
         """What came with keys of endpoints since this was last asked."""
         return self._meter.take_keys()

@@ -115,8 +115,9 @@ def test_time_on_accelerators_is_told_like_time_on_cpus() -> None:
     assert usage_from_json({"uptime_seconds": 1.0, "models": [line]}).totals["a"].accelerator_seconds == 0.0
 
 
-def test_what_is_known_of_what_versions_are_asked_is_told_once_it_changes_and_with_all_usage() -> None:
+def test_what_is_known_of_versions_is_told_once_it_changes_with_all_usage_and_to_whoever_asks_anew() -> None:
     meter = UsageMeter()
+    feedback = [{"model": "b", "variant": "", "version": "2", "rows": 40, "right": 30}]
 
     def looked(uptime: float, **rows: int) -> ServingUsage:
         known = {"reference_rows": 500, "features": 1, "drifted": False, "bound": 0.2}
@@ -125,17 +126,27 @@ def test_what_is_known_of_what_versions_are_asked_is_told_once_it_changes_and_wi
             {"model": "a", "variant": variant, "version": "3", "rows": count, "farthest": farthest, **known}
             for variant, count in rows.items()
         ]
-        return usage_from_json({"uptime_seconds": uptime, "models": [], "inputs": lines})
+        return usage_from_json({"uptime_seconds": uptime, "models": [], "inputs": lines, "feedback": feedback})
 
     meter.note(looked(1.0, small=500, large=500))
     meter.note(looked(2.0))
-    (told_of,) = meter.take()
+    told_of, right_of = meter.take()
+    assert [(each.version, each.rows, each.right) for each in right_of.feedback] == [(2, 40, 30)]
     assert [(each.version, each.rows, each.farthest[0].name) for each in told_of.inputs] == [(3, 500, "x")] * 2
     meter.note(looked(3.0))
     assert meter.take() == []
     meter.note(looked(4.0, large=0))
     (told_of,) = meter.take()
     assert [each.rows for each in told_of.inputs] == [500, 0], "what is left out did not change"
+    meter.tell_anew()
+    assert meter.take() == [], "there is no time yet that it could be of"
+    meter.note(looked(5.0))
+    asked, right_of = meter.take()
+    assert [each.rows for each in asked.inputs] == [500, 0]
+    assert [each.rows for each in right_of.feedback] == [40]
+    meter.note(looked(6.0))
+    assert meter.take() == []
+    feedback.clear()
     meter.begin_anew()
     meter.note(looked(1.0))
     meter.note(looked(2.0))
