@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Final
 
 from tiercel.core.jsonable import Jsonable
+from tiercel.core.model_files import MODEL_FILE
 
 
 class VariantKind(StrEnum):
@@ -20,7 +21,7 @@ class VariantKind(StrEnum):
     @property
     def file(self) -> str:
         """The name of its file beside the others of the version."""
-        return "model.onnx" if self is VariantKind.FP32 else f"model.{self.value}.onnx"
+        return MODEL_FILE if self is VariantKind.FP32 else f"model.{self.value}.onnx"
 
 
 CHEAP: Final = tuple(kind for kind in VariantKind if kind is not VariantKind.FP32)

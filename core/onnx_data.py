@@ -17,9 +17,10 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from tiercel.core.blobs import is_sha256
+from tiercel.core.model_files import MODEL_FILE
 from tiercel.core.protobuf_walk import Message, NoMessageError, field_of
 
-DATA_FILE: Final = "model.onnx.data"
+DATA_FILE: Final = f"{MODEL_FILE}.data"
 KEY: Final = "tiercel.data"
 MAX_DATA_FILES: Final = 4096
 """Old exporters write one for each tensor."""

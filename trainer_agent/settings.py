@@ -17,7 +17,7 @@ from tiercel.core.deploying import DEFAULT_MODEL_BYTES
 from tiercel.core.errors import InvalidSpecError
 from tiercel.core.logs import LogFormat
 from tiercel.core.trust.trust import is_loopback
-from tiercel.core.validation import validate_labels
+from tiercel.core.validation import RUNTIMES, validate_labels
 from tiercel.trainer_agent.accelerators.detect import AUTO, NONE
 from tiercel.trainer_agent.connection.pace import DEFAULT_BYTES_PER_SECOND, LEAST_BYTES_PER_SECOND
 from tiercel.trainer_agent.data.sources import check_prefix
@@ -26,7 +26,6 @@ from tiercel.trainer_agent.limits.thread_scheduling import LONGEST_SECONDS
 from tiercel.trainer_agent.metrics.door import MetricsPlace
 from tiercel.trainer_agent.runs.projects import DEFAULT_CACHE_BYTES
 
-RUNTIMES: Final = ("process", "docker")
 _ADDRESS: Final = re.compile(r"[0-9A-Fa-f:.]+")
 _DEVICE_ID: Final = re.compile(r"(GPU|MIG)-[A-Za-z0-9/-]+")
 _DEFAULT_DOCKER_HOST: Final = "unix:///var/run/docker.sock"

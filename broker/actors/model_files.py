@@ -10,8 +10,8 @@ from tiercel.broker.actors.endpoint_messages import FilesAsked
 from tiercel.broker.actors.replicas import MAX_PULLS
 from tiercel.broker.lifecycle.pulls import holders
 from tiercel.broker.lifecycle.versions import kept
-from tiercel.broker.store.version_files import MODEL_FILE
 from tiercel.core.errors import NodeOfflineError, NotFoundError, OverloadedError, UnavailableError
+from tiercel.core.model_files import MODEL_FILE
 
 if TYPE_CHECKING:
     from tiercel.broker.actors.registry import ActorRegistry

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from tiercel.broker.lifecycle.deployment import Arrived, place_for
 from tiercel.broker.store.carried import CheckpointFile
-from tiercel.broker.store.version_files import MODEL_FILE, REFERENCE_FILE
 from tiercel.core.accuracy import ACCURACY_FILE, accuracies, accuracy_of
 from tiercel.core.cheap_variant_rule import judged
 from tiercel.core.cheap_variants import DEFAULT_MAX_LOSS
@@ -21,6 +20,7 @@ from tiercel.core.deploy_validation import validate_deploy
 from tiercel.core.deploying import Deploy
 from tiercel.core.endpoints import Endpoint
 from tiercel.core.errors import UnavailableError, wrong_field
+from tiercel.core.model_files import MODEL_FILE, REFERENCE_FILE
 from tiercel.core.onnx_data import DATA_FILE
 from tiercel.core.onnx_signature import UNREADABLE
 from tiercel.core.tasks import run_in_thread

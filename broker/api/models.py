@@ -12,8 +12,8 @@ from tiercel.broker.api.deploying import deploy, deployer
 from tiercel.broker.api.gate import Places
 from tiercel.broker.api.incoming import Incoming, drop
 from tiercel.broker.store.carried import CHUNK_BYTES
-from tiercel.broker.store.version_files import MODEL_FILE
 from tiercel.core.errors import NotFoundError, TiercelError
+from tiercel.core.model_files import MODEL_FILE
 from tiercel.core.onnx_data import DATA_FILE
 from tiercel.v1 import models_pb2, models_pb2_grpc
 

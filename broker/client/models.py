@@ -17,11 +17,10 @@ from tiercel.broker.conversion import endpoint_from_proto
 from tiercel.core.endpoint_views import EndpointInfo, VersionInfo
 from tiercel.core.errors import InvalidSpecError, NotFoundError, TiercelError, UnavailableError, wrong_field
 from tiercel.core.lineage import Lineage
+from tiercel.core.model_files import MODEL_FILE
 from tiercel.core.models import Difference, ModelCard, differences
 from tiercel.core.wire import from_proto
 from tiercel.v1 import jobs_pb2, lineage_pb2, lineage_pb2_grpc, models_pb2, models_pb2_grpc
-
-MODEL_FILE = "model.onnx"
 
 
 class Models:

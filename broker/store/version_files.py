@@ -30,6 +30,7 @@ from tiercel.core.cheap_variants import CHEAP
 from tiercel.core.deploying import DEFAULT_MODEL_BYTES, most_version_bytes
 from tiercel.core.endpoints import Moved
 from tiercel.core.errors import NotFoundError, StoreDamagedError, UnavailableError, wrong_field
+from tiercel.core.model_files import MODEL_FILE, REFERENCE_FILE
 from tiercel.core.onnx_data import DATA_FILE, DataDigest, data_of
 from tiercel.core.onnx_signature import read_signature
 
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
     from tiercel.broker.store.arrivals import Arrival, Intake
     from tiercel.core.endpoints import Signature
 
-MODEL_FILE = "model.onnx"
-REFERENCE_FILE = "reference.npz"
 _FILE_NAMES = frozenset({MODEL_FILE, DATA_FILE, REFERENCE_FILE, ACCURACY_FILE, *(kind.file for kind in CHEAP)})
 # Of the longest name of an endpoint with the largest number of a version.
 _KEY_CHARACTERS = 63 + 1 + 18

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tiercel.core.errors import ArtefactRefusedError, ConflictError, NotFoundError, TiercelError, UnavailableError
+from tiercel.core.model_files import LIVE_FILE, MODEL_FILE
 from tiercel.serving.canary_plan import AT_ONCE, CanaryPlan
 from tiercel.serving.dispatch.variants.configuration import ENDPOINT_VERSION
 from tiercel.serving.loading import rolled_back as marks
@@ -19,16 +20,11 @@ from tiercel.serving.loading.holding_back import unmark, why_not_by_itself
 from tiercel.serving.loading.load_parameters import LoadParameters
 from tiercel.serving.loading.loader import Loader, Replaced
 from tiercel.serving.loading.relocation import Relocation
-from tiercel.serving.loading.trial_supervision import (
-    CarriedTrial,
-    TrialSupervisor,
-    promotion_of,
-    was_rolled_back,
-)
+from tiercel.serving.loading.trial_supervision import CarriedTrial, TrialSupervisor, promotion_of, was_rolled_back
 from tiercel.serving.loading.watching import Watching
 from tiercel.serving.models import repository
 from tiercel.serving.models.canary.judgement import Outcome
-from tiercel.serving.models.chosen import FILE_NAME, in_turn, why_other_stays
+from tiercel.serving.models.chosen import in_turn, why_other_stays
 from tiercel.serving.models.loaded_version import LoadedVersion
 from tiercel.serving.models.registry import ModelRecord, Registry, VersionState
 from tiercel.serving.runtime.engine import Session
@@ -302,7 +298,7 @@ class Lifecycle:
         """The version that is wanted; blocks, in one go: a change of threads costs requests more than a small file."""
         versions = repository.versions_on_disk(self._root, name)
         if not versions:
-            raise NotFoundError(f"model '{name}' has no version on disk; put one at {name}/1/model.onnx")
+            raise NotFoundError(f"model '{name}' has no version on disk; put one at {name}/1/{MODEL_FILE}")
         if wanted.version is not None and wanted.version not in versions:
             there = ", ".join(map(str, versions[:20]))
             raise NotFoundError(f"version {wanted.version} of model '{name}' is not on disk; there is {there}")
@@ -310,7 +306,7 @@ class Lifecycle:
             return wanted.version
         first = next(iter(in_turn(self._root, name)), None)
         if first is None:
-            raise NotFoundError(f"no version of model '{name}' is to answer here, says its {FILE_NAME}; name one")
+            raise NotFoundError(f"no version of model '{name}' is to answer here, says its {LIVE_FILE}; name one")
         rolled_back = marks.why_rolled_back(self._folder(name, first))
         if rolled_back is not None:
             raise was_rolled_back(name, first, rolled_back)

@@ -22,6 +22,7 @@ from typing import Any
 import orjson
 
 from tiercel.core.errors import ConflictError, InvalidRequestError, TooLargeError
+from tiercel.core.model_files import MODEL_FILE, REFERENCE_FILE
 from tiercel.serving.loading.lifecycle import Lifecycle
 from tiercel.serving.loading.load_parameters import read_load_parameters
 from tiercel.serving.loading.loader import Loader
@@ -57,8 +58,8 @@ class Uploads:
         self._loader = loader
         self._operators = operators
         self._limits = {
-            "model.onnx": max_model_bytes,
-            "reference.npz": max_reference_bytes,
+            MODEL_FILE: max_model_bytes,
+            REFERENCE_FILE: max_reference_bytes,
             labels.FILE_NAME: labels.MAX_BYTES,
         }
         self._lock = asyncio.Lock()
@@ -106,8 +107,8 @@ class Uploads:
     def _add(self, model: str, version: int, files: Mapping[str, Any]) -> bool:
         """Put the files into the repository; whether they were not there already."""
         contents = {_name_of(name): self._content(name, value) for name, value in files.items()}
-        if "model.onnx" not in contents:
-            raise InvalidRequestError(f"parameters: file:{version}/model.onnx is missing")
+        if MODEL_FILE not in contents:
+            raise InvalidRequestError(f"parameters: file:{version}/{MODEL_FILE} is missing")
         target = self._root / model / str(version)
         newest = max(repository.versions_on_disk(self._root, model), default=0)
         if newest == version:

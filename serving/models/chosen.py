@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from tiercel.core.errors import ArtefactRefusedError
+from tiercel.core.model_files import LIVE_FILE
 from tiercel.serving.models.accuracy import read_object
 from tiercel.serving.models.repository import versions_on_disk
-
-FILE_NAME = "live.json"
 
 _logger = logging.getLogger(__name__)
 
@@ -32,12 +31,12 @@ def why_other_stays(model: Path, version: int) -> str:
     if choice.get("fixed") is not True or chosen is None or chosen == version:
         return ""
     which = f"version {chosen}" if chosen else "none"
-    return f"{which} is what shall answer (its {FILE_NAME}); 'tiercel models promote' lets version {version} answer"
+    return f"{which} is what shall answer (its {LIVE_FILE}); 'tiercel models promote' lets version {version} answer"
 
 
 def _choice(model: Path) -> dict[str, Any]:
     try:
-        return read_object(model / FILE_NAME)
+        return read_object(model / LIVE_FILE)
     except FileNotFoundError:
         return {}
     except ArtefactRefusedError as error:

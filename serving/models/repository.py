@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tiercel.core.cheap_variants import VariantKind
 from tiercel.core.errors import InvalidRequestError
+from tiercel.core.model_files import MODEL_FILE, REFERENCE_FILE
 
 _MODEL_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _VERSION = re.compile(r"[1-9][0-9]{0,17}")
@@ -71,7 +72,7 @@ def versions_on_disk(root: Path, model: str) -> list[int]:
 def artefact(root: Path, model: str, version: int) -> Artefact:
     """Where this version lies."""
     folder = root / checked_name(model) / str(version)
-    return Artefact(model, version, folder / "model.onnx", folder / "reference.npz")
+    return Artefact(model, version, folder / MODEL_FILE, folder / REFERENCE_FILE)
 
 
 def variant_of(artefact: Artefact, kind: VariantKind) -> Artefact:

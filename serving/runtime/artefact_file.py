@@ -11,13 +11,13 @@ import stat
 from pathlib import Path
 
 from tiercel.core.errors import ArtefactRefusedError, UnavailableError
+from tiercel.core.model_files import MODEL_FILE
 
 # linux/fcntl.h. Nobody has mapped it for writing when it is sealed, so this seals as much as F_SEAL_WRITE does, which
 # would wait until no part of the kernel looks at any of its pages, and fail with EBUSY on a busy machine.
 _F_SEAL_FUTURE_WRITE = 0x0010
 _PIECE = 1024**2
 _COPIED_BYTES = 64 * _PIECE
-MODEL_FILE = "model.onnx"
 _SEALS = _F_SEAL_FUTURE_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
 
 

@@ -14,9 +14,9 @@ from typing import Final
 from tiercel.core import storage
 from tiercel.core.complaints import Complaint
 from tiercel.core.endpoint_access import AccessTable
+from tiercel.core.model_files import LIVE_FILE
 from tiercel.core.private_files import write_private
 from tiercel.trainer_agent.errors import DeliveryFailedError
-from tiercel.trainer_agent.models import record as model_record
 from tiercel.trainer_agent.models.variants import place_of
 
 _log = logging.getLogger(__name__)
@@ -121,4 +121,4 @@ class AccessKeeper:
             folders = list(self._repository.iterdir())
         except OSError:
             return set()
-        return {place_of(folder.name).endpoint for folder in folders if (folder / model_record.FILE).exists()}
+        return {place_of(folder.name).endpoint for folder in folders if (folder / LIVE_FILE).exists()}

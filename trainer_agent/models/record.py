@@ -11,11 +11,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
 
+from tiercel.core.model_files import LIVE_FILE
 from tiercel.trainer_agent.disk.files import write_atomically
-
-FILE: Final = "live.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +32,7 @@ class ModelRecord:
 def read(folder: Path) -> ModelRecord | None:
     """The record in a model's folder, or None where there is none of ours."""
     try:
-        content = json.loads((folder / FILE).read_bytes())
+        content = json.loads((folder / LIVE_FILE).read_bytes())
         return ModelRecord(
             int(content["version"]), {int(version): str(sha256) for version, sha256 in content["versions"].items()}
         )
@@ -46,9 +44,9 @@ def write(folder: Path, record: ModelRecord) -> None:
     """Replace the record in a model's folder."""
     versions = {str(version): sha256 for version, sha256 in sorted(record.versions.items())}
     content = {"version": record.live, "fixed": True, "versions": versions}
-    write_atomically(folder / FILE, json.dumps(content, indent=1).encode())
+    write_atomically(folder / LIVE_FILE, json.dumps(content, indent=1).encode())
 
 
 def remove(folder: Path) -> None:
     """Remove the record in a model's folder, if there is one."""
-    (folder / FILE).unlink(missing_ok=True)
+    (folder / LIVE_FILE).unlink(missing_ok=True)

@@ -15,6 +15,7 @@ from tiercel.core.accuracy import ACCURACY_FILE, accuracies
 from tiercel.core.cheap_variants import CHEAP, CheapVariant
 from tiercel.core.deploying import DEFAULT_MODEL_BYTES, MAX_MODEL_BYTES, MAX_REFERENCE_BYTES, VARIANT_MORE_BYTES
 from tiercel.core.endpoints import Signature, Tensor
+from tiercel.core.model_files import MODEL_FILE, REFERENCE_FILE
 from tiercel.core.onnx_data import DATA_FILE, DataError, data_of
 from tiercel.core.onnx_signature import UNREADABLE, read_signature
 from tiercel.trainer_agent.disk.files import UntrustedFileError, copy_untrusted, open_folder, sync_folder
@@ -27,9 +28,7 @@ from tiercel.trainer_agent.models.record import ModelRecord
 from tiercel.v1 import nodes_pb2
 
 _STAGING: Final = ".staging"
-_MODEL: Final = "model.onnx"
 _ACCURACY_BYTES: Final = 64 * 1024
-_REFERENCE: Final = "reference.npz"
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,14 +141,14 @@ class ModelRepository:
         Raises:
             DeliveryFailedError: Its file does not say.
         """
-        signature = read_signature(self.staged(delivery_id) / _MODEL)
+        signature = read_signature(self.staged(delivery_id) / MODEL_FILE)
         if signature is None:
             raise DeliveryFailedError(f"The file {UNREADABLE}.")
         return signature_to_proto(signature)
 
     def size_of_staged(self, delivery_id: str) -> int:
         """Bytes of the staged model of a delivery, with its weights beside it."""
-        path = self.staged(delivery_id) / _MODEL
+        path = self.staged(delivery_id) / MODEL_FILE
         data = data_of(path)
         return path.stat().st_size + (0 if data is None else data.size_bytes)
 
@@ -167,7 +166,7 @@ class ModelRepository:
         return {
             version: sha256
             for version, sha256 in record.versions.items()
-            if (self.version(model, version) / _MODEL).is_file()
+            if (self.version(model, version) / MODEL_FILE).is_file()
         }
 
     def has(self, model: str, version: int, sha256: str) -> bool:
@@ -182,11 +181,11 @@ class ModelRepository:
                 return []
             folder = self.staged(delivery_id)
         found = []
-        for name in (_MODEL, DATA_FILE, _REFERENCE, *(kind.file for kind in CHEAP), ACCURACY_FILE):
+        for name in (MODEL_FILE, DATA_FILE, REFERENCE_FILE, *(kind.file for kind in CHEAP), ACCURACY_FILE):
             with contextlib.suppress(FileNotFoundError), (folder / name).open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
                 found.append(CopiedFile(folder / name, file.tell(), digest))
-        return found if any(each.path.name == _MODEL and each.sha256 == sha256 for each in found) else []
+        return found if any(each.path.name == MODEL_FILE and each.sha256 == sha256 for each in found) else []
 
     def check_copy(self, folder: Path, sha256: str) -> None:
         """Check and make durable what was fetched of a version into a folder.
@@ -195,9 +194,9 @@ class ModelRepository:
             DeliveryFailedError: It is not what it should be.
         """
         limits = {
-            _MODEL: self._file_bytes,
+            MODEL_FILE: self._file_bytes,
             DATA_FILE: self.model_bytes,
-            _REFERENCE: MAX_REFERENCE_BYTES,
+            REFERENCE_FILE: MAX_REFERENCE_BYTES,
             **{kind.file: self._file_bytes + VARIANT_MORE_BYTES for kind in CHEAP},
             ACCURACY_FILE: _ACCURACY_BYTES,
         }
@@ -206,16 +205,16 @@ class ModelRepository:
                 raise DeliveryFailedError(f"The copy has a file {path.name[:128]!r} that is unknown or too large.")
             with path.open("rb") as file:
                 os.fsync(file.fileno())
-                if path.name == _MODEL and hashlib.file_digest(file, "sha256").hexdigest() != sha256:
+                if path.name == MODEL_FILE and hashlib.file_digest(file, "sha256").hexdigest() != sha256:
                     raise DeliveryFailedError("The copy is not the model that it should be: its SHA-256 differs.")
-        if not (folder / _MODEL).is_file():
+        if not (folder / MODEL_FILE).is_file():
             raise DeliveryFailedError("The copy has no model in it.")
         self._check_data(folder)
         sync_folder(folder)
 
     def _check_data(self, folder: Path) -> None:
         """Check that the weights beside a model are those that it means, and that there are no others."""
-        said, path = data_of(folder / _MODEL), folder / DATA_FILE
+        said, path = data_of(folder / MODEL_FILE), folder / DATA_FILE
         if said is None:
             if path.exists():
                 raise DeliveryFailedError(f"The copy has a file {DATA_FILE} of which its model says nothing.")
@@ -303,17 +302,17 @@ class ModelRepository:
 
     def _copy(self, job_folder: Path, delivery_id: str, target: Path, sha256: str) -> None:
         parts = (job_folder, delivery_id)
-        self._copy_file(*parts, _MODEL, target / _MODEL, sha256, self._file_bytes)
-        data = data_of(target / _MODEL)
+        self._copy_file(*parts, MODEL_FILE, target / MODEL_FILE, sha256, self._file_bytes)
+        data = data_of(target / MODEL_FILE)
         if data is not None:
-            size_bytes = data.size_bytes + (target / _MODEL).stat().st_size
+            size_bytes = data.size_bytes + (target / MODEL_FILE).stat().st_size
             if size_bytes > self.model_bytes:
                 raise UntrustedFileError(
                     f"it has {size_bytes} bytes with its weights, and this node takes {self.model_bytes}; "
                     "who operates it can set more (--model-bytes)"
                 )
             self._copy_file(*parts, DATA_FILE, target / DATA_FILE, data.sha256, data.size_bytes)
-        self._copy_file(*parts, _REFERENCE, target / _REFERENCE, "", MAX_REFERENCE_BYTES)
+        self._copy_file(*parts, REFERENCE_FILE, target / REFERENCE_FILE, "", MAX_REFERENCE_BYTES)
 
     @property
     def _file_bytes(self) -> int:

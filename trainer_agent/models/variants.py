@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from tiercel.core.model_files import VARIANTS_FILE
 from tiercel.trainer_agent.disk.files import write_atomically
 from tiercel.trainer_agent.errors import DeliveryFailedError
 from tiercel.trainer_agent.models import record as model_record
 
-FILE: Final = "variants.json"
 DEFAULT_OBJECTIVE_SECONDS: Final = 1.0
 """What the scheduler aims at while the tenant has not said what it wants: few models take longer for an answer."""
 
@@ -56,7 +56,7 @@ def list_variants(repository: Path, endpoint: str) -> None:
     Raises:
         DeliveryFailedError: There is a file that cannot be understood, which somebody else has put there.
     """
-    path = repository / endpoint / FILE
+    path = repository / endpoint / VARIANTS_FILE
     content = _content(path)
     others = [entry for entry in content.get("variants", []) if not _is_ours(entry, endpoint)]
     entries = [*others, *({"name": place.variant, "model": place.model} for place in _present(repository, endpoint))]

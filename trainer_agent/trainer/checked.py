@@ -13,9 +13,10 @@ from types import TracebackType
 from typing import Any
 
 from tiercel.core.figures import number
+from tiercel.core.model_files import MODEL_FILE
 from tiercel.core.script_checks import CheckFinding, CheckOrder
 from tiercel.trainer_agent.trainer.checkpoints import CheckpointStore
-from tiercel.trainer_agent.trainer.handover import MODEL_FILE, Handover
+from tiercel.trainer_agent.trainer.handover import Handover
 from tiercel.trainer_agent.trainer.job import Item
 from tiercel.trainer_agent.trainer.reporting import as_numbers, require_metric
 from tiercel.trainer_agent.trainer.signature import Evaluate

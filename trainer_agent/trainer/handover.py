@@ -16,6 +16,7 @@ import numpy as np
 
 from tiercel.core.cheap_variants import CHEAP, CheapVariant, VariantKind
 from tiercel.core.figures import compared, number
+from tiercel.core.model_files import MODEL_FILE, REFERENCE_FILE
 from tiercel.core.onnx_data import DATA_FILE
 from tiercel.core.wire import to_proto
 from tiercel.trainer_agent.errors import DeliveryFailedError, FallsShortError
@@ -31,8 +32,6 @@ from tiercel.v1 import common_pb2, trainer_pb2
 
 logger = logging.getLogger(__name__)
 
-MODEL_FILE = "model.onnx"
-REFERENCE_FILE = "reference.npz"
 _AGAIN_FOLDER = ".again.part"
 _VARIANT_FOLDER = ".variant.part"
 # By how much the re-measured metric may miss a target that the report had reached, as a fraction of the target: the

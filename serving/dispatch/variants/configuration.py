@@ -21,6 +21,7 @@ from typing import Any, TypeGuard
 
 from tiercel.core.cheap_variants import CHEAP, VariantKind
 from tiercel.core.errors import ArtefactRefusedError, InvalidRequestError
+from tiercel.core.model_files import VARIANTS_FILE
 from tiercel.serving.models import repository
 from tiercel.serving.models.accuracy import is_fraction, read_object
 from tiercel.serving.models.loaded_version import LoadedVersion
@@ -33,7 +34,6 @@ from tiercel.serving.scheduling.utility import FORMS, Utility, utility
 ENDPOINT_VERSION = 1
 """Calls and the index speak of versions; an endpoint's configuration counts as its only one."""
 
-FILE = "variants.json"
 MAX_VARIANTS = 16
 DEFAULT_OBJECTIVE = 1.0
 """Seconds of delay that a model with cheap variants aims at while nobody has said what is wanted."""
@@ -95,7 +95,7 @@ def read(folder: Path) -> Configuration | None:
         ArtefactRefusedError: It is wrong; the message names the field.
     """
     try:
-        content = read_object(folder / FILE)
+        content = read_object(folder / VARIANTS_FILE)
     except FileNotFoundError:
         return None
     if any(repository.is_version(entry.name) for entry in folder.iterdir()):
@@ -166,4 +166,4 @@ def _is_number(value: object) -> TypeGuard[float]:
 
 
 def _wrong(message: str) -> ArtefactRefusedError:
-    return ArtefactRefusedError(f"{FILE}: {message}")
+    return ArtefactRefusedError(f"{VARIANTS_FILE}: {message}")

@@ -11,7 +11,8 @@ import pytest
 import torch
 from torch import nn
 
-from tiercel.trainer_agent.trainer.handover import MODEL_FILE, REFERENCE_FILE, Handover
+from tiercel.core.model_files import MODEL_FILE, REFERENCE_FILE
+from tiercel.trainer_agent.trainer.handover import Handover
 from tiercel.trainer_agent.trainer.pytorch import pytorch_model
 from tiercel.trainer_agent.trainer.pytorch.exporting import Exported, export_model
 from tiercel.trainer_agent.trainer.pytorch.models import copy_weights
