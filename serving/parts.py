@@ -63,6 +63,7 @@ class Models:
     endpoints: Endpoints  # names that stand for several variants
     lifecycle: Lifecycle  # which version answers
     recent: RecentRequests  # what became of requests with an id
+    feedback: Feedback  # how often answers were right
     plane: DataPlane  # answers requests
     generation: Generation  # and those that are answered token by token
 
@@ -86,13 +87,21 @@ def make_models(settings: Settings, verifier: Verifier, dispatcher: Dispatcher, 
     endpoints = Endpoints(settings.repository, registry, dispatcher, settings.request_timeout)
     canary = CanaryPlan(settings.canary_fraction, settings.canary_seconds)
     watching = Watching(settings.repository, loader, start_task, settings.input_sample_seconds)
-    lifecycle = Lifecycle(
-        settings.repository, registry, loader, start_task, endpoints=endpoints, canary=canary, watching=watching
-    )
     recent = RecentRequests(settings.remembered_requests)
+    feedback = Feedback(recent)
+    lifecycle = Lifecycle(
+        settings.repository,
+        registry,
+        loader,
+        start_task,
+        endpoints=endpoints,
+        canary=canary,
+        watching=watching,
+        forget=feedback.forget,
+    )
     plane = DataPlane(registry, dispatcher, settings.request_timeout, endpoints, recent)
     generation = Generation(registry, dispatcher, endpoints, _generation_limits(settings), recent)
-    return Models(registry, marks, loader, endpoints, lifecycle, recent, plane, generation)
+    return Models(registry, marks, loader, endpoints, lifecycle, recent, feedback, plane, generation)
 
 
 def make_doors(settings: Settings, models: Models, start_task: StartTask, tracing: Tracing | None = None) -> Doors:
@@ -125,7 +134,7 @@ def make_doors(settings: Settings, models: Models, start_task: StartTask, tracin
     )
     http = HttpServer(routes, _http_limits(settings), budget)
     descriptions = Descriptions(models.registry, settings.max_batch_rows, settings.workers, models.endpoints)
-    feedback = Feedback(models.recent)
+    feedback = models.feedback
     metrics = _metrics(models, http, gate, relay)
     metrics.add_feedback(feedback.accuracies)
     metrics.add_inputs(partial(told, models.registry, models.endpoints))

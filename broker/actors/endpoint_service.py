@@ -105,6 +105,8 @@ class EndpointService:
             check_unfed(actor.endpoint, self._registry.living_jobs())
             self._journal.check_writable()
             await actor.call(EndpointDeleted())
+            self._registry.feedback.forget(name)
+            self._registry.inputs.forget(name)
 
     async def deploy(self, tenant: str, arrived: Arrived, put: PutFiles, held: AbstractContextManager[Any]) -> Delivery:
         """Make a file the next version of an endpoint, which is made where there is none of the name.

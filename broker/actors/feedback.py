@@ -31,6 +31,10 @@ class FeedbackHeard:
                 found[each.version] = VersionFeedback(each.version, before.rows + each.rows, before.right + each.right)
         return found
 
+    def forget(self, endpoint: str) -> None:
+        """Drop what was heard of an endpoint that is no more: its name may be somebody else's next."""
+        self._heard.pop(endpoint, None)
+
     def note(self, endpoint: Endpoint, node_id: str, said: tuple[VersionFeedback, ...]) -> None:
         """Take a node's word, in place of what it said before.
 
@@ -58,6 +62,10 @@ class InputsHeard:
                 if node_id in (homes.get(each.version), *endpoint.replica_nodes):
                     found[each.version].append(each)
         return {version: tuple(said) for version, said in found.items()}
+
+    def forget(self, endpoint: str) -> None:
+        """Drop what was heard of an endpoint that is no more."""
+        self._heard.pop(endpoint, None)
 
     def note(self, endpoint: Endpoint, node_id: str, said: tuple[InputDrift, ...]) -> None:
         """Take a node's word, in place of what it said before; see :meth:`FeedbackHeard.note`."""

@@ -126,6 +126,11 @@ class Feedback:
         for each, row in zip(given, said, strict=True):
             window.add(abs(each - row) if is_of_values else each == row)
 
+    def forget(self, model: str) -> None:
+        """Drop all that was said of a model, and the requests that feedback on it may still come for."""
+        self._windows = {key: window for key, window in self._windows.items() if key[0] != model}
+        self._recent.forget(model)
+
     def of(self, model: str) -> list[dict[str, Any]]:
         """What is known of each version of a model, the one that was told of last first."""
         return [

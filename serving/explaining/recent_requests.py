@@ -185,6 +185,11 @@ class RecentRequests:
             return fields
         return Remembered._make(fields)
 
+    def forget(self, model: str) -> None:
+        """Drop what became of all requests of a model."""
+        gone = self._models.pop(model, None)
+        self._left += len(gone.newer) + len(gone.older) if gone is not None else 0
+
     def forget_answer(self, model: str, request_id: str) -> None:
         """Feedback on a request that is known came."""
         of_model = self._models[model]

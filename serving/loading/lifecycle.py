@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from tiercel.core.errors import ArtefactRefusedError, ConflictError, NotFoundError, TiercelError, UnavailableError
-from tiercel.core.model_files import LIVE_FILE, MODEL_FILE
 from tiercel.serving.canary_plan import AT_ONCE, CanaryPlan
 from tiercel.serving.dispatch.variants.configuration import ENDPOINT_VERSION
 from tiercel.serving.loading import rolled_back as marks
-from tiercel.serving.loading import suspects
 from tiercel.serving.loading.cheap_variants import add_cheap_variants
+from tiercel.serving.loading.choosing import is_there, version_wanted
 from tiercel.serving.loading.holding_back import unmark, why_not_by_itself
 from tiercel.serving.loading.load_parameters import LoadParameters
 from tiercel.serving.loading.loader import Loader, Replaced
 from tiercel.serving.loading.relocation import Relocation
-from tiercel.serving.loading.trial_supervision import CarriedTrial, TrialSupervisor, promotion_of, was_rolled_back
+from tiercel.serving.loading.trial_supervision import CarriedTrial, TrialSupervisor, promotion_of
 from tiercel.serving.loading.watching import Watching
 from tiercel.serving.models import repository
 from tiercel.serving.models.canary.judgement import Outcome
@@ -48,6 +48,7 @@ class Lifecycle:
         endpoints: Names that stand for several variants; loaded and unloaded like models, if there are any.
         canary: How a newer version is tried where nobody says anything about it.
         watching: Looks at what versions are asked; None where nobody does.
+        forget: Told of a model that was unloaded and is not on disk any more: its name may be somebody else's next.
     """
 
     def __init__(
@@ -60,10 +61,12 @@ class Lifecycle:
         endpoints: Endpoints | None = None,
         canary: CanaryPlan = AT_ONCE,
         watching: Watching | None = None,
+        forget: Callable[[str], None] = lambda model: None,
     ) -> None:
         self._endpoints = endpoints
         self._canary = canary
         self._watching = watching
+        self._forget = forget
         self._root = root
         self._registry = registry
         self._loader = loader
@@ -71,7 +74,7 @@ class Lifecycle:
         self._trials = TrialSupervisor(self, loader.shadows, start_task, look_seconds)
         self._relocation = Relocation(root, loader, self.release)
         self._paused = False
-        self._locks: dict[str, asyncio.Lock] = {}
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # those that are in use
 
     async def load(self, name: str, wanted: LoadParameters = _NEWEST) -> int:
         """Let a version on disk answer; doing it twice is doing it once.
@@ -98,11 +101,9 @@ class Lifecycle:
         self._refuse_if_paused()
         if self._endpoints is not None and await self._endpoints.load(name):
             return ENDPOINT_VERSION
-        if name not in self._locks:
-            await self._loader.look_up(self._look_for, name, wanted)  # a name that is not on disk gets no lock
         async with self.lock_of(name):
             self._refuse_if_paused()
-            version = await self._loader.look_up(self._look_for, name, wanted)
+            version = await self._loader.look_up(version_wanted, self._root, name, wanted)
             record = self._registry.record(name)
             await self._let_answer(record, version, wanted)
             trial = record.trial
@@ -145,26 +146,36 @@ class Lifecycle:
         return (await self._loader.look_up(read_model_settings, path)).canary or self._canary
 
     async def unload(self, name: str) -> None:
-        """Stop answering for a model; requests in flight finish.
+        """Stop answering for a model; requests in flight finish. One that is not on disk any more is forgotten.
 
         Raises:
             NotFoundError: The model was never loaded.
             UnavailableError: The server is about to hand over.
         """
+        self._known(name)
+        self._refuse_if_paused()
+        is_endpoint = self._endpoints is not None and await self._endpoints.unload(name)
+        async with self.lock_of(name):
+            self._refuse_if_paused()
+            if not is_endpoint and (record := self._registry.known(name)) is not None:
+                self._trials.end(record, Outcome.ROLLED_BACK, "the model was unloaded")
+                if (old := record.flip(None)) is not None:
+                    self.release(old, record, "unloaded")
+            await self._forget_if_gone(name)
+        if self._endpoints is not None:
+            self._endpoints.tell_of_unloaded()
+
+    async def _forget_if_gone(self, name: str) -> None:
+        is_gone = not await self._loader.look_up(is_there, self._root, name)
+        if is_gone and (self._endpoints is None or not self._endpoints.knows(name)):
+            self._registry.forget(name)
+            self._forget(name)
+
+    def _known(self, name: str) -> ModelRecord:
         record = self._registry.known(repository.checked_name(name))
         if record is None:
             raise NotFoundError(f"model '{name}' is not loaded")
-        self._refuse_if_paused()
-        if self._endpoints is not None and await self._endpoints.unload(name):
-            return
-        async with self.lock_of(name):
-            self._refuse_if_paused()
-            self._trials.end(record, Outcome.ROLLED_BACK, "the model was unloaded")
-            old = record.flip(None)
-            if old is not None:
-                self.release(old, record, "unloaded")
-        if self._endpoints is not None:
-            self._endpoints.tell_of_unloaded()
+        return record
 
     def trial(self, name: str) -> dict[str, Any]:
         """The trial of a model that runs, or the last one, as JSON.
@@ -172,9 +183,7 @@ class Lifecycle:
         Raises:
             NotFoundError: The model was never loaded.
         """
-        record = self._registry.known(repository.checked_name(name))
-        if record is None:
-            raise NotFoundError(f"model '{name}' is not loaded")
+        record = self._known(name)
         live = record.live.version_text if record.live is not None else None
         return {"name": name, "live": live, "canary": self._trials.described(record)}
 
@@ -294,27 +303,6 @@ class Lifecycle:
             else:
                 return
 
-    def _look_for(self, name: str, wanted: LoadParameters) -> int:
-        """The version that is wanted; blocks, in one go: a change of threads costs requests more than a small file."""
-        versions = repository.versions_on_disk(self._root, name)
-        if not versions:
-            raise NotFoundError(f"model '{name}' has no version on disk; put one at {name}/1/{MODEL_FILE}")
-        if wanted.version is not None and wanted.version not in versions:
-            there = ", ".join(map(str, versions[:20]))
-            raise NotFoundError(f"version {wanted.version} of model '{name}' is not on disk; there is {there}")
-        if wanted.version is not None:
-            return wanted.version
-        first = next(iter(in_turn(self._root, name)), None)
-        if first is None:
-            raise NotFoundError(f"no version of model '{name}' is to answer here, says its {LIVE_FILE}; name one")
-        rolled_back = marks.why_rolled_back(self._folder(name, first))
-        if rolled_back is not None:
-            raise was_rolled_back(name, first, rolled_back)
-        held_back = suspects.why_held_back(self._folder(name, first))
-        if held_back is not None:
-            raise ArtefactRefusedError(f"version {first} of model '{name}' is held back: {held_back}")
-        return first
-
     def _folder(self, model: str, version: int) -> Path:
         return repository.artefact(self._root, model, version).path.parent
 
@@ -378,7 +366,9 @@ class Lifecycle:
 
     def lock_of(self, model: str) -> asyncio.Lock:
         """Held while something changes about a model."""
-        return self._locks.setdefault(model, asyncio.Lock())
+        lock = self._locks.get(model) or asyncio.Lock()
+        self._locks[model] = lock
+        return lock
 
     async def noted(self, model: str, version: int, outcome: Outcome, reason: str) -> tuple[Outcome, str]:
         """What becomes of a version whose trial is decided, and why; noted for later processes if it did not pass."""

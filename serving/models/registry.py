@@ -141,6 +141,10 @@ class Registry:
         """The record of this model, or None."""
         return self._records.get(name)
 
+    def forget(self, name: str) -> None:
+        """Drop all that is known of a model that answers no more; requests in flight end as they would have."""
+        self._records.pop(name, None)
+
     def records(self) -> list[ModelRecord]:
         """The records of all models that are known."""
         return list(self._records.values())

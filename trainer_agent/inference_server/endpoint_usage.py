@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from tiercel.v1 import common_pb2, nodes_pb2
 
@@ -122,10 +122,12 @@ def _window(window: Mapping[str, Any]) -> common_pb2.DelayWindow:
 
 
 _NOTHING = Totals()
+# Of more names than these, most were deleted: what is known is dropped, and the next look is the first one again.
+MOST_ENDPOINTS: Final = 16384
 
 
 class UsageMeter:
-    """CpuPriority totals into what happened since it was last asked; whose server it is may change any time.
+    """Turns totals into what happened since it was last asked; whose server it is may change any time.
 
     What looking costs grows with the endpoints that were asked something, not with those that are there.
 
@@ -171,6 +173,9 @@ class UsageMeter:
         """
         if usage.uptime_seconds < self._looked_at:
             self.begin_anew()
+        if len(self._totals) > MOST_ENDPOINTS:
+            self.begin_anew()
+            return  # it is of what changed only
         first = self._told_at is None
         if first:
             self._told_at = usage.uptime_seconds

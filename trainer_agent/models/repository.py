@@ -15,7 +15,7 @@ from tiercel.core.accuracy import ACCURACY_FILE, accuracies
 from tiercel.core.cheap_variants import CHEAP, CheapVariant
 from tiercel.core.deploying import DEFAULT_MODEL_BYTES, MAX_MODEL_BYTES, MAX_REFERENCE_BYTES, VARIANT_MORE_BYTES
 from tiercel.core.endpoints import Signature, Tensor
-from tiercel.core.model_files import MODEL_FILE, REFERENCE_FILE
+from tiercel.core.model_files import MODEL_FILE, REFERENCE_FILE, VARIANTS_FILE
 from tiercel.core.onnx_data import DATA_FILE, DataError, data_of
 from tiercel.core.onnx_signature import UNREADABLE, read_signature
 from tiercel.trainer_agent.disk.files import UntrustedFileError, copy_untrusted, open_folder, sync_folder
@@ -291,6 +291,10 @@ class ModelRepository:
     def list_variants(self, endpoint: str) -> None:
         """See :func:`tiercel.trainer_agent.models.variants.list_variants`."""
         variants.list_variants(self.path, endpoint)
+
+    def has_variants(self, endpoint: str) -> bool:
+        """Whether an endpoint has variants that are listed."""
+        return (self.path / endpoint / VARIANTS_FILE).exists()
 
     def remove_staged(self, delivery_id: str) -> None:
         """Remove the staged files of a delivery."""

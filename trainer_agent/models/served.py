@@ -206,7 +206,15 @@ class ServedModels:
             await self._let_answer(place, wanted.version, by_number=record.live != wanted.version)
             _log.info("version %d of %s answers, as the broker wants it", wanted.version, place.model)
         await asyncio.to_thread(self._repository.keep_only, place.model, wanted.kept)
+        if not wanted.kept:
+            await self._forget(place)
         self._in_place(place, {version: sha for version, sha in there.items() if version in wanted.kept})
+
+    async def _forget(self, place: Place) -> None:
+        """Unload what has no files any more: the inference server forgets what was asked and said of it."""
+        await self._loader.unload(place.model)
+        if place.variant and not await asyncio.to_thread(self._repository.has_variants, place.endpoint):
+            await self._loader.unload(place.endpoint)
 
     async def _let_answer(self, place: Place, version: int, *, by_number: bool = False) -> None:
         before = await asyncio.to_thread(self._repository.record, place.model) or ModelRecord()

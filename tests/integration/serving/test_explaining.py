@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 import socket
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -46,6 +48,7 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
         (root / name / "models").mkdir(parents=True)
     onnx_models.put(root / "far" / "models", "m", 1, onnx_models.plus(1))
     onnx_models.put(root / "far" / "models", "fed", 1, onnx_models.plus(1))
+    onnx_models.put(root / "far" / "models", "gone", 1, onnx_models.plus(1))
     onnx_models.put(root / "far" / "models", "loop", 1, onnx_models.counting_loop())
     access = {"endpoints": [{"endpoint": "other", "tenant": "t", "access": "key", "keys": []}]}
     (root / "far" / "access.json").write_text(json.dumps(access))
@@ -310,3 +313,20 @@ async def test_the_sdk_says_what_was_right_too(nodes: Nodes) -> None:
         for given in ({"labels": {"said/1": 3}, "inputs": inputs}, {"labels": [3, 0]}):
             with pytest.raises(InvalidSpecError, match="labels: must be by the ids of requests, or with inputs"):
                 await client.feedback("fed", **given)
+
+
+def test_of_a_model_that_is_gone_nothing_is_told_to_whoever_has_its_name_next(nodes: Nodes, tmp_path: Path) -> None:
+    request = {"id": "theirs", "inputs": [INPUT]}
+    assert nodes.far.request("POST", "/v2/models/gone/infer", request).status == 200
+    assert say(nodes.far, [{"id": "theirs", "label": 3}], "gone").content["taken"] == 1
+    unload = "/v2/repository/models/gone/unload"
+    assert nodes.far.request("POST", unload, {}).status == 200
+    assert nodes.explain("gone", "theirs")["version"] == "1", "it may come back"
+    folder = nodes.far.repository / "gone"
+    shutil.move(folder, tmp_path / "gone")
+    assert nodes.far.request("POST", unload, {}).status == 200
+    assert nodes.far.request("GET", "/v2/models/gone/requests/theirs").status == 404
+    shutil.move(tmp_path / "gone", folder)
+    assert nodes.far.load("gone").status == 200
+    assert nodes.far.request("GET", "/v2/models/gone/feedback").content["versions"] == []
+    assert nodes.far.request("GET", "/v2/models/gone/requests/theirs").status == 404

@@ -7,8 +7,10 @@ import pytest
 from testing.actors import ALICE, BOB, Actors, running, running_actors, submit, wanted_of
 from tiercel.broker.lifecycle.versions import WantedModel
 from tiercel.broker.store.sql import Store
+from tiercel.core.endpoints import EndpointUsage
 from tiercel.core.errors import EndpointBusyError, NotFoundError
 from tiercel.core.events import EndpointGone
+from tiercel.core.feedback import VersionFeedback
 
 
 async def deliver_first_tier(actors: Actors) -> str:
@@ -52,7 +54,11 @@ async def test_a_deleted_endpoint_is_free_and_its_numbers_go_on(actors: Actors, 
         await actors.service.endpoints.delete("alice", "digits")
     await end(actors, job_id)
     assert names(actors) == ["digits"], "what answers stays"
+    usage = EndpointUsage("digits", 5.0, 10, 10, 0.1, 0.1, feedback=(VersionFeedback(1, 10, 9),))
+    actors.agents.measure_endpoints("n1", (usage,))
+    assert list(actors.service.endpoints.feedback("digits")) == [1]
     await actors.service.endpoints.delete("alice", "digits")
+    assert actors.service.endpoints.feedback("digits") == {}, "the name may be somebody else's next"
     assert names(actors) == []
     assert EndpointGone("digits", "alice", actors.clock.now()) in actors.events
     with pytest.raises(NotFoundError):

@@ -125,3 +125,18 @@ def test_the_interval_is_wilsons() -> None:
     assert wilson(8, 10) == pytest.approx((0.4902, 0.9433), abs=1e-4)
     assert wilson(10, 10) == pytest.approx((0.7225, 1.0), abs=1e-4)
     assert wilson(0, 10) == pytest.approx((0.0, 0.2775), abs=1e-4)
+
+
+def test_of_a_model_that_is_gone_neither_requests_nor_feedback_are_known() -> None:
+    house = House()
+    house.answer("a", (10, 3))
+    house.answer("b", (10, 3))
+    house.feedback.take("m", "a", 3)
+    house.feedback.forget("m")
+    assert house.versions() == {}
+    with pytest.raises(NotFoundError, match="no request with this id is known"):
+        house.feedback.take("m", "b", 3)
+    house.feedback.forget("m")
+    house.answer("b", (10, 3))
+    house.feedback.take("m", "b", 3)
+    assert list(house.versions()) == ["3"]

@@ -17,6 +17,7 @@ from tiercel.core.errors import (
     NotFoundError,
     UnavailableError,
 )
+from tiercel.serving.loading.lifecycle import Lifecycle
 from tiercel.serving.runtime import artefact_file, engine
 
 
@@ -297,3 +298,21 @@ async def test_a_slow_check_of_one_model_holds_up_no_other(bench: Bench) -> None
     bench.verifier.running = 1
     gate.set()
     await slow
+
+
+async def test_a_model_that_is_unloaded_and_not_on_disk_is_forgotten(bench: Bench) -> None:
+    forgotten: list[str] = []
+    bench.lifecycle = Lifecycle(bench.root, bench.registry, bench.loader, bench.start, forget=forgotten.append)
+    bench.put(1)
+    await bench.load()
+    await bench.answer()
+    await bench.lifecycle.unload("m")
+    assert (await bench.states(), forgotten) == ({"1": "UNAVAILABLE"}, [])  # it may come back
+    shutil.rmtree(bench.root / "m")
+    await bench.lifecycle.unload("m")
+    assert (bench.registry.records(), forgotten) == ([], ["m"])
+    with pytest.raises(NotFoundError):
+        await bench.lifecycle.unload("m")
+    bench.put(1)
+    await bench.load()
+    assert bench.registry.record("m").account.requests == 0

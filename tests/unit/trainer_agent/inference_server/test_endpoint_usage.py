@@ -1,6 +1,12 @@
 from __future__ import annotations
 
-from tiercel.trainer_agent.inference_server.endpoint_usage import ServingUsage, Totals, UsageMeter, usage_from_json
+from tiercel.trainer_agent.inference_server.endpoint_usage import (
+    MOST_ENDPOINTS,
+    ServingUsage,
+    Totals,
+    UsageMeter,
+    usage_from_json,
+)
 from tiercel.v1 import common_pb2, nodes_pb2
 
 
@@ -151,3 +157,13 @@ def test_what_is_known_of_versions_is_told_once_it_changes_with_all_usage_and_to
     meter.note(looked(1.0))
     meter.note(looked(2.0))
     assert meter.take() == []
+
+
+def test_names_without_end_are_not_remembered_and_no_count_of_before_is_told_as_news() -> None:
+    meter = UsageMeter()
+    meter.note(usage(1.0, a=50, **{f"gone{number}": 1 for number in range(MOST_ENDPOINTS)}))
+    meter.note(usage(2.0, b=5))
+    assert (meter.since, told(meter)) == (0.0, {})
+    meter.note(usage(3.0, a=52, b=5))
+    meter.note(usage(4.0, a=53))
+    assert told(meter) == {"a": (1.0, 1, 1, 0.5, 0.25)}

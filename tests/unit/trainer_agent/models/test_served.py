@@ -206,3 +206,16 @@ async def test_models_of_others_and_what_the_broker_does_not_name_are_left_alone
     await node.want(1, 1)
     assert node.served.problems == {DIGITS: "The files of version 1 are not on this node any more."}
     assert node.asked == []
+
+
+async def test_the_inference_server_hears_of_a_model_that_has_no_files_any_more(node: Node) -> None:
+    large = Place("digits", "large")
+    await node.deliver(1, SMALL)
+    await node.deliver(2, large)
+    node.asked.clear()
+    await node.want(0, place=SMALL)
+    assert node.asked[-1] == f"unload {SMALL.model}"
+    node.asked.clear()
+    await node.want(0, place=large)
+    assert node.asked[-2:] == [f"unload {large.model}", "unload digits"]
+    assert not list(node.repository.path.glob("*/[1-9]*"))
