@@ -27,9 +27,9 @@ class UtilitySettings:
 
     def __post_init__(self) -> None:
         """Refuse what no run could make sense of."""
-        fits = 0 < self.floor < 1 and 0 < self.later_tiers <= 1
-        fits = fits and min(self.guard_ratio, self.window_seconds) >= 0
+        fits = 0 < self.floor < 1 and 0 < self.later_tiers <= 1 and min(self.guard_ratio, self.window_seconds) >= 0
         if not fits or min(self.answers_per_value, self.answers_well, self.finishing) <= 0:
-            msg = "floor and later_tiers must be between 0 and 1, guard_ratio and "
-            msg += "window_seconds at least 0, the others more than 0"
-            raise ValueError(msg)
+            raise ValueError(
+                "floor and later_tiers must be between 0 and 1, guard_ratio and window_seconds at least 0, and the "
+                "others more than 0"
+            )
