@@ -163,10 +163,12 @@ def _satisfied(row: Json) -> str:
 
 def served_section(figures: Json) -> str:
     """Served quality against ``fair``, and the part of requests in time, by load; from ``simulated-served``."""
-    loads = figures["loads"]
-    arms = next(iter(loads.values()))
-    rows = [[f"`{arm}`", *(_served(by_arm[arm]) for by_arm in loads.values())] for arm in arms]
-    return table(["requests want, of the nodes' CPU", *(f"{float(load):.0%}" for load in loads)], rows)
+    columns = {f"{float(load):.0%}": rows for load, rows in figures["loads"].items()}
+    new = figures.get("first_versions", {})
+    columns |= {f"{float(load):.0%}, no version at first": rows for load, rows in new.items()}
+    arms = next(iter(columns.values()))
+    rows = [[f"`{arm}`", *(_served(by_arm[arm]) for by_arm in columns.values())] for arm in arms]
+    return table(["requests want, of the nodes' CPU", *columns], rows)
 
 
 def _served(row: Json) -> str:

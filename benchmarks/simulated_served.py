@@ -1,7 +1,8 @@
 """How good the answers are that applications get while training goes on beside them, in the simulator.
 
 ``python -m benchmarks.simulated_served [--seeds 20]``: on each node an endpoint with a poor version that a job makes
-better, more jobs beside it, and requests that want 30 to 110 % of the nodes' CPU, constant, as a wave or in bursts.
+better, more jobs beside it, and requests that want 30 to 110 % of the nodes' CPU, constant, as a wave or in bursts. In
+other simulations each job has an endpoint of its own that is asked from its first version on.
 Served quality is the accuracy of each answer, summed over those that came within 100 ms; figures are against ``fair``
 in the same simulation, and ours against each other policy.
 """
@@ -27,6 +28,9 @@ JOBS, NODES = 24, 4
 LOADS = (0.3, 0.5, 0.7, 0.9, 1.1)
 """CPU that requests want in the mean, as a part of what the nodes have."""
 
+FIRST_VERSIONS = (0.3, 0.7)
+"""The same once all endpoints have a version, where none has one at first."""
+
 RIVALS = ("fair", FAIR_SLICES, "fifo", "las", "slaq", "flowcon", "tradl", "specon", "dqoes", "srpt")
 OURS = ("utility", "utility, nothing known")
 KNOWING = ("utility", "srpt")
@@ -45,19 +49,22 @@ Served = tuple[float, float]
 """Served quality against what ``fair`` served, and the part of all requests that was answered within the objective."""
 
 
-def scenario(load: float, arm: str) -> Scenario:
-    """What is simulated at a load for one of :data:`ARMS`."""
+def scenario(load: float, arm: str, *, new: bool = False) -> Scenario:
+    """What is simulated at a load for one of :data:`ARMS`; with ``new`` no endpoint has a version at first."""
     jobs = presets.mixed_jobs(JOBS, NODES)
     workloads = jobs.jobs.workloads if isinstance(jobs.jobs, DrawnJobs) else ()
     known = {workload.name: past_runs(workload) for workload in workloads} if arm in {*KNOWING, *ABLATIONS} else {}
-    found = presets.with_endpoints(replace(jobs, history=known), load=load)
+    found = presets.with_endpoints(replace(jobs, history=known), load=load, new=JOBS if new else 0)
     return found if arm == "fair" else with_time_slices(found)
 
 
-def measure(task: tuple[float, int]) -> dict[str, Served]:
-    """Every policy with one seed at one load."""
-    load, seed = task
-    results = {arm: simulate(scenario(load, arm), policy, seed, ABLATIONS.get(arm, {})) for arm, policy in ARMS.items()}
+def measure(task: tuple[float, int, bool]) -> dict[str, Served]:
+    """Every policy with one seed at one load, and with new endpoints or those that have a version."""
+    load, seed, new = task
+    results = {
+        arm: simulate(scenario(load, arm, new=new), policy, seed, ABLATIONS.get(arm, {}))
+        for arm, policy in ARMS.items()
+    }
     base = results["fair"].served_quality
     return {arm: (result.served_quality / base, in_objective(result)) for arm, result in results.items()}
 
@@ -87,13 +94,16 @@ def _against(arm: str, found: Sequence[Mapping[str, Served]]) -> Json:
 def bars_of(figures: Json) -> list[Bar]:
     """Ours has to be above every other policy at every load; what an older file does not compare was not measured."""
     bars = []
-    for load, rows in figures["loads"].items():
+    tables = [(f"load {float(load):.0%}", rows) for load, rows in figures["loads"].items()]
+    new = figures.get("first_versions", {})
+    tables += [(f"load {float(load):.0%}, no version at first", rows) for load, rows in new.items()]
+    for what, rows in tables:
         rivals = (rival for rival in RIVALS if rival in rows)
         best = max(rivals, key=lambda rival: float(rows[rival]["served_quality"]["mean"]))
         for arm in OURS:
             above = rows[arm]["against"][best] if "against" in rows[arm] else None
-            name = f"load {float(load):.0%}: served quality, {arm} above the best other ({best})"
-            bars.append(Bar(name, above and 100 * (above["mean"] - 1), "> 0", "%"))
+            name = f"{what}: served quality, {arm} above the best other ({best})"
+            bars.append(Bar(name, above and 100 * (above["median"] - 1), "> 0", "%"))
             least = above and 100 * (above["interval"][0] - 1)
             bars.append(Bar(f"{name}: lower end of the interval", least, "> 0", "%"))
     return bars
@@ -106,14 +116,14 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--keep", action="store_true", help=KEEP_HELP)
     chosen = parser.parse_args()
-    tables = {}
-    for load in LOADS:
+    figures: Json = {"seeds": chosen.seeds, "jobs": JOBS, "nodes": NODES, "loads": {}, "first_versions": {}}
+    for part, load in [*(("loads", load) for load in LOADS), *(("first_versions", load) for load in FIRST_VERSIONS)]:
         with multiprocessing.Pool(chosen.processes) as pool:
-            found = pool.map(measure, [(load, seed) for seed in range(1, chosen.seeds + 1)], chunksize=1)
-        tables[f"{load:.1f}"] = table_of(found)
-        shown = (f"{arm} {row['served_quality']['mean']:.3f}" for arm, row in tables[f"{load:.1f}"].items())
-        print(f"load {load:.0%}: {', '.join(shown)}", flush=True)
-    figures = {"seeds": chosen.seeds, "jobs": JOBS, "nodes": NODES, "loads": tables}
+            tasks = [(load, seed, part == "first_versions") for seed in range(1, chosen.seeds + 1)]
+            found = pool.map(measure, tasks, chunksize=1)
+        rows = figures[part][f"{load:.1f}"] = table_of(found)
+        shown = (f"{arm} {row['served_quality']['mean']:.3f}" for arm, row in rows.items())
+        print(f"{part.replace('_', ' ')} {load:.0%}: {', '.join(shown)}", flush=True)
     keep_result("simulated-served", command=COMMAND, figures=figures, keep=chosen.keep)
 
 

@@ -5,6 +5,7 @@ Presets are what benchmarks start from; each is a plain :class:`.Scenario`, to b
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from collections.abc import Sequence
@@ -178,18 +179,17 @@ def mixed_jobs(jobs: int, nodes: int) -> Scenario:
     return training(measured_kinds(hopeless=1), jobs, nodes, name="mixed")
 
 
-def with_endpoints(scenario: Scenario, *, load: float = 0.3, duration_seconds: float = 300.0) -> Scenario:
+def with_endpoints(scenario: Scenario, *, load: float = 0.3, duration_seconds: float = 300.0, new: int = 0) -> Scenario:
     """The same jobs, and on every node an endpoint with a poor version, which the first jobs to arrive make better.
 
     Args:
         scenario: What else there is; drawn jobs feed the endpoints, one each.
         load: CPU time that requests want in the mean, as a part of what the nodes have.
         duration_seconds: How long requests come.
+        new: Instead of them, so many endpoints that have no version and are asked once they have one.
     """
-    nodes = scenario.nodes
-    per_node = load * nodes[0].cpu_cores
-    work = 0.02
-    mean = per_node / work
+    nodes, work = scenario.nodes, 0.02
+    mean = load * nodes[0].cpu_cores / work * (len(nodes) / new if new else 1.0)
     rates = (
         ConstantRate(mean),
         SinusoidalRate(mean, 0.6 * mean, duration_seconds / 3),
@@ -202,10 +202,10 @@ def with_endpoints(scenario: Scenario, *, load: float = 0.3, duration_seconds: f
             rate=rates[number % len(rates)],
             threads=node.cpu_cores,
             objective_seconds=0.1,
-            node_id=node.id,
-            quality=0.5,
+            node_id="" if new else node.id,
+            quality=None if new else 0.5,
         )
-        for number, node in enumerate(nodes)
+        for number, node in enumerate(itertools.islice(itertools.cycle(nodes), new or len(nodes)))
     )
     jobs = scenario.jobs
     if isinstance(jobs, DrawnJobs):

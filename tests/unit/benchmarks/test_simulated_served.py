@@ -42,10 +42,19 @@ def test_long_time_slices_are_a_baseline_of_their_own() -> None:
     assert replace(sliced, machines=fair.machines) == fair
 
 
-def test_fair_is_what_others_are_measured_by(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_job_has_an_endpoint_of_its_own_where_none_has_a_version_and_as_much_is_asked_in_all() -> None:
+    new, old = scenario(0.7, "utility", new=True), scenario(0.7, "utility")
+    assert [(each.node_id, each.quality) for each in new.endpoints] == [("", None)] * simulated_served.JOBS
+    assert {planned.endpoint for planned in new.jobs.draw(1)} == {each.name for each in new.endpoints}
+    constant = [each.rate.per_second(0.0, 1) for each in (old.endpoints[0], new.endpoints[0]) if each.rate is not None]
+    assert constant[0] * len(old.endpoints) == pytest.approx(constant[1] * len(new.endpoints))
+
+
+@pytest.mark.parametrize("new", [False, True])
+def test_fair_is_what_others_are_measured_by(monkeypatch: pytest.MonkeyPatch, *, new: bool) -> None:
     monkeypatch.setattr(simulated_served, "JOBS", 6)
     monkeypatch.setattr(simulated_served, "NODES", 2)
-    found = measure((0.3, 1))
+    found = measure((0.3, 1, new))
     assert set(found) == set(ARMS)
     assert found["fair"][0] == 1.0
     assert all(0 < quality < 2 and 0 < in_time <= 1 for quality, in_time in found.values())
@@ -61,6 +70,8 @@ def test_a_bar_is_missed_where_any_other_policy_serves_better() -> None:
     missed = bars_of({"loads": {"0.5": table_of(_found(1.1, 1.2))}})
     assert not any(bar.holds for bar in missed)
     assert "(fifo)" in missed[0].name
+    (first, _, *_) = bars_of({"loads": {}, "first_versions": {"0.3": table_of(_found(1.2, 1.1))}})
+    assert first.name.startswith("load 30%, no version at first: ")
 
 
 def test_the_table_has_every_policy() -> None:
