@@ -47,7 +47,7 @@ class Arm:
     policy: str  # its name in the registry
     options: Mapping[str, Option]  # for it
     history: bool = False  # whether earlier runs of every program are known to it
-    # Whether processes ask for time slices of 100 ms, as the product has it; else they have the kernel's.
+    # Whether processes ask for time slices of 100 ms; else they have the kernel's.
     slices: bool = True
     # Constants that have another value meanwhile, by module and name in the scheduling package: a rule left out.
     constants: Mapping[str, object] = field(default_factory=dict)
